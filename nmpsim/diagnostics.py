@@ -1,0 +1,142 @@
+"""Errors as data: a stable code, the place, what was found, what was expected, a hint.
+
+Everything that can go wrong because of what a user gave is a :class:`Diagnostic`; a function
+that cannot go on raises :class:`UserError` with one or more of them. This module imports nothing
+of nmpsim, so every package can use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+EXIT_OK = 0
+EXIT_WORSE = 1
+"""The run is worse than asked: mismatch, trap, budget."""
+EXIT_USER = 2
+"""The user gave something that cannot be used."""
+EXIT_BUG = 3
+"""nmpsim itself is wrong."""
+
+CODES: dict[str, str] = {
+    "ARG001": "unusable command-line argument",
+    "FILE001": "file cannot be read",
+    "FILE002": "file cannot be written",
+    "LIR001": "unexpected text",
+    "LIR002": "unterminated program",
+    "LIR003": "unknown name",
+    "LIR004": "name defined twice",
+    "LIR005": "wrong instruction number",
+    "LIR006": "unknown opcode",
+    "LIR007": "wrong operands",
+    "LIR008": "wrong attributes",
+    "LIR009": "types do not fit",
+    "LIR010": "value used outside its life",
+    "LIR011": "size does not fit",
+    "CONST001": "constants file cannot be used",
+    "CONST002": "constant missing",
+    "CONST003": "constant does not fit its declaration",
+    "CONST004": "scales cannot be used",
+    "DEV001": "device file is not TOML",
+    "DEV002": "device setting unknown or of the wrong kind",
+    "DEV003": "device setting out of range",
+    "ISA001": "instruction or descriptor cannot be encoded",
+    "ASM001": "assembly text not understood",
+    "ASM002": "unknown mnemonic, register, symbol or field",
+    "ASM003": "value out of range",
+    "BUN001": "not a bundle",
+    "BUN002": "bundle damaged",
+    "BUN003": "bundle made for another version",
+    "BUN004": "bundle does not fit the device",
+    "COMP001": "operation cannot be compiled",
+    "COMP002": "does not fit the device's memory",
+    "INPUT001": "input missing or unknown",
+    "INPUT002": "input of the wrong shape or type",
+    "INPUT003": "input file cannot be used",
+}
+"""Every code with its title; codes are stable and are never given a new meaning."""
+
+
+@attrs.frozen
+class Place:
+    """Where something is: a file and, in it, a 1-based line and column or a byte offset."""
+
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        text = self.file or "<text>"
+        if self.line is not None:
+            text += f":{self.line}"
+            if self.column is not None:
+                text += f":{self.column}"
+        if self.offset is not None:
+            text += f" at byte {self.offset:#x}"
+        return text
+
+
+def _known_code(_: object, __: object, code: str) -> None:
+    if code not in CODES:
+        raise KeyError(f"{code} is not in diagnostics.CODES")
+
+
+@attrs.frozen
+class Diagnostic:
+    """One thing that is wrong, with all a reader needs to mend it."""
+
+    code: str = attrs.field(validator=_known_code)
+    message: str
+    place: Place | None = None
+    found: str | None = None
+    expected: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        """Plain text, one line for the problem and one for each further fact."""
+        head = f"{self.place}: " if self.place else ""
+        lines = [f"{head}error[{self.code}]: {self.message}"]
+        lines += [
+            f"  {label}: {text}"
+            for label, text in (
+                ("found", self.found),
+                ("expected", self.expected),
+                ("hint", self.hint),
+            )
+            if text
+        ]
+        return "\n".join(lines)
+
+
+class UserError(Exception):
+    """What the user gave cannot be used; carries one diagnostic or several."""
+
+    def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
+        if isinstance(diagnostics, Diagnostic):
+            diagnostics = (diagnostics,)
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+
+def fail(
+    code: str,
+    message: str,
+    *,
+    place: Place | None = None,
+    found: object = None,
+    expected: object = None,
+    hint: str | None = None,
+) -> UserError:
+    """A :class:`UserError` with one diagnostic; the caller raises it."""
+    return UserError(
+        Diagnostic(
+            code,
+            message,
+            place,
+            None if found is None else str(found),
+            None if expected is None else str(expected),
+            hint,
+        )
+    )
