@@ -1,0 +1,88 @@
+"""Bit fields of an instruction word, checked when they are built."""
+
+from __future__ import annotations
+
+import attrs
+
+from nmpsim.diagnostics import fail
+
+
+@attrs.frozen
+class Piece:
+    """``width`` bits of a value, from its bit ``value_bit``, at bit ``word_bit`` of the word."""
+
+    word_bit: int
+    value_bit: int
+    width: int
+
+
+@attrs.frozen
+class BitField:
+    """An operand of an instruction: how its value is spread over the word.
+
+    A signed field holds two's complement. Bits of the value below the lowest piece (branch
+    offsets have one) must be zero.
+    """
+
+    name: str
+    pieces: tuple[Piece, ...]
+    signed: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        covered = sorted((p.value_bit, p.width) for p in self.pieces)
+        for (low, width), (following, _) in zip(covered, covered[1:], strict=False):
+            if low + width != following:
+                raise ValueError(f"field {self.name} leaves a gap or overlaps at bit {low + width}")
+        if self.mask.bit_count() != sum(p.width for p in self.pieces):
+            raise ValueError(f"pieces of field {self.name} overlap in the word")
+
+    @property
+    def mask(self) -> int:
+        """The word's bits that belong to this field."""
+        return sum(((1 << p.width) - 1) << p.word_bit for p in self.pieces)
+
+    @property
+    def lowest_bit(self) -> int:
+        """Lowest bit of the value that is kept; those below are zero."""
+        return min(p.value_bit for p in self.pieces)
+
+    @property
+    def bits(self) -> int:
+        """Bits of the whole value, with the zero bits at its low end."""
+        return max(p.value_bit + p.width for p in self.pieces)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Smallest and largest value."""
+        if self.signed:
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - (1 << self.lowest_bit)
+        return 0, (1 << self.bits) - (1 << self.lowest_bit)
+
+    def encode(self, value: int) -> int:
+        """The word's bits for ``value``; :class:`~nmpsim.diagnostics.UserError` if it is out of range."""
+        low, high = self.range
+        if not low <= value <= high or value & ((1 << self.lowest_bit) - 1):
+            step = f", a multiple of {1 << self.lowest_bit}" if self.lowest_bit else ""
+            raise fail(
+                "ISA001",
+                f"{self.name} cannot hold this value",
+                found=value,
+                expected=f"{low} to {high}{step}",
+            )
+        return sum(
+            ((value >> p.value_bit) & ((1 << p.width) - 1)) << p.word_bit for p in self.pieces
+        )
+
+    def decode(self, word: int) -> int:
+        """The value that the word's bits hold."""
+        value = sum(
+            ((word >> p.word_bit) & ((1 << p.width) - 1)) << p.value_bit for p in self.pieces
+        )
+        if self.signed and value >> (self.bits - 1):
+            value -= 1 << self.bits
+        return value
+
+
+def plain(name: str, word_bit: int, width: int, *, signed: bool = False) -> BitField:
+    """A field that lies in the word in one piece."""
+    return BitField(name, (Piece(word_bit, 0, width),), signed)

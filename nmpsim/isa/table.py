@@ -1,0 +1,602 @@
+"""Every instruction and every descriptor field. Read this first.
+
+The scalar part is RV32IM and Zicsr as the RISC-V Instruction Set Manual (volumes I and II) has
+it. The ``nmp.*`` instructions lie in the *custom-0* opcode; each tensor instruction names a
+register that holds the address of a descriptor, a record of 32-bit little-endian words.
+Encoder, decoder, assembler, disassembler, both engines and ``docs/isa.md`` derive from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, IntEnum
+
+import attrs
+
+from nmpsim.isa.fields import BitField, Piece, plain
+
+# --- address map (every core sees the same) -------------------------------------------------
+
+CONTROL_BASE = 0x1000_0000
+CONTROL_BYTES = 0x1000
+"""Control and mailbox block: 1024 words that all cores share."""
+SCRATCHPAD_BASE = 0x2000_0000
+DRAM_BASE = 0x8000_0000
+
+# --- fields of an instruction word ----------------------------------------------------------
+
+RD = plain("rd", 7, 5)
+RS1 = plain("rs1", 15, 5)
+RS2 = plain("rs2", 20, 5)
+IMM_I = plain("imm", 20, 12, signed=True)
+IMM_S = BitField("imm", (Piece(7, 0, 5), Piece(25, 5, 7)), signed=True)
+IMM_B = BitField(
+    "offset", (Piece(8, 1, 4), Piece(25, 5, 6), Piece(7, 11, 1), Piece(31, 12, 1)), signed=True
+)
+IMM_U = BitField("imm", (Piece(12, 12, 20),))
+IMM_J = BitField(
+    "offset", (Piece(21, 1, 10), Piece(20, 11, 1), Piece(12, 12, 8), Piece(31, 20, 1)), signed=True
+)
+SHAMT = plain("shamt", 20, 5)
+CSR_ADDRESS = plain("csr", 20, 12)
+ZIMM = plain("zimm", 15, 5)
+UNIT = plain("unit", 15, 5)
+OUTSTANDING = plain("outstanding", 20, 5)
+
+REGISTERS = (
+    "zero ra sp gp tp t0 t1 t2 s0 s1 a0 a1 a2 a3 a4 a5 a6 a7 "
+    "s2 s3 s4 s5 s6 s7 s8 s9 s10 s11 t3 t4 t5 t6"
+).split()  # fmt: skip
+"""ABI names of x0 to x31."""
+
+
+class Unit(IntEnum):
+    """A core's units; each has an in-order queue."""
+
+    LOAD = 0
+    STORE = 1
+    MAC = 2
+    VECTOR = 3
+
+
+class Csr(IntEnum):
+    """Control and status registers, by address."""
+
+    MSTATUS = 0x300
+    MISA = 0x301
+    MIE = 0x304
+    MTVEC = 0x305
+    MSCRATCH = 0x340
+    MEPC = 0x341
+    MCAUSE = 0x342
+    MTVAL = 0x343
+    MIP = 0x344
+    MCYCLE = 0xB00
+    MINSTRET = 0xB02
+    MCYCLEH = 0xB80
+    MINSTRETH = 0xB82
+    MVENDORID = 0xF11
+    MARCHID = 0xF12
+    MIMPID = 0xF13
+    MHARTID = 0xF14
+
+
+class Cause(IntEnum):
+    """``mcause`` of a trap; 24 and up are RISC-V's *designated for custom use*."""
+
+    FETCH_MISALIGNED = 0
+    FETCH_FAULT = 1
+    ILLEGAL_INSTRUCTION = 2
+    BREAKPOINT = 3
+    LOAD_MISALIGNED = 4
+    LOAD_FAULT = 5
+    STORE_MISALIGNED = 6
+    STORE_FAULT = 7
+    ENVIRONMENT_CALL = 11
+    DESCRIPTOR_FAULT = 24
+    """The descriptor's address is misaligned or outside memory."""
+    OPERAND_FAULT = 25
+    """A descriptor names a value that is impossible or memory that is not there."""
+
+
+class Format(Enum):
+    """The operands of an instruction, in assembly order."""
+
+    R = (RD, RS1, RS2)
+    I = (RD, RS1, IMM_I)  # noqa: E741 - the RISC-V manual's name
+    LOAD = (RD, IMM_I, RS1)
+    SHIFT = (RD, RS1, SHAMT)
+    S = (RS2, IMM_S, RS1)
+    B = (RS1, RS2, IMM_B)
+    U = (RD, IMM_U)
+    J = (RD, IMM_J)
+    CSR = (RD, CSR_ADDRESS, RS1)
+    CSR_IMM = (RD, CSR_ADDRESS, ZIMM)
+    NONE = ()
+    DESCRIPTOR = (RS1,)
+    SYNC = (RS1, RS2)
+    WAIT = (UNIT, OUTSTANDING)
+
+    @property
+    def fields(self) -> tuple[BitField, ...]:
+        """The bit fields of the operands."""
+        return self.value
+
+
+@attrs.frozen
+class Instruction:
+    """One instruction: ``word & mask == match`` tells it from all others."""
+
+    mnemonic: str
+    format: Format
+    match: int
+    summary: str
+    unit: Unit | None = None
+    descriptor: str | None = None
+    """Name of the descriptor that a tensor instruction points to."""
+    ignored: int = 0
+    """Bits that hardware must not look at."""
+
+    @property
+    def mask(self) -> int:
+        """The bits that tell this instruction from others."""
+        return 0xFFFF_FFFF & ~sum(f.mask for f in self.format.fields) & ~self.ignored
+
+
+def _r(mnemonic: str, funct7: int, funct3: int, summary: str) -> Instruction:
+    return Instruction(mnemonic, Format.R, funct7 << 25 | funct3 << 12 | 0x33, summary)
+
+
+def _i(mnemonic: str, funct3: int, summary: str) -> Instruction:
+    return Instruction(mnemonic, Format.I, funct3 << 12 | 0x13, summary)
+
+
+def _shift(mnemonic: str, funct7: int, funct3: int, summary: str) -> Instruction:
+    return Instruction(mnemonic, Format.SHIFT, funct7 << 25 | funct3 << 12 | 0x13, summary)
+
+
+def _load(mnemonic: str, funct3: int, summary: str) -> Instruction:
+    return Instruction(mnemonic, Format.LOAD, funct3 << 12 | 0x03, summary)
+
+
+def _store(mnemonic: str, funct3: int, summary: str) -> Instruction:
+    return Instruction(mnemonic, Format.S, funct3 << 12 | 0x23, summary)
+
+
+def _branch(mnemonic: str, funct3: int, summary: str) -> Instruction:
+    return Instruction(mnemonic, Format.B, funct3 << 12 | 0x63, summary)
+
+
+def _csr(mnemonic: str, funct3: int, summary: str) -> Instruction:
+    form = Format.CSR_IMM if funct3 & 4 else Format.CSR
+    return Instruction(mnemonic, form, funct3 << 12 | 0x73, summary)
+
+
+CUSTOM_0 = 0x0B
+
+
+def _tensor(mnemonic: str, unit: Unit, index: int, descriptor: str, summary: str) -> Instruction:
+    match = unit << 25 | index << 12 | CUSTOM_0
+    return Instruction(mnemonic, Format.DESCRIPTOR, match, summary, unit, descriptor)
+
+
+def _sync(mnemonic: str, form: Format, index: int, summary: str) -> Instruction:
+    return Instruction(mnemonic, form, 4 << 25 | index << 12 | CUSTOM_0, summary)
+
+
+INSTRUCTIONS: tuple[Instruction, ...] = (
+    Instruction("lui", Format.U, 0x37, "rd = imm"),
+    Instruction("auipc", Format.U, 0x17, "rd = pc + imm"),
+    Instruction("jal", Format.J, 0x6F, "rd = pc + 4; pc += offset"),
+    Instruction("jalr", Format.LOAD, 0x67, "rd = pc + 4; pc = (rs1 + imm) & ~1"),
+    _branch("beq", 0, "if rs1 == rs2: pc += offset"),
+    _branch("bne", 1, "if rs1 != rs2: pc += offset"),
+    _branch("blt", 4, "if rs1 < rs2 (signed): pc += offset"),
+    _branch("bge", 5, "if rs1 >= rs2 (signed): pc += offset"),
+    _branch("bltu", 6, "if rs1 < rs2 (unsigned): pc += offset"),
+    _branch("bgeu", 7, "if rs1 >= rs2 (unsigned): pc += offset"),
+    _load("lb", 0, "rd = signed byte at rs1 + imm"),
+    _load("lh", 1, "rd = signed halfword at rs1 + imm"),
+    _load("lw", 2, "rd = word at rs1 + imm"),
+    _load("lbu", 4, "rd = unsigned byte at rs1 + imm"),
+    _load("lhu", 5, "rd = unsigned halfword at rs1 + imm"),
+    _store("sb", 0, "byte at rs1 + imm = rs2"),
+    _store("sh", 1, "halfword at rs1 + imm = rs2"),
+    _store("sw", 2, "word at rs1 + imm = rs2"),
+    _i("addi", 0, "rd = rs1 + imm"),
+    _i("slti", 2, "rd = rs1 < imm (signed)"),
+    _i("sltiu", 3, "rd = rs1 < imm (unsigned)"),
+    _i("xori", 4, "rd = rs1 ^ imm"),
+    _i("ori", 6, "rd = rs1 | imm"),
+    _i("andi", 7, "rd = rs1 & imm"),
+    _shift("slli", 0, 1, "rd = rs1 << shamt"),
+    _shift("srli", 0, 5, "rd = rs1 >> shamt (logical)"),
+    _shift("srai", 0x20, 5, "rd = rs1 >> shamt (arithmetic)"),
+    _r("add", 0, 0, "rd = rs1 + rs2"),
+    _r("sub", 0x20, 0, "rd = rs1 - rs2"),
+    _r("sll", 0, 1, "rd = rs1 << (rs2 & 31)"),
+    _r("slt", 0, 2, "rd = rs1 < rs2 (signed)"),
+    _r("sltu", 0, 3, "rd = rs1 < rs2 (unsigned)"),
+    _r("xor", 0, 4, "rd = rs1 ^ rs2"),
+    _r("srl", 0, 5, "rd = rs1 >> (rs2 & 31) (logical)"),
+    _r("sra", 0x20, 5, "rd = rs1 >> (rs2 & 31) (arithmetic)"),
+    _r("or", 0, 6, "rd = rs1 | rs2"),
+    _r("and", 0, 7, "rd = rs1 & rs2"),
+    _r("mul", 1, 0, "rd = low word of rs1 * rs2"),
+    _r("mulh", 1, 1, "rd = high word of rs1 * rs2 (signed, signed)"),
+    _r("mulhsu", 1, 2, "rd = high word of rs1 * rs2 (signed, unsigned)"),
+    _r("mulhu", 1, 3, "rd = high word of rs1 * rs2 (unsigned, unsigned)"),
+    _r("div", 1, 4, "rd = rs1 / rs2 (signed, towards zero; by zero: -1)"),
+    _r("divu", 1, 5, "rd = rs1 / rs2 (unsigned; by zero: all ones)"),
+    _r("rem", 1, 6, "rd = remainder of div (by zero: rs1)"),
+    _r("remu", 1, 7, "rd = remainder of divu (by zero: rs1)"),
+    Instruction("fence", Format.NONE, 0x0F, "nothing: memory is already in order", ignored=0xFFFF_8F80),
+    Instruction("fence.i", Format.NONE, 0x100F, "nothing: code is read from memory each time", ignored=0xFFFF_8F80),
+    Instruction("ecall", Format.NONE, 0x0000_0073, "trap: environment call"),
+    Instruction("ebreak", Format.NONE, 0x0010_0073, "trap: breakpoint"),
+    Instruction("mret", Format.NONE, 0x3020_0073, "pc = mepc; restore mstatus.MIE"),
+    Instruction("wfi", Format.NONE, 0x1050_0073, "nothing: the device has no interrupts"),
+    _csr("csrrw", 1, "rd = csr; csr = rs1"),
+    _csr("csrrs", 2, "rd = csr; csr |= rs1"),
+    _csr("csrrc", 3, "rd = csr; csr &= ~rs1"),
+    _csr("csrrwi", 5, "rd = csr; csr = zimm"),
+    _csr("csrrsi", 6, "rd = csr; csr |= zimm"),
+    _csr("csrrci", 7, "rd = csr; csr &= ~zimm"),
+    _tensor("nmp.load", Unit.LOAD, 0, "load", "copy a box from DRAM into the scratchpad, padding it"),
+    _tensor("nmp.store", Unit.STORE, 0, "store", "copy a box from the scratchpad into DRAM"),
+    _tensor("nmp.conv", Unit.MAC, 0, "conv", "2-D convolution, grouped or fully connected"),
+    _tensor("nmp.dwconv", Unit.MAC, 1, "dwconv", "depthwise 2-D convolution"),
+    _tensor("nmp.gemm", Unit.MAC, 2, "gemm", "product of two matrices that are both activations"),
+    _tensor("nmp.maxpool", Unit.VECTOR, 0, "maxpool", "maximum over windows"),
+    _tensor("nmp.avgpool", Unit.VECTOR, 1, "avgpool", "average over windows"),
+    _tensor("nmp.eltwise", Unit.VECTOR, 2, "eltwise", "add, sub, max, min or mul of two tensors"),
+    _tensor("nmp.rescale", Unit.VECTOR, 3, "rescale", "clamp, then change scale and offset"),
+    _tensor("nmp.lut", Unit.VECTOR, 4, "lut", "look every element up in a table of 256 bytes"),
+    _tensor("nmp.fill", Unit.VECTOR, 5, "fill", "write one value to consecutive elements"),
+    _tensor("nmp.transpose", Unit.VECTOR, 6, "transpose", "strided copy within the scratchpad"),
+    _sync("nmp.wait", Format.WAIT, 0, "until at most this many instructions of the unit are unfinished"),
+    _sync("nmp.barrier", Format.SYNC, 1, "until rs2 cores are at barrier number rs1"),
+    _sync("nmp.post", Format.SYNC, 2, "semaphore rs1 += rs2"),
+    _sync("nmp.pend", Format.SYNC, 3, "until semaphore rs1 >= rs2, then semaphore rs1 -= rs2"),
+    _sync("nmp.halt", Format.NONE, 4, "this core is done until the host starts it again"),
+)  # fmt: skip
+
+SEMAPHORES = 64
+"""Semaphores that all cores share."""
+
+# --- descriptors ----------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Word:
+    """One 32-bit word of a descriptor; ``choices`` names the values of an enumeration."""
+
+    name: str
+    summary: str
+    signed: bool = False
+    address: bool = False
+    choices: tuple[str, ...] = ()
+
+
+def _words(*specs: tuple[str, str]) -> tuple[Word, ...]:
+    return tuple(Word(name, summary) for name, summary in specs)
+
+
+LAYER = Word("layer", "number of the layer that this work counts for")
+
+
+def _address(name: str, summary: str) -> Word:
+    return Word(name, summary, address=True)
+
+
+def _signed(name: str, summary: str) -> Word:
+    return Word(name, summary, signed=True)
+
+
+def _scale(prefix: str, what: str) -> tuple[Word, ...]:
+    """The integer form of a real multiplier: ``((x >> pre) * mul + round) >> post``."""
+    return (
+        Word(f"{prefix}_pre", f"{what}: shift before the product"),
+        Word(f"{prefix}_mul", f"{what}: integer factor", signed=True),
+        Word(f"{prefix}_post", f"{what}: shift after the product, rounding half up"),
+    )
+
+
+_CLIP = (
+    _signed("clip_low", "lowest result"),
+    _signed("clip_high", "highest result"),
+    Word("clip_wanted", "bit 0: the lower clip is an activation, bit 1: the upper one is"),
+)
+_PLACE = (
+    Word("event_origin", "index of the first result in the layer's output, row-major"),
+    Word("event_stride_y", "step of that index from row to row"),
+    Word("event_stride_x", "step of that index from pixel to pixel"),
+)
+_WINDOW = _words(
+    ("kernel_h", "rows of the window"),
+    ("kernel_w", "columns of the window"),
+    ("stride_h", "rows from window to window"),
+    ("stride_w", "columns from window to window"),
+)
+_DILATION = _words(
+    ("dilation_h", "rows from tap to tap"),
+    ("dilation_w", "columns from tap to tap"),
+)
+_OUT_SHAPE = _words(("out_h", "rows of the result"), ("out_w", "columns of the result"))
+_IMAGE_STRIDES = _words(
+    ("in_row_stride", "bytes from row to row of the input"),
+    ("in_pixel_stride", "bytes from pixel to pixel of the input"),
+    ("out_row_stride", "bytes from row to row of the result"),
+    ("out_pixel_stride", "bytes from pixel to pixel of the result"),
+)
+_PARTIAL = (
+    Word("part", "place in a sum over several instructions", choices=("only", "first", "middle", "last")),
+    _address("partial", "running sums, int32 [out_h][out_w][out_channels], unless part is only"),
+)  # fmt: skip
+_CHANNEL_TABLES = (
+    _address("channels", "a channel record for each output channel"),
+    _address(
+        "scales", "a scale record for each output channel, or 0: the words below hold for all"
+    ),
+)
+_REQUANTIZE = (
+    *_scale("bias", "bias to accumulator"),
+    *_scale("out", "accumulator to result"),
+    _signed("out_offset", "zero point of the result"),
+    Word("activation", "applied before the clip", choices=("none", "leaky")),
+    *_scale("leaky", "factor of a result below its zero point, if leaky"),
+    *_CLIP,
+    *_PLACE,
+)
+_BOX = _words(
+    ("run_bytes", "bytes of one run (contiguous on both sides)"),
+    ("count_x", "runs in a row"),
+    ("count_y", "rows"),
+    ("dram_stride_x", "bytes from run to run in DRAM"),
+    ("dram_stride_y", "bytes from row to row in DRAM"),
+    ("spm_stride_x", "bytes from run to run in the scratchpad"),
+    ("spm_stride_y", "bytes from row to row in the scratchpad"),
+)
+_DMA = (LAYER, _address("dram", "DRAM side"), _address("spm", "scratchpad side"), *_BOX)
+
+
+@attrs.frozen
+class Descriptor:
+    """A record in memory that a tensor instruction points to: 32-bit words in this order."""
+
+    name: str
+    words: tuple[Word, ...]
+    summary: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the record."""
+        return 4 * len(self.words)
+
+    def __iter__(self) -> Iterator[Word]:
+        return iter(self.words)
+
+
+CHANNEL_RECORD = Descriptor(
+    "channel record",
+    (
+        _signed("bias", "bias minus its zero point"),
+        _signed("zero_term", "K*Ow*Ox - Ox*sum(w): what the input's zero point adds to the sum"),
+    ),
+    "What a convolution needs for each output channel.",
+)
+SCALE_RECORD = Descriptor(
+    "scale record",
+    (_signed("weight_offset", "zero point of the weights"), *_scale("bias", "bias to accumulator"),
+     *_scale("out", "accumulator to result")),
+    "Scales of one output channel, where each channel has its own.",
+)  # fmt: skip
+
+DESCRIPTORS: dict[str, Descriptor] = {
+    d.name: d
+    for d in (
+        Descriptor(
+            "load",
+            (
+                *_DMA,
+                *_words(
+                    ("pad_x_before", "runs of padding before each row"),
+                    ("pad_x_after", "runs of padding after each row"),
+                    ("pad_y_before", "rows of padding before the box"),
+                    ("pad_y_after", "rows of padding after the box"),
+                    ("fill", "byte that padding is filled with"),
+                ),
+            ),
+            "The scratchpad address is that of the first padding byte.",
+        ),
+        Descriptor("store", _DMA, "The reverse of a load, without padding."),
+        Descriptor(
+            "conv",
+            (
+                LAYER,
+                _address("input", "int8 [rows][columns][groups*in_channels], padding included"),
+                _address("weights", "int8 [out/16][ky][(kx*in)/4][16][4], zero beyond the edges"),
+                *_CHANNEL_TABLES,
+                _address("output", "int8 [out_h][out_w][out_channels]"),
+                *_words(
+                    ("groups", "independent groups of channels"),
+                    ("in_channels", "input channels of one group"),
+                    ("out_channels", "output channels of all groups"),
+                ),
+                *_WINDOW,
+                *_DILATION,
+                *_OUT_SHAPE,
+                *_IMAGE_STRIDES,
+                *_PARTIAL,
+                _signed("weight_offset", "zero point of the weights"),
+                *_REQUANTIZE,
+            ),
+            "A fully connected layer is a convolution of one row with a 1x1 window.",
+        ),
+        Descriptor(
+            "dwconv",
+            (
+                LAYER,
+                _address("input", "int8 [rows][columns][channels], padding included"),
+                _address("weights", "int8 [ky][kx][channels]"),
+                *_CHANNEL_TABLES,
+                _address("output", "int8 [out_h][out_w][channels]"),
+                Word("channels_count", "channels of input, weights and result"),
+                *_WINDOW,
+                *_DILATION,
+                *_OUT_SHAPE,
+                *_IMAGE_STRIDES,
+                _signed("weight_offset", "zero point of the weights"),
+                *_REQUANTIZE,
+            ),
+            "Each channel is convolved with its own window.",
+        ),
+        Descriptor(
+            "gemm",
+            (
+                LAYER,
+                _address("lhs", "int8 [rows][inner]"),
+                _address("rhs", "int8 [inner][columns]"),
+                _address("output", "int8 [rows][columns]"),
+                *_words(
+                    ("rows", "rows of lhs and result"),
+                    ("inner", "columns of lhs, rows of rhs"),
+                    ("columns", "columns of rhs and result"),
+                    ("lhs_stride", "bytes from row to row of lhs"),
+                    ("rhs_stride", "bytes from row to row of rhs"),
+                    ("out_stride", "bytes from row to row of the result"),
+                ),
+                *_PARTIAL,
+                _signed("lhs_offset", "zero point of lhs"),
+                _signed("rhs_offset", "zero point of rhs"),
+                *_scale("out", "accumulator to result"),
+                _signed("out_offset", "zero point of the result"),
+                *_CLIP,
+                Word("event_origin", "index of the first result in the layer's output, row-major"),
+                Word("event_stride_y", "step of that index from row to row"),
+            ),
+            "result = scale(sum of (lhs - offset) * (rhs - offset)) + out_offset, clipped.",
+        ),
+        Descriptor(
+            "maxpool",
+            (
+                LAYER,
+                _address("input", "int8 [in_h][in_w][channels], without padding"),
+                _address("output", "int8 [out_h][out_w][channels]"),
+                *_words(("channels", "channels"), ("in_h", "rows that exist"), ("in_w", "columns that exist")),
+                *_WINDOW,
+                _signed("pad_top", "rows of the first window above the first existing row"),
+                _signed("pad_left", "columns of the first window left of the first existing one"),
+                *_OUT_SHAPE,
+                *_IMAGE_STRIDES,
+                _signed("empty_value", "result of a window that lies in the padding alone"),
+            ),
+            "Padding takes no part.",
+        ),
+        Descriptor(
+            "avgpool",
+            (
+                LAYER,
+                _address("input", "int8 [in_h][in_w][channels], without padding"),
+                _address("output", "int8 [out_h][out_w][channels]"),
+                *_words(("channels", "channels"), ("in_h", "rows that exist"), ("in_w", "columns that exist")),
+                *_WINDOW,
+                _signed("pad_top", "rows of the first window above the first existing row"),
+                _signed("pad_left", "columns of the first window left of the first existing one"),
+                *_OUT_SHAPE,
+                *_IMAGE_STRIDES,
+                _signed("in_offset", "zero point of the input"),
+                Word("divide", "what happens after the scale", choices=("nothing", "by_valid_taps")),
+                *_scale("out", "sum to result"),
+                _signed("out_offset", "zero point of the result"),
+                *_CLIP,
+                *_PLACE,
+            ),
+            "Sum of (x - in_offset) over the taps that exist, scaled; then divided, or not.",
+        ),
+        Descriptor(
+            "eltwise",
+            (
+                LAYER,
+                Word("operation", "what is done", choices=("add", "sub", "max", "min", "mul")),
+                _address("lhs", "int8 [rows][columns]"),
+                _address("rhs", "int8 or int32 [rows][columns]"),
+                _address("output", "int8 [rows][columns]"),
+                Word("rhs_kind", "element of rhs", choices=("int8", "int32")),
+                *_words(
+                    ("rows", "rows"),
+                    ("columns", "elements of a row"),
+                    ("lhs_stride", "bytes from row to row of lhs"),
+                    ("rhs_stride", "bytes from row to row of rhs; 0 repeats one row"),
+                    ("out_stride", "bytes from row to row of the result"),
+                ),
+                _signed("lhs_offset", "zero point of lhs"),
+                _signed("rhs_offset", "zero point of rhs"),
+                *_scale("lhs", "lhs to result (not for mul)"),
+                *_scale("rhs", "rhs to result (not for mul)"),
+                *_scale("out", "product to result (mul only)"),
+                _signed("out_offset", "zero point of the result"),
+                *_CLIP,
+                Word("event_origin", "index of the first result in the layer's output, row-major"),
+                Word("event_stride_y", "step of that index from row to row"),
+            ),
+            "Each side is brought to the result's scale and rounded, then the operation is done.",
+        ),
+        Descriptor(
+            "rescale",
+            (
+                LAYER,
+                _address("input", "int8 [count]"),
+                _address("output", "int8 [count]"),
+                Word("count", "elements"),
+                _signed("in_low", "the input is clamped to at least this"),
+                _signed("in_high", "the input is clamped to at most this"),
+                _signed("in_offset", "zero point of the input"),
+                *_scale("out", "input to result"),
+                Word("activation", "which scale holds", choices=("none", "leaky")),
+                *_scale("leaky", "input below its zero point to result, if leaky"),
+                _signed("out_offset", "zero point of the result"),
+                *_CLIP,
+                Word("event_origin", "index of the first result in the layer's output, row-major"),
+            ),
+            "relu, clip, leaky relu, max with a constant and plain rescaling.",
+        ),
+        Descriptor(
+            "lut",
+            (
+                LAYER,
+                _address("input", "int8 [count]"),
+                _address("output", "int8 [count]"),
+                _address("table", "int8 [256], the entry of -128 first"),
+                Word("count", "elements"),
+            ),
+            "result = table[x + 128].",
+        ),
+        Descriptor(
+            "fill",
+            (
+                LAYER,
+                _address("output", "bytes"),
+                Word("count", "bytes"),
+                Word("value", "the byte"),
+            ),
+            "Every byte gets the value.",
+        ),
+        Descriptor(
+            "transpose",
+            (
+                LAYER,
+                _address("input", "elements"),
+                _address("output", "elements"),
+                Word("element_bytes", "1, 2, 4 or 8"),
+                *_words(*((f"size_{d}", f"elements along dimension {d}") for d in range(4))),
+                *_words(*((f"in_stride_{d}", f"bytes along dimension {d} of the input") for d in range(4))),
+                *_words(*((f"out_stride_{d}", f"bytes along dimension {d} of the result") for d in range(4))),
+            ),
+            "Any order of up to four dimensions; strides say it all.",
+        ),
+    )
+}  # fmt: skip
+
+DESCRIPTOR_ALIGNMENT = 4
+"""Bytes; an address that is not a multiple of it is a descriptor fault."""
