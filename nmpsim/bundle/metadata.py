@@ -1,0 +1,93 @@
+"""What a bundle says about itself, beside its code and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+
+SCHEMA = "nmpsim-bundle-1"
+"""Version of the metadata and of the descriptors; a reader accepts its own version only."""
+
+
+@attrs.frozen
+class Tensor:
+    """A tensor in DRAM, contiguous and row-major."""
+
+    name: str
+    elem: str
+    """Element kind as LIR has it (i8, i16, i32, float, ...)."""
+    shape: tuple[int, ...]
+    address: int
+    scale: float | None = None
+    """Exact float32 scale; None if the tensor is not quantized."""
+    offset: int | None = None
+
+
+@attrs.frozen
+class Layer:
+    """One LIR instruction that computes, with what was fused into it."""
+
+    index: int
+    name: str
+    """Name of the LIR instruction whose output this is (the last one that was fused)."""
+    number: int
+    """Number of that instruction in the LIR."""
+    line: int
+    """Its line in the LIR text, 1-based; 0 if there is none."""
+    op: str
+    """Opcode of the instruction that the layer began with."""
+    placement: Literal["device", "host"]
+    output: Tensor
+    operand: str
+    """Name of the operand that holds the output, as the LIR prints it."""
+    reason: str = ""
+    """Why the host does it; empty on the device."""
+    fused: tuple[str, ...] = ()
+    """Names of the LIR instructions that were fused, in order, when there are several."""
+    barrier: int | None = None
+    """Number of the barrier that ends the layer on the device."""
+    macs: int = 0
+    """Multiplications with weights that the layer needs."""
+
+
+@attrs.frozen
+class HostOperand:
+    """An operand of a host operation: its role (in, out, inout) and its tensor."""
+
+    role: Literal["in", "out", "inout"]
+    tensor: Tensor
+
+
+@attrs.frozen
+class Step:
+    """One step of a run: the cores start at ``entry``, or the host does one operation."""
+
+    kind: Literal["device", "host"]
+    layers: tuple[int, ...]
+    """Indices of the layers that it computes."""
+    entry: int | None = None
+    """Address where every core starts (device)."""
+    opcode: str | None = None
+    """LIR opcode (host)."""
+    operands: tuple[HostOperand, ...] = ()
+    attributes: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Metadata:
+    """Everything a run needs that is not code, descriptors or constants."""
+
+    program: str
+    """Name of the LIR function."""
+    source: str
+    """File name of the LIR text."""
+    numerics: str
+    """Arithmetic profile of the layers on the device."""
+    device: Mapping[str, Any]
+    """The device file's settings that the program was compiled for."""
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    layers: tuple[Layer, ...]
+    steps: tuple[Step, ...]
