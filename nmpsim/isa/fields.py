@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import attrs
 
 from nmpsim.diagnostics import fail
@@ -30,7 +32,7 @@ class BitField:
 
     def __attrs_post_init__(self) -> None:
         covered = sorted((p.value_bit, p.width) for p in self.pieces)
-        for (low, width), (following, _) in zip(covered, covered[1:], strict=False):
+        for (low, width), (following, _) in pairwise(covered):
             if low + width != following:
                 raise ValueError(f"field {self.name} leaves a gap or overlaps at bit {low + width}")
         if self.mask.bit_count() != sum(p.width for p in self.pieces):
@@ -59,7 +61,10 @@ class BitField:
         return 0, (1 << self.bits) - (1 << self.lowest_bit)
 
     def encode(self, value: int) -> int:
-        """The word's bits for ``value``; :class:`~nmpsim.diagnostics.UserError` if it is out of range."""
+        """The word's bits for ``value``.
+
+        Raises :class:`~nmpsim.diagnostics.UserError` ISA001 if it is out of range.
+        """
         low, high = self.range
         if not low <= value <= high or value & ((1 << self.lowest_bit) - 1):
             step = f", a multiple of {1 << self.lowest_bit}" if self.lowest_bit else ""

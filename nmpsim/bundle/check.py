@@ -1,0 +1,119 @@
+"""Does the metadata of a bundle fit what is in it? Each rule once; the first breach is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from nmpsim.bundle.metadata import Layer, Metadata, Step, Tensor
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.lir.nodes import ELEM_DTYPES
+
+MAX_RANK = 16
+MAX_DIMENSION = 1 << 32
+
+Range = tuple[int, int]
+"""First address and the address behind the last."""
+
+
+@attrs.frozen
+class Memory:
+    """The address ranges of a bundle."""
+
+    image: Range
+    read_write: Range
+    text: Sequence[Range]
+
+
+def check_metadata(metadata: Metadata, memory: Memory, place: Place) -> None:
+    """Raise UserError BUN002 at the first thing in ``metadata`` that cannot be."""
+    for message in _problems(metadata, memory):
+        raise _inconsistent(message, place)
+
+
+def _inconsistent(message: str, place: Place) -> UserError:
+    return fail(
+        "BUN002",
+        f"the bundle contradicts itself: {message}",
+        place=place,
+        hint="compile the network again",
+    )
+
+
+def _problems(metadata: Metadata, memory: Memory) -> Iterator[str]:
+    for tensor in (*metadata.inputs, *metadata.outputs):
+        yield from _tensor_problems(tensor, [memory.read_write])
+    yield from _name_problems("input", metadata.inputs)
+    yield from _name_problems("output", metadata.outputs)
+    for position, layer in enumerate(metadata.layers):
+        yield from _layer_problems(position, layer, memory)
+    for position, step in enumerate(metadata.steps):
+        for message in _step_problems(step, metadata.layers, memory):
+            yield f"step {position}: {message}"
+    done = sorted(index for step in metadata.steps for index in step.layers)
+    if done != list(range(len(metadata.layers))):
+        yield "the steps do not do each layer once"
+
+
+def _name_problems(what: str, tensors: Sequence[Tensor]) -> Iterator[str]:
+    if len({t.name for t in tensors}) != len(tensors):
+        yield f"two {what}s have one name"
+
+
+def _layer_problems(position: int, layer: Layer, memory: Memory) -> Iterator[str]:
+    if layer.index != position:
+        yield f"layer {position} says that its index is {layer.index}"
+    if min(layer.number, layer.line, layer.macs, layer.barrier or 0) < 0:
+        yield f"layer {position} has a negative number"
+    yield from _tensor_problems(layer.output, [memory.read_write])
+
+
+def _step_problems(step: Step, layers: Sequence[Layer], memory: Memory) -> Iterator[str]:
+    for index in step.layers:
+        if not 0 <= index < len(layers):
+            yield f"there is no layer {index}"
+        elif layers[index].placement != step.kind:
+            yield f"layer {index} is not placed on the {step.kind}"
+    if step.kind == "device":
+        yield from _device_step_problems(step, memory)
+    else:
+        yield from _host_step_problems(step, memory)
+
+
+def _device_step_problems(step: Step, memory: Memory) -> Iterator[str]:
+    if step.opcode is not None or step.operands or step.attributes:
+        yield "a device step has neither opcode, operands nor attributes"
+    entry = step.entry
+    if entry is None:
+        yield "a device step needs an entry"
+    elif entry % 4 or not any(start <= entry < end for start, end in memory.text):
+        yield f"entry {entry:#x} is no instruction"
+
+
+def _host_step_problems(step: Step, memory: Memory) -> Iterator[str]:
+    if step.entry is not None or step.opcode is None:
+        yield "a host step has an opcode and no entry"
+    for operand in step.operands:
+        readable = [memory.image] if operand.role == "in" else []
+        yield from _tensor_problems(operand.tensor, [memory.read_write, *readable])
+
+
+def _tensor_problems(tensor: Tensor, ranges: Sequence[Range]) -> Iterator[str]:
+    """One problem at most: later rules rely on the earlier ones."""
+    dtype = ELEM_DTYPES.get(tensor.elem)
+    if dtype is None:
+        yield f"tensor {tensor.name!r} has unknown elements {tensor.elem!r}"
+    elif len(tensor.shape) > MAX_RANK or not all(0 <= n <= MAX_DIMENSION for n in tensor.shape):
+        yield f"tensor {tensor.name!r} has an impossible shape"
+    elif (tensor.scale is None) != (tensor.offset is None):
+        yield f"tensor {tensor.name!r} has only one of scale and offset"
+    elif tensor.scale is not None and not (math.isfinite(tensor.scale) and tensor.scale > 0):
+        yield f"tensor {tensor.name!r} has scale {tensor.scale}"
+    elif tensor.address % dtype.itemsize:
+        yield f"tensor {tensor.name!r} is misaligned at {tensor.address:#x}"
+    else:
+        end = tensor.address + math.prod(tensor.shape) * dtype.itemsize
+        if not any(low <= tensor.address and end <= high for low, high in ranges):
+            yield f"tensor {tensor.name!r} at {tensor.address:#x} lies outside its memory"

@@ -1,0 +1,169 @@
+"""The records of an ELF32 little-endian RISC-V file, and how sections become one.
+
+Source: *Tool Interface Standard, Executable and Linking Format*, version 1.2, and the RISC-V ELF
+psABI. Only what a bundle needs is here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC = b"\x7fELF"
+IDENT = MAGIC + bytes([1, 1, 1]) + bytes(9)
+"""ELF32, little endian, version 1, System V."""
+ET_EXEC = 2
+EM_RISCV = 243
+
+PT_LOAD = 1
+PF_X, PF_W, PF_R = 1, 2, 4
+SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_NOBITS = 1, 2, 3, 8
+SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
+SHN_ABS = 0xFFF1
+STB_GLOBAL = 1
+STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE = 1, 2, 3, 4
+
+HEADER = struct.Struct("<16sHHIIIIIHHHHHH")
+PROGRAM_HEADER = struct.Struct("<8I")
+SECTION_HEADER = struct.Struct("<10I")
+SYMBOL = struct.Struct("<IIIBBH")
+
+
+@attrs.frozen
+class Segment:
+    """A program header: what a loader puts where."""
+
+    offset: int
+    address: int
+    file_bytes: int
+    memory_bytes: int
+    flags: int
+    alignment: int
+
+    def pack(self) -> bytes:
+        """The 32 bytes of the program header."""
+        return PROGRAM_HEADER.pack(
+            PT_LOAD,
+            self.offset,
+            self.address,
+            self.address,
+            self.file_bytes,
+            self.memory_bytes,
+            self.flags,
+            self.alignment,
+        )
+
+
+@attrs.frozen
+class Section:
+    """A section at its place in the file; ``chunks`` are its bytes, in order."""
+
+    name: str
+    type: int
+    offset: int
+    chunks: Sequence[Buffer] = ()
+    flags: int = 0
+    address: int = 0
+    memory_bytes: int = 0
+    """Bytes in memory of a section that has none in the file."""
+    link: int = 0
+    info: int = 0
+    alignment: int = 1
+    entry_bytes: int = 0
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes in the file."""
+        return sum(len(c) for c in self.chunks)
+
+    @property
+    def end(self) -> int:
+        """File offset behind the section."""
+        return self.offset + self.file_bytes
+
+    def pack(self, name_offset: int) -> bytes:
+        """The 40 bytes of the section header."""
+        return SECTION_HEADER.pack(
+            name_offset,
+            self.type,
+            self.flags,
+            self.address,
+            self.offset,
+            self.file_bytes or self.memory_bytes,
+            self.link,
+            self.info,
+            self.alignment,
+            self.entry_bytes,
+        )
+
+
+class StringTable:
+    """Strings that end in NUL, one behind the other; the empty one is first."""
+
+    def __init__(self) -> None:
+        self._text = bytearray(1)
+
+    def add(self, text: str) -> int:
+        """Offset of ``text`` in the table."""
+        offset = len(self._text)
+        self._text += text.encode() + b"\0"
+        return offset
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._text)
+
+
+def align_up(value: int, alignment: int) -> int:
+    """The next multiple of ``alignment``, or ``value`` itself."""
+    return -(-value // alignment) * alignment
+
+
+def headers_bytes(segments: int) -> int:
+    """Bytes of the ELF header and the program headers at the start of the file."""
+    return HEADER.size + segments * PROGRAM_HEADER.size
+
+
+def file_chunks(
+    entry: int, segments: Sequence[Segment], sections: Sequence[Section]
+) -> Iterator[Buffer]:
+    """The whole file, piece by piece: headers, sections in order of offset, section headers.
+
+    The section names' own table is added as the last section.
+    """
+    names = StringTable()
+    name_offsets = [names.add(section.name) for section in sections]
+    own_name = names.add(".shstrtab")
+    table = Section(".shstrtab", SHT_STRTAB, sections[-1].end, (bytes(names),))
+    headers_offset = align_up(table.end, 4)
+    yield HEADER.pack(
+        IDENT,
+        ET_EXEC,
+        EM_RISCV,
+        1,
+        entry,
+        HEADER.size,
+        headers_offset,
+        0,
+        HEADER.size,
+        PROGRAM_HEADER.size,
+        len(segments),
+        SECTION_HEADER.size,
+        len(sections) + 2,
+        len(sections) + 1,
+    )
+    for segment in segments:
+        yield segment.pack()
+    position = headers_bytes(len(segments))
+    for section in (*sections, table):
+        if section.type != SHT_NOBITS:
+            yield bytes(section.offset - position)
+            yield from section.chunks
+            position = section.end
+    yield bytes(headers_offset - position)
+    yield bytes(SECTION_HEADER.size)
+    for section, name in zip((*sections, table), (*name_offsets, own_name), strict=True):
+        yield section.pack(name)

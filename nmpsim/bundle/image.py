@@ -1,0 +1,98 @@
+"""From a file's segments to the read-only image and the read-write window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle import elf
+from nmpsim.bundle.check import Range
+from nmpsim.bundle.elffile import ElfFile
+from nmpsim.bundle.layout import READ_ONLY_LIMIT, RW_BASE
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.isa.table import DRAM_BASE
+
+
+@attrs.frozen(eq=False)
+class MemoryImage:
+    """What a bundle puts into DRAM."""
+
+    image: npt.NDArray[np.uint8]
+    image_base: int
+    rw_base: int
+    rw_bytes: int
+    text: tuple[Range, ...]
+
+
+def map_segments(file: ElfFile, data: npt.NDArray[np.uint8]) -> MemoryImage:
+    """The memory that the segments of ``file`` describe; ``data`` is the whole file.
+
+    The image is a slice of ``data`` if every read-only segment has the same distance between
+    address and file offset, as in our bundles; otherwise it is put together in a copy.
+    """
+    used = [s for s in file.segments if s.memory_bytes]
+    read_only = [s for s in used if not s.flags & elf.PF_W]
+    writable = [s for s in used if s.flags & elf.PF_W]
+    _check_segments(file, read_only, writable)
+    image_base, image = _image(read_only, data)
+    rw_base = min((s.address for s in writable), default=RW_BASE)
+    rw_end = max((_end(s) for s in writable), default=rw_base)
+    return MemoryImage(image, image_base, rw_base, rw_end - rw_base, _text(read_only))
+
+
+def _check_segments(
+    file: ElfFile, read_only: Sequence[elf.Segment], writable: Sequence[elf.Segment]
+) -> None:
+    if not read_only:
+        raise _unusable(file, "it has no read-only segment to load")
+    if any(s.file_bytes for s in writable):
+        raise _unusable(file, "it has a writable segment with contents")
+    ordered = sorted((*read_only, *writable), key=lambda s: s.address)
+    if ordered[0].address < DRAM_BASE:
+        raise _unusable(file, f"a segment lies below the DRAM, at {ordered[0].address:#x}")
+    if any(_end(a) > b.address for a, b in pairwise(ordered)):
+        raise _unusable(file, "two segments overlap")
+    kinds = [bool(s.flags & elf.PF_W) for s in ordered]
+    if sum(a != b for a, b in pairwise(kinds)) > 1:
+        raise _unusable(file, "read-only and writable segments are mixed")
+    if max(map(_end, read_only)) - min(s.address for s in read_only) > READ_ONLY_LIMIT:
+        raise _unusable(file, f"its read-only segments span more than {READ_ONLY_LIMIT} bytes")
+
+
+def _unusable(file: ElfFile, why: str) -> UserError:
+    return fail(
+        "BUN002",
+        f"the bundle cannot be loaded: {why}",
+        place=Place(file.path),
+        hint="docs/bundle.md says what the segments of a bundle must be",
+    )
+
+
+def _image(
+    segments: Sequence[elf.Segment], data: npt.NDArray[np.uint8]
+) -> tuple[int, npt.NDArray[np.uint8]]:
+    base = min(s.address for s in segments)
+    end = max(map(_end, segments))
+    first = min(segments, key=lambda s: s.address)
+    if all(
+        s.address - s.offset == first.address - first.offset and s.file_bytes == s.memory_bytes
+        for s in segments
+    ):
+        return base, data[first.offset : first.offset + end - base]
+    image = np.zeros(end - base, dtype=np.uint8)
+    for s in segments:
+        start = s.address - base
+        image[start : start + s.file_bytes] = data[s.offset : s.offset + s.file_bytes]
+    return base, image
+
+
+def _text(segments: Sequence[elf.Segment]) -> tuple[Range, ...]:
+    return tuple((s.address, _end(s)) for s in segments if s.flags & elf.PF_X)
+
+
+def _end(segment: elf.Segment) -> int:
+    return segment.address + segment.memory_bytes

@@ -1,0 +1,168 @@
+"""Read a bundle: check everything, copy nothing.
+
+Whatever is in the file, the outcome is a :class:`Bundle` or one
+:class:`~nmpsim.diagnostics.UserError`. The records are read with the formats of
+:mod:`nmpsim.bundle.elf`, each after a check that it lies inside the file.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.check import Memory, Range, check_metadata
+from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
+from nmpsim.bundle.elffile import ElfFile, ElfSection
+from nmpsim.bundle.image import MemoryImage, map_segments
+from nmpsim.bundle.layout import DIGEST, META
+from nmpsim.bundle.metadata import Metadata
+from nmpsim.bundle.schema import metadata_from_json
+from nmpsim.diagnostics import Place, UserError, fail
+
+
+@attrs.frozen(eq=False)
+class Bundle:
+    """A bundle in memory, checked."""
+
+    metadata: Metadata
+    image: npt.NDArray[np.uint8]
+    """The read-only part: code, descriptors, constants. A private copy-on-write mapping of the
+    file where the file's layout allows it."""
+    image_base: int
+    """Address of ``image[0]``."""
+    rw_base: int
+    """First address of the read-write memory; zero when a run begins."""
+    rw_bytes: int
+    symbols: Mapping[str, int]
+    """Address of each named tensor, descriptor and piece of code."""
+    symbol_sizes: Mapping[str, int]
+    """Bytes of each symbol; 0 if it does not say."""
+    text: tuple[Range, ...]
+    """Address ranges of code."""
+    sections: Mapping[str, Range]
+    """Address range of each loaded section."""
+    path: str
+    digest: str
+    """SHA-256 of the file, in hexadecimal; a name for these contents."""
+
+
+def read_bundle(path: str | os.PathLike[str]) -> Bundle:
+    """The bundle in the file ``path``.
+
+    Raises :class:`~nmpsim.diagnostics.UserError`: FILE001 if the file cannot be read, BUN001 if it
+    is no bundle, BUN002 if it is damaged, BUN003 if it is another version's.
+    """
+    return _bundle(_map_file(Path(path)), str(path))
+
+
+def bundle_from_bytes(data: bytes, path: str = "<bytes>") -> Bundle:
+    """The bundle that ``data`` holds, as :func:`read_bundle` would read it from a file."""
+    return _bundle(bytearray(data), path)
+
+
+def _bundle(buffer: mmap.mmap | bytearray, path: str) -> Bundle:
+    file = ElfFile(memoryview(buffer), path)
+    meta = _required_section(file, META)
+    digest = _checked_digest(file)
+    place = Place(path, offset=meta.offset)
+    metadata = metadata_from_json(bytes(file.section_bytes(meta)), place)
+    memory = map_segments(file, np.frombuffer(buffer, dtype=np.uint8))
+    check_metadata(metadata, _ranges(memory), place)
+    symbols = file.symbols()
+    return Bundle(
+        metadata=metadata,
+        image=memory.image,
+        image_base=memory.image_base,
+        rw_base=memory.rw_base,
+        rw_bytes=memory.rw_bytes,
+        symbols={name: address for name, (address, _) in symbols.items()},
+        symbol_sizes={name: nbytes for name, (_, nbytes) in symbols.items()},
+        text=memory.text,
+        sections=_loaded_sections(file),
+        path=path,
+        digest=digest.hex(),
+    )
+
+
+def _map_file(path: Path) -> mmap.mmap | bytearray:
+    try:
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise _cannot_read(path, "it is not a file")
+            if status.st_size == 0:
+                return bytearray()
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except OSError as error:
+        raise _cannot_read(path, error.strerror or str(error)) from error
+    except ValueError as error:  # a NUL in the path
+        raise _cannot_read(path, str(error)) from error
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a pipe at once, so that it can be refused; plain files do not care."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _cannot_read(path: Path, why: str) -> UserError:
+    return fail("FILE001", f"cannot read the bundle: {why}", place=Place(str(path)))
+
+
+def _required_section(file: ElfFile, name: str) -> ElfSection:
+    section = file.sections.get(name)
+    if section is None:
+        raise fail(
+            "BUN001",
+            f"this is a RISC-V executable without the section {name}",
+            place=Place(file.path),
+            hint="a bundle is what `nmpsim compile` or `nmpsim asm` writes; see docs/bundle.md",
+        )
+    return section
+
+
+def _checked_digest(file: ElfFile) -> bytes:
+    section = _required_section(file, DIGEST)
+    place = Place(file.path, offset=section.offset)
+    stored = bytes(file.section_bytes(section))
+    if len(stored) != DIGEST_BYTES:
+        raise fail(
+            "BUN002",
+            "the digest has the wrong size",
+            place=place,
+            found=f"{len(stored)} bytes",
+            expected=f"{DIGEST_BYTES} bytes",
+        )
+    actual = digest_of_file(file.data, section.offset)
+    if actual != stored:
+        raise fail(
+            "BUN002",
+            "the bundle is damaged: its contents do not match its digest",
+            place=place,
+            found=actual.hex(),
+            expected=stored.hex(),
+            hint="copy or compile it again",
+        )
+    return stored
+
+
+def _ranges(memory: MemoryImage) -> Memory:
+    return Memory(
+        (memory.image_base, memory.image_base + len(memory.image)),
+        (memory.rw_base, memory.rw_base + memory.rw_bytes),
+        memory.text,
+    )
+
+
+def _loaded_sections(file: ElfFile) -> dict[str, Range]:
+    return {
+        name: (section.address, section.address + section.nbytes)
+        for name, section in file.sections.items()
+        if section.is_loaded
+    }

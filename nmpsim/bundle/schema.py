@@ -1,0 +1,187 @@
+"""Metadata as JSON and back, strictly: what is not exactly the schema is refused.
+
+JSON's numbers keep floats exact (shortest text that reads back the same); an infinite attribute
+is written as Python's ``json`` writes it, ``Infinity``.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import attrs
+
+from nmpsim.bundle.metadata import SCHEMA, Metadata
+from nmpsim.diagnostics import Place, UserError, fail
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+MAX_METADATA_BYTES = 8 << 20
+"""A reader refuses more, so a hostile file cannot make it use much memory."""
+
+
+def metadata_to_json(metadata: Metadata) -> bytes:
+    """The metadata section: one line of JSON, the schema first."""
+    fields = attrs.asdict(metadata, value_serializer=_plain_value)
+    return json.dumps({"schema": SCHEMA, **fields}).encode()
+
+
+def metadata_from_json(text: bytes, place: Place) -> Metadata:
+    """The metadata that a section holds.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` BUN002, or BUN003 for another schema.
+    """
+    document = _parse(text, place)
+    schema = document.pop("schema", None)
+    if schema != SCHEMA:
+        raise fail(
+            "BUN003",
+            "the bundle was made for another version of nmpsim",
+            place=place,
+            found=_shorten(repr(schema)),
+            expected=repr(SCHEMA),
+            hint="compile the network again with this version",
+        )
+    return _structure(document, place)
+
+
+def _parse(text: bytes, place: Place) -> dict[str, Any]:
+    if len(text) > MAX_METADATA_BYTES:
+        raise _unusable(place, f"{len(text)} bytes", f"at most {MAX_METADATA_BYTES} bytes")
+    try:
+        document = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _unusable(place, _shorten(str(error)), "JSON") from error
+    if not isinstance(document, dict):
+        raise _unusable(place, type(document).__name__, "a JSON object")
+    return document
+
+
+def _structure(document: dict[str, Any], place: Place) -> Metadata:
+    from cattrs import BaseValidationError, transform_error
+
+    try:
+        return _converter().structure(document, Metadata)
+    except BaseValidationError as error:
+        problems = transform_error(error, path="metadata", format_exception=_explain)
+        raise _unusable(place, _shorten("; ".join(problems[:3])), f"schema {SCHEMA}") from error
+    except RecursionError as error:
+        raise _unusable(place, "lists nested too deeply", f"schema {SCHEMA}") from error
+
+
+def _unusable(place: Place, found: str, expected: str) -> UserError:
+    return fail(
+        "BUN002",
+        "the bundle's metadata cannot be used",
+        place=place,
+        found=found,
+        expected=expected,
+        hint="compile the network again",
+    )
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 300 else text[:300] + "..."
+
+
+def _explain(error: BaseException, _: object) -> str:
+    return str(error) or type(error).__name__
+
+
+def _plain_value(_: object, field: attrs.Attribute[Any] | None, value: Any) -> Any:
+    """Python's own numbers for NumPy's, and a float for a scale that is an int."""
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        value = value.item()
+    if field is not None and field.name == "scale" and value is not None:
+        return float(value)
+    return value
+
+
+@cache
+def _converter() -> Converter:
+    """A cattrs converter that changes nothing on its own: no ``int("3")``, no unknown keys."""
+    from cattrs import Converter
+
+    converter = Converter(forbid_extra_keys=True)
+    converter.register_structure_hook(int, _integer)
+    converter.register_structure_hook(float, _real)
+    converter.register_structure_hook(str, _string)
+    converter.register_structure_hook_func(_is_mapping, _mapping)
+    converter.register_structure_hook_func(_is_optional, _optional(converter))
+    converter.register_structure_hook_func(_is_tuple, _tuple(converter))
+    converter.register_structure_hook_func(_is_literal, _literal)
+    return converter
+
+
+def _integer(value: Any, _: object) -> int:
+    if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+        raise TypeError(f"{_shorten(repr(value))} is not a whole number of 64 bits")
+    return value
+
+
+def _real(value: Any, _: object) -> float:
+    if type(value) is not float:
+        raise TypeError(f"{_shorten(repr(value))} is not a floating-point number")
+    return value
+
+
+def _string(value: Any, _: object) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{_shorten(repr(value))} is not text")
+    return value
+
+
+def _is_mapping(kind: Any) -> bool:
+    return get_origin(kind) is Mapping
+
+
+def _mapping(value: Any, _: object) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise TypeError(f"{_shorten(repr(value))} is not an object")
+    return {key: _lists_as_tuples(item) for key, item in value.items()}
+
+
+def _lists_as_tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_lists_as_tuples(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _lists_as_tuples(item) for key, item in value.items()}
+    return value
+
+
+def _is_optional(kind: Any) -> bool:
+    return get_origin(kind) is types.UnionType
+
+
+def _optional(converter: Converter) -> Any:
+    def structure(value: Any, kind: Any) -> Any:
+        return None if value is None else converter.structure(value, get_args(kind)[0])
+
+    return structure
+
+
+def _is_tuple(kind: Any) -> bool:
+    return get_origin(kind) is tuple
+
+
+def _tuple(converter: Converter) -> Any:
+    def structure(value: Any, kind: Any) -> tuple[Any, ...]:
+        if type(value) is not list:
+            raise TypeError(f"{_shorten(repr(value))} is not a list")
+        return tuple(converter.structure(item, get_args(kind)[0]) for item in value)
+
+    return structure
+
+
+def _is_literal(kind: Any) -> bool:
+    return get_origin(kind) is Literal
+
+
+def _literal(value: Any, kind: Any) -> Any:
+    if value not in get_args(kind):
+        raise TypeError(f"{_shorten(repr(value))} is none of {get_args(kind)}")
+    return value

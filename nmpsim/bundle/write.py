@@ -1,0 +1,290 @@
+"""Build a bundle part by part, and write it so that no half-written file is ever seen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle import elf
+from nmpsim.bundle.digest import DIGEST_BYTES, digest_of
+from nmpsim.bundle.layout import (
+    ACTIVATIONS,
+    CONSTANTS,
+    DESCRIPTORS,
+    DIGEST,
+    META,
+    PAGE_BYTES,
+    READ_ONLY_LIMIT,
+    RW_BASE,
+    RW_LIMIT,
+    TENSOR_ALIGNMENT,
+    TEXT,
+)
+from nmpsim.bundle.metadata import Metadata
+from nmpsim.bundle.schema import metadata_to_json
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.isa.table import DRAM_BASE
+
+_SEGMENTS = 3
+_PARTS = (CONSTANTS, DESCRIPTORS, TEXT)
+_FLAGS = {
+    CONSTANTS: elf.SHF_ALLOC,
+    DESCRIPTORS: elf.SHF_ALLOC,
+    TEXT: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
+}
+
+
+@attrs.define
+class _Part:
+    """A section that grows: where it starts and what is in it so far."""
+
+    offset: int
+    chunks: list[elf.Buffer] = attrs.field(factory=list)
+    nbytes: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.nbytes
+
+    def append(self, data: elf.Buffer) -> None:
+        self.chunks.append(data)
+        self.nbytes += len(data)
+
+    def align(self, alignment: int) -> None:
+        self.append(bytes(elf.align_up(self.end, alignment) - self.end))
+
+
+class BundleBuilder:
+    """Collects constants, then descriptors, then code, and gives each its final address at once.
+
+    The order is part of the contract (``RuntimeError`` otherwise): the file holds the three one
+    behind the other, and an address must not move once it is given. Read-write memory may be
+    reserved at any time.
+    """
+
+    def __init__(self) -> None:
+        self._parts = {CONSTANTS: _Part(elf.align_up(elf.headers_bytes(_SEGMENTS), 64))}
+        self._rw_bytes = 0
+        self._symbols: dict[str, tuple[int, int]] = {}
+
+    def add_constant(
+        self,
+        name: str,
+        data: npt.NDArray[Any] | elf.Buffer,
+        alignment: int = TENSOR_ALIGNMENT,
+    ) -> int:
+        """Address of ``data``, which is kept by reference and must not change any more.
+
+        An array is laid down row-major, little endian. An empty name makes no symbol.
+        """
+        flat = _flat_bytes(data)
+        part = self._part(CONSTANTS)
+        part.align(alignment)
+        return self._append(CONSTANTS, flat, name)
+
+    def add_descriptor(self, data: bytes, name: str = "") -> int:
+        """Address of an encoded descriptor; a name makes a symbol."""
+        return self._append(DESCRIPTORS, data, name)
+
+    def add_code(self, words: Sequence[int] | npt.NDArray[np.uint32], symbol: str = "") -> int:
+        """Address of the first of these instruction words; ``symbol`` names them."""
+        return self._append(TEXT, np.asarray(words, dtype="<u4").tobytes(), symbol)
+
+    def reserve(self, name: str, nbytes: int, alignment: int = TENSOR_ALIGNMENT) -> int:
+        """Address of ``nbytes`` of read-write memory, zero when the bundle is loaded."""
+        start = elf.align_up(self._rw_bytes, alignment)
+        self._rw_bytes = start + nbytes
+        _check_size("read-write memory", self._rw_bytes, RW_LIMIT)
+        if name:
+            self.set_symbol(name, RW_BASE + start, nbytes)
+        return RW_BASE + start
+
+    def descriptor_address(self) -> int:
+        """Address that the next descriptor will get; no constant may be added after this call."""
+        return DRAM_BASE + self._part(DESCRIPTORS).end
+
+    def code_address(self) -> int:
+        """Address that the next code will get; only code may be added after this call."""
+        return DRAM_BASE + self._part(TEXT).end
+
+    def set_symbol(self, name: str, address: int, nbytes: int = 0) -> None:
+        """Name an address; a name is given once."""
+        if name in self._symbols or not name or "\0" in name:
+            raise RuntimeError(f"symbol {name!r} is empty or already set")
+        self._symbols[name] = (address, nbytes)
+
+    def finish(self, metadata: Metadata) -> bytes:
+        """The bundle file."""
+        self._part(TEXT)
+        sections = self._loaded_sections()
+        meta = elf.Section(
+            META, elf.SHT_PROGBITS, sections[TEXT].end, (metadata_to_json(metadata),)
+        )
+        digest = bytearray(DIGEST_BYTES)
+        digest_section = elf.Section(
+            DIGEST, elf.SHT_PROGBITS, elf.align_up(meta.end, 4), (digest,), alignment=4
+        )
+        symtab, strtab = self._symbol_sections(digest_section.end, list(sections.values()))
+        chunks = list(
+            elf.file_chunks(
+                _entry(metadata),
+                self._segments(),
+                (*sections.values(), meta, digest_section, symtab, strtab),
+            )
+        )
+        digest[:] = digest_of(chunks)
+        return b"".join(chunks)
+
+    def _part(self, name: str) -> _Part:
+        """The part that is being filled; those before it are closed."""
+        index = _PARTS.index(name)
+        if len(self._parts) > index + 1:
+            raise RuntimeError(f"{name} is closed: {_PARTS[index + 1]} has been started")
+        for earlier, later in pairwise(_PARTS[: index + 1]):
+            if later not in self._parts:
+                self._parts[later] = _Part(elf.align_up(self._parts[earlier].end, 64))
+        return self._parts[name]
+
+    def _append(self, name: str, data: elf.Buffer, symbol: str) -> int:
+        part = self._part(name)
+        address = DRAM_BASE + part.end
+        part.append(data)
+        _check_size("read-only part of the bundle", part.end, READ_ONLY_LIMIT)
+        if symbol:
+            self.set_symbol(symbol, address, len(data))
+        return address
+
+    def _segments(self) -> tuple[elf.Segment, ...]:
+        text = self._parts[TEXT]
+        constants_end = self._parts[DESCRIPTORS].end
+        return (
+            elf.Segment(0, DRAM_BASE, constants_end, constants_end, elf.PF_R, PAGE_BYTES),
+            elf.Segment(
+                text.offset,
+                DRAM_BASE + text.offset,
+                text.nbytes,
+                text.nbytes,
+                elf.PF_R | elf.PF_X,
+                PAGE_BYTES,
+            ),
+            elf.Segment(0, RW_BASE, 0, self._rw_bytes, elf.PF_R | elf.PF_W, PAGE_BYTES),
+        )
+
+    def _loaded_sections(self) -> dict[str, elf.Section]:
+        sections = {
+            name: elf.Section(
+                name,
+                elf.SHT_PROGBITS,
+                part.offset,
+                part.chunks,
+                _FLAGS[name],
+                DRAM_BASE + part.offset,
+                alignment=64,
+            )
+            for name, part in self._parts.items()
+        }
+        sections[ACTIVATIONS] = elf.Section(
+            ACTIVATIONS,
+            elf.SHT_NOBITS,
+            sections[TEXT].end,
+            (),
+            elf.SHF_ALLOC | elf.SHF_WRITE,
+            RW_BASE,
+            self._rw_bytes,
+            alignment=64,
+        )
+        return sections
+
+    def _symbol_sections(
+        self, offset: int, sections: Sequence[elf.Section]
+    ) -> tuple[elf.Section, elf.Section]:
+        """Symbol table and its names; symbols in order of address, then name."""
+        names = elf.StringTable()
+        table = bytearray(elf.SYMBOL.size)
+        for name, (address, nbytes) in sorted(
+            self._symbols.items(), key=lambda item: (item[1][0], item[0])
+        ):
+            index = _section_index(address, sections)
+            is_code = index == _PARTS.index(TEXT) + 1
+            info = elf.STB_GLOBAL << 4 | (elf.STT_FUNC if is_code else elf.STT_OBJECT)
+            table += elf.SYMBOL.pack(names.add(name), address, nbytes, info, 0, index)
+        symtab = elf.Section(
+            ".symtab",
+            elf.SHT_SYMTAB,
+            offset,
+            (table,),
+            link=len(sections) + 4,
+            info=1,
+            alignment=4,
+            entry_bytes=elf.SYMBOL.size,
+        )
+        return symtab, elf.Section(".strtab", elf.SHT_STRTAB, symtab.end, (bytes(names),))
+
+
+def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write the file as a whole or not at all.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` FILE002; a file that was there before stays.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+        temporary.replace(target)
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _cannot_write(path: Path, error: OSError) -> UserError:
+    return fail(
+        "FILE002",
+        f"cannot write the bundle: {error.strerror or error}",
+        place=Place(str(path)),
+        hint="the folder must exist and be writable, and the disk must have room",
+    )
+
+
+def _flat_bytes(data: npt.NDArray[Any] | elf.Buffer) -> elf.Buffer:
+    if not isinstance(data, np.ndarray):
+        return data
+    little = np.ascontiguousarray(data, dtype=data.dtype.newbyteorder("<"))
+    return little.reshape(-1).view(np.uint8).data
+
+
+def _check_size(what: str, nbytes: int, limit: int) -> None:
+    if nbytes > limit:
+        raise fail(
+            "COMP002",
+            f"the {what} is too large",
+            found=f"{nbytes} bytes",
+            expected=f"at most {limit} bytes",
+        )
+
+
+def _section_index(address: int, sections: Sequence[elf.Section]) -> int:
+    """Index of the section that holds the address; its end counts too, if nothing else does."""
+    ranges = [(s.address, s.address + (s.file_bytes or s.memory_bytes)) for s in sections]
+    for index, (start, end) in enumerate(ranges):
+        if start <= address < end:
+            return index + 1
+    for index, (_, end) in enumerate(ranges):
+        if address == end:
+            return index + 1
+    return elf.SHN_ABS
+
+
+def _entry(metadata: Metadata) -> int:
+    return next((step.entry for step in metadata.steps if step.entry is not None), 0)

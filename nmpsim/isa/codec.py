@@ -1,0 +1,155 @@
+"""Encode and decode instruction words and descriptors; all of it derives from the table."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+import attrs
+
+from nmpsim.diagnostics import UserError, fail
+from nmpsim.isa.table import (
+    CHANNEL_RECORD,
+    DESCRIPTORS,
+    INSTRUCTIONS,
+    SCALE_RECORD,
+    Descriptor,
+    Instruction,
+    Word,
+)
+
+BY_MNEMONIC: dict[str, Instruction] = {i.mnemonic: i for i in INSTRUCTIONS}
+RECORDS: dict[str, Descriptor] = {
+    **DESCRIPTORS,
+    CHANNEL_RECORD.name: CHANNEL_RECORD,
+    SCALE_RECORD.name: SCALE_RECORD,
+}
+"""Every record by name: the descriptors, the channel record, the scale record."""
+
+
+@attrs.frozen
+class Decoded:
+    """An instruction word taken apart."""
+
+    instruction: Instruction
+    operands: Mapping[str, int]
+    """Field name -> value, in assembly order."""
+
+
+def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
+    """The instruction word; ``operands`` by field name, each of them exactly once.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` ISA001 if a name is unknown or missing, or a value
+    does not fit its field.
+    """
+    instruction = BY_MNEMONIC.get(mnemonic)
+    if instruction is None:
+        raise unknown_name("instruction", mnemonic, BY_MNEMONIC)
+    fields = instruction.format.fields
+    _check_names(f"operand of {mnemonic}", operands, [f.name for f in fields])
+    word = instruction.match
+    for field in fields:
+        word |= field.encode(operands[field.name])
+    return word
+
+
+def decode(word: int) -> Decoded | None:
+    """The instruction and its operands, or None if the word is no instruction."""
+    for instruction in _candidates(word & 0x7F, word >> 12 & 7):
+        if word & instruction.mask == instruction.match:
+            fields = instruction.format.fields
+            return Decoded(instruction, {f.name: f.decode(word) for f in fields})
+    return None
+
+
+@cache
+def _candidates(opcode: int, funct3: int) -> tuple[Instruction, ...]:
+    """The few instructions that a word with these fields may be."""
+    bits = funct3 << 12 | opcode
+    return tuple(i for i in INSTRUCTIONS if (i.match ^ bits) & i.mask & 0x707F == 0)
+
+
+def encode_descriptor(name: str, values: Mapping[str, int | str]) -> bytes:
+    """The record ``name`` with a value for each of its words, as it lies in memory.
+
+    A word with named choices also takes the choice's name; an unsigned word takes 0 to 2^32-1, a
+    signed one -2^31 to 2^31-1. Raises :class:`~nmpsim.diagnostics.UserError` ISA001.
+    """
+    record = _record(name)
+    _check_names(f"word of descriptor {name}", values, [w.name for w in record])
+    return b"".join(_encode_word(name, word, values[word.name]) for word in record)
+
+
+def decode_descriptor(name: str, data: bytes | bytearray | memoryview) -> dict[str, int]:
+    """Word name -> value of the record ``name`` at the start of ``data``."""
+    record = _record(name)
+    if len(data) < record.nbytes:
+        raise fail(
+            "ISA001",
+            f"a descriptor {name} does not fit",
+            found=f"{len(data)} bytes",
+            expected=f"{record.nbytes} bytes",
+        )
+    return {
+        word.name: int.from_bytes(data[4 * i : 4 * i + 4], "little", signed=word.signed)
+        for i, word in enumerate(record)
+    }
+
+
+@cache
+def descriptor_offsets(name: str) -> dict[str, int]:
+    """Word name -> its index in the record ``name``; times four is the byte offset."""
+    return {word.name: index for index, word in enumerate(_record(name))}
+
+
+def word_range(word: Word) -> tuple[int, int]:
+    """Smallest and largest value of a descriptor word."""
+    if word.choices:
+        return 0, len(word.choices) - 1
+    return (-(1 << 31), (1 << 31) - 1) if word.signed else (0, (1 << 32) - 1)
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], code: str = "ISA001") -> UserError:
+    """The error for a name that does not exist, with the nearest one that does."""
+    return fail(code, f"unknown {what} {name!r}", hint=did_you_mean(name, known))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the known name nearest to ``name``, if one is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else None
+
+
+def _record(name: str) -> Descriptor:
+    record = RECORDS.get(name)
+    if record is None:
+        raise unknown_name("descriptor", name, RECORDS)
+    return record
+
+
+def _check_names(what: str, given: Iterable[str], expected: list[str]) -> None:
+    given = set(given)
+    for name in sorted(given.difference(expected)):
+        raise unknown_name(what, name, expected)
+    missing = [name for name in expected if name not in given]
+    if missing:
+        raise fail(
+            "ISA001", f"missing {what}", found=", ".join(sorted(given)), expected=", ".join(missing)
+        )
+
+
+def _encode_word(record: str, word: Word, value: int | str) -> bytes:
+    if isinstance(value, str):
+        if value not in word.choices:
+            raise unknown_name(f"value of {record}.{word.name}", value, word.choices)
+        value = word.choices.index(value)
+    low, high = word_range(word)
+    if not low <= value <= high:
+        raise fail(
+            "ISA001",
+            f"{record}.{word.name} cannot hold this value",
+            found=value,
+            expected=f"{low} to {high}",
+        )
+    return (value & 0xFFFF_FFFF).to_bytes(4, "little")
