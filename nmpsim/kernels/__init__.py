@@ -1,1 +1,1 @@
-"""TBD."""
+"""Arithmetic: arrays in, arrays out. The compiled kernels use Numba; host operations NumPy."""

@@ -1,0 +1,55 @@
+"""How kernels are compiled, and where compiled code is kept between processes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import platformdirs
+
+import nmpsim
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+COMPILED_PACKAGES = ("isa", "kernels", "memory", "timing", "core")
+
+
+def _source_digest() -> str:
+    """Digest of all sources that compiled code is made of.
+
+    Numba's cache notices an edit of the file that a function stands in, not of the files that the
+    function calls into; so each state of the sources gets a folder of its own.
+    """
+    root = Path(nmpsim.__file__).parent
+    digest = hashlib.sha256(numba.__version__.encode())
+    for package in COMPILED_PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _choose_cache() -> Path:
+    if "NUMBA_CACHE_DIR" in os.environ:
+        return Path(os.environ["NUMBA_CACHE_DIR"])
+    folder = Path(platformdirs.user_cache_dir("nmpsim")) / f"kernels-{_source_digest()}"
+    numba.config.CACHE_DIR = str(folder)
+    return folder
+
+
+CACHE = _choose_cache()
+"""Folder of compiled kernels."""
+
+
+def is_cached() -> bool:
+    """True if an earlier process left compiled kernels."""
+    return any(CACHE.rglob("*.nbi"))
+
+
+def jit(function: _F) -> _F:
+    """Compile for this host; integer arithmetic as NumPy's, no checks, cached."""
+    compiled: _F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return compiled

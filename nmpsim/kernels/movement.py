@@ -1,0 +1,53 @@
+"""Copies of bytes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from nmpsim.kernels.jit import jit
+
+
+class Box(NamedTuple):
+    """``count_y`` rows of ``count_x`` runs of ``run`` bytes, with both sides' strides in bytes."""
+
+    run: Any
+    count_x: Any
+    count_y: Any
+    from_stride_x: Any
+    from_stride_y: Any
+    to_stride_x: Any
+    to_stride_y: Any
+
+
+@jit
+def copy_box(source: Any, start: Any, target: Any, to: Any, box: Any) -> None:
+    """Copy a box from byte ``start`` of ``source`` to byte ``to`` of ``target``."""
+    for y in range(box.count_y):
+        for x in range(box.count_x):
+            a = start + y * box.from_stride_y + x * box.from_stride_x
+            b = to + y * box.to_stride_y + x * box.to_stride_x
+            target[b : b + box.run] = source[a : a + box.run]
+
+
+@jit
+def fill_rows(target: Any, to: Any, rows: Any, row_stride: Any, runs: Any, run_stride: Any, run: Any, value: Any) -> None:
+    """Write ``value`` to ``rows`` x ``runs`` runs of ``run`` bytes."""
+    for y in range(rows):
+        for x in range(runs):
+            a = to + y * row_stride + x * run_stride
+            target[a : a + run] = value
+
+
+@jit
+def permute(spm: Any, source: Any, target: Any, element: Any, sizes: Any, from_strides: Any, to_strides: Any) -> None:
+    """Strided copy of up to four dimensions; ``element`` bytes each."""
+    for i in range(sizes[0]):
+        for j in range(sizes[1]):
+            for k in range(sizes[2]):
+                a = source + i * from_strides[0] + j * from_strides[1] + k * from_strides[2]
+                b = target + i * to_strides[0] + j * to_strides[1] + k * to_strides[2]
+                for last in range(sizes[3]):
+                    for byte in range(element):
+                        spm[b + byte] = spm[a + byte]
+                    a += from_strides[3]
+                    b += to_strides[3]

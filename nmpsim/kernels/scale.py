@@ -1,0 +1,123 @@
+"""A real rescale factor as integers: ``y = (((x >> pre) * mul + half) >> post) + offset``.
+
+This is how Glow's compiled kernels (libjit) rescale a 32-bit accumulator: Glow's
+``quantizeScaleOffset32To8`` chooses the integers, its ``QuantizationTransform32To8`` applies them.
+The multiplier is kept to about nine bits, so that a 32-bit product does not overflow.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+INT32_MIN = -(2**31)
+INT32_MAX = 2**31 - 1
+_LONGEST_SHIFT = 62
+"""A longer shift of a value saturated to 32 bits gives the same; 64 is undefined in NumPy."""
+
+
+class InvalidScaleError(ValueError):
+    """A rescale factor that is not a positive finite float32."""
+
+
+@attrs.frozen
+class IntegerScale:
+    """Shift right by ``pre``, multiply by ``mul``, shift right by ``post`` with round half up."""
+
+    pre: int
+    post: int
+    mul: int
+
+
+def integer_scale(scale: float) -> IntegerScale:
+    """Integers for one positive factor, which is taken as float32.
+
+    A power of two becomes a pure shift, or a pure multiplication above one (a multiplier beyond
+    int32 is held at its maximum: any input but zero saturates all the same). Any other factor is
+    doubled, which float32 does exactly, until it fits the bits the multiplier may have.
+
+    Raises:
+        InvalidScaleError: the factor is not a positive finite number.
+    """
+    s = float(np.float32(scale))
+    if not (s > 0.0 and math.isfinite(s)):
+        raise InvalidScaleError(f"a rescale factor must be positive and finite, not {scale}")
+    mantissa, exponent = math.frexp(s)
+    if mantissa == 0.5:
+        return _power_of_two(exponent - 1)
+    pre = post = 0
+    while s < 0.5 or (s < 256.0 and post < 15):
+        s *= 2.0
+        post += 1
+    while s < 255.0 and pre < post // 2:
+        s *= 2.0
+        pre += 1
+    return IntegerScale(pre, post, min(math.floor(s + 0.5), INT32_MAX))
+
+
+def _power_of_two(exponent: int) -> IntegerScale:
+    if exponent > 0:
+        return IntegerScale(0, 0, min(1 << exponent, INT32_MAX))
+    return IntegerScale(0, -exponent, 1)
+
+
+def integer_scales(
+    scales: npt.NDArray[Any],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """``(pre, post, mul)`` of an array of factors, each as :func:`integer_scale` gives them.
+
+    The loops are replaced by the exponent: with ``s = m * 2**e`` and ``0.5 <= m < 1``, ``k``
+    doublings give ``m * 2**(e + k)``, so how many are needed follows from ``e``.
+
+    Raises:
+        InvalidScaleError: a factor is not a positive finite number.
+    """
+    s = np.asarray(scales, dtype=np.float32).astype(np.float64)
+    if not np.all((s > 0.0) & np.isfinite(s)):
+        raise InvalidScaleError("rescale factors must be positive and finite")
+    mantissa, exponent = np.frexp(s)
+    post = np.maximum(np.maximum(-exponent, np.minimum(15, 9 - exponent)), 0)
+    bits_before_pre = exponent + post
+    doublings_to_255 = np.where(mantissa >= 255.0 / 256.0, 8, 9) - bits_before_pre
+    pre = np.clip(doublings_to_255, 0, post // 2)
+    mul = np.floor(np.ldexp(mantissa, bits_before_pre + pre) + 0.5)
+
+    is_power = mantissa == 0.5
+    pre = np.where(is_power, 0, pre)
+    post = np.where(is_power, np.maximum(1 - exponent, 0), post)
+    mul = np.where(is_power, np.ldexp(1.0, np.maximum(exponent - 1, 0)), mul)
+    mul = np.minimum(mul, float(INT32_MAX))
+    return pre.astype(np.int32), post.astype(np.int32), mul.astype(np.int32)
+
+
+def apply_integer_scale(
+    x: npt.NDArray[np.int64], scale: IntegerScale, offset: int = 0
+) -> npt.NDArray[np.int64]:
+    """Rescale integers by one factor; see :func:`apply_integer_scales`."""
+    return apply_integer_scales(x, scale.pre, scale.post, scale.mul, offset)
+
+
+def apply_integer_scales(
+    x: npt.NDArray[np.int64],
+    pre: npt.NDArray[np.int32] | int,
+    post: npt.NDArray[np.int32] | int,
+    mul: npt.NDArray[np.int32] | int,
+    offset: int = 0,
+) -> npt.NDArray[np.int64]:
+    """``(sat32((x >> pre) * mul + half) >> post) + offset``, ``half = 2**(post-1)`` or 0.
+
+    Shifts floor, so halves go towards +infinity. Works in 64 bits; the sum before the last shift
+    is saturated to int32. ``pre``, ``post`` and ``mul`` broadcast against ``x`` (one a channel).
+    """
+    mul64 = np.asarray(mul, dtype=np.int64)
+    shift = np.minimum(np.asarray(post, dtype=np.int64), _LONGEST_SHIFT)
+    half = (np.int64(1) << shift) >> np.int64(1)
+    # mul is at least 1, so holding the factor to int32 first changes nothing that is not saturated
+    narrowed = np.clip(np.asarray(x, dtype=np.int64) >> np.asarray(pre), INT32_MIN, INT32_MAX)
+    total = np.clip(narrowed * mul64 + half, INT32_MIN, INT32_MAX)
+    result: npt.NDArray[np.int64] = (total >> shift) + np.int64(offset)
+    return result

@@ -1,0 +1,39 @@
+"""The device's numbers that cycles depend on, as a tuple of integers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nmpsim.config import DeviceConfig
+
+
+class Costs(NamedTuple):
+    """Settings of :class:`~nmpsim.config.DeviceConfig` by the same names, all in cycles or bytes."""
+
+    control_taken_branch_cycles: int
+    control_multiply_cycles: int
+    control_divide_cycles: int
+    control_scratchpad_access_cycles: int
+    control_dram_access_cycles: int
+    control_descriptor_cycles: int
+    mac_out_lanes: int
+    mac_in_lanes: int
+    mac_startup_cycles: int
+    vector_lanes: int
+    vector_startup_cycles: int
+    queues_depth: int
+    dma_startup_cycles: int
+    dma_fill_bytes_per_cycle: int
+    dram_bytes_per_cycle: int
+    dram_burst_bytes: int
+    dram_latency_cycles: int
+    dram_row_bytes: int
+    dram_row_miss_cycles: int
+    sync_barrier_cycles: int
+    sync_semaphore_cycles: int
+    limits_cycles: int
+
+
+def costs_of(config: DeviceConfig) -> Costs:
+    """The costs of a device."""
+    return Costs(*(int(getattr(config, name)) for name in Costs._fields))

@@ -1,0 +1,92 @@
+"""How a transfer becomes DRAM bursts.
+
+A transfer is a box of runs: ``count_y`` rows of ``count_x`` runs of ``run_bytes`` bytes. It asks
+the DRAM for one *grant* after another; a grant is all that it needs next from one DRAM row, and
+the DRAM serves grants first come, first served. A burst that two consecutive runs share is
+fetched once.
+
+``cursor`` is an array of eight int64: the box (address, run_bytes, count_x, count_y, stride_x,
+stride_y) and how far the transfer is (runs done, bytes done of the next run).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+ADDRESS, RUN, COUNT_X, COUNT_Y, STRIDE_X, STRIDE_Y, RUNS_DONE, BYTES_DONE = range(8)
+CURSOR_WORDS = 8
+
+
+def start_transfer(
+    cursor: Any,
+    address: int,
+    run_bytes: int,
+    count_x: int,
+    count_y: int,
+    stride_x: int,
+    stride_y: int,
+) -> None:
+    """Set ``cursor`` to the begin of a box; runs that touch each other become one."""
+    if count_x == 1 or stride_x == run_bytes:
+        run_bytes, count_x, stride_x = run_bytes * count_x, count_y, stride_y
+        count_y, stride_y = 1, 0
+        if count_x == 1 or stride_x == run_bytes:
+            run_bytes, count_x, stride_x = run_bytes * count_x, 1, 0
+    cursor[ADDRESS] = address
+    cursor[RUN] = run_bytes
+    cursor[COUNT_X] = count_x
+    cursor[COUNT_Y] = count_y
+    cursor[STRIDE_X] = stride_x
+    cursor[STRIDE_Y] = stride_y
+    cursor[RUNS_DONE] = 0
+    cursor[BYTES_DONE] = 0
+
+
+def is_served(cursor: Any) -> bool:
+    """True when nothing of the transfer is left."""
+    return bool(
+        cursor[RUNS_DONE] >= cursor[COUNT_X] * cursor[COUNT_Y] or cursor[RUN] == 0
+    )
+
+
+def next_address(cursor: Any) -> int:
+    """Address of the next byte."""
+    y = cursor[RUNS_DONE] // cursor[COUNT_X]
+    x = cursor[RUNS_DONE] - y * cursor[COUNT_X]
+    return int(
+        cursor[ADDRESS] + y * cursor[STRIDE_Y] + x * cursor[STRIDE_X] + cursor[BYTES_DONE]
+    )
+
+
+def take_grant(cursor: Any, costs: Any) -> int:
+    """Move on over all that the next DRAM row holds; number of bursts that it takes."""
+    row = next_address(cursor) // costs.dram_row_bytes
+    row_end = (row + 1) * costs.dram_row_bytes
+    bursts = 0
+    last_burst = -1
+    while not is_served(cursor):
+        address = next_address(cursor)
+        if address // costs.dram_row_bytes != row:
+            break
+        left = cursor[RUN] - cursor[BYTES_DONE]
+        taken = min(left, row_end - address)
+        first = address // costs.dram_burst_bytes
+        last = (address + taken - 1) // costs.dram_burst_bytes
+        bursts += last - first + (0 if first == last_burst else 1)
+        last_burst = last
+        if taken == left:
+            cursor[RUNS_DONE] += 1
+            cursor[BYTES_DONE] = 0
+        else:
+            cursor[BYTES_DONE] += taken
+    return int(bursts)
+
+
+def grant_cycles(bursts: int, row_miss: bool, costs: Any) -> int:
+    """Cycles that the DRAM is busy with a grant."""
+    per_burst = (costs.dram_burst_bytes + costs.dram_bytes_per_cycle - 1) // costs.dram_bytes_per_cycle
+    return int(bursts * per_burst + (costs.dram_row_miss_cycles if row_miss else 0))
+
+
+FUNCTIONS = (start_transfer, is_served, next_address, take_grant, grant_cycles)
+"""What the compiled engine compiles, callees first."""
