@@ -1,0 +1,66 @@
+"""Arithmetic of the operations that the device has no unit for and the host runs instead.
+
+NumPy only, values in and values out: :func:`execute` reads all operands, then gives back new
+contents for the output operands and, where an operation clips, the values before the clip.
+``table.OPERATIONS`` lists what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nmpsim.kernels.hostops.table import OPERATIONS
+from nmpsim.kernels.hostops.tensors import (
+    Attributes,
+    HostResult,
+    HostTensor,
+    Implementation,
+    UnsupportedHostOp,
+)
+from nmpsim.kernels.scale import InvalidScaleError
+
+HOST_OPS: Mapping[str, Implementation] = {name: op.run for name, op in OPERATIONS.items()}
+"""Opcode -> implementation."""
+
+
+def supports(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> str | None:
+    """None if the host can do ``opcode`` on operands of these dtypes, else the reason in words."""
+    operation = OPERATIONS.get(opcode)
+    if operation is None:
+        return "the host has no such operation"
+    return operation.mismatch(dtypes)
+
+
+def execute(opcode: str, operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Do one LIR instruction on the host.
+
+    Args:
+        opcode: as LIR spells it.
+        operands: in print order (outputs, then inputs; LIR_FORMAT section 2). Output operands
+            give dtype, shape and quantization, an ``@inout`` one its contents too. One array may
+            appear as input and output: all is read before a result exists.
+        attributes: the instruction's, as Python values.
+
+    Returns:
+        New arrays for the output operands; the operands are never written.
+
+    Raises:
+        UnsupportedHostOp: unknown opcode, element kinds, attribute value or scale.
+    """
+    reason = supports(opcode, [operand.dtype for operand in operands])
+    if reason is None:
+        missing = [n for n in OPERATIONS[opcode].attributes if n not in attributes]
+        reason = f"without attribute {', '.join(missing)}" if missing else None
+    if reason is not None:
+        raise UnsupportedHostOp(opcode, reason)
+    try:
+        with np.errstate(all="ignore"):  # IEEE results are meant: infinities, NaN, wrapping
+            return HOST_OPS[opcode](operands, attributes)
+    except InvalidScaleError as error:
+        raise UnsupportedHostOp(opcode, str(error)) from error
+
+
+__all__ = ["HOST_OPS", "HostResult", "HostTensor", "UnsupportedHostOp", "execute", "supports"]

@@ -1,0 +1,71 @@
+"""From an exact accumulator and a bias to an output value (LIR_FORMAT 3.3, rows conv and FC).
+
+Sums of products are formed in float64 matrix products: exact below 2**53, and even Int16 operands
+give products below 2**34. Saturation happens only at the end.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
+from nmpsim.kernels.hostops.tensors import AnyArray, FloatArray, HostTensor, IntArray
+from nmpsim.kernels.scale import apply_integer_scales, integer_scales
+
+
+@attrs.frozen(eq=False)
+class Rescale:
+    """Scales of one layer; ``product`` (input x weight) and ``bias`` may hold one per channel."""
+
+    product: FloatArray
+    bias: FloatArray
+    output: np.float32
+    output_offset: int
+
+    @property
+    def bias_to_product(self) -> FloatArray:
+        """``fl(Sb / mm)``: onto the accumulator's scale."""
+        return self.bias / self.product
+
+    @property
+    def product_to_output(self) -> FloatArray:
+        """``fl(mm / Sy)``."""
+        return self.product / self.output
+
+    def by_integers(self, sums: IntArray, bias: IntArray) -> IntArray:
+        """Int8, libjit: ``scale32(scale32(b - Ob) + sum) + Oy``; channels are the last axis."""
+        total = _times(bias, self.bias_to_product) + sums
+        return _times(total, self.product_to_output, self.output_offset)
+
+    def by_floats(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
+        """Int16, Interpreter: ``rha(fl(fl(fl(sum + B) * fl(mm/Sy)) + Oy))``.
+
+        The fully connected layer adds Oy after it rounded, the convolution before.
+        """
+        total = sums + round_half_away(float32_of(bias) * self.bias_to_product)
+        scaled = float32_of(total) * self.product_to_output
+        if offset_after_rounding:
+            return round_half_away(scaled) + np.int64(self.output_offset)
+        return round_half_away(scaled + np.float32(self.output_offset))
+
+
+def _times(x: IntArray, factors: FloatArray, offset: int = 0) -> IntArray:
+    return apply_integer_scales(x, *integer_scales(factors), offset)
+
+
+def scale_array(tensor: HostTensor) -> FloatArray:
+    """The scale of a tensor, as a 0-d float32 array that broadcasts over channels."""
+    return np.asarray(tensor.scale32)
+
+
+def bias_minus_offset(bias: HostTensor, offsets: AnyArray | int) -> IntArray:
+    """``b - Ob`` in 64 bits, with one offset or one a channel."""
+    return bias.values.astype(np.int64) - np.asarray(offsets, dtype=np.int64)
+
+
+def exact_product(left: AnyArray, right: AnyArray) -> IntArray:
+    """Matrix product of integers below 2**17, exact."""
+    product: npt.NDArray[np.float64] = np.matmul(left.astype(np.float64), right.astype(np.float64))
+    return product.astype(np.int64)

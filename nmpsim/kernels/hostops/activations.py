@@ -1,0 +1,92 @@
+"""Functions of one tensor, element by element: relu, clip, leakyrelu, cpumaxsplat, sigmoid, tanh.
+
+Int8 follows libjit, Int16 the Interpreter, which lowers these to max, min and multiplication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmpsim.kernels.hostops.functions import leaky, sigmoid32, tanh32
+from nmpsim.kernels.hostops.quantization import rescaled
+from nmpsim.kernels.hostops.rounding import quantize_reals, quantize_value, requantized
+from nmpsim.kernels.hostops.tensors import (
+    Attributes,
+    HostResult,
+    HostTensor,
+    IntArray,
+    clipped,
+    whole,
+)
+
+
+def relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src: ``max(x, 0)``; Int8 and Int16 may change scale and offset on the way."""
+    dest, src = operands
+    if src.is_float:
+        return whole(np.maximum(src.values, np.float32(0)), dest)
+    if src.dtype == np.int8:
+        positive = np.maximum(src.centered(), 0)
+        return clipped(rescaled(positive, src.scale32 / dest.scale32, dest.offset), dest)
+    return clipped(np.maximum(requantized(src, dest), quantize_value(0.0, dest)), dest)
+
+
+def clip(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src {Min, Max}: Int8 clips on the input's grid and rescales, Int16 on the output's."""
+    dest, src = operands
+    low, high = float(attributes["Min"]), float(attributes["Max"])
+    if src.is_float:
+        return whole(np.clip(src.values, np.float32(low), np.float32(high)), dest)
+    if src.dtype == np.int8:
+        bounds = quantize_value(low, src) - src.offset, quantize_value(high, src) - src.offset
+        held = np.clip(src.centered(), *bounds)
+        return clipped(rescaled(held, src.scale32 / dest.scale32, dest.offset), dest)
+    held = np.clip(requantized(src, dest), quantize_value(low, dest), quantize_value(high, dest))
+    return clipped(held, dest)
+
+
+def leaky_relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src {Alpha}: ``x`` where not negative, else ``alpha * x``.
+
+    Int16 is assumed (Glow lowers it to several operations): real values in float32, then
+    quantize.
+    """
+    dest, src = operands
+    alpha = np.float32(attributes["Alpha"])
+    if src.dtype == np.int8:
+        return clipped(_leaky_int8(src, dest, alpha), dest)
+    reals = leaky(src.reals(), alpha)
+    if src.is_float:
+        return whole(reals, dest)
+    return clipped(quantize_reals(reals, dest), dest)
+
+
+def _leaky_int8(src: HostTensor, dest: HostTensor, alpha: np.float32) -> IntArray:
+    x = src.centered()
+    upper = rescaled(x, src.scale32 / dest.scale32, dest.offset)
+    lower = rescaled(x, src.scale32 * alpha / dest.scale32, dest.offset)
+    return np.where(x >= 0, upper, lower)
+
+
+def max_splat(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src of one type {SplatValue}: ``max(x, quantize(V))``, no rescale."""
+    dest, src = operands
+    value = float(attributes["SplatValue"])
+    if src.is_float:
+        return whole(np.maximum(src.values, np.float32(value)), dest)
+    floor = quantize_value(value, src)
+    return clipped(np.maximum(src.values.astype(np.int64), floor), dest)
+
+
+def sigmoid(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src float32: ``1 / (1 + exp(-x))``, each step rounded to float32."""
+    dest, src = operands
+    return whole(sigmoid32(src.values), dest)
+
+
+def tanh(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src float32: the hyperbolic tangent, rounded to float32 once."""
+    dest, src = operands
+    return whole(tanh32(src.values), dest)

@@ -1,0 +1,168 @@
+"""2-D convolution, NHWC with an OHWI filter: groups, dilation, pads, fused activation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from nmpsim.kernels.hostops.accumulators import Rescale, bias_minus_offset, scale_array
+from nmpsim.kernels.hostops.functions import leaky, sigmoid32, tanh32
+from nmpsim.kernels.hostops.quantization import rescaled
+from nmpsim.kernels.hostops.rounding import float32_of, quantize_value, round_half_away
+from nmpsim.kernels.hostops.tensors import (
+    AnyArray,
+    Attributes,
+    FloatArray,
+    HostResult,
+    HostTensor,
+    IntArray,
+    UnsupportedHostOp,
+    clipped,
+    whole,
+)
+from nmpsim.kernels.hostops.windows import Window
+
+
+@attrs.frozen
+class _Activation:
+    """What FusedActivation and FusedActivationArgs say."""
+
+    kind: str
+    arguments: tuple[float, ...]
+
+    @classmethod
+    def of(cls, attributes: Attributes) -> _Activation:
+        arguments = attributes.get("FusedActivationArgs", ())
+        return cls(
+            kind=str(attributes.get("FusedActivation", "NONE")),
+            arguments=tuple(float(a) for a in arguments),
+        )
+
+    def on_floats(self, y: FloatArray) -> FloatArray:
+        if self.kind == "NONE":
+            return y
+        if self.kind == "RELU":
+            return np.maximum(y, np.float32(0))
+        if self.kind == "CLIP":
+            return np.clip(y, np.float32(self.arguments[0]), np.float32(self.arguments[1]))
+        if self.kind == "LEAKY_RELU":
+            return leaky(y, np.float32(self.arguments[0]))
+        if self.kind == "SIGMOID":
+            return sigmoid32(y)
+        if self.kind == "TANH":
+            return tanh32(y)
+        raise UnsupportedHostOp("convolution", f"fused activation {self.kind} is not known")
+
+    def on_integers(self, y: IntArray, dest: HostTensor) -> IntArray:
+        """On the output's grid, before the final clip; Int16 is assumed (Glow fuses Int8 only)."""
+        if self.kind == "NONE":
+            return y
+        if self.kind == "RELU":
+            return np.maximum(y, dest.offset)
+        if self.kind == "CLIP":
+            low, high = (quantize_value(a, dest, np.int32) for a in self.arguments)
+            return np.clip(y, low, high)
+        if self.kind == "LEAKY_RELU":
+            return self._leaky(y, dest)
+        raise UnsupportedHostOp(
+            "convolution", f"fused activation {self.kind} has no quantized form on the host"
+        )
+
+    def _leaky(self, y: IntArray, dest: HostTensor) -> IntArray:
+        alpha = np.float32(self.arguments[0])
+        below = y - np.int64(dest.offset)
+        if dest.dtype == np.int8:
+            lower = rescaled(below, alpha, dest.offset)
+        else:
+            lower = round_half_away(float32_of(below) * alpha) + np.int64(dest.offset)
+        return np.where(below < 0, lower, y)
+
+
+def convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest [N,OH,OW,OC], Src [N,H,W,C], Filter [OC,KH,KW,C/Group], Bias [OC].
+
+    Float32 sums a tap at a time by matrix products, so its last bits depend on that order. Int8
+    is libjit's arithmetic, Int16 the Interpreter's; padding is real zero.
+    """
+    _require_nhwc(attributes)
+    dest, src, weights, bias = operands
+    if src.is_float:
+        sums = _sums(src.values, weights.values, dest, attributes, np.float32)
+        return whole(_Activation.of(attributes).on_floats(sums + bias.values), dest)
+    rescale = Rescale(
+        product=np.asarray(src.scale32 * weights.scale32),
+        bias=scale_array(bias),
+        output=dest.scale32,
+        output_offset=dest.offset,
+    )
+    return _quantized(
+        dest, src, weights.centered(), bias_minus_offset(bias, bias.offset), rescale, attributes
+    )
+
+
+def channelwise_convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """As :func:`convolution`, with scale and offset of filter and bias for each output channel.
+
+    Operands: Dest, Src, Filter, Bias, FilterScales, FilterOffsets, BiasScales, BiasOffsets, the
+    last four float32 / int32 [OC].
+    """
+    _require_nhwc(attributes)
+    dest, src, weights, bias, scales, offsets, bias_scales, bias_offsets = operands
+    centered = (
+        weights.values.astype(np.int64) - offsets.values.astype(np.int64)[:, None, None, None]
+    )
+    rescale = Rescale(
+        product=src.scale32 * scales.values.astype(np.float32),
+        bias=bias_scales.values.astype(np.float32),
+        output=dest.scale32,
+        output_offset=dest.offset,
+    )
+    bias_values = bias_minus_offset(bias, bias_offsets.values)
+    return _quantized(dest, src, centered, bias_values, rescale, attributes)
+
+
+def _require_nhwc(attributes: Attributes) -> None:
+    layout = attributes.get("Layout", "NHWC")
+    if layout not in (0, "NHWC"):
+        raise UnsupportedHostOp("convolution", f"layout {layout} is not NHWC")
+
+
+def _quantized(
+    dest: HostTensor,
+    src: HostTensor,
+    weights: IntArray,
+    bias: IntArray,
+    rescale: Rescale,
+    attributes: Attributes,
+) -> HostResult:
+    sums = _sums(src.centered(), weights, dest, attributes, np.float64).astype(np.int64)
+    if dest.dtype == np.int8:
+        exact = rescale.by_integers(sums, bias)
+    else:
+        exact = rescale.by_floats(sums, bias, offset_after_rounding=False)
+    return clipped(_Activation.of(attributes).on_integers(exact, dest), dest)
+
+
+def _sums(
+    x: AnyArray,
+    weights: AnyArray,
+    dest: HostTensor,
+    attributes: Attributes,
+    dtype: type[np.float32] | type[np.float64],
+) -> AnyArray:
+    """Sum over taps and the group's input channels: [N, OH, OW, OC], in ``dtype``.
+
+    For each tap, one batched product ``[Group, pixels, C/Group] @ [Group, C/Group, OC/Group]``.
+    """
+    window, groups = Window.of(attributes), int(attributes["Group"])
+    batch, rows, columns, out_channels = dest.shape
+    padded = window.padded(x.astype(dtype), 0)
+    taps = weights.astype(dtype).reshape(groups, out_channels // groups, *weights.shape[1:])
+    pixels = batch * rows * columns
+    sums = np.zeros((groups, pixels, out_channels // groups), dtype=dtype)
+    for ky, kx, view in window.views(padded, rows, columns):
+        grouped = view.reshape(pixels, groups, -1).transpose(1, 0, 2)
+        sums += np.matmul(grouped, taps[:, :, ky, kx].transpose(0, 2, 1))
+    return sums.transpose(1, 0, 2).reshape(dest.shape)

@@ -1,0 +1,140 @@
+"""Element by element on two tensors of one shape: add, sub, mul, div, max, min.
+
+Float32 and 32/64-bit index integers compute plainly (integers wrap). Quantized Int8 follows
+libjit: each side is brought to the output's scale by integers first. Int16 follows the
+Interpreter's float32 arithmetic, with the clip of its own width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from nmpsim.kernels.hostops.quantization import rescaled
+from nmpsim.kernels.hostops.rounding import (
+    float32_of,
+    quantize_reals,
+    requantized,
+    round_half_away,
+)
+from nmpsim.kernels.hostops.tensors import (
+    AnyArray,
+    Attributes,
+    HostResult,
+    HostTensor,
+    Implementation,
+    IntArray,
+    UnsupportedHostOp,
+    clipped,
+    whole,
+)
+
+PlainForm: TypeAlias = Callable[[AnyArray, AnyArray], AnyArray]
+QuantizedForm: TypeAlias = Callable[[HostTensor, HostTensor, HostTensor], IntArray]
+"""(dest, lhs, rhs) -> value with the output's offset, not clipped."""
+
+_WORKING_SCALE = np.float32(32768)
+"""The Interpreter adds at a scale of 2**-15."""
+
+
+def _on_output_scale(side: HostTensor, dest: HostTensor) -> IntArray:
+    return rescaled(side.centered(), side.scale32 / dest.scale32)
+
+
+def add_int8(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    """libjit: both sides rounded to the output's scale, then added."""
+    return _on_output_scale(lhs, dest) + _on_output_scale(rhs, dest) + np.int64(dest.offset)
+
+
+def add_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    """Interpreter: both sides to 2**-15, added as integers, then to the output's scale."""
+    x, y = (
+        round_half_away(float32_of(side.centered()) * (side.scale32 * _WORKING_SCALE))
+        for side in (lhs, rhs)
+    )
+    factor = np.float32(1) / _WORKING_SCALE / dest.scale32
+    return round_half_away(float32_of(x + y) * factor + np.float32(dest.offset))
+
+
+def _sub_int8(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    return _on_output_scale(lhs, dest) - _on_output_scale(rhs, dest) + np.int64(dest.offset)
+
+
+def _sub_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    x, y = ((side.scale32 / dest.scale32) * float32_of(side.centered()) for side in (lhs, rhs))
+    return round_half_away(x - y + np.float32(dest.offset))
+
+
+def _mul_int8(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    products = lhs.centered() * rhs.centered()
+    return rescaled(products, lhs.scale32 * rhs.scale32 / dest.scale32, dest.offset)
+
+
+def _mul_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    products = float32_of(lhs.centered() * rhs.centered())
+    scaled = products * (lhs.scale32 * rhs.scale32 / dest.scale32)
+    return round_half_away(scaled) + np.int64(dest.offset)
+
+
+def _max_int8(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    larger = np.maximum(_on_output_scale(lhs, dest), _on_output_scale(rhs, dest))
+    return larger + np.int64(dest.offset)
+
+
+def _min_int8(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    smaller = np.minimum(_on_output_scale(lhs, dest), _on_output_scale(rhs, dest))
+    return smaller + np.int64(dest.offset)
+
+
+def _max_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    return np.maximum(requantized(lhs, dest), requantized(rhs, dest))
+
+
+def _min_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    return np.minimum(requantized(lhs, dest), requantized(rhs, dest))
+
+
+def _div_quantized(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+    """Assumed, no reference was recorded: dequantize, divide in float32, quantize (rne).
+
+    x / 0 saturates, 0 / 0 is real zero.
+    """
+    return quantize_reals(lhs.reals() / rhs.reals(), dest)
+
+
+def _divide_plain(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
+    """Float division; integers truncate towards zero as in C, and division by 0 gives 0."""
+    if lhs.dtype == np.float32:
+        return lhs / rhs
+    nonzero = np.where(rhs == 0, 1, rhs)
+    floored, remainder = np.divmod(lhs, nonzero)
+    towards_zero = floored + ((remainder != 0) & ((lhs < 0) != (nonzero < 0)))
+    return np.where(rhs == 0, 0, towards_zero)
+
+
+def _operation(
+    opcode: str, plain: PlainForm, int8: QuantizedForm, int16: QuantizedForm
+) -> Implementation:
+    """Dest, LHS, RHS -> the form that their dtype asks for."""
+
+    def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+        dest, lhs, rhs = operands
+        if dest.dtype == np.int8:
+            return clipped(int8(dest, lhs, rhs), dest)
+        if dest.dtype == np.int16:
+            return clipped(int16(dest, lhs, rhs), dest)
+        if any(operand.quantized for operand in operands):
+            raise UnsupportedHostOp(opcode, f"quantized {dest.dtype} has no defined arithmetic")
+        return whole(plain(lhs.values, rhs.values), dest)
+
+    return run
+
+
+element_add = _operation("elementadd", np.add, add_int8, add_int16)
+element_sub = _operation("elementsub", np.subtract, _sub_int8, _sub_int16)
+element_mul = _operation("elementmul", np.multiply, _mul_int8, _mul_int16)
+element_div = _operation("elementdiv", _divide_plain, _div_quantized, _div_quantized)
+element_max = _operation("elementmax", np.maximum, _max_int8, _max_int16)
+element_min = _operation("elementmin", np.minimum, _min_int8, _min_int16)

@@ -1,0 +1,106 @@
+"""Fully connected, matrix product, and sums along the batch (LIR_FORMAT 3.3).
+
+Float32 matrix products are NumPy's, so their last bits depend on its order of summation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmpsim.kernels.hostops.accumulators import (
+    Rescale,
+    bias_minus_offset,
+    exact_product,
+    scale_array,
+)
+from nmpsim.kernels.hostops.elementwise import add_int8, add_int16
+from nmpsim.kernels.hostops.quantization import rescaled
+from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
+from nmpsim.kernels.hostops.tensors import (
+    Attributes,
+    HostResult,
+    HostTensor,
+    clipped,
+    whole,
+)
+
+
+def fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest [M,N], Src [M,K], Weights [K,N], Bias [N]: ``Src @ Weights + Bias``."""
+    dest, src, weights, bias = operands
+    rows = src.values.reshape(src.shape[0], -1)
+    if src.is_float:
+        return whole(np.matmul(rows, weights.values) + bias.values, dest)
+    rescale = Rescale(
+        product=np.asarray(src.scale32 * weights.scale32),
+        bias=scale_array(bias),
+        output=dest.scale32,
+        output_offset=dest.offset,
+    )
+    sums = exact_product(src.centered().reshape(rows.shape), weights.centered())
+    centered_bias = bias_minus_offset(bias, bias.offset)
+    if dest.dtype == np.int8:
+        return clipped(rescale.by_integers(sums, centered_bias), dest)
+    return clipped(rescale.by_floats(sums, centered_bias, offset_after_rounding=True), dest)
+
+
+def rowwise_fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest [M,N], Src [M,K], Weights [N,K], Bias [N], Scales [N], Offsets [N].
+
+    Int8 only: libjit's arithmetic with a scale and an offset for each row of weights.
+    """
+    dest, src, weights, bias, scales, offsets = operands
+    centered = weights.values.astype(np.int64) - offsets.values.astype(np.int64)[:, None]
+    rescale = Rescale(
+        product=src.scale32 * scales.values.astype(np.float32),
+        bias=scale_array(bias),
+        output=dest.scale32,
+        output_offset=dest.offset,
+    )
+    sums = exact_product(src.centered().reshape(src.shape[0], -1), centered.T)
+    return clipped(rescale.by_integers(sums, bias_minus_offset(bias, bias.offset)), dest)
+
+
+def matmul(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest [M,N], LHS [M,K], RHS [K,N]; offset added before rounding in Int16."""
+    dest, lhs, rhs = operands
+    if lhs.is_float:
+        return whole(np.matmul(lhs.values, rhs.values), dest)
+    sums = exact_product(lhs.centered(), rhs.centered())
+    factor = lhs.scale32 * rhs.scale32 / dest.scale32
+    if dest.dtype == np.int8:
+        return clipped(rescaled(sums, factor, dest.offset), dest)
+    exact = round_half_away(float32_of(sums) * factor + np.float32(dest.offset))
+    return clipped(exact, dest)
+
+
+def batched_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest [N, ...], Batch [N, ...], Slice [...] (Int8, Int16 or Int32): Slice added to each."""
+    dest, batch, slice_ = operands
+    if batch.is_float:
+        return whole(batch.values + slice_.values[None], dest)
+    add = add_int8 if dest.dtype == np.int8 else add_int16
+    return clipped(add(dest, batch, slice_), dest)
+
+
+def batched_reduce_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Batch {Axis}: sum along one axis, which Dest lacks (or keeps as 1).
+
+    Float32 adds in order. Int8 rescales the whole sum once (libjit); Int16 is assumed to do so
+    in float32, as the Interpreter does for Int8.
+    """
+    dest, batch = operands
+    axis = int(attributes["Axis"])
+    if not np.issubdtype(batch.dtype, np.integer):
+        in_order = np.cumsum(batch.values, axis=axis, dtype=np.float32)
+        return whole(np.take(in_order, -1, axis=axis), dest)
+    if batch.dtype.itemsize > 2:
+        return whole(batch.values.sum(axis=axis, dtype=batch.dtype), dest)
+    sums = batch.centered().sum(axis=axis).reshape(dest.shape)
+    factor = batch.scale32 / dest.scale32
+    if dest.dtype == np.int8:
+        return clipped(rescaled(sums, factor, dest.offset), dest)
+    exact = round_half_away(float32_of(sums) * factor + np.float32(dest.offset))
+    return clipped(exact, dest)

@@ -1,0 +1,57 @@
+"""Float to integer, the ways Glow rounds, and quantization of values on a tensor's grid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.kernels.hostops.tensors import AnyArray, FloatArray, HostTensor, IntArray
+
+_HUGE = 2.0**62
+
+
+def to_int64(integral: npt.NDArray[np.floating[Any]]) -> IntArray:
+    """Integral floats as int64; beyond +-2**62 (infinities too) held there, NaN becomes 0."""
+    held = np.clip(np.nan_to_num(integral.astype(np.float64), nan=0.0), -_HUGE, _HUGE)
+    return held.astype(np.int64)
+
+
+def round_half_even(x: FloatArray) -> IntArray:
+    """``nearbyint``: halves go to the even neighbour."""
+    return to_int64(np.rint(x))
+
+
+def round_half_away(x: FloatArray) -> IntArray:
+    """``std::round``: halves go away from zero. Exact, because x + 0.5 is exact in float64."""
+    wide = np.asarray(x, dtype=np.float32).astype(np.float64)
+    return to_int64(np.trunc(wide + np.copysign(0.5, wide)))
+
+
+def float32_of(x: AnyArray) -> FloatArray:
+    """Integers as float32, rounded once (half to even beyond 24 bits)."""
+    return np.asarray(x).astype(np.float32)
+
+
+def quantize_reals(x: AnyArray, grid: HostTensor) -> IntArray:
+    """``rne(fl(fl(x / S) + O))`` in float32, not yet clipped (Glow's ``quantization::quantize``).
+
+    NaN, on which the reference is undefined, is taken as real zero.
+    """
+    reals = np.asarray(x, dtype=np.float32)
+    finite = np.where(np.isnan(reals), np.float32(0), reals)
+    placed = finite / grid.scale32 + np.float32(grid.offset)
+    return round_half_even(placed.astype(np.float32))
+
+
+def quantize_value(value: float, grid: HostTensor, dtype: npt.DTypeLike | None = None) -> int:
+    """One real on the grid of ``grid``, saturated to its integer range or to that of ``dtype``."""
+    limits = np.iinfo(grid.dtype if dtype is None else np.dtype(dtype))
+    exact = int(quantize_reals(np.float32(value).reshape(1), grid)[0])
+    return min(max(exact, int(limits.min)), int(limits.max))
+
+
+def requantized(source: HostTensor, grid: HostTensor) -> IntArray:
+    """``quantize(dequantize(q))`` onto another grid, not clipped (Interpreter's rescale)."""
+    return quantize_reals(source.reals(), grid)
