@@ -1,0 +1,149 @@
+"""Values and exact scales for a parsed module.
+
+The text declares its constants; their values are in ``.npz`` files, the exact scales in a JSON
+file beside them. A module is complete only with both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.lir.constraints import describe
+from nmpsim.lir.messages import did_you_mean
+from nmpsim.lir.nodes import Module, WeightVar
+from nmpsim.lir.npz import NpzFile
+from nmpsim.lir.scales import exact_scales, read_tensors
+
+Array = npt.NDArray[Any]
+
+_PREFIX = "const/"
+_LIR_SUFFIXES = (".lir.txt", ".lir", ".txt")
+_MAX_HINTS = 20
+
+
+def default_tensors_file(lir_path: Path) -> Path | None:
+    """``X.tensors.json`` beside ``X.lir.txt``, if it is there."""
+    for suffix in _LIR_SUFFIXES:
+        if lir_path.name.endswith(suffix):
+            path = lir_path.with_name(lir_path.name.removesuffix(suffix) + ".tensors.json")
+            return path if path.is_file() else None
+    return None
+
+
+def attach_constants(
+    module: Module, weights_files: Path | Sequence[Path], tensors_file: Path | None = None
+) -> tuple[Module, tuple[str, ...]]:
+    """The module with the constants of ``.npz`` files and exact scales, and warnings.
+
+    A constant is the array ``const/NAME`` or ``NAME``, from the last file that has it; other
+    arrays are ignored. Raises ``UserError`` for what is missing, does not fit or is damaged.
+    """
+    files = [weights_files] if isinstance(weights_files, Path) else weights_files
+    arrays: dict[str, Array] = {}
+    for file in files:
+        arrays |= read_constants(module, file)
+    tensors = read_tensors(tensors_file) if tensors_file is not None else None
+    return attach_constants_from(module, arrays, tensors)
+
+
+def attach_constants_from(
+    module: Module, arrays: Mapping[str, Array], tensors: Mapping[str, Any] | None = None
+) -> tuple[Module, tuple[str, ...]]:
+    """As ``attach_constants``, from arrays by name and the content of a sidecar file.
+
+    The module holds copies of the arrays, C-contiguous and read-only. Scales become Python
+    floats that are exactly float32 values.
+    """
+    constants = _checked_constants(module, arrays)
+    exact, warnings = exact_scales(module, tensors)
+    return attrs.evolve(exact, constants=constants), warnings
+
+
+def read_constants(module: Module, file: Path) -> dict[str, Array]:
+    """Those constants of the module that an ``.npz`` file has, by name.
+
+    An array's dtype and shape are compared with the declaration before its data is read.
+    """
+    arrays: dict[str, Array] = {}
+    problems: list[Diagnostic] = []
+    with NpzFile(file) as npz:
+        for weight in _constants(module):
+            key = next((k for k in (_PREFIX + weight.name, weight.name) if k in npz), None)
+            if key is None:
+                continue
+            header = npz.header(key)
+            problem = _misfit(module, weight, header.dtype, header.shape)
+            if problem is None:
+                arrays[weight.name] = npz.read(key)
+            else:
+                problems.append(problem)
+    if problems:
+        raise UserError(problems)
+    return arrays
+
+
+def _constants(module: Module) -> list[WeightVar]:
+    return [weight for weight in module.weights if weight.constant]
+
+
+def _checked_constants(module: Module, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    constants: dict[str, Array] = {}
+    problems: list[Diagnostic] = []
+    for weight in _constants(module):
+        array = arrays.get(_PREFIX + weight.name, arrays.get(weight.name))
+        if array is None:
+            problems.append(_missing(module, weight, arrays, hints=len(problems) < _MAX_HINTS))
+        elif problem := _misfit(module, weight, array.dtype, array.shape):
+            problems.append(problem)
+        else:
+            constants[weight.name] = _frozen_copy(array, weight.type.dtype)
+    if problems:
+        raise UserError(problems)
+    return constants
+
+
+def _frozen_copy(array: Array, dtype: np.dtype[Any]) -> Array:
+    copy = np.array(array, dtype=dtype, order="C")
+    copy.flags.writeable = False
+    return copy
+
+
+def _missing(
+    module: Module, weight: WeightVar, arrays: Mapping[str, Array], hints: bool
+) -> Diagnostic:
+    known = (name.removeprefix(_PREFIX) for name in arrays)
+    return Diagnostic(
+        "CONST002",
+        f"there are no values for %{weight.name}",
+        _place(module, weight),
+        "nothing",
+        f"an array {_PREFIX}{weight.name} or {weight.name}",
+        did_you_mean(weight.name, known) if hints else None,
+    )
+
+
+def _misfit(
+    module: Module, weight: WeightVar, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> Diagnostic | None:
+    """What keeps an array from being the value of a constant; the byte order does not."""
+    expected = weight.type.dtype
+    if dtype.newbyteorder("=") == expected and shape == weight.type.shape:
+        return None
+    return Diagnostic(
+        "CONST003",
+        f"the values for %{weight.name} do not fit",
+        _place(module, weight),
+        f"{dtype.name} {describe(shape)}",
+        f"{expected.name} {describe(weight.type.shape)}",
+    )
+
+
+def _place(module: Module, weight: WeightVar) -> Place:
+    return Place(module.file, weight.span.line, weight.span.column)

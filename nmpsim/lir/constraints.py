@@ -1,0 +1,168 @@
+"""The words of the type rules: a site, a problem, and the rules that many opcodes share.
+
+A rule looks at one instruction and yields what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import attrs
+
+from nmpsim.lir.nodes import QUANTIZED_ELEMS, Instruction, TensorType
+from nmpsim.lir.printer import format_scale
+
+
+@attrs.frozen
+class Problem:
+    """One broken rule; ``role`` names the operand at fault, None the whole instruction."""
+
+    role: str | None
+    message: str
+    found: str
+    expected: str
+    code: str = "LIR009"
+
+
+@attrs.frozen
+class Site:
+    """One instruction with the type of each operand by role."""
+
+    instruction: Instruction
+    types: Mapping[str, TensorType]
+
+    def elem(self, role: str) -> str:
+        """Element kind of an operand."""
+        return self.types[role].elem
+
+    def shape(self, role: str) -> tuple[int, ...]:
+        """Shape of an operand."""
+        return self.types[role].shape
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list attribute."""
+        value = self.instruction.attributes[name]
+        return tuple(int(item) for item in value) if isinstance(value, tuple) else ()
+
+    def number(self, name: str) -> float:
+        """A number attribute."""
+        value = self.instruction.attributes[name]
+        return value if isinstance(value, (int, float)) else math.nan
+
+    def integer(self, name: str) -> int:
+        """An integer attribute."""
+        return int(self.number(name))
+
+
+Rule = Callable[[Site], Iterator[Problem]]
+
+
+def describe(shape: tuple[int, ...]) -> str:
+    """A shape as the text writes it."""
+    return f"<{' x '.join(str(dim) for dim in shape)}>"
+
+
+def same_parameters(a: TensorType, b: TensorType) -> bool:
+    """Whether two types have the same scale, as far as the text shows it, and offset."""
+    if a.quant is None or b.quant is None:
+        return a.quant is b.quant
+    same_scale = format_scale(a.quant.scale) == format_scale(b.quant.scale)
+    return same_scale and a.quant.offset == b.quant.offset
+
+
+def _parameters(type: TensorType) -> str:
+    if type.quant is None:
+        return "not quantized"
+    return f"scale {format_scale(type.quant.scale)}, offset {type.quant.offset}"
+
+
+def expect_shape(site: Site, role: str, expected: tuple[int, ...], why: str) -> Iterator[Problem]:
+    """An operand has this shape."""
+    if site.shape(role) != expected:
+        yield Problem(
+            role,
+            f"{role} has the wrong shape",
+            describe(site.shape(role)),
+            f"{describe(expected)}, {why}",
+        )
+
+
+def rank(dimensions: int, *roles: str) -> Rule:
+    """Each of the operands has so many dimensions."""
+
+    def rule(site: Site) -> Iterator[Problem]:
+        for role in roles:
+            if len(site.shape(role)) != dimensions:
+                message = f"{role} has the wrong number of dimensions"
+                yield Problem(role, message, describe(site.shape(role)), f"{dimensions} dimensions")
+
+    return rule
+
+
+def elem(kinds: frozenset[str], *roles: str) -> Rule:
+    """Each of the operands holds one of these element kinds."""
+
+    def rule(site: Site) -> Iterator[Problem]:
+        for role in roles:
+            if site.elem(role) not in kinds:
+                message = f"{role} has the wrong element kind"
+                yield Problem(role, message, site.elem(role), " or ".join(sorted(kinds)))
+
+    return rule
+
+
+def same_elem(first: str, *others: str) -> Rule:
+    """All operands hold the element kind of the first."""
+
+    def rule(site: Site) -> Iterator[Problem]:
+        for role in others:
+            if site.elem(role) != site.elem(first):
+                message = f"{role} and {first} differ in their element kind"
+                yield Problem(role, message, site.elem(role), f"{site.elem(first)}, as {first}")
+
+    return rule
+
+
+def same_shape(first: str, *others: str) -> Rule:
+    """All operands have the shape of the first."""
+
+    def rule(site: Site) -> Iterator[Problem]:
+        for role in others:
+            yield from expect_shape(site, role, site.shape(first), f"as {first}")
+
+    return rule
+
+
+def same_scale(first: str, *others: str) -> Rule:
+    """All operands have the scale and offset of the first: the operation moves raw integers."""
+
+    def rule(site: Site) -> Iterator[Problem]:
+        for role in others:
+            if not same_parameters(site.types[role], site.types[first]):
+                message = f"{role} and {first} differ in scale or offset"
+                expected = f"{_parameters(site.types[first])}, as {first}"
+                yield Problem(role, message, _parameters(site.types[role]), expected)
+
+    return rule
+
+
+def same_type(first: str, *others: str) -> tuple[Rule, ...]:
+    """Element kind, scale, offset and shape are those of the first."""
+    return same_elem(first, *others), same_scale(first, *others), same_shape(first, *others)
+
+
+def pointwise(first: str, *others: str) -> tuple[Rule, ...]:
+    """Element kind and shape are those of the first; each has its own scale and offset."""
+    return same_elem(first, *others), same_shape(first, *others)
+
+
+def bias_elem(base: str, bias: str) -> Rule:
+    """A bias is real with real operands, else any signed quantized kind."""
+
+    def rule(site: Site) -> Iterator[Problem]:
+        quantized = site.elem(base) in QUANTIZED_ELEMS
+        kinds = {"i8", "i16", "i32"} if quantized else {site.elem(base)}
+        yield from elem(frozenset(kinds), bias)(site)
+
+    return rule

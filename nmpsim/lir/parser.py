@@ -1,0 +1,180 @@
+"""LIR text to a module: one recursive descent over the tokens of each line.
+
+``parse`` checks the grammar and the opcodes' names; what the program means is for ``verify``.
+An error costs the line it is in, so one call reports many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.lir.lexer import TokenKind, split_lines
+from nmpsim.lir.line import Line
+from nmpsim.lir.line_parser import parse_instruction, parse_weight
+from nmpsim.lir.nodes import Instruction, Module, WeightVar
+
+MAX_ERRORS = 20
+"""After so many errors the rest of the text is not looked at."""
+
+
+def parse(text: str, file: str | None = None) -> Module:
+    """The module that a LIR text describes, without its constants' values.
+
+    ``file`` names the text in messages. Raises :class:`~nmpsim.diagnostics.UserError` with up to
+    ``MAX_ERRORS`` diagnostics.
+    """
+    return _Parser(text, file).module()
+
+
+def parse_file(path: Path) -> Module:
+    """The module in a LIR file (UTF-8); raises ``UserError`` also when it cannot be read."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise fail("FILE001", f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        place = Place(str(path), offset=error.start)
+        raise fail("FILE001", "this is not UTF-8 text", place=place, expected="LIR text") from None
+    return parse(text, str(path))
+
+
+class _ErrorLimitError(Exception):
+    """Enough has been reported."""
+
+
+class _Parser:
+    """The lines of a text and where in them the parser stands."""
+
+    def __init__(self, text: str, file: str | None) -> None:
+        self._lines = split_lines(text)
+        self._file = file
+        self._next = 0
+        self._errors: list[Diagnostic] = []
+
+    def module(self) -> Module:
+        try:
+            name, weights, instructions = self._program()
+        except _ErrorLimitError:
+            raise UserError(self._errors) from None
+        if self._errors:
+            raise UserError(self._errors)
+        return Module(name, tuple(weights), tuple(instructions), file=self._file)
+
+    def _program(self) -> tuple[str, list[WeightVar], list[Instruction]]:
+        name = self._function()
+        weights: list[WeightVar] = []
+        instructions: list[Instruction] = []
+        if self._opening("declare"):
+            self._section(lambda line: self._declaration(line, weights), until="code")
+        if self._opening("code"):
+            self._section(lambda line: instructions.append(parse_instruction(line)))
+        if not self._errors and (extra := self._line()):
+            self._report(extra.unexpected("nothing after the last }"))
+        return name, weights, instructions
+
+    def _line(self) -> Line | None:
+        """The next line that holds something; it stays the next until ``_advance``."""
+        while self._next < len(self._lines):
+            line = Line(self._lines[self._next], self._next + 1, self._file)
+            if line.peek().kind is not TokenKind.END:
+                return line
+            self._next += 1
+        return None
+
+    def _report(self, error: UserError) -> None:
+        self._errors += error.diagnostics
+        if len(self._errors) >= MAX_ERRORS:
+            raise _ErrorLimitError
+
+    def _report_end(self, expected: str) -> None:
+        last = len(self._lines)
+        place = Place(self._file, last, len(self._lines[-1]) + 1)
+        error = fail(
+            "LIR002",
+            "the program ends too early",
+            place=place,
+            found="end of text",
+            expected=expected,
+            hint="the text may have been cut",
+        )
+        self._report(error)
+
+    def _function(self) -> str:
+        line = self._line()
+        if line is None:
+            self._report_end("function NAME")
+            return ""
+        try:
+            line.word("function", "function NAME")
+            name = line.function_name()
+            line.end()
+        except UserError as error:
+            self._report(error)
+            name = ""
+            if line.starts("declare") or line.starts("code"):
+                return name
+        self._next += 1
+        return name
+
+    def _opening(self, word: str) -> bool:
+        """Go past ``word {``; with an error, look for it further down. False if there is none."""
+        line = self._line()
+        if line is None:
+            if not self._errors:
+                self._report_end(f"{word} {{")
+            return False
+        try:
+            line.word(word, f"{word} {{")
+            line.punctuation("{")
+            line.end()
+        except UserError as error:
+            self._report(error)
+            if not line.starts(word):
+                return self._skip_to(word)
+        self._next += 1
+        return True
+
+    def _skip_to(self, word: str) -> bool:
+        while line := self._line():
+            if line.starts("code") and word != "code":
+                return False
+            self._next += 1
+            if line.starts(word):
+                return True
+        return False
+
+    def _section(self, parse_line: Callable[[Line], None], until: str | None = None) -> None:
+        """Each line up to the closing brace; ``until`` begins what can only follow the brace."""
+        while line := self._line():
+            if until is not None and line.starts(until):
+                self._report(line.unexpected("} before this line"))
+                return
+            self._next += 1
+            try:
+                if line.peek().text == "}":
+                    line.punctuation("}")
+                    line.end()
+                    return
+                parse_line(line)
+            except UserError as error:
+                self._report(error)
+        self._report_end("}")
+
+    def _declaration(self, line: Line, weights: list[WeightVar]) -> None:
+        if line.peek().text != ";":
+            weights.append(parse_weight(line))
+            return
+        size, place = line.declared_size()
+        total = sum(weight.type.nbytes for weight in weights)
+        if size != total and not self._errors:
+            hint = "the sizes of all WeightVars, without padding"
+            raise fail(
+                "LIR011",
+                "the declared size is not that of the weights",
+                place=place,
+                found=size,
+                expected=total,
+                hint=hint,
+            )

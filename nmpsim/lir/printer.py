@@ -1,0 +1,92 @@
+"""Module to LIR text, as Glow prints it.
+
+What Glow derives (sizes) is derived here too; its ``// Users:`` lists are left out, for their
+order has no rule.
+"""
+
+from __future__ import annotations
+
+from nmpsim.lir.nodes import (
+    AttributeValue,
+    Instruction,
+    Module,
+    Quantization,
+    TensorType,
+    WeightVar,
+)
+
+
+def format_scale(scale: float) -> str:
+    """A scale as the text holds it: 9 decimals."""
+    return f"{scale:.9f}"
+
+
+def format_type(type: TensorType) -> str:
+    """A type, for example ``i8[S:0.500000000 O:0][-64.000,63.500]<1 x 10>``."""
+    alignments = type.alignments or (1,) * len(type.shape)
+    dims = (
+        f"{dim}:{alignment}" if alignment != 1 else str(dim)
+        for dim, alignment in zip(type.shape, alignments, strict=True)
+    )
+    return f"{type.elem}{_format_quantization(type.quant)}<{' x '.join(dims)}>"
+
+
+def _format_quantization(quant: Quantization | None) -> str:
+    if quant is None:
+        return ""
+    scale = format_scale(quant.scale)
+    return f"[S:{scale} O:{quant.offset}][{quant.low:.3f},{quant.high:.3f}]"
+
+
+def print_module(module: Module) -> str:
+    """The whole program as text; ``parse`` gives the same module back."""
+    size = sum(weight.type.nbytes for weight in module.weights)
+    lines = [f"function {module.name}", "declare {"]
+    lines += [_format_weight(weight) for weight in module.weights]
+    lines += ["", f"  ; size = {size} bytes", "}", "", "code {"]
+    buffers: dict[str, TensorType] = {}
+    for instruction in module.instructions:
+        lines.append(format_instruction(instruction) + _size_comment(instruction, buffers))
+    lines += ["}", ""]
+    return "\n".join(lines)
+
+
+def _format_weight(weight: WeightVar) -> str:
+    kind = "const" if weight.constant else "mutable"
+    text = f"  %{weight.name} = WeightVar {format_type(weight.type)} {kind}"
+    return f"{text} // size: {weight.type.nbytes}"
+
+
+def format_instruction(instruction: Instruction) -> str:
+    """One line of ``code`` without its comment."""
+    head = f"  {instruction.number} %{instruction.name} = {instruction.opcode} "
+    predicate = f"[ pred: {instruction.predicate} ] " if instruction.predicate else ""
+    operands = ", ".join(f"{o.kind} %{o.name}" for o in instruction.operands)
+    values = ", ".join(
+        f"{key}: {_format_value(value)}" for key, value in instruction.attributes.items()
+    )
+    return head + predicate + operands + (f" {{ {values}}}" if values else "")
+
+
+def _format_value(value: AttributeValue) -> str:
+    if isinstance(value, TensorType):
+        return format_type(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(_format_value(item) for item in value)}]"
+    if isinstance(value, float):
+        return f"{value:e}"
+    return str(value)
+
+
+def _size_comment(instruction: Instruction, buffers: dict[str, TensorType]) -> str:
+    """``// size: N`` of a buffer where it begins and ends; ``buffers`` remembers the former."""
+    if instruction.opcode == "allocactivation":
+        type = instruction.attributes.get("Ty")
+        if not isinstance(type, TensorType):
+            return ""
+        buffers[instruction.name] = type
+        return f" // size: {type.nbytes}"
+    if instruction.opcode == "deallocactivation" and instruction.operands:
+        freed = buffers.get(instruction.operands[0].name)
+        return f" // size: {freed.nbytes}" if freed else ""
+    return ""

@@ -1,0 +1,230 @@
+"""Exact scales. The text prints nine decimals; arithmetic needs the float32 that Glow used.
+
+They come from a sidecar file (``X.tensors.json``) or, when every scale prints as a power of two
+does, are taken to be one. Whatever is found must print as the text does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.lir.constraints import same_parameters
+from nmpsim.lir.messages import quote
+from nmpsim.lir.nodes import Instruction, Module, Quantization, Span, TensorType
+from nmpsim.lir.printer import format_scale
+
+Retype = Callable[[str, TensorType, Span, str | None], TensorType]
+"""(name, type, place, name of what it views) -> the type with another scale."""
+
+_NAMES_IN_WARNING = 5
+
+
+@attrs.frozen
+class ExactScale:
+    """What a sidecar says about one tensor."""
+
+    key: str
+    scale: float
+    offset: int
+
+
+def read_tensors(path: Path) -> dict[str, Any]:
+    """The content of a sidecar file, a JSON object."""
+    place = Place(str(path))
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise fail("FILE001", f"cannot read the scales: {error.strerror}", place=place) from None
+    except (ValueError, RecursionError) as error:
+        message = "the file of scales is not JSON"
+        raise fail("CONST004", message, place=place, found=quote(str(error))) from None
+    if not isinstance(content, dict):
+        message = "the file of scales holds no object"
+        raise fail("CONST004", message, place=place, expected='{"const/NAME": {"scale": ...}}')
+    return content
+
+
+def exact_scales(
+    module: Module, tensors: Mapping[str, Any] | None
+) -> tuple[Module, tuple[str, ...]]:
+    """The module with exact scales, and a warning for those that cannot be known.
+
+    ``tensors`` is a sidecar's content. A scale not in it is a power of two if all scales of the
+    module print as one, or the only float32 that prints so, or another one of the sidecar that
+    does. Raises ``UserError`` (CONST004) when the sidecar and the text do not belong together.
+    """
+    resolver = _Resolver(module.file, _scales_by_name(tensors or {}), _all_powers(module))
+    exact = _retyped(module, resolver.exact)
+    if resolver.problems:
+        raise UserError(resolver.problems)
+    return exact, resolver.warnings()
+
+
+def _all_powers(module: Module) -> bool:
+    """Whether every scale of a module prints as a power of two, or as 0 where it has no meaning."""
+    scales: list[float] = []
+
+    def note(_name: str, type: TensorType, _span: Span, _source: str | None) -> TensorType:
+        if type.quant is not None:
+            scales.append(type.quant.scale)
+        return type
+
+    _retyped(module, note)
+    return all(scale == 0 or nearest_power(scale) is not None for scale in scales)
+
+
+def float32(value: float) -> float:
+    """The nearest float32, as a Python float; infinite beyond its range."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
+def nearest_power(scale: float) -> float | None:
+    """The power of two that prints as this scale does, if there is one."""
+    if not (math.isfinite(scale) and scale > 0):
+        return None
+    power = math.ldexp(1.0, round(math.log2(scale)))
+    return power if format_scale(power) == format_scale(scale) else None
+
+
+def only_float32(scale: float) -> float | None:
+    """The float32 that prints as this scale does, if there is exactly one.
+
+    Nine decimals tell float32 values apart from about 0.0084 on.
+    """
+    nearest = np.float32(float32(scale))
+    if not np.isfinite(nearest) or format_scale(float(nearest)) != format_scale(scale):
+        return None
+    neighbours = (np.nextafter(nearest, np.float32(end)) for end in (-np.inf, np.inf))
+    if any(format_scale(float(n)) == format_scale(scale) for n in neighbours):
+        return None
+    return float(nearest)
+
+
+def _retyped(module: Module, retype: Retype) -> Module:
+    """The module with each type of a weight, buffer or view changed, in the order of the text."""
+    weights = tuple(
+        attrs.evolve(w, type=retype(w.name, w.type, w.span, None)) for w in module.weights
+    )
+    instructions = tuple(_retyped_instruction(i, retype) for i in module.instructions)
+    return attrs.evolve(module, weights=weights, instructions=instructions)
+
+
+def _retyped_instruction(instruction: Instruction, retype: Retype) -> Instruction:
+    type = instruction.attributes.get("Ty")
+    if not isinstance(type, TensorType):
+        return instruction
+    viewed = instruction.operands[0].name if instruction.operands else None
+    exact = retype(instruction.name, type, instruction.span, viewed)
+    return attrs.evolve(instruction, attributes={**instruction.attributes, "Ty": exact})
+
+
+def _scales_by_name(tensors: Mapping[str, Any]) -> dict[str, ExactScale]:
+    """Tensor name -> its scale; a key is ``const/NAME`` or ``act/NUMBER:INSTRUCTION:NAME``."""
+    scales: dict[str, ExactScale] = {}
+    for key, entry in tensors.items():
+        if isinstance(entry, Mapping) and ("scale" in entry or "scale_hex" in entry):
+            name = key.rpartition("/")[2].rpartition(":")[2]
+            scales.setdefault(name, _exact_scale(key, entry))
+    return scales
+
+
+def _exact_scale(key: str, entry: Mapping[str, Any]) -> ExactScale:
+    try:
+        if "scale_hex" in entry:
+            scale = float.fromhex(entry["scale_hex"])
+        else:
+            scale = float(entry["scale"])
+        return ExactScale(key, float32(scale), int(entry["offset"]))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise fail(
+            "CONST004",
+            f"the scale of {quote(key)} cannot be understood",
+            found=quote(str(dict(entry))),
+            expected='"scale" or "scale_hex", and "offset"',
+        ) from None
+
+
+class _Resolver:
+    """Finds the exact scale of one tensor after the other."""
+
+    def __init__(
+        self, file: str | None, scales: Mapping[str, ExactScale], all_powers: bool
+    ) -> None:
+        self._file = file
+        self._all_powers = all_powers
+        self._scales = scales
+        self._printed: dict[tuple[str, int | None], set[float]] = {}
+        for exact in scales.values():
+            text = format_scale(exact.scale)
+            for offset in (exact.offset, None):
+                self._printed.setdefault((text, offset), set()).add(exact.scale)
+        self._types: dict[str, TensorType] = {}
+        self._missing: list[str] = []
+        self.problems: list[Diagnostic] = []
+
+    def exact(self, name: str, type: TensorType, span: Span, viewed: str | None) -> TensorType:
+        """The type with its exact scale: a ``Retype``."""
+        if type.quant is not None:
+            scale = self._scale(name, type, type.quant, span, viewed)
+            type = attrs.evolve(type, quant=attrs.evolve(type.quant, scale=scale))
+        self._types[name] = type
+        return type
+
+    def warnings(self) -> tuple[str, ...]:
+        """One warning for all tensors whose exact scale is not known."""
+        if not self._missing:
+            return ()
+        names = ", ".join(f"%{quote(name)}" for name in self._missing[:_NAMES_IN_WARNING])
+        more = len(self._missing) - _NAMES_IN_WARNING
+        names += f" and {more} more" if more > 0 else ""
+        return (
+            f"no exact scale is known for {names}: the nine printed decimals are used, "
+            "results may differ in the last bit",
+        )
+
+    def _scale(
+        self, name: str, type: TensorType, quant: Quantization, span: Span, viewed: str | None
+    ) -> float:
+        source = self._types.get(viewed) if viewed is not None else None
+        if source is not None and source.quant is not None and same_parameters(source, type):
+            return source.quant.scale
+        named = self._scales.get(name)
+        if named is not None:
+            self._compare(name, named, quant, span)
+            return named.scale
+        by_text = self._by_text(quant)
+        if by_text is None:
+            self._missing.append(name)
+            return float32(quant.scale)
+        return by_text
+
+    def _by_text(self, quant: Quantization) -> float | None:
+        """The scale meant by what is printed, if there is no doubt."""
+        if quant.scale == 0:
+            return 0.0
+        by_value = nearest_power(quant.scale) if self._all_powers else only_float32(quant.scale)
+        if by_value is not None:
+            return by_value
+        for offset in (quant.offset, None):
+            candidates = self._printed.get((format_scale(quant.scale), offset), set())
+            if len(candidates) == 1:
+                return next(iter(candidates))
+        return None
+
+    def _compare(self, name: str, exact: ExactScale, quant: Quantization, span: Span) -> None:
+        found = f"scale {format_scale(exact.scale)}, offset {exact.offset}"
+        expected = f"scale {format_scale(quant.scale)}, offset {quant.offset}"
+        if found != expected:
+            message = f"the exact scale of %{quote(name)} does not print as the text does"
+            place = Place(self._file, span.line, span.column)
+            hint = f"{quote(exact.key)} may belong to another program"
+            self.problems.append(Diagnostic("CONST004", message, place, found, expected, hint))

@@ -1,0 +1,253 @@
+"""Whether a module means something: names, operands, attributes, lives and types.
+
+``verify`` walks the program once, in order, and collects everything it finds; an instruction
+whose operands or attributes are wrong is not asked about its types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.lir.constraints import Problem, Site
+from nmpsim.lir.lives import Lives, Value
+from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.lir.nodes import Instruction, Module, Operand, Span, TensorType
+from nmpsim.lir.opcodes import IN, OPCODES, Opcode
+from nmpsim.lir.rules import RULES
+from nmpsim.lir.typecheck import type_problems
+
+_DEFINING = ("allocactivation", "tensorview")
+_MAX_HINTS = 20
+"""Looking for a near name costs time in the number of names, so only so often."""
+_DUMMY_SCALES = frozenset(
+    {
+        ("channelwisequantizedconvolution", "Filter"),
+        ("channelwisequantizedconvolution", "Bias"),
+        ("rowwisequantizedfullyconnected", "Weights"),
+    }
+)
+"""Operands whose scales are in an operand of their own; Glow leaves 0 or 1 in their type."""
+
+
+def verify(module: Module) -> None:
+    """Raise :class:`~nmpsim.diagnostics.UserError` with all that is wrong; else do nothing."""
+    found = _Verifier(module).findings()
+    if found:
+        raise UserError(found)
+
+
+class _Verifier:
+    """The walk through one module and what it has found so far."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._found: list[Diagnostic] = []
+        self._hints = 0
+        self._defined: dict[str, Span] = {}
+        self._lives = Lives()
+        self._later = {i.name for i in module.instructions if i.opcode in _DEFINING}
+        self._dummies = _dummy_scaled(module)
+
+    def findings(self) -> list[Diagnostic]:
+        """All that is wrong, in the order of the text."""
+        for weight in self._module.weights:
+            self._type(weight.type, weight.name, weight.span)
+            if self._define(weight.name, weight.span):
+                self._lives.add_weight(weight)
+        expected = 0
+        for instruction in self._module.instructions:
+            self._number(instruction, expected)
+            expected = instruction.number + 1
+            self._instruction(instruction)
+        return self._found
+
+    def _report(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        found: object,
+        expected: object,
+        hint: str | None = None,
+    ) -> None:
+        place = Place(self._module.file, span.line, span.column)
+        self._found.append(Diagnostic(code, message, place, str(found), str(expected), hint))
+
+    def _hint(self, word: str, known: Iterable[str], prefix: str = "") -> str | None:
+        self._hints += 1
+        return did_you_mean(word, known, prefix) if self._hints <= _MAX_HINTS else None
+
+    def _number(self, instruction: Instruction, expected: int) -> None:
+        if instruction.number != expected:
+            self._report(
+                "LIR005",
+                "instruction numbers are not contiguous",
+                instruction.span,
+                instruction.number,
+                expected,
+                "the number is the position in the list, from 0",
+            )
+
+    def _define(self, name: str, span: Span) -> bool:
+        first = self._defined.setdefault(name, span)
+        if first is span:
+            return True
+        message = f"%{quote(name)} is defined twice"
+        expected = f"a name not used yet; the first is in line {first.line}"
+        self._report("LIR004", message, span, f"%{quote(name)}", expected)
+        return False
+
+    def _type(self, type: TensorType, name: str, span: Span) -> bool:
+        problems = list(type_problems(type, dummy_scale=name in self._dummies))
+        for problem in problems:
+            self._problem(problem, span, f"%{quote(name)}: ")
+        return not problems
+
+    def _problem(self, problem: Problem, span: Span, prefix: str = "") -> None:
+        self._report(problem.code, prefix + problem.message, span, problem.found, problem.expected)
+
+    def _instruction(self, instruction: Instruction) -> None:
+        opcode = OPCODES.get(instruction.opcode)
+        new = self._define(instruction.name, instruction.span)
+        if opcode is None:
+            self._unknown_opcode(instruction)
+            self._lives.assume_written(operand.name for operand in instruction.operands)
+            return
+        attributes_fit = self._attributes(instruction, opcode)
+        values = self._operands(instruction, opcode)
+        self._predicate(instruction)
+        type = instruction.attributes.get("Ty")
+        if isinstance(type, TensorType):
+            type_fits = self._type(type, instruction.name, instruction.span)
+            if new and instruction.opcode == "allocactivation":
+                self._lives.add_buffer(instruction.name, type)
+            elif new and instruction.opcode == "tensorview":
+                self._lives.add_view(instruction.name, type, (values or {}).get("Src"))
+            if not type_fits:
+                return
+        if values is not None and attributes_fit:
+            types = {role: value.type for role, value in values.items()}
+            if isinstance(type, TensorType):
+                types["Ty"] = type
+            self._rules(Site(instruction, types))
+
+    def _unknown_opcode(self, instruction: Instruction) -> None:
+        word = instruction.opcode
+        hint = self._hint(word, OPCODES)
+        message = f"unknown opcode {quote(word)}"
+        expected = "an opcode of the LIR"
+        self._report("LIR006", message, instruction.span, quote(word), expected, hint)
+
+    def _attributes(self, instruction: Instruction, opcode: Opcode) -> bool:
+        before = len(self._found)
+        given = instruction.attributes
+        for name in given:
+            if opcode.attribute(name) is None:
+                known = [a.name for a in opcode.attributes]
+                message = f"{opcode.name} has no attribute {quote(name)}"
+                expected = ", ".join(known) or "no attributes"
+                hint = self._hint(name, known)
+                self._report("LIR008", message, instruction.span, quote(name), expected, hint)
+        for attribute in opcode.attributes:
+            expected = f"{attribute.name}: {attribute.kind.text}"
+            if attribute.name not in given:
+                if attribute.required:
+                    message = f"{opcode.name} lacks the attribute {attribute.name}"
+                    self._report("LIR008", message, instruction.span, "nothing", expected)
+            elif not attribute.kind.accepts(given[attribute.name]):
+                message = f"attribute {attribute.name} does not fit"
+                shown = quote(str(given[attribute.name]))
+                self._report("LIR008", message, instruction.span, shown, expected)
+        return len(self._found) == before
+
+    def _operands(self, instruction: Instruction, opcode: Opcode) -> dict[str, Value] | None:
+        """The value of each role; None if the operands do not fit the opcode."""
+        kinds = tuple(operand.kind for operand in instruction.operands)
+        if kinds != tuple(role.kind for role in opcode.operands):
+            message = f"{opcode.name} has other operands"
+            shown = ", ".join(kinds) or "no operands"
+            expected = ", ".join(f"{r.kind} {r.name}" for r in opcode.operands) or "no operands"
+            self._report("LIR007", message, self._misfit(instruction, opcode), shown, expected)
+            self._lives.assume_written(operand.name for operand in instruction.operands)
+            return None
+        values: dict[str, Value] = {}
+        # Everything is read before anything is written: buffers may be worked on in place.
+        roles = list(zip(opcode.operands, instruction.operands, strict=True))
+        for role, operand in sorted(roles, key=lambda pair: pair[0].kind != IN):
+            value = self._value(operand)
+            if value is not None:
+                values[role.name] = value
+                self._use(operand, value, instruction)
+        return values if len(values) == len(roles) else None
+
+    def _misfit(self, instruction: Instruction, opcode: Opcode) -> Span:
+        """The first operand that does not fit, or the instruction if one is missing."""
+        for i, operand in enumerate(instruction.operands):
+            if i >= len(opcode.operands) or operand.kind != opcode.operands[i].kind:
+                return operand.span
+        return instruction.span
+
+    def _value(self, operand: Operand) -> Value | None:
+        value = self._lives.find(operand.name)
+        if value is not None:
+            return value
+        name = f"%{quote(operand.name)}"
+        if operand.name in self._later and operand.name not in self._defined:
+            message, expected = f"{name} is used before it begins", "its definition before this"
+            self._report("LIR010", message, operand.span, name, expected)
+        elif operand.name in self._defined:
+            expected = "a WeightVar, an allocactivation or a tensorview"
+            self._report("LIR003", f"{name} names no tensor", operand.span, name, expected)
+        else:
+            hint = self._hint(operand.name, self._lives.names(), "%")
+            expected = "a name defined before"
+            self._report("LIR003", f"unknown name {name}", operand.span, name, expected, hint)
+        return None
+
+    def _use(self, operand: Operand, value: Value, instruction: Instruction) -> None:
+        if instruction.opcode == "deallocactivation":
+            problem = self._lives.end(value, instruction.span)
+        elif operand.kind == IN:
+            reads = instruction.opcode != "tensorview"
+            problem = self._lives.read(value) if reads else self._lives.alive(value)
+        else:
+            problem = self._lives.write(value, reads_too=operand.kind != "@out")
+        if problem:
+            self._problem(problem, operand.span)
+
+    def _predicate(self, instruction: Instruction) -> None:
+        if instruction.predicate is None:
+            return
+        value = self._value(Operand(IN, instruction.predicate, instruction.span))
+        if value is not None and (problem := self._lives.read(value)):
+            self._problem(problem, instruction.span)
+
+    def _rules(self, site: Site) -> None:
+        """Ask the rules one after the other; what follows a broken one may rely on it."""
+        places = {
+            role.name: operand.span
+            for role, operand in zip(
+                OPCODES[site.instruction.opcode].operands, site.instruction.operands, strict=True
+            )
+        }
+        for rule in RULES.get(site.instruction.opcode, ()):
+            problems = list(rule(site))
+            for problem in problems:
+                span = places.get(problem.role or "", site.instruction.span)
+                self._problem(problem, span)
+            if problems:
+                return
+
+
+def _dummy_scaled(module: Module) -> frozenset[str]:
+    """Names that are used, but only where their type's scale has no meaning."""
+    dummy: set[str] = set()
+    meant: set[str] = set()
+    for instruction in module.instructions:
+        opcode = OPCODES.get(instruction.opcode)
+        roles = opcode.operands if opcode else ()
+        for role, operand in zip(roles, instruction.operands, strict=False):
+            is_dummy = (instruction.opcode, role.name) in _DUMMY_SCALES
+            (dummy if is_dummy else meant).add(operand.name)
+    return frozenset(dummy - meant)
