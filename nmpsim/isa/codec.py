@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable, Mapping
 from functools import cache
 
@@ -50,7 +51,7 @@ def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
     _check_names(f"operand of {mnemonic}", operands, [f.name for f in fields])
     word = instruction.match
     for field in fields:
-        word |= field.encode(operands[field.name])
+        word |= field.encode(operator.index(operands[field.name]))
     return word
 
 
@@ -144,6 +145,7 @@ def _encode_word(record: str, word: Word, value: int | str) -> bytes:
         if value not in word.choices:
             raise unknown_name(f"value of {record}.{word.name}", value, word.choices)
         value = word.choices.index(value)
+    value = operator.index(value)
     low, high = word_range(word)
     if not low <= value <= high:
         raise fail(

@@ -1,0 +1,266 @@
+"""Instructions as text, both ways: parse and assemble one, disassemble one.
+
+Whole programs (sections, directives, labels) are :mod:`nmpsim.bundle.assembler`'s and
+:mod:`nmpsim.bundle.disassembler`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from nmpsim.diagnostics import UserError
+from nmpsim.isa.codec import BY_MNEMONIC, Decoded, decode, did_you_mean, encode
+from nmpsim.isa.expressions import (
+    Cursor,
+    Expression,
+    Scope,
+    SourceError,
+    Token,
+    constant,
+    parse_expression,
+    tokenize,
+)
+from nmpsim.isa.fields import BitField
+from nmpsim.isa.table import IMM_U, REGISTERS, Csr, Format, Instruction, Unit
+
+REGISTER_NUMBERS: dict[str, int] = {
+    **{f"x{n}": n for n in range(32)},
+    **{name: n for n, name in enumerate(REGISTERS)},
+    "fp": 8,
+}
+CSR_NAMES: dict[str, int] = {csr.name.lower(): csr.value for csr in Csr}
+UNIT_NAMES: dict[str, int] = {unit.name.lower(): unit.value for unit in Unit}
+_NAMED_VALUES = {"csr": CSR_NAMES, "unit": UNIT_NAMES}
+_REGISTER_FIELDS = ("rd", "rs1", "rs2")
+_MEMORY_FORMATS = (Format.LOAD, Format.S)
+
+
+@attrs.frozen
+class Pseudo:
+    """A shorthand: its operands and the instructions that it stands for."""
+
+    mnemonic: str
+    operands: tuple[str, ...]
+    expansion: tuple[str, ...]
+    short: tuple[str, ...] = ()
+    """Instead of the expansion, if the last operand is a number of -2048 to 2047."""
+
+
+_ABSOLUTE = ("lui rd, %hi(value)", "addi rd, rd, %lo(value)")
+
+PSEUDO_INSTRUCTIONS: tuple[Pseudo, ...] = (
+    Pseudo("nop", (), ("addi zero, zero, 0",)),
+    Pseudo("mv", ("rd", "rs"), ("addi rd, rs, 0",)),
+    Pseudo("li", ("rd", "value"), _ABSOLUTE, ("addi rd, zero, value",)),
+    Pseudo("la", ("rd", "value"), _ABSOLUTE),
+    Pseudo("j", ("target",), ("jal zero, target",)),
+    Pseudo("call", ("target",), ("jal ra, target",)),
+    Pseudo("jr", ("rs",), ("jalr zero, 0(rs)",)),
+    Pseudo("ret", (), ("jalr zero, 0(ra)",)),
+    Pseudo("beqz", ("rs", "target"), ("beq rs, zero, target",)),
+    Pseudo("bnez", ("rs", "target"), ("bne rs, zero, target",)),
+    Pseudo("csrr", ("rd", "csr"), ("csrrs rd, csr, zero",)),
+    Pseudo("csrw", ("csr", "rs"), ("csrrw zero, csr, rs",)),
+)
+_PSEUDO = {p.mnemonic: p for p in PSEUDO_INSTRUCTIONS}
+
+
+@attrs.frozen
+class PendingInstruction:
+    """An instruction whose operands may still name symbols; four bytes in any case."""
+
+    instruction: Instruction
+    operands: Mapping[str, Expression]
+    column: int
+
+    def word(self, pc: int, scope: Scope) -> int:
+        """The instruction word at address ``pc``; branch operands are target addresses."""
+        values = {}
+        for field in self.instruction.format.fields:
+            expression = self.operands[field.name]
+            value = expression.evaluate(scope)
+            if field.name == "offset":
+                value -= pc
+            _check_field(self.instruction.mnemonic, field, value, expression.column)
+            values[field.name] = value
+        return encode(self.instruction.mnemonic, values)
+
+
+def parse_instruction(
+    mnemonic: Token, tokens: Sequence[Token], end_column: int, known: Scope
+) -> list[PendingInstruction]:
+    """The instruction, or those that a pseudo-instruction stands for.
+
+    ``known`` gives the symbols whose value is fixed at this point (``li`` needs it).
+    """
+    pseudo = _PSEUDO.get(mnemonic.text)
+    if pseudo is not None:
+        return _expand(pseudo, mnemonic, tokens, end_column, known)
+    instruction = BY_MNEMONIC.get(mnemonic.text)
+    if instruction is None:
+        raise SourceError(
+            "ASM002",
+            f"unknown instruction {mnemonic.text!r}",
+            mnemonic.column,
+            hint=did_you_mean(mnemonic.text, [*BY_MNEMONIC, *_PSEUDO]),
+        )
+    cursor = Cursor(tokens, end_column)
+    operands = _parse_operands(instruction.format, cursor)
+    cursor.finish()
+    return [PendingInstruction(instruction, operands, mnemonic.column)]
+
+
+def _expand(
+    pseudo: Pseudo, mnemonic: Token, tokens: Sequence[Token], end_column: int, known: Scope
+) -> list[PendingInstruction]:
+    given = _split_operands(tokens)
+    if len(given) != len(pseudo.operands):
+        raise SourceError(
+            "ASM001",
+            f"{pseudo.mnemonic} has other operands",
+            mnemonic.column,
+            found=f"{len(given)} operands",
+            expected=", ".join(pseudo.operands) or "no operands",
+        )
+    arguments = dict(zip(pseudo.operands, given, strict=True))
+    lines = pseudo.expansion
+    if pseudo.short and _fits_short(arguments[pseudo.operands[-1]], end_column, known):
+        lines = pseudo.short
+    expanded = []
+    for line in lines:
+        head, *rest = tokenize(line)
+        real = [t for token in rest for t in arguments.get(token.text, [token])]
+        head = attrs.evolve(head, column=mnemonic.column)
+        expanded += parse_instruction(head, real, end_column, known)
+    return expanded
+
+
+def _fits_short(tokens: Sequence[Token], end_column: int, known: Scope) -> bool:
+    cursor = Cursor(tokens, end_column)
+    value = parse_expression(cursor)
+    cursor.finish()
+    number = value.evaluate(known)
+    if not -(1 << 31) <= number < 1 << 32:
+        raise SourceError(
+            "ASM003", "a register has 32 bits", value.column, found=number, expected="32 bits"
+        )
+    return -2048 <= number <= 2047
+
+
+def _split_operands(tokens: Sequence[Token]) -> list[list[Token]]:
+    if not tokens:
+        return []
+    parts: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.kind == "mark" and token.text == ",":
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def _parse_operands(form: Format, cursor: Cursor) -> dict[str, Expression]:
+    if form in _MEMORY_FORMATS:
+        return _parse_memory_operands(form, cursor)
+    operands = {}
+    for index, field in enumerate(form.fields):
+        if index:
+            cursor.expect(",")
+        operands[field.name] = _parse_operand(field, cursor)
+    return operands
+
+
+def _parse_memory_operands(form: Format, cursor: Cursor) -> dict[str, Expression]:
+    """``register, offset(base)``; the offset may be left out."""
+    register, offset, base = form.fields
+    operands = {register.name: _parse_operand(register, cursor)}
+    cursor.expect(",")
+    zero = constant(0, cursor.column)
+    operands[offset.name] = zero if cursor.next_is("(") else parse_expression(cursor)
+    cursor.expect("(")
+    operands[base.name] = _parse_operand(base, cursor)
+    cursor.expect(")")
+    return operands
+
+
+def _parse_operand(field: BitField, cursor: Cursor) -> Expression:
+    if field.name in _REGISTER_FIELDS:
+        token = cursor.take("name", "a register")
+        if token.text not in REGISTER_NUMBERS:
+            raise SourceError(
+                "ASM002",
+                f"unknown register {token.text!r}",
+                token.column,
+                hint=did_you_mean(token.text, REGISTER_NUMBERS),
+            )
+        return constant(REGISTER_NUMBERS[token.text], token.column)
+    names = _NAMED_VALUES.get(field.name)
+    if names is None:
+        return parse_expression(cursor)
+    return _parse_named(field.name, names, cursor)
+
+
+def _parse_named(what: str, names: Mapping[str, int], cursor: Cursor) -> Expression:
+    token = cursor.peek()
+    if token is None or token.kind != "name":
+        return parse_expression(cursor)
+    cursor.take("name", what)
+    if token.text not in names:
+        raise SourceError(
+            "ASM002",
+            f"unknown {what} {token.text!r}",
+            token.column,
+            hint=did_you_mean(token.text, names) or f"known are {', '.join(names)}",
+        )
+    return constant(names[token.text], token.column)
+
+
+def _check_field(mnemonic: str, field: BitField, value: int, column: int) -> None:
+    try:
+        field.encode(value)
+    except UserError as error:
+        raise SourceError(
+            "ASM003",
+            f"{mnemonic}: {field.name} cannot hold this value",
+            column,
+            found=value,
+            expected=error.diagnostics[0].expected,
+        ) from error
+
+
+def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = None) -> str:
+    """The instruction as text that assembles to the same word; ``.word`` if it is none.
+
+    ``labels`` names addresses, for the targets of branches.
+    """
+    decoded = decode(word)
+    if decoded is None:
+        return f".word {word:#010x}"
+    text = instruction_text(decoded, pc, labels or {})
+    if encode(decoded.instruction.mnemonic, decoded.operands) != word:
+        return f".word {word:#010x}  # {text}"
+    return text
+
+
+def instruction_text(decoded: Decoded, pc: int, labels: Mapping[int, str]) -> str:
+    """One instruction: mnemonic and operands as the assembler reads them."""
+    form = decoded.instruction.format
+    texts = [_operand_text(f, decoded.operands[f.name], pc, labels) for f in form.fields]
+    if form in _MEMORY_FORMATS:
+        register, offset, base = texts
+        texts = [register, f"{offset}({base})"]
+    return f"{decoded.instruction.mnemonic} {', '.join(texts)}".rstrip()
+
+
+def _operand_text(field: BitField, value: int, pc: int, labels: Mapping[int, str]) -> str:
+    if field.name in _REGISTER_FIELDS:
+        return REGISTERS[value]
+    if field.name == "offset":
+        target = pc + value
+        return labels.get(target) or hex(target)
+    for name, number in _NAMED_VALUES.get(field.name, {}).items():
+        if number == value:
+            return name
+    return hex(value) if field in (IMM_U,) or field.name == "csr" else str(value)
