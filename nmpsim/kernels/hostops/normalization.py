@@ -20,7 +20,8 @@ def local_response_normalization(
     """Dest, Src, Scale (out), all float32 NHWC {HalfWindowSize, Alpha, Beta, K}.
 
     ``scale = k + fl(alpha / (2h+1)) * sum of x**2 over channels c-h..c+h``, summed in order;
-    ``y = x * float(pow(scale, -beta))``. Both outputs are written (LIR_FORMAT 3.3).
+    ``y = x * float(pow(scale, -beta))``. Both outputs are written (LIR_FORMAT 3.3). The power is
+    correctly rounded; glibc's powf, and so a recorded y, is now and then one unit off that.
     """
     dest, src, scale_out = operands
     half_window = int(attributes["HalfWindowSize"])

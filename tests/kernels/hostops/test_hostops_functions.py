@@ -1,0 +1,72 @@
+"""Float32 functions and rounding: edges, and plain Python as the oracle."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.kernels.hostops.functions import exp32
+from nmpsim.kernels.hostops.rounding import round_half_away, round_half_even
+
+F32 = np.float32
+
+
+def one(value: float) -> HostTensor:
+    return HostTensor(np.array([value], dtype=F32))
+
+
+@given(st.floats(-100, 88, width=32))
+def test_exp_is_within_one_unit_in_the_last_place(x: float) -> None:
+    exact = math.exp(x)
+    assert abs(float(exp32(F32([x]))[0]) - exact) <= float(np.spacing(F32(exact))) * 0.51
+
+
+def test_exp_at_the_ends() -> None:
+    with np.errstate(all="ignore"):
+        ends = exp32(np.array([-np.inf, -104.0, 0.0, 89.0, np.inf, np.nan], dtype=F32))
+    np.testing.assert_array_equal(ends, [0.0, 0.0, 1.0, np.inf, np.inf, np.nan])
+
+
+@given(st.floats(-(2.0**24), 2.0**24, width=32))
+def test_rounding_of_halves(x: float) -> None:
+    away = math.floor(abs(x) + 0.5) * (1 if x >= 0 else -1)
+    assert round_half_away(F32([x]))[0] == away
+    assert round_half_even(F32([x]))[0] == round(x)
+
+
+def test_largest_float_below_a_half_rounds_to_zero() -> None:
+    assert round_half_away(np.nextafter(F32([0.5]), F32(0)))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(math.inf, 127), (-math.inf, -128), (3e38, 127), (-3e38, -128), (math.nan, 5), (0.75, 6)],
+)
+def test_quantize_saturates_and_takes_nan_as_zero(value: float, expected: int) -> None:
+    dest = HostTensor(np.zeros(1, dtype=np.int8), 0.5, 5, quantized=True)
+    result = execute("quantize", [dest, one(value)], {})
+    assert result.outputs[0][0] == expected
+    assert (result.unclipped[0][0] > 127) == (value > 1e3)
+
+
+def test_sigmoid_and_tanh() -> None:
+    x = HostTensor(np.array([-200.0, -1.0, 0.0, 1.0, 200.0], dtype=F32))
+    dest = HostTensor(np.zeros(5, dtype=F32))
+    sigmoid = execute("sigmoid", [dest, x], {}).outputs[0]
+    tanh = execute("tanh", [dest, x], {}).outputs[0]
+    np.testing.assert_allclose(sigmoid, [0, 0.26894142, 0.5, 0.7310586, 1], rtol=2e-7)
+    np.testing.assert_allclose(tanh, [-1, -0.7615942, 0, 0.7615942, 1], rtol=2e-7)
+
+
+def test_softmax_flattens_what_follows_axis_0() -> None:
+    x = np.random.default_rng(1).normal(size=(2, 3, 4)).astype(F32)
+    flat = execute(
+        "softmax", [HostTensor(np.zeros((2, 12), F32)), HostTensor(x.reshape(2, 12))], {}
+    )
+    deep = execute("softmax", [HostTensor(np.zeros_like(x)), HostTensor(x)], {})
+    np.testing.assert_array_equal(deep.outputs[0].reshape(2, 12), flat.outputs[0])

@@ -1,0 +1,264 @@
+"""Operations that no recorded program has, by hand-made examples and plain loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from nmpsim.kernels.hostops import HOST_OPS, HostTensor, UnsupportedHostOp, execute, supports
+
+F32, I8, I16 = np.float32, np.int8, np.int16
+Array = npt.NDArray[Any]
+
+
+def plain(values: Any, dtype: Any = F32) -> HostTensor:
+    return HostTensor(np.array(values, dtype=dtype))
+
+
+def blank(
+    shape: Sequence[int], dtype: Any = F32, scale: float = 1.0, offset: int = 0
+) -> HostTensor:
+    return HostTensor(np.zeros(shape, dtype=dtype), scale, offset, quantized=dtype in (I8, I16))
+
+
+def run(opcode: str, operands: list[HostTensor], **attributes: Any) -> Array:
+    return execute(opcode, operands, attributes).outputs[0]
+
+
+def naive_convolution(
+    x: Array, weights: Array, bias: Array, strides: int, pads: Sequence[int], group: int, apart: int
+) -> Array:
+    top, left, bottom, right = pads
+    padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    out_channels, kernel_y, kernel_x, depth = weights.shape
+    rows = (padded.shape[1] - (kernel_y - 1) * apart - 1) // strides + 1
+    columns = (padded.shape[2] - (kernel_x - 1) * apart - 1) // strides + 1
+    y = np.zeros((x.shape[0], rows, columns, out_channels))
+    for n, r, c, o in np.ndindex(y.shape):
+        first = o // (out_channels // group) * depth
+        for ky, kx, i in np.ndindex(kernel_y, kernel_x, depth):
+            value = padded[n, r * strides + ky * apart, c * strides + kx * apart, first + i]
+            y[n, r, c, o] += value * weights[o, ky, kx, i]
+    return y + bias
+
+
+@pytest.mark.parametrize(
+    ("strides", "pads", "group", "apart"),
+    [(1, (1, 1, 1, 1), 1, 1), (2, (0, 1, 2, 0), 2, 1), (1, (2, 2, 2, 2), 4, 2)],
+)
+@pytest.mark.parametrize("dtype", [F32, I8, I16])
+def test_convolution_against_plain_loops(
+    strides: int, pads: tuple[int, ...], group: int, apart: int, dtype: Any
+) -> None:
+    random = np.random.default_rng(2)
+    x, weights, bias = (
+        random.integers(-3, 4, shape).astype(dtype)
+        for shape in ((2, 6, 5, 4), (8, 3, 3, 4 // group), (8,))
+    )
+    expected = naive_convolution(x, weights, bias, strides, pads, group, apart)
+    y = execute(
+        "convolution",
+        [blank(expected.shape, dtype), plain(x, dtype), plain(weights, dtype), plain(bias, dtype)],
+        {
+            "Kernels": (3, 3),
+            "Strides": (strides, strides),
+            "Pads": pads,
+            "Group": group,
+            "Dilation": (apart, apart),
+        },
+    )
+    limits = (-128, 127) if dtype is I8 else (-32768, 32767)
+    np.testing.assert_array_equal(y.outputs[0], np.clip(expected, *limits))
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "expected"),
+    [
+        ("NONE", (), [-20, 4, 20]),
+        ("RELU", (), [0, 4, 20]),
+        ("CLIP", (0.0, 6.0), [0, 4, 6]),
+        ("LEAKY_RELU", (0.25,), [-5, 4, 20]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [F32, I8, I16])
+def test_fused_activations(kind: str, arguments: Any, expected: list[int], dtype: Any) -> None:
+    attributes = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Group": 1}
+    operands = [
+        blank((1, 1, 3, 1), dtype),
+        plain(np.reshape([-20, 4, 20], (1, 1, 3, 1)), dtype),
+        plain(np.ones((1, 1, 1, 1)), dtype),
+        plain([0], dtype),
+    ]
+    fused = {"FusedActivation": kind, "FusedActivationArgs": arguments}
+    assert run("convolution", operands, **attributes, **fused).ravel().tolist() == expected
+
+
+def test_unknown_fused_activation_is_refused() -> None:
+    attributes = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Group": 1}
+    one = np.ones((1, 1, 1, 1))
+    operands = [blank((1, 1, 1, 1), I8), plain(one, I8), plain(one, I8), plain([0], I8)]
+    with pytest.raises(UnsupportedHostOp, match="TANH has no quantized form"):
+        run("convolution", operands, **attributes, FusedActivation="TANH")
+
+
+def test_max_pool_with_argmax_takes_the_last_of_equals() -> None:
+    x = plain(np.reshape([5, 5, 1, 5, 2, 2, 2, 9], (2, 2, 2, 1)), I8)
+    attributes = {"Kernels": (2, 2), "Strides": (2, 2), "Pads": (0, 0, 0, 0), "Layout": 0}
+    result = execute(
+        "maxpoolwithargmax",
+        [blank((2, 1, 1, 1), I8), x, blank((2, 1, 1, 1), np.int64)],
+        attributes,
+    )
+    assert result.outputs[0].ravel().tolist() == [5, 9]
+    assert result.outputs[2].ravel().tolist() == [3, 7]
+
+
+def test_window_wholly_in_padding_is_real_zero() -> None:
+    attributes = {"Kernels": (1, 1), "Strides": (2, 2), "Pads": (1, 1, 0, 0), "Layout": 0}
+    x = HostTensor(np.full((1, 2, 2, 1), -7, dtype=I8), 1.0, 3, quantized=True)
+    y = run("maxpool", [blank((1, 2, 2, 1), I8, 1.0, 3), x], **attributes)
+    assert y.ravel().tolist() == [3, 3, 3, -7]
+    mean = run("avgpool", [blank((1, 2, 2, 1), I8, 1.0, 3), x], **attributes, CountIncludePads=0)
+    assert mean.ravel().tolist() == [3, 3, 3, -7]
+
+
+def test_other_layouts_are_refused() -> None:
+    attributes = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Layout": 1}
+    with pytest.raises(UnsupportedHostOp, match="not NHWC"):
+        run("maxpool", [blank((1, 1, 1, 1)), blank((1, 1, 1, 1))], **attributes)
+
+
+def test_movement() -> None:
+    x = plain(np.arange(6).reshape(2, 3))
+    assert run("copy", [blank((2, 3)), x]).tolist() == x.values.tolist()
+    turned = run("transpose", [blank((3, 2)), x], Shuffle=(1, 0))
+    np.testing.assert_array_equal(turned, x.values.T)
+    part = run("extracttensor", [blank((1, 2)), x], Offsets=(1, 1))
+    assert part.tolist() == [[4, 5]]
+    twice = run("inserttensor", [blank((3, 6)), plain([[1, 2]])], Offsets=(1, 1), Count=2, Axis=1)
+    assert twice.tolist() == [[0] * 6, [0, 1, 2, 1, 2, 0], [0] * 6]
+    wide = run("resizenearest", [blank((2, 6)), x], Scale=(1.0, 2.0))
+    assert wide.tolist() == [[0, 0, 1, 1, 2, 2], [3, 3, 4, 4, 5, 5]]
+    assert execute("touch", [x], {}).outputs == {}
+
+
+def test_insert_and_extract_stay_inside() -> None:
+    with pytest.raises(UnsupportedHostOp, match="leaves"):
+        run("extracttensor", [blank((2, 2)), blank((2, 3))], Offsets=(0, 2))
+    with pytest.raises(UnsupportedHostOp, match="leaves"):
+        run("inserttensor", [blank((2,)), blank((2,))], Offsets=(0,), Count=2, Axis=0)
+
+
+def test_splat() -> None:
+    assert run("splat", [blank((2,))], Value=0.5).tolist() == [0.5, 0.5]
+    assert run("splat", [blank((2,), I16, 0.001, 1)], Value=1.0).tolist() == [1001, 1001]
+    assert run("splat", [blank((2,), I8, 0.001)], Value=1.0).tolist() == [127, 127]
+    assert run("splat", [blank((1,), np.int64)], Value=3.0).tolist() == [3]
+
+
+@pytest.mark.parametrize(("dtype", "entries"), [(I8, 256), (I16, 65536)])
+def test_lookup_table(dtype: Any, entries: int) -> None:
+    low = int(np.iinfo(dtype).min)
+    mapping = plain(np.arange(low, low + entries)[::-1], dtype)
+    y = run("intlookuptable", [blank((3,), dtype), plain([low, 0, 5], dtype), mapping])
+    assert y.tolist() == [-low - 1, -1, -6]
+    with pytest.raises(UnsupportedHostOp, match="entries"):
+        run("intlookuptable", [blank((1,), dtype), plain([0], dtype), plain([0, 1], dtype)])
+
+
+def test_plain_integers_of_index_kinds() -> None:
+    lhs, rhs, dest = (plain(v, np.int32) for v in ([-7, 7, 5], [2, -2, 0], [0, 0, 0]))
+    assert run("elementdiv", [dest, lhs, rhs]).tolist() == [-3, -3, 0]
+    assert run("elementmul", [dest, lhs, rhs]).tolist() == [-14, -14, 0]
+    quantized = HostTensor(lhs.values, 0.5, quantized=True)
+    with pytest.raises(UnsupportedHostOp, match="no defined arithmetic"):
+        run("elementadd", [dest, quantized, rhs])
+
+
+@pytest.mark.parametrize("dtype", [I8, I16])
+def test_quantized_division(dtype: Any) -> None:
+    lhs = HostTensor(np.array([10, 10, -10, 0], dtype=dtype), 0.5, quantized=True)
+    rhs = HostTensor(np.array([4, 0, 0, 0], dtype=dtype), 0.25, quantized=True)
+    limits = np.iinfo(dtype)
+    y = run("elementdiv", [blank((4,), dtype, 0.5, 1), lhs, rhs])
+    assert y.tolist() == [11, limits.max, limits.min, 1]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "expected"),
+    [
+        ("elementcmplte", [True, True, False]),
+        ("elementcmplt", [True, False, False]),
+        ("elementcmpeq", [False, True, False]),
+        ("elementcmpneq", [True, False, True]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [F32, I8, I16, np.int64])
+def test_comparisons(opcode: str, expected: list[bool], dtype: Any) -> None:
+    lhs, rhs = plain([1, 2, 3], dtype), plain([2, 2, 2], dtype)
+    assert run(opcode, [blank((3,), np.bool_), lhs, rhs]).tolist() == expected
+
+
+def test_select_int8_rescales_each_side() -> None:
+    condition = plain([True, False], np.bool_)
+    lhs = HostTensor(np.array([3, 3], dtype=I8), 1.0, quantized=True)
+    rhs = HostTensor(np.array([3, 3], dtype=I8), 0.25, quantized=True)
+    for dtype in (I8, I16):
+        sides = [HostTensor(s.values.astype(dtype), s.scale, quantized=True) for s in (lhs, rhs)]
+        y = run("elementselect", [blank((2,), dtype, 0.5), condition, *sides])
+        assert y.tolist() == [6, 2]
+
+
+@pytest.mark.parametrize("dtype", [F32, I8, I16])
+def test_batched_sums(dtype: Any) -> None:
+    batch = plain([[1, 2], [3, 4], [5, 6]], dtype)
+    assert run("batchedreduceadd", [blank((2,), dtype), batch], Axis=0).tolist() == [9, 12]
+    assert run("batchedreduceadd", [blank((3,), dtype), batch], Axis=1).tolist() == [3, 7, 11]
+    added = run("batchedadd", [blank((3, 2), dtype), batch, plain([10, 20], dtype)])
+    assert added.tolist() == [[11, 22], [13, 24], [15, 26]]
+
+
+@pytest.mark.parametrize("dtype", [F32, I8, I16])
+def test_activations_of_one_tensor(dtype: Any) -> None:
+    x = plain([-8, 0, 8], dtype)
+    dest = blank((3,), dtype)
+    assert run("relu", [dest, x]).tolist() == [0, 0, 8]
+    assert run("clip", [dest, x], Min=-2.0, Max=6.0).tolist() == [-2, 0, 6]
+    assert run("cpumaxsplat", [dest, x], SplatValue=-1.0).tolist() == [-1, 0, 8]
+    assert run("leakyrelu", [dest, x], Alpha=0.25).tolist() == [-2, 0, 8]
+    assert run("leakyrelu", [dest, x], Alpha=0.0).tolist() == [0, 0, 8]
+    assert run("leakyrelu", [dest, x], Alpha=-0.25).tolist() == [2, 0, 8]
+
+
+def test_int16_rescale_keeps_the_range_of_int16() -> None:
+    src = HostTensor(np.array([1000, -32768], dtype=I16), 1.0, quantized=True)
+    assert run("rescalequantized", [blank((2,), I16, 0.5), src]).tolist() == [2000, -32768]
+
+
+def test_what_is_supported() -> None:
+    i8, f32 = np.dtype(I8), np.dtype(F32)
+    assert supports("softmax", [f32, f32]) is None
+    assert supports("softmax", [i8, i8]) is None
+    assert supports("elementadd", [i8, i8, f32]) == (
+        "operands [0, 1, 2] must be of one kind, not float32, int8"
+    )
+    assert supports("sigmoid", [i8, i8]) == "operand 0 is int8, known is float32"
+    assert supports("relu", [f32]) == "takes 2 operands, not 1"
+    assert supports("topk", [f32]) == "the host has no such operation"
+    assert {"touch", "copy", "elementdiv", "resizenearest"} <= set(HOST_OPS)
+
+
+def test_refusals_carry_opcode_and_reason() -> None:
+    with pytest.raises(UnsupportedHostOp, match="topk: the host has no such operation") as caught:
+        execute("topk", [], {})
+    assert (caught.value.opcode, caught.value.reason) == ("topk", "the host has no such operation")
+    with pytest.raises(UnsupportedHostOp, match="without attribute Alpha"):
+        run("leakyrelu", [blank((1,)), blank((1,))])
+    with pytest.raises(UnsupportedHostOp, match="positive and finite"):
+        run("rescalequantized", [blank((1,), I8), blank((1,), I8, float("inf"))])
+    with pytest.raises(UnsupportedHostOp, match="at least two dimensions"):
+        run("softmax", [blank((3,)), blank((3,))])
