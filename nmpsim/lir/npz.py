@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,8 +40,18 @@ _DTYPES = {
 }
 """The kinds of numbers that may be in a file, by NumPy's name."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError)
-"""What ``zipfile`` raises for a damaged, encrypted or exotic file, besides ``OSError``."""
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    OSError,  # a seek to where a damaged directory points
+    EOFError,
+    ValueError,
+    OverflowError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What ``zipfile`` raises for a damaged, encrypted or exotic file."""
 
 
 @attrs.frozen
@@ -62,8 +73,16 @@ class NpzFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with self._reporting():
-            self._archive = zipfile.ZipFile(path)
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            message = f"cannot read the constants: {error.strerror}"
+            raise fail("FILE001", message, place=Place(str(path))) from None
+        with ExitStack() as on_error:
+            on_error.callback(self._file.close)
+            with self._reporting():
+                self._archive = zipfile.ZipFile(self._file)
+            on_error.pop_all()
         self._members = {i.filename.removesuffix(".npy"): i for i in self._archive.infolist()}
 
     def __enter__(self) -> NpzFile:
@@ -71,6 +90,7 @@ class NpzFile:
 
     def __exit__(self, *_: object) -> None:
         self._archive.close()
+        self._file.close()
 
     def __contains__(self, key: str) -> bool:
         return key in self._members
@@ -125,9 +145,6 @@ class NpzFile:
             yield
         except _DAMAGE as error:
             raise self._damaged("the file is damaged or not an .npz file", str(error)) from None
-        except OSError as error:
-            message = f"cannot read the constants: {error.strerror or error}"
-            raise fail("FILE001", message, place=Place(str(self._path))) from None
 
     def _damaged(
         self, message: str, found: str | None = None, expected: str | None = None

@@ -103,8 +103,10 @@ def product(left: str, right: str, rows_are_outputs: bool = False) -> Rule:
         (rows, inner), (a, b) = site.shape(left), site.shape(right)
         outputs = a if rows_are_outputs else b
         expected = (outputs, inner) if rows_are_outputs else (inner, outputs)
-        yield from expect_shape(site, right, expected, f"to go with {left}")
-        yield from expect_shape(site, "Dest", (rows, outputs), f"from {left} and {right}")
+        if site.shape(right) != expected:
+            yield from expect_shape(site, right, expected, f"to go with {left}")
+        else:
+            yield from expect_shape(site, "Dest", (rows, outputs), f"from {left} and {right}")
 
     return rule
 

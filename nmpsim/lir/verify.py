@@ -55,10 +55,12 @@ class _Verifier:
             self._type(weight.type, weight.name, weight.span)
             if self._define(weight.name, weight.span):
                 self._lives.add_weight(weight)
-        expected = 0
-        for instruction in self._module.instructions:
-            self._number(instruction, expected)
-            expected = instruction.number + 1
+        previous = -1
+        for position, instruction in enumerate(self._module.instructions):
+            # After a gap the count goes on from there: one finding, not one for each line.
+            if instruction.number not in (position, previous + 1):
+                self._wrong_number(instruction, previous + 1)
+            previous = instruction.number
             self._instruction(instruction)
         return self._found
 
@@ -78,16 +80,15 @@ class _Verifier:
         self._hints += 1
         return did_you_mean(word, known, prefix) if self._hints <= _MAX_HINTS else None
 
-    def _number(self, instruction: Instruction, expected: int) -> None:
-        if instruction.number != expected:
-            self._report(
-                "LIR005",
-                "instruction numbers are not contiguous",
-                instruction.span,
-                instruction.number,
-                expected,
-                "the number is the position in the list, from 0",
-            )
+    def _wrong_number(self, instruction: Instruction, expected: int) -> None:
+        self._report(
+            "LIR005",
+            "instruction numbers are not contiguous",
+            instruction.span,
+            instruction.number,
+            expected,
+            "the number is the position in the list, from 0",
+        )
 
     def _define(self, name: str, span: Span) -> bool:
         first = self._defined.setdefault(name, span)

@@ -1,0 +1,248 @@
+"""The parser: what it makes of a program, and what it says of a wrong one."""
+
+import time
+
+import pytest
+
+from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.lir import Instruction, Operand, Quantization, Span, TensorType, WeightVar, parse
+from nmpsim.lir.parser import MAX_ERRORS, parse_file
+
+PROGRAM = """\
+function main
+declare {
+  %w = WeightVar i8[S:0.500000000 O:-3][-62.500,65.000]<2 x 3> const // size: 6 // Users: @in 1
+  %x = WeightVar float<> mutable // size: 4
+
+  ; size = 10 bytes
+}
+
+code {
+  0 %a_res = allocactivation  { Ty: i8[S:0.500000000 O:-3][-62.500,65.000]<2 x 3:4>} // size: 6
+  1 %a = cpumaxsplat @out %a_res, @in %w { SplatValue: -1.500000e-01}
+  2 %v = tensorview @in %a_res { Ty: float<6>, Offsets: [0, 1]} // Users: @in 3
+  3 %dealloc_a = deallocactivation [ pred: %p ] @out %a_res // size: 6
+}
+"""
+I8 = Quantization(0.5, -3, -62.5, 65.0)
+
+
+def errors(text: str) -> list[Diagnostic]:
+    with pytest.raises(UserError) as caught:
+        parse(text, "net.lir.txt")
+    return list(caught.value.diagnostics)
+
+
+def places(text: str) -> list[tuple[str, int | None, int | None]]:
+    found = []
+    for diagnostic in errors(text):
+        assert diagnostic.place is not None
+        assert diagnostic.place.file == "net.lir.txt"
+        found.append((diagnostic.code, diagnostic.place.line, diagnostic.place.column))
+    return found
+
+
+def replaced(old: str, new: str) -> str:
+    assert old in PROGRAM
+    return PROGRAM.replace(old, new)
+
+
+def marked(text: str) -> tuple[str, Place]:
+    """The text without its ¶, and where that was."""
+    before, after = text.split("¶")
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    # What goes on after the mark may begin with the blank that was there before.
+    return before + after, Place("net.lir.txt", line, column + len(after) - len(after.lstrip(" ")))
+
+
+def test_a_program_becomes_data():
+    module = parse(PROGRAM, "net.lir.txt")
+    assert (module.name, module.file) == ("main", "net.lir.txt")
+    assert module.weights == (
+        WeightVar("w", TensorType("i8", (2, 3), I8), True, Span(0, 0)),
+        WeightVar("x", TensorType("float", ()), False, Span(0, 0)),
+    )
+    assert module.instructions[1] == Instruction(
+        1,
+        "a",
+        "cpumaxsplat",
+        (Operand("@out", "a_res", Span(0, 0)), Operand("@in", "w", Span(0, 0))),
+        {"SplatValue": -0.15},
+        Span(0, 0),
+    )
+    assert module.instructions[0].attributes == {"Ty": TensorType("i8", (2, 3), I8, (1, 4))}
+    assert module.instructions[2].attributes["Offsets"] == (0, 1)
+    assert module.instructions[3].predicate == "p"
+
+
+def test_spans_are_the_first_characters():
+    module = parse(PROGRAM)
+    assert module.weights[0].span == Span(3, 3)
+    assert module.instructions[1].span == Span(11, 3)
+    assert [o.span for o in module.instructions[1].operands] == [Span(11, 22), Span(11, 35)]
+
+
+@pytest.mark.parametrize("text", [PROGRAM.replace("\n", "\r\n"), "\ufeff" + PROGRAM])
+def test_line_ends_and_byte_order_mark_do_not_matter(text):
+    assert parse(text) == parse(PROGRAM)
+
+
+def test_comments_and_blanks_do_not_matter():
+    text = "// made by hand\n\n" + PROGRAM.replace("code {", "\t code  {  // go") + "\n//end"
+    assert parse(text) == parse(PROGRAM)
+
+
+def test_the_derived_size_may_be_left_out():
+    assert parse(replaced("\n  ; size = 10 bytes\n", "")) == parse(PROGRAM)
+
+
+def test_an_empty_program():
+    module = parse("function f\ndeclare {\n}\ncode {\n}\n")
+    assert (module.weights, module.instructions) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "found", "expected"),
+    [
+        ("function main", "¶func main", "LIR001", "func", "function NAME"),
+        ("function main", "function¶", "LIR001", "end of line", "the function's name"),
+        ("declare {", "declare¶", "LIR001", "end of line", "{"),
+        ("code {", "code ¶}", "LIR001", "}", "{"),
+        ("%w = W", "¶w = W", "LIR001", "w", "a name such as %x"),
+        ("WeightVar float", "¶Weight float", "LIR001", "Weight", "WeightVar"),
+        ("<> mutable", "<> ¶static", "LIR001", "static", "const or mutable"),
+        ("x = WeightVar float<>", "x = WeightVar ¶real<>", "LIR001", "real", None),
+        ("<2 x 3> c", "<2 ¶* 3> c", "LIR001", "*", "x or >"),
+        ("<2 x 3> c", "<2 x ¶> c", "LIR001", ">", "a dimension"),
+        ("O:-3][-62.500,65.000]<2 x 3> c", "¶]<2 x 3> c", "LIR001", "]", "O:offset"),
+        ("; size = 10", "; size = ¶11", "LIR011", "11", "10"),
+        ("1 %a =", "¶%a =", "LIR001", "%a", "an instruction number, or }"),
+        ("cpumaxsplat @", "¶cpumaxslat @", "LIR006", "cpumaxslat", "an opcode of the LIR"),
+        ("@in %w", "¶@inn %w", "LIR001", "@inn", "@in, @out or @inout"),
+        ("a_res, @in %w", "a_res ¶@in %w", "LIR001", "@in", "end of line"),
+        ("a_res, @in %w", "a_res, ¶", "LIR001", "{", "@in, @out or @inout"),
+        ("{ SplatValue: -1.500000e-01}", "{ SplatValue ¶-1}", "LIR001", "-1", ":"),
+        ("{ SplatValue: -1.500000e-01}", "{ A: 1, ¶A: 2}", "LIR008", "A", "each attribute once"),
+        ("{ SplatValue: -1.500000e-01}", "{ A: 1¶", "LIR001", "end of line", ", or }"),
+        ("[0, 1]", "[0, ¶x]", "LIR001", "x", "a number or ]"),
+        ("[0, 1]", "[0 ¶1]", "LIR001", "1", ", or ]"),
+        ("[ pred: %p ]", "[ pred: ¶]", "LIR001", "]", "the predicate's name"),
+        ("}\n\ncode {", "¶code {", "LIR001", "code", "} before this line"),
+    ],
+)
+def test_one_error(old, new, code, found, expected):
+    text, place = marked(replaced(old, new))
+    (error,) = errors(text)
+    assert (error.code, error.place, error.found) == (code, place, found)
+    if expected is not None:
+        assert error.expected == expected
+
+
+def test_text_after_the_end():
+    assert places(PROGRAM + "  more\n") == [("LIR001", 15, 3)]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "// nothing\n"])
+def test_an_empty_text(text):
+    (error,) = errors(text)
+    assert error.code == "LIR002"
+
+
+def test_a_cut_text():
+    (error,) = errors(PROGRAM[: PROGRAM.index("  3 %dealloc")])
+    assert (error.code, error.place) == ("LIR002", Place("net.lir.txt", 13, 1))
+    assert (error.found, error.expected) == ("end of text", "}")
+    assert error.hint == "the text may have been cut"
+
+
+def test_hints():
+    (error,) = errors(replaced("cpumaxsplat @", "cpumaxslat @"))
+    assert error.hint == "did you mean cpumaxsplat?"
+    (error,) = errors(replaced("x = WeightVar float", "x = WeightVar floot"))
+    assert error.hint == "did you mean float?"
+
+
+def test_several_errors_in_one_go():
+    text = (
+        replaced("cpumaxsplat @", "relo @").replace("const", "cnst").replace("Ty: float", "T float")
+    )
+    assert places(text) == [("LIR001", 3, 64), ("LIR006", 11, 10), ("LIR001", 12, 36)]
+
+
+def test_errors_are_capped():
+    code = "".join(f"  {i} %a{i} = nothing\n" for i in range(1000))
+    text = "function f\ndeclare {\n}\ncode {\n" + code + "}\n"
+    assert len(errors(text)) == MAX_ERRORS
+
+
+def test_a_full_message():
+    (error,) = errors(replaced("cpumaxsplat @", "cpumaxslat @"))
+    assert str(error) == (
+        "net.lir.txt:11:10: error[LIR006]: unknown opcode cpumaxslat\n"
+        "  found: cpumaxslat\n"
+        "  expected: an opcode of the LIR\n"
+        "  hint: did you mean cpumaxsplat?"
+    )
+
+
+@pytest.mark.parametrize(
+    "dims",
+    ["99999999999999", "65536 x 65536", "1 x 1 x 1 x 1 x 1 x 1 x 1", "-99999999999999"],
+)
+def test_absurd_sizes(dims):
+    assert places(replaced("<2 x 3> const", f"<{dims}> const")) == [("LIR011", 3, 18)]
+
+
+@pytest.mark.parametrize("dim", ["9" * 19, "9" * 100_000, "1e9", "0x10", "2.5", "٣"])
+def test_dimensions_that_are_no_integers(dim):
+    text, place = marked(replaced("<2 x 3> const", f"<2 x ¶{dim}> const"))
+    (error,) = errors(text)
+    assert (error.code, error.place) == ("LIR001", place)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x00\x01\x02" * 1000,
+        "\x7fELF" + "\ufffd" * 1_000_000,
+        "[" * 100_000,
+        "function main\ndeclare {\n" + "[" * 100_000,
+        "function main\ndeclare {\n}\ncode {\n  0 %x = allocactivation  { Ty: " + "<" * 100_000,
+        "{" * 100_000 + "}" * 100_000,
+        "%" * 100_000,
+        "function " + "1" * 1_000_000 + "x y",
+        "function main\ndeclare {\n  %x = WeightVar " + "i8" * 100_000,
+        "function main\ndeclare {\n}\ncode {\n 0 %x = " + "y" * 1_000_000,
+    ],
+)
+def test_garbage_ends_quickly_with_an_error(text):
+    start = time.perf_counter()
+    assert errors(text)
+    assert time.perf_counter() - start < 2
+
+
+def test_messages_do_not_quote_without_end():
+    (error,) = errors(replaced("cpumaxsplat @", "y" * 10_000 + " @"))
+    assert len(str(error)) < 400
+
+
+def test_large_programs_take_linear_time():
+    def seconds(lines: int) -> float:
+        code = "".join(f"  {i} %a{i} = copy @out %x, @in %y\n" for i in range(lines))
+        start = time.perf_counter()
+        parse("function f\ndeclare {\n}\ncode {\n" + code + "}\n")
+        return time.perf_counter() - start
+
+    seconds(1000)
+    assert seconds(16_000) < 16 * max(seconds(2_000), 0.01)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(UserError) as caught:
+        parse_file(tmp_path / "none.lir.txt")
+    assert caught.value.diagnostics[0].code == "FILE001"
+    path = tmp_path / "binary.lir.txt"
+    path.write_bytes(b"function \xff\xfe")
+    with pytest.raises(UserError) as caught:
+        parse_file(path)
+    assert caught.value.diagnostics[0].place == Place(str(path), offset=9)

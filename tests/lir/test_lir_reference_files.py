@@ -1,0 +1,58 @@
+"""Every program that Glow printed: it parses, verifies and prints as it was."""
+
+import re
+import time
+from collections import defaultdict
+
+import pytest
+from shared_files import shared_names
+
+from nmpsim.lir import OPCODES, parse, parse_file, print_module, verify
+from nmpsim.lir.rules import RULES
+
+FILES = shared_names("*.lir.txt")
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r" *//.*", "", text)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_round_trip_and_verify(shared, name):
+    text = (shared / name).read_text()
+    module = parse(text, name)
+    verify(module)
+    printed = print_module(module)
+    assert without_comments(printed) == without_comments(text)
+    assert parse(printed) == module
+
+
+def test_the_sizes_printed_are_glows(shared):
+    sizes = re.compile(r"// size: \d+")
+    for name in FILES:
+        text = (shared / name).read_text()
+        assert sizes.findall(print_module(parse(text))) == sizes.findall(text)
+
+
+def test_the_opcode_table_is_what_is_printed(shared):
+    """Operand kinds, and names and order of the attributes."""
+    met: dict[str, set[tuple[tuple[str, ...], tuple[str, ...]]]] = defaultdict(set)
+    for name in FILES:
+        for i in parse_file(shared / name).instructions:
+            met[i.opcode].add((tuple(o.kind for o in i.operands), tuple(i.attributes)))
+    assert len(met) > 25
+    for opcode, forms in met.items():
+        row = OPCODES[opcode]
+        kinds = tuple(role.kind for role in row.operands)
+        assert forms == {(kinds, tuple(a.name for a in row.attributes))}
+
+
+def test_parsing_is_fast(shared):
+    text = max(((shared / name).read_text() for name in FILES), key=len)
+    start = time.perf_counter()
+    parse(text)
+    assert time.perf_counter() - start < 0.3
+
+
+def test_rules_are_for_opcodes_of_the_table():
+    assert set(RULES) <= set(OPCODES)
