@@ -55,7 +55,7 @@ class DeviceConfig:
     mac_startup_cycles: int = _setting(0, 100_000)
     vector_lanes: int = _setting(1, 1024)
     vector_startup_cycles: int = _setting(0, 100_000)
-    queues_depth: int = _setting(1, 64)
+    queues_depth: int = _setting(1, 16)
     dma_startup_cycles: int = _setting(0, 100_000)
     dma_fill_bytes_per_cycle: int = _setting(1, 4096)
     dram_bytes: int = _setting(1 << 20, 0x7FFF_0000)
@@ -108,10 +108,16 @@ def load_device(path: Path) -> DeviceConfig:
         raw = path.read_bytes().decode("utf-8-sig")
         document = tomllib.loads(raw.replace("\r\n", "\n"))
     except OSError as error:
-        raise fail("FILE001", "cannot read the device file", place=place, found=error.strerror) from error
+        raise fail(
+            "FILE001", "cannot read the device file", place=place, found=error.strerror
+        ) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise fail(
-            "DEV001", "the device file is not TOML", place=place, found=error, expected="TOML 1.0, UTF-8"
+            "DEV001",
+            "the device file is not TOML",
+            place=place,
+            found=error,
+            expected="TOML 1.0, UTF-8",
         ) from error
     base = default_device()
     flat: dict[str, tuple[Any, str, Place | None]] = {

@@ -93,79 +93,94 @@ class Trap(IntEnum):
     CYCLE = 4
 
 
-class Machine(NamedTuple):
-    """All state. N cores, U = 4 units, Q = queue depth, L layers, B barriers, C channels.
+MOST_QUEUED = 16
+"""Largest queue depth of a device; a core's record has room for so many."""
 
-    Row L of the counters is for work that names no layer.
+CORE = np.dtype(
+    [
+        ("clock", "i8"),  # cycle that the core has reached
+        ("pc", "i8"),
+        ("retired", "i8"),  # instructions
+        ("status", "i8"),
+        ("wait", "i8", (2,)),  # (unit, job), (barrier, cores) or (semaphore, count)
+        ("layer", "i8"),  # that the core works on, -1 just after a barrier
+        ("previous_layer", "i8"),  # that it left at its last barrier
+        ("pending", "i8", (Count.IDLE + 1,)),  # cycles that are not yet given to a layer
+        ("csr", "i8", (len(CSRS),)),  # unsigned; a counter's is what sets it off from the clock
+        ("issued", "i8", (len(Unit),)),  # instructions given to each unit
+        ("unit_free", "i8", (len(Unit),)),  # cycle at which a unit can begin its next instruction
+        ("served", "i8", (2,)),  # transfers of each DMA queue that the DRAM has served
+        ("request", "i8", (2,)),  # cycle of the queue's next DRAM request, or NEVER
+        # Completion cycle of instruction i at i % depth, NEVER while unknown.
+        ("finished", "i8", (len(Unit), MOST_QUEUED)),
+        ("jobs", "i8", (2, MOST_QUEUED, CURSOR_WORDS + len(Job))),
+        ("registers", "i4", (32,)),
+    ]
+)
+"""All that a core knows besides its scratchpad."""
+
+LAYER = np.dtype(
+    [
+        ("counts", "i8", (len(Count),)),
+        ("cut", "i8", (STAGES, 2)),  # values cut, by stage and side (0 low, 1 high)
+        ("worst", "i8", (STAGES, 2)),  # largest overshoot
+        ("first", "i8", (STAGES, 2)),  # smallest index of a value that was cut, or NEVER
+        ("elements", "i8"),  # results written
+        ("channels", "i8"),
+        ("channel_base", "i8"),  # first row in ``channel_cut``
+    ]
+)
+"""What happened in a layer."""
+
+BARRIER = np.dtype([("layer", "i8"), ("cycle", "i8")])
+"""The layer that a barrier ends, and the cycle of its release, or NEVER."""
+
+SHARED = np.dtype(
+    [
+        ("image_base", "i8"),
+        ("ram_base", "i8"),
+        ("scratchpad_bytes", "i8"),
+        ("dram_free", "i8"),  # cycle at which the DRAM is free
+        ("open_row", "i8"),
+        ("last_barrier", "i8"),  # the one released last, or -1
+        ("trap", "i8", (len(Trap),)),
+        ("semaphores", "i8", (SEMAPHORES,)),
+    ]
+)
+"""What there is once."""
+
+
+class Machine(NamedTuple):
+    """All state, in flat arrays; the records' fields are above.
+
+    The last layer's record is for work that names no layer of the bundle.
     """
 
+    cores: Any
+    """[cores] of CORE"""
+    layers: Any
+    """[layers + 1] of LAYER"""
+    channel_cut: Int64s
+    """[channels of all layers, stages, 2] values cut"""
+    barriers: Any
+    """[barriers] of BARRIER"""
+    shared: Any
+    """[1] of SHARED"""
     image: Bytes
     """The bundle's read-only memory."""
     ram: Bytes
     """Read-write DRAM."""
-    bases: Int64s
-    """Addresses of ``image`` and ``ram``."""
+    control: Bytes
     scratchpad: Bytes
-    """[N, bytes + slack]"""
+    """[cores, bytes + slack]"""
     scratchpad_i8: npt.NDArray[np.int8]
     """The same memory as int8."""
     scratchpad_i32: npt.NDArray[np.int32]
     """The same memory as int32."""
-    scratchpad_bytes: Int64s
-    """[1]"""
-    control: Bytes
-    semaphores: Int64s
-    registers: npt.NDArray[np.int32]
-    """[N, 32]"""
-    csr: Int64s
-    """[N, len(CSRS)], unsigned 32-bit values; the counters live in clock and retired."""
-    pc: Int64s
-    clock: Int64s
-    """[N] cycle that each core has reached."""
-    retired: Int64s
-    """[N] instructions."""
-    status: Int64s
-    wait: Int64s
-    """[N, 2] what a core waits for: (unit, job), (barrier, cores) or (semaphore, count)."""
-    issued: Int64s
-    """[N, U] instructions given to each unit."""
-    finished: Int64s
-    """[N, U, Q] completion cycle of instruction i, at i % Q; NEVER while unknown."""
-    unit_free: Int64s
-    """[N, U] cycle at which the unit can begin its next instruction."""
-    served: Int64s
-    """[N, 2] transfers of each DMA queue that the DRAM has served."""
-    jobs: Int64s
-    """[N, 2, Q, cursor and Job columns]"""
-    request: Int64s
-    """[N, 2] cycle of the queue's next DRAM request, or NEVER."""
-    dram: Int64s
-    """[2] cycle at which the DRAM is free; open row"""
-    layer: Int64s
-    """[N] layer that the core works on, -1 just after a barrier"""
-    pending: Int64s
-    """[N, 8] cycles of a core that are not yet given to a layer"""
-    counts: Int64s
-    """[L + 1, len(Count)]"""
-    barrier_layer: Int64s
-    """[B] layer that a barrier ends, or L"""
-    barrier_cycle: Int64s
-    """[B] cycle of release, or NEVER"""
-    cut: Int64s
-    """[L + 1, STAGES, 2] values cut, by side (0 low, 1 high)"""
-    worst: Int64s
-    """[L + 1, STAGES, 2] largest overshoot"""
-    first: Int64s
-    """[L + 1, STAGES, 2] smallest index of a value that was cut, or NEVER"""
-    elements: Int64s
-    """[L + 1] results written"""
-    channel_cut: Int64s
-    """[C, STAGES, 2]"""
-    channel_base: Int64s
-    """[L + 1] first row of a layer in ``channel_cut``"""
-    channels: Int64s
-    """[L + 1] channels of a layer"""
-    trap: Int64s
+
+
+def _records(count: int, dtype: Any) -> Any:
+    return np.zeros(count, dtype).view(np.recarray)
 
 
 def make_machine(
@@ -177,90 +192,76 @@ def make_machine(
     layer_channels: Sequence[int],
     barrier_layers: Sequence[int],
 ) -> Machine:
-    """A machine at rest with a bundle's memory; all counters are zero."""
-    n, units, depth, layers = config.cores_count, len(Unit), config.queues_depth, len(layer_channels)
+    """A machine at rest with a bundle's memory.
 
-    def zeros(*shape: int, dtype: Any = np.int64) -> Any:
-        return np.zeros(shape, dtype)
-
-    scratchpad = zeros(n, config.scratchpad_bytes + SCRATCHPAD_SLACK, dtype=np.uint8)
-    channels = np.array([*layer_channels, 1], np.int64)
-    base = np.concatenate(([0], np.cumsum(channels)))
+    ``layer_channels`` has the channels of each layer, ``barrier_layers`` the layer that each
+    barrier ends (or the number of layers, for none).
+    """
+    n = config.cores_count
+    scratchpad = np.zeros((n, config.scratchpad_bytes + SCRATCHPAD_SLACK), np.uint8)
+    layers = _records(len(layer_channels) + 1, LAYER)
+    layers.channels[:] = [*layer_channels, 1]
+    layers.channel_base[1:] = np.cumsum(layers.channels)[:-1]
+    barriers = _records(len(barrier_layers), BARRIER)
+    barriers.layer[:] = barrier_layers
+    shared = _records(1, SHARED)
+    shared.image_base[:] = image_base
+    shared.ram_base[:] = rw_base
+    shared.scratchpad_bytes[:] = config.scratchpad_bytes
     machine = Machine(
+        cores=_records(n, CORE),
+        layers=layers,
+        channel_cut=np.zeros((int(layers.channels.sum()), STAGES, 2), np.int64),
+        barriers=barriers,
+        shared=shared,
         image=image,
-        ram=zeros(rw_bytes, dtype=np.uint8),
-        bases=np.array([image_base, rw_base], np.int64),
+        ram=np.zeros(rw_bytes, np.uint8),
+        control=np.zeros(CONTROL_BYTES, np.uint8),
         scratchpad=scratchpad,
         scratchpad_i8=scratchpad.view(np.int8),
         scratchpad_i32=scratchpad.view(np.int32),
-        scratchpad_bytes=np.array([config.scratchpad_bytes], np.int64),
-        control=zeros(CONTROL_BYTES, dtype=np.uint8),
-        semaphores=zeros(SEMAPHORES),
-        registers=zeros(n, 32, dtype=np.int32),
-        csr=zeros(n, len(CSRS)),
-        pc=zeros(n),
-        clock=zeros(n),
-        retired=zeros(n),
-        status=np.full(n, int(Status.HALTED), np.int64),
-        wait=zeros(n, 2),
-        issued=zeros(n, units),
-        finished=zeros(n, units, depth),
-        unit_free=zeros(n, units),
-        served=zeros(n, 2),
-        jobs=zeros(n, 2, depth, CURSOR_WORDS + len(Job)),
-        request=np.full((n, 2), NEVER, np.int64),
-        dram=np.array([0, -1], np.int64),
-        layer=np.full(n, -1, np.int64),
-        pending=zeros(n, Count.IDLE + 1),
-        counts=zeros(layers + 1, len(Count)),
-        barrier_layer=np.array(barrier_layers, np.int64).reshape(-1),
-        barrier_cycle=np.full(len(barrier_layers), NEVER, np.int64),
-        cut=zeros(layers + 1, STAGES, 2),
-        worst=zeros(layers + 1, STAGES, 2),
-        first=np.full((layers + 1, STAGES, 2), NEVER, np.int64),
-        elements=zeros(layers + 1),
-        channel_cut=zeros(int(base[-1]), STAGES, 2),
-        channel_base=base[:-1].astype(np.int64),
-        channels=channels,
-        trap=np.full(len(Trap), -1, np.int64),
     )
-    machine.csr[:, CSR_COLUMN[Csr.MISA]] = 0x4000_1100  # RV32, I and M
-    machine.csr[:, CSR_COLUMN[Csr.MHARTID]] = np.arange(n)
+    reset(machine)
     return machine
+
+
+def reset(machine: Machine) -> None:
+    """Back to cycle 0: memory cleared, queues empty, counters zero."""
+    for memory in (machine.ram, machine.control, machine.scratchpad, machine.channel_cut):
+        memory[...] = 0
+    cores, layers, shared = machine.cores, machine.layers, machine.shared
+    cores.view(np.uint8)[:] = 0
+    cores.csr[:, CSR_COLUMN[Csr.MISA]] = 0x4000_1100  # RV32, I and M
+    cores.csr[:, CSR_COLUMN[Csr.MHARTID]] = np.arange(cores.size)
+    cores.status[:] = Status.HALTED
+    cores.request[:] = NEVER
+    cores.layer[:] = -1
+    cores.previous_layer[:] = layers.size - 1
+    for account in (layers.counts, layers.cut, layers.worst, layers.elements):
+        account[...] = 0
+    layers.first[:] = NEVER
+    machine.barriers.cycle[:] = NEVER
+    shared.dram_free[:] = 0
+    shared.open_row[:] = -1
+    shared.last_barrier[:] = -1
+    shared.trap[:] = -1
+    shared.semaphores[:] = 0
 
 
 def start_cores(machine: Machine, entry: int) -> None:
     """Let every core begin at ``entry``, all at the cycle that the last one reached."""
-    machine.clock[:] = machine.clock.max()
-    machine.pc[:] = entry
-    machine.status[:] = Status.RUNNING
-    machine.layer[:] = -1
+    cores = machine.cores
+    cores.clock[:] = cores.clock.max()
+    cores.pc[:] = entry
+    cores.status[:] = Status.RUNNING
+    cores.layer[:] = -1
 
 
-def reset_counters(machine: Machine) -> None:
-    """Back to cycle 0 with empty queues and counters; memory stays as it is."""
-    for array in (
-        machine.semaphores,
-        machine.registers,
-        machine.clock,
-        machine.retired,
-        machine.issued,
-        machine.finished,
-        machine.unit_free,
-        machine.served,
-        machine.pending,
-        machine.counts,
-        machine.cut,
-        machine.worst,
-        machine.elements,
-        machine.channel_cut,
-    ):
-        array[...] = 0
-    machine.status[:] = Status.HALTED
-    machine.request[...] = NEVER
-    machine.dram[:] = (0, -1)
-    machine.barrier_cycle[:] = NEVER
-    machine.first[...] = NEVER
-    machine.trap[:] = -1
-
-
+def end_segment(machine: Machine) -> None:
+    """All cores have halted: those that were done early were idle until the last one was."""
+    cores = machine.cores
+    end = cores.clock.max()
+    np.add.at(
+        machine.layers.counts, (cores.previous_layer, int(Count.IDLE)), end - cores.clock
+    )
+    cores.clock[:] = end

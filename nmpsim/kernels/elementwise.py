@@ -41,7 +41,9 @@ class PairScales(NamedTuple):
 
 
 @jit
-def combine(operation: Any, left: Any, right: Any, q: Any, index: Any, layer: Any, sink: Any) -> Any:
+def combine(
+    operation: Any, left: Any, right: Any, q: Any, index: Any, layer: Any, sink: Any
+) -> Any:
     """The operation on two values less their zero points; the sum of both is within 33 bits."""
     if operation == MUL:
         product = to_int32(left * right, RESCALE, 1, index, layer, sink)
@@ -73,7 +75,7 @@ def eltwise(spm: Any, spm32: Any, t: Any, q: Any, place: Any, sink: Any) -> None
             spm[t.output + row * t.out_stride + column] = clip_result(
                 value + q.out_offset, q.clip, index, place.layer, sink
             )
-    sink.elements[place.layer] += t.rows * t.columns
+    sink.layers[place.layer].elements += t.rows * t.columns
 
 
 class Unary(NamedTuple):
@@ -108,10 +110,8 @@ def rescale_tile(
             value = rescale(x, u.leaky_scale, index, place.layer, sink)
         else:
             value = rescale(x, u.scale, index, place.layer, sink)
-        spm[target + i] = clip_result(
-            value + u.out_offset, u.clip, index, place.layer, sink
-        )
-    sink.elements[place.layer] += count
+        spm[target + i] = clip_result(value + u.out_offset, u.clip, index, place.layer, sink)
+    sink.layers[place.layer].elements += count
 
 
 @jit

@@ -50,6 +50,18 @@ def is_cached() -> bool:
 
 
 def jit(function: _F) -> _F:
-    """Compile for this host; integer arithmetic as NumPy's, no checks, cached."""
+    """Compile a function that only compiled code calls; integer arithmetic as NumPy's, no checks.
+
+    It has no entry from Python, which would unpack the whole machine: most of the time that
+    compiling takes would go there.
+    """
+    compiled: _F = numba.njit(
+        nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+    )(function)
+    return compiled
+
+
+def jit_entry(function: _F) -> _F:
+    """Compile a function that Python calls, and keep it with all that it calls in the cache."""
     compiled: _F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     return compiled

@@ -236,7 +236,7 @@ def conv(spm: Any, spm32: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, 
                         else:
                             spm32[partial + pixel * w.out_channels + channel] = total
     if parts.ends:
-        sink.elements[place.layer] += pixels * w.out_channels
+        sink.layers[place.layer].elements += pixels * w.out_channels
 
 
 @jit
@@ -274,7 +274,7 @@ def depthwise(spm: Any, spm32: Any, w: Any, at: Any, q: Any, place: Any, sink: A
             for c in range(channels):
                 _, _, out_scale = channel_scales(spm32, at, c, q)
                 spm[to + c] = finish(totals[c], q, out_scale, index + c, place, sink)
-    sink.elements[place.layer] += pixels * channels
+    sink.layers[place.layer].elements += pixels * channels
 
 
 class Product(NamedTuple):
@@ -322,4 +322,4 @@ def gemm(spm: Any, spm32: Any, g: Any, parts: Any, q: Any, place: Any, sink: Any
             else:
                 spm32[partial + row * g.columns + c] = totals[c]
     if parts.ends:
-        sink.elements[place.layer] += g.rows * g.columns
+        sink.layers[place.layer].elements += g.rows * g.columns

@@ -30,7 +30,16 @@ def copy_box(source: Any, start: Any, target: Any, to: Any, box: Any) -> None:
 
 
 @jit
-def fill_rows(target: Any, to: Any, rows: Any, row_stride: Any, runs: Any, run_stride: Any, run: Any, value: Any) -> None:
+def fill_rows(
+    target: Any,
+    to: Any,
+    rows: Any,
+    row_stride: Any,
+    runs: Any,
+    run_stride: Any,
+    run: Any,
+    value: Any,
+) -> None:
     """Write ``value`` to ``rows`` x ``runs`` runs of ``run`` bytes."""
     for y in range(rows):
         for x in range(runs):
@@ -39,7 +48,9 @@ def fill_rows(target: Any, to: Any, rows: Any, row_stride: Any, runs: Any, run_s
 
 
 @jit
-def permute(spm: Any, source: Any, target: Any, element: Any, sizes: Any, from_strides: Any, to_strides: Any) -> None:
+def permute(
+    spm: Any, source: Any, target: Any, element: Any, sizes: Any, from_strides: Any, to_strides: Any
+) -> None:
     """Strided copy of up to four dimensions; ``element`` bytes each."""
     for i in range(sizes[0]):
         for j in range(sizes[1]):

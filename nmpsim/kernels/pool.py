@@ -104,4 +104,4 @@ def avgpool(spm: Any, w: Any, a: Any, place: Any, sink: Any) -> None:
                 spm[to + c] = clip_result(
                     value + a.out_offset, a.clip, index + c, place.layer, sink
                 )
-    sink.elements[place.layer] += w.out_h * w.out_w * w.channels
+    sink.layers[place.layer].elements += w.out_h * w.out_w * w.channels

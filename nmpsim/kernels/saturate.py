@@ -16,13 +16,8 @@ INT32_HIGH = (1 << 31) - 1
 class Sink(NamedTuple):
     """Where cut values are counted; the arrays are those of the machine."""
 
-    cut: Any
-    worst: Any
-    first: Any
-    elements: Any
+    layers: Any
     channel_cut: Any
-    channel_base: Any
-    channels: Any
 
 
 class Place(NamedTuple):
@@ -51,13 +46,16 @@ class IntegerScale(NamedTuple):
 
 
 @jit
-def record(sink: Any, layer: Any, stage: Any, side: Any, index: Any, overshoot: Any, times: Any) -> None:
+def record(
+    sink: Any, layer: Any, stage: Any, side: Any, index: Any, overshoot: Any, times: Any
+) -> None:
     """Count ``times`` values that were cut; ``index`` is the first one's in the layer's output."""
-    channel = sink.channel_base[layer] + index % sink.channels[layer]
-    sink.cut[layer, stage, side] += times
+    account = sink.layers[layer]
+    channel = account.channel_base + index % account.channels
+    account.cut[stage, side] += times
+    account.worst[stage, side] = max(account.worst[stage, side], overshoot)
+    account.first[stage, side] = min(account.first[stage, side], index)
     sink.channel_cut[channel, stage, side] += times
-    sink.worst[layer, stage, side] = max(sink.worst[layer, stage, side], overshoot)
-    sink.first[layer, stage, side] = min(sink.first[layer, stage, side], index)
 
 
 @jit

@@ -47,6 +47,18 @@ def span(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> 
     return int((count_y - 1) * stride_y + (count_x - 1) * stride_x + run)
 
 
+def meets(a: int, a_extent: int, b: int, b_extent: int) -> bool:
+    """True if two ranges share a byte."""
+    return bool(a < b + b_extent and b < a + a_extent)
+
+
+def folds(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> bool:
+    """True if runs of a result would lie on one another."""
+    if count_x > 1 and stride_x < run:
+        return True
+    return bool(count_y > 1 and stride_y < (count_x - 1) * stride_x + run)
+
+
 def first_beyond(words: Any, first: int, last: int, low: int, high: int) -> int:
     """Index of the first word from ``first`` to ``last`` that is not within ``low`` to ``high``."""
     for index in range(first, last + 1):
@@ -141,8 +153,8 @@ def check_conv(words: Any, spm_bytes: int) -> int:
         return int(CONV.out_w)
     if depth > _MOST:
         return int(CONV.in_channels)
-    extent = span(rows, words[CONV.in_row_stride], columns, words[CONV.in_pixel_stride], depth)
-    if outside(words[CONV.input], extent, spm_bytes):
+    in_extent = span(rows, words[CONV.in_row_stride], columns, words[CONV.in_pixel_stride], depth)
+    if outside(words[CONV.input], in_extent, spm_bytes):
         return int(CONV.input)
     row_groups = (words[CONV.kernel_w] * words[CONV.in_channels] + 3) // 4
     if row_groups > _MOST:
@@ -150,7 +162,10 @@ def check_conv(words: Any, spm_bytes: int) -> int:
     weights = ((channels + 15) // 16) * words[CONV.kernel_h] * 64
     if weights > _MOST or outside(words[CONV.weights], weights * row_groups, spm_bytes):
         return int(CONV.weights)
-    if outside(words[CONV.channels], channels * CHANNEL_BYTES, spm_bytes) or words[CONV.channels] % 4:
+    if (
+        outside(words[CONV.channels], channels * CHANNEL_BYTES, spm_bytes)
+        or words[CONV.channels] % 4
+    ):
         return int(CONV.channels)
     if words[CONV.scales] != 0 and (
         outside(words[CONV.scales], channels * SCALE_BYTES, spm_bytes) or words[CONV.scales] % 4
@@ -170,6 +185,14 @@ def check_conv(words: Any, spm_bytes: int) -> int:
         channels,
     )
     if outside(words[CONV.output], extent, spm_bytes):
+        return int(CONV.output)
+    if meets(words[CONV.output], extent, words[CONV.input], in_extent) or folds(
+        words[CONV.out_h],
+        words[CONV.out_row_stride],
+        words[CONV.out_w],
+        words[CONV.out_pixel_stride],
+        channels,
+    ):
         return int(CONV.output)
     return check_requantize(words, CONV.bias_pre)
 
@@ -213,8 +236,10 @@ def check_dwconv(words: Any, spm_bytes: int) -> int:
         return int(DWCONV.out_h)
     if columns > _MOST:
         return int(DWCONV.out_w)
-    extent = span(rows, words[DWCONV.in_row_stride], columns, words[DWCONV.in_pixel_stride], channels)
-    if outside(words[DWCONV.input], extent, spm_bytes):
+    in_extent = span(
+        rows, words[DWCONV.in_row_stride], columns, words[DWCONV.in_pixel_stride], channels
+    )
+    if outside(words[DWCONV.input], in_extent, spm_bytes):
         return int(DWCONV.input)
     taps = words[DWCONV.kernel_h] * words[DWCONV.kernel_w]
     if taps > _MOST or outside(words[DWCONV.weights], taps * channels, spm_bytes):
@@ -225,8 +250,7 @@ def check_dwconv(words: Any, spm_bytes: int) -> int:
     ):
         return int(DWCONV.channels)
     if words[DWCONV.scales] != 0 and (
-        outside(words[DWCONV.scales], channels * SCALE_BYTES, spm_bytes)
-        or words[DWCONV.scales] % 4
+        outside(words[DWCONV.scales], channels * SCALE_BYTES, spm_bytes) or words[DWCONV.scales] % 4
     ):
         return int(DWCONV.scales)
     extent = span(
@@ -237,6 +261,14 @@ def check_dwconv(words: Any, spm_bytes: int) -> int:
         channels,
     )
     if outside(words[DWCONV.output], extent, spm_bytes):
+        return int(DWCONV.output)
+    if meets(words[DWCONV.output], extent, words[DWCONV.input], in_extent) or folds(
+        words[DWCONV.out_h],
+        words[DWCONV.out_row_stride],
+        words[DWCONV.out_w],
+        words[DWCONV.out_pixel_stride],
+        channels,
+    ):
         return int(DWCONV.output)
     return check_requantize(words, DWCONV.bias_pre)
 
@@ -259,7 +291,24 @@ def check_gemm(words: Any, spm_bytes: int) -> int:
         return int(GEMM.lhs)
     if outside(words[GEMM.rhs], span(inner, words[GEMM.rhs_stride], 1, 0, columns), spm_bytes):
         return int(GEMM.rhs)
-    if outside(words[GEMM.output], span(rows, words[GEMM.out_stride], 1, 0, columns), spm_bytes):
+    out_extent = span(rows, words[GEMM.out_stride], 1, 0, columns)
+    if outside(words[GEMM.output], out_extent, spm_bytes):
+        return int(GEMM.output)
+    if (
+        meets(
+            words[GEMM.output],
+            out_extent,
+            words[GEMM.lhs],
+            span(rows, words[GEMM.lhs_stride], 1, 0, inner),
+        )
+        or meets(
+            words[GEMM.output],
+            out_extent,
+            words[GEMM.rhs],
+            span(inner, words[GEMM.rhs_stride], 1, 0, columns),
+        )
+        or folds(rows, words[GEMM.out_stride], 1, 0, columns)
+    ):
         return int(GEMM.output)
     if words[GEMM.part] != PART_ONLY and (
         outside(words[GEMM.partial], 4 * rows * columns, spm_bytes) or words[GEMM.partial] % 4
@@ -310,14 +359,14 @@ def check_pool(words: Any, spm_bytes: int) -> int:
         return int(MAXPOOL.out_h)
     if too_many(words[MAXPOOL.kernel_h], words[MAXPOOL.kernel_w], 1, spm_bytes):
         return int(MAXPOOL.kernel_h)
-    extent = span(
+    in_extent = span(
         words[MAXPOOL.in_h],
         words[MAXPOOL.in_row_stride],
         words[MAXPOOL.in_w],
         words[MAXPOOL.in_pixel_stride],
         channels,
     )
-    if outside(words[MAXPOOL.input], extent, spm_bytes):
+    if outside(words[MAXPOOL.input], in_extent, spm_bytes):
         return int(MAXPOOL.input)
     extent = span(
         words[MAXPOOL.out_h],
@@ -326,7 +375,19 @@ def check_pool(words: Any, spm_bytes: int) -> int:
         words[MAXPOOL.out_pixel_stride],
         channels,
     )
-    return int(MAXPOOL.output) if outside(words[MAXPOOL.output], extent, spm_bytes) else OK
+    if (
+        outside(words[MAXPOOL.output], extent, spm_bytes)
+        or meets(words[MAXPOOL.output], extent, words[MAXPOOL.input], in_extent)
+        or folds(
+            words[MAXPOOL.out_h],
+            words[MAXPOOL.out_row_stride],
+            words[MAXPOOL.out_w],
+            words[MAXPOOL.out_pixel_stride],
+            channels,
+        )
+    ):
+        return int(MAXPOOL.output)
+    return OK
 
 
 def check_eltwise(words: Any, spm_bytes: int) -> int:
@@ -345,15 +406,36 @@ def check_eltwise(words: Any, spm_bytes: int) -> int:
     rows, columns = words[ELTWISE.rows], words[ELTWISE.columns]
     if too_many(rows, columns, 1, spm_bytes):
         return int(ELTWISE.rows)
-    if outside(words[ELTWISE.lhs], span(rows, words[ELTWISE.lhs_stride], 1, 0, columns), spm_bytes):
+    lhs_extent = span(rows, words[ELTWISE.lhs_stride], 1, 0, columns)
+    if outside(words[ELTWISE.lhs], lhs_extent, spm_bytes):
         return int(ELTWISE.lhs)
     wide = 4 if words[ELTWISE.rhs_kind] else 1
-    extent = span(rows, words[ELTWISE.rhs_stride], 1, 0, wide * columns)
-    if outside(words[ELTWISE.rhs], extent, spm_bytes):
+    rhs_extent = span(rows, words[ELTWISE.rhs_stride], 1, 0, wide * columns)
+    if outside(words[ELTWISE.rhs], rhs_extent, spm_bytes):
         return int(ELTWISE.rhs)
     if wide == 4 and (words[ELTWISE.rhs] % 4 or words[ELTWISE.rhs_stride] % 4):
         return int(ELTWISE.rhs)
-    if outside(words[ELTWISE.output], span(rows, words[ELTWISE.out_stride], 1, 0, columns), spm_bytes):
+    out_extent = span(rows, words[ELTWISE.out_stride], 1, 0, columns)
+    if outside(words[ELTWISE.output], out_extent, spm_bytes):
+        return int(ELTWISE.output)
+    if (
+        folds(rows, words[ELTWISE.out_stride], 1, 0, columns)
+        or (
+            meets(words[ELTWISE.output], out_extent, words[ELTWISE.lhs], lhs_extent)
+            and (
+                words[ELTWISE.output] != words[ELTWISE.lhs]
+                or words[ELTWISE.out_stride] != words[ELTWISE.lhs_stride]
+            )
+        )
+        or (
+            meets(words[ELTWISE.output], out_extent, words[ELTWISE.rhs], rhs_extent)
+            and (
+                words[ELTWISE.output] != words[ELTWISE.rhs]
+                or words[ELTWISE.out_stride] != words[ELTWISE.rhs_stride]
+                or wide == 4
+            )
+        )
+    ):
         return int(ELTWISE.output)
     for scale in (ELTWISE.lhs_pre, ELTWISE.rhs_pre, ELTWISE.out_pre):
         if bad_scale(words, scale):
@@ -372,7 +454,12 @@ def check_rescale(words: Any, spm_bytes: int) -> int:
         return bad
     if outside(words[RESCALE.input], words[RESCALE.count], spm_bytes):
         return int(RESCALE.input)
-    if outside(words[RESCALE.output], words[RESCALE.count], spm_bytes):
+    if outside(words[RESCALE.output], words[RESCALE.count], spm_bytes) or (
+        words[RESCALE.output] != words[RESCALE.input]
+        and meets(
+            words[RESCALE.output], words[RESCALE.count], words[RESCALE.input], words[RESCALE.count]
+        )
+    ):
         return int(RESCALE.output)
     for scale in (RESCALE.out_pre, RESCALE.leaky_pre):
         if bad_scale(words, scale):
@@ -386,9 +473,18 @@ def check_lut(words: Any, spm_bytes: int) -> int:
         return int(LUT.count)
     if outside(words[LUT.input], words[LUT.count], spm_bytes):
         return int(LUT.input)
-    if outside(words[LUT.output], words[LUT.count], spm_bytes):
+    if outside(words[LUT.table], 256, spm_bytes):
+        return int(LUT.table)
+    if (
+        outside(words[LUT.output], words[LUT.count], spm_bytes)
+        or meets(words[LUT.output], words[LUT.count], words[LUT.table], 256)
+        or (
+            words[LUT.output] != words[LUT.input]
+            and meets(words[LUT.output], words[LUT.count], words[LUT.input], words[LUT.count])
+        )
+    ):
         return int(LUT.output)
-    return int(LUT.table) if outside(words[LUT.table], 256, spm_bytes) else OK
+    return OK
 
 
 def check_fill(words: Any, spm_bytes: int) -> int:
@@ -410,7 +506,9 @@ def check_transpose(words: Any, spm_bytes: int) -> int:
         bad = first_beyond(words, TRANSPOSE.in_stride_0, TRANSPOSE.out_stride_3, 0, _MOST)
     if bad != OK:
         return bad
-    if too_many(words[TRANSPOSE.size_0], words[TRANSPOSE.size_1], words[TRANSPOSE.size_2], spm_bytes):
+    if too_many(
+        words[TRANSPOSE.size_0], words[TRANSPOSE.size_1], words[TRANSPOSE.size_2], spm_bytes
+    ):
         return int(TRANSPOSE.size_0)
     elements = words[TRANSPOSE.size_0] * words[TRANSPOSE.size_1] * words[TRANSPOSE.size_2]
     if too_many(elements, words[TRANSPOSE.size_3], 1, spm_bytes):
@@ -422,12 +520,18 @@ def check_transpose(words: Any, spm_bytes: int) -> int:
         out_extent += (words[TRANSPOSE.size_0 + d] - 1) * words[TRANSPOSE.out_stride_0 + d]
     if outside(words[TRANSPOSE.input], in_extent, spm_bytes):
         return int(TRANSPOSE.input)
-    return int(TRANSPOSE.output) if outside(words[TRANSPOSE.output], out_extent, spm_bytes) else OK
+    if outside(words[TRANSPOSE.output], out_extent, spm_bytes) or meets(
+        words[TRANSPOSE.output], out_extent, words[TRANSPOSE.input], in_extent
+    ):
+        return int(TRANSPOSE.output)
+    return OK
 
 
 FUNCTIONS = (
     outside,
     span,
+    meets,
+    folds,
     first_beyond,
     bad_scale,
     too_many,

@@ -1,0 +1,1 @@
+"""The compiled engine: what users run. Numba from fetch to requantization."""

@@ -1,0 +1,105 @@
+"""The loop: whoever comes first in simulated time, a core or a DRAM request.
+
+A core runs ahead until its next instruction that others could see; that one waits for the core's
+turn, ties by core number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.core.compiled.scalar import STOPPED, TRAPPED, WOULD_BE_SEEN, step
+from nmpsim.core.compiled.units import serve
+from nmpsim.core.state import NEVER, Machine, Outcome, Status
+from nmpsim.isa.words import MOST_WORDS
+from nmpsim.kernels.jit import is_cached, jit, jit_entry
+from nmpsim.timing import Costs
+
+DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
+TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
+CYCLE_LIMIT = int(Outcome.CYCLE_LIMIT)
+RUNNING, HALTED = int(Status.RUNNING), int(Status.HALTED)
+
+
+@jit
+def first_core(m: Any) -> Any:
+    """Running core with the lowest clock, or -1."""
+    best = -1
+    for core in range(m.cores.size):
+        if m.cores[core].status == RUNNING and (best < 0 or m.cores[core].clock < m.cores[best].clock):
+            best = core
+    return best
+
+
+@jit
+def first_request(m: Any) -> Any:
+    """Core and queue of the earliest DRAM request; the core is -1 if there is none."""
+    best_core, best_unit, best = -1, 0, NEVER
+    for core in range(m.cores.size):
+        for unit in range(2):
+            if m.cores[core].request[unit] < best:
+                best_core, best_unit, best = core, unit, m.cores[core].request[unit]
+    return best_core, best_unit
+
+
+@jit
+def run_core(m: Any, costs: Any, core: Any, d: Any) -> Any:
+    """Run a core whose turn it is until it waits, traps, or its next step could be seen."""
+    may_be_seen = True
+    while m.cores[core].clock <= costs.limits_cycles:
+        ended = step(m, costs, core, d, may_be_seen)
+        if ended == WOULD_BE_SEEN or ended == STOPPED or ended == TRAPPED:
+            return ended
+        may_be_seen = False
+    return STOPPED
+
+
+@jit
+def all_halted(m: Any) -> Any:
+    """True if no core has anything left to do."""
+    for core in range(m.cores.size):
+        if m.cores[core].status != HALTED:
+            return False
+    return True
+
+
+@jit_entry
+def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any) -> Any:
+    """Run for at most ``turns`` turns of cores and of the DRAM; the outcome."""
+    d = np.zeros(MOST_WORDS, np.int64)
+    for _ in range(turns):
+        core = first_core(m)
+        requester, unit = first_request(m)
+        if core < 0 and requester < 0:
+            return DONE if all_halted(m) else DEADLOCK
+        if core < 0 or (requester >= 0 and m.cores[requester].request[unit] < m.cores[core].clock):
+            serve(m, costs, requester, unit)
+            continue
+        if m.cores[core].clock > costs.limits_cycles:
+            m.shared[0].trap[0] = core
+            m.shared[0].trap[3] = m.cores[core].pc
+            m.shared[0].trap[4] = m.cores[core].clock
+            return CYCLE_LIMIT
+        m.shared[0].last_barrier = -1
+        if run_core(m, costs, core, d) == TRAPPED:
+            return TRAP
+        barrier = m.shared[0].last_barrier
+        if stop_at_layers and 0 <= barrier < m.barriers.size:
+            return LAYER_END
+    return PAUSED
+
+
+class CompiledEngine:
+    """The engine that users run."""
+
+    name = "compiled"
+
+    def is_ready(self) -> bool:
+        """False if the first run will have to compile kernels."""
+        return is_cached()
+
+    def run(self, machine: Machine, costs: Costs, turns: int, stop_at_layers: bool) -> Outcome:
+        """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
+        return Outcome(run(machine, costs, turns, stop_at_layers))

@@ -1,0 +1,58 @@
+"""Memory as one core sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES, SCRATCHPAD_BASE
+from nmpsim.kernels.jit import jit
+
+NOWHERE, IMAGE, RAM, SCRATCHPAD, CONTROL = range(5)
+
+
+@jit
+def locate(m: Any, address: Any, nbytes: Any) -> Any:
+    """Region and offset of ``nbytes`` bytes from ``address`` (unsigned), all in one region."""
+    offset = address - m.shared[0].image_base
+    if 0 <= offset <= m.image.size - nbytes:
+        return IMAGE, offset
+    offset = address - m.shared[0].ram_base
+    if 0 <= offset <= m.ram.size - nbytes:
+        return RAM, offset
+    offset = address - SCRATCHPAD_BASE
+    if 0 <= offset <= m.shared[0].scratchpad_bytes - nbytes:
+        return SCRATCHPAD, offset
+    offset = address - CONTROL_BASE
+    if 0 <= offset <= CONTROL_BYTES - nbytes:
+        return CONTROL, offset
+    return NOWHERE, offset
+
+
+@jit
+def memory_of(m: Any, core: Any, region: Any) -> Any:
+    """The bytes of a region."""
+    if region == IMAGE:
+        return m.image
+    if region == RAM:
+        return m.ram
+    if region == SCRATCHPAD:
+        return m.scratchpad[core]
+    return m.control
+
+
+@jit
+def read(memory: Any, offset: Any, nbytes: Any) -> Any:
+    """Little-endian unsigned integer of ``nbytes`` bytes."""
+    value = np.int64(0)
+    for i in range(nbytes):
+        value |= np.int64(memory[offset + i]) << np.int64(8 * i)
+    return value
+
+
+@jit
+def write(memory: Any, offset: Any, nbytes: Any, value: Any) -> None:
+    """Store the low ``nbytes`` bytes of ``value``, little-endian."""
+    for i in range(nbytes):
+        memory[offset + i] = np.uint8((value >> np.int64(8 * i)) & 255)

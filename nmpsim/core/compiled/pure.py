@@ -1,0 +1,15 @@
+"""Makes the pure functions of ``timing`` and ``memory`` callable from compiled code.
+
+They are plain Python, so that packages which never compile anything need not import Numba. A
+module of compiled code imports this one before it uses them.
+"""
+
+from __future__ import annotations
+
+from numba.extending import register_jitable
+
+from nmpsim.memory import checks
+from nmpsim.timing import compute, dram
+
+for _function in (*compute.FUNCTIONS, *dram.FUNCTIONS, *checks.FUNCTIONS):
+    register_jitable(_function)

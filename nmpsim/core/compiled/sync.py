@@ -1,0 +1,77 @@
+"""Cores that meet: barriers, semaphores, halt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.core.compiled.accounts import leave_layer, spend
+from nmpsim.core.state import Count, Status
+from nmpsim.kernels.jit import jit
+
+RUNNING = int(Status.RUNNING)
+AT_BARRIER = int(Status.AT_BARRIER)
+PENDING = int(Status.PENDING)
+HALTED = int(Status.HALTED)
+BARRIER = int(Count.BARRIER)
+SEMAPHORE = int(Count.SEMAPHORE)
+
+
+@jit
+def arrive(m: Any, costs: Any, core: Any, barrier: Any, cores: Any) -> None:
+    """Wait at a barrier; the last of ``cores`` to arrive releases all."""
+    m.cores[core].status = AT_BARRIER
+    m.cores[core].wait[0] = barrier
+    m.cores[core].wait[1] = cores
+    arrived = 0
+    latest = 0
+    for other in range(m.cores.size):
+        if m.cores[other].status == AT_BARRIER and m.cores[other].wait[0] == barrier:
+            arrived += 1
+            latest = max(latest, m.cores[other].clock)
+    if arrived < cores:
+        return
+    release = latest + costs.sync_barrier_cycles
+    known = barrier < m.barriers.size
+    ended = m.barriers[barrier].layer if known else m.layers.size - 1
+    for other in range(m.cores.size):
+        if m.cores[other].status == AT_BARRIER and m.cores[other].wait[0] == barrier:
+            spend(m, other, BARRIER, release - m.cores[other].clock)
+            m.cores[other].status = RUNNING
+            if known:
+                leave_layer(m, other, ended)
+    if known:
+        m.barriers[barrier].cycle = release
+    m.shared[0].last_barrier = barrier
+
+
+@jit
+def post(m: Any, costs: Any, core: Any, semaphore: Any, count: Any) -> None:
+    """Add to a semaphore and release who waits for it, lower core numbers first."""
+    m.shared[0].semaphores[semaphore] += count
+    release = m.cores[core].clock + costs.sync_semaphore_cycles
+    for other in range(m.cores.size):
+        if m.cores[other].status != PENDING or m.cores[other].wait[0] != semaphore:
+            continue
+        if m.shared[0].semaphores[semaphore] >= m.cores[other].wait[1]:
+            m.shared[0].semaphores[semaphore] -= m.cores[other].wait[1]
+            spend(m, other, SEMAPHORE, max(release - m.cores[other].clock, 0))
+            m.cores[other].status = RUNNING
+
+
+@jit
+def pend(m: Any, core: Any, semaphore: Any, count: Any) -> Any:
+    """Take from a semaphore; False if the core must wait until there is enough."""
+    if m.shared[0].semaphores[semaphore] >= count:
+        m.shared[0].semaphores[semaphore] -= count
+        return True
+    m.cores[core].status = PENDING
+    m.cores[core].wait[0] = semaphore
+    m.cores[core].wait[1] = count
+    return False
+
+
+@jit
+def halt(m: Any, core: Any) -> None:
+    """The core is done."""
+    m.cores[core].status = HALTED
+    leave_layer(m, core, m.cores[core].previous_layer)

@@ -1,0 +1,101 @@
+"""Queues of the units, and the DRAM that serves transfers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
+from nmpsim.core.compiled.accounts import WAIT_LOAD, spend
+from nmpsim.core.state import NEVER, Count, Job, Status
+from nmpsim.kernels.jit import jit
+from nmpsim.timing.dram import grant_cycles, is_served, next_address, take_grant
+
+LAYER, READY, SETUP = int(Job.LAYER), int(Job.READY), int(Job.SETUP)
+BUSY_LOAD = int(Count.BUSY_LOAD)
+BURSTS, ROW_MISSES = int(Count.BURSTS), int(Count.ROW_MISSES)
+RUNNING, WAITING_UNIT = int(Status.RUNNING), int(Status.WAITING_UNIT)
+
+
+@jit
+def await_job(m: Any, costs: Any, core: Any, unit: Any, job: Any) -> Any:
+    """Wait until ``job`` of a unit is finished: cycles waited, or -1 if that is not known yet."""
+    if job < 0 or job < m.cores[core].issued[unit] - costs.queues_depth:
+        return 0
+    end = m.cores[core].finished[unit, job % costs.queues_depth]
+    if end == NEVER:
+        m.cores[core].status = WAITING_UNIT
+        m.cores[core].wait[0] = unit
+        m.cores[core].wait[1] = job
+        return -1
+    waited = max(end - m.cores[core].clock, 0)
+    spend(m, core, WAIT_LOAD + unit, waited)
+    return waited
+
+
+@jit
+def compute(m: Any, costs: Any, core: Any, unit: Any, layer: Any, cycles: Any) -> None:
+    """Give ``cycles`` of work to the MAC array or the vector unit."""
+    start = max(m.cores[core].clock, m.cores[core].unit_free[unit])
+    end = start + cycles
+    m.cores[core].unit_free[unit] = end
+    m.cores[core].finished[unit, m.cores[core].issued[unit] % costs.queues_depth] = end
+    m.cores[core].issued[unit] += 1
+    m.layers[layer].counts[BUSY_LOAD + unit] += cycles
+
+
+@jit
+def enqueue_transfer(m: Any, costs: Any, core: Any, unit: Any) -> None:
+    """The transfer in the next slot of ``jobs`` is complete; let the queue know."""
+    job = m.cores[core].issued[unit]
+    m.cores[core].finished[unit, job % costs.queues_depth] = NEVER
+    m.cores[core].issued[unit] += 1
+    if m.cores[core].served[unit] == job:
+        begin_transfer(m, costs, core, unit)
+
+
+@jit
+def begin_transfer(m: Any, costs: Any, core: Any, unit: Any) -> None:
+    """Start the queue's next transfers until one needs the DRAM or none is left."""
+    while m.cores[core].served[unit] < m.cores[core].issued[unit]:
+        slot = m.cores[core].served[unit] % costs.queues_depth
+        job = m.cores[core].jobs[unit, slot]
+        start = max(job[READY], m.cores[core].unit_free[unit]) + job[SETUP]
+        if not is_served(job):
+            m.cores[core].request[unit] = start
+            return
+        finish_transfer(m, core, unit, slot, start, start)
+    m.cores[core].request[unit] = NEVER
+
+
+@jit
+def finish_transfer(m: Any, core: Any, unit: Any, slot: Any, free: Any, finished: Any) -> None:
+    """The queue is free at ``free``, the data are there at ``finished``; wake who waits for them."""
+    job = m.cores[core].served[unit]
+    m.cores[core].unit_free[unit] = free
+    m.cores[core].finished[unit, slot] = finished
+    m.cores[core].served[unit] += 1
+    if m.cores[core].status == WAITING_UNIT and m.cores[core].wait[0] == unit and m.cores[core].wait[1] == job:
+        m.cores[core].status = RUNNING
+        spend(m, core, WAIT_LOAD + unit, max(finished - m.cores[core].clock, 0))
+
+
+@jit
+def serve(m: Any, costs: Any, core: Any, unit: Any) -> None:
+    """The DRAM serves one grant of a queue."""
+    slot = m.cores[core].served[unit] % costs.queues_depth
+    job = m.cores[core].jobs[unit, slot]
+    row = next_address(job) // costs.dram_row_bytes
+    miss = row != m.shared[0].open_row
+    bursts = take_grant(job, costs)
+    cycles = grant_cycles(bursts, miss, costs)
+    end = max(m.cores[core].request[unit], m.shared[0].dram_free) + cycles
+    m.shared[0].dram_free = end
+    m.shared[0].open_row = row
+    m.layers[job[LAYER]].counts[BUSY_LOAD + unit] += cycles
+    m.layers[job[LAYER]].counts[BURSTS] += bursts
+    m.layers[job[LAYER]].counts[ROW_MISSES] += 1 if miss else 0
+    if is_served(job):
+        finish_transfer(m, core, unit, slot, end, end + costs.dram_latency_cycles)
+        begin_transfer(m, costs, core, unit)
+    else:
+        m.cores[core].request[unit] = end

@@ -1,0 +1,38 @@
+"""The small interface that both engines stand behind."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nmpsim.core.state import Machine, Outcome
+from nmpsim.timing import Costs
+
+
+class Engine(Protocol):
+    """Advances a machine; all state is in the machine."""
+
+    name: str
+
+    def is_ready(self) -> bool:
+        """False if the first run will have to compile kernels."""
+        ...
+
+    def run(self, machine: Machine, costs: Costs, turns: int, stop_at_layers: bool) -> Outcome:
+        """Run until all cores have halted, a trap, a deadlock or the cycle limit.
+
+        Comes back with PAUSED after ``turns`` turns of cores and DRAM, and with LAYER_END when a
+        barrier was passed that the bundle knows and ``stop_at_layers`` is set; calling again goes
+        on where it was.
+        """
+        ...
+
+
+def make_engine(name: str) -> Engine:
+    """``compiled`` or ``reference``."""
+    if name == "reference":
+        from nmpsim.core.reference.engine import ReferenceEngine
+
+        return ReferenceEngine()
+    from nmpsim.core.compiled.engine import CompiledEngine
+
+    return CompiledEngine()

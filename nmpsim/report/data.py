@@ -1,0 +1,151 @@
+"""What a run tells: plain frozen data that every view reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+import numpy.typing as npt
+
+SCHEMA = "nmpsim-report-1"
+"""Version of the JSON report."""
+
+ACTIVITIES = (
+    "control",
+    "wait_load",
+    "wait_store",
+    "wait_mac",
+    "wait_vector",
+    "barrier",
+    "semaphore",
+    "idle",
+)
+"""Where the cycles of cores go; together they are cores times cycles."""
+
+
+@attrs.frozen
+class Saturation:
+    """Values of one layer that were cut at one stage on one side."""
+
+    stage: str
+    """input (quantization), bias, accumulator, rescale, result; or activation: clipping that the
+    network asks for, which is not saturation."""
+    side: Literal["low", "high"]
+    count: int
+    worst: int
+    """Largest overshoot, in units of the last place of what was cut."""
+    first: tuple[int, ...]
+    """Coordinates of the first such value in the layer's output, row-major order."""
+    channels: tuple[tuple[int, int], ...]
+    """(channel, count) of every channel concerned."""
+
+    @property
+    def wanted(self) -> bool:
+        """True for clipping that the network asks for."""
+        return self.stage == "activation"
+
+
+@attrs.frozen
+class LayerReport:
+    """One layer: what it was, where it ran, what it cost, what was cut."""
+
+    index: int
+    name: str
+    op: str
+    number: int
+    """Number of the LIR instruction whose output it is."""
+    line: int
+    """Line of that instruction in the LIR text, 0 if unknown."""
+    placement: Literal["device", "host"]
+    reason: str
+    """Why the host did it; empty on the device."""
+    fused: tuple[str, ...]
+    shape: tuple[int, ...]
+    elem: str
+    scale: float | None
+    offset: int | None
+    cycles: int
+    """From the end of the layer before to this one's end, at the barrier that closes it."""
+    macs: int
+    """Multiplications that the layer needs; what the slicing repeats is not counted."""
+    utilization: float
+    """macs / (cycles x multiplications a cycle of the whole device)"""
+    bytes_read: int
+    bytes_written: int
+    bursts: int
+    row_misses: int
+    stalls: Mapping[str, int]
+    """Core cycles by activity (``ACTIVITIES``)."""
+    busy: Mapping[str, int]
+    """Unit cycles by unit: load and store (DRAM service), mac, vector."""
+    elements: int
+    """Results that passed a clip."""
+    saturation: tuple[Saturation, ...]
+
+    @property
+    def saturated(self) -> int:
+        """Values cut that the network did not ask to be cut."""
+        return sum(s.count for s in self.saturation if not s.wanted)
+
+
+@attrs.frozen
+class TrapReport:
+    """Why a run did not reach its end."""
+
+    kind: Literal["trap", "deadlock", "cycle_limit"]
+    message: str
+    core: int | None
+    pc: int | None
+    cause: int | None
+    value: int | None
+    """``mtval``: the address or word at fault."""
+    instruction: str | None
+    """Disassembled, if it can be read."""
+    layer: str | None
+    line: int | None
+    """Line of the layer in the LIR text."""
+
+
+@attrs.frozen
+class OutputReport:
+    """An output of the program, as the device left it and as real numbers."""
+
+    name: str
+    elem: str
+    scale: float | None
+    offset: int | None
+    values: npt.NDArray[Any] = attrs.field(eq=attrs.cmp_using(eq=lambda a, b: bool((a == b).all())))
+
+    def real(self) -> npt.NDArray[Any]:
+        """The values as real numbers: ``scale * (q - offset)``, or as they are."""
+        if self.scale is None:
+            return self.values
+        return (self.values.astype("float64") - (self.offset or 0)) * self.scale
+
+
+@attrs.frozen(eq=False)
+class RunReport:
+    """The outcome of one run."""
+
+    program: str
+    device: Mapping[str, Any]
+    """The device's settings."""
+    sources: Mapping[str, str]
+    """Setting -> published, measured, assumed or given."""
+    engine: str
+    numerics: str
+    outputs: Mapping[str, npt.NDArray[Any]]
+    """Every output in its logical shape."""
+    output_reports: tuple[OutputReport, ...]
+    cycles: int
+    seconds: float
+    """Cycles at the device's clock."""
+    host_seconds: float
+    """Wall time of the simulation itself."""
+    layers: tuple[LayerReport, ...]
+    trap: TrapReport | None = None
+    layer_outputs: Mapping[str, npt.NDArray[Any]] = attrs.field(factory=dict)
+    """``NNNN:name`` -> output of a layer, where it was asked for."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know about the numbers."""
