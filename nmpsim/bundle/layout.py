@@ -7,6 +7,7 @@ own window at a fixed address, so no address depends on the size of what comes l
 
 from __future__ import annotations
 
+from nmpsim.bundle.elf import align_up, headers_bytes
 from nmpsim.isa.table import DRAM_BASE
 
 RW_BASE = DRAM_BASE + 0x2000_0000
@@ -17,6 +18,12 @@ RW_LIMIT = (1 << 32) - RW_BASE
 """Bytes that the read-write memory may take."""
 TENSOR_ALIGNMENT = 64
 """Bytes; where tensors begin: a cache line of the host and a burst of the device's DRAM."""
+PART_ALIGNMENT = 64
+"""Bytes; where constants, descriptors and code each begin."""
+SEGMENTS = 3
+"""Program headers: constants and descriptors, code, read-write memory."""
+CONSTANTS_OFFSET = align_up(headers_bytes(SEGMENTS), PART_ALIGNMENT)
+"""File offset of the first constant."""
 PAGE_BYTES = 4096
 
 CONSTANTS = ".constants"

@@ -19,10 +19,12 @@ from nmpsim.bundle.digest import DIGEST_BYTES, digest_of
 from nmpsim.bundle.layout import (
     ACTIVATIONS,
     CONSTANTS,
+    CONSTANTS_OFFSET,
     DESCRIPTORS,
     DIGEST,
     META,
     PAGE_BYTES,
+    PART_ALIGNMENT,
     READ_ONLY_LIMIT,
     RW_BASE,
     RW_LIMIT,
@@ -34,7 +36,6 @@ from nmpsim.bundle.schema import metadata_to_json
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.table import DRAM_BASE
 
-_SEGMENTS = 3
 _PARTS = (CONSTANTS, DESCRIPTORS, TEXT)
 _FLAGS = {
     CONSTANTS: elf.SHF_ALLOC,
@@ -72,7 +73,7 @@ class BundleBuilder:
     """
 
     def __init__(self) -> None:
-        self._parts = {CONSTANTS: _Part(elf.align_up(elf.headers_bytes(_SEGMENTS), 64))}
+        self._parts = {CONSTANTS: _Part(CONSTANTS_OFFSET)}
         self._rw_bytes = 0
         self._symbols: dict[str, tuple[int, int]] = {}
 
@@ -151,7 +152,7 @@ class BundleBuilder:
             raise RuntimeError(f"{name} is closed: {_PARTS[index + 1]} has been started")
         for earlier, later in pairwise(_PARTS[: index + 1]):
             if later not in self._parts:
-                self._parts[later] = _Part(elf.align_up(self._parts[earlier].end, 64))
+                self._parts[later] = _Part(elf.align_up(self._parts[earlier].end, PART_ALIGNMENT))
         return self._parts[name]
 
     def _append(self, name: str, data: elf.Buffer, symbol: str) -> int:
@@ -188,7 +189,7 @@ class BundleBuilder:
                 part.chunks,
                 _FLAGS[name],
                 DRAM_BASE + part.offset,
-                alignment=64,
+                alignment=PART_ALIGNMENT,
             )
             for name, part in self._parts.items()
         }

@@ -1,0 +1,261 @@
+"""Assembly text to the contents of a bundle, in two passes.
+
+The first pass gives everything its place, the second makes the bytes. Errors are collected over
+the whole text, so one run tells them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import PurePath
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.bundle.assembly.directives import raw_words, run_directive
+from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Variable
+from nmpsim.bundle.assembly.source import Statement, statements
+from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
+from nmpsim.bundle.metadata import Layer, Metadata, Step, Tensor
+from nmpsim.bundle.schema import metadata_from_json
+from nmpsim.bundle.write import BundleBuilder
+from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.isa.assembly import PendingInstruction, parse_instruction
+from nmpsim.isa.codec import did_you_mean
+from nmpsim.isa.expressions import Scope, SourceError, Token
+
+ENTRY = "_start"
+"""Where every core starts if no ``.entry`` says otherwise."""
+NUMERICS = "assembly"
+"""The metadata's numerics of a program whose descriptors were written by hand."""
+
+
+@attrs.frozen
+class AssembledProgram:
+    """Everything that the bundle of an assembled program holds."""
+
+    text: bytes
+    data: bytes
+    """Constants, read-only."""
+    descriptors: bytes
+    rw_bytes: int
+    symbols: Mapping[str, tuple[int, int]]
+    """Name -> address and bytes."""
+    metadata: Metadata
+
+    def bundle(self) -> bytes:
+        """The bundle file."""
+        builder = BundleBuilder()
+        builder.add_constant("", self.data)
+        builder.add_descriptor(self.descriptors)
+        builder.add_code(np.frombuffer(self.text, dtype="<u4"))
+        builder.reserve("", self.rw_bytes)
+        for name, (address, nbytes) in self.symbols.items():
+            builder.set_symbol(name, address, nbytes)
+        return builder.finish(self.metadata)
+
+
+def assemble(
+    text: str, file: str = "<text>", device: Mapping[str, Any] | None = None
+) -> AssembledProgram:
+    """Assemble a program; ``device`` are the settings of the device file to record with it.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` with every ASM001 to ASM003 that was found.
+    """
+    draft = Draft()
+    for statement in statements(text, file):
+        with _collecting(draft, statement):
+            _first_pass(draft, statement)
+    draft.place_labels()
+    program = _SecondPass(draft).program(file, device or {})
+    if draft.problems:
+        raise UserError(sorted(draft.problems, key=_line_of))
+    return program
+
+
+@contextmanager
+def _collecting(draft: Draft, statement: Statement) -> Iterator[None]:
+    """Note an error and go on behind the block."""
+    try:
+        yield
+    except SourceError as error:
+        draft.problems.append(statement.diagnostic(error))
+
+
+def _line_of(problem: Diagnostic) -> int:
+    return problem.place.line or 0 if problem.place else 0
+
+
+def _first_pass(draft: Draft, statement: Statement) -> None:
+    data = raw_words(statement.text)
+    if data is not None:
+        draft.append(len(data), lambda _, __: data, statement)
+        return
+    tokens = statement.tokens()
+    while len(tokens) > 1 and tokens[0].kind == "name" and tokens[1].text == ":":
+        draft.waiting.append(draft.define(tokens[0]))
+        del tokens[:2]
+    if not tokens:
+        return
+    name, *operands = tokens
+    if name.kind != "name" or name.quoted:
+        raise SourceError("ASM001", "a statement starts with a name", name.column, found=name.text)
+    if name.text.startswith("."):
+        run_directive(name, draft, statement, operands)
+    else:
+        _add_instruction(name, operands, draft, statement)
+
+
+def _add_instruction(
+    name: Token, operands: list[Token], draft: Draft, statement: Statement
+) -> None:
+    if draft.current != TEXT or draft.section.nbytes % 4:
+        raise SourceError(
+            "ASM001",
+            "an instruction cannot be here",
+            name.column,
+            found=f"{draft.current} at byte {draft.section.nbytes}",
+            expected="the section .text, at a multiple of 4",
+        )
+    for pending in parse_instruction(name, operands, statement.end_column, draft.known_number):
+        draft.append(4, partial(_instruction_bytes, pending), statement)
+
+
+def _instruction_bytes(pending: PendingInstruction, pc: int, scope: Scope) -> bytes:
+    return pending.word(pc, scope).to_bytes(4, "little")
+
+
+class _SecondPass:
+    """Values of all symbols, and what follows from them."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._addresses = draft.section_addresses()
+        self._values = dict(draft.numbers)
+        for name, (section, offset) in draft.labels.items():
+            self._values[name] = self._addresses[section] + offset
+        for name, (expression, statement) in draft.deferred.items():
+            with _collecting(draft, statement):
+                self._values[name] = expression.evaluate(self._value)
+
+    def program(self, file: str, device: Mapping[str, Any]) -> AssembledProgram:
+        """The finished program; worth nothing if the draft has problems then."""
+        contents = {name: self._section_bytes(name) for name in self._addresses}
+        text = contents[TEXT]
+        return AssembledProgram(
+            text=text + bytes(-len(text) % 4),
+            data=contents[CONSTANTS],
+            descriptors=contents[DESCRIPTORS],
+            rw_bytes=self._draft.rw_bytes,
+            symbols=self._symbols(),
+            metadata=self._metadata(file, device),
+        )
+
+    def _section_bytes(self, name: str) -> bytes:
+        chunks = []
+        for item in self._draft.sections[name].items:
+            address = self._addresses[name] + item.offset
+            with _collecting(self._draft, item.statement):
+                chunks.append(item.emit(address, partial(self._value, here=address)))
+        return b"".join(chunks)
+
+    def _value(self, name: Token, here: int | None = None) -> int:
+        if name.text == "." and not name.quoted and here is not None:
+            return here
+        if name.text not in self._values:
+            raise self._draft.unknown_symbol(name)
+        return self._values[name.text]
+
+    def _symbols(self) -> dict[str, tuple[int, int]]:
+        sizes = {name: v.type.nbytes for name, v in self._draft.variables.items()}
+        for token, expression, statement in self._draft.sizes:
+            with _collecting(self._draft, statement):
+                self._value(token)
+                sizes[token.text] = expression.evaluate(self._value)
+        return {
+            name: (value & 0xFFFF_FFFF, sizes.get(name, 0))
+            for name, value in self._values.items()
+            if name not in self._draft.local
+        }
+
+    def _metadata(self, file: str, device: Mapping[str, Any]) -> Metadata:
+        draft = self._draft
+        if draft.metadata is not None:
+            return self._given_metadata(*draft.metadata)
+        layers = tuple(self._layer(n, record) for n, record in enumerate(draft.layers))
+        return Metadata(
+            program=PurePath(file).stem,
+            source=PurePath(file).name,
+            numerics=NUMERICS,
+            device=dict(device),
+            inputs=tuple(_tensor(draft.variables[name]) for name in draft.inputs),
+            outputs=tuple(_tensor(draft.variables[name]) for name in draft.outputs),
+            layers=layers,
+            steps=(Step("device", tuple(range(len(layers))), self._entry(file)),),
+        )
+
+    def _given_metadata(self, text: str, statement: Statement) -> Metadata:
+        place = statement.place(1)
+        try:
+            return metadata_from_json(text.encode("utf-8", "surrogatepass"), place)
+        except UserError as error:
+            self._draft.problems += [attrs.evolve(d, code="ASM001") for d in error.diagnostics]
+        return Metadata("", "", NUMERICS, {}, (), (), (), ())
+
+    def _layer(self, index: int, record: LayerRecord) -> Layer:
+        output = Tensor("", "i8", (), 0)
+        with _collecting(self._draft, record.statement):
+            variable = self._draft.variables.get(record.output.text)
+            if variable is None:
+                raise SourceError(
+                    "ASM002",
+                    f"{record.output.text!r} is no tensor",
+                    record.output.column,
+                    expected="a name that .input, .output or .buffer declared",
+                    hint=did_you_mean(record.output.text, self._draft.variables),
+                )
+            output = _tensor(variable)
+        return Layer(
+            index=index,
+            name=record.name,
+            number=index,
+            line=record.statement.line,
+            op=record.op,
+            placement="device",
+            output=output,
+            operand=output.name,
+            barrier=record.barrier,
+        )
+
+    def _entry(self, file: str) -> int:
+        if self._draft.entry is not None:
+            token, statement = self._draft.entry
+            with _collecting(self._draft, statement):
+                return self._value(token)
+        elif ENTRY in self._values:
+            return self._values[ENTRY]
+        else:
+            self._draft.problems.append(
+                Diagnostic(
+                    "ASM002",
+                    "the program has no entry",
+                    Place(file),
+                    expected=f"the label {ENTRY}, or `.entry LABEL`",
+                )
+            )
+        return 0
+
+
+def _tensor(variable: Variable) -> Tensor:
+    quant = variable.type.quant
+    return Tensor(
+        variable.name,
+        variable.type.elem,
+        variable.type.shape,
+        variable.address,
+        quant.scale if quant else None,
+        quant.offset if quant else None,
+    )

@@ -1,0 +1,331 @@
+"""What each directive does to the draft of a program; the table is at the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from nmpsim.bundle import elf
+from nmpsim.bundle.assembly.draft import Draft, LayerRecord
+from nmpsim.bundle.assembly.source import Statement
+from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, PART_ALIGNMENT, TEXT
+from nmpsim.diagnostics import UserError
+from nmpsim.isa.codec import did_you_mean, encode_descriptor, word_range
+from nmpsim.isa.expressions import Cursor, Expression, Scope, SourceError, Token, parse_expression
+from nmpsim.isa.table import DESCRIPTORS as DESCRIPTOR_KINDS
+from nmpsim.isa.table import Descriptor, Word
+from nmpsim.lir.line import Line
+from nmpsim.lir.line_parser import parse_type
+from nmpsim.lir.nodes import TensorType
+
+Directive = Callable[[Draft, Statement, Cursor], None]
+
+_SCALE_WITHOUT_RANGE = re.compile(r"(\[S:[^\]]*\])(?!\[)")
+_RAW_WORDS = re.compile(r"\s*\.word 0x[0-9a-f]{8}(?:, 0x[0-9a-f]{8})*\s*")
+_NOP = (0x13).to_bytes(4, "little")
+
+
+def _switch(section: str, draft: Draft, _: Statement, cursor: Cursor) -> None:
+    cursor.finish()
+    draft.place_labels()
+    draft.current = section
+
+
+def _values(nbytes: int, draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    """``.byte``, ``.half``, ``.word``: numbers, signed or unsigned."""
+    expressions = [parse_expression(cursor)]
+    while cursor.accept(","):
+        expressions.append(parse_expression(cursor))
+    cursor.finish()
+
+    def emit(_: int, scope: Scope) -> bytes:
+        return b"".join(_value_bytes(e, nbytes, scope) for e in expressions)
+
+    draft.append(nbytes * len(expressions), emit, statement)
+
+
+def _value_bytes(expression: Expression, nbytes: int, scope: Scope) -> bytes:
+    value = expression.evaluate(scope)
+    low, high = -(1 << (8 * nbytes - 1)), (1 << 8 * nbytes) - 1
+    if not low <= value <= high:
+        raise SourceError(
+            "ASM003",
+            f"the value does not fit {nbytes} bytes",
+            expression.column,
+            found=value,
+            expected=f"{low} to {high}",
+        )
+    return (value & high).to_bytes(nbytes, "little")
+
+
+def _number(draft: Draft, cursor: Cursor, low: int, high: int) -> int:
+    """A number that is known at once, and the end of the line."""
+    expression = parse_expression(cursor)
+    cursor.finish()
+    value = expression.evaluate(draft.known_number)
+    if not low <= value <= high:
+        raise SourceError(
+            "ASM003", "number out of range", expression.column, found=value,
+            expected=f"{low} to {high}",
+        )  # fmt: skip
+    return value
+
+
+def _zero(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    nbytes = _number(draft, cursor, 0, (1 << 32) - 1)
+    draft.append(nbytes, lambda _, __: bytes(nbytes), statement)
+
+
+def _ascii(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    text = cursor.take("name", "quoted text")
+    cursor.finish()
+    if not text.quoted:
+        raise SourceError("ASM001", "the text needs quotes", text.column)
+    data = text.text.encode("utf-8", "surrogatepass")
+    draft.append(len(data), lambda _, __: data, statement)
+
+
+def _align(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    """``.align n``: to a multiple of 2^n bytes, as GNU's assembler does it for RISC-V."""
+    _pad(draft, statement, 1 << _number(draft, cursor, 0, PART_ALIGNMENT.bit_length() - 1))
+
+
+def _balign(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    """``.balign n``: to a multiple of n bytes, a power of two."""
+    column = cursor.column
+    alignment = _number(draft, cursor, 1, PART_ALIGNMENT)
+    if alignment & (alignment - 1):
+        raise SourceError("ASM003", "no power of two", column, found=alignment)
+    _pad(draft, statement, alignment)
+
+
+def _pad(draft: Draft, statement: Statement, alignment: int) -> None:
+    """Zeros, or in code as many ``nop`` as fit; labels before it name what comes behind it."""
+    here = draft.section.nbytes
+    nbytes = elf.align_up(here, alignment) - here
+    whole = _NOP * (nbytes // 4) if draft.current == TEXT else b""
+    data = bytes(nbytes - len(whole)) + whole
+    draft.section.append(nbytes, lambda _, __: data, statement)
+
+
+def _descriptor(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    """``.descriptor KIND, word=value, ...``; words that are not named are 0."""
+    name = cursor.take("name", "kind of descriptor")
+    kind = DESCRIPTOR_KINDS.get(name.text)
+    if kind is None:
+        raise SourceError(
+            "ASM002",
+            f"unknown descriptor {name.text!r}",
+            name.column,
+            hint=did_you_mean(name.text, DESCRIPTOR_KINDS) or ", ".join(DESCRIPTOR_KINDS),
+        )
+    values: dict[str, Expression | int] = {}
+    while cursor.accept(","):
+        word = _descriptor_word(kind, cursor, values)
+        cursor.expect("=")
+        values[word.name] = _descriptor_value(word, cursor)
+    cursor.finish()
+    draft.place_labels(DESCRIPTORS)
+    draft.sections[DESCRIPTORS].append(
+        kind.nbytes, lambda _, scope: _descriptor_bytes(kind, values, scope), statement
+    )
+
+
+def _descriptor_word(kind: Descriptor, cursor: Cursor, values: dict[str, Expression | int]) -> Word:
+    token = cursor.take("name", "a word of the descriptor")
+    word = next((w for w in kind if w.name == token.text), None)
+    if word is None:
+        raise SourceError(
+            "ASM002",
+            f"descriptor {kind.name} has no word {token.text!r}",
+            token.column,
+            hint=did_you_mean(token.text, [w.name for w in kind]),
+        )
+    if word.name in values:
+        raise SourceError("ASM002", f"{word.name} is given twice", token.column)
+    return word
+
+
+def _descriptor_value(word: Word, cursor: Cursor) -> Expression | int:
+    token = cursor.peek()
+    if not word.choices or token is None or token.kind != "name":
+        return parse_expression(cursor)
+    cursor.take("name", "a value")
+    if token.text not in word.choices:
+        raise SourceError(
+            "ASM002",
+            f"unknown value {token.text!r} of {word.name}",
+            token.column,
+            expected=", ".join(word.choices),
+            hint=did_you_mean(token.text, word.choices),
+        )
+    return word.choices.index(token.text)
+
+
+def _descriptor_bytes(kind: Descriptor, values: dict[str, Expression | int], scope: Scope) -> bytes:
+    numbers = {word.name: 0 for word in kind}
+    for word in kind:
+        value = values.get(word.name, 0)
+        if isinstance(value, Expression):
+            numbers[word.name] = _checked_word(word, value, scope)
+        else:
+            numbers[word.name] = value
+    return encode_descriptor(kind.name, numbers)
+
+
+def _checked_word(word: Word, expression: Expression, scope: Scope) -> int:
+    value = expression.evaluate(scope)
+    low, high = word_range(word)
+    if not low <= value <= high:
+        raise SourceError(
+            "ASM003",
+            f"{word.name} cannot hold this value",
+            expression.column,
+            found=value,
+            expected=f"{low} to {high}",
+        )
+    return value
+
+
+def _variable(role: str, draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    """``.input``, ``.output`` or ``.buffer`` NAME, TYPE: a tensor in read-write memory."""
+    name = cursor.take("name", "a name")
+    cursor.expect(",")
+    type = _tensor_type(statement, cursor.column)
+    draft.reserve(name, type)
+    if role == "input":
+        draft.inputs.append(name.text)
+    elif role == "output":
+        draft.outputs.append(name.text)
+
+
+def _tensor_type(statement: Statement, column: int) -> TensorType:
+    """The LIR type that the statement ends with; the range after a scale may be left out."""
+    text = " " * (column - 1) + statement.text[column - 1 :]
+    line = Line(_SCALE_WITHOUT_RANGE.sub(r"\1[0,0]", text), statement.line, statement.file)
+    try:
+        type = parse_type(line)
+        line.end()
+    except UserError as error:
+        first = error.diagnostics[0]
+        at = first.place.column if first.place and first.place.column else column
+        raise SourceError(
+            "ASM001",
+            first.message,
+            min(at, statement.end_column),
+            found=first.found,
+            expected=first.expected,
+            hint=first.hint or "a type is written as in LIR: i8[S:0.5 O:0]<1 x 4 x 4 x 8>",
+        ) from error
+    return type
+
+
+def _reserve(draft: Draft, _: Statement, cursor: Cursor) -> None:
+    """``.reserve N``: at least N bytes of read-write memory in all."""
+    column = cursor.column
+    draft.grow_rw(_number(draft, cursor, 0, (1 << 32) - 1), column)
+
+
+def _set(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    """``.set NAME, EXPRESSION``: a symbol with this value."""
+    name = cursor.take("name", "a name")
+    cursor.expect(",")
+    expression = parse_expression(cursor)
+    cursor.finish()
+    text = draft.define(name)
+    try:
+        draft.numbers[text] = expression.evaluate(draft.known_number)
+    except SourceError:
+        draft.deferred[text] = (expression, statement)
+
+
+def _size(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    """``.size NAME, BYTES``: how many bytes a symbol names."""
+    name = cursor.take("name", "a symbol")
+    cursor.expect(",")
+    expression = parse_expression(cursor)
+    cursor.finish()
+    draft.sizes.append((name, expression, statement))
+
+
+def _layer(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    """``.layer NUMBER, NAME, OP, OUTPUT [, BARRIER]``: a layer of the report."""
+    number_column = cursor.column
+    number = parse_expression(cursor).evaluate(draft.known_number)
+    if number != len(draft.layers):
+        raise SourceError(
+            "ASM003", "layers are numbered in order", number_column, found=number,
+            expected=len(draft.layers),
+        )  # fmt: skip
+    names = []
+    for expected in ("name of the layer", "operation", "symbol of the output"):
+        cursor.expect(",")
+        names.append(cursor.take("name", expected))
+    barrier = None
+    if cursor.accept(","):
+        barrier = _number(draft, cursor, 0, (1 << 32) - 1)
+    cursor.finish()
+    name, op, output = names
+    draft.layers.append(LayerRecord(statement, name.text, op.text, output, barrier))
+
+
+def _entry(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    """``.entry LABEL``: where every core starts."""
+    name = cursor.take("name", "a label")
+    cursor.finish()
+    draft.entry = (name, statement)
+
+
+def _metadata(draft: Draft, statement: Statement, _: Cursor) -> None:
+    """``.metadata JSON``: the bundle's whole metadata; the assembler then adds nothing."""
+    text = statement.text.split(".metadata", maxsplit=1)[1]
+    draft.metadata = (text, statement)
+
+
+DIRECTIVES: dict[str, Directive] = {
+    ".text": partial(_switch, TEXT),
+    ".data": partial(_switch, CONSTANTS),
+    ".descriptors": partial(_switch, DESCRIPTORS),
+    ".byte": partial(_values, 1),
+    ".half": partial(_values, 2),
+    ".word": partial(_values, 4),
+    ".zero": _zero,
+    ".ascii": _ascii,
+    ".align": _align,
+    ".balign": _balign,
+    ".descriptor": _descriptor,
+    ".input": partial(_variable, "input"),
+    ".output": partial(_variable, "output"),
+    ".buffer": partial(_variable, "buffer"),
+    ".reserve": _reserve,
+    ".set": _set,
+    ".size": _size,
+    ".layer": _layer,
+    ".entry": _entry,
+    ".metadata": _metadata,
+}
+
+
+def run_directive(name: Token, draft: Draft, statement: Statement, operands: list[Token]) -> None:
+    """Do what the directive says; SourceError if it is unknown or cannot be understood."""
+    directive = DIRECTIVES.get(name.text)
+    if directive is None:
+        raise SourceError(
+            "ASM002",
+            f"unknown directive {name.text!r}",
+            name.column,
+            hint=did_you_mean(name.text, DIRECTIVES),
+        )
+    directive(draft, statement, statement.cursor(operands))
+
+
+def raw_words(text: str) -> bytes | None:
+    """The bytes of a line that is nothing but ``.word`` and plain hexadecimal numbers.
+
+    Constants of a disassembled bundle are millions of those.
+    """
+    if not _RAW_WORDS.fullmatch(text):
+        return None
+    numbers = text.replace(".word", "").replace("0x", "").split(",")
+    return b"".join(bytes.fromhex(number)[::-1] for number in numbers)

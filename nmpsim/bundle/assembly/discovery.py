@@ -1,0 +1,97 @@
+"""What a stretch of code says about the rest: addresses it loads, targets, descriptors it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import attrs
+
+from nmpsim.isa.codec import Decoded, decode
+
+_PAIR_BYTES = 8
+
+
+@attrs.frozen
+class CodeFacts:
+    """One range of code, looked through once from start to end."""
+
+    start: int
+    words: Sequence[int]
+    decoded: Sequence[Decoded | None]
+    targets: frozenset[int]
+    """Addresses that branches and jumps of this range go to."""
+    pairs: dict[int, tuple[int, int]]
+    """Address of a ``lui`` with its ``addi`` behind it -> register and the value they make."""
+    descriptors: dict[int, str]
+    """Address -> kind of descriptor that a tensor instruction uses there."""
+    uses: dict[int, int]
+    """Address of a tensor instruction -> address of its descriptor."""
+
+
+def code_facts(words: Sequence[int], start: int) -> CodeFacts:
+    """Look through the instruction words that lie at ``start``."""
+    decoded = [decode(word) for word in words]
+    targets = frozenset(
+        start + 4 * index + one.operands["offset"]
+        for index, one in enumerate(decoded)
+        if one is not None and "offset" in one.operands
+    )
+    pairs = {
+        start + 4 * index: pair
+        for index, (first, second) in enumerate(pairwise(decoded))
+        if (pair := _absolute_pair(first, second)) and start + 4 * index + 4 not in targets
+    }
+    uses = _uses(decoded, start, pairs, targets)
+    kinds = {address: kind for _, address, kind in uses}
+    return CodeFacts(
+        start, words, decoded, targets, pairs, kinds, {pc: address for pc, address, _ in uses}
+    )
+
+
+def _absolute_pair(first: Decoded | None, second: Decoded | None) -> tuple[int, int] | None:
+    """Register and value, if these are what ``la`` stands for."""
+    if first is None or second is None:
+        return None
+    if first.instruction.mnemonic != "lui" or second.instruction.mnemonic != "addi":
+        return None
+    register = first.operands["rd"]
+    if not second.operands["rd"] == second.operands["rs1"] == register:
+        return None
+    return register, (first.operands["imm"] << 12) + second.operands["imm"] & 0xFFFF_FFFF
+
+
+def _uses(
+    decoded: Sequence[Decoded | None],
+    start: int,
+    pairs: dict[int, tuple[int, int]],
+    targets: frozenset[int],
+) -> list[tuple[int, int, str]]:
+    """(pc, descriptor address, kind) wherever straight-line code fixes the register's value."""
+    found = []
+    known: dict[int, int] = {}
+    for index, one in enumerate(decoded):
+        pc = start + 4 * index
+        if pc in targets or one is None:
+            known.clear()
+        if one is None:
+            continue
+        kind = one.instruction.descriptor
+        if kind is not None and one.operands["rs1"] in known:
+            found.append((pc, known[one.operands["rs1"]], kind))
+        _follow(one, pairs.get(pc - _PAIR_BYTES // 2), known)
+    return found
+
+
+def _follow(one: Decoded, pair: tuple[int, int] | None, known: dict[int, int]) -> None:
+    """Update what is known of the registers behind this instruction."""
+    written = one.operands.get("rd")
+    if written is None:
+        return
+    if pair is not None:
+        known[written] = pair[1]
+    elif one.instruction.mnemonic == "addi" and one.operands["rs1"] in known:
+        known[written] = known[one.operands["rs1"]] + one.operands["imm"] & 0xFFFF_FFFF
+    else:
+        known.pop(written, None)
+    known.pop(0, None)

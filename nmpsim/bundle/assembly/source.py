@@ -1,0 +1,81 @@
+"""Assembly text as statements: lines without comments, continued lines joined."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import attrs
+
+from nmpsim.diagnostics import Diagnostic, Place
+from nmpsim.isa.expressions import Cursor, SourceError, Token, tokenize
+
+_CODE = re.compile(r'(?:[^"#]|"(?:[^"\\]|\\.)*"|")*')
+"""A line up to its comment; a ``#`` within quotes starts none."""
+
+_METADATA = re.compile(r"\s*\.metadata(?=\s)")
+
+
+@attrs.frozen
+class Statement:
+    """A line, or several that end in a backslash; columns count over the joined text."""
+
+    text: str
+    file: str
+    starts: tuple[tuple[int, int], ...]
+    """Where each physical line starts in the text (0-based), and its number (1-based)."""
+
+    @property
+    def line(self) -> int:
+        """Number of the first line."""
+        return self.starts[0][1]
+
+    @property
+    def end_column(self) -> int:
+        """Column behind the last character."""
+        return len(self.text.rstrip()) + 1
+
+    def place(self, column: int) -> Place:
+        """The place of a column of the joined text."""
+        index = bisect_right(self.starts, (column - 1, 1 << 62)) - 1
+        start, line = self.starts[index]
+        return Place(self.file, line, column - start)
+
+    def tokens(self) -> list[Token]:
+        """The tokens of the whole statement; of ``.metadata``, whose rest is JSON, the first."""
+        directive = _METADATA.match(self.text)
+        return tokenize(directive.group() if directive else self.text)
+
+    def cursor(self, tokens: list[Token]) -> Cursor:
+        """A cursor over some of this statement's tokens."""
+        return Cursor(tokens, self.end_column)
+
+    def diagnostic(self, error: SourceError) -> Diagnostic:
+        """The error with file, line and column."""
+        return Diagnostic(
+            error.code,
+            error.message,
+            self.place(error.column),
+            error.found,
+            error.expected,
+            error.hint,
+        )
+
+
+def statements(text: str, file: str) -> Iterator[Statement]:
+    """The statements of a text, empty ones left out."""
+    joined = ""
+    starts: list[tuple[int, int]] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        match = _CODE.match(line)
+        code = match.group().rstrip() if match else ""
+        starts.append((len(joined), number))
+        continued = code.endswith("\\")
+        joined += code[:-1] + " " if continued else code
+        if not continued:
+            if joined.strip():
+                yield Statement(joined, file, tuple(starts))
+            joined, starts = "", []
+    if joined.strip():
+        yield Statement(joined, file, tuple(starts))
