@@ -26,6 +26,7 @@ from nmpsim.lir.nodes import (
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.parser import parse, parse_file
 from nmpsim.lir.printer import format_type, print_module
+from nmpsim.lir.scales import read_tensors
 from nmpsim.lir.verify import verify
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "attach_constants",
     "attach_constants_from",
     "read_constants",
+    "read_tensors",
     "default_tensors_file",
     "OPCODES",
     "Module",
