@@ -83,6 +83,8 @@ class PendingInstruction:
             value = expression.evaluate(scope)
             if field.name == "offset":
                 value -= pc
+            elif field is IMM_U:
+                value = _upper(value, expression.column)
             _check_field(self.instruction.mnemonic, field, value, expression.column)
             values[field.name] = value
         return encode(self.instruction.mnemonic, values)
@@ -217,6 +219,19 @@ def _parse_named(what: str, names: Mapping[str, int], cursor: Cursor) -> Express
     return constant(names[token.text], token.column)
 
 
+def _upper(value: int, column: int) -> int:
+    """What ``lui`` and ``auipc`` hold: the text gives the upper 20 bits alone."""
+    if not 0 <= value <= 0xF_FFFF:
+        raise SourceError(
+            "ASM003",
+            "the upper bits cannot hold this value",
+            column,
+            found=value,
+            expected=f"0 to {0xF_FFFF:#x}",
+        )
+    return value << 12
+
+
 def _check_field(mnemonic: str, field: BitField, value: int, column: int) -> None:
     try:
         field.encode(value)
@@ -263,4 +278,6 @@ def _operand_text(field: BitField, value: int, pc: int, labels: Mapping[int, str
     for name, number in _NAMED_VALUES.get(field.name, {}).items():
         if number == value:
             return name
-    return hex(value) if field in (IMM_U,) or field.name == "csr" else str(value)
+    if field is IMM_U:
+        return hex(value >> 12)
+    return hex(value) if field.name == "csr" else str(value)

@@ -58,7 +58,7 @@ def _absolute_pair(first: Decoded | None, second: Decoded | None) -> tuple[int, 
     register = first.operands["rd"]
     if not second.operands["rd"] == second.operands["rs1"] == register:
         return None
-    return register, (first.operands["imm"] << 12) + second.operands["imm"] & 0xFFFF_FFFF
+    return register, first.operands["imm"] + second.operands["imm"] & 0xFFFF_FFFF
 
 
 def _uses(

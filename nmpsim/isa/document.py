@@ -1,0 +1,196 @@
+"""Make ``docs/isa.md`` from the table: ``python -m nmpsim.isa.document > docs/isa.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nmpsim.isa.assembly import PSEUDO_INSTRUCTIONS
+from nmpsim.isa.document_text import (
+    EXECUTION,
+    INTRODUCTION,
+    MEMORY_LAYOUTS,
+    SCALAR_NOTE,
+    SCALES,
+    UNIT_NOTES,
+)
+from nmpsim.isa.fields import BitField
+from nmpsim.isa.table import (
+    CHANNEL_RECORD,
+    CONTROL_BASE,
+    CONTROL_BYTES,
+    DESCRIPTORS,
+    DRAM_BASE,
+    INSTRUCTIONS,
+    SCALE_RECORD,
+    SCRATCHPAD_BASE,
+    SEMAPHORES,
+    Cause,
+    Csr,
+    Descriptor,
+    Format,
+    Instruction,
+    Unit,
+    Word,
+)
+
+
+def isa_page() -> str:
+    """The page on the instruction set, in Markdown."""
+    sections = (
+        INTRODUCTION,
+        _address_map(),
+        _units(),
+        EXECUTION.format(semaphores=SEMAPHORES),
+        _instructions("Scalar instructions", _scalar(), SCALAR_NOTE),
+        _instructions("Tensor and synchronization instructions", _tensor(), ""),
+        _pseudo(),
+        _csrs(),
+        _traps(),
+        MEMORY_LAYOUTS,
+        SCALES,
+        _descriptors(),
+        _records(),
+    )
+    return "\n\n".join(section.strip("\n") for section in sections) + "\n"
+
+
+def encoding(instruction: Instruction) -> str:
+    """The word from bit 31 to bit 0: operands by name, fixed bits as digits, ``-`` if ignored."""
+    parts: list[str] = []
+    bit = 31
+    while bit >= 0:
+        text, width = _operand_at(instruction.format.fields, bit) or _fixed_at(instruction, bit)
+        parts.append(text)
+        bit -= width
+    return " ".join(parts)
+
+
+def _operand_at(fields: Sequence[BitField], bit: int) -> tuple[str, int] | None:
+    """The operand piece whose highest bit this is, and its width."""
+    for field in fields:
+        for piece in field.pieces:
+            if piece.word_bit + piece.width - 1 == bit:
+                whole = len(field.pieces) == 1 and piece.value_bit == 0
+                high = piece.value_bit + piece.width - 1
+                bits = f"{high}:{piece.value_bit}" if piece.width > 1 else f"{high}"
+                return (field.name if whole else f"{field.name}[{bits}]"), piece.width
+    return None
+
+
+def _fixed_at(instruction: Instruction, bit: int) -> tuple[str, int]:
+    """Fixed or ignored bits from here down to the next operand or customary field border."""
+    text = ""
+    while bit - len(text) >= 0:
+        at = bit - len(text)
+        if _operand_at(instruction.format.fields, at) or (text and at in (24, 19, 14, 11, 6)):
+            break
+        text += "-" if instruction.ignored >> at & 1 else str(instruction.match >> at & 1)
+    return text, len(text)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in r) + " |" for r in lines
+    )
+
+
+def _address_map() -> str:
+    rows = [
+        (f"`{CONTROL_BASE:#010x}`", f"{CONTROL_BYTES} bytes",
+         "control and mailbox block: words that all cores share"),
+        (f"`{SCRATCHPAD_BASE:#010x}`", "by device file",
+         "the core's own scratchpad; each core sees its own here"),
+        (f"`{DRAM_BASE:#010x}`", "by device file", "DRAM, shared; a bundle is loaded at its start"),
+    ]  # fmt: skip
+    return "## Address map\n\n" + _table(("first address", "size", "what"), rows)
+
+
+def _units() -> str:
+    rows = [(str(u.value), f"`{u.name.lower()}`", UNIT_NOTES[u]) for u in Unit]
+    return "## Units\n\n" + _table(("number", "name in `nmp.wait`", "what it does"), rows)
+
+
+def _scalar() -> Iterator[Instruction]:
+    return (i for i in INSTRUCTIONS if not i.mnemonic.startswith("nmp."))
+
+
+def _tensor() -> Iterator[Instruction]:
+    return (i for i in INSTRUCTIONS if i.mnemonic.startswith("nmp."))
+
+
+def _instructions(title: str, instructions: Iterable[Instruction], note: str) -> str:
+    rows = [(f"`{_syntax(i)}`", f"`{encoding(i)}`", i.summary) for i in instructions]
+    return f"## {title}\n{note}\n" + _table(("assembly", "bits 31 to 0", "what it does"), rows)
+
+
+def _syntax(instruction: Instruction) -> str:
+    names = [field.name for field in instruction.format.fields]
+    if instruction.format in (Format.LOAD, Format.S):
+        names = [names[0], f"{names[1]}({names[2]})"]
+    return f"{instruction.mnemonic} {', '.join(names)}".strip()
+
+
+def _pseudo() -> str:
+    rows = [
+        (
+            f"`{p.mnemonic} {', '.join(p.operands)}`".replace(" `", "`"),
+            "; ".join(f"`{line}`" for line in p.expansion),
+            "; ".join(f"`{line}`" for line in p.short),
+        )
+        for p in PSEUDO_INSTRUCTIONS
+    ]
+    head = ("shorthand", "stands for", "if the value is -2048 to 2047")
+    return "## Pseudo-instructions\n\n" + _table(head, rows)
+
+
+def _csrs() -> str:
+    rows = [(f"`{csr.value:#05x}`", f"`{csr.name.lower()}`") for csr in Csr]
+    text = "Addresses from `0xc00` up are read-only, as the RISC-V manual has it."
+    return f"## Control and status registers\n\n{text}\n\n" + _table(("address", "name"), rows)
+
+
+def _traps() -> str:
+    rows = [(str(cause.value), cause.name.lower().replace("_", " ")) for cause in Cause]
+    return "## Traps\n\n" + _table(("`mcause`", "meaning"), rows)
+
+
+def _descriptors() -> str:
+    users: dict[str, list[str]] = {}
+    for instruction in INSTRUCTIONS:
+        if instruction.descriptor is not None:
+            users.setdefault(instruction.descriptor, []).append(f"`{instruction.mnemonic}`")
+    parts = [
+        _record(f"`{name}`, for {', '.join(users[name])}", record)
+        for name, record in DESCRIPTORS.items()
+    ]
+    head = (
+        "## Descriptors\n\nWords of 32 bits, little endian, at an address that is a multiple of 4."
+    )
+    return "\n\n".join((head, *parts))
+
+
+def _records() -> str:
+    head = "## Records\n\nArrays of these lie in the scratchpad, at a multiple of 4."
+    return "\n\n".join((head, *(_record(r.name, r) for r in (CHANNEL_RECORD, SCALE_RECORD))))
+
+
+def _record(title: str, record: Descriptor) -> str:
+    rows = [
+        (f"{4 * index}", f"`{word.name}`", _kind(word), word.summary)
+        for index, word in enumerate(record)
+    ]
+    table = _table(("byte", "word", "kind", "meaning"), rows)
+    return f"### {title}\n\n{record.summary} {record.nbytes} bytes.\n\n{table}"
+
+
+def _kind(word: Word) -> str:
+    if word.choices:
+        return ", ".join(f"{n} `{choice}`" for n, choice in enumerate(word.choices))
+    if word.address:
+        return "address"
+    return "signed" if word.signed else "unsigned"
+
+
+if __name__ == "__main__":
+    print(isa_page(), end="")

@@ -1,0 +1,94 @@
+"""The parts of ``docs/isa.md`` that no table holds."""
+
+from __future__ import annotations
+
+from nmpsim.isa.table import Unit
+
+INTRODUCTION = """
+# The instruction set of the NMP
+
+Made from `nmpsim/isa/table.py` by `python -m nmpsim.isa.document > docs/isa.md`; edit there.
+
+The control core is RV32IM with Zicsr, machine mode only, as the RISC-V Instruction Set Manual
+(volumes I and II) has it. The `nmp.*` instructions are our own and lie in the *custom-0* opcode.
+A tensor instruction names a register that holds the address of a descriptor, a record of words
+with everything that the instruction needs.
+"""
+
+UNIT_NOTES: dict[Unit, str] = {
+    Unit.LOAD: "DMA from DRAM into the scratchpad",
+    Unit.STORE: "DMA from the scratchpad into DRAM",
+    Unit.MAC: "convolutions and matrix products",
+    Unit.VECTOR: "pools, elementwise operations, rescaling, look-up, fill, transpose",
+}
+
+EXECUTION = """
+## How a program executes
+
+All cores start at the same address with zero in every register; a program tells them apart by
+`mhartid`. `nmp.halt` ends a core's work; the run ends when all cores have halted.
+
+*Effect.* Within a core an instruction takes effect in program order, at the moment when it is
+issued: a tensor instruction's result is there for the next instruction. A descriptor is read at
+that moment too, so it may be overwritten afterwards.
+
+*Time.* A tensor instruction goes into the in-order queue of its unit and the core runs on; if the
+queue is full, the core waits for room. `nmp.wait unit, n` lets the core continue when at most `n`
+of its instructions in that unit are unfinished. Units do not wait for each other. So a program
+that uses what a unit has not finished computes the right values in the simulator and wrong ones on
+a chip: that is what the hazard checker finds. Wait for a load before computing on it, for a
+computation before storing its result, for a store before a barrier that announces it.
+
+*Between cores.* Cores meet in order of simulated time, ties by core number. A core runs ahead of
+the others until its next instruction that others could see: DMA, DRAM or control-block access,
+barrier, post, pend.
+
+*Barriers.* `nmp.barrier rs1, rs2` waits until the number of cores in `rs2` are at the barrier
+with the number in `rs1`. A barrier may be used again once it has been passed.
+
+*Semaphores.* There are {semaphores}, all zero at the start. `nmp.post` adds; `nmp.pend` waits until
+it can subtract. Who waits is served by core number.
+
+*Traps.* If `mtvec` is zero, a trap ends the run, with all results so far; otherwise the core goes
+on at `mtvec` as the RISC-V manual has it.
+"""
+
+SCALAR_NOTE = """
+Assembly gives `lui` and `auipc` the upper 20 bits as a number, and branches and jumps their target
+(a label or an absolute address), as GNU's tools do.
+"""
+
+MEMORY_LAYOUTS = """
+## How tensors lie in memory
+
+Everything is little endian, the last index of a shape is contiguous.
+
+*Activations* are `[rows][columns][channels]` (NHWC, one image at a time); strides between rows
+and pixels are in the descriptor. Padding is filled with the input's zero point, so that with the
+zero term of the channel record a padded tap contributes nothing.
+
+*Weights* of `nmp.conv` are blocked by 16 output channels and by 4 consecutive inputs of a kernel
+row, counted as `kx * in_channels + channel`: `[out/16][ky][(kx*in)/4][16][4]`, both divisions
+rounded up, zero beyond the edges. With groups, `in` is the channels of one group, and output
+channels of all groups follow each other. Weights of `nmp.dwconv` are `[ky][kx][channels]`.
+
+*Partial sums* are `int32 [out_h][out_w][out_channels]`, contiguous.
+
+*Tables* of `nmp.lut` have 256 bytes, the entry of -128 first.
+"""
+
+SCALES = """
+## Scales
+
+A scale is three words `pre`, `mul`, `post` and stands for a real factor:
+`scale(x) = ((x >> pre) * mul + (1 << (post - 1))) >> post`, without the rounding term if `post` is
+0; shifts are arithmetic, and what is shifted last saturates at 32 bits. A convolution's result is
+
+    start  = bias_scale(bias) + zero_term                              per output channel
+    sum    = start + sum over ky, kx, channel of (w - weight_offset) * x    saturating at 32 bits
+    result = clip(out_scale(sum) + out_offset, clip_low, clip_high)
+
+With `activation=leaky` a result below `out_offset` is brought there by the leaky scale before the
+clip. `part` splits the sum over several instructions: *first* begins with `start` and leaves the
+sum at `partial`, *middle* adds to it, *last* adds to it and makes the result, *only* does all.
+"""
