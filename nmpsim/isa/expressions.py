@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -47,7 +48,7 @@ class Token:
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+) | (?P<comment>\#.*) | (?P<string>"(?:[^"\\]|\\.)*")
-    | (?P<number>[0-9]\w*) | (?P<name>%?[A-Za-z_.$][\w.$]*) | (?P<mark>[-+,():=<>\[\]])""",
+    | (?P<number>[0-9]\w*) | (?P<name>%?[A-Za-z_.$][\w.$]*) | (?P<mark>[-+*,():=<>\[\]])""",
     re.VERBOSE,
 )
 PLAIN_NAME = re.compile(r"[A-Za-z_$][\w.$]*", re.ASCII)
@@ -141,21 +142,32 @@ class Cursor:
 
 
 @attrs.frozen
-class Term:
-    """A number, a symbol, or ``%hi`` or ``%lo`` of an expression, with its sign."""
+class Factor:
+    """A number, a symbol, or ``%hi`` or ``%lo`` of an expression."""
 
-    sign: int
     value: int | Token | Expression
     part: str = ""
 
     def evaluate(self, scope: Scope) -> int:
-        """The term's value."""
+        """The factor's value."""
         if isinstance(self.value, int):
-            return self.sign * self.value
+            return self.value
         if isinstance(self.value, Token):
-            return self.sign * scope(self.value)
+            return scope(self.value)
         whole = self.value.evaluate(scope)
-        return self.sign * (high_part(whole) if self.part == "%hi" else low_part(whole))
+        return high_part(whole) if self.part == "%hi" else low_part(whole)
+
+
+@attrs.frozen
+class Term:
+    """A product with its sign."""
+
+    sign: int
+    factors: tuple[Factor, ...]
+
+    def evaluate(self, scope: Scope) -> int:
+        """The term's value."""
+        return self.sign * math.prod(factor.evaluate(scope) for factor in self.factors)
 
 
 @attrs.frozen
@@ -172,7 +184,7 @@ class Expression:
 
 def constant(value: int, column: int) -> Expression:
     """An expression that is just a number."""
-    return Expression((Term(1, value),), column)
+    return Expression((Term(1, (Factor(value),)),), column)
 
 
 def high_part(value: int) -> int:
@@ -186,7 +198,7 @@ def low_part(value: int) -> int:
 
 
 def parse_expression(cursor: Cursor) -> Expression:
-    """``[-] term {(+|-) term}``."""
+    """``[-] term {(+|-) term}`` with ``term = factor {* factor}``."""
     column = cursor.column
     sign = -1 if cursor.accept("-") else 1
     terms = [_parse_term(cursor, sign)]
@@ -199,14 +211,21 @@ def parse_expression(cursor: Cursor) -> Expression:
 
 
 def _parse_term(cursor: Cursor, sign: int) -> Term:
+    factors = [_parse_factor(cursor)]
+    while cursor.accept("*"):
+        factors.append(_parse_factor(cursor))
+    return Term(sign, tuple(factors))
+
+
+def _parse_factor(cursor: Cursor) -> Factor:
     token = cursor.peek()
     if token is None or token.kind == "mark":
         raise cursor.unexpected("a number or a symbol")
     if token.kind == "number":
-        return Term(sign, _number(cursor.take("number", "a number")))
+        return Factor(_number(cursor.take("number", "a number")))
     name = cursor.take("name", "a symbol")
     if name.quoted or not name.text.startswith("%"):
-        return Term(sign, name)
+        return Factor(name)
     if name.text not in ("%hi", "%lo"):
         raise SourceError(
             "ASM002", f"unknown function {name.text}", name.column, expected="%hi, %lo"
@@ -214,7 +233,7 @@ def _parse_term(cursor: Cursor, sign: int) -> Term:
     cursor.expect("(")
     inner = parse_expression(cursor)
     cursor.expect(")")
-    return Term(sign, inner, name.text)
+    return Factor(inner, name.text)
 
 
 def _number(token: Token) -> int:

@@ -25,7 +25,7 @@ from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.isa.assembly import PendingInstruction, parse_instruction
 from nmpsim.isa.codec import did_you_mean
-from nmpsim.isa.expressions import Scope, SourceError, Token
+from nmpsim.isa.expressions import Scope, SourceError, Token, tokenize
 
 ENTRY = "_start"
 """Where every core starts if no ``.entry`` says otherwise."""
@@ -72,7 +72,7 @@ def assemble(
     draft.place_labels()
     program = _SecondPass(draft).program(file, device or {})
     if draft.problems:
-        raise UserError(sorted(draft.problems, key=_line_of))
+        raise UserError(sorted(dict.fromkeys(draft.problems), key=_line_of))
     return program
 
 
@@ -94,10 +94,12 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
     if data is not None:
         draft.append(len(data), lambda _, __: data, statement)
         return
-    tokens = statement.tokens()
-    while len(tokens) > 1 and tokens[0].kind == "name" and tokens[1].text == ":":
-        draft.waiting.append(draft.define(tokens[0]))
-        del tokens[:2]
+    try:
+        tokens = statement.tokens()
+    except SourceError as error:
+        _take_labels(draft, tokenize(statement.text[: error.column - 1]))
+        raise
+    _take_labels(draft, tokens)
     if not tokens:
         return
     name, *operands = tokens
@@ -107,6 +109,13 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
         run_directive(name, draft, statement, operands)
     else:
         _add_instruction(name, operands, draft, statement)
+
+
+def _take_labels(draft: Draft, tokens: list[Token]) -> None:
+    """Define the labels that a statement begins with, and remove them from its tokens."""
+    while len(tokens) > 1 and tokens[0].kind == "name" and tokens[1].text == ":":
+        draft.waiting.append(draft.define(tokens[0]))
+        del tokens[:2]
 
 
 def _add_instruction(
