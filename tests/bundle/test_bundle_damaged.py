@@ -1,0 +1,316 @@
+"""Whatever is in a file, the outcome is a bundle or one clear error."""
+
+import json
+import random
+import struct
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmpsim.bundle import BundleBuilder, Layer, Metadata, Step, Tensor, bundle_from_bytes
+from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
+from nmpsim.bundle.elffile import ElfFile
+from nmpsim.bundle.layout import DIGEST, META, RW_BASE
+from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
+from nmpsim.diagnostics import Place, UserError
+
+CODES = {"BUN001", "BUN002", "BUN003"}
+
+
+def redigested(data: bytes) -> bytes:
+    """The file with a digest that fits, if it still has a place for one."""
+    try:
+        section = ElfFile(memoryview(data), "").sections[DIGEST]
+    except (UserError, KeyError):
+        return data
+    changed = bytearray(data)
+    if section.offset + DIGEST_BYTES > len(data):
+        return data
+    digest = digest_of_file(memoryview(data), section.offset)
+    changed[section.offset : section.offset + DIGEST_BYTES] = digest
+    return bytes(changed)
+
+
+def outcome(data: bytes) -> str:
+    """The one error's code, or nothing."""
+    try:
+        bundle_from_bytes(data, "net.bin")
+    except UserError as error:
+        (diagnostic,) = error.diagnostics
+        assert diagnostic.place is not None
+        assert diagnostic.place.file == "net.bin"
+        return diagnostic.code
+    return ""
+
+
+def test_the_example_is_sound(bundle_bytes):
+    assert redigested(bundle_bytes) == bundle_bytes
+    assert outcome(bundle_bytes) == ""
+
+
+def test_every_flipped_bit_is_noticed(bundle_bytes):
+    generator = random.Random(7)
+    for _ in range(500):
+        damaged = bytearray(bundle_bytes)
+        damaged[generator.randrange(len(damaged))] ^= 1 << generator.randrange(8)
+        assert outcome(bytes(damaged)) in CODES
+
+
+def test_every_cut_is_noticed(bundle_bytes):
+    for length in range(len(bundle_bytes)):
+        assert outcome(bundle_bytes[:length]) in CODES, length
+    assert outcome(bundle_bytes + b"\0") == "BUN002"
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.data())
+def test_changes_under_a_digest_that_fits(bundle_bytes, data):
+    changed = bytearray(bundle_bytes)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(changed) - 1))
+        changed[at] = data.draw(st.integers(0, 255))
+    assert outcome(redigested(bytes(changed))) in CODES | {""}
+
+
+def test_every_header_field_with_hostile_values(bundle_bytes):
+    """Each 16-bit and 32-bit field of every header, with a new digest."""
+    header = struct.unpack_from("<16sHHIIIIIHHHHHH", bundle_bytes)
+    places = [(at, "<H") for at in (*range(16, 20, 2), *range(40, 52, 2))]
+    places += [(at, "<I") for at in range(20, 40, 4)]
+    places += [(at, "<I") for at in range(header[5], header[5] + 32 * header[10], 4)]
+    places += [(at, "<I") for at in range(header[6], header[6] + 40 * header[12], 4)]
+    symtab = ElfFile(memoryview(bundle_bytes), "").sections[".symtab"]
+    places += [(at, "<I") for at in range(symtab.offset, symtab.offset + symtab.nbytes, 4)]
+    for at, form in places:
+        for value in (0, 1, 3, 0x7FFF, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF):
+            changed = bytearray(bundle_bytes)
+            struct.pack_into(form, changed, at, value & (0xFFFF if form == "<H" else 0xFFFF_FFFF))
+            assert outcome(redigested(bytes(changed))) in CODES | {""}, (at, value)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(data):
+    assert outcome(data) == ("BUN001" if data[:4] != b"\x7fELF" else outcome(data))
+    assert outcome(b"\x7fELF\x01\x01\x01" + data) in CODES
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "text"),
+    [
+        (0, b"PK", "does not start as an ELF file"),
+        (4, b"\x02", "no 32-bit little-endian"),
+        (18, b"\x28\x00", "no RISC-V executable"),
+        (16, b"\x01\x00", "no RISC-V executable"),
+    ],
+)
+def test_other_files(bundle_bytes, at, value, text):
+    changed = bytearray(bundle_bytes)
+    changed[at : at + len(value)] = value
+    with pytest.raises(UserError) as raised:
+        bundle_from_bytes(bytes(changed))
+    assert raised.value.diagnostics[0].code == "BUN001"
+    assert text in str(raised.value)
+
+
+def test_an_executable_without_metadata(bundle_bytes):
+    with pytest.raises(UserError) as raised:
+        bundle_from_bytes(bundle_bytes.replace(META.encode() + b"\0", b".comment\0\0\0\0\0"))
+    assert raised.value.diagnostics[0].code == "BUN001"
+    assert "nmpsim asm" in str(raised.value)
+
+
+def test_a_damaged_bundle_says_where(bundle_bytes):
+    changed = bundle_bytes.replace(b"glow-int", b"glow-ins")
+    with pytest.raises(UserError) as raised:
+        bundle_from_bytes(changed, "net.bin")
+    assert raised.value.diagnostics[0].code == "BUN002"
+    assert "net.bin at byte 0x" in str(raised.value)
+
+
+def test_another_version(bundle_bytes):
+    changed = redigested(bundle_bytes.replace(b"nmpsim-bundle-1", b"nmpsim-bundle-2"))
+    with pytest.raises(UserError) as raised:
+        bundle_from_bytes(changed)
+    assert raised.value.diagnostics[0].code == "BUN003"
+    assert "'nmpsim-bundle-2'" in str(raised.value)
+
+
+# --- metadata -------------------------------------------------------------------------------
+
+
+def _read(text: bytes) -> Metadata:
+    return metadata_from_json(text, Place("net.bin", offset=64))
+
+
+def test_metadata_survives(metadata):
+    assert _read(metadata_to_json(metadata)) == metadata
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"{",
+        b"[" * 200_000,
+        b'{"schema":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"schema": "nmpsim-bundle-1"}',
+        b'{"schema": "nmpsim-bundle-1", "x": ' + b"9" * 5000 + b"}",
+        b" " * (9 << 20),
+    ],
+)
+def test_metadata_that_is_none(text):
+    with pytest.raises(UserError) as raised:
+        _read(text)
+    assert raised.value.diagnostics[0].code in ("BUN002", "BUN003")
+    assert len(str(raised.value)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("program",), 3),
+        (("extra",), 3),
+        (("device",), []),
+        (("inputs",), {}),
+        (("inputs", 0, "shape"), "4"),
+        (("inputs", 0, "shape", 0), 1.0),
+        (("inputs", 0, "address"), True),
+        (("inputs", 0, "address"), 1 << 80),
+        (("inputs", 0, "scale"), 1),
+        (("inputs", 0, "offset"), "0"),
+        (("inputs", 0, "more"), 0),
+        (("layers", 0, "placement"), "gpu"),
+        (("layers", 0, "placement"), []),
+        (("layers", 0, "fused"), None),
+        (("steps", 1, "operands", 0, "role"), "inn"),
+        (("steps", 1, "attributes"), None),
+    ],
+)
+def test_metadata_of_the_wrong_shape(metadata, path, value):
+    document = json.loads(metadata_to_json(metadata))
+    *way, last = path
+    target = document
+    for key in way:
+        target = target[key]
+    target[last] = value
+    with pytest.raises(UserError) as raised:
+        _read(json.dumps(document).encode())
+    (diagnostic,) = raised.value.diagnostics
+    assert diagnostic.code == "BUN002"
+    assert str(path[0]) in str(raised.value)
+
+
+def _tensor(**changes) -> Tensor:
+    return attrs.evolve(Tensor("t", "i8", (2, 2), RW_BASE, 0.5, 0), **changes)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "text"),
+    [
+        (_tensor(elem="i9"), "unknown elements"),
+        (_tensor(shape=(-1,)), "impossible shape"),
+        (_tensor(shape=(1,) * 17), "impossible shape"),
+        (_tensor(shape=(1 << 40,)), "impossible shape"),
+        (_tensor(shape=(1 << 32,) * 16), "outside"),
+        (_tensor(address=RW_BASE + 166), "outside"),
+        (_tensor(address=RW_BASE - 1), "outside"),
+        (_tensor(address=0x8000_00C0), "outside"),
+        (_tensor(elem="i32", address=RW_BASE + 2), "misaligned"),
+        (_tensor(scale=None), "only one of scale and offset"),
+        (_tensor(scale=0.0), "scale 0.0"),
+        (_tensor(scale=float("nan")), "scale nan"),
+    ],
+)
+def test_tensors_that_cannot_be(build_with, tensor, text):
+    with pytest.raises(UserError) as raised:
+        bundle_from_bytes(build_with(inputs=(tensor,)))
+    assert raised.value.diagnostics[0].code == "BUN002"
+    assert text in str(raised.value)
+
+
+def _steps(metadata: Metadata, number: int, **changes) -> dict[str, tuple[Step, ...]]:
+    steps = list(metadata.steps)
+    steps[number] = attrs.evolve(steps[number], **changes)
+    return {"steps": tuple(steps)}
+
+
+def _layers(metadata: Metadata, **changes) -> dict[str, tuple[Layer, ...]]:
+    return {"layers": (attrs.evolve(metadata.layers[0], **changes), metadata.layers[1])}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda m: _steps(m, 0, entry=None), "needs an entry"),
+        (lambda m: _steps(m, 0, entry=m.steps[0].entry + 2), "is no instruction"),
+        (lambda m: _steps(m, 0, entry=RW_BASE), "is no instruction"),
+        (lambda m: _steps(m, 0, opcode="softmax"), "neither opcode"),
+        (lambda m: _steps(m, 0, layers=(7,)), "there is no layer 7"),
+        (lambda m: _steps(m, 0, layers=(1,)), "not placed on the device"),
+        (lambda m: _steps(m, 0, layers=()), "each layer once"),
+        (lambda m: _steps(m, 1, entry=m.steps[0].entry), "an opcode and no entry"),
+        (lambda m: _steps(m, 1, opcode=None), "an opcode and no entry"),
+        (lambda m: _layers(m, index=1), "its index is 1"),
+        (lambda m: _layers(m, macs=-1), "negative"),
+        (lambda m: {"inputs": m.inputs * 2}, "two inputs have one name"),
+    ],
+)
+def test_metadata_that_contradicts_itself(build_with, metadata, change, text):
+    with pytest.raises(UserError) as raised:
+        bundle_from_bytes(build_with(**change(metadata)))
+    assert raised.value.diagnostics[0].code == "BUN002"
+    assert text in str(raised.value)
+
+
+# --- bundles of others ----------------------------------------------------------------------
+
+
+def _segments_changed(bundle_bytes: bytes, index: int, **fields: int) -> bytes:
+    names = ("type", "offset", "address", "physical", "file_bytes", "memory_bytes", "flags")
+    changed = bytearray(bundle_bytes)
+    for name, value in fields.items():
+        struct.pack_into("<I", changed, 52 + 32 * index + 4 * names.index(name), value)
+    return redigested(bytes(changed))
+
+
+def test_segments_at_other_distances_are_put_together(bundle_bytes):
+    plain = bundle_from_bytes(bundle_bytes)
+    (old, end), moved = plain.text[0], 0x8100_0000
+    changed = bundle_bytes.replace(str(old).encode(), str(moved).encode())
+    foreign = bundle_from_bytes(_segments_changed(changed, 1, address=moved))
+    assert foreign.image_base == plain.image_base
+    assert foreign.text == ((moved, moved + end - old),)
+    at = moved - foreign.image_base
+    assert foreign.image[at:].tobytes() == plain.image[old - plain.image_base :].tobytes()
+    assert foreign.image.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("index", "fields", "text"),
+    [
+        (1, {"address": 0x7000_0000}, "below the DRAM"),
+        (1, {"address": 0x8000_0000}, "overlap"),
+        (1, {"address": 0xB000_0000}, "mixed"),
+        (2, {"file_bytes": 4}, "writable segment with contents"),
+        (2, {"memory_bytes": 0x7FFF_FFFF}, "size is impossible"),
+        (1, {"memory_bytes": 4}, "size is impossible"),
+    ],
+)
+def test_segments_that_cannot_be_loaded(bundle_bytes, index, fields, text):
+    with pytest.raises(UserError) as raised:
+        bundle_from_bytes(_segments_changed(bundle_bytes, index, **fields))
+    assert raised.value.diagnostics[0].code == "BUN002"
+    assert text in str(raised.value)
+
+
+def test_a_builder_may_hold_any_symbols():
+    builder = BundleBuilder()
+    names = ["ä", "a b", "%x", "x" * 1000, ".L1", "1"]
+    for number, name in enumerate(names):
+        builder.set_symbol(name, 4 * number)
+    bundle = bundle_from_bytes(builder.finish(Metadata("", "", "", {}, (), (), (), ())))
+    assert list(bundle.symbols) == names
