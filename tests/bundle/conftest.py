@@ -44,7 +44,7 @@ def example_metadata(builder: BundleBuilder) -> tuple[Metadata, dict[str, int]]:
     words += [encode("nmp.wait", {"unit": 0, "outstanding": 0})]
     words += tensor_instruction("nmp.conv", conv) + tensor_instruction("nmp.store", store)
     words += [encode("bne", {"rs1": 5, "rs2": 0, "offset": -12}), BY_MNEMONIC["nmp.halt"].match]
-    words += [0x0FF0000F, 0xDEADBEEF]
+    words += [0x0FF0000F, 0xDEADBEE0]
     at["entry"] = builder.add_code(words, "start")
     builder.add_code([BY_MNEMONIC["nmp.halt"].match], "rest")
     data = Tensor("data", "i8", (1, 4, 4, 3), at["input"], 1 / 3, -5)

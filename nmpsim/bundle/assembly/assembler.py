@@ -69,7 +69,6 @@ def assemble(
     for statement in statements(text, file):
         with _collecting(draft, statement):
             _first_pass(draft, statement)
-    draft.place_labels()
     program = _SecondPass(draft).program(file, device or {})
     if draft.problems:
         raise UserError(sorted(dict.fromkeys(draft.problems), key=_line_of))
@@ -92,14 +91,14 @@ def _line_of(problem: Diagnostic) -> int:
 def _first_pass(draft: Draft, statement: Statement) -> None:
     data = raw_words(statement.text)
     if data is not None:
-        draft.append(len(data), lambda _, __: data, statement)
+        draft.section.append(len(data), lambda _, __: data, statement)
         return
     try:
         tokens = statement.tokens()
-    except SourceError as error:
+    except SourceError as error:  # its labels are good all the same
         _take_labels(draft, tokenize(statement.text[: error.column - 1]))
         raise
-    _take_labels(draft, tokens)
+    tokens = _take_labels(draft, tokens)
     if not tokens:
         return
     name, *operands = tokens
@@ -111,11 +110,18 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
         _add_instruction(name, operands, draft, statement)
 
 
-def _take_labels(draft: Draft, tokens: list[Token]) -> None:
-    """Define the labels that a statement begins with, and remove them from its tokens."""
-    while len(tokens) > 1 and tokens[0].kind == "name" and tokens[1].text == ":":
-        draft.waiting.append(draft.define(tokens[0]))
-        del tokens[:2]
+def _take_labels(draft: Draft, tokens: list[Token]) -> list[Token]:
+    """Define the labels that a statement begins with; the tokens behind them."""
+    count = 0
+    while tokens[2 * count + 1 :] and tokens[2 * count + 1].text == ":":
+        count += 1
+    rest = tokens[2 * count :]
+    is_descriptor = bool(rest) and rest[0].text == ".descriptor"
+    for label in tokens[: 2 * count : 2]:
+        if label.kind != "name":
+            raise SourceError("ASM001", "a label is a name", label.column, found=label.text)
+        draft.place_label(label, DESCRIPTORS if is_descriptor else draft.current)
+    return rest
 
 
 def _add_instruction(
@@ -130,7 +136,7 @@ def _add_instruction(
             expected="the section .text, at a multiple of 4",
         )
     for pending in parse_instruction(name, operands, statement.end_column, draft.known_number):
-        draft.append(4, partial(_instruction_bytes, pending), statement)
+        draft.section.append(4, partial(_instruction_bytes, pending), statement)
 
 
 def _instruction_bytes(pending: PendingInstruction, pc: int, scope: Scope) -> bytes:

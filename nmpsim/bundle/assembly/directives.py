@@ -28,7 +28,6 @@ _NOP = (0x13).to_bytes(4, "little")
 
 def _switch(section: str, draft: Draft, _: Statement, cursor: Cursor) -> None:
     cursor.finish()
-    draft.place_labels()
     draft.current = section
 
 
@@ -42,7 +41,7 @@ def _values(nbytes: int, draft: Draft, statement: Statement, cursor: Cursor) -> 
     def emit(_: int, scope: Scope) -> bytes:
         return b"".join(_value_bytes(e, nbytes, scope) for e in expressions)
 
-    draft.append(nbytes * len(expressions), emit, statement)
+    draft.section.append(nbytes * len(expressions), emit, statement)
 
 
 def _value_bytes(expression: Expression, nbytes: int, scope: Scope) -> bytes:
@@ -74,7 +73,7 @@ def _number(draft: Draft, cursor: Cursor, low: int, high: int) -> int:
 
 def _zero(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     nbytes = _number(draft, cursor, 0, (1 << 32) - 1)
-    draft.append(nbytes, lambda _, __: bytes(nbytes), statement)
+    draft.section.append(nbytes, lambda _, __: bytes(nbytes), statement)
 
 
 def _ascii(draft: Draft, statement: Statement, cursor: Cursor) -> None:
@@ -83,7 +82,7 @@ def _ascii(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     if not text.quoted:
         raise SourceError("ASM001", "the text needs quotes", text.column)
     data = text.text.encode("utf-8", "surrogatepass")
-    draft.append(len(data), lambda _, __: data, statement)
+    draft.section.append(len(data), lambda _, __: data, statement)
 
 
 def _align(draft: Draft, statement: Statement, cursor: Cursor) -> None:
@@ -101,7 +100,7 @@ def _balign(draft: Draft, statement: Statement, cursor: Cursor) -> None:
 
 
 def _pad(draft: Draft, statement: Statement, alignment: int) -> None:
-    """Zeros, or in code as many ``nop`` as fit; labels before it name what comes behind it."""
+    """Zeros, or in code as many ``nop`` as fit."""
     here = draft.section.nbytes
     nbytes = elf.align_up(here, alignment) - here
     whole = _NOP * (nbytes // 4) if draft.current == TEXT else b""
@@ -110,7 +109,10 @@ def _pad(draft: Draft, statement: Statement, alignment: int) -> None:
 
 
 def _descriptor(draft: Draft, statement: Statement, cursor: Cursor) -> None:
-    """``.descriptor KIND, word=value, ...``; words that are not named are 0."""
+    """``.descriptor KIND, word=value, ...``; words that are not named are 0.
+
+    It goes to the descriptors whatever the current section is, and so do its statement's labels.
+    """
     name = cursor.take("name", "kind of descriptor")
     kind = DESCRIPTOR_KINDS.get(name.text)
     if kind is None:
@@ -126,7 +128,6 @@ def _descriptor(draft: Draft, statement: Statement, cursor: Cursor) -> None:
         cursor.expect("=")
         values[word.name] = _descriptor_value(word, cursor)
     cursor.finish()
-    draft.place_labels(DESCRIPTORS)
     draft.sections[DESCRIPTORS].append(
         kind.nbytes, lambda _, scope: _descriptor_bytes(kind, values, scope), statement
     )

@@ -194,7 +194,7 @@ class _Listing:
             return True
         start, end = self._descriptor_range
         if start <= address <= end > start:
-            return address in self._kinds or not any(
+            return (address - start) % 4 == 0 and not any(
                 a < address < a + RECORDS[kind].nbytes for a, kind in self._kinds.items()
             )
         return any(low <= address <= high and address % 4 == 0 for low, high in self._bundle.text)

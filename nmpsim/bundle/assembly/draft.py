@@ -88,8 +88,6 @@ class Draft:
         factory=lambda: {CONSTANTS: Section(), DESCRIPTORS: Section(), TEXT: Section()}
     )
     current: str = TEXT
-    waiting: list[str] = attrs.field(factory=list)
-    """Labels whose place is that of the next item."""
     defined: set[str] = attrs.field(factory=set)
     local: set[str] = attrs.field(factory=set)
     """Names that stay out of the bundle's symbols."""
@@ -124,17 +122,9 @@ class Draft:
             self.local.add(name.text)
         return name.text
 
-    def place_labels(self, section: str | None = None) -> None:
-        """Give the waiting labels the current end of a section."""
-        section = section or self.current
-        for name in self.waiting:
-            self.labels[name] = (section, self.sections[section].nbytes)
-        self.waiting.clear()
-
-    def append(self, nbytes: int, emit: Emit, statement: Statement, column: int = 1) -> None:
-        """Put an item into the current section."""
-        self.place_labels()
-        self.section.append(nbytes, emit, statement, column)
+    def place_label(self, name: Token, section: str) -> None:
+        """Define a label at the current end of a section."""
+        self.labels[self.define(name)] = (section, self.sections[section].nbytes)
 
     def reserve(self, name: Token, type: TensorType) -> None:
         """Read-write memory for a tensor."""
