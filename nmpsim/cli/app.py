@@ -1,0 +1,107 @@
+"""The command group and its global options; each command is imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from nmpsim.cli.guard import CommandInterruptedError, PipeClosedError, run_guarded
+
+COMMANDS: dict[str, str] = {
+    "compile": "nmpsim.cli.commands.compile",
+    "run": "nmpsim.cli.commands.run",
+    "inspect": "nmpsim.cli.commands.inspect",
+    "disasm": "nmpsim.cli.commands.disasm",
+    "asm": "nmpsim.cli.commands.asm",
+    "device": "nmpsim.cli.commands.device",
+}
+"""Name of each command -> the module with its ``command``, in the order of the help."""
+
+
+class _Commands(click.Group):
+    """A group that imports its commands late and whose ``main`` never shows a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it; an unknown name is answered with the nearest known one."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            also = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{also}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; click's ``main`` must not see what it would report its own way."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise CommandInterruptedError from error
+        except BrokenPipeError as error:
+            raise PipeClosedError from error
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
+        """Run the command line and leave with its exit code."""
+        words = list(sys.argv[1:] if args is None else args)
+        debug = "--debug" in words or os.environ.get("NMPSIM_DEBUG", "") not in ("", "0")
+        run = super().main
+        extra["standalone_mode"] = False
+        sys.exit(run_guarded(lambda: run(words, "nmpsim", **extra), debug=debug))
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            click.echo(f"nmpsim {version('nmpsim')}")
+        except PackageNotFoundError:
+            click.echo("nmpsim (not installed; run from a copy of its sources)")
+        ctx.exit()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+@click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    help="Show the traceback of an internal error (also: NMPSIM_DEBUG=1).",
+)
+def app() -> None:
+    """Simulate the NeuroMorphic Processor (NMP): same bits, and cycles layer by layer.
+
+    \b
+      nmpsim compile NET.lir --weights W.npz -o NET.bin
+      nmpsim run NET.bin --input X.npy
+
+    Exit codes: 0 fine, 1 the run trapped, 2 something given cannot be used, 3 a bug of nmpsim.
+    """
+
+
+def main() -> NoReturn:
+    """Entry point of the installed command."""
+    app.main()

@@ -1,0 +1,126 @@
+"""``nmpsim run``: simulate a bundle on inputs, and report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from nmpsim.cli.files import check_outputs, write_npz
+from nmpsim.cli.guard import say
+from nmpsim.cli.options import (
+    FILE,
+    bundle_argument,
+    device_option,
+    format_option,
+    load_device,
+    output_option,
+    show,
+)
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
+
+if TYPE_CHECKING:
+    from nmpsim.bundle import Bundle
+    from nmpsim.report.data import RunReport
+
+
+@attrs.frozen(kw_only=True)
+class _Request:
+    """What the command line asks for."""
+
+    bundle: Path
+    inputs: tuple[str, ...]
+    device: Path | None
+    engine: str
+    save_outputs: Path | None
+    save_layers: Path | None
+    style: str
+    output: Path | None
+
+
+@click.command("run", short_help="Run a bundle: answer, cycles, saturation.")
+@bundle_argument
+@click.option(
+    "--input",
+    "inputs",
+    metavar="[NAME=]FILE",
+    multiple=True,
+    help="An .npy file, or an .npz file with arrays under the inputs' names; float or already"
+    " quantized. May be given several times.",
+)
+@device_option
+@click.option(
+    "--engine",
+    type=click.Choice(["compiled", "reference"]),
+    default="compiled",
+    show_default=True,
+    help="The fast engine, or the slow and obvious one; both give the same report.",
+)
+@click.option("--save-outputs", metavar="O.npz", type=FILE, help="Save the outputs.")
+@click.option("--save-layers", metavar="L.npz", type=FILE, help="Save every layer's output.")
+@format_option
+@output_option("REPORT", "Write the report here instead of to stdout.", required=False)
+def command(**arguments: Any) -> int:
+    """Run a compiled network: its answer, its cycles layer by layer, what saturated.
+
+    Exit code 1 if the run trapped (fault, deadlock, cycle limit).
+    """
+    return _run(_Request(**arguments))
+
+
+def _run(request: _Request) -> int:
+    outputs = (request.output, request.save_outputs, request.save_layers)
+    check_outputs(outputs, [request.bundle, request.device])
+    config = load_device(request.device)
+    from nmpsim import session
+    from nmpsim.cli.inputs import input_path, load_inputs
+    from nmpsim.views.progress import RunProgress, stderr_console
+
+    bundle = session.load(request.bundle)
+    tensors = bundle.metadata.inputs
+    arrays = load_inputs(request.inputs, tensors)
+    check_outputs(outputs, [input_path(one, [t.name for t in tensors]) for one in request.inputs])
+    device = session.Device(config, engine=request.engine)
+    with RunProgress(stderr_console()) as progress:
+        report = device.run(
+            bundle, arrays, save_layers=request.save_layers is not None, progress=progress
+        )
+    _save(request, bundle, report)
+    _show(request, report)
+    return EXIT_WORSE if report.trap else EXIT_OK
+
+
+def _save(request: _Request, bundle: Bundle, report: RunReport) -> None:
+    if request.save_layers is not None:
+        write_npz(request.save_layers, report.layer_outputs)
+        hidden = sum(len(layer.fused) - 1 for layer in bundle.metadata.layers if layer.fused)
+        if hidden:
+            say(_fused_note(hidden))
+    if request.save_outputs is None:
+        return
+    if report.trap is not None:
+        say(f"warning: the run did not reach its end; {request.save_outputs} is not written")
+    else:
+        write_npz(request.save_outputs, report.outputs)
+
+
+def _fused_note(count: int) -> str:
+    if count == 1:
+        text = "1 instruction is fused into another and has no output of its own"
+        return f"{text}; compile with --no-fuse to see it"
+    text = f"{count:,} instructions are fused into others and have no output of their own"
+    return f"{text}; compile with --no-fuse to see them"
+
+
+def _show(request: _Request, report: RunReport) -> None:
+    from nmpsim.report.json import to_json
+    from nmpsim.views.run_text import print_run
+
+    show(
+        request.style,
+        lambda: to_json(report),
+        lambda console: print_run(report, console),
+        request.output,
+    )

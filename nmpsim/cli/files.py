@@ -1,0 +1,127 @@
+"""Output files: checked before the work begins, written as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from nmpsim.cli.guard import discard_stdout
+from nmpsim.diagnostics import Place, UserError, fail
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse what could not be written, before anything is computed.
+
+    Raises FILE002 for a missing folder or a folder in the file's place, ARG001 if an output would
+    overwrite an input or another output.
+    """
+    taken = {_real(path): "is also an input" for path in inputs if path is not None}
+    for path in (path for path in outputs if path is not None):
+        try:
+            _check_output(path)
+        except OSError as error:  # a name that is too long, a folder that may not be entered
+            raise _cannot_write(path, error.strerror or str(error), None) from error
+        if _is_special(path):
+            continue
+        real = _real(path)
+        if real in taken:
+            message = f"the output file {taken[real]}"
+            raise fail("ARG001", message, place=Place(str(path)), hint="choose another name")
+        taken[real] = "is named twice"
+
+
+def _real(path: Path) -> Path:
+    """Where a file really is; unlike ``Path.resolve`` it does not mind a loop of links."""
+    return Path(os.path.realpath(path))
+
+
+def _check_output(path: Path) -> None:
+    if path.is_dir():
+        raise _cannot_write(path, "it is a folder", "name a file in it")
+    folder = _real(path).parent
+    if not folder.exists():
+        raise _cannot_write(path, "its folder is missing", f"mkdir -p '{path.parent}'")
+    if not folder.is_dir():
+        raise _cannot_write(path, f"{path.parent} is not a folder", None)
+    if not os.access(folder, os.W_OK) and not _is_special(path):
+        raise _cannot_write(path, "its folder is not writable", None)
+
+
+def _is_special(path: Path) -> bool:
+    """A pipe or a device such as /dev/null, which must not be replaced by a file."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
+
+
+def _cannot_write(path: Path, why: str, hint: str | None) -> UserError:
+    return fail("FILE002", f"cannot write the file: {why}", place=Place(str(path)), hint=hint)
+
+
+def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then put it in its place.
+
+    Raises FILE002; a file that was there before stays then, and nothing half-written is left.
+    """
+    try:
+        if _is_special(path):
+            with path.open("wb") as file:
+                write(file)
+        else:
+            _replace(_real(path), write)
+    except OSError as error:
+        hint = "the folder must exist and be writable, and the disk must have room"
+        raise _cannot_write(path, error.strerror or str(error), hint) from error
+
+
+def _replace(target: Path, write: Callable[[IO[bytes]], object]) -> None:
+    temporary = target.with_name(f".nmpsim-{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            write(file)
+        temporary.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """An ``.npz`` file; unlike ``numpy.savez`` it takes any key and gives the same bytes again."""
+    from numpy.lib import format as npy
+
+    def write(file: IO[bytes]) -> None:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for key, array in arrays.items():
+                with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w", force_zip64=True) as member:
+                    npy.write_array(member, array, allow_pickle=False)
+
+    write_file(path, write)
+
+
+def emit(text: str, output: Path | None = None) -> None:
+    """A command's result: into the file ``output``, or to stdout."""
+    if output is not None:
+        write_file(output, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
+        return
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_stdout()
+        place = Place("standard output")
+        raise fail("FILE002", "cannot write the result", place=place, found=error) from error

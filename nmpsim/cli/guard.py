@@ -1,0 +1,119 @@
+"""From whatever happens in a command to a message on stderr and an exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from nmpsim.diagnostics import EXIT_BUG, EXIT_OK, EXIT_USER, Diagnostic, UserError
+from nmpsim.views.text import visible
+
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+"""What a shell reports for a program that SIGPIPE ended; nothing is wrong."""
+MAX_DIAGNOSTICS = 20
+"""More errors than this are counted, not printed."""
+_ERROR = re.compile(r"\berror\[\w+\]:")
+_LABEL = re.compile(r"^(  \w+:|warning:)", re.MULTILINE)
+
+
+class CommandInterruptedError(Exception):
+    """Ctrl-C during a command."""
+
+
+class PipeClosedError(Exception):
+    """Whoever read stdout has gone."""
+
+
+def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
+    """Run a command and return the exit code that tells how it went."""
+    _make_streams_safe()
+    try:
+        result = command()
+        return result if isinstance(result, int) else EXIT_OK
+    except UserError as error:
+        return _user_error(error)
+    except click.ClickException as error:
+        return _usage_error(error)
+    except (CommandInterruptedError, KeyboardInterrupt, click.Abort):
+        say("interrupted")
+        return EXIT_INTERRUPTED
+    except PipeClosedError:
+        discard_stdout()
+        return EXIT_BROKEN_PIPE
+    # The one guard against bugs: whatever else is raised is ours, and a user gets one line.
+    except Exception as error:
+        return _internal_error(error, debug)
+
+
+def say(text: str) -> None:
+    """A line for the reader on stderr; never fails."""
+    if sys.stderr is None:
+        return
+    try:
+        click.echo(_coloured(visible(text)), err=True)
+    except OSError:
+        return  # there is nobody left to tell
+
+
+def discard_stdout() -> None:
+    """What is still buffered goes nowhere, so that Python does not complain when it ends."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
+
+
+def _make_streams_safe() -> None:
+    """Print what the terminal's encoding lacks as escapes instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _coloured(text: str) -> str:
+    if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    text = _ERROR.sub(lambda match: click.style(match[0], fg="red", bold=True), text)
+    return _LABEL.sub(lambda match: click.style(match[0], fg="cyan"), text)
+
+
+def _user_error(error: UserError) -> int:
+    for diagnostic in error.diagnostics[:MAX_DIAGNOSTICS]:
+        say(str(diagnostic))
+    if len(error.diagnostics) > MAX_DIAGNOSTICS:
+        say(f"... and {len(error.diagnostics) - MAX_DIAGNOSTICS} more errors")
+    return EXIT_USER
+
+
+def _usage_error(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return EXIT_USER
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "nmpsim"
+    hint = f"`{command} --help` tells what it takes"
+    say(str(Diagnostic("ARG001", error.format_message(), hint=hint)))
+    return EXIT_USER
+
+
+def _internal_error(error: Exception, debug: bool) -> int:
+    if debug:
+        say("".join(traceback.format_exception(error)).rstrip())
+    message = str(error).split("\n", 1)[0][:300]
+    say(
+        f"internal error: {type(error).__name__}: {message}{_innermost(error)};"
+        " this is a bug of nmpsim, please report it"
+    )
+    return EXIT_BUG
+
+
+def _innermost(error: Exception) -> str:
+    """File and line where it happened, for the report."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""

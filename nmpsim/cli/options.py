@@ -1,0 +1,81 @@
+"""Arguments and options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from nmpsim.cli.files import emit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nmpsim.config import DeviceConfig
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+FILE = click.Path(path_type=Path)
+"""A path; whether it can be used is told by who opens it, with a code and a hint."""
+
+
+def bundle_argument(command: _Command) -> _Command:
+    """The bundle that a command is about."""
+    return click.argument("bundle", metavar="NET.bin", type=FILE)(command)
+
+
+def device_option(command: _Command) -> _Command:
+    """``--device D.toml``"""
+    return click.option(
+        "--device",
+        metavar="D.toml",
+        type=FILE,
+        help="Device file; without it, the NMP (see `nmpsim device`).",
+    )(command)
+
+
+def format_option(command: _Command) -> _Command:
+    """``--format text|json``"""
+    return click.option(
+        "--format",
+        "style",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Tables for reading, or one JSON document.",
+    )(command)
+
+
+def output_option(metavar: str, text: str, *, required: bool) -> Callable[[_Command], _Command]:
+    """``-o FILE``"""
+    return click.option("-o", "--output", metavar=metavar, type=FILE, required=required, help=text)
+
+
+def load_device(path: Path | None) -> DeviceConfig | None:
+    """The device of ``--device``, or None for what is the default there."""
+    if path is None:
+        return None
+    from nmpsim.config import load_device as load
+
+    return load(path)
+
+
+def show(
+    style: str,
+    data: Callable[[], dict[str, Any]],
+    view: Callable[[Console], None],
+    output: Path | None = None,
+) -> None:
+    """Give out a result as JSON or as text, on stdout or into a file."""
+    if style == "json":
+        from nmpsim.report.json import json_text
+
+        emit(json_text(data()), output)
+        return
+    from nmpsim.views.console import text_of
+
+    terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
+    emit(text_of(view, terminal=terminal), output)

@@ -1,0 +1,145 @@
+"""A run report as plain JSON data; :mod:`nmpsim.report.schema` says what it looks like.
+
+Floats are exact: ``json`` writes the shortest text that reads back the same. JSON has no infinity
+and no NaN, so these are the texts ``"Infinity"``, ``"-Infinity"`` and ``"NaN"``, which Python's
+``float()`` understands.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.report.data import (
+    SCHEMA,
+    LayerReport,
+    OutputReport,
+    RunReport,
+    Saturation,
+    TrapReport,
+)
+from nmpsim.report.schema import report_schema
+
+__all__ = ["json_text", "report_schema", "to_json"]
+
+
+def to_json(report: RunReport) -> dict[str, Any]:
+    """The report as dicts, lists, numbers and texts, ready for ``json.dumps``."""
+    return {
+        "schema": SCHEMA,
+        "program": report.program,
+        "numerics": report.numerics,
+        "engine": report.engine,
+        "cycles": int(report.cycles),
+        "seconds": float(report.seconds),
+        "host_seconds": float(report.host_seconds),
+        "trap": None if report.trap is None else _trap(report.trap),
+        "notes": list(report.notes),
+        "outputs": {output.name: _output(output) for output in report.output_reports},
+        "layers": [_layer(layer) for layer in report.layers],
+        "device": dict(report.device),
+        "sources": dict(report.sources),
+    }
+
+
+def json_text(data: Any) -> str:
+    """The data as one JSON document: objects indented, lists of plain values on one line."""
+    return _text(data, "\n") + "\n"
+
+
+def _text(data: Any, newline: str) -> str:
+    deeper = newline + "  "
+    if isinstance(data, dict) and data:
+        items = [f"{json.dumps(key)}: {_text(value, deeper)}" for key, value in data.items()]
+        return "{" + deeper + f",{deeper}".join(items) + newline + "}"
+    if isinstance(data, list) and data and isinstance(data[0], dict):
+        return "[" + deeper + f",{deeper}".join(_text(one, deeper) for one in data) + newline + "]"
+    return json.dumps(data, allow_nan=False)
+
+
+def _trap(trap: TrapReport) -> dict[str, Any]:
+    return {
+        "kind": trap.kind,
+        "message": trap.message,
+        "core": trap.core,
+        "pc": trap.pc,
+        "cause": trap.cause,
+        "value": trap.value,
+        "instruction": trap.instruction,
+        "layer": trap.layer,
+        "line": trap.line,
+    }
+
+
+def _output(output: OutputReport) -> dict[str, Any]:
+    return {
+        "elem": output.elem,
+        "shape": list(output.values.shape),
+        "scale": _number(output.scale),
+        "offset": output.offset,
+        "values": _values(output.values),
+    }
+
+
+def _values(values: npt.NDArray[Any]) -> Any:
+    """Nested lists; a number for an array without dimensions."""
+    if values.dtype.kind != "f" or bool(np.isfinite(values).all()):
+        return values.tolist()
+    return _replace_special(values.tolist())
+
+
+def _replace_special(values: Any) -> Any:
+    if isinstance(values, list):
+        return [_replace_special(value) for value in values]
+    return _number(values)
+
+
+def _number(value: float | None) -> float | str | None:
+    if value is None or math.isfinite(value):
+        return None if value is None else float(value)
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _layer(layer: LayerReport) -> dict[str, Any]:
+    return {
+        "index": layer.index,
+        "name": layer.name,
+        "op": layer.op,
+        "placement": layer.placement,
+        "reason": layer.reason,
+        "number": layer.number,
+        "line": layer.line,
+        "fused": list(layer.fused),
+        "shape": list(layer.shape),
+        "elem": layer.elem,
+        "scale": _number(layer.scale),
+        "offset": layer.offset,
+        "cycles": int(layer.cycles),
+        "macs": int(layer.macs),
+        "utilization": float(layer.utilization),
+        "bytes": {"read": int(layer.bytes_read), "written": int(layer.bytes_written)},
+        "bursts": int(layer.bursts),
+        "row_misses": int(layer.row_misses),
+        "stalls": {name: int(cycles) for name, cycles in layer.stalls.items()},
+        "busy": {name: int(cycles) for name, cycles in layer.busy.items()},
+        "elements": int(layer.elements),
+        "saturation": [_saturation(cut, layer.elements) for cut in layer.saturation],
+    }
+
+
+def _saturation(cut: Saturation, elements: int) -> dict[str, Any]:
+    return {
+        "stage": cut.stage,
+        "side": cut.side,
+        "count": int(cut.count),
+        "elements": int(elements),
+        "worst": int(cut.worst),
+        "first": [int(index) for index in cut.first],
+        "channels": [[int(channel), int(count)] for channel, count in cut.channels],
+    }

@@ -1,0 +1,147 @@
+"""The JSON Schema of a run report, for those who read reports with other tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.report.data import SCHEMA
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+_WHOLE = {"type": "integer"}
+_WHOLE_OR_NULL = {"type": ["integer", "null"]}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_REAL = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+_REAL_OR_NULL = {"anyOf": [*_REAL["anyOf"], {"type": "null"}]}
+_SHAPE = {"type": "array", "items": _COUNT}
+_CYCLES_BY_NAME = {"type": "object", "additionalProperties": _COUNT}
+
+
+def report_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of what :func:`nmpsim.report.json.to_json` returns."""
+    return {
+        "$schema": _DRAFT,
+        "$id": SCHEMA,
+        "title": "Report of one run of nmpsim",
+        **_object(
+            schema={"const": SCHEMA},
+            program=_said(_TEXT, "name of the network"),
+            numerics=_said(_TEXT, "arithmetic profile of the layers on the device"),
+            engine=_TEXT,
+            cycles=_COUNT,
+            seconds=_said({"type": "number", "minimum": 0}, "cycles at the device's clock"),
+            host_seconds=_said({"type": "number", "minimum": 0}, "wall time of the simulation"),
+            trap={"anyOf": [{"type": "null"}, {"$ref": "#/$defs/trap"}]},
+            notes=_list(_TEXT, "what a reader should know about the numbers"),
+            outputs={"type": "object", "additionalProperties": {"$ref": "#/$defs/output"}},
+            layers=_list({"$ref": "#/$defs/layer"}, "in the order in which they ran"),
+            device=_said(
+                {"type": "object", "additionalProperties": {"type": ["integer", "string"]}},
+                "the device's settings",
+            ),
+            sources=_said(
+                {"type": "object", "additionalProperties": _TEXT},
+                "where each setting is from: published, measured, assumed, given",
+            ),
+        ),
+        "$defs": {
+            "trap": _trap(),
+            "output": _output(),
+            "values": _values(),
+            "layer": _layer(),
+            "saturation": _saturation(),
+        },
+    }
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _said(schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {**schema, "description": description}
+
+
+def _list(items: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"type": "array", "items": items, "description": description}
+
+
+def _trap() -> dict[str, Any]:
+    return _object(
+        kind={"enum": ["trap", "deadlock", "cycle_limit"]},
+        message=_TEXT,
+        core=_WHOLE_OR_NULL,
+        pc=_WHOLE_OR_NULL,
+        cause=_said(_WHOLE_OR_NULL, "mcause"),
+        value=_said(_WHOLE_OR_NULL, "mtval: the address or word at fault"),
+        instruction=_TEXT_OR_NULL,
+        layer=_TEXT_OR_NULL,
+        line=_said(_WHOLE_OR_NULL, "line of the layer in the LIR text"),
+    )
+
+
+def _output() -> dict[str, Any]:
+    return _object(
+        elem=_TEXT,
+        shape=_SHAPE,
+        scale=_said(_REAL_OR_NULL, "a value stands for scale * (value - offset)"),
+        offset=_WHOLE_OR_NULL,
+        values={"$ref": "#/$defs/values"},
+    )
+
+
+def _values() -> dict[str, Any]:
+    return {
+        "anyOf": [
+            {"type": "array", "items": {"$ref": "#/$defs/values"}},
+            {"type": "boolean"},
+            *_REAL["anyOf"],
+        ],
+        "description": "lists nested as the shape says",
+    }
+
+
+def _layer() -> dict[str, Any]:
+    return _object(
+        index=_COUNT,
+        name=_TEXT,
+        op=_TEXT,
+        placement={"enum": ["device", "host"]},
+        reason=_said(_TEXT, "why the host did it; empty on the device"),
+        number=_said(_COUNT, "number of the instruction in the LIR"),
+        line=_said(_COUNT, "its line in the LIR text, 0 if unknown"),
+        fused=_list(_TEXT, "names of the LIR instructions that became this layer"),
+        shape=_SHAPE,
+        elem=_TEXT,
+        scale=_REAL_OR_NULL,
+        offset=_WHOLE_OR_NULL,
+        cycles=_COUNT,
+        macs=_COUNT,
+        utilization=_said({"type": "number", "minimum": 0}, "of the device's MAC arrays"),
+        bytes=_object(read=_COUNT, written=_COUNT),
+        bursts=_COUNT,
+        row_misses=_COUNT,
+        stalls=_said(_CYCLES_BY_NAME, "core cycles by activity"),
+        busy=_said(_CYCLES_BY_NAME, "unit cycles by unit"),
+        elements=_said(_COUNT, "results that passed a clip"),
+        saturation=_list({"$ref": "#/$defs/saturation"}, "what was cut, by stage and side"),
+    )
+
+
+def _saturation() -> dict[str, Any]:
+    pair = {"type": "array", "prefixItems": [_COUNT, _COUNT], "minItems": 2, "maxItems": 2}
+    return _object(
+        stage=_said(_TEXT, "activation is clipping that the network asks for"),
+        side={"enum": ["low", "high"]},
+        count=_COUNT,
+        elements=_said(_COUNT, "results of the layer that passed a clip"),
+        worst=_said(_COUNT, "largest overshoot, in units of the last place"),
+        first=_said(_SHAPE, "coordinates of the first value in the layer's output"),
+        channels=_list(pair, "(channel, count) of every channel concerned"),
+    )

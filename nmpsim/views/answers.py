@@ -1,0 +1,58 @@
+"""The outputs of a run in a few lines: range of values, and the best classes of a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.report.data import OutputReport
+from nmpsim.views.text import elem_text, real_text, shape_text
+
+TOP = 5
+"""Classes to name."""
+CLASSES = range(2, 100_001)
+"""Sizes of a last dimension that looks like classes."""
+
+
+def output_lines(output: OutputReport) -> Iterator[str]:
+    """Name, shape, type and range; the top classes if it looks like a classifier's answer."""
+    values = output.values
+    head = f"{output.name}: {elem_text(output.elem)} {shape_text(values.shape)}"
+    if values.size == 0:
+        yield f"{head}, empty"
+        return
+    if output.scale is not None:
+        head += f", scale {output.scale!r}, offset {output.offset}"
+    yield f"{head}, {_range(output)}"
+    if is_classifier(values.shape):
+        yield f"  top {min(TOP, values.size)}: {', '.join(_best(output))}"
+
+
+def is_classifier(shape: tuple[int, ...]) -> bool:
+    """True if all dimensions but the last are 1, and the last could be classes."""
+    return bool(shape) and shape[-1] in CLASSES and all(dim == 1 for dim in shape[:-1])
+
+
+def top_classes(values: npt.NDArray[Any], count: int = TOP) -> list[int]:
+    """Indices of the largest values, largest first; of equal ones the first comes first."""
+    flat = values.astype(np.float64).reshape(-1)
+    order = np.argsort(-flat, kind="stable")[:count]
+    return [int(index) for index in order]
+
+
+def _range(output: OutputReport) -> str:
+    real = output.real().astype(np.float64)
+    not_numbers = int(np.isnan(real).sum())
+    if not_numbers == real.size:
+        return "all values are NaN"
+    text = f"min {real_text(float(np.nanmin(real)))}, max {real_text(float(np.nanmax(real)))}"
+    return f"{text}, {not_numbers:,} NaN" if not_numbers else text
+
+
+def _best(output: OutputReport) -> Iterator[str]:
+    real = output.real().reshape(-1)
+    for index in top_classes(real):
+        yield f"{index} ({real_text(float(real[index]))})"

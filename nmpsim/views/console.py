@@ -1,0 +1,66 @@
+"""A view's text for a terminal or for a file: the same words, with or without style."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+from rich.box import SIMPLE_HEAD, Box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nmpsim.views.text import visible_line
+
+FILE_WIDTH = 120
+"""Columns of tables in files and pipes."""
+_ASCII_HEAD = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+
+
+def text_of(
+    view: Callable[[Console], None], *, terminal: bool = False, width: int | None = None
+) -> str:
+    """What a view prints; ``terminal`` allows style, if the environment wants it (NO_COLOR)."""
+    sink = io.StringIO()
+    console = Console(
+        file=sink,
+        force_terminal=terminal,
+        color_system="auto" if terminal else None,
+        width=width or (None if terminal else FILE_WIDTH),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    view(console)
+    return _without_trailing_blanks(sink.getvalue())
+
+
+def _without_trailing_blanks(text: str) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def new_table(console: Console) -> Table:
+    """An empty table in the common style; lines only where they are safe."""
+    return Table(
+        box=SIMPLE_HEAD if console.is_terminal else _ASCII_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),  # and one blank for the box: GAP in columns.py
+        header_style="bold",
+    )
+
+
+def cell(text: str, style: str = "") -> Text:
+    """A text in a table, whatever characters it has."""
+    return Text(visible_line(text), style=style, no_wrap=True, overflow="ellipsis", end="")
+
+
+def heading(console: Console, text: str) -> None:
+    """A line that begins a part, with a free line before it."""
+    console.print()
+    console.print(Text(visible_line(text), style="bold"), soft_wrap=True)
+
+
+def line(console: Console, text: str, style: str = "") -> None:
+    """A line of any length; nothing is cut off or folded."""
+    console.print(Text(visible_line(text), style=style), soft_wrap=True)

@@ -1,0 +1,178 @@
+"""What is in a bundle: inputs, outputs, layers, sizes; for reading and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from nmpsim.bundle import Bundle, Layer, Tensor
+from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
+from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
+from nmpsim.config import default_device
+from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.console import heading, line
+from nmpsim.views.text import bytes_text, elem_text, plural, shape_text, visible_line
+
+SCHEMA = "nmpsim-inspect-1"
+
+
+def inspect_json(bundle: Bundle) -> dict[str, Any]:
+    """Everything that the text says, as JSON data."""
+    metadata = bundle.metadata
+    return {
+        "schema": SCHEMA,
+        "format": BUNDLE_SCHEMA,
+        "path": bundle.path,
+        "digest": bundle.digest,
+        "program": metadata.program,
+        "source": metadata.source,
+        "numerics": metadata.numerics,
+        "inputs": [_tensor_json(tensor) for tensor in metadata.inputs],
+        "outputs": [_tensor_json(tensor) for tensor in metadata.outputs],
+        "layers": [_layer_json(layer) for layer in metadata.layers],
+        "placement": _placement(bundle),
+        "bytes": _sizes(bundle),
+        "device": dict(metadata.device),
+    }
+
+
+def _tensor_json(tensor: Tensor) -> dict[str, Any]:
+    return {
+        "name": tensor.name,
+        "elem": tensor.elem,
+        "shape": list(tensor.shape),
+        "scale": tensor.scale,
+        "offset": tensor.offset,
+    }
+
+
+def _layer_json(layer: Layer) -> dict[str, Any]:
+    return {
+        "index": layer.index,
+        "name": layer.name,
+        "number": layer.number,
+        "line": layer.line,
+        "op": layer.op,
+        "placement": layer.placement,
+        "reason": layer.reason,
+        "fused": list(layer.fused),
+        "macs": layer.macs,
+        "output": _tensor_json(layer.output),
+    }
+
+
+def _placement(bundle: Bundle) -> dict[str, int]:
+    counts = Counter(layer.placement for layer in bundle.metadata.layers)
+    return {"device": counts["device"], "host": counts["host"]}
+
+
+def _sizes(bundle: Bundle) -> dict[str, int]:
+    parts = {"constants": CONSTANTS, "descriptors": DESCRIPTORS}
+    sizes = {}
+    for name, section in parts.items():
+        start, end = bundle.sections.get(section, (0, 0))
+        sizes[name] = end - start
+    start, end = bundle.sections.get(TEXT, (0, 0))
+    sizes["code"] = sum(high - low for low, high in bundle.text) or end - start
+    sizes["activations"] = bundle.rw_bytes
+    return sizes
+
+
+def print_bundle(bundle: Bundle, console: Console) -> None:
+    """The whole view."""
+    metadata = bundle.metadata
+    line(console, f"{metadata.program} from {metadata.source}", "bold")
+    for label, text in (
+        ("layers", _counts(bundle)),
+        ("numerics", metadata.numerics),
+        ("format", BUNDLE_SCHEMA),
+        ("digest", bundle.digest),
+    ):
+        line(console, f"  {label:<12} {text}")
+    _print_tensors("inputs", metadata.inputs, console)
+    _print_tensors("outputs", metadata.outputs, console)
+    if metadata.layers:
+        heading(console, "layers")
+        _print_layers(metadata.layers, console)
+    heading(console, "sizes")
+    for label, nbytes in _sizes(bundle).items():
+        line(console, f"  {label:<12} {bytes_text(nbytes)}")
+    heading(console, "compiled for")
+    for text in _device_lines(metadata.device):
+        line(console, f"  {text}")
+
+
+def _counts(bundle: Bundle) -> str:
+    placement = _placement(bundle)
+    elems = Counter(elem_text(layer.output.elem) for layer in bundle.metadata.layers)
+    kinds = ", ".join(f"{count} {elem}" for elem, count in elems.most_common())
+    counts = f"{placement['device']} on the device, {placement['host']} on the host"
+    return f"{counts}; outputs: {kinds}" if kinds else counts
+
+
+def _print_tensors(title: str, tensors: Sequence[Tensor], console: Console) -> None:
+    heading(console, title)
+    for tensor in tensors:
+        line(console, f"  {tensor.name}: {_tensor_text(tensor)}")
+    if not tensors:
+        line(console, "  none")
+
+
+def _tensor_text(tensor: Tensor) -> str:
+    text = f"{elem_text(tensor.elem)} {shape_text(tensor.shape)}"
+    if tensor.scale is None:
+        return text
+    return f"{text}, scale {tensor.scale!r}, offset {tensor.offset}"
+
+
+def _print_layers(layers: Sequence[Layer], console: Console) -> None:
+    host = {row: "magenta" for row, layer in enumerate(layers) if layer.placement == "host"}
+    outputs = [f"{elem_text(one.output.elem)} {shape_text(one.output.shape)}" for one in layers]
+    columns = [
+        Column("#", [str(layer.index) for layer in layers], right=True),
+        Column("layer", [visible_line(layer.name) for layer in layers], least=8),
+        Column("operation", [visible_line(layer.op) for layer in layers], least=8),
+        Column("on", [layer.placement for layer in layers], styles=host),
+        Column("output", outputs, least=12),
+        Column("made of", [_fused_text(layer) for layer in layers], right=True),
+    ]
+    console.print(fitted_table(columns, console))
+    _print_reasons(layers, console)
+
+
+def _fused_text(layer: Layer) -> str:
+    return plural(len(layer.fused) or 1, "instruction")
+
+
+def _print_reasons(layers: Sequence[Layer], console: Console) -> None:
+    """Why the host does what it does; layers with the same reason share a line."""
+    by_reason: dict[str, list[Layer]] = {}
+    for layer in layers:
+        if layer.placement == "host":
+            by_reason.setdefault(layer.reason or "no reason given", []).append(layer)
+    if by_reason:
+        heading(console, "on the host, because")
+    for reason, concerned in by_reason.items():
+        which = ", ".join(f"{layer.index} {layer.name}" for layer in concerned)
+        line(console, f"  {reason}: {which}")
+
+
+def _device_lines(settings: Any) -> list[str]:
+    if not settings:
+        return ["no device is recorded"]
+    cores = settings.get("cores_count", "?")
+    lines = [f"{settings.get('name', '?')}: {plural(cores, 'core') if cores != '?' else '? cores'}"]
+    usual = default_device().settings()
+    other = [
+        f"{name} = {value}"
+        for name, value in settings.items()
+        if name != "name" and usual.get(name) != value
+    ]
+    if other:
+        lines.append(f"differs from the default device: {', '.join(other)}")
+    else:
+        lines.append("all settings as in the default device (see `nmpsim device`)")
+    return lines

@@ -1,0 +1,41 @@
+"""The layers of a run as a table: what, where, how long, how well used, how much was cut."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.text import elem_text, percent, shape_text, visible_line
+
+
+def layer_table(report: RunReport, console: Console) -> Table:
+    """One row a layer; at 80 columns the names give way first."""
+    layers = report.layers
+    host = {row: "magenta" for row, layer in enumerate(layers) if layer.placement == "host"}
+    cut = {row: "bold yellow" for row, layer in enumerate(layers) if layer.saturated}
+    columns = [
+        Column("#", [str(layer.index) for layer in layers], right=True),
+        Column("layer", [visible_line(layer.name) for layer in layers], least=8),
+        Column("operation", [visible_line(layer.op) for layer in layers], least=8),
+        Column("on", [layer.placement for layer in layers], styles=host),
+        Column("output", [_output_text(layer) for layer in layers], least=12),
+        Column("cycles", [f"{layer.cycles:,}" for layer in layers], right=True),
+        Column("share%", [percent(one.cycles, report.cycles) for one in layers], right=True),
+        Column("mac%", [_utilization(layer) for layer in layers], right=True),
+        Column("cut", [_saturated(layer) for layer in layers], right=True, styles=cut),
+    ]
+    return fitted_table(columns, console)
+
+
+def _output_text(layer: LayerReport) -> str:
+    return f"{elem_text(layer.elem)} {shape_text(layer.shape)}"
+
+
+def _utilization(layer: LayerReport) -> str:
+    return percent(layer.utilization, 1.0) if layer.macs else "-"
+
+
+def _saturated(layer: LayerReport) -> str:
+    return f"{layer.saturated:,}" if layer.saturated else "-"

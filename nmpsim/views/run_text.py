@@ -1,0 +1,135 @@
+"""A run for reading: its layers, its totals, its answer, and why it stopped if it did."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.console import Console
+
+from nmpsim.report.data import ACTIVITIES, RunReport, TrapReport
+from nmpsim.views.answers import output_lines
+from nmpsim.views.console import heading, line
+from nmpsim.views.run_table import layer_table
+from nmpsim.views.text import duration, percent, plural
+
+_ACTIVITY_WORDS = {
+    "control": "control core at work",
+    "wait_load": "waiting for loads",
+    "wait_store": "waiting for stores",
+    "wait_mac": "waiting for the MAC array",
+    "wait_vector": "waiting for the vector unit",
+    "barrier": "at barriers",
+    "semaphore": "at semaphores",
+    "idle": "idle",
+}
+_TRAP_HINTS = {
+    "deadlock": "every core waits for something that no core will do any more: look for a barrier"
+    " or semaphore that some core never reaches (`nmpsim disasm`)",
+    "cycle_limit": "if the program is meant to take this long, raise `cycles` under [limits] in a"
+    " device file; otherwise it loops",
+    "trap": "`nmpsim disasm` shows the code around this pc",
+}
+_TRAP_WORDS = {"trap": "trap", "deadlock": "deadlock", "cycle_limit": "cycle limit reached"}
+
+
+def print_run(report: RunReport, console: Console) -> None:
+    """The whole report."""
+    head = f"{report.program}: {report.numerics} arithmetic, {report.engine} engine"
+    line(console, f"{head}, device {report.device.get('name', '?')}", "bold")
+    if report.layers:
+        console.print()
+        console.print(layer_table(report, console))
+    _print_saturation_note(report, console)
+    heading(console, "total")
+    for label, text in _totals(report):
+        line(console, f"  {label:<12} {text}")
+    _print_activities(report, console)
+    _print_outputs(report, console)
+    if report.trap is not None:
+        _print_trap(report.trap, console)
+    console.print()
+    for note in report.notes:
+        line(console, f"note: {note}")
+    line(console, _footnote(report), "dim")
+
+
+def _print_saturation_note(report: RunReport, console: Console) -> None:
+    cut = [layer for layer in report.layers if layer.saturated]
+    if not cut:
+        return
+    console.print()
+    line(console, "cut: results that did not fit and were saturated, by layer")
+    for layer in cut:
+        stages: Counter[str] = Counter()
+        for one in layer.saturation:
+            if not one.wanted:
+                stages[f"{one.stage} {one.side}"] += one.count
+        parts = ", ".join(f"{count:,} at {stage}" for stage, count in stages.items())
+        share = percent(layer.saturated, layer.elements)
+        line(console, f"  {layer.index} {layer.name}: {parts} ({share}% of {layer.elements:,})")
+
+
+def _totals(report: RunReport) -> list[tuple[str, str]]:
+    clock = report.device.get("cores_clock_mhz")
+    macs = sum(layer.macs for layer in report.layers)
+    host = sum(layer.placement == "host" for layer in report.layers)
+    at_clock = f" at {clock} MHz" if clock else ""
+    return [
+        ("cycles", f"{report.cycles:,}, {duration(report.seconds)}{at_clock}"),
+        ("MACs", f"{macs:,}, {_utilization(report)}% of what the MAC arrays could do"),
+        ("layers", f"{len(report.layers) - host} on the device, {host} on the host"),
+        ("simulation", f"{duration(report.host_seconds)} of wall time"),
+    ]
+
+
+def _utilization(report: RunReport) -> str:
+    """Over all cycles; each layer's own figure knows how many lanes its type has."""
+    used = sum(layer.utilization * layer.cycles for layer in report.layers)
+    return percent(used, report.cycles)
+
+
+def _print_activities(report: RunReport, console: Console) -> None:
+    cycles = {
+        name: sum(layer.stalls.get(name, 0) for layer in report.layers) for name in ACTIVITIES
+    }
+    total = sum(cycles.values())
+    if not total:
+        return
+    heading(console, "where the cycles of the cores went")
+    for name, count in sorted(cycles.items(), key=lambda item: -item[1]):
+        if count:
+            line(console, f"  {percent(count, total):>5}%  {_ACTIVITY_WORDS[name]}")
+
+
+def _print_outputs(report: RunReport, console: Console) -> None:
+    if not report.output_reports:
+        return
+    stopped = " (the run did not reach its end: do not rely on them)" if report.trap else ""
+    heading(console, f"{plural(len(report.output_reports), 'output')}{stopped}")
+    for output in report.output_reports:
+        for text in output_lines(output):
+            line(console, f"  {text}")
+
+
+def _print_trap(trap: TrapReport, console: Console) -> None:
+    heading(console, f"THE RUN STOPPED: {_TRAP_WORDS[trap.kind]}")
+    place = None if not trap.layer else trap.layer + (f", line {trap.line}" if trap.line else "")
+    facts = (
+        ("reason", trap.message),
+        ("layer", place),
+        ("core", None if trap.core is None else str(trap.core)),
+        ("pc", None if trap.pc is None else f"{trap.pc:#010x}"),
+        ("instruction", trap.instruction),
+        ("value", None if trap.value is None else f"{trap.value:#x}"),
+        ("hint", _TRAP_HINTS[trap.kind]),
+    )
+    for label, text in facts:
+        if text is not None:
+            line(console, f"  {label:<12} {text}", "red" if label == "reason" else "")
+
+
+def _footnote(report: RunReport) -> str:
+    assumed = sum(source == "assumed" for source in report.sources.values())
+    if not assumed:
+        return "no setting of the device is assumed (see `nmpsim device`)"
+    return f"cycles rest on {plural(assumed, 'assumed setting')} (see `nmpsim device`)"

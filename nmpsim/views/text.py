@@ -1,0 +1,82 @@
+"""Small pieces of text that the views share: numbers, shapes, names; pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+ELLIPSIS = "..."
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ELEMS = {"i8": "Int8", "ui8": "UInt8", "i16": "Int16", "i32": "Int32", "float": "float"}
+
+
+def visible(text: str) -> str:
+    """The text with control characters as escapes, so that a file cannot steer the terminal."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def visible_line(text: str) -> str:
+    """As :func:`visible`, on one line."""
+    return visible(text).replace("\n", "\\n").replace("\t", " ")
+
+
+def shorten_middle(text: str, width: int) -> str:
+    """At most ``width`` characters: names differ at their start and at their end."""
+    if len(text) <= width:
+        return text
+    if width <= len(ELLIPSIS) + 1:
+        return text[:width]
+    kept = width - len(ELLIPSIS)
+    head = (kept + 1) // 2
+    return text[:head] + ELLIPSIS + text[len(text) - (kept - head) :]
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """``1x3x32x32``, or ``scalar``."""
+    return "x".join(str(dim) for dim in shape) or "scalar"
+
+
+def elem_text(elem: str) -> str:
+    """Int8 for i8, as the reports call it."""
+    return _ELEMS.get(elem, elem)
+
+
+def percent(part: float, whole: float) -> str:
+    """A share as ``12.3``, ``<0.1`` where it would look like nothing, ``-`` of nothing."""
+    if whole <= 0:
+        return "-"
+    share = 100.0 * part / whole
+    return "<0.1" if 0 < share < 0.05 else f"{share:.1f}"
+
+
+def bytes_text(nbytes: int) -> str:
+    """``1,234 bytes`` and, from 10 KiB on, what that is in KiB or MiB."""
+    exact = f"{nbytes:,} bytes"
+    if nbytes >= 10 << 20:
+        return f"{exact} ({nbytes / (1 << 20):.1f} MiB)"
+    if nbytes >= 10 << 10:
+        return f"{exact} ({nbytes / (1 << 10):.1f} KiB)"
+    return exact
+
+
+def duration(seconds: float) -> str:
+    """Seconds with a fitting unit: ``1.23 ms``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:,.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
+    return f"{seconds / 1e-9:.3g} ns" if seconds > 0 else "0 s"
+
+
+def real_text(value: float) -> str:
+    """A real number for reading, not for reading back."""
+    return f"{value:.6g}"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """``1 layer``, ``2 layers``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def indented(lines: Iterable[str]) -> str:
+    """Lines as one text, two blanks in."""
+    return "\n".join(f"  {line}" for line in lines)
