@@ -113,7 +113,7 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
 def _take_labels(draft: Draft, tokens: list[Token]) -> list[Token]:
     """Define the labels that a statement begins with; the tokens behind them."""
     count = 0
-    while tokens[2 * count + 1 :] and tokens[2 * count + 1].text == ":":
+    while any(t.kind == "mark" and t.text == ":" for t in tokens[2 * count + 1 : 2 * count + 2]):
         count += 1
     rest = tokens[2 * count :]
     is_descriptor = bool(rest) and rest[0].text == ".descriptor"

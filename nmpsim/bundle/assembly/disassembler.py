@@ -207,7 +207,8 @@ class _Listing:
         for facts in self._facts:
             behind = facts.start + 4 * len(facts.words)
             for target in facts.targets:
-                if facts.start <= target <= behind and target not in self._names:
+                is_shown = facts.start <= target <= behind and target % 4 == 0
+                if is_shown and target not in self._names:
                     self._add_local(target, f".L{target:x}")
 
     def _add_local(self, address: int, name: str) -> None:
