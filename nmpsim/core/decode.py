@@ -18,7 +18,7 @@ def _identifier(mnemonic: str) -> str:
 
 def _numbers() -> Any:
     names = [_identifier(i.mnemonic) for i in INSTRUCTIONS]
-    record = namedtuple("InstructionNumbers", names)  # type: ignore[misc]  # noqa: PYI024 - the names come from the table
+    record = namedtuple("InstructionNumbers", names)  # type: ignore[misc]  # names come from the table
     return record(*range(len(names)))
 
 

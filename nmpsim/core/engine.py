@@ -7,6 +7,9 @@ from typing import Protocol
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.timing import Costs
 
+MOST_STEPS = 1 << 20
+"""Instructions of one turn at most: a program without end must come back to its caller too."""
+
 
 class Engine(Protocol):
     """Advances a machine; all state is in the machine."""

@@ -1,4 +1,4 @@
-"""The machine as a handful of flat arrays: what both engines work on, and what a snapshot copies."""
+"""The machine as a handful of flat arrays: both engines work on it, a snapshot copies it."""
 
 from __future__ import annotations
 
@@ -232,6 +232,7 @@ def reset(machine: Machine) -> None:
     cores, layers, shared = machine.cores, machine.layers, machine.shared
     cores.view(np.uint8)[:] = 0
     cores.csr[:, CSR_COLUMN[Csr.MISA]] = 0x4000_1100  # RV32, I and M
+    cores.csr[:, CSR_COLUMN[Csr.MSTATUS]] = 3 << 11  # machine mode, the only one
     cores.csr[:, CSR_COLUMN[Csr.MHARTID]] = np.arange(cores.size)
     cores.status[:] = Status.HALTED
     cores.request[:] = NEVER
@@ -261,7 +262,5 @@ def end_segment(machine: Machine) -> None:
     """All cores have halted: those that were done early were idle until the last one was."""
     cores = machine.cores
     end = cores.clock.max()
-    np.add.at(
-        machine.layers.counts, (cores.previous_layer, int(Count.IDLE)), end - cores.clock
-    )
+    np.add.at(machine.layers.counts, (cores.previous_layer, int(Count.IDLE)), end - cores.clock)
     cores.clock[:] = end

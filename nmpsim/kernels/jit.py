@@ -13,6 +13,7 @@ import platformdirs
 
 import nmpsim
 
+_numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 COMPILED_PACKAGES = ("isa", "kernels", "memory", "timing", "core")
@@ -33,10 +34,9 @@ def _source_digest() -> str:
 
 
 def _choose_cache() -> Path:
-    if "NUMBA_CACHE_DIR" in os.environ:
-        return Path(os.environ["NUMBA_CACHE_DIR"])
-    folder = Path(platformdirs.user_cache_dir("nmpsim")) / f"kernels-{_source_digest()}"
-    numba.config.CACHE_DIR = str(folder)
+    chosen = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("nmpsim")
+    folder = Path(chosen) / f"kernels-{_source_digest()}"
+    _numba.config.CACHE_DIR = str(folder)
     return folder
 
 
@@ -55,7 +55,7 @@ def jit(function: _F) -> _F:
     It has no entry from Python, which would unpack the whole machine: most of the time that
     compiling takes would go there.
     """
-    compiled: _F = numba.njit(
+    compiled: _F = _numba.njit(
         nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
     )(function)
     return compiled
@@ -63,5 +63,5 @@ def jit(function: _F) -> _F:
 
 def jit_entry(function: _F) -> _F:
     """Compile a function that Python calls, and keep it with all that it calls in the cache."""
-    compiled: _F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    compiled: _F = _numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     return compiled

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.scalar import STOPPED, TRAPPED, WOULD_BE_SEEN, step
+from nmpsim.core.compiled.scalar import STOPPED, TRAPPED, WENT_ON, WOULD_BE_SEEN, step
 from nmpsim.core.compiled.units import serve
+from nmpsim.core.engine import MOST_STEPS
 from nmpsim.core.state import NEVER, Machine, Outcome, Status
 from nmpsim.isa.words import MOST_WORDS
 from nmpsim.kernels.jit import is_cached, jit, jit_entry
@@ -28,7 +29,9 @@ def first_core(m: Any) -> Any:
     """Running core with the lowest clock, or -1."""
     best = -1
     for core in range(m.cores.size):
-        if m.cores[core].status == RUNNING and (best < 0 or m.cores[core].clock < m.cores[best].clock):
+        if m.cores[core].status == RUNNING and (
+            best < 0 or m.cores[core].clock < m.cores[best].clock
+        ):
             best = core
     return best
 
@@ -47,19 +50,22 @@ def first_request(m: Any) -> Any:
 @jit
 def run_core(m: Any, costs: Any, core: Any, d: Any) -> Any:
     """Run a core whose turn it is until it waits, traps, or its next step could be seen."""
-    may_be_seen = True
-    while m.cores[core].clock <= costs.limits_cycles:
-        ended = step(m, costs, core, d, may_be_seen)
-        if ended == WOULD_BE_SEEN or ended == STOPPED or ended == TRAPPED:
+    for steps in range(MOST_STEPS):
+        if m.cores[core].clock > costs.limits_cycles:
+            return STOPPED
+        ended = step(m, costs, core, d, steps == 0)
+        if ended == TRAPPED and steps > 0:
+            m.shared[0].trap[:] = -1  # all can see the end of the run: it waits for its turn
+            return WOULD_BE_SEEN
+        if ended != WENT_ON:
             return ended
-        may_be_seen = False
     return STOPPED
 
 
 @jit
 def all_halted(m: Any) -> Any:
     """True if no core has anything left to do."""
-    for core in range(m.cores.size):
+    for core in range(m.cores.size):  # noqa: SIM110 - Numba compiles no generators
         if m.cores[core].status != HALTED:
             return False
     return True

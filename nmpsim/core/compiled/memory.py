@@ -31,6 +31,12 @@ def locate(m: Any, address: Any, nbytes: Any) -> Any:
 
 
 @jit
+def is_shared(region: Any) -> Any:
+    """True if other cores see a write to the region, and theirs are seen."""
+    return region in (RAM, CONTROL)
+
+
+@jit
 def memory_of(m: Any, core: Any, region: Any) -> Any:
     """The bytes of a region."""
     if region == IMAGE:

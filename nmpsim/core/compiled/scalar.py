@@ -15,14 +15,14 @@ from nmpsim.core.compiled.memory import (
     IMAGE,
     NOWHERE,
     RAM,
-    SCRATCHPAD,
+    is_shared,
     locate,
     memory_of,
     read,
     write,
 )
 from nmpsim.core.compiled.sync import arrive, halt, pend, post
-from nmpsim.core.compiled.tensor import check, execute
+from nmpsim.core.compiled.tensor import check, check_tables, execute
 from nmpsim.core.compiled.units import await_job
 from nmpsim.core.decode import (
     BUCKETS,
@@ -129,13 +129,13 @@ def read_csr(m: Any, core: Any, column: Any) -> Any:
 
 @jit
 def set_counter(m: Any, core: Any, column: Any, now: Any, high: Any, value: Any) -> None:
-    """Make one half of a 64-bit counter read as ``value``."""
+    """Make one half of a 64-bit counter read as ``value`` from the next instruction on."""
     whole = now + m.cores[core].csr[column]
     if high:
         whole = (whole & WORD) | (value << 32)
     else:
         whole = (whole & ~np.int64(WORD)) | value
-    m.cores[core].csr[column] = whole - now
+    m.cores[core].csr[column] = whole - (now + 1)
 
 
 @jit
@@ -297,7 +297,7 @@ def load_word(m: Any, costs: Any, core: Any, word: Any, may_be_seen: Any) -> Any
     region, offset = locate(m, address, nbytes)
     if region == NOWHERE:
         return trap(m, core, LOAD_FAULT, address)
-    if region != SCRATCHPAD and region != IMAGE and not may_be_seen:
+    if is_shared(region) and not may_be_seen:
         return WOULD_BE_SEEN
     value = read(memory_of(m, core, region), offset, nbytes)
     if funct3 < 2:
@@ -315,26 +315,25 @@ def store_word(m: Any, costs: Any, core: Any, word: Any, may_be_seen: Any) -> An
     if address % nbytes:
         return trap(m, core, STORE_MISALIGNED, address)
     region, offset = locate(m, address, nbytes)
-    if region == NOWHERE or region == IMAGE:
+    if region in (NOWHERE, IMAGE):
         return trap(m, core, STORE_FAULT, address)
-    if region != SCRATCHPAD and not may_be_seen:
+    if is_shared(region) and not may_be_seen:
         return WOULD_BE_SEEN
-    write(memory_of(m, core, region), offset, nbytes, np.int64(m.cores[core].registers[(word >> 20) & 31]))
+    value = np.int64(m.cores[core].registers[(word >> 20) & 31])
+    write(memory_of(m, core, region), offset, nbytes, value)
     return next_instruction(m, core, access_cycles(costs, region))
 
 
 @jit
 def access_cycles(costs: Any, region: Any) -> Any:
     """What a scalar access costs beyond one cycle."""
-    if region == IMAGE or region == RAM:
+    if region in (IMAGE, RAM):
         return costs.control_dram_access_cycles
     return costs.control_scratchpad_access_cycles
 
 
 @jit
-def tensor(
-    m: Any, costs: Any, core: Any, number: Any, word: Any, d: Any, may_be_seen: Any
-) -> Any:
+def tensor(m: Any, costs: Any, core: Any, number: Any, word: Any, d: Any, may_be_seen: Any) -> Any:
     """A tensor instruction: room in the queue, descriptor, checks, work."""
     unit = INSTRUCTION_UNIT[number]
     address = np.int64(m.cores[core].registers[(word >> 15) & 31]) & WORD
@@ -343,18 +342,21 @@ def tensor(
     if region == NOWHERE or address % 4:
         return trap(m, core, DESCRIPTOR_FAULT, address)
     is_transfer = unit < 2
-    if (is_transfer or region == RAM) and not may_be_seen:
+    is_seen = is_transfer or is_shared(region)
+    if is_seen and not may_be_seen:
         return WOULD_BE_SEEN
     waited = await_job(m, costs, core, unit, m.cores[core].issued[unit] - costs.queues_depth)
     if waited < 0:
         return STOPPED
-    if waited > 0 and (is_transfer or region == RAM):
+    if waited > 0 and is_seen:
         return WENT_ON  # later now: the others may come first
     memory = memory_of(m, core, region)
     for i in range(count):
         value = read(memory, offset + 4 * i, 4)
         d[i] = signed(value, 32) if WORD_SIGNED[number, i] else value
     bad = check(number, d, m.shared[0].scratchpad_bytes)
+    if bad < 0:
+        bad = check_tables(number, d, m.scratchpad_i32[core])
     if bad >= 0:
         return trap(m, core, OPERAND_FAULT, address + 4 * bad)
     layers = m.layers.size - 1
@@ -428,6 +430,8 @@ def step(m: Any, costs: Any, core: Any, d: Any, may_be_seen: Any) -> Any:
     region, offset = locate(m, pc, 4)
     if region == NOWHERE:
         return trap(m, core, FETCH_FAULT, pc)
+    if is_shared(region) and not may_be_seen:
+        return WOULD_BE_SEEN
     word = read(memory_of(m, core, region), offset, 4)
     number = number_of(word)
     rd = (word >> 7) & 31

@@ -34,6 +34,7 @@ from nmpsim.kernels.movement import permute
 from nmpsim.kernels.pool import Average, PoolWindow, avgpool, maxpool
 from nmpsim.kernels.saturate import Clip, IntegerScale, Place, Sink
 from nmpsim.memory.checks import (
+    bad_scale_table,
     check_avgpool,
     check_conv,
     check_dwconv,
@@ -86,6 +87,18 @@ def check(number: Any, d: Any, spm_bytes: Any) -> Any:
     if number == OP.nmp_fill:
         return check_fill(d, spm_bytes)
     return check_transpose(d, spm_bytes)
+
+
+@jit
+def check_tables(number: Any, d: Any, spm32: Any) -> Any:
+    """As ``check``, for what a descriptor that is possible points to."""
+    if number == OP.nmp_conv and bad_scale_table(spm32, d[CONV.scales], d[CONV.out_channels]):
+        return CONV.scales
+    if number == OP.nmp_dwconv and bad_scale_table(
+        spm32, d[DWCONV.scales], d[DWCONV.channels_count]
+    ):
+        return DWCONV.scales
+    return -1
 
 
 @jit
@@ -182,12 +195,14 @@ def do_conv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
         at_spm(d[CONV.partial]),
     )
     part = d[CONV.part]
-    parts = Parts(part == PART_ONLY or part == PART_FIRST, part == PART_ONLY or part == PART_LAST)
+    parts = Parts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
     place = Place(layer, d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
     conv(m.scratchpad_i8[core], m.scratchpad_i32[core], w, at, parts, q, place, sink_of(m))
     pixels = w.out_h * w.out_w
-    m.layers[layer].counts[MACS] += pixels * w.kernel_h * w.kernel_w * w.in_channels * w.out_channels
+    m.layers[layer].counts[MACS] += (
+        pixels * w.kernel_h * w.kernel_w * w.in_channels * w.out_channels
+    )
     return conv_cycles(
         pixels, w.kernel_h, w.kernel_w, w.in_channels, w.out_channels, w.groups, costs
     )
@@ -248,7 +263,7 @@ def do_gemm(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
         d[GEMM.rhs_offset],
     )
     part = d[GEMM.part]
-    parts = Parts(part == PART_ONLY or part == PART_FIRST, part == PART_ONLY or part == PART_LAST)
+    parts = Parts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
     out = scale_at(d, GEMM.out_pre)
     q = Quantizer(
         np.int64(0), out, out, d[GEMM.out_offset], np.int64(0), out, clip_at(d, GEMM.clip_low)
@@ -286,7 +301,9 @@ def do_vector(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) ->
     if number == OP.nmp_rescale:
         return do_rescale(m, costs, core, d, layer)
     if number == OP.nmp_lut:
-        look_up(spm, at_spm(d[LUT.input]), at_spm(d[LUT.output]), at_spm(d[LUT.table]), d[LUT.count])
+        look_up(
+            spm, at_spm(d[LUT.input]), at_spm(d[LUT.output]), at_spm(d[LUT.table]), d[LUT.count]
+        )
         return vector_cycles(1, d[LUT.count], costs)
     if number == OP.nmp_fill:
         start = at_spm(d[FILL.output])
@@ -363,9 +380,7 @@ def do_rescale(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     )
     place = Place(layer, d[RESCALE.event_origin], np.int64(0), np.int64(0))
     source, target = at_spm(d[RESCALE.input]), at_spm(d[RESCALE.output])
-    rescale_tile(
-        m.scratchpad_i8[core], source, target, d[RESCALE.count], u, place, sink_of(m)
-    )
+    rescale_tile(m.scratchpad_i8[core], source, target, d[RESCALE.count], u, place, sink_of(m))
     return vector_cycles(1, d[RESCALE.count], costs)
 
 

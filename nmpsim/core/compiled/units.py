@@ -69,12 +69,16 @@ def begin_transfer(m: Any, costs: Any, core: Any, unit: Any) -> None:
 
 @jit
 def finish_transfer(m: Any, core: Any, unit: Any, slot: Any, free: Any, finished: Any) -> None:
-    """The queue is free at ``free``, the data are there at ``finished``; wake who waits for them."""
+    """The queue is free at ``free``, the data are there at ``finished``; wake who waits."""
     job = m.cores[core].served[unit]
     m.cores[core].unit_free[unit] = free
     m.cores[core].finished[unit, slot] = finished
     m.cores[core].served[unit] += 1
-    if m.cores[core].status == WAITING_UNIT and m.cores[core].wait[0] == unit and m.cores[core].wait[1] == job:
+    if (
+        m.cores[core].status == WAITING_UNIT
+        and m.cores[core].wait[0] == unit
+        and m.cores[core].wait[1] == job
+    ):
         m.cores[core].status = RUNNING
         spend(m, core, WAIT_LOAD + unit, max(finished - m.cores[core].clock, 0))
 

@@ -1,0 +1,144 @@
+"""The machine's counters as a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Layer
+from nmpsim.config import DeviceConfig
+from nmpsim.core.host import Cut
+from nmpsim.core.state import Count, Machine
+from nmpsim.kernels.stages import SIDE_NAMES, STAGE_NAMES
+from nmpsim.report.data import ACTIVITIES, LayerReport, Saturation
+
+UNITS = ("load", "store", "mac", "vector")
+
+
+def layer_channels(layer: Layer) -> int:
+    """Channels of a layer's output: its last dimension."""
+    return max(layer.output.shape[-1], 1) if layer.output.shape else 1
+
+
+def layer_report(
+    layer: Layer, machine: Machine, config: DeviceConfig, cycles: int, cut: Cut | None
+) -> LayerReport:
+    """What a layer did; ``cut`` is what a host operation clipped."""
+    account = machine.layers[layer.index]
+    counts = account.counts
+    peak = cycles * config.macs_per_cycle
+    saturation = host_saturation(cut) if cut else device_saturation(layer, machine)
+    return LayerReport(
+        index=layer.index,
+        name=layer.name,
+        op=layer.op,
+        number=layer.number,
+        line=layer.line,
+        placement=layer.placement,
+        reason=layer.reason,
+        fused=layer.fused,
+        shape=layer.output.shape,
+        elem=layer.output.elem,
+        scale=layer.output.scale,
+        offset=layer.output.offset,
+        cycles=cycles,
+        macs=layer.macs,
+        utilization=layer.macs / peak if peak else 0.0,
+        bytes_read=int(counts[Count.BYTES_READ]),
+        bytes_written=int(counts[Count.BYTES_WRITTEN]),
+        bursts=int(counts[Count.BURSTS]),
+        row_misses=int(counts[Count.ROW_MISSES]),
+        stalls=activities(counts),
+        busy={u: int(counts[Count.BUSY_LOAD + i]) for i, u in enumerate(UNITS)},
+        elements=int(cut.unclipped.size if cut else account.elements),
+        saturation=saturation,
+    )
+
+
+def activities(counts: npt.NDArray[np.int64]) -> Mapping[str, int]:
+    """Core cycles by activity."""
+    return {name: int(counts[i]) for i, name in enumerate(ACTIVITIES)}
+
+
+def device_saturation(layer: Layer, machine: Machine) -> tuple[Saturation, ...]:
+    """Everything that the device cut in a layer."""
+    account = machine.layers[layer.index]
+    base, count = int(account.channel_base), int(account.channels)
+    by_channel = machine.channel_cut[base : base + count]
+    found = []
+    for stage, stage_name in enumerate(STAGE_NAMES):
+        for side, side_name in enumerate(SIDE_NAMES):
+            if account.cut[stage, side]:
+                channels = by_channel[:, stage, side]
+                found.append(
+                    Saturation(
+                        stage=stage_name,
+                        side=_side(side_name),
+                        count=int(account.cut[stage, side]),
+                        worst=int(account.worst[stage, side]),
+                        first=_coordinates(int(account.first[stage, side]), layer.output.shape),
+                        channels=tuple((int(c), int(channels[c])) for c in np.nonzero(channels)[0]),
+                    )
+                )
+    return tuple(found)
+
+
+def host_saturation(cut: Cut) -> tuple[Saturation, ...]:
+    """What quantizing on the host cut."""
+    found = []
+    values = cut.unclipped
+    overshoots = {"low": cut.low - values, "high": values - cut.high}
+    for side, over in overshoots.items():
+        hit = over > 0
+        if not hit.any():
+            continue
+        first = np.unravel_index(int(np.argmax(hit)), hit.shape) if hit.ndim else ()
+        per_channel = hit.reshape(-1, hit.shape[-1] if hit.ndim else 1).sum(axis=0)
+        found.append(
+            Saturation(
+                stage="input",
+                side=_side(side),
+                count=int(hit.sum()),
+                worst=int(over.max()),
+                first=tuple(int(i) for i in first),
+                channels=tuple((int(c), int(per_channel[c])) for c in np.nonzero(per_channel)[0]),
+            )
+        )
+    return tuple(found)
+
+
+def _side(name: str) -> Literal["low", "high"]:
+    return "low" if name == "low" else "high"
+
+
+def _coordinates(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Coordinates of a row-major index; () if it lies outside."""
+    if not 0 <= index < np.prod(shape, dtype=np.int64):
+        return ()
+    return tuple(int(i) for i in np.unravel_index(index, shape))
+
+
+def disassembled(machine: Machine, core: int, pc: int) -> str | None:
+    """The instruction at ``pc``, if there is one to read."""
+    from nmpsim.isa.assembly import disassemble_word
+
+    word = _word_at(machine, core, pc)
+    return None if word is None else disassemble_word(word, pc, {})
+
+
+def _word_at(machine: Machine, core: int, pc: int) -> int | None:
+    from nmpsim.isa.table import SCRATCHPAD_BASE
+
+    shared = machine.shared[0]
+    regions: list[tuple[Any, int]] = [
+        (machine.image, int(shared.image_base)),
+        (machine.ram, int(shared.ram_base)),
+        (machine.scratchpad[core][: int(shared.scratchpad_bytes)], SCRATCHPAD_BASE),
+    ]
+    for memory, base in regions:
+        if 0 <= pc - base <= memory.size - 4:
+            return int.from_bytes(memory[pc - base : pc - base + 4].tobytes(), "little")
+    return None

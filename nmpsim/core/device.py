@@ -1,0 +1,299 @@
+"""The device: loads a bundle once, runs it many times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Layer, Step
+from nmpsim.bundle.read import Bundle
+from nmpsim.config import DeviceConfig, default_device
+from nmpsim.core.collect import disassembled, layer_channels, layer_report
+from nmpsim.core.engine import Engine, make_engine
+from nmpsim.core.host import Cut, read_tensor, run_host_step, write_tensor
+from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.state import (
+    NEVER,
+    Machine,
+    Outcome,
+    Trap,
+    end_segment,
+    make_machine,
+    reset,
+    start_cores,
+)
+from nmpsim.diagnostics import Place, fail
+from nmpsim.isa.table import DRAM_BASE, Cause
+from nmpsim.report.data import OutputReport, RunReport, TrapReport
+from nmpsim.timing import costs_of
+
+TURNS = 20_000
+"""Turns that an engine may take before it comes back, so that Ctrl-C and progress get their say."""
+
+
+@attrs.frozen
+class Progress:
+    """What a run is doing: ``compiling`` kernels for the first time, or done with a ``layer``."""
+
+    kind: str
+    done: int = 0
+    total: int = 0
+    name: str = ""
+
+
+Listener = Callable[[Progress], None]
+
+
+class Device:
+    """A simulated device; the same one can run any bundle that was compiled for its settings."""
+
+    def __init__(self, config: DeviceConfig | None = None, engine: str = "compiled") -> None:
+        self.config = default_device() if config is None else config
+        self._engine = make_engine(engine)
+        self._loaded: tuple[Bundle, Machine] | None = None
+
+    def run(
+        self,
+        bundle: Bundle,
+        inputs: Mapping[str, npt.NDArray[Any]],
+        *,
+        save_layers: bool = False,
+        progress: Listener | None = None,
+    ) -> RunReport:
+        """Run a bundle on inputs.
+
+        Args:
+            bundle: as :func:`nmpsim.load` gives it.
+            inputs: an array for each input of the bundle, in its shape. Float arrays are taken
+                for float inputs and are quantized for quantized ones; integers must be of the
+                input's own type.
+            save_layers: keep every layer's output in the report.
+            progress: called after every layer.
+
+        Raises:
+            UserError: INPUT001, INPUT002 or BUN004; a trap is no error but part of the report.
+        """
+        machine = self._machine(bundle)
+        values = checked_inputs(bundle.metadata.inputs, inputs)
+        if progress and not self._engine.is_ready():
+            progress(Progress("compiling"))
+        reset(machine)
+        for tensor in bundle.metadata.inputs:
+            write_tensor(machine, tensor, values[tensor.name])
+        run = _Run(bundle, machine, self.config, self._engine, save_layers, progress)
+        return run.report()
+
+    def _machine(self, bundle: Bundle) -> Machine:
+        if self._loaded is None or self._loaded[0] is not bundle:
+            _check_fits(bundle, self.config)
+            layers = bundle.metadata.layers
+            barriers = [len(layers)] * (
+                max((layer.barrier for layer in layers if layer.barrier is not None), default=-1) + 1
+            )
+            for layer in layers:
+                if layer.barrier is not None:
+                    barriers[layer.barrier] = layer.index
+            machine = make_machine(
+                self.config,
+                bundle.image,
+                bundle.image_base,
+                bundle.rw_base,
+                bundle.rw_bytes,
+                [layer_channels(layer) for layer in layers],
+                barriers,
+            )
+            self._loaded = (bundle, machine)
+        return self._loaded[1]
+
+
+def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
+    made_for = bundle.metadata.device
+    place = Place(str(bundle.path))
+    hint = "compile it for this device: nmpsim compile --device"
+    if made_for.get("cores_count") != config.cores_count:
+        raise fail(
+            "BUN004",
+            "the bundle was compiled for another number of cores",
+            place=place,
+            found=made_for.get("cores_count"),
+            expected=config.cores_count,
+            hint=hint,
+        )
+    needed = made_for.get("scratchpad_bytes")
+    if not isinstance(needed, int) or needed > config.scratchpad_bytes:
+        raise fail(
+            "BUN004",
+            "the bundle was compiled for larger scratchpads",
+            place=place,
+            found=needed,
+            expected=f"at most {config.scratchpad_bytes}",
+            hint=hint,
+        )
+    end = bundle.rw_base + bundle.rw_bytes - DRAM_BASE
+    if end > config.dram_bytes:
+        raise fail(
+            "BUN004",
+            "the bundle needs more DRAM than the device has",
+            place=place,
+            found=f"{end} bytes",
+            expected=f"at most {config.dram_bytes} bytes",
+            hint="[dram] bytes in the device file",
+        )
+
+
+class _Run:
+    """One run of a bundle on a machine."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        machine: Machine,
+        config: DeviceConfig,
+        engine: Engine,
+        save_layers: bool,
+        progress: Listener | None,
+    ) -> None:
+        self._bundle = bundle
+        self._machine = machine
+        self._config = config
+        self._engine = engine
+        self._costs = costs_of(config)
+        self._save_layers = save_layers
+        self._progress = progress
+        self._layers = bundle.metadata.layers
+        self._cycles = dict.fromkeys(range(len(self._layers)), 0)
+        self._cuts: dict[int, Cut] = {}
+        self._saved: dict[str, npt.NDArray[Any]] = {}
+        self._done = 0
+        self._last_cycle = 0
+
+    def report(self) -> RunReport:
+        """Run every step; the report up to the end or to a trap."""
+        begin = time.perf_counter()
+        trap = None
+        for step in self._bundle.metadata.steps:
+            trap = self._host(step) if step.kind == "host" else self._device(step)
+            if trap:
+                break
+        host_seconds = time.perf_counter() - begin
+        metadata, cycles = self._bundle.metadata, int(self._machine.cores.clock.max())
+        outputs = tuple(
+            OutputReport(t.name, t.elem, t.scale, t.offset, read_tensor(self._machine, t).copy())
+            for t in metadata.outputs
+        )
+        return RunReport(
+            program=metadata.program,
+            device=self._config.settings(),
+            sources=self._config.sources,
+            engine=self._engine.name,
+            numerics=metadata.numerics,
+            outputs={o.name: o.values for o in outputs},
+            output_reports=outputs,
+            cycles=cycles,
+            seconds=cycles / (self._config.cores_clock_mhz * 1e6),
+            host_seconds=host_seconds,
+            layers=tuple(
+                layer_report(
+                    layer,
+                    self._machine,
+                    self._config,
+                    self._cycles[layer.index],
+                    self._cuts.get(layer.index),
+                )
+                for layer in self._layers
+            ),
+            trap=trap,
+            layer_outputs=self._saved,
+        )
+
+    def _host(self, step: Step) -> None:
+        cut = run_host_step(self._machine, step)
+        for index in step.layers:
+            if cut is not None:
+                self._cuts[index] = cut
+            self._layer_done(index)
+
+    def _device(self, step: Step) -> TrapReport | None:
+        start_cores(self._machine, step.entry or 0)
+        stop = self._save_layers or self._progress is not None
+        while True:
+            outcome = self._engine.run(self._machine, self._costs, TURNS, stop)
+            if outcome == Outcome.LAYER_END:
+                self._layer_done(int(self._machine.barriers[self._machine.shared[0].last_barrier].layer))
+            elif outcome != Outcome.PAUSED:
+                break
+        if outcome == Outcome.DONE:
+            end_segment(self._machine)
+        self._book_cycles(step, outcome == Outcome.DONE)
+        return None if outcome == Outcome.DONE else self._trap(outcome)
+
+    def _layer_done(self, index: int) -> None:
+        if index >= len(self._layers):
+            return
+        layer = self._layers[index]
+        self._done += 1
+        if self._save_layers:
+            self._saved[layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
+        if self._progress:
+            self._progress(Progress("layer", self._done, len(self._layers), layer.name))
+
+    def _book_cycles(self, step: Step, whole: bool) -> None:
+        """A layer lasts from the end of the one before to its barrier; the last one to the end."""
+        end = int(self._machine.cores.clock.max())
+        for index in step.layers:
+            barrier = self._layers[index].barrier
+            cycle = NEVER if barrier is None else int(self._machine.barriers[barrier].cycle)
+            last = index == step.layers[-1]
+            if cycle == NEVER and not last:
+                continue
+            until = end if cycle == NEVER or (last and whole) else cycle
+            self._cycles[index] = until - self._last_cycle
+            self._last_cycle = until
+
+    def _trap(self, outcome: Outcome) -> TrapReport:
+        trap = [int(v) for v in self._machine.shared[0].trap]
+        core, pc = trap[Trap.CORE], trap[Trap.PC]
+        layer = self._layer_of(core)
+        cause: int | None = None
+        value: int | None = None
+        instruction = disassembled(self._machine, core, pc) if core >= 0 else None
+        if outcome == Outcome.TRAP:
+            cause, value = trap[Trap.CAUSE], trap[Trap.VALUE]
+            message = f"{_cause_name(cause)} (mtval {value:#x})"
+        elif outcome == Outcome.DEADLOCK:
+            message = "every core that has not halted waits for something that cannot happen"
+        else:
+            message = f"the run went beyond {self._config.limits_cycles} cycles"
+        kinds = {Outcome.TRAP: "trap", Outcome.DEADLOCK: "deadlock"}
+        return TrapReport(
+            kind=kinds.get(outcome, "cycle_limit"),  # type: ignore[arg-type] # TEMP
+            message=message,
+            core=core if core >= 0 else None,
+            pc=pc if core >= 0 else None,
+            cause=cause,
+            value=value,
+            instruction=instruction,
+            layer=layer.name if layer else None,
+            line=layer.line if layer else None,
+        )
+
+    def _layer_of(self, core: int) -> Layer | None:
+        if core < 0:
+            return None
+        index = int(self._machine.cores[core].layer)
+        return self._layers[index] if 0 <= index < len(self._layers) else None
+
+
+def layer_key(layer: Layer) -> str:
+    """Key of a layer's output in ``--save-layers``."""
+    return f"{layer.number:04d}:{layer.name}"
+
+
+def _cause_name(cause: int) -> str:
+    known = {int(c): c.name.lower().replace("_", " ") for c in Cause}
+    return known.get(cause, f"cause {cause}")

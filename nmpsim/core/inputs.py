@@ -1,0 +1,98 @@
+"""Are the given inputs what the bundle takes?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Tensor
+from nmpsim.diagnostics import Diagnostic, UserError
+from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.lir.nodes import ELEM_DTYPES
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def checked_inputs(tensors: Sequence[Tensor], given: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """Values for every input in its own type; UserError (INPUT001, INPUT002) otherwise."""
+    names = [tensor.name for tensor in tensors]
+    findings = [
+        Diagnostic(
+            "INPUT001", f"the program has no input {name!r}", expected=", ".join(names), hint=_near(name, names)
+        )
+        for name in given
+        if name not in names
+    ]
+    values: dict[str, npt.NDArray[Any]] = {}
+    for tensor in tensors:
+        if tensor.name not in given:
+            findings.append(
+                Diagnostic(
+                    "INPUT001",
+                    f"input {tensor.name!r} is missing",
+                    expected=f"{tensor.elem} of shape {_shape(tensor.shape)}",
+                    hint=f"--input {tensor.name}=FILE.npy",
+                )
+            )
+            continue
+        wrong = _mismatch(tensor, np.asarray(given[tensor.name]))
+        if wrong:
+            findings.append(wrong)
+        else:
+            values[tensor.name] = _converted(tensor, np.asarray(given[tensor.name]))
+    if findings:
+        raise UserError(findings)
+    return values
+
+
+def _near(name: str, names: list[str]) -> str | None:
+    near = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {near[0]!r}?" if near else None
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "a scalar"
+
+
+def _mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
+    if values.shape != tensor.shape:
+        hint = None
+        if values.size == np.prod(tensor.shape, dtype=np.int64):
+            hint = "the number of elements is right: reshape the array"
+        return Diagnostic(
+            "INPUT002",
+            f"input {tensor.name!r} has the wrong shape",
+            found=_shape(values.shape),
+            expected=_shape(tensor.shape),
+            hint=hint,
+        )
+    own = ELEM_DTYPES[tensor.elem]
+    real = np.issubdtype(values.dtype, np.floating)
+    takes_real = tensor.scale is not None or own.kind == "f"
+    if values.dtype == own or (real and takes_real) or _image_bytes(values, own):
+        return None
+    return Diagnostic(
+        "INPUT002",
+        f"input {tensor.name!r} has the wrong type",
+        found=values.dtype,
+        expected=f"{own}" + (" or a float type, which is quantized" if tensor.scale else ""),
+    )
+
+
+def _image_bytes(values: npt.NDArray[Any], own: np.dtype[Any]) -> bool:
+    """Whole numbers are real numbers: an image of bytes does for a float input."""
+    return own.kind == "f" and values.dtype.kind in "iu"
+
+
+def _converted(tensor: Tensor, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    own = ELEM_DTYPES[tensor.elem]
+    if values.dtype == own or own.kind == "f":
+        with np.errstate(over="ignore"):
+            return values.astype(own)
+    target = HostTensor(np.zeros(tensor.shape, own), tensor.scale or 1.0, tensor.offset or 0, True)
+    result = execute("quantize", (target, HostTensor(values.astype(np.float32))), {})
+    return result.outputs[0]

@@ -1,0 +1,137 @@
+"""Tensor instructions: room in the queue, descriptor, checks, work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from nmpsim.core.reference import mac, transfers, vector
+from nmpsim.core.reference.events import Account
+from nmpsim.core.reference.memory import locate
+from nmpsim.core.reference.requantize import Words
+from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
+from nmpsim.core.reference.transfers import OperandError
+from nmpsim.core.reference.units import Queue, await_slot, compute
+from nmpsim.core.state import Count
+from nmpsim.isa.codec import decode_descriptor, descriptor_offsets
+from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, Cause, Unit
+from nmpsim.memory import checks
+
+Work = Callable[[Step, Words, Account], int]
+
+
+@attrs.frozen
+class Definition:
+    """What a tensor instruction does: check the descriptor, then work; the work gives cycles."""
+
+    check: Callable[[list[int], int], int]
+    work: Work
+
+
+COMPUTE = {
+    "nmp.conv": Definition(checks.check_conv, mac.conv),
+    "nmp.dwconv": Definition(checks.check_dwconv, mac.dwconv),
+    "nmp.gemm": Definition(checks.check_gemm, mac.gemm),
+    "nmp.maxpool": Definition(checks.check_maxpool, vector.maxpool),
+    "nmp.avgpool": Definition(checks.check_avgpool, vector.avgpool),
+    "nmp.eltwise": Definition(checks.check_eltwise, vector.eltwise),
+    "nmp.rescale": Definition(checks.check_rescale, vector.rescale_elements),
+    "nmp.lut": Definition(checks.check_lut, vector.lut),
+    "nmp.fill": Definition(checks.check_fill, vector.fill),
+    "nmp.transpose": Definition(checks.check_transpose, vector.transpose),
+}
+TRANSFERS = {
+    "nmp.load": (checks.check_load, transfers.load),
+    "nmp.store": (checks.check_store, transfers.store),
+}
+
+
+def transfer(s: Step) -> None:
+    """A DMA instruction: it touches DRAM when it is issued, so it waits for the core's turn."""
+    check, work = TRANSFERS[s.instruction.mnemonic]
+    d = fetch_descriptor(s, check)
+    layer = begin_work(s, d)
+    try:
+        work(s, d, layer)
+    except OperandError as error:
+        raise operand_fault(s, descriptor_offsets(descriptor_name(s))[error.word]) from error
+    finish_work(s, layer)
+
+
+def calculate(s: Step) -> None:
+    """An instruction of the MAC array or the vector unit."""
+    definition = COMPUTE[s.instruction.mnemonic]
+    d = fetch_descriptor(s, definition.check)
+    check_scales(s, d)
+    layer = begin_work(s, d)
+    cycles = definition.work(s, d, Account(s.machine, layer))
+    compute(queue_of(s), layer, cycles)
+    finish_work(s, layer)
+
+
+def fetch_descriptor(s: Step, check: Callable[[list[int], int], int]) -> Words:
+    """The descriptor that rs1 points to, when the unit has room and if it is possible."""
+    address, name = s.unsigned_rs1, descriptor_name(s)
+    found = locate(s.core, address, DESCRIPTORS[name].nbytes)
+    if found is None or address % DESCRIPTOR_ALIGNMENT:
+        raise TrapError(Cause.DESCRIPTOR_FAULT, address)
+    is_seen = s.instruction.unit in (Unit.LOAD, Unit.STORE) or found.region.is_shared
+    if is_seen:
+        s.may_be_seen()
+    if await_slot(queue_of(s)) > 0 and is_seen:
+        raise EndOfTurnError  # it is later now, so others may come first
+    d = decode_descriptor(name, found.memory[found.offset :][: DESCRIPTORS[name].nbytes].tobytes())
+    wrong = check(list(d.values()), int(s.machine.shared[0]["scratchpad_bytes"]))
+    if wrong != checks.OK:
+        raise operand_fault(s, wrong)
+    return d
+
+
+def check_scales(s: Step, d: Words) -> None:
+    """Look at the scale records that a convolution points to."""
+    if "scales" not in d:
+        return
+    channels = d["channels_count"] if "channels_count" in d else d["out_channels"]
+    values = s.machine.scratchpad_i32[s.core.number]
+    if checks.bad_scale_table(values, d["scales"], channels):
+        raise operand_fault(s, descriptor_offsets(descriptor_name(s))["scales"])
+
+
+def operand_fault(s: Step, word: int) -> TrapError:
+    """The trap that names the word of the descriptor that is wrong."""
+    return TrapError(Cause.OPERAND_FAULT, s.unsigned_rs1 + 4 * word)
+
+
+def descriptor_name(s: Step) -> str:
+    """Name of the instruction's descriptor."""
+    assert s.instruction.descriptor is not None
+    return s.instruction.descriptor
+
+
+def queue_of(s: Step) -> Queue:
+    """Queue of the instruction's unit."""
+    assert s.instruction.unit is not None
+    return Queue(s.core, s.instruction.unit, s.costs)
+
+
+def begin_work(s: Step, d: Words) -> int:
+    """The control core has fetched the descriptor; the layer that the work is for."""
+    layer = min(d["layer"], int(s.machine.layers.size) - 1)
+    s.core.works_on(layer)
+    s.core.spend(Count.CONTROL, s.costs.control_descriptor_cycles)
+    return layer
+
+
+def finish_work(s: Step, layer: int) -> None:
+    """The instruction is issued."""
+    s.machine.layers[layer]["counts"][Count.TENSOR_INSTRUCTIONS] += 1
+    s.spend()
+    s.go_on()
+
+
+TENSOR = {
+    **dict.fromkeys(TRANSFERS, transfer),
+    **dict.fromkeys(COMPUTE, calculate),
+}
+"""Mnemonic -> definition."""

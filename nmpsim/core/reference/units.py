@@ -1,0 +1,157 @@
+"""Queues of the units, and the DRAM that serves transfers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.step import EndOfTurnError
+from nmpsim.core.state import NEVER, Count, Job, Machine, Status
+from nmpsim.isa.table import Unit
+from nmpsim.timing import Costs
+from nmpsim.timing.dram import grant_cycles, is_served, next_address, take_grant
+
+WAIT = {
+    Unit.LOAD: Count.WAIT_LOAD,
+    Unit.STORE: Count.WAIT_STORE,
+    Unit.MAC: Count.WAIT_MAC,
+    Unit.VECTOR: Count.WAIT_VECTOR,
+}
+BUSY = {
+    Unit.LOAD: Count.BUSY_LOAD,
+    Unit.STORE: Count.BUSY_STORE,
+    Unit.MAC: Count.BUSY_MAC,
+    Unit.VECTOR: Count.BUSY_VECTOR,
+}
+
+
+class Queue:
+    """A unit of a core: what was issued, what is finished and when. Job numbers never repeat."""
+
+    def __init__(self, core: Core, unit: Unit, costs: Costs) -> None:
+        self.core = core
+        self.unit = unit
+        self.costs = costs
+        self._record = core.record
+
+    @property
+    def issued(self) -> int:
+        """Jobs given to the unit so far; the next job's number."""
+        return int(self._record["issued"][self.unit])
+
+    @property
+    def served(self) -> int:
+        """Transfers that the DRAM has served; the number of the one it is at."""
+        return int(self._record["served"][self.unit])
+
+    @property
+    def free(self) -> int:
+        """Cycle at which the unit can begin its next job."""
+        return int(self._record["unit_free"][self.unit])
+
+    @property
+    def request(self) -> int:
+        """Cycle of the next DRAM request, or NEVER."""
+        return int(self._record["request"][self.unit])
+
+    def ask_at(self, cycle: int) -> None:
+        """Set the cycle of the next DRAM request."""
+        self._record["request"][self.unit] = cycle
+
+    def transfer(self, job: int) -> Any:
+        """Record of a DMA job, for its cursor and the columns of Job."""
+        return self._record["jobs"][self.unit, job % self.costs.queues_depth]
+
+    def finished(self, job: int) -> int:
+        """Cycle at which a job is finished, NEVER while unknown."""
+        if job < 0 or job < self.issued - self.costs.queues_depth:
+            return 0
+        return int(self._record["finished"][self.unit, job % self.costs.queues_depth])
+
+    def finish(self, job: int, free: int, finished: int) -> None:
+        """The unit can go on at ``free``; the job's result is there at ``finished``."""
+        self._record["unit_free"][self.unit] = free
+        self._record["finished"][self.unit, job % self.costs.queues_depth] = finished
+
+    def issue(self) -> int:
+        """Take the next job number; when the job will be finished is not known yet."""
+        job = self.issued
+        self._record["finished"][self.unit, job % self.costs.queues_depth] = NEVER
+        self._record["issued"][self.unit] = job + 1
+        return job
+
+    def count_served(self) -> None:
+        """The DRAM is done with a transfer."""
+        self._record["served"][self.unit] += 1
+
+
+def await_job(queue: Queue, job: int) -> int:
+    """Let the core wait until a job is finished; cycles waited.
+
+    If it is not known yet when that will be, the core stops, and does the instruction again when
+    the DRAM has served the job.
+    """
+    core, end = queue.core, queue.finished(job)
+    if end == NEVER:
+        core.wait_for(Status.WAITING_UNIT, queue.unit, job)
+        raise EndOfTurnError
+    waited = max(end - core.clock, 0)
+    core.spend(WAIT[queue.unit], waited)
+    return waited
+
+
+def await_slot(queue: Queue) -> int:
+    """Let the core wait until the queue has room for one more job; cycles waited."""
+    return await_job(queue, queue.issued - queue.costs.queues_depth)
+
+
+def compute(queue: Queue, layer: int, cycles: int) -> None:
+    """Give ``cycles`` of work to the MAC array or the vector unit."""
+    job = queue.issue()
+    end = max(queue.core.clock, queue.free) + cycles
+    queue.finish(job, end, end)
+    queue.core.machine.layers[layer]["counts"][BUSY[queue.unit]] += cycles
+
+
+def begin_transfers(queue: Queue) -> None:
+    """Start the queue's next transfers until one needs the DRAM or none is left."""
+    while queue.served < queue.issued:
+        transfer = queue.transfer(queue.served)
+        start = max(int(transfer[Job.READY]), queue.free) + int(transfer[Job.SETUP])
+        if not is_served(transfer):
+            queue.ask_at(start)
+            return
+        finish_transfer(queue, start, start)
+    queue.ask_at(NEVER)
+
+
+def finish_transfer(queue: Queue, free: int, finished: int) -> None:
+    """The queue's transfer is done; wake the core if it waits for it."""
+    job, core = queue.served, queue.core
+    queue.finish(job, free, finished)
+    queue.count_served()
+    if core.waits_for(Status.WAITING_UNIT, queue.unit) and core.wait_count == job:
+        core.status = Status.RUNNING
+        core.spend(WAIT[queue.unit], max(finished - core.clock, 0))
+
+
+def serve(machine: Machine, queue: Queue) -> None:
+    """The DRAM serves one grant of a queue: all that its transfer needs next from one row."""
+    shared, costs = machine.shared[0], queue.costs
+    transfer = queue.transfer(queue.served)
+    row = next_address(transfer) // costs.dram_row_bytes
+    is_miss = row != int(shared["open_row"])
+    bursts = take_grant(transfer, costs)
+    cycles = grant_cycles(bursts, is_miss, costs)
+    end = max(queue.request, int(shared["dram_free"])) + cycles
+    shared["dram_free"] = end
+    shared["open_row"] = row
+    counts = machine.layers[int(transfer[Job.LAYER])]["counts"]
+    counts[BUSY[queue.unit]] += cycles
+    counts[Count.BURSTS] += bursts
+    counts[Count.ROW_MISSES] += int(is_miss)
+    if is_served(transfer):
+        finish_transfer(queue, end, end + costs.dram_latency_cycles)
+        begin_transfers(queue)
+    else:
+        queue.ask_at(end)

@@ -1,0 +1,74 @@
+"""What every check of a descriptor is made of.
+
+Sizes are bounded before they are multiplied, so nothing here can overflow 64 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.isa.table import SCRATCHPAD_BASE
+
+OK = -1
+MOST = 1 << 26
+"""No count or stride within a scratchpad can be larger."""
+MOST_DRAM_STRIDE = 1 << 31
+
+
+def outside(address: int, extent: int, spm_bytes: int) -> bool:
+    """True if ``extent`` bytes from ``address`` are not all in the scratchpad."""
+    start = address - SCRATCHPAD_BASE
+    return bool(extent < 0 or start < 0 or start + extent > spm_bytes)
+
+
+def span(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> int:
+    """Bytes from the first to behind the last of ``count_y`` x ``count_x`` runs; 0 if none."""
+    if count_y <= 0 or count_x <= 0 or run <= 0:
+        return 0
+    return int((count_y - 1) * stride_y + (count_x - 1) * stride_x + run)
+
+
+def meets(a: int, a_extent: int, b: int, b_extent: int) -> bool:
+    """True if two ranges share a byte."""
+    return bool(a < b + b_extent and b < a + a_extent)
+
+
+def folds(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> bool:
+    """True if runs of a result would lie on one another."""
+    if count_x > 1 and stride_x < run:
+        return True
+    return bool(count_y > 1 and stride_y < (count_x - 1) * stride_x + run)
+
+
+def first_beyond(words: Any, first: int, last: int, low: int, high: int) -> int:
+    """Index of the first word from ``first`` to ``last`` that is not within ``low`` to ``high``."""
+    for index in range(first, last + 1):
+        if words[index] < low or words[index] > high:
+            return index
+    return OK
+
+
+def bad_scale(words: Any, pre: int) -> bool:
+    """True if a shift of the integer scale at index ``pre`` is impossible."""
+    return bool(words[pre] > 31 or words[pre + 2] > 31)
+
+
+def too_many(a: int, b: int, c: int, most: int) -> bool:
+    """True if ``a * b * c`` is more than ``most``; each factor is at most ``MOST``.
+
+    A result that a zero stride writes again and again would otherwise never end.
+    """
+    return bool(a * b > most or a * b * c > most)
+
+
+def check_clip(words: Any, clip_low: int) -> int:
+    """Check ``clip_low``, ``clip_high`` and ``clip_wanted``."""
+    if words[clip_low] < -128 or words[clip_low] > 127:
+        return int(clip_low)
+    if words[clip_low + 1] < words[clip_low] or words[clip_low + 1] > 127:
+        return int(clip_low + 1)
+    return int(clip_low + 2) if words[clip_low + 2] > 3 else OK
+
+
+FUNCTIONS = (outside, span, meets, folds, first_beyond, bad_scale, too_many, check_clip)
+"""What the compiled engine compiles, callees first."""
