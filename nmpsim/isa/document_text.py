@@ -25,8 +25,9 @@ UNIT_NOTES: dict[Unit, str] = {
 EXECUTION = """
 ## How a program executes
 
-All cores start at the same address with zero in every register; a program tells them apart by
-`mhartid`. `nmp.halt` ends a core's work; the run ends when all cores have halted.
+All cores start at the same address; when a run begins every register is zero. A program tells the
+cores apart by `mhartid`. `nmp.halt` ends a core's work; the device is done when all cores have
+halted, and the host may start them again at another address.
 
 *Effect.* Within a core an instruction takes effect in program order, at the moment when it is
 issued: a tensor instruction's result is there for the next instruction. A descriptor is read at
