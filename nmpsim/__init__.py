@@ -1,1 +1,60 @@
-"""TBD."""
+"""nmpsim simulates the NeuroMorphic Processor: bit-exact, cycle-approximate.
+
+    import nmpsim
+    bundle = nmpsim.load("net.bin")
+    device = nmpsim.Device()
+    report = device.run(bundle, {"data": x})
+
+Names are imported when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nmpsim.bundle import Bundle as Bundle
+    from nmpsim.config import DeviceConfig as DeviceConfig
+    from nmpsim.config import default_device as default_device
+    from nmpsim.config import load_device as load_device
+    from nmpsim.diagnostics import UserError as UserError
+    from nmpsim.report.data import RunReport as RunReport
+    from nmpsim.session import Compiled as Compiled
+    from nmpsim.session import Device as Device
+    from nmpsim.session import Progress as Progress
+    from nmpsim.session import compile as compile
+    from nmpsim.session import load as load
+    from nmpsim.session import save as save
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Bundle": "nmpsim.bundle",
+    "Compiled": "nmpsim.session",
+    "Device": "nmpsim.session",
+    "DeviceConfig": "nmpsim.config",
+    "Progress": "nmpsim.session",
+    "RunReport": "nmpsim.report.data",
+    "UserError": "nmpsim.diagnostics",
+    "compile": "nmpsim.session",
+    "default_device": "nmpsim.config",
+    "load": "nmpsim.session",
+    "load_device": "nmpsim.config",
+    "save": "nmpsim.session",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'nmpsim' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

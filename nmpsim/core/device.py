@@ -93,7 +93,8 @@ class Device:
             _check_fits(bundle, self.config)
             layers = bundle.metadata.layers
             barriers = [len(layers)] * (
-                max((layer.barrier for layer in layers if layer.barrier is not None), default=-1) + 1
+                max((layer.barrier for layer in layers if layer.barrier is not None), default=-1)
+                + 1
             )
             for layer in layers:
                 if layer.barrier is not None:
@@ -224,7 +225,9 @@ class _Run:
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop)
             if outcome == Outcome.LAYER_END:
-                self._layer_done(int(self._machine.barriers[self._machine.shared[0].last_barrier].layer))
+                self._layer_done(
+                    int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
+                )
             elif outcome != Outcome.PAUSED:
                 break
         if outcome == Outcome.DONE:

@@ -47,7 +47,9 @@ def run_host_step(machine: Machine, step: Step) -> Cut | None:
     try:
         result = execute(step.opcode or "", operands, step.attributes)
     except UnsupportedHostOp as error:
-        raise fail("BUN001", "the bundle asks the host for what it cannot do", found=error) from error
+        raise fail(
+            "BUN001", "the bundle asks the host for what it cannot do", found=error
+        ) from error
     for index, values in result.outputs.items():
         write_tensor(machine, step.operands[index].tensor, values)
     for unclipped in result.unclipped.values():

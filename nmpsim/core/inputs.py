@@ -22,7 +22,10 @@ def checked_inputs(tensors: Sequence[Tensor], given: Arrays) -> dict[str, npt.ND
     names = [tensor.name for tensor in tensors]
     findings = [
         Diagnostic(
-            "INPUT001", f"the program has no input {name!r}", expected=", ".join(names), hint=_near(name, names)
+            "INPUT001",
+            f"the program has no input {name!r}",
+            expected=", ".join(names),
+            hint=_near(name, names),
         )
         for name in given
         if name not in names

@@ -1,0 +1,236 @@
+"""Module in, bundle out: the order of the passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, Step, Tensor
+from nmpsim.bundle.write import BundleBuilder
+from nmpsim.compiler.allocate import allocate
+from nmpsim.compiler.emit import Emitter
+from nmpsim.compiler.fuse import fuse
+from nmpsim.compiler.placement import place
+from nmpsim.compiler.resolve import place_of, resolve
+from nmpsim.compiler.slicing.context import Context
+from nmpsim.compiler.slicing.plan import LayerPlan
+from nmpsim.compiler.slicing.planner import plan
+from nmpsim.compiler.work import Operation, View
+from nmpsim.config import DeviceConfig
+from nmpsim.diagnostics import fail
+from nmpsim.isa.table import DRAM_BASE
+from nmpsim.kernels.hostops import supports
+from nmpsim.lir.nodes import Module, TensorType
+
+NUMERICS = ("glow-int",)
+"""Arithmetic profiles that the rescale unit has."""
+
+
+def compile_module(
+    module: Module,
+    config: DeviceConfig,
+    *,
+    numerics: str = "glow-int",
+    fuse_activations: bool = True,
+) -> bytes:
+    """The bundle of a verified module whose constants are attached.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002) where an operation cannot be
+    done or does not fit.
+    """
+    if numerics not in NUMERICS:
+        raise fail(
+            "COMP001", "unknown arithmetic profile", found=numerics, expected=", ".join(NUMERICS)
+        )
+    weights, resolved = resolve(module)
+    operations = place(resolved)
+    if fuse_activations:
+        operations = fuse(operations)
+    return _Compilation(module, config, weights, operations, numerics).bundle()
+
+
+class _Compilation:
+    """One run of the compiler, from operations on."""
+
+    def __init__(
+        self,
+        module: Module,
+        config: DeviceConfig,
+        weights: Mapping[str, View],
+        operations: tuple[Operation, ...],
+        numerics: str,
+    ) -> None:
+        self._module = module
+        self._config = config
+        self._weights = weights
+        self._operations = operations
+        self._numerics = numerics
+        self._builder = BundleBuilder()
+        self._constants: dict[str, int] = {}
+        self._names: dict[str, int] = {}
+        always = [v.buffer for v in weights.values() if not v.buffer.constant]
+        allocation = allocate(operations, always)
+        self._base = self._builder.reserve("", allocation.nbytes)
+        self._offsets = allocation.offsets
+        end = self._base + allocation.nbytes - DRAM_BASE
+        if end > config.dram_bytes:
+            raise fail(
+                "COMP002",
+                "activations do not fit the device's DRAM",
+                found=f"{end} bytes",
+                expected=f"at most {config.dram_bytes} bytes",
+                hint="[dram] bytes in the device file",
+            )
+
+    def bundle(self) -> bytes:
+        """Plan everything, then emit everything."""
+        plans = [None if op.host_reason else self._plan(op) for op in self._operations]
+        layers = tuple(
+            self._layer(index, op, planned)
+            for index, (op, planned) in enumerate(zip(self._operations, plans, strict=True))
+        )
+        host_steps = {
+            index: self._host_step(index, op)
+            for index, op in enumerate(self._operations)
+            if op.host_reason
+        }
+        inputs, outputs = self._inputs_and_outputs()
+        for name, offset in self._offsets.items():
+            self._builder.set_symbol(self._unique(name), self._base + offset)
+        emitter = Emitter(self._builder, self._config.cores_count)
+        segments: list[list[int]] = []
+        steps: list[Step | int] = []
+        for index, planned in enumerate(plans):
+            if planned is None:
+                steps.append(host_steps[index])
+                continue
+            if not steps or not isinstance(steps[-1], int):
+                emitter.begin_segment()
+                steps.append(len(segments))
+                segments.append([])
+            segments[-1].append(index)
+            emitter.add_layer(planned, index, index)
+        entries = emitter.finish()
+        return self._builder.finish(
+            Metadata(
+                program=self._module.name,
+                source=self._module.file or "",
+                numerics=self._numerics,
+                device=self._config.settings(),
+                inputs=inputs,
+                outputs=outputs,
+                layers=layers,
+                steps=tuple(
+                    Step("device", tuple(segments[s]), entries[s]) if isinstance(s, int) else s
+                    for s in steps
+                ),
+            )
+        )
+
+    def _plan(self, op: Operation) -> LayerPlan:
+        context = Context(
+            self._config,
+            attrs.evolve(place_of(op.instruction), file=self._module.file),
+            self._address,
+            self._values,
+            lambda what, array: self._builder.add_constant(
+                self._unique(f"{op.instruction.name}.{what}"), array
+            ),
+        )
+        return plan(op, context)
+
+    def _address(self, view: View) -> int:
+        name = view.buffer.name
+        if not view.buffer.constant:
+            return self._base + self._offsets[name] + view.byte_offset
+        if name not in self._constants:
+            values = np.ascontiguousarray(self._module.constants[name])
+            self._constants[name] = self._builder.add_constant(self._unique(name), values)
+        return self._constants[name] + view.byte_offset
+
+    def _values(self, view: View) -> npt.NDArray[Any]:
+        """A constant's values; a view of a constant may reshape it."""
+        whole = np.ascontiguousarray(self._module.constants[view.buffer.name]).reshape(-1)
+        start = view.byte_offset // whole.itemsize
+        return whole[start : start + view.type.elements].reshape(view.shape)
+
+    def _unique(self, name: str) -> str:
+        """``name``, or with a number where it is taken."""
+        taken = self._names.get(name, 0)
+        self._names[name] = taken + 1
+        return name if taken == 0 else f"{name}.{taken}"
+
+    def _tensor(self, view: View) -> Tensor:
+        quant = view.type.quant
+        return Tensor(
+            name=view.name,
+            elem=view.type.elem,
+            shape=view.shape,
+            address=self._address(view),
+            scale=quant.scale if quant else None,
+            offset=quant.offset if quant else None,
+        )
+
+    def _layer(self, index: int, op: Operation, planned: LayerPlan | None) -> Layer:
+        last = op.fused[-1].instruction if op.fused else op.instruction
+        return Layer(
+            index=index,
+            name=last.name,
+            number=last.number,
+            line=last.span.line,
+            op=op.instruction.opcode,
+            placement="host" if planned is None else "device",
+            output=self._tensor(op.output),
+            operand=op.output.name,
+            reason=op.host_reason,
+            fused=(op.instruction.name, *(f.instruction.name for f in op.fused))
+            if op.fused
+            else (),
+            barrier=None if planned is None else index,
+            macs=0 if planned is None else planned.macs,
+        )
+
+    def _host_step(self, index: int, op: Operation) -> Step:
+        opcode = op.instruction.opcode
+        reason = supports(opcode, [view.type.dtype for view in op.operands])
+        if reason is not None:
+            raise fail(
+                "COMP001",
+                f"neither the device nor the host can do {opcode}",
+                place=attrs.evolve(place_of(op.instruction), file=self._module.file),
+                found=reason,
+                hint=f"on the device: {op.host_reason}",
+            )
+        operands = tuple(
+            HostOperand(_role(operand.kind), self._tensor(view))
+            for operand, view in zip(op.instruction.operands, op.operands, strict=True)
+        )
+        attributes = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in op.instruction.attributes.items()
+            if not isinstance(value, TensorType)
+        }
+        return Step("host", (index,), opcode=opcode, operands=operands, attributes=attributes)
+
+    def _inputs_and_outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """A mutable weight that is written first is an output, any other that is used an input."""
+        written: dict[str, bool] = {}
+        for op in self._operations:
+            for view, operand in zip(op.operands, op.instruction.operands, strict=True):
+                if operand.kind == "@in":
+                    written.setdefault(view.buffer.name, False)
+            for part in (op, *op.fused):
+                for view in part.outs():
+                    written.setdefault(view.buffer.name, True)
+        mutable = [v for v in self._weights.values() if not v.buffer.constant]
+        inputs = [self._tensor(v) for v in mutable if not written.get(v.name, False)]
+        outputs = [self._tensor(v) for v in mutable if written.get(v.name, False)]
+        return tuple(inputs), tuple(outputs)
+
+
+def _role(kind: str) -> Any:
+    return kind.removeprefix("@")

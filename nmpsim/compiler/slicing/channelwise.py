@@ -1,0 +1,341 @@
+"""Operations that keep channels apart: depthwise convolutions and pools.
+
+Cores form a grid of channel ranges and row ranges; a core's tiles are as many rows, columns and
+channels as fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import attrs
+import numpy as np
+
+from nmpsim.compiler import numerics
+from nmpsim.compiler.slicing.context import Context
+from nmpsim.compiler.slicing.conv import event_words, output_box, window_words
+from nmpsim.compiler.slicing.plan import (
+    Arena,
+    Box,
+    Command,
+    LayerPlan,
+    TileStep,
+    align,
+    chunks,
+    halvings,
+    load,
+    split,
+    spread,
+    store,
+    too_large,
+)
+from nmpsim.compiler.slicing.weighted import Weighted, clip_words, scale_words
+from nmpsim.compiler.slicing.window import Axis, Need, axes, row_tiles
+from nmpsim.compiler.work import Operation
+from nmpsim.isa.table import Unit
+from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
+
+VECTOR = 16
+"""Channel ranges are multiples of this where there are enough channels."""
+
+
+@attrs.frozen
+class Image:
+    """Geometry that all operations of this module share."""
+
+    name: str
+    images: int
+    channels: int
+    rows: Axis
+    columns: Axis
+    tables: int = 0
+    """Bytes of constants a channel needs in the scratchpad."""
+
+
+@attrs.frozen
+class Tile:
+    """A tile of results and the buffers of its input and output."""
+
+    image: int
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    channels: tuple[int, int]
+    row_need: Need
+    column_need: Need
+    input: int
+    output: int
+    tables: int
+
+    @property
+    def depth(self) -> int:
+        """Channels."""
+        return self.channels[1] - self.channels[0]
+
+    @property
+    def out_h(self) -> int:
+        """Rows of the result."""
+        return self.rows[1] - self.rows[0]
+
+    @property
+    def out_w(self) -> int:
+        """Columns of the result."""
+        return self.columns[1] - self.columns[0]
+
+
+@attrs.frozen
+class _Size:
+    channels: int
+    rows: int
+    columns: int
+
+
+def _grid(image: Image, cores: int) -> tuple[int, int]:
+    """Cores along channels and along rows: as many as there is work for, rows first."""
+    total_rows = image.images * image.rows.out
+    pieces = math.ceil(image.channels / VECTOR)
+    best = max(
+        range(1, min(cores, pieces) + 1),
+        key=lambda across: (min(across * min(cores // across, total_rows), cores), -across),
+    )
+    return best, min(cores // best, total_rows)
+
+
+def _needs(image: Image, size: _Size) -> int:
+    in_pixels = image.rows.extent(size.rows) * image.columns.extent(size.columns)
+    return (
+        2 * align(in_pixels * size.channels)
+        + 2 * align(size.rows * size.columns * size.channels)
+        + 2 * align(image.tables * size.channels)
+    )
+
+
+def _size(image: Image, channels: int, rows: int, context: Context) -> _Size:
+    """The largest tile that fits: all columns if possible, then all channels, then rows."""
+    capacity = context.config.scratchpad_bytes
+    for columns in halvings(image.columns.out):
+        for depth in halvings(channels):
+            for count in halvings(rows):
+                size = _Size(depth, count, columns)
+                if _needs(image, size) <= capacity:
+                    return size
+    raise too_large(f"%{image.name}", _needs(image, _Size(1, 1, 1)), context.config, context.place)
+
+
+def _tiles(
+    image: Image, channels: tuple[int, int], rows: tuple[int, int], context: Context
+) -> Iterator[tuple[Tile, bool]]:
+    """A core's tiles; True with the first one of a range of channels."""
+    size = _size(image, channels[1] - channels[0], rows[1] - rows[0], context)
+    arena = Arena(context.config)
+    in_pixels = image.rows.extent(size.rows) * image.columns.extent(size.columns)
+    inputs = arena.take_twice(in_pixels * size.channels)
+    outputs = arena.take_twice(size.rows * size.columns * size.channels)
+    tables = arena.take_twice(image.tables * size.channels)
+    number = 0
+    for piece, (low, high) in enumerate(chunks(*channels, size.channels)):
+        first = True
+        for which, top, bottom in row_tiles(*rows, image.rows.out, size.rows):
+            for left, right in chunks(0, image.columns.out, size.columns):
+                yield (
+                    Tile(
+                        which,
+                        (top, bottom),
+                        (left, right),
+                        (low, high),
+                        image.rows.need(top, bottom),
+                        image.columns.need(left, right),
+                        inputs[number % 2],
+                        outputs[number % 2],
+                        tables[piece % 2],
+                    ),
+                    first,
+                )
+                first = False
+                number += 1
+
+
+def _plan(
+    image: Image,
+    unit: Unit,
+    context: Context,
+    step: Callable[[Tile, bool], TileStep],
+    macs: int = 0,
+) -> LayerPlan:
+    across, down = _grid(image, context.config.cores_count)
+    pieces = math.ceil(image.channels / VECTOR)
+    cores = []
+    for a, b in split(pieces, across):
+        channels = (a * VECTOR, min(b * VECTOR, image.channels))
+        for rows in split(image.images * image.rows.out, down):
+            tiles = _tiles(image, channels, rows, context)
+            cores.append(tuple(step(tile, first) for tile, first in tiles))
+    return LayerPlan(unit, spread(cores, context.config), macs)
+
+
+def _input_box(image: Image, source: int, tile: Tile, spm: int, spm_row: int) -> Box:
+    """The existing part of a tile's input."""
+    rows, columns = tile.row_need, tile.column_need
+    row = image.channels * image.columns.size
+    offset = (tile.image * image.rows.size + rows.first) * row
+    offset += columns.first * image.channels + tile.channels[0]
+    return Box(
+        source + offset,
+        spm,
+        tile.depth,
+        columns.count,
+        rows.count,
+        image.channels,
+        row,
+        tile.depth,
+        spm_row,
+    )
+
+
+def plan_depthwise(layer: Weighted, context: Context) -> LayerPlan:
+    """Plan a convolution in which each channel has its own window."""
+    taps = layer.rows.kernel * layer.columns.kernel
+    scale_bytes = 0 if layer.scale_records is None else SCALE_BYTES
+    per_channel = taps + CHANNEL_BYTES + scale_bytes
+    image = Image(
+        layer.name,
+        layer.images,
+        layer.channels,
+        layer.rows,
+        layer.columns,
+        per_channel,
+    )
+    records = context.add_constant("channels", layer.channel_records)
+    scales = layer.scale_records
+    scale_table = 0 if scales is None else context.add_constant("scales", scales)
+    by_tap = np.ascontiguousarray(layer.weights.reshape(layer.channels, taps).T)
+    weights = context.add_constant("weights", by_tap)
+    source, target = context.address_of(layer.source), context.address_of(layer.target)
+
+    def step(tile: Tile, first: bool) -> TileStep:
+        depth, low = tile.depth, tile.channels[0]
+        channels_at = tile.tables
+        scales_at = channels_at + depth * CHANNEL_BYTES
+        weights_at = scales_at + depth * scale_bytes
+        loads = []
+        if first:
+            loads.append(
+                load(Box(records + low * CHANNEL_BYTES, channels_at, depth * CHANNEL_BYTES))
+            )
+            if scales is not None:
+                loads.append(
+                    load(Box(scale_table + low * SCALE_BYTES, scales_at, depth * SCALE_BYTES))
+                )
+            loads.append(
+                load(Box(weights + low, weights_at, depth, taps, 1, layer.channels, 0, depth, 0))
+            )
+        rows, columns = tile.row_need, tile.column_need
+        width = columns.before + columns.count + columns.after
+        loads.append(
+            load(
+                _input_box(image, source, tile, tile.input, width * depth),
+                pad_x_before=columns.before,
+                pad_x_after=columns.after,
+                pad_y_before=rows.before,
+                pad_y_after=rows.after,
+                fill=layer.source.offset & 0xFF,
+            )
+        )
+        compute = Command(
+            "nmp.dwconv",
+            {
+                **layer.words,
+                "input": tile.input,
+                "weights": weights_at,
+                "channels": channels_at,
+                "scales": scales_at if scales is not None else 0,
+                "output": tile.output,
+                "channels_count": depth,
+                **window_words(layer),
+                "out_h": tile.out_h,
+                "out_w": tile.out_w,
+                "in_row_stride": width * depth,
+                "in_pixel_stride": depth,
+                "out_row_stride": tile.out_w * depth,
+                "out_pixel_stride": depth,
+                **event_words(layer, tile.image, tile.rows[0], tile.columns[0], low),
+            },
+        )
+        box = output_box(
+            layer, target, tile.output, tile.image, tile.rows, tile.columns, (low, depth)
+        )
+        return TileStep(tuple(loads), (compute,), (store(box),))
+
+    return _plan(image, Unit.MAC, context, step, layer.macs)
+
+
+def plan_pool(op: Operation, context: Context) -> LayerPlan:
+    """Plan a maximum or average pool."""
+    target, source = op.output, op.operands[1]
+    rows, columns = axes(op.instruction, source.shape, target.shape)
+    image = Image(op.instruction.name, source.shape[0], source.shape[3], rows, columns)
+    source_at, target_at = context.address_of(source), context.address_of(target)
+    average = op.instruction.opcode == "avgpool"
+    extra = _average_words(op, context) if average else {"empty_value": source.offset}
+
+    def step(tile: Tile, _: bool) -> TileStep:
+        depth = tile.depth
+        row = tile.column_need.count * depth
+        pixel = (tile.image * rows.out + tile.rows[0]) * columns.out + tile.columns[0]
+        words = {
+            "input": tile.input,
+            "output": tile.output,
+            "channels": depth,
+            "in_h": tile.row_need.count,
+            "in_w": tile.column_need.count,
+            "kernel_h": rows.kernel,
+            "kernel_w": columns.kernel,
+            "stride_h": rows.stride,
+            "stride_w": columns.stride,
+            "pad_top": tile.row_need.first - tile.row_need.origin,
+            "pad_left": tile.column_need.first - tile.column_need.origin,
+            "out_h": tile.out_h,
+            "out_w": tile.out_w,
+            "in_row_stride": row,
+            "in_pixel_stride": depth,
+            "out_row_stride": tile.out_w * depth,
+            "out_pixel_stride": depth,
+            **extra,
+        }
+        if average:
+            words["event_origin"] = pixel * image.channels + tile.channels[0]
+            words["event_stride_y"] = columns.out * image.channels
+            words["event_stride_x"] = image.channels
+        compute = Command("nmp.avgpool" if average else "nmp.maxpool", words)
+        box = Box(
+            target_at + pixel * image.channels + tile.channels[0],
+            tile.output,
+            depth,
+            tile.out_w,
+            tile.out_h,
+            image.channels,
+            columns.out * image.channels,
+            depth,
+            tile.out_w * depth,
+        )
+        loads = (load(_input_box(image, source_at, tile, tile.input, row)),)
+        return TileStep(loads, (compute,), (store(box),))
+
+    return _plan(image, Unit.VECTOR, context, step)
+
+
+def _average_words(op: Operation, context: Context) -> dict[str, int]:
+    target, source = op.operands[:2]
+    ratio = numerics.quotient(source.scale, target.scale)
+    counts_pads = bool(op.instruction.attributes["CountIncludePads"])
+    if counts_pads:
+        kernel = op.instruction.attributes["Kernels"]
+        taps = math.prod(int(k) for k in kernel) if isinstance(kernel, tuple) else 1
+        ratio = numerics.quotient(ratio, float(taps))
+    return {
+        "in_offset": source.offset,
+        "divide": 0 if counts_pads else 1,
+        **scale_words("out", numerics.scale_of(ratio, context.place)),
+        "out_offset": target.offset,
+        **clip_words(op, target),
+    }

@@ -1,0 +1,242 @@
+"""Operations that go through tensors element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nmpsim.compiler import numerics
+from nmpsim.compiler.fuse import input_range
+from nmpsim.compiler.numerics import INT8_HIGH, INT8_LOW
+from nmpsim.compiler.slicing.context import Context
+from nmpsim.compiler.slicing.plan import (
+    ALIGNMENT,
+    Arena,
+    Box,
+    Command,
+    LayerPlan,
+    TileStep,
+    chunks,
+    load,
+    split,
+    spread,
+    store,
+    too_large,
+)
+from nmpsim.compiler.slicing.weighted import clip_words, scale_words
+from nmpsim.compiler.work import Operation, View
+from nmpsim.isa.table import Unit
+from nmpsim.isa.words import (
+    OP_ADD,
+    OP_MAX,
+    OP_MIN,
+    OP_MUL,
+    OP_SUB,
+    RHS_INT8,
+    RHS_INT32,
+)
+
+BINARY = {
+    "elementadd": OP_ADD,
+    "elementsub": OP_SUB,
+    "elementmax": OP_MAX,
+    "elementmin": OP_MIN,
+    "elementmul": OP_MUL,
+    "batchedadd": OP_ADD,
+}
+MOST = 4096
+"""Elements of a tile; more would only make the first load and the last store longer."""
+
+
+def _shares(
+    total: int, per_element: int, context: Context, name: str
+) -> list[list[tuple[int, int]]]:
+    """Each core's tiles of a flat range, where every element needs ``per_element`` bytes."""
+    fit = (context.config.scratchpad_bytes - 8 * ALIGNMENT) // per_element
+    if fit < 1:
+        raise too_large(f"%{name}", per_element + 8 * ALIGNMENT, context.config, context.place)
+    pieces = -(-total // ALIGNMENT)
+    shares = [
+        (a * ALIGNMENT, min(b * ALIGNMENT, total))
+        for a, b in split(pieces, context.config.cores_count)
+    ]
+    return [chunks(a, b, min(fit, MOST)) for a, b in shares]
+
+
+def plan_binary(op: Operation, context: Context) -> LayerPlan:
+    """Plan add, sub, max, min or mul of tensors of one shape."""
+    _, lhs, rhs = op.operands
+    words = {
+        "operation": BINARY[op.instruction.opcode],
+        "rhs_kind": RHS_INT8,
+        "rows": 1,
+        **_pair_words(op, context),
+    }
+    left, right, target = (context.address_of(v) for v in (lhs, rhs, op.output))
+
+    def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
+        size = max(b - a for a, b in tiles)
+        arena = Arena(context.config)
+        lefts, rights = arena.take_twice(size), arena.take_twice(size)
+        outs = arena.take_twice(size)
+        for number, (a, b) in enumerate(tiles):
+            k, count = number % 2, b - a
+            compute = Command(
+                "nmp.eltwise",
+                {
+                    **words,
+                    "lhs": lefts[k],
+                    "rhs": rights[k],
+                    "output": outs[k],
+                    "columns": count,
+                    "event_origin": a,
+                },
+            )
+            yield TileStep(
+                (load(Box(left + a, lefts[k], count)), load(Box(right + a, rights[k], count))),
+                (compute,),
+                (store(Box(target + a, outs[k], count)),),
+            )
+
+    shares = _shares(op.output.type.elements, 6, context, op.instruction.name)
+    return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))
+
+
+def plan_batchedadd(op: Operation, context: Context) -> LayerPlan:
+    """Plan the addition of one slice to every element of a batch."""
+    _, batch, piece = op.operands
+    wide = 4 if piece.type.elem == "i32" else 1
+    rows = batch.shape[0]
+    columns = batch.type.elements // rows
+    words = {
+        "operation": OP_ADD,
+        "rhs_kind": RHS_INT32 if wide == 4 else RHS_INT8,
+        **_pair_words(op, context),
+    }
+    left, right, target = (context.address_of(v) for v in (batch, piece, op.output))
+    shares = _shares(columns, 2 * wide + 4, context, op.instruction.name)
+
+    def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
+        width = max(b - a for a, b in tiles)
+        room = context.config.scratchpad_bytes - 8 * ALIGNMENT - 2 * wide * width
+        high = max(1, min(rows, room // (4 * width)))
+        arena = Arena(context.config)
+        slices = arena.take_twice(wide * width)
+        batches, outs = arena.take_twice(high * width), arena.take_twice(high * width)
+        number = 0
+        for which, (a, b) in enumerate(tiles):
+            for top, bottom in chunks(0, rows, high):
+                k, count, lines = number % 2, b - a, bottom - top
+                box = (count, lines, 1, columns, 0, count, 0)
+                loads = [load(Box(left + top * columns + a, batches[k], *box))]
+                if top == 0:
+                    loads.append(load(Box(right + wide * a, slices[which % 2], wide * count)))
+                compute = Command(
+                    "nmp.eltwise",
+                    {
+                        **words,
+                        "lhs": batches[k],
+                        "rhs": slices[which % 2],
+                        "output": outs[k],
+                        "rows": lines,
+                        "columns": count,
+                        "lhs_stride": count,
+                        "rhs_stride": 0,
+                        "out_stride": count,
+                        "event_origin": top * columns + a,
+                        "event_stride_y": columns,
+                    },
+                )
+                out_box = Box(target + top * columns + a, outs[k], *box)
+                yield TileStep(tuple(loads), (compute,), (store(out_box),))
+                number += 1
+
+    return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))
+
+
+def _pair_words(op: Operation, context: Context) -> dict[str, int]:
+    target, lhs, rhs = op.operands
+    words = {"lhs_offset": lhs.offset, "rhs_offset": rhs.offset, "out_offset": target.offset}
+    sides = {"lhs": numerics.IDENTITY, "rhs": numerics.IDENTITY, "out": numerics.IDENTITY}
+    if op.instruction.opcode == "elementmul":
+        ratio = numerics.quotient(numerics.product(lhs.scale, rhs.scale), target.scale)
+        sides["out"] = numerics.scale_of(ratio, context.place)
+    else:
+        for side, view in (("lhs", lhs), ("rhs", rhs)):
+            sides[side] = numerics.scale_of(
+                numerics.quotient(view.scale, target.scale), context.place
+            )
+    for side, scale in sides.items():
+        words |= scale_words(side, scale)
+    return {**words, **clip_words(op, target)}
+
+
+def plan_unary(op: Operation, context: Context) -> LayerPlan:
+    """Plan relu, clip, leaky relu, max with a constant, rescaling, or a table look-up."""
+    source = op.operands[1]
+    look_up = op.instruction.opcode == "intlookuptable"
+    words = {} if look_up else _unary_words(op, context)
+    table = context.address_of(op.operands[2]) if look_up else 0
+    start, target = context.address_of(source), context.address_of(op.output)
+
+    def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
+        size = max(b - a for a, b in tiles)
+        arena = Arena(context.config)
+        table_at = arena.take(256)
+        inputs, outs = arena.take_twice(size), arena.take_twice(size)
+        for number, (a, b) in enumerate(tiles):
+            k, count = number % 2, b - a
+            loads = [load(Box(start + a, inputs[k], count))]
+            places = {"input": inputs[k], "output": outs[k], "count": count}
+            if look_up:
+                compute = Command("nmp.lut", {**places, "table": table_at})
+                if number == 0:
+                    loads.append(load(Box(table, table_at, 256)))
+            else:
+                compute = Command("nmp.rescale", {**words, **places, "event_origin": a})
+            yield TileStep(tuple(loads), (compute,), (store(Box(target + a, outs[k], count)),))
+
+    shares = _shares(op.output.type.elements, 4, context, op.instruction.name)
+    return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))
+
+
+def _unary_words(op: Operation, context: Context) -> dict[str, int]:
+    target, source = op.operands[:2]
+    opcode = op.instruction.opcode
+    low, high = INT8_LOW, INT8_HIGH
+    if opcode in ("relu", "clip", "cpumaxsplat"):
+        low, high = input_range(op)
+    leaky = numerics.IDENTITY
+    if opcode == "leakyrelu":
+        alpha = float(str(op.instruction.attributes["Alpha"]))
+        product = numerics.product(source.scale, alpha)
+        leaky = numerics.scale_of(numerics.quotient(product, target.scale), context.place)
+    ratio = numerics.quotient(source.scale, target.scale)
+    return {
+        "in_low": low,
+        "in_high": high,
+        "in_offset": source.offset,
+        **scale_words("out", numerics.scale_of(ratio, context.place)),
+        "activation": 1 if opcode == "leakyrelu" else 0,
+        **scale_words("leaky", leaky),
+        "out_offset": target.offset,
+        **clip_words(op, target),
+    }
+
+
+def plan_splat(op: Operation, context: Context) -> LayerPlan:
+    """Plan a tensor that is filled with one value."""
+    view: View = op.output
+    real = float(str(op.instruction.attributes["Value"]))
+    value = numerics.to_int8(numerics.quantize_value(real, view.scale, view.offset)) & 0xFF
+    target = context.address_of(view)
+
+    def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
+        size = max(b - a for a, b in tiles)
+        buffer = Arena(context.config).take(size)
+        fill = Command("nmp.fill", {"output": buffer, "count": size, "value": value})
+        for number, (a, b) in enumerate(tiles):
+            computes = (fill,) if number == 0 else ()
+            yield TileStep((), computes, (store(Box(target + a, buffer, b - a)),))
+
+    shares = _shares(view.type.elements, 1, context, op.instruction.name)
+    return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))

@@ -1,0 +1,142 @@
+"""A layer's work as instructions with their descriptors, tile by tile and core by core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from nmpsim.config import DeviceConfig
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
+
+ALIGNMENT = 64
+"""Bytes; scratchpad buffers begin at multiples of it."""
+
+
+@attrs.frozen
+class Command:
+    """A tensor instruction and the words of its descriptor; words not named are zero."""
+
+    mnemonic: str
+    words: Mapping[str, int]
+
+
+@attrs.frozen
+class TileStep:
+    """What happens for one tile: its loads, then its computation, then its stores."""
+
+    loads: tuple[Command, ...] = ()
+    computes: tuple[Command, ...] = ()
+    stores: tuple[Command, ...] = ()
+
+
+@attrs.frozen
+class LayerPlan:
+    """Every core's steps, in order; all computation of a layer is done by one unit."""
+
+    unit: Unit
+    cores: tuple[tuple[TileStep, ...], ...]
+    macs: int = 0
+
+
+@attrs.frozen
+class Box:
+    """Two strided dimensions of contiguous runs in DRAM, packed or strided in the scratchpad."""
+
+    dram: int
+    spm: int
+    run: int
+    count_x: int = 1
+    count_y: int = 1
+    dram_stride_x: int = 0
+    dram_stride_y: int = 0
+    spm_stride_x: int = 0
+    spm_stride_y: int = 0
+
+    def words(self) -> dict[str, int]:
+        """Words of a load or store."""
+        return {
+            "dram": self.dram,
+            "spm": self.spm,
+            "run_bytes": self.run,
+            "count_x": self.count_x,
+            "count_y": self.count_y,
+            "dram_stride_x": self.dram_stride_x,
+            "dram_stride_y": self.dram_stride_y,
+            "spm_stride_x": self.spm_stride_x,
+            "spm_stride_y": self.spm_stride_y,
+        }
+
+
+def load(box: Box, **padding: int) -> Command:
+    """``nmp.load`` of a box."""
+    return Command("nmp.load", {**box.words(), **padding})
+
+
+def store(box: Box) -> Command:
+    """``nmp.store`` of a box."""
+    return Command("nmp.store", box.words())
+
+
+def align(nbytes: int) -> int:
+    """``nbytes`` rounded up to the scratchpad's alignment."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+class Arena:
+    """Hands out scratchpad addresses, one behind the other."""
+
+    def __init__(self, config: DeviceConfig) -> None:
+        self._next = SCRATCHPAD_BASE
+        self._end = SCRATCHPAD_BASE + config.scratchpad_bytes
+
+    def take(self, nbytes: int) -> int:
+        """Address of ``nbytes``; the caller has made sure that they fit."""
+        address = self._next
+        self._next += align(nbytes)
+        if self._next > self._end:
+            raise RuntimeError("a tile was planned that does not fit the scratchpad")
+        return address
+
+    def take_twice(self, nbytes: int) -> tuple[int, int]:
+        """Two buffers, for double buffering."""
+        return self.take(nbytes), self.take(nbytes)
+
+
+def split(total: int, parts: int) -> list[tuple[int, int]]:
+    """``total`` things in ``parts`` consecutive ranges as even as can be; empty ones left out."""
+    bounds = [total * i // parts for i in range(parts + 1)]
+    return [(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
+
+
+def chunks(begin: int, end: int, size: int) -> list[tuple[int, int]]:
+    """The range in consecutive chunks of at most ``size``."""
+    return [(a, min(a + size, end)) for a in range(begin, end, size)]
+
+
+def halvings(size: int) -> list[int]:
+    """``size``, half of it (rounded up), ... down to 1."""
+    sizes = [size]
+    while sizes[-1] > 1:
+        sizes.append(-(-sizes[-1] // 2))
+    return sizes
+
+
+def too_large(what: str, needs: int, config: DeviceConfig, place: Place) -> UserError:
+    """The smallest tile does not fit."""
+    return fail(
+        "COMP002",
+        f"the smallest tile of {what} does not fit a scratchpad",
+        place=place,
+        found=f"{needs} bytes",
+        expected=f"at most {config.scratchpad_bytes} bytes",
+        hint="a device file with a larger [scratchpad] bytes can run it",
+    )
+
+
+def spread(
+    steps: Sequence[tuple[TileStep, ...]], config: DeviceConfig
+) -> tuple[tuple[TileStep, ...], ...]:
+    """One entry a core; those without work get none."""
+    return (*steps, *((),) * (config.cores_count - len(steps)))
