@@ -9,7 +9,6 @@ import attrs
 
 from nmpsim.bundle.metadata import Layer, Metadata, Step, Tensor
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.lir.nodes import ELEM_DTYPES
 
 MAX_RANK = 16
 MAX_DIMENSION = 1 << 32
@@ -102,6 +101,8 @@ def _host_step_problems(step: Step, memory: Memory) -> Iterator[str]:
 
 def _tensor_problems(tensor: Tensor, ranges: Sequence[Range]) -> Iterator[str]:
     """One problem at most: later rules rely on the earlier ones."""
+    from nmpsim.lir.nodes import ELEM_DTYPES  # here, so that importing the package stays light
+
     dtype = ELEM_DTYPES.get(tensor.elem)
     if dtype is None:
         yield f"tensor {tensor.name!r} has unknown elements {tensor.elem!r}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -237,7 +236,7 @@ def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:
     Raises :class:`~nmpsim.diagnostics.UserError` FILE002; a file that was there before stays.
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
     try:
         with temporary.open("xb") as file:
             file.write(data)
