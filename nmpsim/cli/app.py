@@ -61,8 +61,8 @@ class _Commands(click.Group):
         words = list(sys.argv[1:] if args is None else args)
         debug = "--debug" in words or os.environ.get("NMPSIM_DEBUG", "") not in ("", "0")
         run = super().main
-        extra["standalone_mode"] = False
-        sys.exit(run_guarded(lambda: run(words, "nmpsim", **extra), debug=debug))
+        extra |= {"prog_name": "nmpsim", "standalone_mode": False}
+        sys.exit(run_guarded(lambda: run(words, **extra), debug=debug))
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:

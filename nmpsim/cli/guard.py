@@ -57,7 +57,7 @@ def say(text: str) -> None:
     if sys.stderr is None:
         return
     try:
-        click.echo(_coloured(visible(text)), err=True)
+        print(_coloured(visible(text)), file=sys.stderr, flush=True)
     except OSError:
         return  # there is nobody left to tell
 
@@ -93,7 +93,7 @@ def _user_error(error: UserError) -> int:
 
 def _usage_error(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        click.echo(error.format_message(), err=True)
+        say(error.format_message())
         return EXIT_USER
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "nmpsim"

@@ -58,7 +58,10 @@ def _text(data: Any, newline: str) -> str:
         return "{" + deeper + f",{deeper}".join(items) + newline + "}"
     if isinstance(data, list) and data and isinstance(data[0], dict):
         return "[" + deeper + f",{deeper}".join(_text(one, deeper) for one in data) + newline + "]"
-    return json.dumps(data, allow_nan=False)
+    try:
+        return json.dumps(data, allow_nan=False)
+    except ValueError:
+        return json.dumps(_replace_special(data))
 
 
 def _trap(trap: TrapReport) -> dict[str, Any]:
@@ -93,9 +96,9 @@ def _values(values: npt.NDArray[Any]) -> Any:
 
 
 def _replace_special(values: Any) -> Any:
-    if isinstance(values, list):
+    if isinstance(values, list | tuple):
         return [_replace_special(value) for value in values]
-    return _number(values)
+    return _number(values) if isinstance(values, float) else values
 
 
 def _number(value: float | None) -> float | str | None:

@@ -12,7 +12,7 @@ from nmpsim.views.console import cell, new_table
 from nmpsim.views.text import shorten_middle
 
 GAP = 2
-"""Blanks between two columns."""
+"""Blanks between two columns; one where something would have to be shortened."""
 
 
 @attrs.frozen
@@ -35,8 +35,8 @@ class Column:
 
 def fitted_table(columns: Sequence[Column], console: Console) -> Table:
     """The columns as a table that is no wider than the console, if that can be done."""
-    widths = _fitted_widths(columns, console.width)
-    table = new_table(console)
+    widths, gap = _fitted_widths(columns, console.width)
+    table = new_table(console, gap)
     for column, width in zip(columns, widths, strict=True):
         table.add_column(
             column.title, justify="right" if column.right else "left", width=width, no_wrap=True
@@ -51,10 +51,11 @@ def fitted_table(columns: Sequence[Column], console: Console) -> Table:
     return table
 
 
-def _fitted_widths(columns: Sequence[Column], available: int) -> list[int]:
-    """Natural widths; what is too much is taken from the widest that may be shortened."""
+def _fitted_widths(columns: Sequence[Column], available: int) -> tuple[list[int], int]:
+    """Natural widths and the gap; what is too much is taken from the widest that can give."""
     widths = [column.natural for column in columns]
-    gaps = GAP * (len(columns) - 1)
+    gap = GAP if sum(widths) + GAP * (len(columns) - 1) <= available else 1
+    gaps = gap * (len(columns) - 1)
     while sum(widths) + gaps > available:
         room = [
             (widths[index], index)
@@ -64,4 +65,4 @@ def _fitted_widths(columns: Sequence[Column], available: int) -> list[int]:
         if not room:
             break
         widths[max(room)[1]] -= 1
-    return widths
+    return widths, gap

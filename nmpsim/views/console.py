@@ -39,13 +39,13 @@ def _without_trailing_blanks(text: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
-def new_table(console: Console) -> Table:
-    """An empty table in the common style; lines only where they are safe."""
+def new_table(console: Console, gap: int = 2) -> Table:
+    """An empty table in the common style, ``gap`` blanks between columns; lines where safe."""
     return Table(
         box=SIMPLE_HEAD if console.is_terminal else _ASCII_HEAD,
         show_edge=False,
         pad_edge=False,
-        padding=(0, 1, 0, 0),  # and one blank for the box: GAP in columns.py
+        padding=(0, gap - 1, 0, 0),  # and one blank for the box
         header_style="bold",
     )
 

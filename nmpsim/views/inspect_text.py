@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +14,7 @@ from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
 from nmpsim.config import default_device
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.text import bytes_text, elem_text, plural, shape_text, visible_line
+from nmpsim.views.text import bytes_text, elem_text, shape_text, visible_line
 
 SCHEMA = "nmpsim-inspect-1"
 
@@ -136,15 +136,15 @@ def _print_layers(layers: Sequence[Layer], console: Console) -> None:
         Column("layer", [visible_line(layer.name) for layer in layers], least=8),
         Column("operation", [visible_line(layer.op) for layer in layers], least=8),
         Column("on", [layer.placement for layer in layers], styles=host),
-        Column("output", outputs, least=12),
-        Column("made of", [_fused_text(layer) for layer in layers], right=True),
+        Column("output", outputs, least=16),
+        Column("fused", [_fused_text(layer) for layer in layers], right=True),
     ]
     console.print(fitted_table(columns, console))
     _print_reasons(layers, console)
 
 
 def _fused_text(layer: Layer) -> str:
-    return plural(len(layer.fused) or 1, "instruction")
+    return str(len(layer.fused)) if layer.fused else "-"
 
 
 def _print_reasons(layers: Sequence[Layer], console: Console) -> None:
@@ -160,11 +160,10 @@ def _print_reasons(layers: Sequence[Layer], console: Console) -> None:
         line(console, f"  {reason}: {which}")
 
 
-def _device_lines(settings: Any) -> list[str]:
+def _device_lines(settings: Mapping[str, Any]) -> list[str]:
     if not settings:
         return ["no device is recorded"]
-    cores = settings.get("cores_count", "?")
-    lines = [f"{settings.get('name', '?')}: {plural(cores, 'core') if cores != '?' else '? cores'}"]
+    lines = [f"{settings.get('name', '?')}, cores: {settings.get('cores_count', '?')}"]
     usual = default_device().settings()
     other = [
         f"{name} = {value}"

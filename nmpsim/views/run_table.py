@@ -20,9 +20,9 @@ def layer_table(report: RunReport, console: Console) -> Table:
         Column("layer", [visible_line(layer.name) for layer in layers], least=8),
         Column("operation", [visible_line(layer.op) for layer in layers], least=8),
         Column("on", [layer.placement for layer in layers], styles=host),
-        Column("output", [_output_text(layer) for layer in layers], least=12),
+        Column("output", [_output_text(layer) for layer in layers], least=16),
         Column("cycles", [f"{layer.cycles:,}" for layer in layers], right=True),
-        Column("share%", [percent(one.cycles, report.cycles) for one in layers], right=True),
+        Column("time%", [percent(one.cycles, report.cycles) for one in layers], right=True),
         Column("mac%", [_utilization(layer) for layer in layers], right=True),
         Column("cut", [_saturated(layer) for layer in layers], right=True, styles=cut),
     ]

@@ -1,0 +1,161 @@
+"""nmpsim as a process: pipes, signals, streams, start-up time."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+HELP = [sys.executable, "-m", "nmpsim", "--help"]
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((1, 4), np.int8))
+    return path
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
+    return kept | more
+
+
+@pytest.mark.parametrize(("behaviour", "code"), [("", 0), ("trap", 1), ("bug", 3)])
+def test_exit_codes(process, one_input, data, behaviour, code):
+    done = process("run", one_input, "--input", data, env=environment(STAND_IN=behaviour))
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
+def test_a_user_error_is_exit_code_2(process, one_input):
+    done = process("run", one_input)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error[INPUT001]: no value for input 'data'")
+
+
+def test_data_on_stdout_the_rest_on_stderr(process, one_input, data):
+    done = process("run", one_input, "--input", data, env=environment(STAND_IN="compiling"))
+    assert done.stderr.splitlines() == [
+        "compiling kernels for the first time; this takes about half a minute,"
+        " later runs start at once"
+    ]
+    assert "compiling" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 120
+
+
+def test_a_terminal_encoding_without_the_letters(process, tmp_path):
+    (tmp_path / "ü.bin").write_text("no bundle")
+    settings = environment(PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    done = process("inspect", tmp_path / "ü.bin", env=settings)
+    assert done.returncode == 2
+    assert "\\xfc.bin at byte 0x0: error[BUN001]" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("disasm",), ("inspect",), ("inspect", "--format", "json")])
+def test_a_closed_pipe_is_no_error(command, one_input, arguments):
+    reading_end, writing_end = os.pipe()
+    os.close(reading_end)
+    done = subprocess.run(
+        command(*arguments, one_input), stdout=writing_end, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing_end)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_told(process, one_input):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "nmpsim", "inspect", str(one_input)],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "error[FILE002]" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_ctrl_c_leaves_nothing_behind(command, one_input, data, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    saving = ["--save-outputs", tmp_path / "o.npz", "-o", tmp_path / "report.txt"]
+    running = subprocess.Popen(
+        command("run", one_input, "--input", data, *saving),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(STAND_IN="slow"),
+    )  # fmt: skip
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=30)
+    assert (running.returncode, out, err) == (130, b"", b"interrupted\n")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_special_files_are_written_to_not_replaced(process, one_input, data, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    done = process("run", one_input, "--input", data, "-o", pipe)
+    assert done.returncode == 0
+    assert pipe.is_fifo()
+    assert os.read(reader, 100).startswith(b"lenet")
+    os.close(reader)
+
+
+def in_a_terminal(words: list[str], env: dict[str, str]) -> bytes:
+    """What a command writes to a terminal."""
+    pty = pytest.importorskip("pty")
+    parent, child = pty.openpty()
+    started = subprocess.Popen(words, stdout=child, stderr=child, stdin=child, env=env)
+    os.close(child)
+    chunks = []
+    while True:
+        try:
+            chunk = os.read(parent, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        chunks.append(chunk)
+    started.wait(30)
+    os.close(parent)
+    return b"".join(chunks)
+
+
+def test_colour_on_a_terminal_only_if_wanted(command, one_input, data):
+    words = command("run", one_input, "--input", data)
+    colourful = in_a_terminal(words, environment(TERM="xterm-256color"))
+    assert b"\x1b[35m" in colourful
+    plain = in_a_terminal(words, environment(TERM="xterm-256color", NO_COLOR="1"))
+    assert b"\x1b[35m" not in plain
+    assert b"host" in plain
+
+
+def test_errors_are_coloured_on_a_terminal_only_if_wanted(command, one_input):
+    words = command("run", one_input)
+    assert b"\x1b[31m" in in_a_terminal(words, environment(TERM="xterm-256color"))
+    assert b"\x1b" not in in_a_terminal(words, environment(TERM="xterm", NO_COLOR="1"))
+
+
+def test_help_is_quick():
+    best = 10.0
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run(HELP, check=True, capture_output=True)
+        best = min(best, time.perf_counter() - start)
+    assert best < 0.6, "it should take less than 0.3 s; twice that allows for a busy machine"
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['nmpsim', '--help']\n"
+        "from nmpsim.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'numba', 'rich', 'cattrs', 'json'} & set(sys.modules)\n"
+        "print('heavy:', sorted(heavy))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "heavy: []" in done.stdout

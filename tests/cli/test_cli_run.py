@@ -1,0 +1,131 @@
+"""``nmpsim run`` within one process, on a stand-in for the session."""
+
+import json
+
+import jsonschema
+import numpy as np
+import pytest
+
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.report.json import report_schema
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(4, dtype=np.int8).reshape(1, 4))
+    return path
+
+
+def test_text_report(fake, nmpsim_cli, one_input, data):
+    result = nmpsim_cli("run", one_input, "--input", data)
+    assert result.exit_code == 0
+    assert "lenet: glow-int" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert result.stderr == ""
+    assert np.array_equal(fake.calls[0]["inputs"]["data"], [[0, 1, 2, 3]])
+    assert fake.calls[0]["engine"] == "compiled"
+    assert fake.calls[0]["config"] is None
+
+
+def test_json_report_is_one_document(fake, nmpsim_cli, one_input, data):
+    result = nmpsim_cli("run", one_input, "--input", data, "--format", "json")
+    jsonschema.validate(json.loads(result.stdout), report_schema())
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_the_report_goes_into_a_file(fake, nmpsim_cli, one_input, data, tmp_path, style):
+    path = tmp_path / "größer report.out"
+    result = nmpsim_cli("run", one_input, "--input", data, "--format", style, "-o", path)
+    assert (result.exit_code, result.output) == (0, "")
+    assert "lenet" in path.read_text(encoding="utf-8")
+    assert not list(tmp_path.glob(".nmpsim*"))
+
+
+def test_a_trap_is_exit_code_1_with_the_report(fake, nmpsim_cli, one_input, data, tmp_path):
+    fake.behaviour = "trap"
+    outputs, layers = tmp_path / "o.npz", tmp_path / "l.npz"
+    saving = ("--save-outputs", outputs, "--save-layers", layers)
+    result = nmpsim_cli("run", one_input, "--input", data, "--format", "json", *saving)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["trap"]["core"] == 3
+    assert not outputs.exists()
+    assert "is not written" in result.stderr
+    assert layers.exists()
+
+
+def test_outputs_and_layers_are_saved(fake, nmpsim_cli, one_input, data, tmp_path):
+    outputs, layers = tmp_path / "o.npz", tmp_path / "l.npz"
+    saving = ("--save-outputs", outputs, "--save-layers", layers)
+    assert nmpsim_cli("run", one_input, "--input", data, *saving).exit_code == 0
+    with np.load(outputs) as saved:
+        assert saved.files == ["prob"]
+        assert saved["prob"].shape == (1, 6)
+    with np.load(layers) as saved:
+        assert saved["0010:fc"].dtype == np.int8
+
+
+def test_fused_layers_are_mentioned(fake, nmpsim_cli, one_input, data, tmp_path, monkeypatch):
+    import attrs
+
+    bundle = bundle_from_bytes(one_input.read_bytes())
+    fused = attrs.evolve(bundle.metadata.layers[0], fused=("fc", "relu", "more"))
+    metadata = attrs.evolve(bundle.metadata, layers=(fused,))
+    monkeypatch.setattr(fake, "load", lambda _: attrs.evolve(bundle, metadata=metadata))
+    result = nmpsim_cli("run", one_input, "--input", data, "--save-layers", tmp_path / "l.npz")
+    assert "2 instructions are fused into others" in result.stderr
+    assert "--no-fuse" in result.stderr
+
+
+def test_the_compiling_line_comes_once_and_on_stderr(fake, nmpsim_cli, one_input, data):
+    fake.behaviour = "compiling"
+    result = nmpsim_cli("run", one_input, "--input", data, "--format", "json")
+    assert result.stderr.count("compiling kernels for the first time") == 1
+    json.loads(result.stdout)
+
+
+def test_device_and_engine_are_passed_on(fake, nmpsim_cli, one_input, data, tmp_path):
+    device = tmp_path / "d.toml"
+    device.write_bytes(b"[cores]\r\ncount = 4\r\n")
+    options = ("--device", device, "--engine", "reference")
+    assert nmpsim_cli("run", one_input, "--input", data, *options).exit_code == 0
+    assert fake.calls[0]["config"].cores_count == 4
+    assert fake.calls[0]["engine"] == "reference"
+
+
+def test_a_missing_folder_is_told_before_the_run(fake, nmpsim_cli, one_input, data, tmp_path):
+    for option in ("-o", "--save-outputs", "--save-layers"):
+        path = tmp_path / "nowhere" / "x"
+        result = nmpsim_cli("run", one_input, "--input", data, option, path)
+        assert result.exit_code == 2
+        assert "error[FILE002]" in result.stderr
+        assert "hint: mkdir" in result.stderr
+    assert fake.calls == []
+
+
+def test_outputs_must_not_overwrite_inputs_or_each_other(
+    fake, nmpsim_cli, one_input, data, tmp_path
+):
+    before = one_input.read_bytes(), data.read_bytes()
+    both = tmp_path / "both"
+    for options in (
+        ("-o", one_input),
+        ("--save-outputs", data),
+        ("-o", both, "--save-outputs", both),
+    ):
+        result = nmpsim_cli("run", one_input, "--input", data, *options)
+        assert result.exit_code == 2
+        assert "error[ARG001]" in result.stderr
+    assert (one_input.read_bytes(), data.read_bytes()) == before
+
+
+def test_a_bug_is_one_line(fake, nmpsim_cli, one_input, data, monkeypatch):
+    fake.behaviour = "bug"
+    monkeypatch.delenv("NMPSIM_DEBUG", raising=False)
+    result = nmpsim_cli("run", one_input, "--input", data)
+    assert result.exit_code == 3
+    assert result.stderr.startswith("internal error: IndexError: list index out of range (stand_in")
+    assert len(result.stderr.splitlines()) == 1
+    assert "Traceback" in nmpsim_cli("--debug", "run", one_input, "--input", data).stderr
+    monkeypatch.setenv("NMPSIM_DEBUG", "1")
+    assert "Traceback" in nmpsim_cli("run", one_input, "--input", data).stderr

@@ -1,0 +1,92 @@
+"""Run reports as a session would make them, for tests of views."""
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.config import default_device
+from nmpsim.report.data import LayerReport, OutputReport, RunReport, Saturation, TrapReport
+
+STALLS = {"control": 10, "wait_mac": 60, "wait_load": 20, "barrier": 9, "idle": 1}
+
+
+def layer(index: int, name: str = "", **values: Any) -> LayerReport:
+    """A layer of the device that took 1000 cycles."""
+    usual: dict[str, Any] = {
+        "op": "convolution",
+        "number": 10 + index,
+        "line": 30 + index,
+        "placement": "device",
+        "reason": "",
+        "fused": (),
+        "shape": (1, 28, 28, 16),
+        "elem": "i8",
+        "scale": 0.1,
+        "offset": -128,
+        "cycles": 1000,
+        "macs": 50_000,
+        "utilization": 0.25,
+        "bytes_read": 1000,
+        "bytes_written": 500,
+        "bursts": 20,
+        "row_misses": 3,
+        "stalls": STALLS,
+        "busy": {"load": 100, "store": 50, "mac": 800, "vector": 0},
+        "elements": 12_544,
+        "saturation": (),
+    }
+    return LayerReport(index=index, name=name or f"layer{index}", **(usual | values))
+
+
+CUTS = (
+    Saturation("rescale", "high", 7, 300, (0, 1, 2, 3), ((3, 5), (4, 2))),
+    Saturation("activation", "low", 6000, 90, (0, 0, 0, 0), ((0, 6000),)),
+)
+TRAP = TrapReport(
+    kind="trap",
+    message="load outside every memory",
+    core=3,
+    pc=0x8000_1230,
+    cause=5,
+    value=0x1000,
+    instruction="lw a0, 0(a1)",
+    layer="conv1",
+    line=31,
+)
+
+
+def sample_report(**changes: Any) -> RunReport:
+    """A finished run of a small classifier."""
+    probabilities = np.array([[0.1, 0.7, 0.05, 0.0, 0.05, 0.1]], np.float32)
+    report = RunReport(
+        program="lenet",
+        device=default_device().settings(),
+        sources=default_device().sources,
+        engine="compiled",
+        numerics="glow-int",
+        outputs={"prob": probabilities},
+        output_reports=(OutputReport("prob", "float", None, None, probabilities),),
+        cycles=3500,
+        seconds=3500 / 800e6,
+        host_seconds=0.0123,
+        layers=(
+            layer(0, "a_rather_long_network_name__stage1_block1_conv1_res", saturation=CUTS),
+            layer(1, "fc", op="channelwisequantizedconvolution", cycles=2499, shape=(1, 10)),
+            layer(
+                2,
+                "softmax",
+                op="softmax",
+                placement="host",
+                reason="float softmax",
+                cycles=1,
+                macs=0,
+                utilization=0.0,
+                elem="float",
+                shape=(1, 6),
+                scale=None,
+                offset=None,
+            ),
+        ),
+    )
+    return attrs.evolve(report, **changes)

@@ -1,0 +1,51 @@
+"""Small pieces of text."""
+
+import pytest
+
+from nmpsim.views import text
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "short"),
+    [
+        ("conv", 4, "conv"),
+        ("abcdefghij", 10, "abcdefghij"),
+        ("abcdefghijk", 10, "abcd...ijk"),
+        ("abcdefghijk", 4, "abcd"),
+        ("abcdefghijk", 5, "a...k"),
+    ],
+)
+def test_names_are_shortened_in_the_middle(name, width, short):
+    assert text.shorten_middle(name, width) == short
+    assert len(short) <= width
+
+
+def test_control_characters_are_shown_not_obeyed():
+    assert text.visible("a\x1b[31mb\x9bc\r\n") == "a\\x1b[31mb\\x9bc\\x0d\n"
+    assert text.visible_line("a\nb\tc") == "a\\nb c"
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "shown"),
+    [(1, 3, "33.3"), (0, 3, "0.0"), (1, 1_000_000, "<0.1"), (1, 0, "-"), (3, 3, "100.0")],
+)
+def test_percent(part, whole, shown):
+    assert text.percent(part, whole) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 s"), (2e-9, "2 ns"), (4.375e-6, "4.38 us"), (0.0123, "12.3 ms"), (5000, "5,000 s")],
+)
+def test_duration(seconds, shown):
+    assert text.duration(seconds) == shown
+
+
+def test_sizes_and_counts():
+    assert text.bytes_text(1234) == "1,234 bytes"
+    assert text.bytes_text(1 << 20) == "1,048,576 bytes (1024.0 KiB)"
+    assert text.bytes_text(20 << 20) == "20,971,520 bytes (20.0 MiB)"
+    assert text.plural(1, "layer") == "1 layer"
+    assert text.plural(2000, "layer") == "2,000 layers"
+    assert text.shape_text(()) == "scalar"
+    assert text.shape_text((1, 3)) == "1x3"
