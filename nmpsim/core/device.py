@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import numpy as np
@@ -45,6 +45,12 @@ class Progress:
     total: int = 0
     name: str = ""
 
+
+TRAP_KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit"]] = {
+    Outcome.TRAP: "trap",
+    Outcome.DEADLOCK: "deadlock",
+    Outcome.CYCLE_LIMIT: "cycle_limit",
+}
 
 Listener = Callable[[Progress], None]
 
@@ -178,7 +184,10 @@ class _Run:
         begin = time.perf_counter()
         trap = None
         for step in self._bundle.metadata.steps:
-            trap = self._host(step) if step.kind == "host" else self._device(step)
+            if step.kind == "host":
+                self._host(step)
+            else:
+                trap = self._device(step)
             if trap:
                 break
         host_seconds = time.perf_counter() - begin
@@ -272,9 +281,8 @@ class _Run:
             message = "every core that has not halted waits for something that cannot happen"
         else:
             message = f"the run went beyond {self._config.limits_cycles} cycles"
-        kinds = {Outcome.TRAP: "trap", Outcome.DEADLOCK: "deadlock"}
         return TrapReport(
-            kind=kinds.get(outcome, "cycle_limit"),  # type: ignore[arg-type] # TEMP
+            kind=TRAP_KINDS[outcome],
             message=message,
             core=core if core >= 0 else None,
             pc=pc if core >= 0 else None,

@@ -81,7 +81,7 @@ def _mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
     return Diagnostic(
         "INPUT002",
         f"input {tensor.name!r} has the wrong type",
-        found=values.dtype,
+        found=str(values.dtype),
         expected=f"{own}" + (" or a float type, which is quantized" if tensor.scale else ""),
     )
 

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 import numba
 import platformdirs
 
-import nmpsim
-
 _numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -25,7 +23,7 @@ def _source_digest() -> str:
     Numba's cache notices an edit of the file that a function stands in, not of the files that the
     function calls into; so each state of the sources gets a folder of its own.
     """
-    root = Path(nmpsim.__file__).parent
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256(numba.__version__.encode())
     for package in COMPILED_PACKAGES:
         for path in sorted((root / package).rglob("*.py")):

@@ -33,4 +33,5 @@ def zero_terms(weights: Int8s, offsets: npt.NDArray[Any], in_offset: int) -> npt
     """``K*Ow*Ox - Ox*sum(w)`` of each output channel; ``weights`` is [out][...]."""
     flat = weights.reshape(weights.shape[0], -1)
     sums = flat.sum(axis=1, dtype=np.int64)
-    return in_offset * (flat.shape[1] * offsets.astype(np.int64) - sums)
+    terms: npt.NDArray[np.int64] = in_offset * (flat.shape[1] * offsets.astype(np.int64) - sums)
+    return terms
