@@ -1,0 +1,148 @@
+"""Small machines for tests: code and data as text or words, run on both engines and compared."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+from nmpsim.config import DeviceConfig, default_device
+from nmpsim.core.engine import Engine, make_engine
+from nmpsim.core.state import Machine, Outcome, make_machine, start_cores
+from nmpsim.isa.codec import encode, encode_descriptor
+from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.timing import costs_of
+
+SPM = SCRATCHPAD_BASE
+IMAGE_BASE = 0x8000_0000
+RAM_BASE = 0xA000_0000
+ENGINES = ("reference", "compiled")
+FOREVER = 1 << 40
+
+
+@functools.cache
+def engine(name: str) -> Engine:
+    return make_engine(name)
+
+
+def device(cores: int = 1, **settings: int) -> DeviceConfig:
+    return attrs.evolve(default_device(), cores_count=cores, **settings)
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """What a machine starts with."""
+
+    image: bytes
+    entry: int = IMAGE_BASE
+    image_base: int = IMAGE_BASE
+    ram_bytes: int = 1 << 16
+    config: DeviceConfig = attrs.field(factory=device)
+    layer_channels: Sequence[int] = (1,)
+    barrier_layers: Sequence[int] = ()
+    scratchpad: bytes | npt.NDArray[np.int8] = b""
+    """What lies in every core's scratchpad at first."""
+    ram: bytes = b""
+
+    def machine(self) -> Machine:
+        image = np.frombuffer(bytearray(self.image), np.uint8)
+        m = make_machine(
+            self.config,
+            image,
+            self.image_base,
+            RAM_BASE,
+            self.ram_bytes,
+            self.layer_channels,
+            self.barrier_layers,
+        )
+        contents = np.frombuffer(bytes(self.scratchpad), np.uint8)
+        m.scratchpad[:, : contents.size] = contents
+        m.ram[: len(self.ram)] = np.frombuffer(self.ram, np.uint8)
+        start_cores(m, self.entry)
+        return m
+
+
+def from_text(text: str, **settings: object) -> Program:
+    """A program in assembly; entry is ``_start``, or the first instruction."""
+    if "_start:" not in text:
+        text = "_start:\n" + text
+    bundle = bundle_from_bytes(assemble(text).bundle())
+    entry = next(step.entry for step in bundle.metadata.steps)
+    memory = {"image": bytes(bundle.image), "image_base": bundle.image_base, "entry": entry}
+    return Program(**memory, **settings)  # type: ignore[arg-type]
+
+
+def words(*instructions: tuple[str, Mapping[str, int]]) -> bytes:
+    return b"".join(encode(name, fields).to_bytes(4, "little") for name, fields in instructions)
+
+
+def load_address(register: int, value: int) -> list[tuple[str, dict[str, int]]]:
+    """``la``: two instructions."""
+    low = (value & 0xFFF) - ((value & 0x800) << 1)
+    return [
+        ("lui", {"rd": register, "imm": (value - low) & 0xFFFF_F000}),
+        ("addi", {"rd": register, "rs1": register, "imm": low}),
+    ]
+
+
+HALT = ("nmp.halt", dict[str, int]())
+
+
+def from_descriptors(*jobs: tuple[str, Mapping[str, int | str]], **settings: object) -> Program:
+    """A program that does tensor instructions one after the other, then halts.
+
+    Words of a descriptor that are not named are 0.
+    """
+    from nmpsim.isa.codec import BY_MNEMONIC
+    from nmpsim.isa.table import DESCRIPTORS
+
+    code_bytes = 4 * (3 * len(jobs) + 1)
+    code: list[tuple[str, Mapping[str, int]]] = []
+    records = b""
+    for mnemonic, values in jobs:
+        name = BY_MNEMONIC[mnemonic].descriptor
+        assert name is not None
+        code += load_address(5, IMAGE_BASE + code_bytes + len(records))
+        code.append((mnemonic, {"rs1": 5}))
+        records += encode_descriptor(name, dict.fromkeys(map(_name, DESCRIPTORS[name]), 0) | values)
+    return Program(image=words(*code, HALT) + records, **settings)  # type: ignore[arg-type]
+
+
+def _name(word: object) -> str:
+    return str(getattr(word, "name"))  # noqa: B009
+
+
+def run(
+    name: str, program: Program, turns: int = FOREVER, stop_at_layers: bool = False
+) -> tuple[Outcome, Machine]:
+    m = program.machine()
+    return engine(name).run(m, costs_of(program.config), turns, stop_at_layers), m
+
+
+def run_both(program: Program, expect: Outcome | None = Outcome.DONE) -> Machine:
+    """Run on both engines, compare everything, give the machine."""
+    outcome, m = run("reference", program)
+    other_outcome, other = run("compiled", program)
+    assert_same(m, other)
+    assert outcome == other_outcome
+    assert expect is None or outcome == expect, (outcome, m.shared.trap)
+    return m
+
+
+def assert_same(a: Machine, b: Machine) -> None:
+    for name, mine, theirs in zip(a._fields, a, b, strict=True):
+        if mine.tobytes() == theirs.tobytes():
+            continue
+        for field in mine.dtype.names or ():
+            np.testing.assert_array_equal(mine[field], theirs[field], err_msg=f"{name}.{field}")
+        np.testing.assert_array_equal(mine, theirs, err_msg=name)
+
+
+def registers(m: Machine, core: int = 0) -> npt.NDArray[np.uint32]:
+    values: npt.NDArray[np.uint32] = m.cores.registers[core].view(np.uint32)
+    return values
