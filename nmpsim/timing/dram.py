@@ -44,18 +44,14 @@ def start_transfer(
 
 def is_served(cursor: Any) -> bool:
     """True when nothing of the transfer is left."""
-    return bool(
-        cursor[RUNS_DONE] >= cursor[COUNT_X] * cursor[COUNT_Y] or cursor[RUN] == 0
-    )
+    return bool(cursor[RUNS_DONE] >= cursor[COUNT_X] * cursor[COUNT_Y] or cursor[RUN] == 0)
 
 
 def next_address(cursor: Any) -> int:
     """Address of the next byte."""
     y = cursor[RUNS_DONE] // cursor[COUNT_X]
     x = cursor[RUNS_DONE] - y * cursor[COUNT_X]
-    return int(
-        cursor[ADDRESS] + y * cursor[STRIDE_Y] + x * cursor[STRIDE_X] + cursor[BYTES_DONE]
-    )
+    return int(cursor[ADDRESS] + y * cursor[STRIDE_Y] + x * cursor[STRIDE_X] + cursor[BYTES_DONE])
 
 
 def take_grant(cursor: Any, costs: Any) -> int:
@@ -84,7 +80,9 @@ def take_grant(cursor: Any, costs: Any) -> int:
 
 def grant_cycles(bursts: int, row_miss: bool, costs: Any) -> int:
     """Cycles that the DRAM is busy with a grant."""
-    per_burst = (costs.dram_burst_bytes + costs.dram_bytes_per_cycle - 1) // costs.dram_bytes_per_cycle
+    per_burst = (
+        costs.dram_burst_bytes + costs.dram_bytes_per_cycle - 1
+    ) // costs.dram_bytes_per_cycle
     return int(bursts * per_burst + (costs.dram_row_miss_cycles if row_miss else 0))
 
 

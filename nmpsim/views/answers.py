@@ -55,4 +55,4 @@ def _range(output: OutputReport) -> str:
 def _best(output: OutputReport) -> Iterator[str]:
     real = output.real().reshape(-1)
     for index in top_classes(real):
-        yield f"{index} ({real_text(float(real[index]))})"
+        yield f"{index} ({float(real[index]):.4g})"

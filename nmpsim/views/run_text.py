@@ -6,12 +6,14 @@ from collections import Counter
 
 from rich.console import Console
 
-from nmpsim.report.data import ACTIVITIES, RunReport, TrapReport
+from nmpsim.report.data import ACTIVITIES, LayerReport, RunReport, TrapReport
 from nmpsim.views.answers import output_lines
 from nmpsim.views.console import heading, line
 from nmpsim.views.run_table import layer_table
 from nmpsim.views.text import duration, percent, plural
 
+MOST_CUT = 10
+"""Layers of which the stages of saturation are told: the worst."""
 _ACTIVITY_WORDS = {
     "control": "control core at work",
     "wait_load": "waiting for loads",
@@ -59,7 +61,7 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
         return
     console.print()
     line(console, "cut: results that did not fit and were saturated, by layer")
-    for layer in cut:
+    for layer in sorted(sorted(cut, key=_cut_share)[-MOST_CUT:], key=lambda layer: layer.index):
         stages: Counter[str] = Counter()
         for one in layer.saturation:
             if not one.wanted:
@@ -67,6 +69,13 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
         parts = ", ".join(f"{count:,} at {stage}" for stage, count in stages.items())
         share = percent(layer.saturated, layer.elements)
         line(console, f"  {layer.index} {layer.name}: {parts} ({share}% of {layer.elements:,})")
+    if len(cut) > MOST_CUT:
+        more = plural(len(cut) - MOST_CUT, "layer")
+        line(console, f"  and less in {more} more; all with --format json")
+
+
+def _cut_share(layer: LayerReport) -> float:
+    return layer.saturated / max(layer.elements, 1)
 
 
 def _totals(report: RunReport) -> list[tuple[str, str]]:
