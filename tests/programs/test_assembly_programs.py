@@ -1,0 +1,45 @@
+"""The assembly programs of programs/assembly on the device."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import attrs
+import numpy as np
+import pytest
+
+import nmpsim
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+
+FOLDER = Path(__file__).parents[2] / "programs" / "assembly"
+
+
+@pytest.fixture(scope="module")
+def expected() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("assembly_expected", FOLDER / "expected.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+@pytest.mark.parametrize("program", sorted(p.stem for p in FOLDER.glob("*.s")))
+def test_answers(program: str, engine: str, expected: ModuleType) -> None:
+    config = attrs.evolve(nmpsim.default_device(), cores_count=2)
+    path = FOLDER / f"{program}.s"
+    assembled = assemble(path.read_text(encoding="utf-8"), str(path), config.settings())
+    bundle = bundle_from_bytes(assembled.bundle(), str(path))
+    inputs = expected.example_inputs(program)
+
+    report = nmpsim.Device(config, engine=engine).run(bundle, inputs)
+
+    assert report.trap is None
+    assert report.cycles > 0
+    answers = expected.EXPECTED[program](inputs)
+    assert set(report.outputs) == set(answers)
+    for name, values in answers.items():
+        np.testing.assert_array_equal(report.outputs[name], values)
