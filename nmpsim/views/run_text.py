@@ -71,7 +71,7 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
         line(console, f"  {layer.index} {layer.name}: {parts} ({share}% of {layer.elements:,})")
     if len(cut) > MOST_CUT:
         more = plural(len(cut) - MOST_CUT, "layer")
-        line(console, f"  and less in {more} more; all with --format json")
+        line(console, f"  and smaller shares of {more} more; --format json has all")
 
 
 def _cut_share(layer: LayerReport) -> float:

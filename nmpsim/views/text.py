@@ -52,7 +52,7 @@ def percent(part: float, whole: float) -> str:
 def bytes_text(nbytes: int) -> str:
     """``1,234 bytes`` and, from 10 KiB on, what that is in KiB or MiB."""
     exact = f"{nbytes:,} bytes"
-    if nbytes >= 10 << 20:
+    if nbytes >= 1 << 20:
         return f"{exact} ({nbytes / (1 << 20):.1f} MiB)"
     if nbytes >= 10 << 10:
         return f"{exact} ({nbytes / (1 << 10):.1f} KiB)"

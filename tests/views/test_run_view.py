@@ -147,3 +147,9 @@ def test_outputs_without_answer():
 )
 def test_what_looks_like_a_classifier(shape, answer):
     assert is_classifier(shape) is answer
+
+
+def test_only_the_worst_of_many_saturated_layers_are_told():
+    shown = text(big_report())
+    assert shown.count("7 at rescale high") == 10
+    assert "110 layers more" in shown

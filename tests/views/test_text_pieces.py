@@ -43,7 +43,8 @@ def test_duration(seconds, shown):
 
 def test_sizes_and_counts():
     assert text.bytes_text(1234) == "1,234 bytes"
-    assert text.bytes_text(1 << 20) == "1,048,576 bytes (1024.0 KiB)"
+    assert text.bytes_text(1 << 20) == "1,048,576 bytes (1.0 MiB)"
+    assert text.bytes_text(20 << 10) == "20,480 bytes (20.0 KiB)"
     assert text.bytes_text(20 << 20) == "20,971,520 bytes (20.0 MiB)"
     assert text.plural(1, "layer") == "1 layer"
     assert text.plural(2000, "layer") == "2,000 layers"

@@ -1,0 +1,54 @@
+"""The real thing: compile a small network and run it, by the reference engine."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from nmpsim.report.json import report_schema
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+@pytest.fixture
+def net(nmpsim_cli, tmp_path):
+    path = tmp_path / "digits net.bin"
+    lir, weights = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
+    result = nmpsim_cli("compile", lir, "--weights", weights, "-o", path)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith(f"wrote {path}: ")
+    return path
+
+
+def test_a_digit_is_recognized(nmpsim_cli, net, tmp_path):
+    saving = ("--save-outputs", tmp_path / "o.npz", "--save-layers", tmp_path / "l.npz")
+    image = DIGITS / "images" / "7.npy"
+    options = ("--engine", "reference", "--format", "json", *saving)
+    result = nmpsim_cli("run", net, "--input", image, *options)
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    jsonschema.validate(report, report_schema())
+    (answer,) = report["outputs"].values()
+    assert np.argmax(answer["values"]) == 7
+    assert sum(layer["cycles"] for layer in report["layers"]) <= report["cycles"]
+    with np.load(tmp_path / "o.npz") as outputs, np.load(tmp_path / "l.npz") as layers:
+        assert list(outputs) == list(report["outputs"])
+        numbered = [f"{layer['number']:04}:{layer['name']}" for layer in report["layers"]]
+        assert list(layers) == numbered
+
+
+def test_the_bundle_can_be_looked_at(nmpsim_cli, net):
+    assert "softmax" in nmpsim_cli("inspect", net).stdout
+    assert "nmp.conv" in nmpsim_cli("disasm", net).stdout
+
+
+def test_a_wrong_input_is_told(nmpsim_cli, net, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((8, 8), np.float32))
+    result = nmpsim_cli("run", net, "--input", tmp_path / "x.npy", "--engine", "reference")
+    assert result.exit_code == 2
+    assert "error[INPUT002]" in result.stderr
+    result = nmpsim_cli("compile", DIGITS / "digits.lir.txt", "--numerics", "x", "-o", net)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error[") or ": error[" in result.stderr
