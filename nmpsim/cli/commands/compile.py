@@ -25,7 +25,7 @@ from nmpsim.cli.options import FILE, device_option, load_device, output_option
     metavar="PROFILE",
     default="glow-int",
     show_default=True,
-    help="Whose arithmetic to follow to the bit: glow-int, glow-float, nmp, ...",
+    help="Whose arithmetic to follow, to the bit.",
 )
 @device_option
 @click.option("--no-fuse", is_flag=True, help="Keep every instruction a layer of its own.")
