@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nmpsim.session import Device as Device
     from nmpsim.session import Progress as Progress
     from nmpsim.session import compile as compile
+    from nmpsim.session import device_of as device_of
     from nmpsim.session import load as load
     from nmpsim.session import save as save
 
@@ -39,6 +40,7 @@ _HOMES = {
     "UserError": "nmpsim.diagnostics",
     "compile": "nmpsim.session",
     "default_device": "nmpsim.config",
+    "device_of": "nmpsim.session",
     "load": "nmpsim.session",
     "load_device": "nmpsim.config",
     "save": "nmpsim.session",

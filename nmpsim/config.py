@@ -85,9 +85,18 @@ def setting_names() -> tuple[str, ...]:
     return tuple(a.name for a in attrs.fields(DeviceConfig) if "limits" in a.metadata)
 
 
-def from_settings(settings: Mapping[str, Any], sources: Mapping[str, str]) -> DeviceConfig:
-    """A device from complete, flat settings; :class:`UserError` if one is missing or wrong."""
-    flat = {key: (value, sources.get(key, "given"), None) for key, value in settings.items()}
+def from_settings(settings: Mapping[str, Any]) -> DeviceConfig:
+    """The device of flat settings, as a bundle has them; the default's where one is missing.
+
+    A setting that is the default's has its source, any other counts as given.
+    """
+    base = default_device()
+    flat: dict[str, tuple[Any, str, Place | None]] = {
+        key: (value, base.sources.get(key, "given"), None) for key, value in base.settings().items()
+    }
+    for key, value in settings.items():
+        if key not in flat or flat[key][0] != value:
+            flat[key] = (value, "given", None)
     return _checked(flat, None)
 
 
@@ -167,11 +176,28 @@ def _checked(flat: Mapping[str, tuple[Any, str, Place | None]], file: Place | No
         for key in fields
         if key not in flat
     ]
+    findings += _contradictions({key: entry[0] for key, entry in flat.items()}, file)
     if findings:
         raise UserError(findings)
     values = {key: value for key, (value, _, _) in flat.items()}
     sources = {key: source for key, (_, source, _) in flat.items() if key != "name"}
     return DeviceConfig(**values, sources=sources)
+
+
+def _contradictions(values: Mapping[str, Any], file: Place | None) -> list[Diagnostic]:
+    """Settings that are possible, but not together."""
+    burst, row = values.get("dram_burst_bytes"), values.get("dram_row_bytes")
+    if isinstance(burst, int) and isinstance(row, int) and burst > row:
+        return [
+            Diagnostic(
+                "DEV003",
+                "a DRAM burst is longer than a DRAM row",
+                file,
+                f"{burst} bytes",
+                f"at most {row} bytes",
+            )
+        ]
+    return []
 
 
 def _toml_name(key: str) -> str:

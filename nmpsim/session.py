@@ -8,11 +8,11 @@ import attrs
 
 from nmpsim.bundle import Bundle, read_bundle, write_bundle
 from nmpsim.compiler.driver import compile_module
-from nmpsim.config import DeviceConfig, default_device
+from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.core.device import Device, Progress
 from nmpsim.lir import attach_constants, default_tensors_file, parse_file, verify
 
-__all__ = ["Compiled", "Device", "Progress", "compile", "load", "save"]
+__all__ = ["Compiled", "Device", "Progress", "compile", "device_of", "load", "save"]
 
 
 @attrs.frozen
@@ -64,6 +64,11 @@ def compile(
 def save(compiled: Compiled, path: Path | str) -> None:
     """Write the bundle; it appears whole or not at all."""
     write_bundle(path, compiled.image)
+
+
+def device_of(bundle: Bundle) -> DeviceConfig:
+    """The device that a bundle was compiled for."""
+    return from_settings(bundle.metadata.device)
 
 
 def load(path: Path | str) -> Bundle:

@@ -33,7 +33,7 @@ def device_option(command: _Command) -> _Command:
         "--device",
         metavar="D.toml",
         type=FILE,
-        help="Device file; without it, the NMP (see `nmpsim device`).",
+        help="Device file; without it, what the bundle was made for, or the NMP (`nmpsim device`).",
     )(command)
 
 

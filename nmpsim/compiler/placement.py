@@ -46,7 +46,8 @@ def _weighted(op: Operation) -> str:
         if not view.buffer.constant:
             return f"%{view.name} is not a constant"
     if op.operands[3].type.elem not in ("i8", "i32"):
-        return f"bias %{op.operands[3].name} is {op.operands[3].type.elem}, the unit takes Int8 or Int32"
+        bias = op.operands[3]
+        return f"bias %{bias.name} is {bias.type.elem}, the unit takes Int8 or Int32"
     activation = op.instruction.attributes.get("FusedActivation", "NONE")
     if activation not in ACTIVATIONS:
         return f"the rescale unit has no {activation}"

@@ -18,7 +18,8 @@ def _identifier(mnemonic: str) -> str:
 
 def _numbers() -> Any:
     names = [_identifier(i.mnemonic) for i in INSTRUCTIONS]
-    record = namedtuple("InstructionNumbers", names)  # type: ignore[misc]  # names come from the table
+    named_tuple: Any = namedtuple  # its names come from the table, which a type checker cannot read
+    record = named_tuple("InstructionNumbers", names)
     return record(*range(len(names)))
 
 

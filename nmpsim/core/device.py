@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import attrs
-import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Step
@@ -121,7 +120,7 @@ class Device:
 def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
     made_for = bundle.metadata.device
     place = Place(str(bundle.path))
-    hint = "compile it for this device: nmpsim compile --device"
+    hint = "compile it for this device (nmpsim compile --device), or run it on its own"
     if made_for.get("cores_count") != config.cores_count:
         raise fail(
             "BUN004",

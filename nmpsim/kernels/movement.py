@@ -57,7 +57,7 @@ def permute(
             for k in range(sizes[2]):
                 a = source + i * from_strides[0] + j * from_strides[1] + k * from_strides[2]
                 b = target + i * to_strides[0] + j * to_strides[1] + k * to_strides[2]
-                for last in range(sizes[3]):
+                for _ in range(sizes[3]):
                     for byte in range(element):
                         spm[b + byte] = spm[a + byte]
                     a += from_strides[3]

@@ -11,6 +11,8 @@ from nmpsim.kernels.stages import ACTIVATION, HIGH, LOW, RESCALE, RESULT
 
 INT32_LOW = -(1 << 31)
 INT32_HIGH = (1 << 31) - 1
+ONCE = np.int64(1)
+"""Times that one value counts."""
 
 
 class Sink(NamedTuple):
@@ -21,7 +23,7 @@ class Sink(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a tile lies in its layer's output: index of a result = origin + y*stride_y + x*stride_x + c."""
+    """A tile in its layer's output: index of a result = origin + y*stride_y + x*stride_x + c."""
 
     layer: Any
     origin: Any
@@ -84,7 +86,7 @@ def apply_scale(
 @jit
 def rescale(x: Any, scale: Any, index: Any, layer: Any, sink: Any) -> Any:
     """Integer scale of one value in the rescale unit."""
-    return apply_scale(x, scale, RESCALE, 1, index, layer, sink)
+    return apply_scale(x, scale, RESCALE, ONCE, index, layer, sink)
 
 
 @jit
@@ -92,10 +94,10 @@ def clip_result(value: Any, clip: Any, index: Any, layer: Any, sink: Any) -> Any
     """``value`` (int64) within the result's range."""
     if value < clip.low:
         stage = ACTIVATION if clip.wanted & 1 else RESULT
-        record(sink, layer, stage, LOW, index, clip.low - value, 1)
+        record(sink, layer, stage, LOW, index, clip.low - value, ONCE)
         return np.int64(clip.low)
     if value > clip.high:
         stage = ACTIVATION if clip.wanted & 2 else RESULT
-        record(sink, layer, stage, HIGH, index, value - clip.high, 1)
+        record(sink, layer, stage, HIGH, index, value - clip.high, ONCE)
         return np.int64(clip.high)
     return np.int64(value)

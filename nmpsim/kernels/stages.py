@@ -1,11 +1,21 @@
-"""Where a value can be cut, by number: the rows of every account of saturation."""
+"""Where a value can be cut, by number: the rows of every account of saturation.
 
-BIAS, ACCUMULATOR, RESCALE, RESULT, ACTIVATION = range(5)
+The numbers are NumPy integers: Numba compiles a function once more for every plain constant that
+it is called with.
+"""
+
+from typing import Any
+
+import numpy as np
+
+_NUMBERS: Any = tuple(map(np.int64, range(5)))
+
+BIAS, ACCUMULATOR, RESCALE, RESULT, ACTIVATION = _NUMBERS
 """ACTIVATION is clipping that the network asks for; the others are saturation."""
 
 STAGE_NAMES = ("bias", "accumulator", "rescale", "result", "activation")
 
-LOW, HIGH = range(2)
+LOW, HIGH = _NUMBERS[:2]
 """Sides."""
 
 SIDE_NAMES = ("low", "high")

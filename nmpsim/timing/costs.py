@@ -8,7 +8,7 @@ from nmpsim.config import DeviceConfig
 
 
 class Costs(NamedTuple):
-    """Settings of :class:`~nmpsim.config.DeviceConfig` by the same names, all in cycles or bytes."""
+    """Settings of :class:`~nmpsim.config.DeviceConfig` by the same names, in cycles or bytes."""
 
     control_taken_branch_cycles: int
     control_multiply_cycles: int

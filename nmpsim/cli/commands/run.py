@@ -82,7 +82,7 @@ def _run(request: _Request) -> int:
     tensors = bundle.metadata.inputs
     arrays = load_inputs(request.inputs, tensors)
     check_outputs(outputs, [input_path(one, [t.name for t in tensors]) for one in request.inputs])
-    device = session.Device(config, engine=request.engine)
+    device = session.Device(config or session.device_of(bundle), engine=request.engine)
     with RunProgress(stderr_console()) as progress:
         report = device.run(
             bundle, arrays, save_layers=request.save_layers is not None, progress=progress

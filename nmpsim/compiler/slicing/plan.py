@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import attrs
 
@@ -107,7 +108,7 @@ class Arena:
 def split(total: int, parts: int) -> list[tuple[int, int]]:
     """``total`` things in ``parts`` consecutive ranges as even as can be; empty ones left out."""
     bounds = [total * i // parts for i in range(parts + 1)]
-    return [(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
+    return [(a, b) for a, b in pairwise(bounds) if a < b]
 
 
 def chunks(begin: int, end: int, size: int) -> list[tuple[int, int]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nmpsim.core.state import Count
 from nmpsim.kernels.jit import jit
 
-CONTROL = int(Count.CONTROL)
-WAIT_LOAD = int(Count.WAIT_LOAD)
+CONTROL = np.int64(Count.CONTROL)
+WAIT_LOAD = np.int64(Count.WAIT_LOAD)
 ACTIVITIES = int(Count.IDLE) + 1
 
 

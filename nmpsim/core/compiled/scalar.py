@@ -41,17 +41,17 @@ from nmpsim.kernels.jit import jit
 WENT_ON, WOULD_BE_SEEN, STOPPED, TRAPPED = range(4)
 """How a step ended: done; not begun; the core waits or halts; a trap nobody handles."""
 
-FETCH_MISALIGNED = int(Cause.FETCH_MISALIGNED)
-FETCH_FAULT = int(Cause.FETCH_FAULT)
-ILLEGAL_INSTRUCTION = int(Cause.ILLEGAL_INSTRUCTION)
-BREAKPOINT = int(Cause.BREAKPOINT)
-LOAD_MISALIGNED = int(Cause.LOAD_MISALIGNED)
-LOAD_FAULT = int(Cause.LOAD_FAULT)
-STORE_MISALIGNED = int(Cause.STORE_MISALIGNED)
-STORE_FAULT = int(Cause.STORE_FAULT)
-ENVIRONMENT_CALL = int(Cause.ENVIRONMENT_CALL)
-DESCRIPTOR_FAULT = int(Cause.DESCRIPTOR_FAULT)
-OPERAND_FAULT = int(Cause.OPERAND_FAULT)
+FETCH_MISALIGNED = np.int64(Cause.FETCH_MISALIGNED)
+FETCH_FAULT = np.int64(Cause.FETCH_FAULT)
+ILLEGAL_INSTRUCTION = np.int64(Cause.ILLEGAL_INSTRUCTION)
+BREAKPOINT = np.int64(Cause.BREAKPOINT)
+LOAD_MISALIGNED = np.int64(Cause.LOAD_MISALIGNED)
+LOAD_FAULT = np.int64(Cause.LOAD_FAULT)
+STORE_MISALIGNED = np.int64(Cause.STORE_MISALIGNED)
+STORE_FAULT = np.int64(Cause.STORE_FAULT)
+ENVIRONMENT_CALL = np.int64(Cause.ENVIRONMENT_CALL)
+DESCRIPTOR_FAULT = np.int64(Cause.DESCRIPTOR_FAULT)
+OPERAND_FAULT = np.int64(Cause.OPERAND_FAULT)
 
 MSTATUS = CSR_COLUMN[Csr.MSTATUS]
 MTVEC = CSR_COLUMN[Csr.MTVEC]
@@ -65,6 +65,7 @@ for _csr, _column in CSR_COLUMN.items():
     COLUMN_OF_CSR[_csr] = _column
 CSR_ADDRESS = np.array([int(c) for c in CSRS], np.int64)
 WORD = 0xFFFF_FFFF
+ZERO = np.int64(0)
 MIE_BIT, MPIE_BIT, MPP_BITS = 1 << 3, 1 << 7, 3 << 11
 TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
 LAST_UNIT = int(max(Unit))
@@ -108,7 +109,7 @@ def trap(m: Any, core: Any, cause: Any, value: Any) -> Any:
     enabled = csr[MSTATUS] & MIE_BIT
     csr[MSTATUS] = MPP_BITS | (MPIE_BIT if enabled else 0)
     m.cores[core].pc = csr[MTVEC] & ~np.int64(3)
-    spend(m, core, CONTROL, 1)
+    spend(m, core, CONTROL, ZERO + 1)
     return WENT_ON
 
 
@@ -367,7 +368,7 @@ def tensor(m: Any, costs: Any, core: Any, number: Any, word: Any, d: Any, may_be
     if bad >= 0:
         return trap(m, core, OPERAND_FAULT, address + 4 * bad)
     m.layers[layer].counts[TENSOR_INSTRUCTIONS] += 1
-    return next_instruction(m, core, 0)
+    return next_instruction(m, core, ZERO)
 
 
 @jit
@@ -379,22 +380,22 @@ def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_se
             return trap(m, core, ILLEGAL_INSTRUCTION, word)
         if await_job(m, costs, core, a, m.cores[core].issued[a] - b - 1) < 0:
             return STOPPED
-        return next_instruction(m, core, 0)
+        return next_instruction(m, core, ZERO)
     if not may_be_seen:
         return WOULD_BE_SEEN
     which = np.int64(m.cores[core].registers[a]) & WORD
     count = np.int64(m.cores[core].registers[b]) & WORD
     if number == OP.nmp_halt:
-        next_instruction(m, core, 0)
+        next_instruction(m, core, ZERO)
         halt(m, core)
         return STOPPED
     if number == OP.nmp_barrier:
-        next_instruction(m, core, 0)
+        next_instruction(m, core, ZERO)
         arrive(m, costs, core, which, count)
         return STOPPED
     if which >= SEMAPHORES:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
-    next_instruction(m, core, 0)
+    next_instruction(m, core, ZERO)
     if number == OP.nmp_post:
         post(m, costs, core, which, count)
         return WENT_ON
@@ -405,7 +406,7 @@ def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_se
 def system(m: Any, core: Any, number: Any, word: Any) -> Any:
     """``ecall``, ``ebreak``, ``mret``, CSR accesses, and what does nothing."""
     if number == OP.ecall:
-        return trap(m, core, ENVIRONMENT_CALL, 0)
+        return trap(m, core, ENVIRONMENT_CALL, ZERO)
     if number == OP.ebreak:
         return trap(m, core, BREAKPOINT, m.cores[core].pc)
     if number == OP.mret:
@@ -413,14 +414,14 @@ def system(m: Any, core: Any, number: Any, word: Any) -> Any:
         enabled = csr[MSTATUS] & MPIE_BIT
         csr[MSTATUS] = MPP_BITS | MPIE_BIT | (MIE_BIT if enabled else 0)
         m.cores[core].pc = csr[MEPC]
-        return retire(m, core, 0)
+        return retire(m, core, ZERO)
     if number == OP.fence or number == OP.fence_i or number == OP.wfi:
-        return next_instruction(m, core, 0)
+        return next_instruction(m, core, ZERO)
     old = csr_access(m, core, number, word)
     if old < 0:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
     set_register(m, core, (word >> 7) & 31, old)
-    return next_instruction(m, core, 0)
+    return next_instruction(m, core, ZERO)
 
 
 @jit
@@ -446,10 +447,10 @@ def step(m: Any, costs: Any, core: Any, d: Any, may_be_seen: Any) -> Any:
         return synchronise(m, costs, core, number, word, may_be_seen)
     if OP.addi <= number <= OP.srai:
         set_register(m, core, rd, arithmetic(number, a, immediate))
-        return next_instruction(m, core, 0)
+        return next_instruction(m, core, ZERO)
     if OP.add <= number <= OP.remu:
         set_register(m, core, rd, arithmetic(number, a, b))
-        extra = 0
+        extra = ZERO
         if number >= OP.div:
             extra = costs.control_divide_cycles
         elif number >= OP.mul:
@@ -457,20 +458,20 @@ def step(m: Any, costs: Any, core: Any, d: Any, may_be_seen: Any) -> Any:
         return next_instruction(m, core, extra)
     if OP.beq <= number <= OP.bgeu:
         if not branch_taken(number, a, b):
-            return next_instruction(m, core, 0)
+            return next_instruction(m, core, ZERO)
         offset = (word >> 7 & 1) << 11 | (word >> 8 & 15) << 1 | (word >> 25 & 63) << 5
         target = (pc + signed(offset | (word >> 31) << 12, 13)) & WORD
-        return jump(m, costs, core, target, 0)
+        return jump(m, costs, core, target, ZERO)
     if OP.lb <= number <= OP.lhu:
         return load_word(m, costs, core, word, may_be_seen)
     if OP.sb <= number <= OP.sw:
         return store_word(m, costs, core, word, may_be_seen)
     if number == OP.lui:
         set_register(m, core, rd, word & 0xFFFF_F000)
-        return next_instruction(m, core, 0)
+        return next_instruction(m, core, ZERO)
     if number == OP.auipc:
         set_register(m, core, rd, pc + (word & 0xFFFF_F000))
-        return next_instruction(m, core, 0)
+        return next_instruction(m, core, ZERO)
     if number == OP.jal:
         offset = (word >> 21 & 1023) << 1 | (word >> 20 & 1) << 11 | (word >> 12 & 255) << 12
         target = (pc + signed(offset | (word >> 31) << 20, 21)) & WORD

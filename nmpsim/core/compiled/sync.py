@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nmpsim.core.compiled.accounts import leave_layer, spend
 from nmpsim.core.state import Count, Status
 from nmpsim.kernels.jit import jit
@@ -12,8 +14,8 @@ RUNNING = int(Status.RUNNING)
 AT_BARRIER = int(Status.AT_BARRIER)
 PENDING = int(Status.PENDING)
 HALTED = int(Status.HALTED)
-BARRIER = int(Count.BARRIER)
-SEMAPHORE = int(Count.SEMAPHORE)
+BARRIER = np.int64(Count.BARRIER)
+SEMAPHORE = np.int64(Count.SEMAPHORE)
 
 
 @jit

@@ -57,8 +57,9 @@ from nmpsim.timing.compute import (
     vector_cycles,
 )
 
-MAC_UNIT, VECTOR_UNIT = int(Unit.MAC), int(Unit.VECTOR)
+MAC_UNIT, VECTOR_UNIT = np.int64(Unit.MAC), np.int64(Unit.VECTOR)
 MACS = int(Count.MACS)
+ONE_ROW: Any = np.int64(1)
 
 
 @jit
@@ -304,11 +305,11 @@ def do_vector(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) ->
         look_up(
             spm, at_spm(d[LUT.input]), at_spm(d[LUT.output]), at_spm(d[LUT.table]), d[LUT.count]
         )
-        return vector_cycles(1, d[LUT.count], costs)
+        return vector_cycles(ONE_ROW, d[LUT.count], costs)
     if number == OP.nmp_fill:
         start = at_spm(d[FILL.output])
         m.scratchpad[core][start : start + d[FILL.count]] = d[FILL.value]
-        return vector_cycles(1, d[FILL.count], costs)
+        return vector_cycles(ONE_ROW, d[FILL.count], costs)
     return do_transpose(spm, costs, d)
 
 
@@ -381,7 +382,7 @@ def do_rescale(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     place = Place(layer, d[RESCALE.event_origin], np.int64(0), np.int64(0))
     source, target = at_spm(d[RESCALE.input]), at_spm(d[RESCALE.output])
     rescale_tile(m.scratchpad_i8[core], source, target, d[RESCALE.count], u, place, sink_of(m))
-    return vector_cycles(1, d[RESCALE.count], costs)
+    return vector_cycles(ONE_ROW, d[RESCALE.count], costs)
 
 
 @jit

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
 from nmpsim.core.compiled.units import LAYER, READY, SETUP, enqueue_transfer
@@ -15,7 +17,7 @@ from nmpsim.kernels.movement import Box, copy_box, fill_rows
 from nmpsim.memory.checks import span
 from nmpsim.timing.dram import start_transfer
 
-LOAD_UNIT, STORE_UNIT = int(Unit.LOAD), int(Unit.STORE)
+LOAD_UNIT, STORE_UNIT = np.int64(Unit.LOAD), np.int64(Unit.STORE)
 BYTES_READ, BYTES_WRITTEN = int(Count.BYTES_READ), int(Count.BYTES_WRITTEN)
 
 
