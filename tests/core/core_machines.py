@@ -14,8 +14,8 @@ from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.engine import Engine, make_engine
 from nmpsim.core.state import Machine, Outcome, make_machine, start_cores
-from nmpsim.isa.codec import encode, encode_descriptor
-from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.isa.codec import BY_MNEMONIC, encode
+from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE
 from nmpsim.timing import costs_of
 
 SPM = SCRATCHPAD_BASE
@@ -98,23 +98,25 @@ def from_descriptors(*jobs: tuple[str, Mapping[str, int | str]], **settings: obj
 
     Words of a descriptor that are not named are 0.
     """
-    from nmpsim.isa.codec import BY_MNEMONIC
-    from nmpsim.isa.table import DESCRIPTORS
-
-    code_bytes = 4 * (3 * len(jobs) + 1)
+    records = [descriptor_bytes(BY_MNEMONIC[mnemonic].descriptor, d) for mnemonic, d in jobs]
     code: list[tuple[str, Mapping[str, int]]] = []
-    records = b""
-    for mnemonic, values in jobs:
-        name = BY_MNEMONIC[mnemonic].descriptor
-        assert name is not None
-        code += load_address(5, IMAGE_BASE + code_bytes + len(records))
-        code.append((mnemonic, {"rs1": 5}))
-        records += encode_descriptor(name, dict.fromkeys(map(_name, DESCRIPTORS[name]), 0) | values)
-    return Program(image=words(*code, HALT) + records, **settings)  # type: ignore[arg-type]
+    address = IMAGE_BASE + 4 * (3 * len(jobs) + 1)
+    for (mnemonic, _), record in zip(jobs, records, strict=True):
+        code += [*load_address(5, address), (mnemonic, {"rs1": 5})]
+        address += len(record)
+    return Program(image=words(*code, HALT) + b"".join(records), **settings)  # type: ignore[arg-type]
 
 
-def _name(word: object) -> str:
-    return str(getattr(word, "name"))  # noqa: B009
+def descriptor_bytes(name: str | None, values: Mapping[str, int | str]) -> bytes:
+    """A descriptor as it lies in memory; impossible values are welcome."""
+    record = DESCRIPTORS[name or ""]
+    assert set(values) <= {word.name for word in record}
+    data = b""
+    for word in record:
+        value = values.get(word.name, 0)
+        number = word.choices.index(value) if isinstance(value, str) else int(value)
+        data += (number & 0xFFFF_FFFF).to_bytes(4, "little")
+    return data
 
 
 def run(

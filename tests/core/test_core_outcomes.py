@@ -1,0 +1,144 @@
+"""How runs end or pause: deadlock, cycle limit, traps of tensor instructions, turns, layers."""
+
+from __future__ import annotations
+
+import pytest
+from core_machines import (
+    ENGINES,
+    Program,
+    assert_same,
+    device,
+    engine,
+    from_text,
+    run,
+    run_both,
+)
+
+from nmpsim.core.engine import MOST_STEPS
+from nmpsim.core.state import Outcome, Status, Trap
+from nmpsim.isa.table import Cause
+from nmpsim.timing import costs_of
+
+TWO = device(2)
+
+
+def test_a_barrier_that_nobody_else_reaches_is_a_deadlock() -> None:
+    text = """
+        csrr a0, mhartid
+        bnez a0, over
+        li   t0, 7
+        li   t1, 2
+        nmp.barrier t0, t1
+    over:
+        nmp.halt
+    """
+    m = run_both(from_text(text, config=TWO), Outcome.DEADLOCK)
+    assert m.cores.status.tolist() == [Status.AT_BARRIER, Status.HALTED]
+    assert m.cores.wait[0].tolist() == [7, 2]
+
+
+def test_a_semaphore_that_nobody_posts_is_a_deadlock() -> None:
+    m = run_both(from_text("li t0, 9\nli t1, 1\nnmp.pend t0, t1\nnmp.halt"), Outcome.DEADLOCK)
+    assert m.cores.status.tolist() == [Status.PENDING]
+
+
+def test_the_cycle_limit() -> None:
+    program = from_text("loop: j loop", config=device(limits_cycles=1000))
+    m = run_both(program, Outcome.CYCLE_LIMIT)
+    # A jump takes 3 cycles: 334 of them go beyond 1000.
+    trap = m.shared.trap[0]
+    assert [trap[Trap.CORE], trap[Trap.PC], trap[Trap.CYCLE]] == [0, m.cores.pc[0], 1002]
+
+
+def test_a_program_without_end_comes_back_after_a_turn() -> None:
+    outcome, m = run("compiled", from_text("loop: j loop"), turns=2)
+    assert outcome == Outcome.PAUSED
+    assert m.cores.retired.tolist() == [2 * MOST_STEPS]
+
+
+def test_the_earliest_trap_ends_the_run() -> None:
+    text = """
+        csrr a0, mhartid
+        bnez a0, other
+        div  a1, a0, a0     # core 0 gets the first turn and runs ahead until 35
+        ecall
+    other:
+        ebreak              # core 1 is there at 4
+    """
+    m = run_both(from_text(text, config=TWO), Outcome.TRAP)
+    trap = m.shared.trap[0]
+    assert [trap[Trap.CORE], trap[Trap.CAUSE], trap[Trap.CYCLE]] == [1, Cause.BREAKPOINT, 4]
+
+
+TURNS = """
+.set SPM, 0x20000000
+take: .descriptor load, dram=0xA0000000, spm=SPM, run_bytes=5000, count_x=1, count_y=1
+give: .descriptor store, layer=1, dram=0xA0004000, spm=SPM, run_bytes=100, count_x=1, count_y=1
+work: .descriptor fill, output=SPM+8192, count=3000
+_start:
+    csrr s0, mhartid
+    la   t0, take
+    nmp.load t0
+    la   t0, work
+    nmp.fill t0
+    la   t2, 0x10000000
+    slli s1, s0, 2
+    add  t2, t2, s1
+    li   s2, 3
+again:
+    lw   t1, 0(t2)
+    addi t1, t1, 1
+    sw   t1, 0(t2)
+    addi s2, s2, -1
+    bnez s2, again
+    li   t0, 0
+    li   t1, 2
+    nmp.barrier t0, t1
+    la   t0, give
+    nmp.store t0
+    nmp.store t0
+    nmp.store t0
+    nmp.store t0
+    nmp.store t0
+    nmp.wait store, 0
+    li   t0, 1
+    li   t1, 2
+    nmp.barrier t0, t1
+    li   t0, 5
+    li   t1, 2
+    nmp.barrier t0, t1
+    nmp.halt
+"""
+
+
+def turning() -> Program:
+    return from_text(TURNS, config=TWO, layer_channels=(1, 1), barrier_layers=(0, 1))
+
+
+def test_turn_by_turn_both_engines_are_in_the_same_state() -> None:
+    program = turning()
+    costs = costs_of(program.config)
+    machines = [program.machine() for _ in ENGINES]
+    turns, outcomes = 0, {Outcome.PAUSED}
+    while outcomes == {Outcome.PAUSED}:
+        outcomes = {
+            engine(name).run(m, costs, 1, False) for name, m in zip(ENGINES, machines, strict=True)
+        }
+        assert_same(*machines)
+        turns += 1
+    assert outcomes == {Outcome.DONE}
+    assert turns > 30
+    assert_same(machines[0], run_both(program))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_stopping_at_layers(name: str) -> None:
+    program = turning()
+    costs, m = costs_of(program.config), program.machine()
+    for layer in (0, 1):
+        assert engine(name).run(m, costs, 1 << 40, True) == Outcome.LAYER_END
+        barrier = m.shared.last_barrier[0]
+        assert m.barriers.layer[barrier] == layer
+        assert m.barriers.cycle[barrier] == m.cores.clock.min()
+    assert engine(name).run(m, costs, 1 << 40, True) == Outcome.DONE, "5 is no barrier of a layer"
+    assert_same(m, run_both(program))
