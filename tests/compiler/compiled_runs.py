@@ -1,0 +1,87 @@
+"""Compile a module, check its code, run it, and compare everything with the oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from instruction_streams import check_streams
+from lir_oracle import Done, run_module
+from random_programs import Program
+from report_laws import check_cuts, check_laws, multiplications
+
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.compiler.driver import compile_module
+from nmpsim.config import DeviceConfig
+from nmpsim.core.device import Device
+from nmpsim.diagnostics import UserError
+from nmpsim.report.data import LayerReport, RunReport
+
+Array = np.ndarray[Any, Any]
+ALWAYS_ENOUGH = 65536
+
+
+@attrs.frozen(eq=False)
+class Run:
+    """A module compiled for a device and run on it."""
+
+    bundle: Bundle
+    report: RunReport
+
+
+def compiled(program: Program, config: DeviceConfig, fuse: bool) -> Bundle | None:
+    """The bundle, or None if the device's scratchpad is too small for a tile."""
+    try:
+        return bundle_from_bytes(compile_module(program.module, config, fuse_activations=fuse))
+    except UserError as error:
+        check_refusal(error, config)
+        return None
+
+
+def check_refusal(error: UserError, config: DeviceConfig) -> None:
+    """Only what really cannot fit may be refused, and the message says by how much."""
+    (finding,) = error.diagnostics
+    assert finding.code == "COMP002", str(error)
+    assert config.scratchpad_bytes < ALWAYS_ENOUGH
+    assert finding.found is not None
+    assert finding.hint and finding.place and finding.place.line
+    assert int(finding.found.split()[0]) > config.scratchpad_bytes
+
+
+def check_program(program: Program, config: DeviceConfig, engine: str = "compiled") -> None:
+    """Unfused and fused: outputs, layers, cycles' laws, clipped values, code."""
+    done, final = run_module(program.module, program.inputs)
+    for fuse in (False, True):
+        bundle = compiled(program, config, fuse)
+        if bundle is None:
+            continue
+        check_streams(bundle, config)
+        report = Device(config, engine).run(bundle, program.inputs, save_layers=True)
+        check_laws(report, config)
+        for name, values in report.outputs.items():
+            np.testing.assert_array_equal(values, final[name], err_msg=name)
+        check_layers(report, done, fuse)
+
+
+def check_layers(report: RunReport, done: dict[str, Done], fuse: bool) -> None:
+    """Every layer's output and its clipped values; without fusion every instruction is one."""
+    by_name = {one.instruction.name: one for one in done.values()}
+    if not fuse:
+        assert list(report.layer_outputs) == list(done)
+    covered = [name for layer in report.layers for name in (layer.fused or (layer.name,))]
+    assert sorted(covered) == sorted(by_name)
+    for layer in report.layers:
+        parts = [by_name[name] for name in (layer.fused or (layer.name,))]
+        output = report.layer_outputs[f"{layer.number:04d}:{layer.name}"]
+        same_bytes(output, parts[-1].result, layer)
+        if layer.placement == "device":
+            assert layer.macs == multiplications(parts[0]), layer.name
+            check_cuts(layer, parts)
+
+
+def same_bytes(output: Array, expected: Array, layer: LayerReport) -> None:
+    assert output.dtype == expected.dtype
+    assert output.shape == expected.shape
+    if output.tobytes() != expected.tobytes():
+        np.testing.assert_array_equal(output, expected, err_msg=f"{layer.op} {layer.name}")

@@ -1,0 +1,100 @@
+"""What a module must answer: its instructions one by one on plain memory, by the host operations.
+
+Buffers are byte arrays and views are ranges of them, so aliases behave as in the device's DRAM.
+The host operations were verified against recordings of Glow on their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.lir import Instruction, Module, TensorType
+
+Array = np.ndarray[Any, Any]
+NO_WORK = ("allocactivation", "deallocactivation", "tensorview", "touch", "debugprint")
+
+
+@attrs.frozen(eq=False)
+class Done:
+    """One instruction as it ran: operands before it, result, and the values before the clip."""
+
+    instruction: Instruction
+    operands: tuple[HostTensor, ...]
+    result: Array
+    unclipped: Array | None
+
+    @property
+    def key(self) -> str:
+        return f"{self.instruction.number:04d}:{self.instruction.name}"
+
+
+class Memory:
+    """Every tensor of a module as bytes, and where views lie in them."""
+
+    def __init__(self, module: Module, inputs: Mapping[str, Array]) -> None:
+        self._bytes: dict[str, Array] = {}
+        self._places: dict[str, tuple[str, int, TensorType]] = {}
+        for weight in module.weights:
+            self._begin(weight.name, weight.type)
+            values = module.constants.get(weight.name, inputs.get(weight.name))
+            if values is not None:
+                self.tensor(weight.name)[...] = values
+
+    def define(self, instruction: Instruction) -> None:
+        kind = instruction.attributes["Ty"]
+        assert isinstance(kind, TensorType)
+        if instruction.opcode == "allocactivation":
+            self._begin(instruction.name, kind)
+        else:
+            storage, start, source = self._places[instruction.operands[0].name]
+            offsets: Any = instruction.attributes["Offsets"]
+            index = int(np.ravel_multi_index(offsets, source.shape)) if source.shape else 0
+            self._places[instruction.name] = storage, start + index * source.dtype.itemsize, kind
+
+    def tensor(self, name: str) -> Array:
+        """A tensor's elements, in place."""
+        storage, start, kind = self._places[name]
+        return (
+            self._bytes[storage][start : start + kind.nbytes].view(kind.dtype).reshape(kind.shape)
+        )
+
+    def operand(self, name: str) -> HostTensor:
+        """A copy of a tensor, as the host operations take it."""
+        quant = self._places[name][2].quant
+        values = self.tensor(name).copy()
+        if quant is None:
+            return HostTensor(values)
+        return HostTensor(values, quant.scale, quant.offset, quantized=True)
+
+    def _begin(self, name: str, kind: TensorType) -> None:
+        self._bytes[name] = np.zeros(kind.nbytes, np.uint8)
+        self._places[name] = name, 0, kind
+
+
+def run_module(
+    module: Module, inputs: Mapping[str, Array]
+) -> tuple[dict[str, Done], dict[str, Array]]:
+    """Every computing instruction by its key, and what all mutable weights hold at the end."""
+    memory = Memory(module, inputs)
+    done: dict[str, Done] = {}
+    for instruction in module.instructions:
+        if instruction.opcode in ("allocactivation", "tensorview"):
+            memory.define(instruction)
+        elif instruction.opcode not in NO_WORK:
+            one = _do(instruction, memory)
+            done[one.key] = one
+    mutable = [w.name for w in module.weights if not w.constant]
+    return done, {name: memory.tensor(name).copy() for name in mutable}
+
+
+def _do(instruction: Instruction, memory: Memory) -> Done:
+    operands = tuple(memory.operand(o.name) for o in instruction.operands)
+    result = execute(instruction.opcode, operands, instruction.attributes)
+    for index, values in result.outputs.items():
+        memory.tensor(instruction.operands[index].name)[...] = values
+    return Done(instruction, operands, result.outputs[0], result.unclipped.get(0))

@@ -1,0 +1,132 @@
+"""What must hold of every report, and what a report must say about clipped values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lir_oracle import Done
+
+from nmpsim.config import DeviceConfig
+from nmpsim.kernels.hostops import execute
+from nmpsim.kernels.hostops.rounding import quantize_value
+from nmpsim.report.data import LayerReport, RunReport
+
+Array = np.ndarray[Any, Any]
+LOW, HIGH = -128, 127
+CLIPPING = ("RELU", "CLIP")
+ASKED = ("relu", "clip", "cpumaxsplat")
+
+
+def check_laws(report: RunReport, config: DeviceConfig) -> None:
+    """The sum of the parts is the whole, and nothing is faster than it can be."""
+    assert report.trap is None, report.trap
+    assert sum(layer.cycles for layer in report.layers) == report.cycles
+    for layer in report.layers:
+        if layer.placement == "host":
+            assert layer.cycles == 0
+            continue
+        cores = config.cores_count
+        assert sum(layer.stalls.values()) == cores * layer.cycles, layer.name
+        assert layer.cycles * cores * config.mac_out_lanes * config.mac_in_lanes >= layer.macs
+        moved = layer.bytes_read + layer.bytes_written
+        assert layer.cycles * config.dram_bytes_per_cycle >= moved, layer.name
+        assert layer.busy["mac"] <= cores * layer.cycles
+        assert layer.busy["vector"] <= cores * layer.cycles
+        assert layer.busy["load"] + layer.busy["store"] <= layer.cycles
+
+
+def multiplications(done: Done) -> int:
+    """Multiplications that a layer needs."""
+    opcode, operands = done.instruction.opcode, done.operands
+    if "convolution" in opcode:
+        return done.result.size * int(np.prod(operands[2].shape[1:]))
+    if "fullyconnected" in opcode or opcode == "matmul":
+        return done.result.size * operands[1].shape[-1]
+    return 0
+
+
+Overshoots = dict[tuple[str, str], list[Array]]
+"""Stage and side -> by how much each value was cut (0 or less: it was not), clip by clip."""
+
+
+def told(overshoots: Overshoots) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """Count, worst, first coordinates and channels, as a report tells them."""
+    cut = {key: overs for key, overs in overshoots.items() if any((o > 0).any() for o in overs)}
+    return {key: _told(overs) for key, overs in cut.items()}
+
+
+def _told(overs: list[Array]) -> tuple[Any, ...]:
+    shape = overs[0].shape
+    hits = sum((over > 0).astype(np.int64) for over in overs)
+    assert isinstance(hits, np.ndarray)
+    by_channel = hits.reshape(-1, shape[-1] if shape else 1).sum(axis=0)
+    channels = tuple((int(c), int(by_channel[c])) for c in np.nonzero(by_channel)[0])
+    first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hits > 0)), shape))
+    return int(hits.sum()), max(int(over.max()) for over in overs), first, channels
+
+
+def expected_cuts(parts: Sequence[Done]) -> Overshoots:
+    """What an operation cut, with the activations that were fused into it."""
+    first = parts[0]
+    opcode = first.instruction.opcode
+    if first.unclipped is None or opcode == "splat":
+        return {}
+    value, low, high = _before_activation(first)
+    for activation in parts[1:]:
+        bounds = _asked_range(activation)
+        low, high = (int(np.clip(v, *bounds)) for v in (low, high))
+    offset = parts[-1].operands[0].offset
+    lower = "activation" if low > LOW or offset == LOW else "result"
+    upper = "activation" if high < HIGH else "result"
+    overshoots = {(lower, "low"): [low - value], (upper, "high"): [value - high]}
+    if opcode in ASKED and len(parts) == 1:
+        _add_clamped_input(first, overshoots)
+    return overshoots
+
+
+def _before_activation(done: Done) -> tuple[Array, int, int]:
+    """Values before any clip, and the range that the operation itself clips to."""
+    attributes = dict(done.instruction.attributes)
+    kind = attributes.get("FusedActivation", "NONE")
+    assert done.unclipped is not None
+    if kind not in CLIPPING:
+        return done.unclipped, LOW, HIGH
+    dest = done.operands[0]
+    arguments: Any = attributes.get("FusedActivationArgs", ())
+    low, high = dest.offset, HIGH
+    if kind == "CLIP":
+        low, high = (quantize_value(a, dest) for a in arguments)
+    plain = {**attributes, "FusedActivation": "NONE", "FusedActivationArgs": ()}
+    value = execute(done.instruction.opcode, done.operands, plain).unclipped[0]
+    return value, low, high
+
+
+def _asked_range(done: Done) -> tuple[int, int]:
+    """The input range that relu, clip or max with a constant asks for."""
+    source, attributes = done.operands[1], done.instruction.attributes
+    if done.instruction.opcode == "relu":
+        return source.offset, HIGH
+    if done.instruction.opcode == "cpumaxsplat":
+        return quantize_value(float(str(attributes["SplatValue"])), source), HIGH
+    low, high = (quantize_value(float(str(attributes[k])), source) for k in ("Min", "Max"))
+    return low, high
+
+
+def _add_clamped_input(done: Done, overshoots: Overshoots) -> None:
+    """An activation on its own clamps its input; the clip of its result comes after that."""
+    low, high = _asked_range(done)
+    source = done.operands[1].values.astype(np.int64)
+    for side, over in (("low", low - source), ("high", source - high)):
+        overshoots.setdefault(("activation", side), []).append(over)
+
+
+def check_cuts(layer: LayerReport, parts: Sequence[Done]) -> None:
+    """The report's result and activation stages against the oracle's values."""
+    reported = {
+        (s.stage, s.side): (s.count, s.worst, s.first, s.channels)
+        for s in layer.saturation
+        if s.stage in ("result", "activation")
+    }
+    assert reported == told(expected_cuts(parts)), layer.name
