@@ -1,0 +1,115 @@
+"""Every recorded Int8 program answers as Glow's CPU backend did, layer by layer."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from recorded_programs import CPU_FLAVOURS, Recorded, Recording, int8_programs, programs, same
+
+import nmpsim
+from nmpsim.bundle import Bundle
+from nmpsim.report.data import RunReport
+
+CORES = (1, 4, 32)
+Array = np.ndarray[Any, Any]
+
+
+@cache
+def device(cores: int) -> nmpsim.Device:
+    return nmpsim.Device(attrs.evolve(nmpsim.default_device(), cores_count=cores))
+
+
+def built(program: Recorded, cores: int, fuse: bool, folder: Path) -> Bundle:
+    """Compiled, saved and loaded, as a user does."""
+    config = device(cores).config
+    compiled = nmpsim.compile(program.text, program.beside("npz"), device=config, fuse=fuse)
+    assert compiled.warnings == ()
+    nmpsim.save(compiled, folder / "net.bin")
+    return nmpsim.load(folder / "net.bin")
+
+
+def different(report: RunReport, recording: Recording, keys: dict[str, str]) -> list[str]:
+    """Layers, of those given, that are not as recorded."""
+    return [
+        key
+        for key, recorded in keys.items()
+        if not same(report.layer_outputs[key], recording.arrays[recorded])
+    ]
+
+
+def test_the_folder_has_the_programs(shared: Path) -> None:
+    names = int8_programs()
+    assert len(names) == 42
+    flavours = {Recorded(name).flavour for name in names}
+    assert flavours == set(CPU_FLAVOURS)
+    assert sum("channelwise" in name for name in names) == 6
+
+
+@pytest.mark.parametrize("fuse", [False, True], ids=["unfused", "fused"])
+@pytest.mark.parametrize("cores", CORES)
+@pytest.mark.parametrize("name", int8_programs())
+def test_int8_program(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
+    recording = Recording(Recorded(name))
+    expected = recording.comparable()
+    defined = set(expected.values())
+    incomplete = {k for k in recording.activations() if k not in defined}
+    assert len(recording.incomplete) == len(incomplete) == (1 if "minimob" in name else 0)
+    bundle = built(recording.program, cores, fuse, tmp_path)
+    report = device(cores).run(bundle, recording.inputs(), save_layers=True)
+    assert report.trap is None
+    taken_in = {n for layer in report.layers for n in layer.fused[:-1]}
+    assert fuse or not taken_in
+    left = {key: value for key, value in expected.items() if key[5:] not in taken_in}
+    assert len(left) == len(expected) - len(taken_in)
+    assert set(report.layer_outputs) == set(left) | recording.incomplete
+    assert different(report, recording, left) == []
+    outputs = recording.outputs()
+    assert report.outputs.keys() == outputs.keys()
+    assert all(same(report.outputs[n], outputs[n]) for n in outputs)
+
+
+@pytest.mark.parametrize("name", int8_programs())
+def test_a_second_run_takes_as_long(name: str, tmp_path: Path) -> None:
+    recording = Recording(Recorded(name))
+    bundle = built(recording.program, 32, True, tmp_path)
+    runs = [device(32).run(bundle, recording.inputs(), save_layers=s) for s in (True, False, False)]
+    fresh = nmpsim.Device(device(32).config).run(bundle, recording.inputs())
+    for report in (*runs[1:], fresh):
+        assert report.cycles == runs[0].cycles
+        assert report.layers == runs[0].layers
+
+
+REAL = [name for name in int8_programs() if name.startswith("lir_real/")]
+
+
+@pytest.mark.parametrize(("cores", "fuse"), [(4, False), (32, True)])
+@pytest.mark.parametrize("name", REAL)
+def test_all_images(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
+    program = Recorded(name)
+    bundle = built(program, cores, fuse, tmp_path)
+    with np.load(program.text.with_name("outputs.npz")) as archive:
+        images, outputs, top1 = (
+            archive[key]
+            for key in ("inputs", f"output/{program.flavour}", f"top1/{program.flavour}")
+        )
+    assert len(images) == {"mnist_cntk": 14, "resnet8": 8}[name.split("/")[1]]
+    for image, output, best in zip(images, outputs, top1, strict=True):
+        report = run_image(bundle, cores, image)
+        (answer,) = report.outputs.values()
+        assert same(answer.reshape(output.shape), output)
+        assert int(answer.argmax()) == best
+
+
+def run_image(bundle: Bundle, cores: int, image: Array) -> RunReport:
+    (tensor,) = bundle.metadata.inputs
+    return device(cores).run(bundle, {tensor.name: image.reshape(tensor.shape)})
+
+
+def test_real_programs_are_there(shared: Path) -> None:
+    assert len(REAL) == 18
+    assert programs(r"lir_real/\w+/i8_\w+/cpu") == REAL

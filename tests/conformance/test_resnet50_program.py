@@ -1,0 +1,63 @@
+"""ResNet-50 on the full device: every activation by its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recorded_programs import Recorded, Recording, same
+
+import nmpsim
+from nmpsim.lir import parse_file
+
+PROGRAMS = [f"lir/resnet50/{config}/cpu.lir.txt" for config in ("i8_asym_b32", "i8_pow2_b8")]
+Array = np.ndarray[Any, Any]
+
+
+def constants_of(recording: Recording, shared: Path) -> dict[str, Array]:
+    """Recorded constants, and the weights that the recipe makes, by the text's names."""
+    recipe = runpy.run_path(str(shared / "lir/resnet50/weights_recipe.py"))
+    made: dict[str, Array] = recipe["weights"](8)
+    known = {k: v for k, v in recording.arrays.items() if k.startswith("const/")}
+    module = parse_file(recording.program.text)
+    for weight in module.weights:
+        stem = weight.name.split("__")[0]
+        if weight.constant and f"const/{weight.name}" not in known and stem in made:
+            known[f"const/{weight.name}"] = made[stem]
+    return known
+
+
+def digest(values: Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()[:16]
+
+
+@pytest.mark.large_network
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_resnet50(name: str, shared: Path, tmp_path: Path) -> None:
+    recording = Recording(Recorded(name))
+    np.savez(tmp_path / "weights.npz", **constants_of(recording, shared))
+    compiled = nmpsim.compile(recording.program.text, tmp_path / "weights.npz")
+    nmpsim.save(compiled, tmp_path / "net.bin")
+    with np.load(shared / "lir/resnet50/input.npz") as archive:
+        inputs = {"data": archive["data"]}
+    device = nmpsim.Device()
+    bundle = nmpsim.load(tmp_path / "net.bin")
+    report = device.run(bundle, inputs, save_layers=True)
+    facts = json.loads(recording.program.beside("tensors.json").read_text())
+    taken_in = {n for layer in report.layers for n in layer.fused[:-1]}
+    expected = {k: v for k, v in recording.comparable().items() if k[5:] not in taken_in}
+    assert recording.incomplete == frozenset()
+    assert set(report.layer_outputs) == set(expected)
+    assert len(expected) >= 70
+    wrong = [
+        k for k, v in expected.items() if digest(report.layer_outputs[k]) != facts[v]["sha256"]
+    ]
+    assert wrong == []
+    for key, values in recording.outputs().items():
+        assert same(report.outputs[key], values)
+    assert device.run(bundle, inputs).cycles == report.cycles
