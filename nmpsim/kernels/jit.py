@@ -14,7 +14,23 @@ import platformdirs
 _numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-COMPILED_PACKAGES = ("isa", "kernels", "memory", "timing", "core")
+COMPILED_SOURCES = (
+    "core/compiled/*.py",
+    "core/decode.py",
+    "core/engine.py",
+    "core/state.py",
+    "isa/*.py",
+    "kernels/*.py",
+    "memory/*.py",
+    "timing/*.py",
+)
+"""What compiled code is made of, its constants included."""
+
+
+def compiled_sources() -> list[Path]:
+    """The files that COMPILED_SOURCES names."""
+    root = Path(__file__).parents[1]
+    return [path for pattern in COMPILED_SOURCES for path in sorted(root.glob(pattern))]
 
 
 def _source_digest() -> str:
@@ -23,11 +39,9 @@ def _source_digest() -> str:
     Numba's cache notices an edit of the file that a function stands in, not of the files that the
     function calls into; so each state of the sources gets a folder of its own.
     """
-    root = Path(__file__).parents[1]
     digest = hashlib.sha256(numba.__version__.encode())
-    for package in COMPILED_PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            digest.update(path.read_bytes())
+    for path in compiled_sources():
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.movement import ORIGIN, copy_run
 from nmpsim.kernels.saturate import ONCE, IntegerScale, apply_scale, clip_result, rescale, to_int32
 from nmpsim.kernels.stages import ACCUMULATOR, BIAS
 
@@ -141,7 +142,7 @@ def gather(spm: Any, w: Any, at: Any, group: Any, pixel: Any, patch: Any, row4: 
             source = corner + ky * w.dilation_h * w.in_row_stride
             source += kx * w.dilation_w * w.in_pixel_stride
             target = ky * row4 + kx * length
-            patch[target : target + length] = spm[source : source + length]
+            copy_run(spm, source, patch, target, length)
 
 
 @jit
@@ -255,7 +256,7 @@ def depthwise(spm: Any, spm32: Any, w: Any, at: Any, q: Any, place: Any, sink: A
             corner = at.input + y * w.stride_h * w.in_row_stride
             corner += x * w.stride_w * w.in_pixel_stride
             index = place.origin + y * place.stride_y + x * place.stride_x
-            totals[:] = starts
+            copy_run(starts, ORIGIN, totals, ORIGIN, channels)
             for ky in range(w.kernel_h):
                 for kx in range(w.kernel_w):
                     source = corner + ky * w.dilation_h * w.in_row_stride
@@ -304,7 +305,7 @@ def gemm(spm: Any, spm32: Any, g: Any, parts: Any, q: Any, place: Any, sink: Any
         if parts.begins:
             totals[:] = 0
         else:
-            totals[:] = spm32[partial + row * g.columns : partial + (row + 1) * g.columns]
+            copy_run(spm32, partial + row * g.columns, totals, ORIGIN, g.columns)
         checked = may_overflow(largest(totals), 2 * g.inner)
         for k in range(g.inner):
             x = np.int64(spm[g.lhs + row * g.lhs_stride + k]) - g.lhs_offset

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nmpsim.kernels.jit import jit
+
+ORIGIN: Any = np.int64(0)
+"""The first element."""
 
 
 class Box(NamedTuple):
@@ -20,13 +25,23 @@ class Box(NamedTuple):
 
 
 @jit
+def copy_run(source: Any, start: Any, target: Any, to: Any, count: Any) -> None:
+    """Copy ``count`` consecutive elements.
+
+    A loop, because an assignment of slices would bring in code that describes wrong shapes.
+    """
+    for i in range(count):
+        target[to + i] = source[start + i]
+
+
+@jit
 def copy_box(source: Any, start: Any, target: Any, to: Any, box: Any) -> None:
     """Copy a box from byte ``start`` of ``source`` to byte ``to`` of ``target``."""
     for y in range(box.count_y):
         for x in range(box.count_x):
             a = start + y * box.from_stride_y + x * box.from_stride_x
             b = to + y * box.to_stride_y + x * box.to_stride_x
-            target[b : b + box.run] = source[a : a + box.run]
+            copy_run(source, a, target, b, box.run)
 
 
 @jit

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.movement import ORIGIN, copy_run
 from nmpsim.kernels.saturate import clip_result, rescale
 
 
@@ -68,7 +69,7 @@ def maxpool(spm: Any, w: Any, empty_value: Any) -> None:
                     for c in range(w.channels):
                         best[c] = max(best[c], values[c])
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
-            spm[to : to + w.channels] = best
+            copy_run(best, ORIGIN, spm, to, w.channels)
 
 
 @jit

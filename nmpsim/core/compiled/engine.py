@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.scalar import STOPPED, TRAPPED, WENT_ON, WOULD_BE_SEEN, step
+from nmpsim.core.compiled.ending import FETCHED, TRAPPED, WENT_ON
+from nmpsim.core.compiled.issue import tensor
+from nmpsim.core.compiled.scalar import fetch, step
 from nmpsim.core.compiled.units import serve
+from nmpsim.core.decode import INSTRUCTION_UNIT
 from nmpsim.core.engine import MOST_STEPS
 from nmpsim.core.state import NEVER, Machine, Outcome, Status
 from nmpsim.isa.words import MOST_WORDS
@@ -48,21 +51,6 @@ def first_request(m: Any) -> Any:
 
 
 @jit
-def run_core(m: Any, costs: Any, core: Any, d: Any) -> Any:
-    """Run a core whose turn it is until it waits, traps, or its next step could be seen."""
-    for steps in range(MOST_STEPS):
-        if m.cores[core].clock > costs.limits_cycles:
-            return STOPPED
-        ended = step(m, costs, core, d, steps == 0)
-        if ended == TRAPPED and steps > 0:
-            m.shared[0].trap[:] = -1  # all can see the end of the run: it waits for its turn
-            return WOULD_BE_SEEN
-        if ended != WENT_ON:
-            return ended
-    return STOPPED
-
-
-@jit
 def all_halted(m: Any) -> Any:
     """True if no core has anything left to do."""
     for core in range(m.cores.size):  # noqa: SIM110 - Numba compiles no generators
@@ -89,8 +77,24 @@ def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any) -> Any:
             m.shared[0].trap[4] = m.cores[core].clock
             return CYCLE_LIMIT
         m.shared[0].last_barrier = -1
-        if run_core(m, costs, core, d) == TRAPPED:
-            return TRAP
+        steps = 0
+        ended = WENT_ON
+        while ended == WENT_ON and steps < MOST_STEPS:
+            if m.cores[core].clock > costs.limits_cycles:
+                break
+            may_be_seen = steps == 0
+            ended, number, word = fetch(m, core, may_be_seen)
+            if ended == FETCHED:
+                if INSTRUCTION_UNIT[number] >= 0:
+                    ended = tensor(m, costs, core, number, word, d, may_be_seen)
+                else:
+                    ended = step(m, costs, core, number, word, may_be_seen)
+            if ended == TRAPPED and not may_be_seen:
+                m.shared[0].trap[:] = -1  # all can see the end of the run: it waits for its turn
+                break
+            if ended == TRAPPED:
+                return TRAP
+            steps += 1
         barrier = m.shared[0].last_barrier
         if stop_at_layers and 0 <= barrier < m.barriers.size:
             return LAYER_END

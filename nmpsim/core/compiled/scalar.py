@@ -1,7 +1,7 @@
-"""RV32IM and Zicsr of one core.
+"""RV32IM and Zicsr of one core, and its synchronisation.
 
-``step`` does one instruction and says how it ended; it does not begin one that other cores could
-see unless ``may_be_seen`` is set.
+``fetch`` reads an instruction and ``step`` does it; each says how it ended, and neither begins what
+other cores could see unless ``may_be_seen`` is set.
 """
 
 from __future__ import annotations
@@ -10,7 +10,34 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.accounts import CONTROL, spend, works_on
+from nmpsim.core.compiled.csr import csr_access
+from nmpsim.core.compiled.ending import (
+    BREAKPOINT,
+    ENVIRONMENT_CALL,
+    FETCH_FAULT,
+    FETCH_MISALIGNED,
+    FETCHED,
+    ILLEGAL_INSTRUCTION,
+    LOAD_FAULT,
+    LOAD_MISALIGNED,
+    MEPC,
+    MIE_BIT,
+    MPIE_BIT,
+    MPP_BITS,
+    MSTATUS,
+    STOPPED,
+    STORE_FAULT,
+    STORE_MISALIGNED,
+    WENT_ON,
+    WORD,
+    WOULD_BE_SEEN,
+    ZERO,
+    next_instruction,
+    retire,
+    set_register,
+    signed,
+    trap,
+)
 from nmpsim.core.compiled.memory import (
     IMAGE,
     NOWHERE,
@@ -22,60 +49,12 @@ from nmpsim.core.compiled.memory import (
     write,
 )
 from nmpsim.core.compiled.sync import arrive, halt, pend, post
-from nmpsim.core.compiled.tensor import check, check_tables, execute
 from nmpsim.core.compiled.units import await_job
-from nmpsim.core.decode import (
-    BUCKETS,
-    ILLEGAL,
-    INSTRUCTION_UNIT,
-    MASKS,
-    MATCHES,
-    OP,
-    WORD_COUNT,
-    WORD_SIGNED,
-)
-from nmpsim.core.state import CSR_COLUMN, CSRS, Count
-from nmpsim.isa.table import SEMAPHORES, Cause, Csr, Unit
+from nmpsim.core.decode import BUCKETS, ILLEGAL, MASKS, MATCHES, OP
+from nmpsim.isa.table import SEMAPHORES, Unit
 from nmpsim.kernels.jit import jit
 
-WENT_ON, WOULD_BE_SEEN, STOPPED, TRAPPED = range(4)
-"""How a step ended: done; not begun; the core waits or halts; a trap nobody handles."""
-
-FETCH_MISALIGNED = np.int64(Cause.FETCH_MISALIGNED)
-FETCH_FAULT = np.int64(Cause.FETCH_FAULT)
-ILLEGAL_INSTRUCTION = np.int64(Cause.ILLEGAL_INSTRUCTION)
-BREAKPOINT = np.int64(Cause.BREAKPOINT)
-LOAD_MISALIGNED = np.int64(Cause.LOAD_MISALIGNED)
-LOAD_FAULT = np.int64(Cause.LOAD_FAULT)
-STORE_MISALIGNED = np.int64(Cause.STORE_MISALIGNED)
-STORE_FAULT = np.int64(Cause.STORE_FAULT)
-ENVIRONMENT_CALL = np.int64(Cause.ENVIRONMENT_CALL)
-DESCRIPTOR_FAULT = np.int64(Cause.DESCRIPTOR_FAULT)
-OPERAND_FAULT = np.int64(Cause.OPERAND_FAULT)
-
-MSTATUS = CSR_COLUMN[Csr.MSTATUS]
-MTVEC = CSR_COLUMN[Csr.MTVEC]
-MEPC = CSR_COLUMN[Csr.MEPC]
-MCAUSE = CSR_COLUMN[Csr.MCAUSE]
-MTVAL = CSR_COLUMN[Csr.MTVAL]
-MCYCLE = CSR_COLUMN[Csr.MCYCLE]
-MINSTRET = CSR_COLUMN[Csr.MINSTRET]
-COLUMN_OF_CSR = np.full(4096, -1, np.int64)
-for _csr, _column in CSR_COLUMN.items():
-    COLUMN_OF_CSR[_csr] = _column
-CSR_ADDRESS = np.array([int(c) for c in CSRS], np.int64)
-WORD = 0xFFFF_FFFF
-ZERO = np.int64(0)
-MIE_BIT, MPIE_BIT, MPP_BITS = 1 << 3, 1 << 7, 3 << 11
-TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
 LAST_UNIT = int(max(Unit))
-
-
-@jit
-def signed(value: Any, bits: Any) -> Any:
-    """Two's complement of the low ``bits`` bits."""
-    shift = np.int64(64 - bits)
-    return (np.int64(value) << shift) >> shift
 
 
 @jit
@@ -90,94 +69,6 @@ def number_of(word: Any) -> Any:
         if word & MASKS[candidate] == MATCHES[candidate]:
             return candidate
     return ILLEGAL
-
-
-@jit
-def trap(m: Any, core: Any, cause: Any, value: Any) -> Any:
-    """Enter the handler at ``mtvec``; without one the run ends here."""
-    csr = m.cores[core].csr
-    if csr[MTVEC] == 0:
-        m.shared[0].trap[0] = core
-        m.shared[0].trap[1] = cause
-        m.shared[0].trap[2] = value & WORD
-        m.shared[0].trap[3] = m.cores[core].pc
-        m.shared[0].trap[4] = m.cores[core].clock
-        return TRAPPED
-    csr[MEPC] = m.cores[core].pc
-    csr[MCAUSE] = cause
-    csr[MTVAL] = value & WORD
-    enabled = csr[MSTATUS] & MIE_BIT
-    csr[MSTATUS] = MPP_BITS | (MPIE_BIT if enabled else 0)
-    m.cores[core].pc = csr[MTVEC] & ~np.int64(3)
-    spend(m, core, CONTROL, ZERO + 1)
-    return WENT_ON
-
-
-@jit
-def read_csr(m: Any, core: Any, column: Any) -> Any:
-    """Value of a CSR; the counters are the clock plus what a program set them off by."""
-    address = CSR_ADDRESS[column]
-    if address == 0xB00:
-        return (m.cores[core].clock + m.cores[core].csr[MCYCLE]) & WORD
-    if address == 0xB80:
-        return ((m.cores[core].clock + m.cores[core].csr[MCYCLE]) >> 32) & WORD
-    if address == 0xB02:
-        return (m.cores[core].retired + m.cores[core].csr[MINSTRET]) & WORD
-    if address == 0xB82:
-        return ((m.cores[core].retired + m.cores[core].csr[MINSTRET]) >> 32) & WORD
-    return m.cores[core].csr[column]
-
-
-@jit
-def set_counter(m: Any, core: Any, column: Any, now: Any, high: Any, value: Any) -> None:
-    """Make one half of a 64-bit counter read as ``value`` from the next instruction on."""
-    whole = now + m.cores[core].csr[column]
-    if high:
-        whole = (whole & WORD) | (value << 32)
-    else:
-        whole = (whole & ~np.int64(WORD)) | value
-    m.cores[core].csr[column] = whole - (now + 1)
-
-
-@jit
-def write_csr(m: Any, core: Any, column: Any, value: Any) -> None:
-    """Set a CSR; bits that cannot change stay as they are."""
-    address = CSR_ADDRESS[column]
-    if address == 0xB00 or address == 0xB80:
-        set_counter(m, core, MCYCLE, m.cores[core].clock, address == 0xB80, value)
-    elif address == 0xB02 or address == 0xB82:
-        set_counter(m, core, MINSTRET, m.cores[core].retired, address == 0xB82, value)
-    elif address == 0x300:
-        m.cores[core].csr[column] = MPP_BITS | (value & (MIE_BIT | MPIE_BIT))
-    elif address == 0x305 or address == 0x341:
-        m.cores[core].csr[column] = value & ~np.int64(3)
-    elif address != 0x301 and address != 0x344:
-        m.cores[core].csr[column] = value
-
-
-@jit
-def csr_access(m: Any, core: Any, number: Any, word: Any) -> Any:
-    """``csrr*``: the old value, or -1 if the access is illegal."""
-    column = COLUMN_OF_CSR[(word >> 20) & 4095]
-    if column < 0:
-        return -1
-    field = (word >> 15) & 31
-    by_register = number == OP.csrrw or number == OP.csrrs or number == OP.csrrc
-    operand = np.int64(m.cores[core].registers[field]) & WORD if by_register else field
-    swaps = number == OP.csrrw or number == OP.csrrwi
-    writes = swaps or field != 0
-    if writes and CSR_ADDRESS[column] >= 0xC00:
-        return -1
-    old = read_csr(m, core, column)
-    if writes:
-        if swaps:
-            new = operand
-        elif number == OP.csrrs or number == OP.csrrsi:
-            new = old | operand
-        else:
-            new = old & ~operand
-        write_csr(m, core, column, new)
-    return old
 
 
 @jit
@@ -250,28 +141,6 @@ def branch_taken(number: Any, a: Any, b: Any) -> Any:
 
 
 @jit
-def set_register(m: Any, core: Any, rd: Any, value: Any) -> None:
-    """Write a register; x0 stays 0."""
-    if rd != 0:
-        m.cores[core].registers[rd] = np.int32(signed(value, 32))
-
-
-@jit
-def retire(m: Any, core: Any, extra: Any) -> Any:
-    """An instruction is done; it took one cycle and ``extra``."""
-    m.cores[core].retired += 1
-    spend(m, core, CONTROL, 1 + extra)
-    return WENT_ON
-
-
-@jit
-def next_instruction(m: Any, core: Any, extra: Any) -> Any:
-    """As ``retire``, and on to the next instruction."""
-    m.cores[core].pc += 4
-    return retire(m, core, extra)
-
-
-@jit
 def jump(m: Any, costs: Any, core: Any, target: Any, rd: Any) -> Any:
     """Go to ``target`` and leave the return address in ``rd``."""
     if target & 3:
@@ -334,44 +203,6 @@ def access_cycles(costs: Any, region: Any) -> Any:
 
 
 @jit
-def tensor(m: Any, costs: Any, core: Any, number: Any, word: Any, d: Any, may_be_seen: Any) -> Any:
-    """A tensor instruction: room in the queue, descriptor, checks, work."""
-    unit = INSTRUCTION_UNIT[number]
-    address = np.int64(m.cores[core].registers[(word >> 15) & 31]) & WORD
-    count = WORD_COUNT[number]
-    region, offset = locate(m, address, 4 * count)
-    if region == NOWHERE or address % 4:
-        return trap(m, core, DESCRIPTOR_FAULT, address)
-    is_transfer = unit < 2
-    is_seen = is_transfer or is_shared(region)
-    if is_seen and not may_be_seen:
-        return WOULD_BE_SEEN
-    waited = await_job(m, costs, core, unit, m.cores[core].issued[unit] - costs.queues_depth)
-    if waited < 0:
-        return STOPPED
-    if waited > 0 and is_seen:
-        return WENT_ON  # later now: the others may come first
-    memory = memory_of(m, core, region)
-    for i in range(count):
-        value = read(memory, offset + 4 * i, 4)
-        d[i] = signed(value, 32) if WORD_SIGNED[number, i] else value
-    bad = check(number, d, m.shared[0].scratchpad_bytes)
-    if bad < 0:
-        bad = check_tables(number, d, m.scratchpad_i32[core])
-    if bad >= 0:
-        return trap(m, core, OPERAND_FAULT, address + 4 * bad)
-    layers = m.layers.size - 1
-    layer = min(d[0], layers)
-    works_on(m, core, layer)
-    spend(m, core, CONTROL, costs.control_descriptor_cycles)
-    bad = execute(m, costs, core, number, d, layer)
-    if bad >= 0:
-        return trap(m, core, OPERAND_FAULT, address + 4 * bad)
-    m.layers[layer].counts[TENSOR_INSTRUCTIONS] += 1
-    return next_instruction(m, core, ZERO)
-
-
-@jit
 def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any) -> Any:
     """``nmp.wait``, ``nmp.barrier``, ``nmp.post``, ``nmp.pend``, ``nmp.halt``."""
     a, b = (word >> 15) & 31, (word >> 20) & 31
@@ -425,24 +256,29 @@ def system(m: Any, core: Any, number: Any, word: Any) -> Any:
 
 
 @jit
-def step(m: Any, costs: Any, core: Any, d: Any, may_be_seen: Any) -> Any:
-    """One instruction of a core; ``d`` is room for a descriptor."""
+def fetch(m: Any, core: Any, may_be_seen: Any) -> Any:
+    """FETCHED with row and word of the next instruction, or how the attempt ended."""
     pc = m.cores[core].pc
     region, offset = locate(m, pc, 4)
     if region == NOWHERE:
-        return trap(m, core, FETCH_FAULT, pc)
+        return trap(m, core, FETCH_FAULT, pc), ILLEGAL, ZERO
     if is_shared(region) and not may_be_seen:
-        return WOULD_BE_SEEN
+        return WOULD_BE_SEEN, ILLEGAL, ZERO
     word = read(memory_of(m, core, region), offset, 4)
     number = number_of(word)
+    if number == ILLEGAL:
+        return trap(m, core, ILLEGAL_INSTRUCTION, word), ILLEGAL, word
+    return FETCHED, number, word
+
+
+@jit
+def step(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any) -> Any:
+    """One instruction of a core, any but a tensor instruction."""
+    pc = m.cores[core].pc
     rd = (word >> 7) & 31
     a = np.int64(m.cores[core].registers[(word >> 15) & 31])
     b = np.int64(m.cores[core].registers[(word >> 20) & 31])
     immediate = signed(word >> 20, 12)
-    if number == ILLEGAL:
-        return trap(m, core, ILLEGAL_INSTRUCTION, word)
-    if INSTRUCTION_UNIT[number] >= 0:
-        return tensor(m, costs, core, number, word, d, may_be_seen)
     if OP.nmp_wait <= number <= OP.nmp_halt:
         return synchronise(m, costs, core, number, word, may_be_seen)
     if OP.addi <= number <= OP.srai:
