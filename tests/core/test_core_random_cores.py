@@ -127,10 +127,7 @@ def programs(draw: st.DrawFn) -> Program:
             ("bne", {"rs1": 10, "rs2": 11, "offset": 8}),
             ("jal", {"rd": 0, "offset": target - here}),
         ]
-    settings = {
-        "queues_depth": draw(st.integers(1, 5)),
-        "dram_row_bytes": draw(st.sampled_from([512, 2048])),
-    }
+    depth, row = draw(st.integers(1, 5)), draw(st.sampled_from([512, 2048]))
     return Program(
         image=TABLE + words(*start) + b"".join(texts),
         entry=entry,

@@ -1,0 +1,67 @@
+"""The compiled engine without its compiler, and the reference engine without the compiled one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SELECTION = [
+    "test_core_integer.py",
+    "test_core_control.py",
+    "test_core_cycles.py",
+    "test_core_random_mac.py",
+    "test_core_random_vector.py",
+    "test_core_golden.py::test_fully_connected_and_matrix_product",
+    "test_core_golden.py::test_pools",
+]
+NOT_COMPILED = {"nmpsim", "nmpsim.config", "nmpsim.diagnostics"}
+"""What the engine imports beside its own sources; compiled code takes nothing from there."""
+
+
+@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="this is the inner run")
+def test_kernels_give_the_same_uncompiled() -> None:
+    """As plain Python, NumPy's integers have the widths that they have when compiled."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    result = subprocess.run(
+        [*command, *(str(HERE / name) for name in SELECTION)],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
+
+
+def run_python(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_digest_of_the_cache_covers_what_is_compiled() -> None:
+    code = (
+        "import sys, nmpsim.core.compiled.engine\n"
+        "from nmpsim.kernels.jit import compiled_sources\n"
+        "known = {str(p) for p in compiled_sources()}\n"
+        "names = [n for n, m in sys.modules.items() if n.split('.')[0] == 'nmpsim'\n"
+        "         and m.__file__ not in known]\n"
+        "print(*names)"
+    )
+    packages = {"nmpsim.core"}
+    assert set(run_python(code).split()) - packages <= NOT_COMPILED
+
+
+def test_the_reference_engine_needs_no_compiler() -> None:
+    code = (
+        "import sys, nmpsim.core.reference.engine\n"
+        "print(*(n for n in sys.modules if n.split('.')[0] in ('numba', 'nmpsim')))"
+    )
+    modules = set(run_python(code).split())
+    assert "numba" not in modules
+    assert not [m for m in modules if m.startswith("nmpsim.core.compiled")]
+    assert {m for m in modules if m.startswith("nmpsim.kernels.")} == {"nmpsim.kernels.stages"}
