@@ -9,6 +9,8 @@ Each function: operands, effect, cost; the queue's and the control core's share 
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from nmpsim.core.reference.events import Account, to_int32
@@ -89,6 +91,19 @@ def windows(spm: Scratchpad, d: Words, depth: int) -> Int64s:
     return spm.int8(addresses).reshape(d["out_h"], d["out_w"], taps, depth)
 
 
+def group_sums(
+    d: Words, starts: Int64s, weights: Int64s, window: Int64s, index: Int64s, account: Account
+) -> Int64s:
+    """Sums of one pixel; each group of output channels sees its own input channels."""
+    totals = starts.copy()
+    outs, ins = d["out_channels"] // d["groups"], d["in_channels"]
+    for group in range(d["groups"]):
+        out = slice(group * outs, (group + 1) * outs)
+        x = window[:, group * ins : (group + 1) * ins].reshape(-1)
+        totals[out] = accumulate(starts[out], weights[out] * x, index[out], account)
+    return totals
+
+
 def conv(s: Step, d: Words, account: Account) -> int:
     """``nmp.conv``; cycles."""
     spm, channels, pixels = Scratchpad(s.core), d["out_channels"], d["out_h"] * d["out_w"]
@@ -96,31 +111,19 @@ def conv(s: Step, d: Words, account: Account) -> int:
     offsets, bias_scale, out_scale = scale_tables(spm, d, channels)
     weights = unpack_weights(spm, d) - offsets[:, None]
     inputs = windows(spm, d, d["groups"] * d["in_channels"])
-    per_group = channels // d["groups"]
-    row = 4 * d["out_w"] * channels
-    partial = grid(d["partial"], (d["out_h"], row), (d["out_w"], 4 * channels), (channels, 4))
-    output = grid(
-        d["output"],
-        (d["out_h"], d["out_row_stride"]),
-        (d["out_w"], d["out_pixel_stride"]),
-        (channels, 1),
-    )
     if begins:
         starts = sum_starts(spm, d, bias_scale, channels, pixels, account)
 
-    for y in range(d["out_h"]):
-        for x in range(d["out_w"]):
-            index = places(d, y, x, channels)
-            totals = starts.copy() if begins else spm.int32(partial[y, x])
-            for group in range(d["groups"]):
-                out = slice(group * per_group, (group + 1) * per_group)
-                first = group * d["in_channels"]
-                window = inputs[y, x, :, first : first + d["in_channels"]].reshape(-1)
-                totals[out] = accumulate(totals[out], weights[out] * window, index[out], account)
-            if ends:
-                spm.put_int8(output[y, x], finish(totals, d, out_scale, index, account))
-            else:
-                spm.put_int32(partial[y, x], totals)
+    for y, x in itertools.product(range(d["out_h"]), range(d["out_w"])):
+        index = places(d, y, x, channels)
+        partial = grid(d["partial"] + 4 * channels * (y * d["out_w"] + x), (channels, 4))
+        if not begins:
+            starts = spm.int32(partial)
+        totals = group_sums(d, starts, weights, inputs[y, x], index, account)
+        if ends:
+            put_results(spm, d, y, x, finish(totals, d, out_scale, index, account))
+        else:
+            spm.put_int32(partial, totals)
     if ends:
         account.add_elements(pixels * channels)
 
@@ -129,6 +132,12 @@ def conv(s: Step, d: Words, account: Account) -> int:
     return conv_cycles(
         pixels, d["kernel_h"], d["kernel_w"], d["in_channels"], channels, d["groups"], s.costs
     )
+
+
+def put_results(spm: Scratchpad, d: Words, y: int, x: int, results: Int64s) -> None:
+    """Write the channels of one pixel."""
+    to = d["output"] + y * d["out_row_stride"] + x * d["out_pixel_stride"]
+    spm.put_int8(grid(to, (results.size, 1)), results)
 
 
 def dwconv(s: Step, d: Words, account: Account) -> int:
@@ -140,12 +149,10 @@ def dwconv(s: Step, d: Words, account: Account) -> int:
     inputs = windows(spm, d, channels)
     starts = sum_starts(spm, d, bias_scale, channels, pixels, account)
 
-    for y in range(d["out_h"]):
-        for x in range(d["out_w"]):
-            index = places(d, y, x, channels)
-            totals = accumulate(starts, (weights * inputs[y, x]).T, index, account)
-            to = d["output"] + y * d["out_row_stride"] + x * d["out_pixel_stride"]
-            spm.put_int8(grid(to, (channels, 1)), finish(totals, d, out_scale, index, account))
+    for y, x in itertools.product(range(d["out_h"]), range(d["out_w"])):
+        index = places(d, y, x, channels)
+        totals = accumulate(starts, (weights * inputs[y, x]).T, index, account)
+        put_results(spm, d, y, x, finish(totals, d, out_scale, index, account))
     account.add_elements(pixels * channels)
 
     count_macs(s, d, pixels * taps * channels)
