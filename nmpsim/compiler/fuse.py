@@ -60,21 +60,22 @@ def fuse(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
     for index, op in enumerate(operations):
         if index in taken:
             continue
-        fused = op
-        follower = _follower(operations, index, fused)
-        while follower is not None:
-            fused = _with_clip(fused, operations[follower])
+        fused, last = op, index
+        while (follower := _follower(operations, index, last, fused)) is not None:
+            fused, last = _with_clip(fused, operations[follower]), follower
             taken.add(follower)
-            follower = _follower(operations, follower, fused)
         result.append(fused)
     return tuple(result)
 
 
-def _follower(operations: tuple[Operation, ...], last: int, op: Operation) -> int | None:
-    """Index of an activation that can be taken into ``op``, whose last part is at ``last``.
+def _follower(
+    operations: tuple[Operation, ...], first: int, last: int, op: Operation
+) -> int | None:
+    """Index of an activation that can be taken into ``op``, whose parts are ``first`` to ``last``.
 
     The next operation that touches the result must be the activation, and nobody may read the
-    result from before it later on.
+    result from before it later on. What ``op`` then writes, it writes at ``first``: until the
+    activation nobody may touch that.
     """
     if op.instruction.opcode not in CLIPS_ITS_RESULT or op.host_reason:
         return None
@@ -88,7 +89,7 @@ def _follower(operations: tuple[Operation, ...], last: int, op: Operation) -> in
         target = candidate.output
         if target.buffer.name == result.buffer.name:
             return index
-        between = operations[last + 1 : index]
+        between = operations[first + 1 : index]
         used_later = any(result.buffer.name in o.buffers() for o in operations[index + 1 :])
         touched_before = any(target.buffer.name in o.buffers() for o in between)
         outlives = result.buffer.mutable_weight

@@ -18,7 +18,8 @@ LONGEST_SHIFT = 31
 
 def product(a: float, b: float) -> float:
     """``a * b`` in float32."""
-    return float(np.float32(a) * np.float32(b))
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float32(a) * np.float32(b))
 
 
 def quotient(a: float, b: float) -> float:

@@ -13,6 +13,24 @@ MOVES = frozenset({"copy", "transpose", "inserttensor", "extracttensor"})
 
 ACTIVATIONS = frozenset({"NONE", "RELU", "CLIP", "LEAKY_RELU"})
 
+ELEMENT_BY_ELEMENT = frozenset(
+    {
+        "batchedadd",
+        "elementadd",
+        "elementsub",
+        "elementmul",
+        "elementmax",
+        "elementmin",
+        "relu",
+        "clip",
+        "leakyrelu",
+        "cpumaxsplat",
+        "rescalequantized",
+        "intlookuptable",
+    }
+)
+"""A result may take the place of an input of its size: each tile is read before it is written."""
+
 
 def place(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
     """The operations with a reason where the host must do them."""
@@ -22,12 +40,20 @@ def place(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
 def host_reason(op: Operation) -> str:
     """Why the device cannot do an operation; empty if it can."""
     opcode = op.instruction.opcode
-    if opcode in MOVES:
-        return "" if all(size > 0 for size in op.output.shape) else "it moves nothing"
     rule = _RULES.get(opcode)
-    if rule is None:
+    if rule is None and opcode not in MOVES:
         return f"the device has no unit for {opcode}"
-    return rule(op)
+    return (rule(op) if rule else "") or _overlap(op)
+
+
+def _overlap(op: Operation) -> str:
+    """Cores work in any order, so none may write what another one has yet to read."""
+    result = op.operands[0]
+    for view in op.operands[1:]:
+        in_place = view.byte_offset == result.byte_offset and view.type.nbytes == result.type.nbytes
+        if view.meets(result) and not (in_place and op.instruction.opcode in ELEMENT_BY_ELEMENT):
+            return f"the result lies on %{view.name}, which other cores may still read"
+    return ""
 
 
 def _all_int8(op: Operation, *but: int) -> str:
@@ -51,7 +77,18 @@ def _weighted(op: Operation) -> str:
     activation = op.instruction.attributes.get("FusedActivation", "NONE")
     if activation not in ACTIVATIONS:
         return f"the rescale unit has no {activation}"
+    arguments = op.instruction.attributes.get("FusedActivationArgs", ())
+    if activation == "LEAKY_RELU" and isinstance(arguments, tuple):
+        return _slope(float(arguments[0]))
     return ""
+
+
+def _leaky(op: Operation) -> str:
+    return _all_int8(op) or _slope(float(str(op.instruction.attributes["Alpha"])))
+
+
+def _slope(alpha: float) -> str:
+    return "" if alpha > 0 else f"the rescale unit's factors are above 0, Alpha is {alpha:g}"
 
 
 def _batchedadd(op: Operation) -> str:
@@ -86,7 +123,7 @@ _RULES: dict[str, Callable[[Operation], str]] = {
     "elementmin": _all_int8,
     "relu": _all_int8,
     "clip": _all_int8,
-    "leakyrelu": _all_int8,
+    "leakyrelu": _leaky,
     "cpumaxsplat": _all_int8,
     "rescalequantized": _all_int8,
     "intlookuptable": _look_up,

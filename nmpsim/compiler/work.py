@@ -48,9 +48,13 @@ class View:
         """Zero point of a quantized tensor."""
         return self.type.quant.offset if self.type.quant else 0
 
-    def whole(self) -> bool:
-        """True if the view is all of its buffer."""
-        return self.byte_offset == 0 and self.type.nbytes == self.buffer.nbytes
+    def meets(self, other: View) -> bool:
+        """True if both hold a byte of the same buffer."""
+        return (
+            self.buffer.name == other.buffer.name
+            and self.byte_offset < other.byte_offset + other.type.nbytes
+            and other.byte_offset < self.byte_offset + self.type.nbytes
+        )
 
 
 @attrs.frozen

@@ -26,6 +26,8 @@ class Done:
     instruction: Instruction
     operands: tuple[HostTensor, ...]
     result: Array
+    defined: Array
+    """Which elements of the result hold something; not so the rest of an unfinished Concat."""
     unclipped: Array | None
 
     @property
@@ -38,12 +40,13 @@ class Memory:
 
     def __init__(self, module: Module, inputs: Mapping[str, Array]) -> None:
         self._bytes: dict[str, Array] = {}
+        self._defined: dict[str, Array] = {}
         self._places: dict[str, tuple[str, int, TensorType]] = {}
         for weight in module.weights:
             self._begin(weight.name, weight.type)
             values = module.constants.get(weight.name, inputs.get(weight.name))
             if values is not None:
-                self.tensor(weight.name)[...] = values
+                self.write(weight.name, values, np.ones(values.shape, np.bool_))
 
     def define(self, instruction: Instruction) -> None:
         kind = instruction.attributes["Ty"]
@@ -63,6 +66,19 @@ class Memory:
             self._bytes[storage][start : start + kind.nbytes].view(kind.dtype).reshape(kind.shape)
         )
 
+    def defined(self, name: str) -> Array:
+        """Which of a tensor's elements hold something."""
+        storage, start, kind = self._places[name]
+        by_byte = self._defined[storage][start : start + kind.nbytes]
+        return by_byte.reshape(*kind.shape, kind.dtype.itemsize).all(axis=-1)
+
+    def write(self, name: str, values: Array, defined: Array) -> None:
+        """Give a tensor new contents, of which some may be undefined."""
+        storage, start, kind = self._places[name]
+        self.tensor(name)[...] = values
+        by_byte = np.repeat(defined.reshape(-1), kind.dtype.itemsize)
+        self._defined[storage][start : start + kind.nbytes] = by_byte
+
     def operand(self, name: str) -> HostTensor:
         """A copy of a tensor, as the host operations take it."""
         quant = self._places[name][2].quant
@@ -73,6 +89,7 @@ class Memory:
 
     def _begin(self, name: str, kind: TensorType) -> None:
         self._bytes[name] = np.zeros(kind.nbytes, np.uint8)
+        self._defined[name] = np.zeros(kind.nbytes, np.bool_)
         self._places[name] = name, 0, kind
 
 
@@ -94,7 +111,13 @@ def run_module(
 
 def _do(instruction: Instruction, memory: Memory) -> Done:
     operands = tuple(memory.operand(o.name) for o in instruction.operands)
+    masks = [memory.defined(o.name) for o in instruction.operands]
     result = execute(instruction.opcode, operands, instruction.attributes)
     for index, values in result.outputs.items():
-        memory.tensor(instruction.operands[index].name)[...] = values
-    return Done(instruction, operands, result.outputs[0], result.unclipped.get(0))
+        defined = np.ones(values.shape, np.bool_)
+        if instruction.opcode == "inserttensor":
+            tensors = [HostTensor(mask) for mask in masks]
+            defined = execute("inserttensor", tensors, instruction.attributes).outputs[0]
+        memory.write(instruction.operands[index].name, values, defined)
+        masks[index] = defined
+    return Done(instruction, operands, result.outputs[0], masks[0], result.unclipped.get(0))

@@ -172,8 +172,8 @@ def _fitting(
     layer: Weighted, atoms: list[Slice], wanted: Tiling, context: Context
 ) -> Tiling | None:
     """``wanted`` with as many rows as fit, or None if not even one does."""
-    if wanted.part < layer.depth and layer.groups > 1 and _whole_groups(layer):
-        return None
+    if wanted.part < layer.depth and wanted.atoms > 1 and _whole_groups(layer):
+        return None  # parts of several groups' inputs are not contiguous
     low, high = 0, wanted.rows
     while low < high:
         middle = (low + high + 1) // 2

@@ -207,6 +207,7 @@ def activation_words(op: Operation, target: View, context: Context) -> dict[str,
         low, high = (
             to_int8(numerics.quantize_value(v, target.scale, target.offset)) for v in values
         )
+        low = min(low, high)
     elif kind == "LEAKY_RELU":
         alpha = numerics.scale_of(float(np.float32(values[0])), context.place)
         words = {"activation": 1, **scale_words("leaky", alpha)}

@@ -1,0 +1,180 @@
+"""What the device does, and the reason for each operation that the host does."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from compiled_runs import check_program
+from lir_draft import Draft, Ref, int8, tensor_type
+from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
+
+from nmpsim.bundle.metadata import Layer
+from nmpsim.compiler.placement import host_reason
+from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.slicing.planner import PLANNERS
+from nmpsim.kernels.hostops import HOST_OPS
+from nmpsim.lir import OPCODES
+
+NEITHER = {"debugprint", "allocactivation", "deallocactivation", "tensorview"}
+
+
+def reasons(draft: Draft) -> list[str]:
+    """The reason of each layer, empty on the device; the program is run and checked too."""
+    check_program(program(draft), SMALL)
+    layers = bundle_of(draft).metadata.layers
+    for layer in layers:
+        assert (layer.placement == "host") == bool(layer.reason)
+        assert (layer.barrier is None) == (layer.placement == "host")
+    return [layer.reason for layer in layers]
+
+
+def test_every_opcode_has_a_place() -> None:
+    assert set(OPCODES) - NEITHER <= set(PLANNERS) | set(HOST_OPS)
+    assert set(PLANNERS) <= set(HOST_OPS)
+
+
+def test_float_operations_are_the_hosts() -> None:
+    draft = Draft()
+    source = draft.input(tensor_type("float", (2, 10)))
+    quantized = draft.emit("quantize", draft.buffer(int8((2, 10), 0.05)), source)
+    real = draft.emit("dequantize", draft.buffer(source.type), quantized)
+    draft.emit("softmax", draft.output(source.type), real)
+    assert reasons(draft) == [
+        f"the device has no unit for {op}" for op in ("quantize", "dequantize", "softmax")
+    ]
+
+
+@pytest.mark.parametrize("elem", ["i16", "float"])
+def test_other_elements_are_the_hosts(elem: str) -> None:
+    draft = Draft()
+    kind = tensor_type(elem, (3, 7), 0.01)
+    left, right = draft.input(kind), draft.input(kind)
+    result = draft.emit("elementadd", draft.buffer(kind), left, right)
+    moved = draft.buffer(attrs.evolve(kind, shape=(7, 3)))
+    draft.emit("transpose", moved, result, Shuffle=(1, 0))
+    draft.emit("relu", draft.output(moved.type), moved)
+    found = reasons(draft)
+    assert found[0].endswith(f"is {elem}, the units take Int8")
+    assert found[1] == ""
+    assert found[2].endswith(f"is {elem}, the units take Int8")
+
+
+def test_weights_that_are_computed() -> None:
+    draft = Draft()
+    source = draft.input(int8((2, 6), 0.05))
+    weights = draft.input(int8((6, 4), 0.02))
+    bias = draft.constant(np.zeros(4, np.int32), "i32", 0.001)
+    draft.emit("fullyconnected", draft.output(int8((2, 4))), source, weights, bias)
+    assert reasons(draft) == [f"%{weights.name} is not a constant"]
+
+
+def test_a_bias_of_16_bits() -> None:
+    draft = Draft()
+    source = image(draft)
+    convolve(draft, source, draft.output(out_kind(source)), bias_elem="i16")
+    (reason,) = reasons(draft)
+    assert reason.endswith("is i16, the unit takes Int8 or Int32")
+
+
+def test_a_slice_of_16_bits() -> None:
+    draft = Draft()
+    source = image(draft)
+    piece = draft.constant(np.ones((6, 5, 8), np.int16), "i16", 0.01)
+    draft.emit("batchedadd", draft.output(out_kind(source)), source, piece)
+    (reason,) = reasons(draft)
+    assert reason.endswith("is i16, the unit takes Int8 or Int32")
+
+
+def test_fused_activations_without_an_integer_form() -> None:
+    draft = Draft()
+    source = image(draft)
+    convolve(draft, source, draft.output(out_kind(source)), activation="TANH")
+    _, operations = resolve(draft.module())
+    assert host_reason(operations[0]) == "the rescale unit has no TANH"
+
+
+@pytest.mark.parametrize("alpha", [0.0, -0.5])
+def test_slopes_that_no_integer_scale_has(alpha: float) -> None:
+    draft = Draft()
+    source = image(draft)
+    kind = out_kind(source)
+    result = convolve(draft, source, draft.buffer(kind), "i32", "LEAKY_RELU", (alpha,))
+    draft.emit("leakyrelu", draft.output(kind), result, Alpha=alpha)
+    reason = f"the rescale unit's factors are above 0, Alpha is {alpha:g}"
+    assert reasons(draft) == [reason, reason]
+
+
+def shifted(draft: Draft, source: Ref, start: int) -> tuple[Ref, Ref]:
+    """Two views of a buffer, the second one beginning later."""
+    whole = draft.emit("copy", draft.buffer(source.type), source)
+    flat = draft.view(whole, attrs.evolve(source.type, shape=(source.type.elements,)))
+    part = attrs.evolve(source.type, shape=(source.type.elements - start,))
+    return draft.view(flat, part), draft.view(flat, part, (start,))
+
+
+def test_results_that_lie_on_an_input() -> None:
+    """Each core's part would be read by one and written by another; the host reads all first."""
+    draft = Draft()
+    source = image(draft)
+    low, high = shifted(draft, source, 70)
+    draft.emit("copy", high, low)
+    draft.emit("elementadd", low, low, high)
+    draft.emit("copy", draft.output(low.type), low)
+    copied, added = (f"the result lies on %{v.name}" for v in (low, high))
+    found = reasons(draft)
+    assert [bool(reason) for reason in found] == [False, True, True, False]
+    assert found[1].startswith(copied)
+    assert found[2].startswith(added)
+
+
+def test_a_transpose_in_place() -> None:
+    draft = Draft()
+    source = draft.input(int8((40, 40)))
+    whole = draft.emit("copy", draft.buffer(source.type), source)
+    draft.emit("transpose", whole, whole, Shuffle=(1, 0))
+    draft.emit("copy", draft.output(whole.type), whole)
+    assert [bool(reason) for reason in reasons(draft)] == [False, True, False]
+
+
+def test_element_by_element_in_place_is_the_devices() -> None:
+    draft = Draft()
+    source = image(draft)
+    whole = draft.emit("copy", draft.buffer(source.type), source)
+    draft.emit("elementadd", whole, whole, whole)
+    draft.emit("leakyrelu", whole, whole, Alpha=0.1)
+    draft.emit("copy", draft.output(whole.type), whole)
+    assert reasons(draft) == ["", "", "", ""]
+
+
+def test_host_steps_lie_between_device_segments() -> None:
+    draft = Draft()
+    source = image(draft)
+    kind = source.type
+    first = draft.emit("relu", draft.buffer(kind), source)
+    second = draft.emit("rescalequantized", draft.buffer(kind), first)
+    float_kind = tensor_type("float", kind.shape)
+    real = draft.emit("dequantize", draft.buffer(float_kind), second)
+    back = draft.emit("quantize", draft.buffer(kind), real)
+    draft.emit("relu", draft.output(kind), back)
+    reasons(draft)
+    steps = bundle_of(draft).metadata.steps
+    assert [(step.kind, step.layers) for step in steps] == [
+        ("device", (0, 1)),
+        ("host", (2,)),
+        ("host", (3,)),
+        ("device", (4,)),
+    ]
+    assert [step.opcode for step in steps] == [None, "dequantize", "quantize", None]
+
+
+def layer_of(draft: Draft) -> Layer:
+    (layer,) = bundle_of(draft).metadata.layers
+    return layer
+
+
+def test_reasons_reach_the_report() -> None:
+    draft = Draft()
+    source = draft.input(tensor_type("float", (2, 3)))
+    draft.emit("sigmoid", draft.output(source.type), source)
+    assert layer_of(draft).reason == "the device has no unit for sigmoid"
