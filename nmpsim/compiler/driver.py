@@ -217,18 +217,20 @@ class _Compilation:
         return Step("host", (index,), opcode=opcode, operands=operands, attributes=attributes)
 
     def _inputs_and_outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """A mutable weight that is written first is an output, any other that is used an input."""
-        written: dict[str, bool] = {}
+        """Mutable weights that are read first are inputs, those that are written are outputs.
+
+        One that is read and then written is both; one that nobody uses is neither.
+        """
+        read_first: set[str] = set()
+        written: set[str] = set()
         for op in self._operations:
             for view, operand in zip(op.operands, op.instruction.operands, strict=True):
-                if operand.kind == "@in":
-                    written.setdefault(view.buffer.name, False)
-            for part in (op, *op.fused):
-                for view in part.outs():
-                    written.setdefault(view.buffer.name, True)
+                if operand.kind == "@in" and view.buffer.name not in written:
+                    read_first.add(view.buffer.name)
+            written.update(v.buffer.name for part in (op, *op.fused) for v in part.outs())
         mutable = [v for v in self._weights.values() if not v.buffer.constant]
-        inputs = [self._tensor(v) for v in mutable if not written.get(v.name, False)]
-        outputs = [self._tensor(v) for v in mutable if written.get(v.name, False)]
+        inputs = [self._tensor(v) for v in mutable if v.name in read_first]
+        outputs = [self._tensor(v) for v in mutable if v.name in written]
         return tuple(inputs), tuple(outputs)
 
 

@@ -98,6 +98,7 @@ def _before_activation(done: Done) -> tuple[Array, int, int]:
     low, high = dest.offset, HIGH
     if kind == "CLIP":
         low, high = (quantize_value(a, dest) for a in arguments)
+        low = min(low, high)
     plain = {**attributes, "FusedActivation": "NONE", "FusedActivationArgs": ()}
     value = execute(done.instruction.opcode, done.operands, plain).unclipped[0]
     return value, low, high

@@ -1,0 +1,96 @@
+"""Buffers that live at the same time never share memory; those that do not may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+from lir_draft import NOWHERE, Draft, int8
+from random_programs import Program, chains
+from small_programs import bundle_of
+
+from nmpsim.compiler.allocate import ALIGNMENT, allocate
+from nmpsim.compiler.fuse import fuse
+from nmpsim.compiler.placement import place
+from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.work import Buffer, Operation, View
+from nmpsim.lir import Instruction, Operand
+
+
+def operation(number: int, buffers: Sequence[Buffer]) -> Operation:
+    """A copy that touches these buffers."""
+    views = tuple(View(b.name, b, 0, int8((b.nbytes,))) for b in buffers)
+    kinds = ("@out", *("@in",) * (len(views) - 1))
+    operands = tuple(Operand(k, v.name, NOWHERE) for k, v in zip(kinds, views, strict=True))
+    return Operation(Instruction(number, f"op{number}", "copy", operands, {}, NOWHERE), views)
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> tuple[tuple[Operation, ...], list[Buffer]]:
+    """Operations over random buffers, and those buffers that must live throughout."""
+    sizes = draw(st.lists(st.integers(1, 5000), min_size=1, max_size=12))
+    buffers = [Buffer(f"b{i}", n, constant=draw(st.booleans())) for i, n in enumerate(sizes)]
+    some = st.lists(st.sampled_from(buffers), min_size=1, max_size=3)
+    operations = [operation(n, draw(some)) for n in range(draw(st.integers(1, 12)))]
+    variable = [b for b in buffers if not b.constant]
+    always = draw(st.lists(st.sampled_from(variable), unique=True)) if variable else []
+    return tuple(operations), always
+
+
+def life(buffer: Buffer, operations: Sequence[Operation], always: Sequence[Buffer]) -> range:
+    """Indices of operations from the first to the last that touches a buffer."""
+    if buffer in always:
+        return range(-1, len(operations) + 1)
+    touched = [i for i, op in enumerate(operations) if buffer.name in op.buffers()]
+    return range(min(touched), max(touched) + 1)
+
+
+def check(operations: Sequence[Operation], always: Sequence[Buffer]) -> None:
+    allocation = allocate(tuple(operations), always)
+    used = {v.buffer.name: v.buffer for op in operations for v in op.operands}
+    used |= {b.name: b for b in always}
+    variable = [b for b in used.values() if not b.constant]
+    assert set(allocation.offsets) >= {b.name for b in always}
+    placed = [b for b in variable if b.name in allocation.offsets]
+    for buffer in placed:
+        start = allocation.offsets[buffer.name]
+        assert start % ALIGNMENT == 0
+        assert 0 <= start <= allocation.nbytes - buffer.nbytes
+        for other in placed:
+            if other.name < buffer.name:
+                first, second = (life(b, operations, always) for b in (buffer, other))
+                together = max(first.start, second.start) < min(first.stop, second.stop)
+                begin = allocation.offsets[other.name]
+                apart = start + buffer.nbytes <= begin or begin + other.nbytes <= start
+                assert apart or not together, (buffer, other)
+
+
+@given(lives())
+def test_what_lives_together_lies_apart(case: tuple[tuple[Operation, ...], list[Buffer]]) -> None:
+    operations, always = case
+    check(operations, always)
+    everything = allocate(operations, always).offsets
+    used = {v.buffer.name for op in operations for v in op.operands if not v.buffer.constant}
+    assert set(everything) == used | {b.name for b in always}
+
+
+@given(chains())
+def test_buffers_of_programs(program: Program) -> None:
+    weights, operations = resolve(program.module)
+    always = [v.buffer for v in weights.values() if not v.buffer.constant]
+    check(operations, always)
+    fused = fuse(place(operations))
+    check(fused, always)
+    offsets = allocate(fused, always).offsets
+    assert all(op.output.buffer.name in offsets for op in fused)
+
+
+def test_a_long_chain_needs_room_for_two() -> None:
+    draft = Draft()
+    kind = int8((1, 1024))
+    value = draft.input(kind)
+    for _ in range(10):
+        value = draft.emit("leakyrelu", draft.buffer(kind), value, Alpha=0.1)
+    draft.emit("leakyrelu", draft.output(kind), value, Alpha=0.1)
+    assert bundle_of(draft).rw_bytes == 4 * 1024

@@ -1,0 +1,141 @@
+"""Waits and stores of compiled programs, and that the checker sees what it is there for."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import attrs
+import pytest
+from instruction_streams import Job, check_streams, core_events
+from lir_draft import Draft, int8
+from recorded_programs import Recorded, programs
+from small_programs import SMALL, bundle_of, convolve, image, out_kind
+
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.layout import DESCRIPTORS
+from nmpsim.compiler.driver import compile_module
+from nmpsim.config import DeviceConfig, default_device
+from nmpsim.isa.codec import decode, descriptor_offsets, encode
+from nmpsim.isa.table import Unit
+from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
+
+SHARED = [name for name in programs(r"lir(_real)?/") if "resnet50" not in name]
+TINY = attrs.evolve(default_device(), cores_count=3, scratchpad_bytes=6144)
+DEVICES = (
+    TINY,
+    attrs.evolve(default_device(), cores_count=7, scratchpad_bytes=32768),
+    default_device(),
+)
+
+
+@cache
+def module_of(name: str) -> Module:
+    recorded = Recorded(name)
+    module = parse_file(recorded.text)
+    sidecar = default_tensors_file(recorded.text)
+    module, _ = attach_constants(module, recorded.beside("npz"), sidecar)
+    verify(module)
+    return module
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_recorded_programs(name: str) -> None:
+    for number, config in enumerate(DEVICES):
+        image_ = compile_module(module_of(name), config, fuse_activations=number != 1)
+        bundle = bundle_from_bytes(image_)
+        jobs = check_streams(bundle, config)
+        device_layers = sum(layer.placement == "device" for layer in bundle.metadata.layers)
+        assert jobs >= 2 * device_layers
+
+
+def test_the_shared_folder_has_programs(shared: Path) -> None:
+    assert len(SHARED) == 74
+
+
+# The checker has teeth
+
+
+def tiled() -> tuple[Bundle, DeviceConfig]:
+    """A convolution, an addition and a transpose of many tiles a core."""
+    config = attrs.evolve(SMALL, cores_count=2, scratchpad_bytes=4096)
+    draft = Draft()
+    source = image(draft, channels=40)
+    result = convolve(draft, source, draft.buffer(out_kind(source, channels=40)))
+    added = draft.emit("elementadd", draft.buffer(result.type), result, result)
+    turned = draft.buffer(int8((40, 5, 6, 1), 0.1, -4))
+    draft.emit("transpose", turned, added, Shuffle=(3, 2, 1, 0))
+    draft.emit("relu", draft.output(turned.type), turned)
+    return bundle_of(draft, config, fuse=False), config
+
+
+def places(bundle: Bundle, mnemonic: str) -> list[int]:
+    """Offsets in the image of all instructions of this name."""
+    found = []
+    for begin, end in bundle.text:
+        for address in range(begin, end, 4):
+            start = address - bundle.image_base
+            one = decode(int.from_bytes(bundle.image[start : start + 4].tobytes(), "little"))
+            if one is not None and one.instruction.mnemonic == mnemonic:
+                found.append(start)
+    return found
+
+
+def patch(bundle: Bundle, start: int, word: int) -> None:
+    bundle.image[start : start + 4] = list(word.to_bytes(4, "little"))
+
+
+def test_a_good_program_passes() -> None:
+    bundle, config = tiled()
+    assert check_streams(bundle, config) > 100
+
+
+def test_most_waits_matter() -> None:
+    """Without one wait the program is unsafe, but for waits that have nothing to wait for."""
+    bundle, config = tiled()
+    nop = encode("addi", {"rd": 0, "rs1": 0, "imm": 0})
+    caught = 0
+    waits = places(bundle, "nmp.wait")[::4]
+    for start in waits:
+        before = int.from_bytes(bundle.image[start : start + 4].tobytes(), "little")
+        patch(bundle, start, nop)
+        try:
+            check_streams(bundle, config)
+        except AssertionError:
+            caught += 1
+        patch(bundle, start, before)
+    check_streams(bundle, config)
+    assert caught > len(waits) / 3
+
+
+@pytest.mark.parametrize("unit", list(Unit))
+def test_without_any_wait_for_a_unit(unit: Unit) -> None:
+    bundle, config = tiled()
+    nop = encode("addi", {"rd": 0, "rs1": 0, "imm": 0})
+    for start in places(bundle, "nmp.wait"):
+        one = decode(int.from_bytes(bundle.image[start : start + 4].tobytes(), "little"))
+        if one is not None and one.operands["unit"] == unit:
+            patch(bundle, start, nop)
+    with pytest.raises(AssertionError):
+        check_streams(bundle, config)
+
+
+def change_store(bundle: Bundle, core: int, word: str, by: int) -> None:
+    """Change a word in the descriptor of a core's first store."""
+    entry = bundle.metadata.steps[0].entry
+    assert entry is not None
+    events = core_events(bundle, entry, core)
+    job = next(e for e in events if isinstance(e, Job) and e.unit == Unit.STORE)
+    record = job.words["dram"].to_bytes(4, "little")
+    index = descriptor_offsets("store")
+    image_ = bundle.image.tobytes()
+    start = image_.index(record, bundle.sections[DESCRIPTORS][0] - bundle.image_base)
+    start += 4 * (index[word] - index["dram"])
+    patch(bundle, start, job.words[word] + by)
+
+
+def test_two_cores_that_store_the_same_bytes() -> None:
+    bundle, config = tiled()
+    change_store(bundle, 0, "count_y", 1)
+    with pytest.raises(AssertionError, match=r"stored twice|reads what nobody wrote"):
+        check_streams(bundle, config)
