@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.saturate import ONCE, clip_result, record, rescale, to_int32
-from nmpsim.kernels.stages import ACTIVATION, HIGH, LOW, RESCALE
+from nmpsim.kernels.movement import ORIGIN, copy_run
+from nmpsim.kernels.saturate import ONCE, Clip, apply_scale, clip_run, saturate_run, scale_run
+from nmpsim.kernels.stages import RESCALE
 
 ADD, SUB, MAX, MIN, MUL = range(5)
 
@@ -41,41 +42,61 @@ class PairScales(NamedTuple):
 
 
 @jit
-def combine(
-    operation: Any, left: Any, right: Any, q: Any, index: Any, layer: Any, sink: Any
-) -> Any:
-    """The operation on two values less their zero points; the sum of both is within 33 bits."""
-    if operation == MUL:
-        product = to_int32(left * right, RESCALE, ONCE, index, layer, sink)
-        return rescale(product, q.out_scale, index, layer, sink)
-    x = rescale(left, q.lhs_scale, index, layer, sink)
-    y = rescale(right, q.rhs_scale, index, layer, sink)
+def combine(operation: Any, left: Any, right: Any, count: Any) -> None:
+    """add, sub, max or min of two runs, into ``left``."""
     if operation == ADD:
-        return x + y
-    if operation == SUB:
-        return x - y
-    if operation == MAX:
-        return max(x, y)
-    return min(x, y)
+        for i in range(count):
+            left[i] += right[i]
+    elif operation == SUB:
+        for i in range(count):
+            left[i] -= right[i]
+    elif operation == MAX:
+        for i in range(count):
+            left[i] = max(left[i], right[i])
+    else:
+        for i in range(count):
+            left[i] = min(left[i], right[i])
+
+
+@jit
+def multiply(left: Any, right: Any, count: Any, q: Any, index: Any, layer: Any, sink: Any) -> None:
+    """Product of two runs on the result's scale, into ``left``; products saturate to 32 bits."""
+    for i in range(count):
+        left[i] *= right[i]
+    saturate_run(left, count, RESCALE, index, layer, sink)
+    scale_run(left, count, q.out_scale, index, layer, sink)
 
 
 @jit
 def eltwise(spm: Any, spm32: Any, t: Any, q: Any, place: Any, sink: Any) -> None:
     """Binary operation of one tile."""
+    layer = place.layer
+    count = t.columns
+    left = np.zeros(count, np.int64)
+    right = np.zeros(count, np.int64)
     for row in range(t.rows):
-        for column in range(t.columns):
-            left = np.int64(spm[t.lhs + row * t.lhs_stride + column]) - q.lhs_offset
-            if t.rhs_is_int32:
-                right = np.int64(spm32[(t.rhs + row * t.rhs_stride) // 4 + column])
-            else:
-                right = np.int64(spm[t.rhs + row * t.rhs_stride + column])
-            index = place.origin + row * place.stride_y + column
-            right = to_int32(right - q.rhs_offset, RESCALE, ONCE, index, place.layer, sink)
-            value = combine(t.operation, left, right, q, index, place.layer, sink)
-            spm[t.output + row * t.out_stride + column] = clip_result(
-                value + q.out_offset, q.clip, index, place.layer, sink
-            )
-    sink.layers[place.layer].elements += t.rows * t.columns
+        index = place.origin + row * place.stride_y
+        copy_run(spm, t.lhs + row * t.lhs_stride, left, ORIGIN, count)
+        if t.rhs_is_int32:
+            copy_run(spm32, (t.rhs + row * t.rhs_stride) // 4, right, ORIGIN, count)
+        else:
+            copy_run(spm, t.rhs + row * t.rhs_stride, right, ORIGIN, count)
+        for i in range(count):
+            left[i] -= q.lhs_offset
+            right[i] -= q.rhs_offset
+        if t.rhs_is_int32:
+            saturate_run(right, count, RESCALE, index, layer, sink)
+        if t.operation == MUL:
+            multiply(left, right, count, q, index, layer, sink)
+        else:
+            scale_run(left, count, q.lhs_scale, index, layer, sink)
+            scale_run(right, count, q.rhs_scale, index, layer, sink)
+            combine(t.operation, left, right, count)
+        for i in range(count):
+            left[i] += q.out_offset
+        clip_run(left, count, q.clip, index, layer, sink)
+        copy_run(left, ORIGIN, spm, t.output + row * t.out_stride, count)
+    sink.layers[layer].elements += t.rows * count
 
 
 class Unary(NamedTuple):
@@ -96,21 +117,23 @@ def rescale_tile(
     spm: Any, source: Any, target: Any, count: Any, u: Any, place: Any, sink: Any
 ) -> None:
     """Clamp (an activation, not saturation), change scale, clip."""
+    layer = place.layer
+    values = np.zeros(count, np.int64)
+    copy_run(spm, source, values, ORIGIN, count)
+    clamp = Clip(u.in_low, u.in_high, np.int64(3))
+    clip_run(values, count, clamp, place.origin, layer, sink)
     for i in range(count):
-        x = np.int64(spm[source + i])
-        index = place.origin + i
-        if x < u.in_low:
-            record(sink, place.layer, ACTIVATION, LOW, index, u.in_low - x, ONCE)
-            x = np.int64(u.in_low)
-        elif x > u.in_high:
-            record(sink, place.layer, ACTIVATION, HIGH, index, x - u.in_high, ONCE)
-            x = np.int64(u.in_high)
-        x -= u.in_offset
-        if u.leaky and x < 0:
-            value = rescale(x, u.leaky_scale, index, place.layer, sink)
-        else:
-            value = rescale(x, u.scale, index, place.layer, sink)
-        spm[target + i] = clip_result(value + u.out_offset, u.clip, index, place.layer, sink)
+        values[i] -= u.in_offset
+    if u.leaky:
+        for i in range(count):
+            scale = u.leaky_scale if values[i] < 0 else u.scale
+            values[i] = apply_scale(values[i], scale, RESCALE, ONCE, place.origin + i, layer, sink)
+    else:
+        scale_run(values, count, u.scale, place.origin, layer, sink)
+    for i in range(count):
+        values[i] += u.out_offset
+    clip_run(values, count, u.clip, place.origin, layer, sink)
+    copy_run(values, ORIGIN, spm, target, count)
     sink.layers[place.layer].elements += count
 
 

@@ -11,15 +11,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpsim.kernels.dot import DEPTH, LANES, PATCHES, dot_block
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import ORIGIN, copy_run
-from nmpsim.kernels.saturate import ONCE, IntegerScale, apply_scale, clip_result, rescale, to_int32
-from nmpsim.kernels.stages import ACCUMULATOR, BIAS
+from nmpsim.kernels.saturate import (
+    INT32_HIGH,
+    INT32_LOW,
+    ONCE,
+    IntegerScale,
+    apply_scale,
+    clip_run,
+    saturate_run,
+    scale_run,
+    to_int32,
+)
+from nmpsim.kernels.stages import ACCUMULATOR, BIAS, RESCALE
 
-LANES = 16
-"""Output channels of one weight block."""
-PATCHES = 4
-"""Pixels that share one pass over the weights."""
 SUM_LIMIT = (1 << 31) - 1
 
 
@@ -115,14 +122,61 @@ def largest(values: Any) -> Any:
     return most
 
 
+class ChannelScales(NamedTuple):
+    """Weight offset and output scale of each channel, as arrays."""
+
+    offset: Any
+    pre: Any
+    mul: Any
+    rounding: Any
+    post: Any
+
+
 @jit
-def finish(total: Any, q: Any, out_scale: Any, index: Any, place: Any, sink: Any) -> Any:
-    """A result from a finished sum: scale, activation, clip."""
-    value = rescale(total, out_scale, index, place.layer, sink) + q.out_offset
-    if q.leaky and value < q.out_offset:
-        below = value - q.out_offset
-        value = rescale(below, q.leaky_scale, index, place.layer, sink) + q.out_offset
-    return clip_result(value, q.clip, index, place.layer, sink)
+def all_channel_scales(spm32: Any, at: Any, count: Any, q: Any) -> Any:
+    """The scales of ``count`` channels."""
+    scales = np.zeros((5, count), np.int64)
+    for channel in range(count):
+        offset, _, out = channel_scales(spm32, at, channel, q)
+        scales[0, channel] = offset
+        scales[1, channel] = out.pre
+        scales[2, channel] = out.mul
+        scales[3, channel] = np.int64(1) << (out.post - 1) if out.post > 0 else 0
+        scales[4, channel] = out.post
+    return ChannelScales(scales[0], scales[1], scales[2], scales[3], scales[4])
+
+
+@jit
+def scale_channels(
+    values: Any, count: Any, scales: Any, channel: Any, index: Any, layer: Any, sink: Any
+) -> None:
+    """As ``scale_run``, but each value has the scale of its channel, from ``channel`` on."""
+    beyond = 0
+    for i in range(count):
+        c = channel + i
+        total = (values[i] >> scales.pre[c]) * scales.mul[c] + scales.rounding[c]
+        values[i] = total
+        beyond += total > INT32_HIGH or total < INT32_LOW
+    if beyond:
+        saturate_run(values, count, RESCALE, index, layer, sink)
+    for i in range(count):
+        values[i] >>= scales.post[channel + i]
+
+
+@jit
+def finish_run(values: Any, count: Any, q: Any, index: Any, place: Any, sink: Any) -> None:
+    """Results from scaled sums, in place: zero point, activation, clip."""
+    for i in range(count):
+        values[i] += q.out_offset
+    if q.leaky:
+        for i in range(count):
+            if values[i] < q.out_offset:
+                below = values[i] - q.out_offset
+                scaled = apply_scale(
+                    below, q.leaky_scale, RESCALE, ONCE, index + i, place.layer, sink
+                )
+                values[i] = scaled + q.out_offset
+    clip_run(values, count, q.clip, index, place.layer, sink)
 
 
 @jit
@@ -146,28 +200,6 @@ def gather(spm: Any, w: Any, at: Any, group: Any, pixel: Any, patch: Any, row4: 
 
 
 @jit
-def dot_block(weights: Any, patches: Any, count: Any, sums: Any) -> None:
-    """``sums[p, lane]`` = products of patch p with one block of 16 channels, unchecked int32."""
-    for p in range(count):
-        x = patches[p]
-        total = sums[p]
-        total[:] = 0
-        for k in range(x.size // 4):
-            x0 = np.int32(x[4 * k])
-            x1 = np.int32(x[4 * k + 1])
-            x2 = np.int32(x[4 * k + 2])
-            x3 = np.int32(x[4 * k + 3])
-            group = weights[64 * k : 64 * k + 64]
-            for lane in range(LANES):
-                total[lane] += (
-                    np.int32(group[4 * lane]) * x0
-                    + np.int32(group[4 * lane + 1]) * x1
-                    + np.int32(group[4 * lane + 2]) * x2
-                    + np.int32(group[4 * lane + 3]) * x3
-                )
-
-
-@jit
 def exact_sum(
     start: Any, weights: Any, lane: Any, patch: Any, offset: Any, index: Any, place: Any, sink: Any
 ) -> Any:
@@ -181,9 +213,27 @@ def exact_sum(
 
 
 @jit
+def block_sums(
+    spm: Any, w: Any, at: Any, group: Any, patches: Any, sums: Any, totals: Any, count: Any
+) -> None:
+    """``totals[p, c]`` = products of patch p with channel c of a group, unchecked."""
+    per_group = w.out_channels // w.groups
+    first = group * per_group
+    depth = patches.shape[1]
+    for block in range(first // LANES, (first + per_group + LANES - 1) // LANES):
+        where = at.weights + block * depth * LANES
+        dot_block(spm[where : where + depth * LANES], patches, sums)
+        low = max(first, block * LANES)
+        high = min(first + per_group, block * LANES + LANES)
+        for p in range(count):
+            for channel in range(low, high):
+                totals[p, channel - first] = sums[p, channel - block * LANES]
+
+
+@jit
 def conv(spm: Any, spm32: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
     """2-D convolution of one tile."""
-    row4 = (w.kernel_w * w.in_channels + 3) // 4 * 4
+    row4 = (w.kernel_w * w.in_channels + DEPTH - 1) // DEPTH * DEPTH
     depth = w.kernel_h * row4
     pixels = w.out_h * w.out_w
     per_group = w.out_channels // w.groups
@@ -195,49 +245,74 @@ def conv(spm: Any, spm32: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, 
         starts = np.zeros(w.out_channels, np.int64)
         most = largest(spm32[partial : partial + pixels * w.out_channels])
     checked = may_overflow(most, depth)
-    patches = np.zeros((PATCHES, depth), np.int8)
-    window_sums = np.zeros(PATCHES, np.int64)
+    scales = all_channel_scales(spm32, at, w.out_channels, q)
+    patches = np.zeros((PATCHES, depth), np.int16)
     sums = np.zeros((PATCHES, LANES), np.int32)
+    totals = np.zeros((PATCHES, per_group), np.int64)
     for group in range(w.groups):
-        first_channel = group * per_group
+        first = group * per_group
         for begin in range(0, pixels, PATCHES):
             count = min(PATCHES, pixels - begin)
             for p in range(count):
                 gather(spm, w, at, group, begin + p, patches[p], row4)
-                window_sums[p] = patches[p].sum()
-            for block in range(
-                first_channel // LANES, (first_channel + per_group + LANES - 1) // LANES
-            ):
-                where = at.weights + block * depth * LANES
-                weights = spm[where : where + depth * LANES]
-                if not checked:
-                    dot_block(weights, patches, count, sums)
-                low = max(first_channel, block * LANES)
-                high = min(first_channel + per_group, block * LANES + LANES)
-                for channel in range(low, high):
-                    offset, _, out_scale = channel_scales(spm32, at, channel, q)
-                    lane = channel - block * LANES
-                    for p in range(count):
-                        pixel = begin + p
-                        y = pixel // w.out_w
-                        x = pixel - y * w.out_w
-                        index = place.origin + y * place.stride_y + x * place.stride_x + channel
-                        start = starts[channel]
-                        if not parts.begins:
-                            start = np.int64(spm32[partial + pixel * w.out_channels + channel])
-                        if checked:
-                            total = exact_sum(
-                                start, weights, lane, patches[p], offset, index, place, sink
-                            )
-                        else:
-                            total = start + np.int64(sums[p, lane]) - offset * window_sums[p]
-                        if parts.ends:
-                            to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
-                            spm[to + channel] = finish(total, q, out_scale, index, place, sink)
-                        else:
-                            spm32[partial + pixel * w.out_channels + channel] = total
+            if not checked:
+                block_sums(spm, w, at, group, patches, sums, totals, count)
+            for p in range(count):
+                pixel = begin + p
+                y = pixel // w.out_w
+                x = pixel - y * w.out_w
+                index = place.origin + y * place.stride_y + x * place.stride_x + first
+                run = totals[p]
+                if not parts.begins:
+                    copy_run(
+                        spm32, partial + pixel * w.out_channels + first, starts, first, per_group
+                    )
+                if checked:
+                    exact_run(spm, at, patches[p], starts, scales, first, run, index, place, sink)
+                else:
+                    window = patches[p].sum()
+                    for c in range(per_group):
+                        run[c] += starts[first + c] - scales.offset[first + c] * window
+                if parts.ends:
+                    scale_channels(run, per_group, scales, first, index, place.layer, sink)
+                    finish_run(run, per_group, q, index, place, sink)
+                    to = at.output + y * w.out_row_stride + x * w.out_pixel_stride + first
+                    copy_run(run, ORIGIN, spm, to, per_group)
+                else:
+                    to = partial + pixel * w.out_channels + first
+                    copy_run(run, ORIGIN, spm32, to, per_group)
     if parts.ends:
         sink.layers[place.layer].elements += pixels * w.out_channels
+
+
+@jit
+def exact_run(
+    spm: Any,
+    at: Any,
+    patch: Any,
+    starts: Any,
+    scales: Any,
+    first: Any,
+    run: Any,
+    index: Any,
+    place: Any,
+    sink: Any,
+) -> None:
+    """Sums of one pixel's channels from ``first`` on, saturated at every step."""
+    depth = patch.size
+    for c in range(run.size):
+        channel = first + c
+        where = at.weights + channel // LANES * depth * LANES
+        run[c] = exact_sum(
+            starts[channel],
+            spm[where : where + depth * LANES],
+            channel % LANES,
+            patch,
+            scales.offset[channel],
+            index + c,
+            place,
+            sink,
+        )
 
 
 @jit
@@ -247,9 +322,7 @@ def depthwise(spm: Any, spm32: Any, w: Any, at: Any, q: Any, place: Any, sink: A
     pixels = w.out_h * w.out_w
     starts = sum_starts(spm32, at, q, channels, pixels, place, sink)
     checked = may_overflow(largest(starts), w.kernel_h * w.kernel_w)
-    offsets = np.zeros(channels, np.int64)
-    for channel in range(channels):
-        offsets[channel], _, _ = channel_scales(spm32, at, channel, q)
+    scales = all_channel_scales(spm32, at, channels, q)
     totals = np.zeros(channels, np.int64)
     for y in range(w.out_h):
         for x in range(w.out_w):
@@ -265,16 +338,13 @@ def depthwise(spm: Any, spm32: Any, w: Any, at: Any, q: Any, place: Any, sink: A
                     taps = spm[where : where + channels]
                     values = spm[source : source + channels]
                     for c in range(channels):
-                        totals[c] += (np.int64(taps[c]) - offsets[c]) * np.int64(values[c])
+                        totals[c] += (np.int64(taps[c]) - scales.offset[c]) * np.int64(values[c])
                     if checked:
-                        for c in range(channels):
-                            totals[c] = to_int32(
-                                totals[c], ACCUMULATOR, ONCE, index + c, place.layer, sink
-                            )
+                        saturate_run(totals, channels, ACCUMULATOR, index, place.layer, sink)
+            scale_channels(totals, channels, scales, ORIGIN, index, place.layer, sink)
+            finish_run(totals, channels, q, index, place, sink)
             to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
-            for c in range(channels):
-                _, _, out_scale = channel_scales(spm32, at, c, q)
-                spm[to + c] = finish(totals[c], q, out_scale, index + c, place, sink)
+            copy_run(totals, ORIGIN, spm, to, channels)
     sink.layers[place.layer].elements += pixels * channels
 
 
@@ -314,13 +384,12 @@ def gemm(spm: Any, spm32: Any, g: Any, parts: Any, q: Any, place: Any, sink: Any
             for c in range(g.columns):
                 totals[c] += x * (np.int64(values[c]) - g.rhs_offset)
             if checked:
-                for c in range(g.columns):
-                    totals[c] = to_int32(totals[c], ACCUMULATOR, ONCE, index + c, place.layer, sink)
-        to = g.output + row * g.out_stride
-        for c in range(g.columns):
-            if parts.ends:
-                spm[to + c] = finish(totals[c], q, q.out, index + c, place, sink)
-            else:
-                spm32[partial + row * g.columns + c] = totals[c]
+                saturate_run(totals, g.columns, ACCUMULATOR, index, place.layer, sink)
+        if parts.ends:
+            scale_run(totals, g.columns, q.out, index, place.layer, sink)
+            finish_run(totals, g.columns, q, index, place, sink)
+            copy_run(totals, ORIGIN, spm, g.output + row * g.out_stride, g.columns)
+        else:
+            copy_run(totals, ORIGIN, spm32, partial + row * g.columns, g.columns)
     if parts.ends:
         sink.layers[place.layer].elements += g.rows * g.columns

@@ -8,7 +8,7 @@ import numpy as np
 
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import ORIGIN, copy_run
-from nmpsim.kernels.saturate import clip_result, rescale
+from nmpsim.kernels.saturate import clip_run, scale_run
 
 
 class PoolWindow(NamedTuple):
@@ -98,11 +98,11 @@ def avgpool(spm: Any, w: Any, a: Any, place: Any, sink: Any) -> None:
                         sums[c] += np.int64(values[c])
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
             index = place.origin + y * place.stride_y + x * place.stride_x
+            scale_run(sums, w.channels, a.scale, index, place.layer, sink)
             for c in range(w.channels):
-                value = rescale(sums[c], a.scale, index + c, place.layer, sink)
                 if a.by_valid_taps and taps > 0:
-                    value = divide_rounding(value, taps)
-                spm[to + c] = clip_result(
-                    value + a.out_offset, a.clip, index + c, place.layer, sink
-                )
+                    sums[c] = divide_rounding(sums[c], taps)
+                sums[c] += a.out_offset
+            clip_run(sums, w.channels, a.clip, index, place.layer, sink)
+            copy_run(sums, ORIGIN, spm, to, w.channels)
     sink.layers[place.layer].elements += w.out_h * w.out_w * w.channels

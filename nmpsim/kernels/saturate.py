@@ -84,20 +84,79 @@ def apply_scale(
 
 
 @jit
-def rescale(x: Any, scale: Any, index: Any, layer: Any, sink: Any) -> Any:
-    """Integer scale of one value in the rescale unit."""
-    return apply_scale(x, scale, RESCALE, ONCE, index, layer, sink)
+def scale_run(values: Any, count: Any, scale: Any, index: Any, layer: Any, sink: Any) -> None:
+    """Integer scale of ``count`` values (int64 that fit 32 bits), in place, in the rescale unit.
+
+    ``index`` is the first one's in the layer's output, here and below.
+    """
+    rounding = np.int64(1) << np.int64(scale.post - 1) if scale.post > 0 else np.int64(0)
+    beyond = 0
+    for i in range(count):
+        total = (values[i] >> scale.pre) * scale.mul + rounding
+        values[i] = total
+        beyond += total > INT32_HIGH or total < INT32_LOW
+    if beyond:
+        saturate_run(values, count, RESCALE, index, layer, sink)
+    for i in range(count):
+        values[i] >>= scale.post
 
 
 @jit
-def clip_result(value: Any, clip: Any, index: Any, layer: Any, sink: Any) -> Any:
-    """``value`` (int64) within the result's range."""
-    if value < clip.low:
+def saturate_run(values: Any, count: Any, stage: Any, index: Any, layer: Any, sink: Any) -> None:
+    """``count`` values saturated to 32 bits, in place."""
+    for i in range(count):
+        values[i] = to_int32(values[i], stage, ONCE, index + i, layer, sink)
+
+
+@jit
+def clip_run(values: Any, count: Any, clip: Any, index: Any, layer: Any, sink: Any) -> None:
+    """``count`` values (int64) within a range, in place; what is cut is accounted for."""
+    below = 0
+    above = 0
+    for i in range(count):
+        below += values[i] < clip.low
+        above += values[i] > clip.high
+    if below:
         stage = ACTIVATION if clip.wanted & 1 else RESULT
-        record(sink, layer, stage, LOW, index, clip.low - value, ONCE)
-        return np.int64(clip.low)
-    if value > clip.high:
+        account_run(values, count, clip.low, -1, stage, LOW, index, layer, sink)
+    if above:
         stage = ACTIVATION if clip.wanted & 2 else RESULT
-        record(sink, layer, stage, HIGH, index, value - clip.high, ONCE)
-        return np.int64(clip.high)
-    return np.int64(value)
+        account_run(values, count, clip.high, 1, stage, HIGH, index, layer, sink)
+    if below or above:
+        for i in range(count):
+            values[i] = min(max(values[i], clip.low), clip.high)
+
+
+@jit
+def account_run(
+    values: Any,
+    count: Any,
+    limit: Any,
+    sign: Any,
+    stage: Any,
+    side: Any,
+    index: Any,
+    layer: Any,
+    sink: Any,
+) -> None:
+    """Count the values beyond ``limit``: above it if ``sign`` is 1, below it if it is -1."""
+    account = sink.layers[layer]
+    channels, base = account.channels, account.channel_base
+    channel = index % channels
+    times = 0
+    worst = np.int64(0)
+    first = np.int64(0)
+    for i in range(count):
+        overshoot = sign * (values[i] - limit)
+        if overshoot > 0:
+            if times == 0:
+                first = index + i
+            times += 1
+            worst = max(worst, overshoot)
+            sink.channel_cut[base + channel, stage, side] += 1
+        channel += 1
+        if channel == channels:
+            channel = 0
+    account.cut[stage, side] += times
+    account.worst[stage, side] = max(account.worst[stage, side], worst)
+    account.first[stage, side] = min(account.first[stage, side], first)
