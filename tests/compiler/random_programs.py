@@ -443,7 +443,7 @@ ARITHMETIC: tuple[Step, ...] = (
 MOVES: tuple[Step, ...] = (copy, transpose, extract, insert, concatenate, slice_view)
 
 
-def _write(w: Writer, first: Ref, steps: tuple[Step, ...], length: int) -> Program:
+def write(w: Writer, first: Ref, steps: tuple[Step, ...], length: int) -> Program:
     current = first
     w.seen.append(first)
     for index in range(length):
@@ -459,7 +459,7 @@ def _write(w: Writer, first: Ref, steps: tuple[Step, ...], length: int) -> Progr
 def single_operations(draw: Any, steps: tuple[Step, ...] = ARITHMETIC) -> Program:
     """One operation on an image."""
     w = Writer(draw)
-    return _write(w, w.draft.input(w.int8_type(_image(w))), steps, 1)
+    return write(w, w.draft.input(w.int8_type(_image(w))), steps, 1)
 
 
 @st.composite
@@ -467,7 +467,7 @@ def chains(draw: Any) -> Program:
     """Two to five operations of any kind."""
     w = Writer(draw)
     first = w.draft.input(w.int8_type(_image(w)))
-    return _write(w, first, (*ARITHMETIC, *MOVES, unary, unary), w.number(2, 5))
+    return write(w, first, (*ARITHMETIC, *MOVES, unary, unary), w.number(2, 5))
 
 
 @st.composite
@@ -476,7 +476,7 @@ def deep_products(draw: Any) -> Program:
     w = Writer(draw)
     shape = (w.number(1, 4), w.number(500, 6000))
     first = w.draft.input(w.int8_type(shape, 0.02))
-    return _write(w, first, (fully_connected, fully_connected, product_of_activations), 1)
+    return write(w, first, (fully_connected, fully_connected, product_of_activations), 1)
 
 
 @st.composite
@@ -486,7 +486,7 @@ def moves(draw: Any) -> Program:
     elem = w.pick(*ELEMS)
     shape = tuple(w.number(1, 7) for _ in range(w.number(1, 6)))
     first = w.draft.input(tensor_type(elem, shape, w.scale(), w.offset()))
-    return _write(w, first, MOVES, w.number(1, 3))
+    return write(w, first, MOVES, w.number(1, 3))
 
 
 def _image(w: Writer) -> tuple[int, ...]:

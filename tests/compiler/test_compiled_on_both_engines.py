@@ -1,0 +1,118 @@
+"""Small compiled programs on both engines: the same answers, cycles and accounts."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from campaigns import examples
+from compiled_runs import check_program
+from hypothesis import given
+from hypothesis import strategies as st
+from lir_draft import Draft, int8, tensor_type
+from random_programs import (
+    Program,
+    Step,
+    Writer,
+    avg_pool,
+    batched_add,
+    binary,
+    concatenate,
+    convolution,
+    fully_connected,
+    look_up,
+    max_pool,
+    product_of_activations,
+    splat,
+    transpose,
+    unary,
+    write,
+)
+from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
+
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.compiler.driver import compile_module
+from nmpsim.config import DeviceConfig
+from nmpsim.core.device import Device
+from nmpsim.report.data import RunReport
+
+TINY = attrs.evolve(SMALL, cores_count=3, scratchpad_bytes=4096)
+STEPS: tuple[Step, ...] = (
+    avg_pool,
+    batched_add,
+    binary,
+    concatenate,
+    convolution,
+    fully_connected,
+    look_up,
+    max_pool,
+    product_of_activations,
+    splat,
+    transpose,
+    unary,
+)
+
+
+def on_both(bundle: Bundle, case: Program, config: DeviceConfig) -> RunReport:
+    """The report, after both engines gave the same one."""
+    reports = [
+        Device(config, engine).run(bundle, case.inputs, save_layers=True)
+        for engine in ("compiled", "reference")
+    ]
+    first, second = reports
+    assert (first.engine, second.engine) == ("compiled", "reference")
+    assert first.cycles == second.cycles
+    assert first.layers == second.layers
+    assert first.trap == second.trap
+    for kind in ("outputs", "layer_outputs"):
+        ours, theirs = getattr(first, kind), getattr(second, kind)
+        assert list(ours) == list(theirs)
+        for name in ours:
+            np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    return first
+
+
+@st.composite
+def little(draw: st.DrawFn, step: Step) -> Program:
+    """One operation on a very small image."""
+    w = Writer(draw)
+    shape = (w.pick(1, 2), w.number(1, 4), w.number(1, 4), w.pick(1, 3, 4, 6))
+    return write(w, w.draft.input(w.int8_type(shape)), (step,), 1)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
+def test_one_operation(step: Step) -> None:
+    @examples(8)
+    @given(little(step))
+    def check(case: Program) -> None:
+        bundle = bundle_from_bytes(compile_module(case.module, TINY))
+        on_both(bundle, case, TINY)
+
+    check()
+
+
+def test_a_small_network() -> None:
+    draft = Draft()
+    source = draft.input(tensor_type("float", (1, 6, 5, 3)))
+    quantized = draft.emit("quantize", draft.buffer(int8((1, 6, 5, 3), 0.05, 3)), source)
+    first = convolve(draft, quantized, draft.buffer(out_kind(quantized, 5)))
+    active = draft.emit("relu", draft.buffer(first.type), first)
+    second = convolve(draft, active, draft.buffer(out_kind(active, 5)))
+    total = draft.emit("elementadd", draft.buffer(first.type), active, second)
+    draft.emit("dequantize", draft.output(tensor_type("float", total.shape)), total)
+    case = program(draft)
+    report = on_both(bundle_of(draft, TINY), case, TINY)
+    assert [layer.placement for layer in report.layers].count("host") == 2
+    assert report.cycles > 0
+    check_program(case, TINY, engine="reference")
+
+
+def test_saturation_is_told_alike() -> None:
+    draft = Draft()
+    source = image(draft, channels=4)
+    convolve(draft, source, draft.output(out_kind(source, channels=3, scale=0.004)))
+    report = on_both(bundle_of(draft, TINY), program(draft), TINY)
+    assert {(s.stage, s.side) for s in report.layers[0].saturation} == {
+        ("result", "low"),
+        ("result", "high"),
+    }
