@@ -9,7 +9,7 @@ import attrs
 import pytest
 from instruction_streams import Job, check_streams, core_events
 from lir_draft import Draft, int8
-from recorded_programs import Recorded, programs
+from recorded_programs import RESNET50, Recorded, Recording, programs, with_recipe
 from small_programs import SMALL, bundle_of, convolve, image, out_kind
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
@@ -18,7 +18,15 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.isa.codec import decode, descriptor_offsets, encode
 from nmpsim.isa.table import Unit
-from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
+from nmpsim.lir import (
+    Module,
+    attach_constants,
+    attach_constants_from,
+    default_tensors_file,
+    parse_file,
+    read_tensors,
+    verify,
+)
 
 SHARED = [name for name in programs(r"lir(_real)?/") if "resnet50" not in name]
 TINY = attrs.evolve(default_device(), cores_count=3, scratchpad_bytes=6144)
@@ -49,8 +57,20 @@ def test_recorded_programs(name: str) -> None:
         assert jobs >= 2 * device_layers
 
 
+@pytest.mark.parametrize("name", RESNET50)
+def test_the_largest_network(name: str) -> None:
+    recording = Recording(Recorded(name))
+    text, scales = recording.program.text, recording.program.beside("tensors.json")
+    constants = with_recipe(recording)
+    module, _ = attach_constants_from(parse_file(text), constants, read_tensors(scales))
+    config = default_device()
+    bundle = bundle_from_bytes(compile_module(module, config))
+    assert check_streams(bundle, config) > 15_000
+
+
 def test_the_shared_folder_has_programs(shared: Path) -> None:
     assert len(SHARED) == 74
+    assert len(RESNET50) == 2
 
 
 # The checker has teeth

@@ -7,6 +7,7 @@ nmpsim leaves out can go unnoticed.
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -137,6 +138,23 @@ def int8_programs() -> list[str]:
     flavours = "|".join(CPU_FLAVOURS)
     found = programs(rf"lir(_real)?/\w+/i8_\w+/({flavours})\.lir\.txt$")
     return [name for name in found if "resnet50" not in name]
+
+
+RESNET50 = programs(r"lir/resnet50/i8_\w+/cpu\.")
+"""The largest network; its recordings hold digests, and a recipe makes its weights."""
+DECLARED = re.compile(r"^  %(\w+) = WeightVar .* const", re.MULTILINE)
+
+
+def with_recipe(recording: Recording) -> dict[str, Array]:
+    """Recorded constants, and the Int8 weights that the recipe makes, by the text's names."""
+    recipe = runpy.run_path(str(shared_folder() / "lir/resnet50/weights_recipe.py"))
+    made: dict[str, Array] = recipe["weights"](8)
+    known = {k: v for k, v in recording.arrays.items() if k.startswith("const/")}
+    for name in DECLARED.findall(recording.program.text.read_text()):
+        stem = name.split("__")[0]
+        if f"const/{name}" not in known and stem in made:
+            known[f"const/{name}"] = made[stem]
+    return known
 
 
 def same(actual: Array, expected: Array) -> bool:

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import runpy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from recorded_programs import Recorded, Recording, same
+from recorded_programs import RESNET50, Recorded, Recording, same, with_recipe
 
 import nmpsim
-from nmpsim.lir import parse_file
 
-PROGRAMS = [f"lir/resnet50/{config}/cpu.lir.txt" for config in ("i8_asym_b32", "i8_pow2_b8")]
 Array = np.ndarray[Any, Any]
-
-
-def constants_of(recording: Recording, shared: Path) -> dict[str, Array]:
-    """Recorded constants, and the weights that the recipe makes, by the text's names."""
-    recipe = runpy.run_path(str(shared / "lir/resnet50/weights_recipe.py"))
-    made: dict[str, Array] = recipe["weights"](8)
-    known = {k: v for k, v in recording.arrays.items() if k.startswith("const/")}
-    module = parse_file(recording.program.text)
-    for weight in module.weights:
-        stem = weight.name.split("__")[0]
-        if weight.constant and f"const/{weight.name}" not in known and stem in made:
-            known[f"const/{weight.name}"] = made[stem]
-    return known
 
 
 def digest(values: Array) -> str:
@@ -37,10 +21,10 @@ def digest(values: Array) -> str:
 
 
 @pytest.mark.large_network
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", RESNET50)
 def test_resnet50(name: str, shared: Path, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))
-    np.savez(tmp_path / "weights.npz", **constants_of(recording, shared))
+    np.savez(tmp_path / "weights.npz", **with_recipe(recording))
     compiled = nmpsim.compile(recording.program.text, tmp_path / "weights.npz")
     nmpsim.save(compiled, tmp_path / "net.bin")
     with np.load(shared / "lir/resnet50/input.npz") as archive:
