@@ -84,8 +84,7 @@ def eltwise(spm: Any, spm32: Any, t: Any, q: Any, place: Any, sink: Any) -> None
         for i in range(count):
             left[i] -= q.lhs_offset
             right[i] -= q.rhs_offset
-        if t.rhs_is_int32:
-            saturate_run(right, count, RESCALE, index, layer, sink)
+        saturate_run(right, count, RESCALE, index, layer, sink)
         if t.operation == MUL:
             multiply(left, right, count, q, index, layer, sink)
         else:

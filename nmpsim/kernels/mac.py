@@ -15,8 +15,6 @@ from nmpsim.kernels.dot import DEPTH, LANES, PATCHES, dot_block
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import ORIGIN, copy_run
 from nmpsim.kernels.saturate import (
-    INT32_HIGH,
-    INT32_LOW,
     ONCE,
     IntegerScale,
     apply_scale,
@@ -151,14 +149,10 @@ def scale_channels(
     values: Any, count: Any, scales: Any, channel: Any, index: Any, layer: Any, sink: Any
 ) -> None:
     """As ``scale_run``, but each value has the scale of its channel, from ``channel`` on."""
-    beyond = 0
     for i in range(count):
         c = channel + i
-        total = (values[i] >> scales.pre[c]) * scales.mul[c] + scales.rounding[c]
-        values[i] = total
-        beyond += total > INT32_HIGH or total < INT32_LOW
-    if beyond:
-        saturate_run(values, count, RESCALE, index, layer, sink)
+        values[i] = (values[i] >> scales.pre[c]) * scales.mul[c] + scales.rounding[c]
+    saturate_run(values, count, RESCALE, index, layer, sink)
     for i in range(count):
         values[i] >>= scales.post[channel + i]
 

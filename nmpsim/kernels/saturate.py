@@ -90,13 +90,9 @@ def scale_run(values: Any, count: Any, scale: Any, index: Any, layer: Any, sink:
     ``index`` is the first one's in the layer's output, here and below.
     """
     rounding = np.int64(1) << np.int64(scale.post - 1) if scale.post > 0 else np.int64(0)
-    beyond = 0
     for i in range(count):
-        total = (values[i] >> scale.pre) * scale.mul + rounding
-        values[i] = total
-        beyond += total > INT32_HIGH or total < INT32_LOW
-    if beyond:
-        saturate_run(values, count, RESCALE, index, layer, sink)
+        values[i] = (values[i] >> scale.pre) * scale.mul + rounding
+    saturate_run(values, count, RESCALE, index, layer, sink)
     for i in range(count):
         values[i] >>= scale.post
 
@@ -104,6 +100,12 @@ def scale_run(values: Any, count: Any, scale: Any, index: Any, layer: Any, sink:
 @jit
 def saturate_run(values: Any, count: Any, stage: Any, index: Any, layer: Any, sink: Any) -> None:
     """``count`` values saturated to 32 bits, in place."""
+    beyond = 0
+    for i in range(count):
+        beyond += values[i] > INT32_HIGH
+        beyond += values[i] < INT32_LOW
+    if beyond == 0:
+        return
     for i in range(count):
         values[i] = to_int32(values[i], stage, ONCE, index + i, layer, sink)
 

@@ -154,6 +154,8 @@ def check_rescale(words: Any, spm_bytes: int) -> int:
     if bad == OK:
         bad = first_beyond(words, RESCALE.in_low, RESCALE.in_offset, -128, 127)
     if bad == OK:
+        bad = first_beyond(words, RESCALE.in_high, RESCALE.in_high, words[RESCALE.in_low], 127)
+    if bad == OK:
         bad = first_beyond(words, RESCALE.activation, RESCALE.activation, 0, 1)
     if bad != OK:
         return bad

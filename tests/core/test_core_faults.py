@@ -118,6 +118,7 @@ BAD = [
     ("nmp.eltwise", {"rhs_kind": 1, "rhs_stride": 32, "output": WEIGHTS}, "output"),
     ("nmp.rescale", {"output": IN + 7}, "output"),
     ("nmp.rescale", {"leaky_pre": 32}, "leaky_pre"),
+    ("nmp.rescale", {"in_low": 5, "in_high": 4}, "in_high"),
     ("nmp.lut", {"output": TABLE + 255}, "output"),
     ("nmp.lut", {"count": 0}, "count"),
     ("nmp.fill", {"value": 256}, "value"),
