@@ -37,7 +37,7 @@ that moment too, so it may be overwritten afterwards.
 queue is full, the core waits for room. `nmp.wait unit, n` lets the core continue when at most `n`
 of its instructions in that unit are unfinished. Units do not wait for each other. So a program
 that uses what a unit has not finished computes the right values in the simulator and wrong ones on
-a chip: that is what the hazard checker finds. Wait for a load before computing on it, for a
+a chip; nothing warns of it yet. Wait for a load before computing on it, for a
 computation before storing its result, for a store before a barrier that announces it.
 
 *Between cores.* Cores meet in order of simulated time, ties by core number. A core runs ahead of
@@ -51,7 +51,13 @@ with the number in `rs1`. A barrier may be used again once it has been passed.
 it can subtract. Who waits is served by core number.
 
 *Traps.* If `mtvec` is zero, a trap ends the run, with all results so far; otherwise the core goes
-on at `mtvec` as the RISC-V manual has it.
+on at `mtvec` as the RISC-V manual has it. A trap that ends the run waits for the core's turn, like
+everything that others can see.
+
+*Operands.* A descriptor that is impossible is an operand fault, and `mtval` is the address of the
+first word that is wrong: a size of zero, memory outside the scratchpad, a shift beyond 31, a zero
+point or clip beyond Int8, a result that would lie on an operand or on itself. Only `nmp.eltwise`,
+`nmp.rescale` and `nmp.lut` may write exactly where they read.
 """
 
 SCALAR_NOTE = """
