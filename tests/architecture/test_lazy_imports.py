@@ -1,0 +1,45 @@
+"""Starting is quick because heavy packages are imported when they are used, and not before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("numpy", "numba", "rich", "cattrs", "elftools")
+
+
+def imported_after(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import nmpsim",
+        "from nmpsim.cli import main\n"
+        "sys.argv = ['nmpsim', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass",
+    ],
+    ids=["import", "help"],
+)
+def test_nothing_heavy_is_imported(statement: str) -> None:
+    assert imported_after(statement).isdisjoint(HEAVY)
+
+
+def test_compiling_needs_no_numba() -> None:
+    assert "numba" not in imported_after("import nmpsim.compiler.driver, nmpsim.lir, nmpsim.bundle")
+
+
+def test_every_public_name_exists() -> None:
+    import nmpsim
+
+    for name in nmpsim.__all__:
+        assert getattr(nmpsim, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = nmpsim.nothing

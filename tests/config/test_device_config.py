@@ -1,0 +1,98 @@
+"""Device files: what they may say, and what is told when they say something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nmpsim.config import default_device, from_settings, load_device, setting_names
+from nmpsim.diagnostics import UserError
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "my device.toml"
+    path.write_bytes(text.encode())
+    return path
+
+
+def codes(error: pytest.ExceptionInfo[UserError]) -> list[str]:
+    return [d.code for d in error.value.diagnostics]
+
+
+def test_the_default_is_the_nmp() -> None:
+    device = default_device()
+
+    assert (device.cores_count, device.scratchpad_bytes, device.dram_bytes_per_cycle) == (
+        32,
+        128 * 1024,
+        16,
+    )
+    assert device.macs_per_cycle == 32 * 64
+    assert set(device.sources) == set(setting_names())
+    assert device.sources["cores_count"] == "published"
+
+
+def test_a_file_changes_what_it_names(tmp_path: Path) -> None:
+    text = (
+        'name = "small"\r\n[cores]\r\ncount = 4\r\n'
+        '[dram]\r\nlatency_cycles = { value = 55, source = "measured", note = "on a board" }\r\n'
+    )
+    device = load_device(written(tmp_path, text))
+
+    assert (device.name, device.cores_count, device.dram_latency_cycles) == ("small", 4, 55)
+    assert (device.sources["cores_count"], device.sources["dram_latency_cycles"]) == (
+        "given",
+        "measured",
+    )
+    assert device.mac_out_lanes == default_device().mac_out_lanes
+
+
+def test_all_findings_at_once(tmp_path: Path) -> None:
+    text = (
+        "[cores]\ncuont = 4\ncount = 65\n"
+        "[mac]\nin_lanes = true\n"
+        "[dram]\nburst_bytes = 48\nrow_bytes = '2k'\n"
+        "[queues]\ndepth = { value = 4, source = 'guessed' }\n"
+    )
+    with pytest.raises(UserError) as error:
+        load_device(written(tmp_path, text))
+
+    assert sorted(codes(error)) == ["DEV002", "DEV002", "DEV002", "DEV002", "DEV003", "DEV003"]
+    shown = str(error.value)
+    assert "my device.toml" in shown
+    assert "did you mean [cores] count?" in shown
+    assert "a power of two" in shown
+
+
+def test_settings_that_contradict_each_other(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        load_device(written(tmp_path, "[dram]\nburst_bytes = 512\nrow_bytes = 256\n"))
+
+    assert codes(error) == ["DEV003"]
+
+
+@pytest.mark.parametrize("text", ["[cores", "cores = \x00", "a = 1\na = 2"])
+def test_not_toml(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_device(written(tmp_path, text))
+
+    assert codes(error) == ["DEV001"]
+
+
+@pytest.mark.parametrize("what", ["missing", "folder"])
+def test_unreadable(tmp_path: Path, what: str) -> None:
+    path = tmp_path if what == "folder" else tmp_path / "nowhere.toml"
+    with pytest.raises(UserError) as error:
+        load_device(path)
+
+    assert codes(error) == ["FILE001"]
+
+
+def test_settings_survive_a_bundle() -> None:
+    device = default_device()
+
+    assert from_settings(device.settings()) == device
+    assert from_settings({**device.settings(), "cores_count": 8}).sources["cores_count"] == "given"
+    with pytest.raises(UserError):
+        from_settings({"cores_count": "many"})
