@@ -28,10 +28,13 @@ class Box(NamedTuple):
 def copy_run(source: Any, start: Any, target: Any, to: Any, count: Any) -> None:
     """Copy ``count`` consecutive elements.
 
-    A loop, because an assignment of slices would bring in code that describes wrong shapes.
+    A loop, because an assignment of slices would bring in code that describes wrong shapes; over
+    slices, because LLVM makes vector instructions only of indices that begin at zero.
     """
+    taken = source[start : start + count]
+    given = target[to : to + count]
     for i in range(count):
-        target[to + i] = source[start + i]
+        given[i] = taken[i]
 
 
 @jit
