@@ -484,8 +484,10 @@ def moves(draw: Any) -> Program:
     """One to three moves of elements of any kind, of one to six dimensions."""
     w = Writer(draw)
     elem = w.pick(*ELEMS)
-    shape = tuple(w.number(1, 7) for _ in range(w.number(1, 6)))
-    first = w.draft.input(tensor_type(elem, shape, w.scale(), w.offset()))
+    shape = [w.number(1, 7) for _ in range(w.number(1, 6))]
+    long = w.number(0, len(shape) - 1)
+    shape[long] *= min(w.pick(1, 1, 8, 60, 1000), max(40_000 // int(np.prod(shape)), 1))
+    first = w.draft.input(tensor_type(elem, tuple(shape), w.scale(), w.offset()))
     return write(w, first, MOVES, w.number(1, 3))
 
 
