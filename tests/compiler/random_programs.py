@@ -463,6 +463,14 @@ def single_operations(draw: Any, steps: tuple[Step, ...] = ARITHMETIC) -> Progra
 
 
 @st.composite
+def large_operations(draw: Any, step: Step) -> Program:
+    """One operation on an image of thousands of elements."""
+    w = Writer(draw)
+    shape = (w.number(1, 3), w.number(8, 14), w.number(8, 14), w.pick(8, 17, 33, 40))
+    return write(w, w.draft.input(w.int8_type(shape)), (step,), 1)
+
+
+@st.composite
 def chains(draw: Any) -> Program:
     """Two to five operations of any kind."""
     w = Writer(draw)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from campaigns import examples
 from compiled_runs import check_program
 from hypothesis import given
+from hypothesis import strategies as st
 from random_programs import (
+    ARITHMETIC,
     Program,
     Size,
+    Step,
     avg_pool,
     batched_add,
     binary,
@@ -15,6 +19,7 @@ from random_programs import (
     convolution,
     deep_products,
     fully_connected,
+    large_operations,
     look_up,
     max_pool,
     moves,
@@ -60,6 +65,18 @@ def test_element_by_element(program: Program, size: Size) -> None:
 @given(moves(), sizes())
 def test_moves(program: Program, size: Size) -> None:
     check_program(program, size.config)
+
+
+@pytest.mark.parametrize("step", sorted(set(ARITHMETIC), key=lambda s: s.__name__))
+def test_many_tiles_a_core(step: Step) -> None:
+    """Where buffers are used in turn, three tiles tell a wrong turn from a right one."""
+
+    @examples(10)
+    @given(large_operations(step), st.sampled_from((1, 2)), st.sampled_from((4096, 8192)))
+    def check(program: Program, cores: int, scratchpad_bytes: int) -> None:
+        check_program(program, Size(cores, scratchpad_bytes).config)
+
+    check()
 
 
 @examples(120)

@@ -145,10 +145,10 @@ RESNET50 = programs(r"lir/resnet50/i8_\w+/cpu\.")
 DECLARED = re.compile(r"^  %(\w+) = WeightVar .* const", re.MULTILINE)
 
 
-def with_recipe(recording: Recording) -> dict[str, Array]:
-    """Recorded constants, and the Int8 weights that the recipe makes, by the text's names."""
+def with_recipe(recording: Recording, bits: int = 8) -> dict[str, Array]:
+    """Recorded constants, and the weights that the recipe makes, by the text's names."""
     recipe = runpy.run_path(str(shared_folder() / "lir/resnet50/weights_recipe.py"))
-    made: dict[str, Array] = recipe["weights"](8)
+    made: dict[str, Array] = recipe["weights"](bits)
     known = {k: v for k, v in recording.arrays.items() if k.startswith("const/")}
     for name in DECLARED.findall(recording.program.text.read_text()):
         stem = name.split("__")[0]

@@ -13,6 +13,8 @@ from recorded_programs import RESNET50, Recorded, Recording, same, with_recipe
 
 import nmpsim
 
+INT16 = "lir/resnet50/i16_pow2_b16/nmp.lir.txt"
+"""All but the transposes is done by the host."""
 Array = np.ndarray[Any, Any]
 
 
@@ -21,10 +23,10 @@ def digest(values: Array) -> str:
 
 
 @pytest.mark.large_network
-@pytest.mark.parametrize("name", RESNET50)
-def test_resnet50(name: str, shared: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "bits"), [*((name, 8) for name in RESNET50), (INT16, 16)])
+def test_resnet50(name: str, bits: int, shared: Path, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))
-    np.savez(tmp_path / "weights.npz", **with_recipe(recording))
+    np.savez(tmp_path / "weights.npz", **with_recipe(recording, bits))
     compiled = nmpsim.compile(recording.program.text, tmp_path / "weights.npz")
     nmpsim.save(compiled, tmp_path / "net.bin")
     with np.load(shared / "lir/resnet50/input.npz") as archive:
