@@ -64,11 +64,12 @@ def test_several_in_a_row() -> None:
     assert layers_of(draft) == [("convolution", 4)]
 
 
-def test_bounds_beyond_one_another() -> None:
+@pytest.mark.parametrize("ranges", [((2.0, 3.0), (-3.0, -2.0)), ((-3.0, -2.0), (2.0, 3.0))])
+def test_bounds_beyond_one_another(ranges: tuple[tuple[float, float], ...]) -> None:
     draft = Draft()
     result = convolved(draft)
-    draft.emit("clip", result, result, Min=2.0, Max=3.0)
-    draft.emit("clip", draft.output(result.type), result, Min=-3.0, Max=-2.0)
+    for target, (low, high) in zip((result, draft.output(result.type)), ranges, strict=True):
+        draft.emit("clip", target, result, Min=low, Max=high)
     assert layers_of(draft) == [("convolution", 3)]
 
 
