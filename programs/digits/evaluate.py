@@ -1,6 +1,6 @@
 """Accuracy of the quantized network on the simulated device, over the test set.
 
-    python programs/digits/evaluate.py
+python programs/digits/evaluate.py
 """
 
 from __future__ import annotations

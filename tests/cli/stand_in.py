@@ -18,6 +18,7 @@ from report_samples import TRAP, sample_report
 
 from nmpsim.bundle import read_bundle
 from nmpsim.bundle.assembly import assemble
+from nmpsim.config import DeviceConfig, from_settings
 
 PROGRAM = """
     .input data, i8[S:0.5 O:0]<1 x 4>
@@ -56,6 +57,9 @@ class Session(types.ModuleType):
 
     def load(self, path: Path) -> Any:
         return read_bundle(path)
+
+    def device_of(self, bundle: Any) -> DeviceConfig:
+        return from_settings(bundle.metadata.device)
 
     def Device(self, config: Any = None, engine: str = "compiled") -> types.SimpleNamespace:  # noqa: N802
         def run(bundle: Any, inputs: Any, *, save_layers: bool, progress: Any) -> Any:

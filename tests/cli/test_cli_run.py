@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from nmpsim.bundle import bundle_from_bytes
+from nmpsim.config import default_device
 from nmpsim.report.json import report_schema
 
 
@@ -25,7 +26,7 @@ def test_text_report(fake, nmpsim_cli, one_input, data):
     assert result.stderr == ""
     assert np.array_equal(fake.calls[0]["inputs"]["data"], [[0, 1, 2, 3]])
     assert fake.calls[0]["engine"] == "compiled"
-    assert fake.calls[0]["config"] is None
+    assert fake.calls[0]["config"] == default_device()  # the one that the bundle was made for
 
 
 def test_json_report_is_one_document(fake, nmpsim_cli, one_input, data):
