@@ -137,9 +137,9 @@ def window(w: Writer, height: int, width: int, dilated: bool) -> dict[str, Any]:
     """Kernels, strides, pads and dilation that fit into an image."""
     kernels, strides, pads, dilation = [], [], [0, 0, 0, 0], []
     for axis, size in enumerate((height, width)):
-        kernel = w.pick(1, 1, 2, 3, 3, 5, w.number(1, 7))
+        kernel = w.pick(1, 1, 2, 3, 3, 4, 5, 7)
         apart = w.pick(1, 1, 2, 3) if dilated else 1
-        before, after = (w.pick(0, 0, kernel // 2, w.number(0, kernel - 1)) for _ in range(2))
+        before, after = (w.pick(0, 0, kernel // 2, kernel - 1, kernel // 3) for _ in range(2))
         extent = (kernel - 1) * apart + 1
         if extent > size + before + after:
             kernel = extent = apart = 1
