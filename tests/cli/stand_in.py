@@ -75,6 +75,7 @@ class Session(types.ModuleType):
             for _ in range(2):
                 progress(types.SimpleNamespace(kind="compiling", done=0, total=0, name=""))
         if self.behaviour == "slow":
+            Path(os.environ["STAND_IN_READY"]).touch()
             for done in range(600):
                 progress(types.SimpleNamespace(kind="layer", done=done, total=600, name="conv"))
                 time.sleep(0.05)

@@ -80,16 +80,23 @@ def test_a_full_disk_is_told(process, one_input):
 
 
 def test_ctrl_c_leaves_nothing_behind(command, one_input, data, tmp_path):
-    before = sorted(tmp_path.iterdir())
+    ready = tmp_path / "ready"
     saving = ["--save-outputs", tmp_path / "o.npz", "-o", tmp_path / "report.txt"]
+    before = sorted(tmp_path.iterdir())
     running = subprocess.Popen(
         command("run", one_input, "--input", data, *saving),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(STAND_IN="slow"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=environment(STAND_IN="slow", STAND_IN_READY=str(ready)),
+        # A process that was started in the background may have been told to ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    time.sleep(2)
+    while not ready.exists():
+        assert running.poll() is None
+        time.sleep(0.05)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=30)
     assert (running.returncode, out, err) == (130, b"", b"interrupted\n")
+    ready.unlink()
     assert sorted(tmp_path.iterdir()) == before
 
 
