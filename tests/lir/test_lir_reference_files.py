@@ -1,10 +1,10 @@
 """Every program that Glow printed: it parses, verifies and prints as it was."""
 
-import cProfile
 import re
 from collections import defaultdict
 
 import pytest
+from counted_work import calls_of
 from shared_files import shared_names
 
 from nmpsim.lir import OPCODES, parse, parse_file, print_module, verify
@@ -47,18 +47,11 @@ def test_the_opcode_table_is_what_is_printed(shared):
         assert forms == {(kinds, tuple(a.name for a in row.attributes))}
 
 
-def calls_to_parse(text):
-    """Function calls that parsing takes: work, counted instead of timed."""
-    profile = cProfile.Profile()
-    profile.runcall(parse, text)
-    return sum(entry.callcount for entry in profile.getstats())
-
-
 def test_parsing_takes_time_linear_in_the_length(shared):
     text = max(((shared / name).read_text() for name in FILES), key=len)
     half = text[: text.rindex("\n", 0, len(text) // 2) + 1] + "}\n"
-    assert calls_to_parse(text) < 100 * len(text)
-    assert calls_to_parse(text) < 3 * calls_to_parse(half)
+    assert calls_of(parse, text) < 100 * len(text)
+    assert calls_of(parse, text) < 3 * calls_of(parse, half)
 
 
 def test_rules_are_for_opcodes_of_the_table():
