@@ -219,13 +219,21 @@ class _Compilation:
     def _inputs_and_outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Mutable weights that are read first are inputs, those that are written are outputs.
 
-        One that is read and then written is both; one that nobody uses is neither.
+        One that is read and then written is both, also where an instruction changes a part of it;
+        one that nobody uses is neither. After ``touch`` its contents are new.
         """
         read_first: set[str] = set()
         written: set[str] = set()
+        touched = {
+            operand.name
+            for instruction in self._module.instructions
+            if instruction.opcode == "touch"
+            for operand in instruction.operands
+        }
         for op in self._operations:
             for view, operand in zip(op.operands, op.instruction.operands, strict=True):
-                if operand.kind == "@in" and view.buffer.name not in written:
+                begins = operand.kind == "@inout" and view.buffer.name in touched
+                if operand.kind != "@out" and view.buffer.name not in written and not begins:
                     read_first.add(view.buffer.name)
             written.update(v.buffer.name for part in (op, *op.fused) for v in part.outs())
         mutable = [v for v in self._weights.values() if not v.buffer.constant]

@@ -119,13 +119,16 @@ def _slices(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Slice
 
 
 def _grid(layer: Weighted, atoms: int, context: Context) -> tuple[int, int]:
-    """Cores along channels and along rows, by the device's own costs."""
+    """Cores along channels and along rows, by the device's own costs; not all must work.
+
+    Each row of cores loads all weights, each column the whole input.
+    """
     cores = context.config.cores_count
     total_rows = layer.images * layer.rows.out
     in_bytes = layer.images * layer.rows.size * layer.columns.size * layer.channels
 
-    def cost(across: int) -> tuple[float, int]:
-        down = min(cores // across, total_rows)
+    def cost(grid: tuple[int, int]) -> tuple[float, tuple[int, int]]:
+        across, down = grid
         rows = math.ceil(total_rows / down)
         channels = math.ceil(atoms / across) * layer.out_channels // atoms
         cycles = conv_cycles(
@@ -140,10 +143,16 @@ def _grid(layer: Weighted, atoms: int, context: Context) -> tuple[int, int]:
         halo = layer.rows.extent(rows) * down / max(layer.rows.size * layer.images, 1)
         moved = layer.weights.size * down + in_bytes * across * max(halo, 1.0)
         dram = moved / context.config.dram_bytes_per_cycle
-        return max(cycles, dram) + min(cycles, dram) / 8, across
+        return max(cycles, dram) + min(cycles, dram) / 8, grid
 
-    across = min(range(1, min(cores, atoms) + 1), key=cost)
-    return across, min(cores // across, total_rows)
+    return min(
+        (
+            (across, down)
+            for across in range(1, min(cores, atoms) + 1)
+            for down in range(1, min(cores // across, total_rows) + 1)
+        ),
+        key=cost,
+    )
 
 
 def _tiling(layer: Weighted, atoms: list[Slice], rows: int, context: Context) -> Tiling:
@@ -290,7 +299,7 @@ class _Core:
         tile_number = step_number = 0
         weight_loads = -1
         for piece in _slices(atoms, tiling.atoms, _whole_groups(layer)):
-            tables: list[Command] = self._load_tables(piece, tile_number)
+            tables = self._load_tables(piece)
             stays = tiling.part >= layer.depth
             first_of_slice = True
             for image, top, bottom in row_tiles(*rows, layer.rows.out, tiling.rows):
@@ -334,7 +343,7 @@ class _Core:
         self._next_tables = -1
         self._table_buffer = 0
 
-    def _load_tables(self, piece: Slice, _: int) -> list[Command]:
+    def _load_tables(self, piece: Slice) -> list[Command]:
         self._next_tables += 1
         which = self._next_tables % len(self.channels)
         records = self._constants.channels + piece.first * CHANNEL_BYTES

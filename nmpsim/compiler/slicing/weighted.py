@@ -89,11 +89,14 @@ def _weighted(
     records = np.stack(
         [scales.bias_values, zero_terms(weights, scales.weight_offsets, source.offset)], axis=1
     )
-    if np.abs(records).max(initial=0) >= INT32:
+    if records.min(initial=0) < -INT32 or records.max(initial=0) >= INT32:
         raise fail(
             "COMP001",
             f"%{op.instruction.name}: bias or zero point terms of a channel exceed 32 bits",
             place=context.place,
+            found=f"{records.min()} to {records.max()}",
+            expected=f"{-INT32} to {INT32 - 1}",
+            hint="a smaller bias, or fewer inputs of a result, or a zero point of 0",
         )
     images = source.shape[0] if len(source.shape) == 4 else 1
     return Weighted(
