@@ -18,6 +18,12 @@ def _indices(descriptor: Descriptor) -> Any:
     return record(*range(len(names)))
 
 
+def _numbers(descriptor: str, word: str, *choices: str) -> tuple[int, ...]:
+    """The values of a word that these of its choices stand for."""
+    (known,) = (w.choices for w in DESCRIPTORS[descriptor] if w.name == word)
+    return tuple(known.index(choice) for choice in choices)
+
+
 LOAD = _indices(DESCRIPTORS["load"])
 STORE = _indices(DESCRIPTORS["store"])
 CONV = _indices(DESCRIPTORS["conv"])
@@ -30,17 +36,20 @@ RESCALE = _indices(DESCRIPTORS["rescale"])
 LUT = _indices(DESCRIPTORS["lut"])
 FILL = _indices(DESCRIPTORS["fill"])
 TRANSPOSE = _indices(DESCRIPTORS["transpose"])
-CHANNEL = _indices(CHANNEL_RECORD)
 SCALE = _indices(SCALE_RECORD)
 
 CHANNEL_BYTES = CHANNEL_RECORD.nbytes
 SCALE_BYTES = SCALE_RECORD.nbytes
 MOST_WORDS = max(len(d.words) for d in DESCRIPTORS.values())
 
-PART_ONLY, PART_FIRST, PART_MIDDLE, PART_LAST = range(4)
-ACTIVATION_NONE, ACTIVATION_LEAKY = range(2)
-OP_ADD, OP_SUB, OP_MAX, OP_MIN, OP_MUL = range(5)
-RHS_INT8, RHS_INT32 = range(2)
-DIVIDE_NOTHING, DIVIDE_BY_VALID_TAPS = range(2)
+PART_ONLY, PART_FIRST, PART_MIDDLE, PART_LAST = _numbers(
+    "conv", "part", "only", "first", "middle", "last"
+)
+(ACTIVATION_LEAKY,) = _numbers("conv", "activation", "leaky")
+OP_ADD, OP_SUB, OP_MAX, OP_MIN, OP_MUL = _numbers(
+    "eltwise", "operation", "add", "sub", "max", "min", "mul"
+)
+RHS_INT8, RHS_INT32 = _numbers("eltwise", "rhs_kind", "int8", "int32")
+(DIVIDE_BY_VALID_TAPS,) = _numbers("avgpool", "divide", "by_valid_taps")
 WANTED_LOW, WANTED_HIGH = 1, 2
 """Bits of ``clip_wanted``."""
