@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ def layer_report(
     """What a layer did; ``cut`` is what a host operation clipped."""
     account = machine.layers[layer.index]
     counts = account.counts
+    macs = int(counts[Count.MACS])
     peak = cycles * config.macs_per_cycle
     saturation = host_saturation(cut) if cut else device_saturation(layer, machine)
     return LayerReport(
@@ -45,8 +46,8 @@ def layer_report(
         scale=layer.output.scale,
         offset=layer.output.offset,
         cycles=cycles,
-        macs=layer.macs,
-        utilization=layer.macs / peak if peak else 0.0,
+        macs=macs,
+        utilization=macs / peak if peak else 0.0,
         bytes_read=int(counts[Count.BYTES_READ]),
         bytes_written=int(counts[Count.BYTES_WRITTEN]),
         bursts=int(counts[Count.BURSTS]),
@@ -87,11 +88,13 @@ def device_saturation(layer: Layer, machine: Machine) -> tuple[Saturation, ...]:
 
 
 def host_saturation(cut: Cut) -> tuple[Saturation, ...]:
-    """What quantizing on the host cut."""
+    """What a host operation cut."""
     found = []
-    values = cut.unclipped
-    overshoots = {"low": cut.low - values, "high": values - cut.high}
-    for side, over in overshoots.items():
+    sides = (
+        ("low", cut.low_stage, cut.low - cut.unclipped),
+        ("high", cut.high_stage, cut.unclipped - cut.high),
+    )
+    for side, stage, over in sides:
         hit = over > 0
         if not hit.any():
             continue
@@ -99,7 +102,7 @@ def host_saturation(cut: Cut) -> tuple[Saturation, ...]:
         per_channel = hit.reshape(-1, hit.shape[-1] if hit.ndim else 1).sum(axis=0)
         found.append(
             Saturation(
-                stage="input",
+                stage=stage,
                 side=_side(side),
                 count=int(hit.sum()),
                 worst=int(over.max()),
@@ -119,26 +122,3 @@ def _coordinates(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     if not 0 <= index < np.prod(shape, dtype=np.int64):
         return ()
     return tuple(int(i) for i in np.unravel_index(index, shape))
-
-
-def disassembled(machine: Machine, core: int, pc: int) -> str | None:
-    """The instruction at ``pc``, if there is one to read."""
-    from nmpsim.isa.assembly import disassemble_word
-
-    word = _word_at(machine, core, pc)
-    return None if word is None else disassemble_word(word, pc, {})
-
-
-def _word_at(machine: Machine, core: int, pc: int) -> int | None:
-    from nmpsim.isa.table import SCRATCHPAD_BASE
-
-    shared = machine.shared[0]
-    regions: list[tuple[Any, int]] = [
-        (machine.image, int(shared.image_base)),
-        (machine.ram, int(shared.ram_base)),
-        (machine.scratchpad[core][: int(shared.scratchpad_bytes)], SCRATCHPAD_BASE),
-    ]
-    for memory, base in regions:
-        if 0 <= pc - base <= memory.size - 4:
-            return int.from_bytes(memory[pc - base : pc - base + 4].tobytes(), "little")
-    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import attrs
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer, Step
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, default_device
-from nmpsim.core.collect import disassembled, layer_channels, layer_report
+from nmpsim.core.collect import layer_channels, layer_report
 from nmpsim.core.engine import Engine, make_engine
 from nmpsim.core.host import Cut, read_tensor, run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
@@ -20,14 +20,14 @@ from nmpsim.core.state import (
     NEVER,
     Machine,
     Outcome,
-    Trap,
     end_segment,
     make_machine,
     reset,
     start_cores,
 )
+from nmpsim.core.trapped import trap_report
 from nmpsim.diagnostics import Place, fail
-from nmpsim.isa.table import DRAM_BASE, Cause
+from nmpsim.isa.table import DRAM_BASE
 from nmpsim.report.data import OutputReport, RunReport, TrapReport
 from nmpsim.timing import costs_of
 
@@ -44,12 +44,6 @@ class Progress:
     total: int = 0
     name: str = ""
 
-
-TRAP_KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit"]] = {
-    Outcome.TRAP: "trap",
-    Outcome.DEADLOCK: "deadlock",
-    Outcome.CYCLE_LIMIT: "cycle_limit",
-}
 
 Listener = Callable[[Progress], None]
 
@@ -241,7 +235,9 @@ class _Run:
         if outcome == Outcome.DONE:
             end_segment(self._machine)
         self._book_cycles(step, outcome == Outcome.DONE)
-        return None if outcome == Outcome.DONE else self._trap(outcome)
+        if outcome == Outcome.DONE:
+            return None
+        return trap_report(self._machine, outcome, self._config, self._layers)
 
     def _layer_done(self, index: int) -> None:
         if index >= len(self._layers):
@@ -254,56 +250,22 @@ class _Run:
             self._progress(Progress("layer", self._done, len(self._layers), layer.name))
 
     def _book_cycles(self, step: Step, whole: bool) -> None:
-        """A layer lasts from the end of the one before to its barrier; the last one to the end."""
+        """A layer lasts from the end of the one before to its barrier.
+
+        What comes after the last barrier that was passed is the next layer's, or the last one's.
+        """
         end = int(self._machine.cores.clock.max())
         for index in step.layers:
             barrier = self._layers[index].barrier
             cycle = NEVER if barrier is None else int(self._machine.barriers[barrier].cycle)
-            last = index == step.layers[-1]
-            if cycle == NEVER and not last:
-                continue
-            until = end if cycle == NEVER or (last and whole) else cycle
+            is_last = whole and index == step.layers[-1]
+            until = end if cycle == NEVER or is_last else cycle
             self._cycles[index] = until - self._last_cycle
             self._last_cycle = until
-
-    def _trap(self, outcome: Outcome) -> TrapReport:
-        trap = [int(v) for v in self._machine.shared[0].trap]
-        core, pc = trap[Trap.CORE], trap[Trap.PC]
-        layer = self._layer_of(core)
-        cause: int | None = None
-        value: int | None = None
-        instruction = disassembled(self._machine, core, pc) if core >= 0 else None
-        if outcome == Outcome.TRAP:
-            cause, value = trap[Trap.CAUSE], trap[Trap.VALUE]
-            message = f"{_cause_name(cause)} (mtval {value:#x})"
-        elif outcome == Outcome.DEADLOCK:
-            message = "every core that has not halted waits for something that cannot happen"
-        else:
-            message = f"the run went beyond {self._config.limits_cycles} cycles"
-        return TrapReport(
-            kind=TRAP_KINDS[outcome],
-            message=message,
-            core=core if core >= 0 else None,
-            pc=pc if core >= 0 else None,
-            cause=cause,
-            value=value,
-            instruction=instruction,
-            layer=layer.name if layer else None,
-            line=layer.line if layer else None,
-        )
-
-    def _layer_of(self, core: int) -> Layer | None:
-        if core < 0:
-            return None
-        index = int(self._machine.cores[core].layer)
-        return self._layers[index] if 0 <= index < len(self._layers) else None
+            if cycle == NEVER:
+                break
 
 
 def layer_key(layer: Layer) -> str:
     """Key of a layer's output in ``--save-layers``."""
     return f"{layer.number:04d}:{layer.name}"
-
-
-def _cause_name(cause: int) -> str:
-    known = {int(c): c.name.lower().replace("_", " ") for c in Cause}
-    return known.get(cause, f"cause {cause}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -22,6 +23,9 @@ class Cut:
     unclipped: npt.NDArray[np.int64]
     low: int
     high: int
+    low_stage: str
+    """What a clip at the lower side is: input (quantization), result or activation."""
+    high_stage: str
 
 
 def read_tensor(machine: Machine, tensor: Tensor) -> npt.NDArray[Any]:
@@ -52,10 +56,18 @@ def run_host_step(machine: Machine, step: Step) -> Cut | None:
         ) from error
     for index, values in result.outputs.items():
         write_tensor(machine, step.operands[index].tensor, values)
-    for unclipped in result.unclipped.values():
-        limits = np.iinfo(ELEM_DTYPES[step.operands[0].tensor.elem])
-        return Cut(unclipped, int(limits.min), int(limits.max))
-    return None
+    return _cut(step, result.unclipped) if result.unclipped else None
+
+
+def _cut(step: Step, unclipped: Mapping[int, npt.NDArray[Any]]) -> Cut:
+    """What the operation clipped of its result; a type that begins at real zero hides a ReLU."""
+    index = min(unclipped)
+    tensor = step.operands[index].tensor
+    limits = np.iinfo(ELEM_DTYPES[tensor.elem])
+    low, high = int(limits.min), int(limits.max)
+    stage = "input" if step.opcode == "quantize" else "result"
+    hides_relu = stage == "result" and tensor.offset == low
+    return Cut(unclipped[index], low, high, "activation" if hides_relu else stage, stage)
 
 
 def _operand(machine: Machine, operand: HostOperand) -> HostTensor:

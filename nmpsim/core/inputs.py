@@ -74,6 +74,14 @@ def _mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
             hint=hint,
         )
     own = ELEM_DTYPES[tensor.elem]
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        first = tuple(int(i) for i in np.argwhere(np.isnan(values))[0])
+        return Diagnostic(
+            "INPUT002",
+            f"input {tensor.name!r} holds what is no number",
+            found=f"{int(np.isnan(values).sum())} NaN, the first at {first}",
+            expected="numbers; infinities are cut to the range",
+        )
     real = np.issubdtype(values.dtype, np.floating)
     takes_real = tensor.scale is not None or own.kind == "f"
     if values.dtype == own or (real and takes_real) or _image_bytes(values, own):

@@ -68,7 +68,7 @@ class LayerReport:
     cycles: int
     """From the end of the layer before to this one's end, at the barrier that closes it."""
     macs: int
-    """Multiplications that the layer needs; what the slicing repeats is not counted."""
+    """Multiplications that the device did for the layer."""
     utilization: float
     """macs / (cycles x multiplications a cycle of the whole device)"""
     bytes_read: int

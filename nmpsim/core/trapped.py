@@ -1,0 +1,125 @@
+"""Why a run did not reach its end, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from nmpsim.bundle.metadata import Layer
+from nmpsim.config import DeviceConfig
+from nmpsim.core.state import Machine, Outcome, Status, Trap
+from nmpsim.isa.assembly import disassemble_word
+from nmpsim.isa.codec import decode
+from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Cause, Unit
+from nmpsim.report.data import TrapReport
+
+KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit"]] = {
+    Outcome.TRAP: "trap",
+    Outcome.DEADLOCK: "deadlock",
+    Outcome.CYCLE_LIMIT: "cycle_limit",
+}
+MOST_NAMED = 4
+"""Waiting cores that a deadlock's message names."""
+
+
+def trap_report(
+    machine: Machine, outcome: Outcome, config: DeviceConfig, layers: Sequence[Layer]
+) -> TrapReport:
+    """The report of a run that ended with ``outcome``."""
+    trap = [int(v) for v in machine.shared[0].trap]
+    core, pc = trap[Trap.CORE], trap[Trap.PC]
+    cause: int | None = None
+    value: int | None = None
+    if outcome == Outcome.TRAP:
+        cause, value = trap[Trap.CAUSE], trap[Trap.VALUE]
+        message = _fault(machine, core, pc, cause, value)
+    elif outcome == Outcome.DEADLOCK:
+        waiting = [c for c in range(machine.cores.size) if _waits(machine, c)]
+        core, pc = waiting[0], _waiting_pc(machine, waiting[0])
+        message = _deadlock(machine, waiting)
+    else:
+        message = f"the run went beyond {config.limits_cycles} cycles"
+    word = word_at(machine, core, pc)
+    layer = _layer_of(machine, core, layers)
+    return TrapReport(
+        kind=KINDS[outcome],
+        message=message,
+        core=core,
+        pc=pc,
+        cause=cause,
+        value=value,
+        instruction=None if word is None else disassemble_word(word, pc, {}),
+        layer=layer.name if layer else None,
+        line=layer.line if layer else None,
+    )
+
+
+def word_at(machine: Machine, core: int, address: int) -> int | None:
+    """The word at an address as a core sees it, if there is one."""
+    shared = machine.shared[0]
+    regions: list[tuple[Any, int]] = [
+        (machine.image, int(shared.image_base)),
+        (machine.ram, int(shared.ram_base)),
+        (machine.scratchpad[core][: int(shared.scratchpad_bytes)], SCRATCHPAD_BASE),
+    ]
+    for memory, base in regions:
+        if 0 <= address - base <= memory.size - 4:
+            return int.from_bytes(memory[address - base : address - base + 4].tobytes(), "little")
+    return None
+
+
+def _fault(machine: Machine, core: int, pc: int, cause: int, value: int) -> str:
+    known = {int(c): c.name.lower().replace("_", " ") for c in Cause}
+    text = f"{known.get(cause, f'cause {cause}')} (mtval {value:#x})"
+    if cause == Cause.OPERAND_FAULT:
+        text += _bad_word(machine, core, pc, value)
+    return text
+
+
+def _bad_word(machine: Machine, core: int, pc: int, address: int) -> str:
+    """Which word of the descriptor is wrong, and what it says."""
+    code = word_at(machine, core, pc)
+    decoded = None if code is None else decode(code)
+    if decoded is None or decoded.instruction.descriptor is None:
+        return ""
+    start = int(machine.cores[core].registers[decoded.operands["rs1"]]) & 0xFFFF_FFFF
+    words = DESCRIPTORS[decoded.instruction.descriptor].words
+    index = (address - start) // 4
+    value = word_at(machine, core, address)
+    if not 0 <= index < len(words) or value is None:
+        return ""
+    shown = value - (1 << 32) if words[index].signed and value >> 31 else value
+    as_text = f"{shown:#x}" if words[index].address else str(shown)
+    return f": {words[index].name} is {as_text}"
+
+
+def _waits(machine: Machine, core: int) -> bool:
+    return int(machine.cores[core].status) not in (Status.RUNNING, Status.HALTED)
+
+
+def _waiting_pc(machine: Machine, core: int) -> int:
+    """Where a core waits: it has passed its barrier or pend, but not an instruction of a unit."""
+    pc = int(machine.cores[core].pc)
+    return pc if machine.cores[core].status == Status.WAITING_UNIT else pc - 4
+
+
+def _deadlock(machine: Machine, waiting: Sequence[int]) -> str:
+    named = [f"core {core} waits {_reason(machine, core)}" for core in waiting[:MOST_NAMED]]
+    if len(waiting) > MOST_NAMED:
+        named.append(f"{len(waiting) - MOST_NAMED} more wait")
+    return "nothing can happen any more: " + "; ".join(named)
+
+
+def _reason(machine: Machine, core: int) -> str:
+    what, how_many = (int(v) for v in machine.cores[core].wait)
+    status = machine.cores[core].status
+    if status == Status.AT_BARRIER:
+        return f"at barrier {what} for {how_many} cores"
+    if status == Status.PENDING:
+        return f"for {how_many} of semaphore {what}"
+    return f"for the {Unit(what).name.lower()} unit"
+
+
+def _layer_of(machine: Machine, core: int, layers: Sequence[Layer]) -> Layer | None:
+    index = int(machine.cores[core].layer)
+    return layers[index] if 0 <= index < len(layers) else None
