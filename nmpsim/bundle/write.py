@@ -1,8 +1,7 @@
-"""Build a bundle part by part, and write it so that no half-written file is ever seen."""
+"""Build a bundle part by part, and write it as a whole."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,6 +12,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.atomic import write_file
 from nmpsim.bundle import elf
 from nmpsim.bundle.digest import DIGEST_BYTES, digest_of
 from nmpsim.bundle.layout import (
@@ -32,7 +32,7 @@ from nmpsim.bundle.layout import (
 )
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import metadata_to_json
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import fail
 from nmpsim.isa.table import DRAM_BASE
 
 _PARTS = (CONSTANTS, DESCRIPTORS, TEXT)
@@ -107,10 +107,6 @@ class BundleBuilder:
         if name:
             self.set_symbol(name, RW_BASE + start, nbytes)
         return RW_BASE + start
-
-    def descriptor_address(self) -> int:
-        """Address that the next descriptor will get; no constant may be added after this call."""
-        return DRAM_BASE + self._part(DESCRIPTORS).end
 
     def code_address(self) -> int:
         """Address that the next code will get; only code may be added after this call."""
@@ -231,30 +227,11 @@ class BundleBuilder:
 
 
 def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write the file as a whole or not at all.
+    """Write the file as a whole or not at all; what is no ordinary file is not replaced.
 
     Raises :class:`~nmpsim.diagnostics.UserError` FILE002; a file that was there before stays.
     """
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-        temporary.replace(target)
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def _cannot_write(path: Path, error: OSError) -> UserError:
-    return fail(
-        "FILE002",
-        f"cannot write the bundle: {error.strerror or error}",
-        place=Place(str(path)),
-        hint="the folder must exist and be writable, and the disk must have room",
-    )
+    write_file(Path(path), lambda file: file.write(data))
 
 
 def _flat_bytes(data: npt.NDArray[Any] | elf.Buffer) -> elf.Buffer:

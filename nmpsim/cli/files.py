@@ -1,19 +1,17 @@
-"""Output files: checked before the work begins, written as a whole or not at all."""
+"""Output files: checked before the work begins; and what a command prints."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
-import stat
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from nmpsim.atomic import cannot_write, is_special, real_path, write_file
 from nmpsim.cli.guard import discard_stdout
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, fail
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,75 +23,31 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] 
     Raises FILE002 for a missing folder or a folder in the file's place, ARG001 if an output would
     overwrite an input or another output.
     """
-    taken = {_real(path): "is also an input" for path in inputs if path is not None}
+    taken = {real_path(path): "is also an input" for path in inputs if path is not None}
     for path in (path for path in outputs if path is not None):
         try:
             _check_output(path)
         except OSError as error:  # a name that is too long, a folder that may not be entered
-            raise _cannot_write(path, error.strerror or str(error), None) from error
-        if _is_special(path):
+            raise cannot_write(path, error.strerror or str(error), None) from error
+        if is_special(path):
             continue
-        real = _real(path)
+        real = real_path(path)
         if real in taken:
             message = f"the output file {taken[real]}"
             raise fail("ARG001", message, place=Place(str(path)), hint="choose another name")
         taken[real] = "is named twice"
 
 
-def _real(path: Path) -> Path:
-    """Where a file really is; unlike ``Path.resolve`` it does not mind a loop of links."""
-    return Path(os.path.realpath(path))
-
-
 def _check_output(path: Path) -> None:
     if path.is_dir():
-        raise _cannot_write(path, "it is a folder", "name a file in it")
-    folder = _real(path).parent
+        raise cannot_write(path, "it is a folder", "name a file in it")
+    folder = real_path(path).parent
     if not folder.exists():
-        raise _cannot_write(path, "its folder is missing", f"mkdir -p '{path.parent}'")
+        raise cannot_write(path, "its folder is missing", f"mkdir -p '{path.parent}'")
     if not folder.is_dir():
-        raise _cannot_write(path, f"{path.parent} is not a folder", None)
-    if not os.access(folder, os.W_OK) and not _is_special(path):
-        raise _cannot_write(path, "its folder is not writable", None)
-
-
-def _is_special(path: Path) -> bool:
-    """A pipe or a device such as /dev/null, which must not be replaced by a file."""
-    try:
-        return not stat.S_ISREG(path.stat().st_mode)
-    except OSError:
-        return False
-
-
-def _cannot_write(path: Path, why: str, hint: str | None) -> UserError:
-    return fail("FILE002", f"cannot write the file: {why}", place=Place(str(path)), hint=hint)
-
-
-def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in its place.
-
-    Raises FILE002; a file that was there before stays then, and nothing half-written is left.
-    """
-    try:
-        if _is_special(path):
-            with path.open("wb") as file:
-                write(file)
-        else:
-            _replace(_real(path), write)
-    except OSError as error:
-        hint = "the folder must exist and be writable, and the disk must have room"
-        raise _cannot_write(path, error.strerror or str(error), hint) from error
-
-
-def _replace(target: Path, write: Callable[[IO[bytes]], object]) -> None:
-    temporary = target.with_name(f".nmpsim-{secrets.token_hex(6)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            write(file)
-        temporary.replace(target)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        raise cannot_write(path, f"{path.parent} is not a folder", None)
+    if not os.access(folder, os.W_OK) and not is_special(path):
+        raise cannot_write(path, "its folder is not writable", None)
 
 
 def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -71,9 +71,8 @@ def test_addresses_are_given_at_once():
     assert second == first + 16
     assert builder.reserve("x", 10) == RW_BASE
     assert builder.reserve("y", 1, alignment=4) == RW_BASE + 12
-    third = builder.descriptor_address()
+    third = builder.add_descriptor(bytes(16), "d")
     assert third % 64 == 0
-    assert builder.add_descriptor(bytes(16), "d") == third
     assert builder.code_address() == third + 64
     assert builder.add_code(np.array([0x13], np.uint32), "start") == third + 64
     assert builder.code_address() == third + 68
@@ -128,6 +127,33 @@ def test_a_bundle_is_written_as_a_whole_or_not_at_all(tmp_path: Path, bundle_byt
     write_bundle(tmp_path / "net.bin", bundle_bytes)
     assert (tmp_path / "net.bin").read_bytes() == bundle_bytes
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path, bundle_bytes: bytes):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "real.bin", tmp_path / "net.bin"
+    link.symlink_to(target)
+    for before in (None, b"old"):
+        if before is not None:
+            target.write_bytes(before)
+        write_bundle(link, bundle_bytes)
+        assert link.is_symlink()
+        assert target.read_bytes() == bundle_bytes
+    assert [p.name for p in target.parent.iterdir()] == ["real.bin"]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path, linked: bool):
+    pipe, path = tmp_path / "pipe", tmp_path / "link" if linked else tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if linked:
+        path.symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_bundle(path, b"a bundle")
+    assert pipe.is_fifo()
+    assert os.read(reader, 100) == b"a bundle"
+    os.close(reader)
+    assert len(list(tmp_path.iterdir())) == 1 + linked
 
 
 def test_files_that_cannot_be_read(tmp_path: Path):

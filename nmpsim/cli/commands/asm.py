@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from nmpsim.cli.files import check_outputs, write_file
+from nmpsim.atomic import write_file
+from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import FILE, device_option, load_device, output_option
 from nmpsim.diagnostics import Place, fail

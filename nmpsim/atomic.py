@@ -1,0 +1,61 @@
+"""Files written as a whole or not at all; the one place where nmpsim writes files.
+
+A pipe or a device is written to and never replaced, a symlink stays and its target is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from nmpsim.diagnostics import Place, UserError, fail
+
+
+def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then put it in its place.
+
+    Raises FILE002; a file that was there before stays then, and nothing half-written is left.
+    """
+    try:
+        if is_special(path):
+            with path.open("wb") as file:
+                write(file)
+        else:
+            _replace(real_path(path), write)
+    except OSError as error:
+        hint = "the folder must exist and be writable, and the disk must have room"
+        raise cannot_write(path, error.strerror or str(error), hint) from error
+
+
+def is_special(path: Path) -> bool:
+    """A pipe or a device such as /dev/null, which must not be replaced by a file."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
+
+
+def real_path(path: Path) -> Path:
+    """Where a file really is; unlike ``Path.resolve`` it does not mind a loop of links."""
+    return Path(os.path.realpath(path))
+
+
+def cannot_write(path: Path, why: str, hint: str | None) -> UserError:
+    """The error that a file cannot be written."""
+    return fail("FILE002", f"cannot write the file: {why}", place=Place(str(path)), hint=hint)
+
+
+def _replace(target: Path, write: Callable[[IO[bytes]], object]) -> None:
+    temporary = target.with_name(f".nmpsim-{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            write(file)
+        temporary.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
