@@ -113,10 +113,6 @@ class Instruction:
     span: Span = attrs.field(eq=False)
     predicate: str | None = None
 
-    def operand_names(self, *kinds: str) -> tuple[str, ...]:
-        """Names of the operands of these kinds, in print order."""
-        return tuple(o.name for o in self.operands if o.kind in kinds)
-
 
 @attrs.frozen
 class Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 ELLIPSIS = "..."
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -75,8 +75,3 @@ def real_text(value: float) -> str:
 def plural(count: int, one: str, many: str | None = None) -> str:
     """``1 layer``, ``2 layers``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def indented(lines: Iterable[str]) -> str:
-    """Lines as one text, two blanks in."""
-    return "\n".join(f"  {line}" for line in lines)
