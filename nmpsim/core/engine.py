@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from nmpsim.core.state import Machine, Outcome
+from nmpsim.diagnostics import fail
 from nmpsim.timing import Costs
 
+ENGINES = ("compiled", "reference")
 MOST_STEPS = 1 << 20
 """Instructions of one turn at most: a program without end must come back to its caller too."""
 
@@ -31,7 +33,10 @@ class Engine(Protocol):
 
 
 def make_engine(name: str) -> Engine:
-    """``compiled`` or ``reference``."""
+    """The engine of this name; raises ``UserError`` (ARG001) if there is none."""
+    if name not in ENGINES:
+        expected = " or ".join(ENGINES)
+        raise fail("ARG001", "there is no such engine", found=repr(name), expected=expected)
     if name == "reference":
         from nmpsim.core.reference.engine import ReferenceEngine
 

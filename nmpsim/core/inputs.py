@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Tensor
-from nmpsim.diagnostics import Diagnostic, UserError
+from nmpsim.diagnostics import Diagnostic, UserError, fail
 from nmpsim.kernels.hostops import HostTensor, execute
 from nmpsim.lir.nodes import ELEM_DTYPES
 
@@ -20,6 +20,13 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 def checked_inputs(tensors: Sequence[Tensor], given: Arrays) -> dict[str, npt.NDArray[Any]]:
     """Values for every input in its own type; UserError (INPUT001, INPUT002) otherwise."""
     names = [tensor.name for tensor in tensors]
+    if not isinstance(given, Mapping):
+        raise fail(
+            "INPUT001",
+            "inputs are given by name",
+            found=type(given).__name__,
+            expected=f"a mapping such as {{{names[0] if names else 'name'!r}: array}}",
+        )
     findings = [
         Diagnostic(
             "INPUT001",
