@@ -6,9 +6,10 @@ file changes what it names. Where each number comes from travels with it into th
 
 from __future__ import annotations
 
+import difflib
 import functools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import attrs
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 
 SOURCES = ("published", "measured", "assumed", "given")
+_ENTRY_KEYS = ("value", "source", "note")
 
 
 @attrs.frozen
@@ -85,18 +87,19 @@ def setting_names() -> tuple[str, ...]:
     return tuple(a.name for a in attrs.fields(DeviceConfig) if "limits" in a.metadata)
 
 
+def _sections() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.partition("_")[0] for name in setting_names()))
+
+
 def from_settings(settings: Mapping[str, Any]) -> DeviceConfig:
     """The device of flat settings, as a bundle has them; the default's where one is missing.
 
     A setting that is the default's has its source, any other counts as given.
     """
-    base = default_device()
-    flat: dict[str, tuple[Any, str, Place | None]] = {
-        key: (value, base.sources.get(key, "given"), None) for key, value in base.settings().items()
-    }
+    flat = _entries_of(default_device())
     for key, value in settings.items():
-        if key not in flat or flat[key][0] != value:
-            flat[key] = (value, "given", None)
+        if key not in flat or flat[key].value != value:
+            flat[key] = _Entry(value)
     return _checked(flat, None)
 
 
@@ -104,17 +107,18 @@ def from_settings(settings: Mapping[str, Any]) -> DeviceConfig:
 def default_device() -> DeviceConfig:
     """The NMP as ``nmp.toml`` describes it."""
     text = resources.files("nmpsim").joinpath("nmp.toml").read_text(encoding="utf-8")
-    return _checked(_flatten(tomllib.loads(text), None), None)
+    flat, findings = _flatten(tomllib.loads(text), None)
+    return _checked(flat, None, findings)
 
 
-def load_device(path: Path) -> DeviceConfig:
+def load_device(path: Path | str) -> DeviceConfig:
     """The default device with the changes that a TOML file makes.
 
     Raises :class:`UserError` (FILE001, DEV001 to DEV003) with every finding at once.
     """
     place = Place(str(path))
     try:
-        raw = path.read_bytes().decode("utf-8-sig")
+        raw = Path(path).read_bytes().decode("utf-8-sig")
         document = tomllib.loads(raw.replace("\r\n", "\n"))
     except OSError as error:
         raise fail(
@@ -128,38 +132,105 @@ def load_device(path: Path) -> DeviceConfig:
             found=error,
             expected="TOML 1.0, UTF-8",
         ) from error
-    base = default_device()
-    flat: dict[str, tuple[Any, str, Place | None]] = {
-        key: (value, base.sources.get(key, "given"), None) for key, value in base.settings().items()
+    flat = _entries_of(default_device())
+    changes, findings = _flatten(document, place)
+    return _checked(flat | changes, place, findings)
+
+
+def _entries_of(device: DeviceConfig) -> dict[str, _Entry]:
+    return {
+        key: _Entry(value, device.sources.get(key, "given"))
+        for key, value in device.settings().items()
     }
-    return _checked(flat | _flatten(document, place), place)
+
+
+@attrs.frozen
+class _Entry:
+    """A setting as it was given."""
+
+    value: Any
+    source: Any = "given"
+    place: Place | None = None
 
 
 def _flatten(
     document: Mapping[str, Any], place: Place | None
-) -> dict[str, tuple[Any, str, Place | None]]:
-    flat: dict[str, tuple[Any, str, Place | None]] = {}
-    for key, value, source in _entries(document):
-        flat[key] = (value, source, place)
-    return flat
-
-
-def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    for section, content in document.items():
-        if not isinstance(content, dict):
-            yield section, content, "given"
-            continue
-        for key, entry in content.items():
-            if isinstance(entry, dict):
-                yield f"{section}_{key}", entry.get("value"), entry.get("source", "given")
-            else:
-                yield f"{section}_{key}", entry, "given"
-
-
-def _checked(flat: Mapping[str, tuple[Any, str, Place | None]], file: Place | None) -> DeviceConfig:
-    fields = {a.name: a for a in attrs.fields(DeviceConfig) if a.name != "sources"}
+) -> tuple[dict[str, _Entry], list[Diagnostic]]:
+    """The settings of a document by flat name, and what in it is no setting."""
+    flat: dict[str, _Entry] = {}
     findings: list[Diagnostic] = []
-    for key, (value, source, place) in flat.items():
+    for section, content in document.items():
+        if section == "name":
+            flat[section] = _Entry(content, place=place)
+        elif section not in _sections():
+            findings.append(_stray(section, content, place))
+        elif not isinstance(content, dict):
+            found, expected = repr(content)[:80], f"a table: [{section}]"
+            message = f"{section} is of the wrong kind"
+            findings.append(Diagnostic("DEV002", message, place, found, expected))
+        else:
+            for key, given in content.items():
+                entry, wrong = _entry(section, key, given, place)
+                findings += wrong
+                if entry is not None:
+                    flat[f"{section}_{key}"] = entry
+    return flat, findings
+
+
+def _entry(
+    section: str, key: str, given: object, place: Place | None
+) -> tuple[_Entry | None, list[Diagnostic]]:
+    """A setting from a bare value or a table; None if it cannot be told what it should be."""
+    if f"{section}_{key}" not in setting_names():
+        return None, [_unknown(f"{section}_{key}", place, ["name", *setting_names()])]
+    if not isinstance(given, dict):
+        return _Entry(given, place=place), []
+    name = f"[{section}] {key}"
+    findings = []
+    for word in given:
+        if word not in _ENTRY_KEYS:
+            near = difflib.get_close_matches(word, _ENTRY_KEYS, 1)
+            findings.append(
+                Diagnostic(
+                    "DEV002",
+                    f"{name} has no {word!r}",
+                    place,
+                    expected=", ".join(_ENTRY_KEYS),
+                    hint=f"did you mean {near[0]}?" if near else None,
+                )
+            )
+    if "value" not in given:
+        hint = f"{key} = {{ value = ..., source = ..., note = ... }}"
+        findings.append(Diagnostic("DEV002", f"{name} has no value", place, hint=hint))
+        return None, findings
+    return _Entry(given["value"], given.get("source", "given"), place), findings
+
+
+def _stray(word: str, content: object, place: Place | None) -> Diagnostic:
+    """A top-level word that is neither ``name`` nor a section."""
+    names = setting_names()
+    if isinstance(content, dict):
+        what = f"section [{word}]"
+        meant = [_toml_name(f"{word}_{key}") for key in content if f"{word}_{key}" in names]
+        known = [f"[{section}]" for section in _sections()]
+        meant += difflib.get_close_matches(f"[{word}]", known, 1)
+    else:
+        what = f"key {word} outside any section"
+        meant = [_toml_name(key) for key in difflib.get_close_matches(word, names, 1)]
+        if difflib.get_close_matches(word, ["name", *names], 1) == ["name"]:
+            meant = ["name"]
+    hint = f"did you mean {meant[0]}?" if meant else "`nmpsim device` prints all settings"
+    return Diagnostic("DEV002", f"unknown {what}", place, hint=hint)
+
+
+def _checked(
+    flat: Mapping[str, _Entry], file: Place | None, before: Sequence[Diagnostic] = ()
+) -> DeviceConfig:
+    """The device of all settings; raises ``UserError`` with the findings ``before`` and its own."""
+    fields = {a.name: a for a in attrs.fields(DeviceConfig) if a.name != "sources"}
+    findings = list(before)
+    for key, entry in flat.items():
+        value, place = entry.value, entry.place
         if key not in fields:
             findings.append(_unknown(key, place, list(fields)))
         elif key == "name":
@@ -169,18 +240,19 @@ def _checked(flat: Mapping[str, tuple[Any, str, Place | None]], file: Place | No
             findings.append(_wrong_kind(key, value, "a whole number", place))
         else:
             findings += _out_of_range(key, value, fields[key].metadata["limits"], place)
-        if source not in SOURCES:
-            findings.append(_wrong_kind(f"{key} (source)", source, ", ".join(SOURCES), place))
+        if entry.source not in SOURCES:
+            expected = ", ".join(SOURCES)
+            findings.append(_wrong_kind(f"{key} (source)", entry.source, expected, place))
     findings += [
         Diagnostic("DEV002", f"setting {_toml_name(key)} is missing", file)
         for key in fields
         if key not in flat
     ]
-    findings += _contradictions({key: entry[0] for key, entry in flat.items()}, file)
+    findings += _contradictions({key: entry.value for key, entry in flat.items()}, file)
     if findings:
         raise UserError(findings)
-    values = {key: value for key, (value, _, _) in flat.items()}
-    sources = {key: source for key, (_, source, _) in flat.items() if key != "name"}
+    values = {key: entry.value for key, entry in flat.items()}
+    sources = {key: entry.source for key, entry in flat.items() if key != "name"}
     return DeviceConfig(**values, sources=sources)
 
 
@@ -195,6 +267,7 @@ def _contradictions(values: Mapping[str, Any], file: Place | None) -> list[Diagn
                 file,
                 f"{burst} bytes",
                 f"at most {row} bytes",
+                "lower [dram] burst_bytes or raise [dram] row_bytes",
             )
         ]
     return []
@@ -206,8 +279,6 @@ def _toml_name(key: str) -> str:
 
 
 def _unknown(key: str, place: Place | None, known: list[str]) -> Diagnostic:
-    import difflib
-
     near = difflib.get_close_matches(key, known, 1)
     hint = f"did you mean {_toml_name(near[0])}?" if near else "`nmpsim device` prints all settings"
     return Diagnostic("DEV002", f"unknown setting {_toml_name(key)}", place, hint=hint)
@@ -220,12 +291,16 @@ def _wrong_kind(key: str, value: object, expected: str, place: Place | None) -> 
 
 
 def _out_of_range(key: str, value: int, limits: Limits, place: Place | None) -> list[Diagnostic]:
+    hint = None
     if not limits.low <= value <= limits.high:
         expected = f"{limits.low} to {limits.high}"
     elif limits.power_of_two and value.bit_count() != 1:
         expected = "a power of two"
+        hint = f"{1 << (value.bit_length() - 1)} or {1 << value.bit_length()} is near"
     elif key == "scratchpad_bytes" and value % 64:
         expected = "a multiple of 64"
+        hint = f"{value // 64 * 64} or {-(-value // 64) * 64} is near"
     else:
         return []
-    return [Diagnostic("DEV003", f"{_toml_name(key)} is out of range", place, str(value), expected)]
+    message = f"{_toml_name(key)} is out of range"
+    return [Diagnostic("DEV003", message, place, str(value), expected, hint)]

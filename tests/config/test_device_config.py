@@ -65,6 +65,56 @@ def test_all_findings_at_once(tmp_path: Path) -> None:
     assert "a power of two" in shown
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("cores_count = 3", "unknown key cores_count", "did you mean [cores] count?"),
+        ("[dram_row]\nbytes = 4096", "unknown section [dram_row]", "[dram] row_bytes?"),
+        ("[vectr]\nlanes = 4", "unknown section [vectr]", "did you mean [vector]?"),
+        ("nam = 'x'", "unknown key nam", "did you mean name?"),
+        ("whatever = 1", "unknown key whatever", "`nmpsim device`"),
+        ("cores = 3", "cores is of the wrong kind", "a table: [cores]"),
+        ("[[cores]]\ncount = 3", "cores is of the wrong kind", "a table: [cores]"),
+        ("[name]\nx = 1", "name is of the wrong kind", "a string"),
+        ("[cores]\ncount = { valeu = 3 }", "[cores] count has no 'valeu'", "did you mean value?"),
+        ("[cores]\ncount = { source = 'given' }", "[cores] count has no value", "{ value = "),
+        (
+            "[cores]\ncount = { value = 3, unit = 'x' }",
+            "[cores] count has no 'unit'",
+            "value, source, note",
+        ),
+        ("[cores]\ncount = { value = 3, source = [1] }", "wrong kind", "published, measured"),
+    ],
+)
+def test_what_is_no_setting_is_refused(tmp_path: Path, text: str, message: str, hint: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_device(written(tmp_path, text))
+
+    assert set(codes(error)) == {"DEV002"}
+    assert message in str(error.value)
+    assert hint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[dram]\nburst_bytes = 48", "32 or 64 is near"),
+        ("[scratchpad]\nbytes = 5000", "4992 or 5056 is near"),
+        ("[dram]\nburst_bytes = 512\nrow_bytes = 256", "lower [dram] burst_bytes"),
+    ],
+)
+def test_out_of_range_settings_have_a_hint(tmp_path: Path, text: str, hint: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_device(written(tmp_path, text))
+
+    assert codes(error) == ["DEV003"]
+    assert hint in str(error.value)
+
+
+def test_a_path_may_be_a_string(tmp_path: Path) -> None:
+    assert load_device(str(written(tmp_path, "[cores]\ncount = 2"))).cores_count == 2
+
+
 def test_settings_that_contradict_each_other(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         load_device(written(tmp_path, "[dram]\nburst_bytes = 512\nrow_bytes = 256\n"))
