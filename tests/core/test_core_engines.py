@@ -1,0 +1,18 @@
+"""The engines by name."""
+
+import pytest
+
+from nmpsim.core.engine import ENGINES, make_engine
+from nmpsim.diagnostics import UserError
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_has_its_name(name):
+    assert make_engine(name).name == name
+
+
+def test_an_unknown_engine_is_told():
+    with pytest.raises(UserError, match="ARG001") as error:
+        make_engine("foo")
+    assert error.value.diagnostics[0].found == "'foo'"
+    assert error.value.diagnostics[0].expected == "compiled or reference"
