@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,9 +48,22 @@ def _source_digest() -> str:
     return digest.hexdigest()[:16]
 
 
+def _is_writable(folder: Path) -> bool:
+    """True if the folder is there, or can be made, and can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
 def _choose_cache() -> Path:
     chosen = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("nmpsim")
     folder = Path(chosen) / f"kernels-{_source_digest()}"
+    if not _is_writable(folder):
+        # A folder of this process alone: code from one that others can write is not to be run.
+        folder = Path(tempfile.mkdtemp(prefix="nmpsim-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     _numba.config.CACHE_DIR = str(folder)
     return folder
 
