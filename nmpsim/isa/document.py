@@ -11,6 +11,8 @@ from nmpsim.isa.document_text import (
     MEMORY_LAYOUTS,
     SCALAR_NOTE,
     SCALES,
+    TRAP_NOTE,
+    TRAP_VALUES,
     UNIT_NOTES,
 )
 from nmpsim.isa.fields import BitField
@@ -151,8 +153,11 @@ def _csrs() -> str:
 
 
 def _traps() -> str:
-    rows = [(str(cause.value), cause.name.lower().replace("_", " ")) for cause in Cause]
-    return "## Traps\n\n" + _table(("`mcause`", "meaning"), rows)
+    rows = [
+        (str(cause.value), cause.name.lower().replace("_", " "), TRAP_VALUES[cause])
+        for cause in Cause
+    ]
+    return f"## Traps\n{TRAP_NOTE}\n" + _table(("`mcause`", "meaning", "`mtval`"), rows)
 
 
 def _descriptors() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmpsim.isa.table import Unit
+from nmpsim.isa.table import Cause, Unit
 
 INTRODUCTION = """
 # The instruction set of the NMP
@@ -55,10 +55,32 @@ on at `mtvec` as the RISC-V manual has it. A trap that ends the run waits for th
 everything that others can see.
 
 *Operands.* A descriptor that is impossible is an operand fault, and `mtval` is the address of the
-first word that is wrong: a size of zero, memory outside the scratchpad, a shift beyond 31, a zero
+word that is wrong: a size of zero, memory outside the scratchpad, a shift beyond 31, a zero
 point or clip beyond Int8, a result that would lie on an operand or on itself. Only `nmp.eltwise`,
 `nmp.rescale` and `nmp.lut` may write exactly where they read.
 """
+
+TRAP_NOTE = """
+`mepc` is the address of the instruction that trapped; it has changed no register and no memory.
+If several words of a descriptor are wrong, `mtval` names the one that is found first: sizes are
+looked at before addresses, and addresses before scales and clips. A scale is named by its word
+`pre`, a table of scale records by the word `scales`.
+"""
+
+TRAP_VALUES: dict[Cause, str] = {
+    Cause.FETCH_MISALIGNED: "where the jump or branch was to go",
+    Cause.FETCH_FAULT: "the address of the instruction",
+    Cause.ILLEGAL_INSTRUCTION: "the instruction word",
+    Cause.BREAKPOINT: "the address of the instruction",
+    Cause.LOAD_MISALIGNED: "the address",
+    Cause.LOAD_FAULT: "the address",
+    Cause.STORE_MISALIGNED: "the address",
+    Cause.STORE_FAULT: "the address",
+    Cause.ENVIRONMENT_CALL: "0",
+    Cause.DESCRIPTOR_FAULT: "the address of the descriptor",
+    Cause.OPERAND_FAULT: "the address of the word of the descriptor that is wrong",
+}
+"""What ``mtval`` holds."""
 
 SCALAR_NOTE = """
 Assembly gives `lui` and `auipc` the upper 20 bits as a number, and branches and jumps their target
