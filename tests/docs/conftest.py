@@ -1,0 +1,28 @@
+"""What the tests of the documentation share."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def repository():
+    """The repository's folder."""
+    return Path(__file__).parents[2]
+
+
+@pytest.fixture
+def page(repository):
+    """Reads a page by its path in the repository."""
+    return lambda name: (repository / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def rows():
+    """The rows of all tables in a text, each a list of its cells."""
+
+    def rows_of(text):
+        lines = [line for line in text.splitlines() if line.startswith("| ")]
+        return [line.strip("| ").split(" | ") for line in lines]
+
+    return rows_of

@@ -1,0 +1,103 @@
+"""The pages that list things list all of them, as the code has them."""
+
+import re
+
+import attrs
+import pytest
+
+from nmpsim.config import SOURCES, DeviceConfig, default_device
+from nmpsim.diagnostics import CODES, EXIT_BUG, EXIT_OK, EXIT_USER, EXIT_WORSE
+from nmpsim.kernels.stages import STAGE_NAMES
+from nmpsim.report.data import ACTIVITIES
+from nmpsim.report.json import report_schema
+
+
+def section(text, title):
+    """The text below a heading of the second level."""
+    (found,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    return found
+
+
+def field_names(schema):
+    """Names of an object's properties; those of an object within as ``outer.inner``."""
+    for name, inner in schema["properties"].items():
+        if "properties" in inner:
+            yield from (f"{name}.{deeper}" for deeper in field_names(inner))
+        else:
+            yield name
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("The run", None),
+        ("`output`", "output"),
+        ("`layer`", "layer"),
+        ("`saturation`", "saturation"),
+        ("`trap`", "trap"),
+    ],
+)
+def test_the_report_page_has_every_field(page, rows, title, name):
+    schema = report_schema() if name is None else report_schema()["$defs"][name]
+    table = section(page("docs/report.md"), title).split("\n\n| stage |")[0]
+    named = [field for row in rows(table)[2:] for field in re.findall(r"`([\w.]+)`", row[0])]
+    assert named == list(field_names(schema))
+
+
+def test_the_report_page_has_every_object(page):
+    objects = {name for name, d in report_schema()["$defs"].items() if "properties" in d}
+    assert objects == set(re.findall(r"^## `(\w+)`$", page("docs/report.md"), re.M))
+
+
+def test_the_report_page_has_every_stage_and_activity(page, rows):
+    text = page("docs/report.md")
+    stages = [row[0] for row in rows(text.split("| stage | what was cut |")[1])[1:]]
+    assert stages[: len(STAGE_NAMES) + 1] == [f"`{name}`" for name in ("input", *STAGE_NAMES)]
+    assert all(f"`{activity}`" in text for activity in ACTIVITIES)
+
+
+def test_the_device_page_has_every_setting(page, rows):
+    text = page("docs/device-file.md")
+    found = {
+        f"{section[2:-2]}_{key[1:-1]}": (default, allowed)
+        for section, key, default, allowed, _ in (row for row in rows(text) if len(row) == 5)
+        if section.startswith("`[")
+    }
+    limits = {a.name: a.metadata["limits"] for a in attrs.fields(DeviceConfig) if a.metadata}
+    expected = {
+        name: (str(getattr(default_device(), name)), f"{limit.low} to {limit.high}")
+        for name, limit in limits.items()
+    }
+    assert found == expected
+    assert all(f"`{source}`" in text for source in SOURCES)
+
+
+def test_the_example_of_a_device_file_loads(page, tmp_path):
+    from nmpsim import load_device
+
+    (example,) = re.findall(r"```toml\n(.*?)```", page("docs/device-file.md"), re.S)
+    path = tmp_path / "d.toml"
+    path.write_text(example, encoding="utf-8")
+    device = load_device(path)
+    assert (device.name, device.cores_count, device.dram_bytes_per_cycle) == ("half", 16, 8)
+    assert device.sources["dram_bytes_per_cycle"] == "measured"
+    assert device.sources["dram_latency_cycles"] == "given"
+
+
+def test_the_error_page_has_every_code(page, rows):
+    from nmpsim.cli.guard import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
+
+    table = rows(page("docs/errors.md"))
+    titles = [tuple(row) for row in table if re.fullmatch(r"[A-Z]+\d{3}", row[0])]
+    assert titles == list(CODES.items())
+    exits = [int(row[0]) for row in table if row[0].isdigit()]
+    known = [EXIT_OK, EXIT_WORSE, EXIT_USER, EXIT_BUG, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE]
+    assert exits == known
+
+
+def test_links_lead_somewhere(repository):
+    pages = [repository / "README.md", *(repository / "docs").rglob("*.md")]
+    for path in pages:
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (path.parent / target).exists(), f"{path.name} links to {target}"
