@@ -1,8 +1,24 @@
 """The command ``nmpsim``: arguments in, session, view, exit code out.
 
-Nothing heavy is imported until a command needs it, so ``nmpsim --help`` answers at once.
+Nothing heavy is imported until a command needs it, so ``nmpsim --help`` answers at once; and
+nothing at all before :func:`main` is there to catch a Ctrl-C.
 """
 
-from nmpsim.cli.app import app, main
+from __future__ import annotations
 
-__all__ = ["app", "main"]
+import sys
+from typing import NoReturn
+
+__all__ = ["main"]
+
+
+def main() -> NoReturn:
+    """Entry point of the installed command."""
+    try:
+        from nmpsim.cli.app import app
+
+        app.main()
+    except KeyboardInterrupt:  # while the guard itself was imported; later it is the guard's
+        if sys.stderr is not None:
+            sys.stderr.write("interrupted\n")
+        sys.exit(130)

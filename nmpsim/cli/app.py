@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import click
 
-from nmpsim.cli.guard import CommandInterruptedError, PipeClosedError, run_guarded
+from nmpsim.cli.guard import CommandInterruptedError, PipeClosedError, answering, run_guarded
 
 COMMANDS: dict[str, str] = {
     "compile": "nmpsim.cli.commands.compile",
@@ -21,6 +22,17 @@ COMMANDS: dict[str, str] = {
     "device": "nmpsim.cli.commands.device",
 }
 """Name of each command -> the module with its ``command``, in the order of the help."""
+
+
+@contextmanager
+def _kept_from_click() -> Iterator[None]:
+    """Click's ``main`` must not see what it would report its own way."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise CommandInterruptedError from error
+    except BrokenPipeError as error:
+        raise PipeClosedError from error
 
 
 class _Commands(click.Group):
@@ -47,14 +59,15 @@ class _Commands(click.Group):
             ctx.fail(f"No such command {args[0]!r}.{also}")
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the arguments; this is also where ``--help`` is answered."""
+        with _kept_from_click(), answering():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; click's ``main`` must not see what it would report its own way."""
-        try:
+        """Run the command."""
+        with _kept_from_click():
             return super().invoke(ctx)
-        except KeyboardInterrupt as error:
-            raise CommandInterruptedError from error
-        except BrokenPipeError as error:
-            raise PipeClosedError from error
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
         """Run the command line and leave with its exit code."""
@@ -100,8 +113,3 @@ def app() -> None:
 
     Exit codes: 0 fine, 1 the run trapped, 2 something given cannot be used, 3 a bug of nmpsim.
     """
-
-
-def main() -> NoReturn:
-    """Entry point of the installed command."""
-    app.main()

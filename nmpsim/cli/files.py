@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from nmpsim.atomic import cannot_write, is_special, real_path, write_file
-from nmpsim.cli.guard import discard_stdout
+from nmpsim.cli.guard import stdout_unusable
 from nmpsim.diagnostics import Place, fail
 
 if TYPE_CHECKING:
@@ -76,6 +76,4 @@ def emit(text: str, output: Path | None = None) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        discard_stdout()
-        place = Place("standard output")
-        raise fail("FILE002", "cannot write the result", place=place, found=error) from error
+        raise stdout_unusable(error) from error

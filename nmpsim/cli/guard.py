@@ -6,12 +6,13 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from nmpsim.diagnostics import EXIT_BUG, EXIT_OK, EXIT_USER, Diagnostic, UserError
+from nmpsim.diagnostics import EXIT_BUG, EXIT_OK, EXIT_USER, Diagnostic, Place, UserError, fail
 from nmpsim.views.text import visible
 
 EXIT_INTERRUPTED = 130
@@ -60,6 +61,24 @@ def say(text: str) -> None:
         print(_coloured(visible(text)), file=sys.stderr, flush=True)
     except OSError:
         return  # there is nobody left to tell
+
+
+def stdout_unusable(error: OSError) -> UserError:
+    """The error that stdout takes nothing; what is still buffered for it is given up."""
+    discard_stdout()
+    place = Place("standard output")
+    return fail("FILE002", "cannot write the result", place=place, found=error.strerror)
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """While arguments are read: click prints help and touches no file but stdout."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise stdout_unusable(error) from error
 
 
 def discard_stdout() -> None:

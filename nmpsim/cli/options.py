@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nmpsim.cli.files import emit
+from nmpsim.cli.guard import answering
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,19 +23,24 @@ FILE = click.Path(path_type=Path)
 """A path; whether it can be used is told by who opens it, with a code and a hint."""
 
 
+class Command(click.Command):
+    """A command that tells when its ``--help`` cannot be printed."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the arguments; this is also where ``--help`` is answered."""
+        with answering():
+            return super().make_context(*args, **extra)
+
+
 def bundle_argument(command: _Command) -> _Command:
     """The bundle that a command is about."""
     return click.argument("bundle", metavar="NET.bin", type=FILE)(command)
 
 
-def device_option(command: _Command) -> _Command:
-    """``--device D.toml``"""
-    return click.option(
-        "--device",
-        metavar="D.toml",
-        type=FILE,
-        help="Device file; without it, what the bundle was made for, or the NMP (`nmpsim device`).",
-    )(command)
+def device_option(default: str) -> Callable[[_Command], _Command]:
+    """``--device D.toml``; ``default`` says what holds without it."""
+    text = f"Device file; without it, {default}."
+    return click.option("--device", metavar="D.toml", type=FILE, help=text)
 
 
 def format_option(command: _Command) -> _Command:

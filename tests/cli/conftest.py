@@ -44,7 +44,7 @@ def one_input(tmp_path: Path) -> Path:
 @pytest.fixture
 def nmpsim_cli() -> Callable[..., Result]:
     """Run a command line within this process."""
-    from nmpsim.cli import app
+    from nmpsim.cli.app import app
 
     def run(*arguments: object) -> Result:
         return CliRunner().invoke(app, [str(argument) for argument in arguments])

@@ -20,6 +20,18 @@ def test_help_and_version(nmpsim_cli):
 
 
 @pytest.mark.parametrize(
+    ("command", "default"),
+    [
+        ("run", "the device that the bundle was made for"),
+        ("compile", "the NMP"),
+        ("asm", "the NMP"),
+    ],
+)
+def test_the_help_says_which_device_is_the_default(nmpsim_cli, command, default):
+    assert f"without it, {default}" in " ".join(nmpsim_cli(command, "--help").stdout.split())
+
+
+@pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (("rnu",), "Did you mean 'run'?"),

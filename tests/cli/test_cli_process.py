@@ -54,26 +54,36 @@ def test_a_terminal_encoding_without_the_letters(process, tmp_path):
     assert "\\xfc.bin at byte 0x0: error[BUN001]" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("disasm",), ("inspect",), ("inspect", "--format", "json")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("disasm",), ("inspect",), ("inspect", "--format", "json"), ("inspect", "--help"), ()],
+)
 def test_a_closed_pipe_is_no_error(command, one_input, arguments):
     reading_end, writing_end = os.pipe()
     os.close(reading_end)
     done = subprocess.run(
-        command(*arguments, one_input), stdout=writing_end, stderr=subprocess.PIPE, check=False
+        command(*(arguments or ("--help",)), one_input),
+        stdout=writing_end,
+        stderr=subprocess.PIPE,
+        check=False,
     )
     os.close(writing_end)
     assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk_is_told(process, one_input):
+@pytest.mark.parametrize(
+    "arguments", [("inspect", "BUNDLE"), ("--help",), ("run", "--help"), ("--version",)]
+)
+def test_a_full_disk_is_told(one_input, arguments):
+    words = [str(one_input) if word == "BUNDLE" else word for word in arguments]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "nmpsim", "inspect", str(one_input)],
+            [sys.executable, "-m", "nmpsim", *words],
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
         )  # fmt: skip
     assert done.returncode == 2
-    assert "error[FILE002]" in done.stderr
+    assert done.stderr.startswith("standard output: error[FILE002]: cannot write the result")
     assert "Exception ignored" not in done.stderr
 
 
@@ -96,6 +106,24 @@ def test_ctrl_c_leaves_nothing_behind(command, one_input, data, tmp_path):
     assert (running.returncode, out, err) == (130, b"", b"interrupted\n")
     ready.unlink()
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "module", ["click", "attrs", "nmpsim.cli.guard", "nmpsim.cli.commands.run"]
+)
+def test_ctrl_c_while_nmpsim_is_imported(module):
+    code = (
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(name, *_):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        "sys.argv = ['nmpsim', 'run', '--help']\n"
+        "from nmpsim.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 def test_special_files_are_written_to_not_replaced(process, one_input, data, tmp_path):

@@ -9,13 +9,13 @@ import click
 from nmpsim.atomic import write_file
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, device_option, load_device, output_option
+from nmpsim.cli.options import FILE, Command, device_option, load_device, output_option
 from nmpsim.diagnostics import Place, fail
 
 
-@click.command("asm", short_help="Assemble a program to a bundle.")
+@click.command("asm", cls=Command, short_help="Assemble a program to a bundle.")
 @click.argument("source", metavar="PROG.s", type=FILE)
-@device_option
+@device_option("the NMP (`nmpsim device`)")
 @output_option("PROG.bin", "The bundle to write.", required=True)
 def command(source: Path, device: Path | None, output: Path) -> None:
     """Assemble a program; the inverse of `nmpsim disasm --data`."""

@@ -8,10 +8,10 @@ import click
 
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, device_option, load_device, output_option
+from nmpsim.cli.options import FILE, Command, device_option, load_device, output_option
 
 
-@click.command("compile", short_help="Compile a network to a bundle.")
+@click.command("compile", cls=Command, short_help="Compile a network to a bundle.")
 @click.argument("lir", metavar="NET.lir", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of the network.")
 @click.option(
@@ -27,7 +27,7 @@ from nmpsim.cli.options import FILE, device_option, load_device, output_option
     show_default=True,
     help="Whose arithmetic to follow, to the bit.",
 )
-@device_option
+@device_option("the NMP (`nmpsim device`)")
 @click.option("--no-fuse", is_flag=True, help="Keep every instruction a layer of its own.")
 @output_option("NET.bin", "The bundle to write.", required=True)
 def command(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from nmpsim.cli.options import FILE, format_option, load_device, show
+from nmpsim.cli.options import FILE, Command, format_option, load_device, show
 
 
-@click.command("device", short_help="Show the settings of a device.")
+@click.command("device", cls=Command, short_help="Show the settings of a device.")
 @click.argument("device", metavar="[D.toml]", type=FILE, required=False)
 @format_option
 def command(device: Path | None, style: str) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.options import bundle_argument, output_option
+from nmpsim.cli.options import Command, bundle_argument, output_option
 
 
-@click.command("disasm", short_help="Show a bundle as assembly text.")
+@click.command("disasm", cls=Command, short_help="Show a bundle as assembly text.")
 @bundle_argument
 @click.option(
     "--data",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from nmpsim.cli.options import bundle_argument, format_option, show
+from nmpsim.cli.options import Command, bundle_argument, format_option, show
 
 
-@click.command("inspect", short_help="Show what is in a bundle.")
+@click.command("inspect", cls=Command, short_help="Show what is in a bundle.")
 @bundle_argument
 @format_option
 def command(bundle: Path, style: str) -> None:

@@ -12,6 +12,7 @@ from nmpsim.cli.files import check_outputs, write_npz
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import (
     FILE,
+    Command,
     bundle_argument,
     device_option,
     format_option,
@@ -40,7 +41,7 @@ class _Request:
     output: Path | None
 
 
-@click.command("run", short_help="Run a bundle: answer, cycles, saturation.")
+@click.command("run", cls=Command, short_help="Run a bundle: answer, cycles, saturation.")
 @bundle_argument
 @click.option(
     "--input",
@@ -50,7 +51,7 @@ class _Request:
     help="An .npy file, or an .npz file with arrays under the inputs' names; float or already"
     " quantized. May be given several times.",
 )
-@device_option
+@device_option("the device that the bundle was made for")
 @click.option(
     "--engine",
     type=click.Choice(["compiled", "reference"]),
