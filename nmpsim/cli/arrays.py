@@ -122,15 +122,19 @@ class ArrayFile:
     def _open(self) -> Iterator[IO[bytes]]:
         try:
             # Asked before it is opened: opening a pipe would wait for its other end.
-            if not stat.S_ISREG(self.path.stat().st_mode):
+            mode = self.path.stat().st_mode
+            if stat.S_ISFIFO(mode):
+                raise self._unreadable("it is a pipe", "give a regular file")
+            if not stat.S_ISREG(mode):
                 raise self._unreadable("it is not a file")
             with self.path.open("rb") as file, self._reporting():
                 yield file
         except OSError as error:
             raise self._unreadable(error.strerror or str(error)) from error
 
-    def _unreadable(self, why: str) -> UserError:
-        return fail("FILE001", f"cannot read the input: {why}", place=Place(str(self.path)))
+    def _unreadable(self, why: str, hint: str | None = None) -> UserError:
+        place = Place(str(self.path))
+        return fail("FILE001", f"cannot read the input: {why}", place=place, hint=hint)
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
@@ -166,7 +170,7 @@ class ArrayFile:
         else:
             raise self.unusable(f"{_subject(key)} is of an unknown version", f"{version}")
         if dtype.kind not in _NUMBERS or dtype.itemsize > 8:
-            found = "Python objects" if dtype.hasobject else str(dtype)[:80]
+            found = "Python objects" if dtype.hasobject else dtype.name[:80]
             raise self.unusable(f"{_subject(key)} does not hold plain numbers", found)
         if any(dim < 0 for dim in shape):
             raise self.unusable(f"{_subject(key)} has a negative dimension", str(shape)[:80])

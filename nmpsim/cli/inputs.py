@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmpsim.cli.arrays import ArrayFile, StoredArray
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.views.text import shape_text
+from nmpsim.views.text import plural, shape_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -149,8 +149,8 @@ def _read(array: StoredArray, tensor: Tensor) -> npt.NDArray[Any]:
             "INPUT002",
             f"input {tensor.name!r} is of another size",
             place=Place(str(array.file.path)),
-            found=f"{shape_text(array.shape)}, {array.size:,} values",
-            expected=f"{shape_text(tensor.shape)}, {expected:,} values",
+            found=f"{shape_text(array.shape)}, {plural(array.size, 'value')}",
+            expected=f"{shape_text(tensor.shape)}, {plural(expected, 'value')}",
         )
     return array.read()
 

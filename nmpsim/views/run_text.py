@@ -36,7 +36,7 @@ _TRAP_WORDS = {"trap": "trap", "deadlock": "deadlock", "cycle_limit": "cycle lim
 
 def print_run(report: RunReport, console: Console) -> None:
     """The whole report."""
-    head = f"{report.program}: {report.numerics} arithmetic, {report.engine} engine"
+    head = f"{report.program}: {_arithmetic(report)}, {report.engine} engine"
     line(console, f"{head}, device {report.device.get('name', '?')}", "bold")
     if report.layers:
         console.print()
@@ -53,6 +53,13 @@ def print_run(report: RunReport, console: Console) -> None:
     for note in report.notes:
         line(console, f"note: {note}")
     line(console, _footnote(report), "dim")
+
+
+def _arithmetic(report: RunReport) -> str:
+    """An assembly program follows no profile; it computes what it says."""
+    if report.numerics == "assembly":
+        return "assembly program"
+    return f"{report.numerics} arithmetic"
 
 
 def _print_saturation_note(report: RunReport, console: Console) -> None:

@@ -107,6 +107,8 @@ def test_an_array_of_another_size_is_not_read(one_input, tmp_path):
     assert "error[INPUT002]" in text
     assert "found: 3x5, 15 values" in text
     assert "expected: 1x4, 4 values" in text
+    np.save(tmp_path / "x.npy", np.int8(1))
+    assert "found: scalar, 1 value\n" in error(one_input, tmp_path / "x.npy")
 
 
 def header(shape: str, descr: str = "|i1", version: bytes = b"\x01\x00") -> bytes:
@@ -125,6 +127,7 @@ def header(shape: str, descr: str = "|i1", version: bytes = b"\x01\x00") -> byte
         (header("(1, 4)") + b"abcde", "more data than that"),
         (header("(1, 4)", "|O") + b"abcd", "Python objects"),
         (header("(1, 4)", "<U9"), "plain numbers"),
+        (header("(1, 4)", "|S3"), "found: bytes24"),
         (header("(1, 4)", "<c8"), "plain numbers"),
         (header("(1, -4)"), "negative"),
         (header("(1, 4)", version=b"\x09\x00"), "version"),
@@ -174,4 +177,6 @@ def test_things_that_are_no_files(one_input, tmp_path):
     assert "error[FILE001]" in error(one_input, tmp_path)
     assert "No such file" in error(one_input, tmp_path / "missing.npy")
     os.mkfifo(tmp_path / "pipe")
-    assert "it is not a file" in error(one_input, tmp_path / "pipe")
+    told = error(one_input, tmp_path / "pipe")
+    assert "it is a pipe" in told
+    assert "hint: give a regular file" in told

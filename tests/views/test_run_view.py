@@ -55,6 +55,12 @@ def test_a_narrow_table_shortens_names_in_the_middle_only():
     assert rows[4].split()[-3:] == ["<0.1", "-", "-"]
 
 
+def test_the_header_says_whose_arithmetic_it_is():
+    assert text(sample_report()).startswith("lenet: glow-int arithmetic, compiled engine, device ")
+    shown = text(sample_report(numerics="assembly"))
+    assert shown.startswith("lenet: assembly program, compiled engine, device ")
+
+
 def test_totals_and_activities():
     shown = text(sample_report())
     assert "cycles       3,500, 4.38 us at 800 MHz" in shown
