@@ -10,7 +10,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.state import Machine, Outcome, Status, Trap
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import decode
-from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Cause, Unit
+from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Cause, Unit, Word
 from nmpsim.report.data import TrapReport
 
 KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit"]] = {
@@ -85,12 +85,18 @@ def _bad_word(machine: Machine, core: int, pc: int, address: int) -> str:
     start = int(machine.cores[core].registers[decoded.operands["rs1"]]) & 0xFFFF_FFFF
     words = DESCRIPTORS[decoded.instruction.descriptor].words
     index = (address - start) // 4
-    value = word_at(machine, core, address)
-    if not 0 <= index < len(words) or value is None:
+    if not 0 <= index < len(words):
         return ""
-    shown = value - (1 << 32) if words[index].signed and value >> 31 else value
-    as_text = f"{shown:#x}" if words[index].address else str(shown)
-    return f": {words[index].name} is {as_text}"
+    # The check names a scale by the first of its three words.
+    count = 3 if words[index].name.endswith("_pre") else 1
+    shown = [_shown(machine, core, words[i], start + 4 * i) for i in range(index, index + count)]
+    return ": " + ", ".join(shown)
+
+
+def _shown(machine: Machine, core: int, word: Word, address: int) -> str:
+    value = word_at(machine, core, address) or 0
+    number = value - (1 << 32) if word.signed and value >> 31 else value
+    return f"{word.name} is {number:#x}" if word.address else f"{word.name} is {number}"
 
 
 def _waits(machine: Machine, core: int) -> bool:

@@ -55,6 +55,15 @@ def test_an_operand_fault_names_the_word() -> None:
     assert "nmp.fill" in report.trap.instruction
 
 
+def test_an_operand_fault_shows_a_whole_scale() -> None:
+    report = run_assembly(
+        "bad: .descriptor rescale, input=0x20000000, output=0x20000040, count=4, out_post=99\n"
+        "_start: la t0, bad\n nmp.rescale t0\n nmp.halt\n"
+    )
+    assert report.trap is not None
+    assert report.trap.message.endswith("out_pre is 0, out_mul is 0, out_post is 99")
+
+
 def test_the_cycles_of_a_stopped_run_go_to_the_layer_it_was_in(digits: Bundle) -> None:
     limited = attrs.evolve(nmpsim.default_device(), limits_cycles=100)
     image = np.load(DIGITS / "images" / "7.npy")
