@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.lir.constraints import describe
 from nmpsim.lir.messages import did_you_mean
 from nmpsim.lir.nodes import Module, WeightVar
@@ -46,11 +46,13 @@ def attach_constants(
     arrays are ignored. Raises ``UserError`` for what is missing, does not fit or is damaged.
     """
     files = [weights_files] if isinstance(weights_files, Path) else weights_files
+    if not files and _constants(module):
+        raise _no_values(module)
     arrays: dict[str, Array] = {}
     for file in files:
         arrays |= read_constants(module, file)
     tensors = read_tensors(tensors_file) if tensors_file is not None else None
-    return attach_constants_from(module, arrays, tensors)
+    return _attached(module, arrays, tensors, tensors_file)
 
 
 def attach_constants_from(
@@ -61,8 +63,17 @@ def attach_constants_from(
     The module holds copies of the arrays, C-contiguous and read-only. Scales become Python
     floats that are exactly float32 values.
     """
+    return _attached(module, arrays, tensors, None)
+
+
+def _attached(
+    module: Module,
+    arrays: Mapping[str, Array],
+    tensors: Mapping[str, Any] | None,
+    tensors_file: Path | None,
+) -> tuple[Module, tuple[str, ...]]:
     constants = _checked_constants(module, arrays)
-    exact, warnings = exact_scales(module, tensors)
+    exact, warnings = exact_scales(module, tensors, tensors_file)
     return attrs.evolve(exact, constants=constants), warnings
 
 
@@ -126,6 +137,20 @@ def _missing(
         "nothing",
         f"an array {_PREFIX}{weight.name} or {weight.name}",
         did_you_mean(weight.name, known) if hints else None,
+    )
+
+
+def _no_values(module: Module) -> UserError:
+    """One error for all constants, when no file with values was given at all."""
+    count = len(_constants(module))
+    return fail(
+        "CONST002",
+        f"there are no values for the program's {count} constants"
+        if count > 1
+        else f"there are no values for the program's constant %{_constants(module)[0].name}",
+        place=Place(module.file),
+        found="no file with values",
+        hint="give --weights W.npz",
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ _DTYPES = {
     for order in ("<", ">")
 }
 """The kinds of numbers that may be in a file, by NumPy's name."""
+_KIND = re.compile(r"[|<>=]?[A-Za-z?][0-9]{0,6}")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -134,7 +136,8 @@ class NpzFile:
         kind, order, dims = match.groups()
         dtype = _DTYPES.get(kind)
         if dtype is None:
-            raise self._damaged(f"{key} is not a plain array", kind, ", ".join(_DTYPES))
+            known = ", ".join(dict.fromkeys(known.name for known in _DTYPES.values()))
+            raise self._damaged(f"{key} is not a plain array", _kind_name(kind), known)
         shape = tuple(int(dim) for dim in dims.split(",") if dim.strip())
         return Header(dtype, shape, order == "True")
 
@@ -152,3 +155,16 @@ class NpzFile:
         place = Place(str(self._path))
         hint = "write it with numpy.savez, plain arrays only"
         return fail("CONST001", message, place=place, found=found, expected=expected, hint=hint)
+
+
+def _kind_name(kind: str) -> str:
+    """A kind of value as NumPy names it, not by its code."""
+    if not _KIND.fullmatch(kind):
+        return quote(kind)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy's, about codes of old versions
+            dtype = np.dtype(kind)
+    except (TypeError, ValueError):
+        return quote(kind)
+    return "Python objects" if dtype.hasobject else dtype.name

@@ -33,7 +33,8 @@ def parse_file(path: Path) -> Module:
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise fail("FILE001", f"cannot read {path}: {error.strerror}") from None
+        message = f"cannot read the program: {error.strerror}"
+        raise fail("FILE001", message, place=Place(str(path))) from None
     except UnicodeDecodeError as error:
         place = Place(str(path), offset=error.start)
         raise fail("FILE001", "this is not UTF-8 text", place=place, expected="LIR text") from None

@@ -40,11 +40,20 @@ def read_tensors(path: Path) -> dict[str, Any]:
     """The content of a sidecar file, a JSON object."""
     place = Place(str(path))
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise fail("FILE001", f"cannot read the scales: {error.strerror}", place=place) from None
-    except (ValueError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        message = "the file of scales is not text in UTF-8"
+        found = f"byte {error.object[error.start]:#04x}"
+        place = Place(str(path), offset=error.start)
+        raise fail("CONST004", message, place=place, found=found, expected="JSON") from None
+    except json.JSONDecodeError as error:
         message = "the file of scales is not JSON"
+        place = Place(str(path), error.lineno, error.colno)
+        raise fail("CONST004", message, place=place, found=quote(error.msg)) from None
+    except (ValueError, RecursionError) as error:  # an absurd number, an absurd depth
+        message = "the file of scales cannot be understood"
         raise fail("CONST004", message, place=place, found=quote(str(error))) from None
     if not isinstance(content, dict):
         message = "the file of scales holds no object"
@@ -53,7 +62,7 @@ def read_tensors(path: Path) -> dict[str, Any]:
 
 
 def exact_scales(
-    module: Module, tensors: Mapping[str, Any] | None
+    module: Module, tensors: Mapping[str, Any] | None, tensors_file: Path | None = None
 ) -> tuple[Module, tuple[str, ...]]:
     """The module with exact scales, and a warning for those that cannot be known.
 
@@ -61,7 +70,9 @@ def exact_scales(
     module print as one, or the only float32 that prints so, or another one of the sidecar that
     does. Raises ``UserError`` (CONST004) when the sidecar and the text do not belong together.
     """
-    resolver = _Resolver(module.file, _scales_by_name(tensors or {}), _all_powers(module))
+    place = None if tensors_file is None else Place(str(tensors_file))
+    scales = _scales_by_name(tensors or {}, place)
+    resolver = _Resolver(module.file, scales, _all_powers(module))
     exact = _retyped(module, resolver.exact)
     if resolver.problems:
         raise UserError(resolver.problems)
@@ -127,17 +138,17 @@ def _retyped_instruction(instruction: Instruction, retype: Retype) -> Instructio
     return attrs.evolve(instruction, attributes={**instruction.attributes, "Ty": exact})
 
 
-def _scales_by_name(tensors: Mapping[str, Any]) -> dict[str, ExactScale]:
+def _scales_by_name(tensors: Mapping[str, Any], place: Place | None) -> dict[str, ExactScale]:
     """Tensor name -> its scale; a key is ``const/NAME`` or ``act/NUMBER:INSTRUCTION:NAME``."""
     scales: dict[str, ExactScale] = {}
     for key, entry in tensors.items():
         if isinstance(entry, Mapping) and ("scale" in entry or "scale_hex" in entry):
             name = key.rpartition("/")[2].rpartition(":")[2]
-            scales.setdefault(name, _exact_scale(key, entry))
+            scales.setdefault(name, _exact_scale(key, entry, place))
     return scales
 
 
-def _exact_scale(key: str, entry: Mapping[str, Any]) -> ExactScale:
+def _exact_scale(key: str, entry: Mapping[str, Any], place: Place | None) -> ExactScale:
     try:
         if "scale_hex" in entry:
             scale = float.fromhex(entry["scale_hex"])
@@ -148,6 +159,7 @@ def _exact_scale(key: str, entry: Mapping[str, Any]) -> ExactScale:
         raise fail(
             "CONST004",
             f"the scale of {quote(key)} cannot be understood",
+            place=place,
             found=quote(str(dict(entry))),
             expected='"scale" or "scale_hex", and "offset"',
         ) from None

@@ -127,6 +127,13 @@ def test_missing_values():
     assert problems[0].hint == "did you mean ww?"
 
 
+def test_no_file_with_values_is_one_finding():
+    (problem,) = refused(program(), [])
+    assert (problem.code, problem.place) == ("CONST002", Place("f.lir.txt"))
+    assert problem.message == "there are no values for the program's 2 constants"
+    assert problem.hint == "give --weights W.npz"
+
+
 @pytest.mark.parametrize(
     ("array", "found"),
     [
@@ -178,7 +185,8 @@ def test_every_truncation_and_many_flipped_bytes(tmp_path):
 def test_object_arrays_are_not_unpickled(tmp_path):
     path = npz(tmp_path / "a.npz", w=np.array([[print] * 3] * 2, dtype=object), n=N)
     (problem,) = refused(program(), path)
-    assert (problem.code, problem.found) == ("CONST001", "|O")
+    assert (problem.code, problem.found) == ("CONST001", "Python objects")
+    assert (problem.expected or "").startswith("bool, int8, uint8, int16")
     path = npz(tmp_path / "b.npz", w=np.zeros((2, 3), [("a", "i1"), ("b", "i4")]), n=N)
     (problem,) = refused(program(), path)
     assert problem.code == "CONST001"
@@ -301,6 +309,27 @@ def test_scales_of_another_program(wrong):
 )  # fmt: skip
 def test_entries_that_make_no_sense(wrong):
     assert refused(program(), ARRAYS, {"const/w": wrong})[0].code == "CONST004"
+
+
+def test_an_entry_that_makes_no_sense_is_placed_in_its_file(tmp_path):
+    path = tmp_path / "f.tensors.json"
+    path.write_text('{"const/w": {"scale": "x", "offset": 1}}')
+    (problem,) = refused(program(), npz(tmp_path / "a.npz", w=W, n=N), path)
+    assert (problem.code, problem.place) == ("CONST004", Place(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "found"),
+    [
+        (b'{"a": "\xff"}', {"offset": 7}, "byte 0xff"),
+        (b'{"a":\n x}', {"line": 2, "column": 2}, "Expecting value"),
+    ],
+)
+def test_what_is_no_json_is_told_in_plain_words(tmp_path, content, place, found):
+    path = tmp_path / "f.tensors.json"
+    path.write_bytes(content)
+    (problem,) = refused(program(), npz(tmp_path / "a.npz", w=W, n=N), path)
+    assert (problem.place, problem.found) == (Place(str(path), **place), found)
 
 
 @pytest.mark.parametrize(
