@@ -16,13 +16,14 @@ from nmpsim.lir.printer import format_scale
 
 @attrs.frozen
 class Problem:
-    """One broken rule; ``role`` names the operand at fault, None the whole instruction."""
+    """One broken rule; ``role`` or ``attribute`` names what is at fault, else the instruction."""
 
     role: str | None
     message: str
     found: str
     expected: str
     code: str = "LIR009"
+    attribute: str | None = None
 
 
 @attrs.frozen

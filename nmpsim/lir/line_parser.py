@@ -13,6 +13,7 @@ from nmpsim.lir.nodes import (
     Instruction,
     Operand,
     Quantization,
+    Span,
     TensorType,
     WeightVar,
 )
@@ -44,9 +45,11 @@ def parse_instruction(line: Line) -> Instruction:
     opcode = _opcode(line)
     predicate = _predicate(line)
     operands = _operands(line)
-    attributes = _attributes(line) if line.at("{") else {}
+    attributes, spans = _attributes(line) if line.at("{") else ({}, {})
     line.end()
-    return Instruction(number, name.text, opcode, operands, attributes, line.span(start), predicate)
+    return Instruction(
+        number, name.text, opcode, operands, attributes, line.span(start), predicate, spans
+    )
 
 
 def _opcode(line: Line) -> str:
@@ -92,9 +95,11 @@ def _operand(line: Line) -> Operand:
     return Operand(kind.text, line.name().text, line.span(kind))
 
 
-def _attributes(line: Line) -> dict[str, AttributeValue]:
+def _attributes(line: Line) -> tuple[dict[str, AttributeValue], dict[str, Span]]:
+    """The attributes by name, and where each name is."""
     line.punctuation("{")
     attributes: dict[str, AttributeValue] = {}
+    spans: dict[str, Span] = {}
     while True:
         key = line.any_word("an attribute's name")
         if key.text in attributes:
@@ -107,8 +112,9 @@ def _attributes(line: Line) -> dict[str, AttributeValue]:
             )
         line.punctuation(":")
         attributes[key.text] = _value(line)
+        spans[key.text] = line.span(key)
         if line.accept("}"):
-            return attributes
+            return attributes, spans
         if not line.accept(","):
             raise line.unexpected(", or }")
 

@@ -112,6 +112,8 @@ class Instruction:
     attributes: Mapping[str, AttributeValue]
     span: Span = attrs.field(eq=False)
     predicate: str | None = None
+    attribute_spans: Mapping[str, Span] = attrs.field(factory=dict, eq=False)
+    """Where each attribute's name is."""
 
 
 @attrs.frozen

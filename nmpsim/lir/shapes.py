@@ -44,7 +44,7 @@ def mean_of_something(site: Site) -> Iterator[Problem]:
     if any(pad >= kernel for pad, kernel in zip(pads, kernels * 2, strict=True)):
         expected = f"pads smaller than Kernels {list(kernels)}"
         message = "a window may lie in the padding only"
-        yield Problem(None, message, f"Pads {list(pads)}", expected, "LIR008")
+        yield Problem(None, message, f"Pads {list(pads)}", expected, "LIR008", "Pads")
 
 
 def groups(site: Site) -> Iterator[Problem]:
@@ -90,7 +90,8 @@ def activation_arguments(site: Site) -> Iterator[Problem]:
     expected = ACTIVATION_ARGUMENTS[activation]
     if found != expected:
         message = f"{activation} has the wrong number of FusedActivationArgs"
-        yield Problem(None, message, str(found), str(expected), "LIR008")
+        at = "FusedActivationArgs" if "FusedActivationArgs" in attributes else "FusedActivation"
+        yield Problem(None, message, str(found), str(expected), "LIR008", at)
 
 
 # Matrices
@@ -222,4 +223,4 @@ def limits_in_order(site: Site) -> Iterator[Problem]:
     """Min is not above Max."""
     low, high = site.number("Min"), site.number("Max")
     if not low <= high:
-        yield Problem(None, "Min is above Max", f"{low} and {high}", "Min <= Max", "LIR008")
+        yield Problem(None, "Min is above Max", f"{low} and {high}", "Min <= Max", "LIR008", "Min")

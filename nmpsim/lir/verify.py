@@ -149,7 +149,8 @@ class _Verifier:
                 message = f"{opcode.name} has no attribute {quote(name)}"
                 expected = ", ".join(known) or "no attributes"
                 hint = self._hint(name, known)
-                self._report("LIR008", message, instruction.span, quote(name), expected, hint)
+                span = _attribute_span(instruction, name)
+                self._report("LIR008", message, span, quote(name), expected, hint)
         for attribute in opcode.attributes:
             expected = f"{attribute.name}: {attribute.kind.text}"
             if attribute.name not in given:
@@ -159,7 +160,8 @@ class _Verifier:
             elif not attribute.kind.accepts(given[attribute.name]):
                 message = f"attribute {attribute.name} does not fit"
                 shown = quote(str(given[attribute.name]))
-                self._report("LIR008", message, instruction.span, shown, expected)
+                span = _attribute_span(instruction, attribute.name)
+                self._report("LIR008", message, span, shown, expected)
         return len(self._found) == before
 
     def _operands(self, instruction: Instruction, opcode: Opcode) -> dict[str, Value] | None:
@@ -235,10 +237,16 @@ class _Verifier:
         for rule in RULES.get(site.instruction.opcode, ()):
             problems = list(rule(site))
             for problem in problems:
-                span = places.get(problem.role or "", site.instruction.span)
+                at_fault = problem.role or problem.attribute or ""
+                span = places.get(at_fault) or _attribute_span(site.instruction, at_fault)
                 self._problem(problem, span)
             if problems:
                 return
+
+
+def _attribute_span(instruction: Instruction, name: str) -> Span:
+    """Where the attribute is, or the instruction if it was not read from a text."""
+    return instruction.attribute_spans.get(name, instruction.span)
 
 
 def _dummy_scaled(module: Module) -> frozenset[str]:
