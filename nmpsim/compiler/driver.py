@@ -44,7 +44,11 @@ def compile_module(
     """
     if numerics not in NUMERICS:
         raise fail(
-            "COMP001", "unknown arithmetic profile", found=numerics, expected=", ".join(NUMERICS)
+            "COMP001",
+            "unknown arithmetic profile",
+            found=numerics,
+            expected=", ".join(NUMERICS),
+            hint=f"leave it out, or --numerics {NUMERICS[0]}",
         )
     weights, resolved = resolve(module)
     operations = place(resolved)

@@ -158,12 +158,16 @@ def test_a_refused_input_leaves_the_device_usable(bundle: Bundle) -> None:
     assert device.run(bundle, {"data": image()}).cycles == first.cycles
 
 
-def test_values_that_are_no_numbers_saturate(bundle: Bundle) -> None:
-    """As Glow quantizes them; NaN, on which it is undefined, is real zero."""
+def test_infinities_saturate_and_nan_is_refused(bundle: Bundle) -> None:
+    """As Glow quantizes them; on NaN it is undefined, so it would be a guess."""
     device = nmpsim.Device(CONFIG)
     values = np.array(image())
     values[0, 0, 0, :3] = np.nan, np.inf, -np.inf
+    with pytest.raises(UserError) as error:
+        device.run(bundle, {"data": values})
+    assert [d.code for d in error.value.diagnostics] == ["INPUT002"]
+    values[0, 0, 0, 0] = 0.0
     held = np.array(values)
-    held[0, 0, 0, :3] = 0.0, 1e9, -1e9
+    held[0, 0, 0, 1:3] = 1e9, -1e9
     first, second = (device.run(bundle, {"data": v}).outputs for v in (values, held))
     assert all(first[name].tobytes() == second[name].tobytes() for name in first)
