@@ -174,6 +174,8 @@ class _Run:
 
     def report(self) -> RunReport:
         """Run every step; the report up to the end or to a trap."""
+        # No turns: kernels are compiled or read from the cache, which is no simulation.
+        self._engine.run(self._machine, self._costs, 0, False)
         begin = time.perf_counter()
         trap = None
         for step in self._bundle.metadata.steps:
