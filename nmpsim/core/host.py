@@ -12,8 +12,14 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import HostOperand, Step, Tensor
 from nmpsim.core.state import Machine
 from nmpsim.diagnostics import fail
-from nmpsim.kernels.hostops import HostTensor, UnsupportedHostOp, execute
+from nmpsim.kernels.hostops import HostTensor, execute
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
+
+IMPOSSIBLE = (ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
+"""What NumPy and the host operations raise when operands and attributes do not fit each other.
+
+They stand in the bundle's metadata, which anyone may have written.
+"""
 
 
 @attrs.frozen(eq=False)
@@ -50,12 +56,15 @@ def run_host_step(machine: Machine, step: Step) -> Cut | None:
     operands = [_operand(machine, operand) for operand in step.operands]
     try:
         result = execute(step.opcode or "", operands, step.attributes)
-    except UnsupportedHostOp as error:
+        for index, values in result.outputs.items():
+            write_tensor(machine, step.operands[index].tensor, values)
+    except IMPOSSIBLE as error:
         raise fail(
-            "BUN001", "the bundle asks the host for what it cannot do", found=error
+            "BUN001",
+            f"the bundle asks the host for what it cannot do: {step.opcode}",
+            found=error,
+            hint="compile the program again",
         ) from error
-    for index, values in result.outputs.items():
-        write_tensor(machine, step.operands[index].tensor, values)
     return _cut(step, result.unclipped) if result.unclipped else None
 
 

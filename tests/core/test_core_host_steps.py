@@ -1,0 +1,53 @@
+"""Host steps of a bundle whose metadata nobody checked when they were written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+import nmpsim
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.diagnostics import UserError
+from nmpsim.isa import words
+from nmpsim.kernels import elementwise
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+def with_last_step(**changes: Any) -> Bundle:
+    compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
+    bundle = bundle_from_bytes(compiled.image)
+    *steps, last = bundle.metadata.steps
+    assert last.opcode == "softmax"
+    metadata = attrs.evolve(bundle.metadata, steps=(*steps, attrs.evolve(last, **changes)))
+    return attrs.evolve(bundle, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"opcode": "transpose", "attributes": {"Shuffle": (9, 0)}},
+        {"opcode": "transpose", "attributes": {"Shuffle": "x"}},
+        {"opcode": "transpose", "attributes": {"Shuffle": None}},
+        {"opcode": "inserttensor", "attributes": {"Offsets": (5,), "Count": 1, "Axis": 7}},
+        {"opcode": "nonsense"},
+        {"operands": ()},
+    ],
+)
+def test_what_does_not_fit_is_told(changes: dict[str, Any]) -> None:
+    image = np.load(DIGITS / "images" / "7.npy")
+
+    with pytest.raises(UserError) as error:
+        nmpsim.Device().run(with_last_step(**changes), {"data": image})
+
+    assert [d.code for d in error.value.diagnostics] == ["BUN001"]
+
+
+def test_kernels_number_operations_as_the_table_does() -> None:
+    kernels = elementwise.ADD, elementwise.SUB, elementwise.MAX, elementwise.MIN, elementwise.MUL
+    table = words.OP_ADD, words.OP_SUB, words.OP_MAX, words.OP_MIN, words.OP_MUL
+    assert kernels == table
