@@ -175,8 +175,12 @@ class Machine(NamedTuple):
     """[cores, bytes + slack]"""
     scratchpad_i8: npt.NDArray[np.int8]
     """The same memory as int8."""
+    scratchpad_i16: npt.NDArray[np.int16]
+    """The same memory as int16."""
     scratchpad_i32: npt.NDArray[np.int32]
     """The same memory as int32."""
+    scratchpad_i64: npt.NDArray[np.int64]
+    """The same memory as int64."""
 
 
 def _records(count: int, dtype: Any) -> Any:
@@ -219,7 +223,9 @@ def make_machine(
         control=np.zeros(CONTROL_BYTES, np.uint8),
         scratchpad=scratchpad,
         scratchpad_i8=scratchpad.view(np.int8),
+        scratchpad_i16=scratchpad.view(np.int16),
         scratchpad_i32=scratchpad.view(np.int32),
+        scratchpad_i64=scratchpad.view(np.int64),
     )
     reset(machine)
     return machine

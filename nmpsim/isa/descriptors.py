@@ -28,6 +28,22 @@ def _words(*specs: tuple[str, str]) -> tuple[Word, ...]:
 
 LAYER = Word("layer", "number of the layer that this work counts for")
 
+ELEMENTS = ("int8", "int16")
+"""What activations and weights are; the position is log2 of the bytes."""
+
+PROFILES = (
+    "glow_int",
+    "glow_float",
+    "glow_float_late",
+    "nmp",
+    "q31",
+    "float",
+    "fbgemm",
+    "onednn",
+    "qnnpack",
+)
+"""Whose arithmetic a result follows, to the bit; ``docs/numerics.md`` has the formulas."""
+
 
 def _address(name: str, summary: str) -> Word:
     return Word(name, summary, address=True)
@@ -42,12 +58,26 @@ def _each_dimension(name: str, summary: str) -> tuple[Word, ...]:
 
 
 def _scale(prefix: str, what: str) -> tuple[Word, ...]:
-    """The integer form of a real multiplier: ``((x >> pre) * mul + round) >> post``."""
+    """A real multiplier, in the form that the profile takes.
+
+    glow_int and nmp: ``((x >> pre) * mul + round) >> post``. q31: shift left by ``pre``, take
+    ``mul`` as a 32-bit fraction, shift right by ``post``. All others: ``mul`` is a float32.
+    """
     return (
-        Word(f"{prefix}_pre", f"{what}: shift before the product"),
-        Word(f"{prefix}_mul", f"{what}: integer factor", signed=True),
-        Word(f"{prefix}_post", f"{what}: shift after the product, rounding half up"),
+        Word(f"{prefix}_pre", f"{what}: shift before the product (q31: to the left)"),
+        Word(f"{prefix}_mul", f"{what}: factor (float profiles: float32)", signed=True),
+        Word(f"{prefix}_post", f"{what}: shift after the product, rounding"),
     )
+
+
+def _element(what: str = "what input, weights and result are") -> Word:
+    return Word("element", what, choices=ELEMENTS)
+
+
+_PROFILE = Word("profile", "whose arithmetic makes the result", choices=PROFILES)
+_RESULT_SCALE = Word(
+    "result_scale", "float32: scale of the result, where a float profile divides by it"
+)
 
 
 _CLIP = (
@@ -92,7 +122,7 @@ _PARTIAL = (
         "place in a sum over several instructions",
         choices=("only", "first", "middle", "last"),
     ),
-    _address("partial", "running sums, int32 [out_h][out_w][out_channels], unless part is only"),
+    _address("partial", "running sums, int32 (int64 for Int16) [out_h][out_w][out_channels], unless part is only"),
 )  # fmt: skip
 _CHANNEL_TABLES = (
     _address("channels", "a channel record for each output channel"),
@@ -103,6 +133,7 @@ _CHANNEL_TABLES = (
 _REQUANTIZE = (
     *_scale("bias", "bias to accumulator"),
     *_scale("out", "accumulator to result"),
+    _RESULT_SCALE,
     _signed("out_offset", "zero point of the result"),
     Word("activation", "applied before the clip", choices=("none", "leaky")),
     *_scale("leaky", "factor of a result below its zero point, if leaky"),
@@ -141,10 +172,12 @@ class Descriptor:
 CHANNEL_RECORD = Descriptor(
     "channel record",
     (
-        _signed("bias", "bias minus its zero point"),
-        _signed("zero_term", "K*Ow*Ox - Ox*sum(w): what the input's zero point adds to the sum"),
+        Word("bias_low", "bias minus its zero point, 64 bits (fbgemm, onednn: a float32)"),
+        _signed("bias_high", "its upper half"),
+        Word("zero_term_low", "K*Ow*Ox - Ox*sum(w): what the input's zero point adds, 64 bits"),
+        _signed("zero_term_high", "its upper half"),
     ),
-    "What a convolution needs for each output channel.",
+    "What a convolution needs for each output channel; aligned to 8 bytes.",
 )
 SCALE_RECORD = Descriptor(
     "scale record",
@@ -165,8 +198,9 @@ DESCRIPTORS: dict[str, Descriptor] = {
                     ("pad_x_after", "runs of padding after each row"),
                     ("pad_y_before", "rows of padding before the box"),
                     ("pad_y_after", "rows of padding after the box"),
-                    ("fill", "byte that padding is filled with"),
                 ),
+                _element("what padding is made of"),
+                _signed("fill", "value that padding is filled with"),
             ),
             "The scratchpad address is that of the first padding byte.",
         ),
@@ -175,10 +209,16 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "conv",
             (
                 LAYER,
-                _address("input", "int8 [rows][columns][groups*in_channels], padding included"),
-                _address("weights", "int8 [out/16][ky][(kx*in)/4][16][4], zero beyond the edges"),
+                _element(),
+                _PROFILE,
+                _address("input", "[rows][columns][groups*in_channels], padding included"),
+                _address(
+                    "weights",
+                    "[out/16][ky][(kx*in)/4][16][4], for Int16 [out/16][ky][(kx*in)/2][16][2]; "
+                    "zero beyond the edges",
+                ),
                 *_CHANNEL_TABLES,
-                _address("output", "int8 [out_h][out_w][out_channels]"),
+                _address("output", "[out_h][out_w][out_channels]"),
                 *_words(
                     ("groups", "independent groups of channels"),
                     ("in_channels", "input channels of one group"),
@@ -198,10 +238,12 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "dwconv",
             (
                 LAYER,
-                _address("input", "int8 [rows][columns][channels], padding included"),
-                _address("weights", "int8 [ky][kx][channels]"),
+                _element(),
+                _PROFILE,
+                _address("input", "[rows][columns][channels], padding included"),
+                _address("weights", "[ky][kx][channels]"),
                 *_CHANNEL_TABLES,
-                _address("output", "int8 [out_h][out_w][channels]"),
+                _address("output", "[out_h][out_w][channels]"),
                 Word("channels_count", "channels of input, weights and result"),
                 *_WINDOW,
                 *_DILATION,
@@ -216,9 +258,11 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "gemm",
             (
                 LAYER,
-                _address("lhs", "int8 [rows][inner]"),
-                _address("rhs", "int8 [inner][columns]"),
-                _address("output", "int8 [rows][columns]"),
+                _element("what both sides and the result are"),
+                _PROFILE,
+                _address("lhs", "[rows][inner]"),
+                _address("rhs", "[inner][columns]"),
+                _address("output", "[rows][columns]"),
                 *_words(
                     ("rows", "rows of lhs and result"),
                     ("inner", "columns of lhs, rows of rhs"),
@@ -231,6 +275,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 _signed("lhs_offset", "zero point of lhs"),
                 _signed("rhs_offset", "zero point of rhs"),
                 *_scale("out", "accumulator to result"),
+                _RESULT_SCALE,
                 _signed("out_offset", "zero point of the result"),
                 *_CLIP,
                 Word("event_origin", "index of the first result in the layer's output, row-major"),
@@ -242,8 +287,9 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "maxpool",
             (
                 LAYER,
-                _address("input", "int8 [in_h][in_w][channels], without padding"),
-                _address("output", "int8 [out_h][out_w][channels]"),
+                _element("what input and result are"),
+                _address("input", "[in_h][in_w][channels], without padding"),
+                _address("output", "[out_h][out_w][channels]"),
                 *_EXISTING,
                 *_WINDOW,
                 *_PAD,
@@ -257,16 +303,21 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "avgpool",
             (
                 LAYER,
-                _address("input", "int8 [in_h][in_w][channels], without padding"),
-                _address("output", "int8 [out_h][out_w][channels]"),
+                _element("what input and result are"),
+                _address("input", "[in_h][in_w][channels], without padding"),
+                _address("output", "[out_h][out_w][channels]"),
                 *_EXISTING,
                 *_WINDOW,
                 *_PAD,
                 *_OUT_SHAPE,
                 *_IMAGE_STRIDES,
+                _PROFILE,
                 _signed("in_offset", "zero point of the input"),
-                Word("divide", "what follows the scale", choices=("nothing", "by_valid_taps")),
+                Word(
+                    "divide", "what the sum is divided by", choices=("nothing", "by_valid_taps")
+                ),
                 *_scale("out", "sum to result"),
+                _RESULT_SCALE,
                 _signed("out_offset", "zero point of the result"),
                 *_CLIP,
                 *_PLACE,
@@ -277,11 +328,13 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "eltwise",
             (
                 LAYER,
+                _element("what lhs and result are"),
+                _PROFILE,
                 Word("operation", "what is done", choices=("add", "sub", "max", "min", "mul")),
-                _address("lhs", "int8 [rows][columns]"),
-                _address("rhs", "int8 or int32 [rows][columns]"),
-                _address("output", "int8 [rows][columns]"),
-                Word("rhs_kind", "element of rhs", choices=("int8", "int32")),
+                _address("lhs", "[rows][columns]"),
+                _address("rhs", "[rows][columns]"),
+                _address("output", "[rows][columns]"),
+                Word("rhs_kind", "what rhs is", choices=("element", "int32")),
                 *_words(
                     ("rows", "rows"),
                     ("columns", "elements of a row"),
@@ -293,7 +346,8 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 _signed("rhs_offset", "zero point of rhs"),
                 *_scale("lhs", "lhs to result (not for mul)"),
                 *_scale("rhs", "rhs to result (not for mul)"),
-                *_scale("out", "product to result (mul only)"),
+                *_scale("out", "product to result; a sum's, where the profile rescales it"),
+                _RESULT_SCALE,
                 _signed("out_offset", "zero point of the result"),
                 *_CLIP,
                 Word("event_origin", "index of the first result in the layer's output, row-major"),
@@ -305,8 +359,10 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "rescale",
             (
                 LAYER,
-                _address("input", "int8 [count]"),
-                _address("output", "int8 [count]"),
+                _element("what input and result are"),
+                _PROFILE,
+                _address("input", "[count]"),
+                _address("output", "[count]"),
                 Word("count", "elements"),
                 _signed("in_low", "the input is clamped to at least this"),
                 _signed("in_high", "the input is clamped to at most this"),
@@ -314,6 +370,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *_scale("out", "input to result"),
                 Word("activation", "which scale holds", choices=("none", "leaky")),
                 *_scale("leaky", "input below its zero point to result, if leaky"),
+                _RESULT_SCALE,
                 _signed("out_offset", "zero point of the result"),
                 *_CLIP,
                 Word("event_origin", "index of the first result in the layer's output, row-major"),
@@ -335,11 +392,12 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "fill",
             (
                 LAYER,
-                _address("output", "bytes"),
-                Word("count", "bytes"),
-                Word("value", "the byte"),
+                _element("what the result is"),
+                _address("output", "[count]"),
+                Word("count", "elements"),
+                _signed("value", "the value"),
             ),
-            "Every byte gets the value.",
+            "Every element gets the value.",
         ),
         Descriptor(
             "transpose",

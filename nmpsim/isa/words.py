@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
+from nmpsim.isa.descriptors import PROFILES
 from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
 
 
@@ -37,11 +38,24 @@ LUT = _indices(DESCRIPTORS["lut"])
 FILL = _indices(DESCRIPTORS["fill"])
 TRANSPOSE = _indices(DESCRIPTORS["transpose"])
 SCALE = _indices(SCALE_RECORD)
+CHANNEL = _indices(CHANNEL_RECORD)
 
 CHANNEL_BYTES = CHANNEL_RECORD.nbytes
 SCALE_BYTES = SCALE_RECORD.nbytes
 MOST_WORDS = max(len(d.words) for d in DESCRIPTORS.values())
 
+INT8, INT16 = _numbers("conv", "element", "int8", "int16")
+(
+    GLOW_INT,
+    GLOW_FLOAT,
+    GLOW_FLOAT_LATE,
+    NMP,
+    Q31,
+    FLOAT,
+    FBGEMM,
+    ONEDNN,
+    QNNPACK,
+) = _numbers("conv", "profile", *PROFILES)
 PART_ONLY, PART_FIRST, PART_MIDDLE, PART_LAST = _numbers(
     "conv", "part", "only", "first", "middle", "last"
 )
@@ -49,7 +63,7 @@ PART_ONLY, PART_FIRST, PART_MIDDLE, PART_LAST = _numbers(
 OP_ADD, OP_SUB, OP_MAX, OP_MIN, OP_MUL = _numbers(
     "eltwise", "operation", "add", "sub", "max", "min", "mul"
 )
-RHS_INT8, RHS_INT32 = _numbers("eltwise", "rhs_kind", "int8", "int32")
+RHS_ELEMENT, RHS_INT32 = _numbers("eltwise", "rhs_kind", "element", "int32")
 (DIVIDE_BY_VALID_TAPS,) = _numbers("avgpool", "divide", "by_valid_taps")
 WANTED_LOW, WANTED_HIGH = 1, 2
 """Bits of ``clip_wanted``."""

@@ -2,7 +2,8 @@
 
 The array takes ``mac_in_lanes`` consecutive input values and ``mac_out_lanes`` output channels
 in a cycle; a row of the window is contiguous (columns times channels), so only its end is padded.
-Bank conflicts of the scratchpad are not modelled.
+Int16 values (``wide`` 1; Int8 is 0) are taken at half the rate: half the input values of the
+array, half the lanes of the vector unit, half the channels of a depthwise convolution. Bank conflicts of the scratchpad are not modelled.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ def ceil_div(value: int, by: int) -> int:
     return (value + by - 1) // by
 
 
+def lanes_of(lanes: int, wide: int) -> int:
+    """Lanes that are there for elements of ``1 << wide`` bytes; at least one."""
+    return max(lanes >> wide, 1)
+
+
 def conv_cycles(
     pixels: int,
     kernel_h: int,
@@ -22,33 +28,37 @@ def conv_cycles(
     in_channels: int,
     out_channels: int,
     groups: int,
+    wide: int,
     costs: Any,
 ) -> int:
     """Convolution of ``pixels`` results; ``in_channels`` are those of a group."""
-    steps = kernel_h * ceil_div(kernel_w * in_channels, costs.mac_in_lanes)
+    steps = kernel_h * ceil_div(kernel_w * in_channels, lanes_of(costs.mac_in_lanes, wide))
     blocks = groups * ceil_div(out_channels // groups, costs.mac_out_lanes)
     return int(costs.mac_startup_cycles + pixels * steps * blocks)
 
 
-def depthwise_cycles(pixels: int, taps: int, channels: int, costs: Any) -> int:
+def depthwise_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
     """Depthwise convolution: one tap of ``mac_out_lanes`` channels in a cycle."""
-    return int(costs.mac_startup_cycles + pixels * taps * ceil_div(channels, costs.mac_out_lanes))
+    blocks = ceil_div(channels, lanes_of(costs.mac_out_lanes, wide))
+    return int(costs.mac_startup_cycles + pixels * taps * blocks)
 
 
-def gemm_cycles(rows: int, inner: int, columns: int, costs: Any) -> int:
+def gemm_cycles(rows: int, inner: int, columns: int, wide: int, costs: Any) -> int:
     """Product of two matrices."""
-    steps = ceil_div(inner, costs.mac_in_lanes) * ceil_div(columns, costs.mac_out_lanes)
+    steps = ceil_div(inner, lanes_of(costs.mac_in_lanes, wide))
+    steps *= ceil_div(columns, costs.mac_out_lanes)
     return int(costs.mac_startup_cycles + rows * steps)
 
 
-def vector_cycles(rows: int, columns: int, costs: Any) -> int:
+def vector_cycles(rows: int, columns: int, wide: int, costs: Any) -> int:
     """``rows`` times ``columns`` contiguous elements, ``vector_lanes`` a cycle."""
-    return int(costs.vector_startup_cycles + rows * ceil_div(columns, costs.vector_lanes))
+    steps = ceil_div(columns, lanes_of(costs.vector_lanes, wide))
+    return int(costs.vector_startup_cycles + rows * steps)
 
 
-def pool_cycles(pixels: int, taps: int, channels: int, costs: Any) -> int:
+def pool_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
     """One tap of ``vector_lanes`` channels in a cycle."""
-    return vector_cycles(pixels * taps, channels, costs)
+    return vector_cycles(pixels * taps, channels, wide, costs)
 
 
 def transpose_cycles(elements: int, costs: Any) -> int:
@@ -58,6 +68,7 @@ def transpose_cycles(elements: int, costs: Any) -> int:
 
 FUNCTIONS = (
     ceil_div,
+    lanes_of,
     conv_cycles,
     depthwise_cycles,
     gemm_cycles,

@@ -1,0 +1,77 @@
+"""Rounding and fixed-point products that the rescale unit is made of, on single numbers.
+
+Widths are explicit: integers are int64, real numbers float32, each operation rounded on its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.kernels.jit import jit
+
+HELD: Any = np.int64(1 << 62)
+"""Results beyond it are held there: every clip behind is narrower."""
+_INT32_LOW, _INT32_HIGH = np.int64(-(1 << 31)), np.int64((1 << 31) - 1)
+
+
+@jit
+def float_of_bits(word: Any) -> Any:
+    """The float32 whose bits a descriptor's word holds."""
+    return np.int32(word).view(np.float32)
+
+
+@jit
+def _to_integer(value: Any) -> Any:
+    """A whole float64 as int64, held at +-2^62."""
+    return np.int64(min(max(value, -4611686018427387904.0), 4611686018427387904.0))
+
+
+@jit
+def round_away(value: Any) -> Any:
+    """Nearest integer of a float32, halves away from zero (C's ``roundf``).
+
+    The half is added in float64, which holds the sum of a float32 and 0.5 wherever it matters.
+    """
+    wide = np.float64(value)
+    if wide < 0.0:
+        return -_to_integer(np.floor(0.5 - wide))
+    return _to_integer(np.floor(wide + 0.5))
+
+
+@jit
+def round_even(value: Any) -> Any:
+    """Nearest integer of a float32, halves to even (C's ``nearbyintf``)."""
+    return _to_integer(np.rint(np.float64(value)))
+
+
+@jit
+def held(value: Any, limit: Any) -> Any:
+    """``value`` within -limit ... limit."""
+    return min(max(value, -limit), limit)
+
+
+@jit
+def doubling_high(x: Any, mul: Any) -> Any:
+    """gemmlowp's SaturatingRoundingDoublingHighMul of two 32-bit numbers, halves away from zero."""
+    if x == _INT32_LOW and mul == _INT32_LOW:
+        return _INT32_HIGH
+    product = x * mul
+    if product >= 0:
+        return (product + (np.int64(1) << 30)) >> np.int64(31)
+    # C's division truncates towards zero, so a negative product is nudged and negated.
+    return -((-product - (np.int64(1) - (np.int64(1) << 30))) >> np.int64(31))
+
+
+@jit
+def rounding_shift(x: Any, shift: Any) -> Any:
+    """gemmlowp's RoundingDivideByPOT: ``x / 2^shift``, halves away from zero."""
+    mask = (np.int64(1) << shift) - np.int64(1)
+    threshold = mask >> np.int64(1)
+    if x < 0:
+        threshold += np.int64(1)
+    result = x >> shift
+    if (x & mask) > threshold:
+        result += np.int64(1)
+    return result
