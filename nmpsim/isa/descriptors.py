@@ -122,7 +122,10 @@ _PARTIAL = (
         "place in a sum over several instructions",
         choices=("only", "first", "middle", "last"),
     ),
-    _address("partial", "running sums, int32 (int64 for Int16) [out_h][out_w][out_channels], unless part is only"),
+    _address(
+        "partial",
+        "running sums, int32 (int64 for Int16) [out_h][out_w][out_channels], unless part is only",
+    ),
 )  # fmt: skip
 _CHANNEL_TABLES = (
     _address("channels", "a channel record for each output channel"),

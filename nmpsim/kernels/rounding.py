@@ -24,7 +24,9 @@ def float_of_bits(word: Any) -> Any:
 
 @jit
 def _to_integer(value: Any) -> Any:
-    """A whole float64 as int64, held at +-2^62."""
+    """A whole float64 as int64, held at +-2^62; 0 for what is no number."""
+    if value != value:
+        return np.int64(0)
     return np.int64(min(max(value, -4611686018427387904.0), 4611686018427387904.0))
 
 

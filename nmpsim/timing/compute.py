@@ -3,7 +3,8 @@
 The array takes ``mac_in_lanes`` consecutive input values and ``mac_out_lanes`` output channels
 in a cycle; a row of the window is contiguous (columns times channels), so only its end is padded.
 Int16 values (``wide`` 1; Int8 is 0) are taken at half the rate: half the input values of the
-array, half the lanes of the vector unit, half the channels of a depthwise convolution. Bank conflicts of the scratchpad are not modelled.
+array, half the lanes of the vector unit, half the channels of a depthwise convolution. Bank
+conflicts of the scratchpad are not modelled.
 """
 
 from __future__ import annotations
