@@ -1,0 +1,35 @@
+"""LIR in real arithmetic: what a program would answer if nothing were rounded or clipped.
+
+``real_operation`` does one instruction, ``execute_real`` a whole program, float or quantized, on
+real values. The same in Glow's float32 (``INTERPRETER``) calibrates a quantization.
+"""
+
+from nmpsim.evaluation.arithmetic import INTERPRETER, REAL, Arithmetic, RealArray
+from nmpsim.evaluation.execute import execute_real
+from nmpsim.evaluation.memory import Location, locate
+from nmpsim.evaluation.operations import (
+    NO_WORK,
+    dequantize,
+    dequantize_rows,
+    hides_relu,
+    own_scales,
+    real_operands,
+    real_operation,
+)
+
+__all__ = [
+    "INTERPRETER",
+    "NO_WORK",
+    "REAL",
+    "Arithmetic",
+    "Location",
+    "RealArray",
+    "dequantize",
+    "dequantize_rows",
+    "execute_real",
+    "hides_relu",
+    "locate",
+    "own_scales",
+    "real_operands",
+    "real_operation",
+]

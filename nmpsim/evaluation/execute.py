@@ -1,0 +1,87 @@
+"""A whole program in real arithmetic, on buffers that are shared as the program says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy.typing as npt
+
+from nmpsim.evaluation.arithmetic import REAL, Arithmetic, RealArray
+from nmpsim.evaluation.memory import RealMemory, stored
+from nmpsim.evaluation.operations import (
+    NO_WORK,
+    dequantize,
+    dequantize_rows,
+    own_scales,
+    real_operation,
+)
+from nmpsim.lir.nodes import Instruction, Module
+
+Written = tuple[Instruction, str, RealArray]
+"""An instruction, an operand that it wrote, and the operand's contents after it."""
+
+
+def execute_real(
+    module: Module,
+    inputs: Mapping[str, npt.NDArray[Any]],
+    constants: Mapping[str, npt.NDArray[Any]] | None = None,
+    *,
+    hidden_relu: bool = True,
+    arithmetic: Arithmetic = REAL,
+) -> Iterator[Written]:
+    """Run a program, float or quantized, on real numbers; nothing is rounded or clipped.
+
+    Args:
+        module: verified, with its constants.
+        inputs: for each input its real values, in its shape.
+        constants: real values to use in place of the module's constants of these names, for
+            example the weights before quantization; others stand for what their types say.
+        hidden_relu: apply the ReLUs that types of results hide.
+        arithmetic: float64, or Glow's float32.
+
+    Yields:
+        For each instruction in order, each operand that it writes; the array is a copy. A buffer
+        written in parts (``touch``, then ``inserttensor``) holds zeros where nothing is yet.
+    """
+    given = {} if constants is None else constants
+    memory = RealMemory(module, arithmetic)
+    for weight in module.weights:
+        if weight.name in given:
+            memory.write(weight.name, given[weight.name])
+        elif weight.name in module.constants:
+            reals = dequantize(module.constants[weight.name], weight.type, arithmetic)
+            memory.write(weight.name, reals)
+        elif weight.name in inputs:
+            memory.write(weight.name, inputs[weight.name])
+    for instruction in module.instructions:
+        if instruction.opcode in NO_WORK:
+            continue
+        types = [memory.place(o.name).type for o in instruction.operands]
+        values = _operands(instruction, module, memory, given)
+        results = real_operation(
+            instruction, types, values, hidden_relu=hidden_relu, arithmetic=arithmetic
+        )
+        for index, array in results.items():
+            memory.write(instruction.operands[index].name, array)
+        for index in results:
+            name = instruction.operands[index].name
+            yield instruction, name, memory.read(name).copy()
+
+
+def _operands(
+    instruction: Instruction,
+    module: Module,
+    memory: RealMemory,
+    given: Mapping[str, npt.NDArray[Any]],
+) -> list[RealArray]:
+    """Real values of all operands."""
+    places = [memory.place(operand.name) for operand in instruction.operands]
+    values = [memory.read(operand.name) for operand in instruction.operands]
+    for index, parameters in own_scales(instruction).items():
+        if places[index].storage not in given:
+            array, scales, offsets = (
+                stored(places[i], module.constants) for i in (index, *parameters)
+            )
+            values[index] = dequantize_rows(array, scales, offsets, memory.arithmetic)
+    return values

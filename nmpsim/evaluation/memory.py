@@ -1,0 +1,79 @@
+"""The tensors of a program as real values: buffers, and views of parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.evaluation.arithmetic import Arithmetic, RealArray
+from nmpsim.evaluation.operations import storage_dtype
+from nmpsim.lir.nodes import Module, TensorType
+
+
+@attrs.frozen
+class Location:
+    """A tensor: so many elements of a weight or buffer, in order, from ``start``."""
+
+    storage: str
+    start: int
+    type: TensorType
+
+
+def locate(module: Module) -> dict[str, Location]:
+    """Where each weight, buffer and view of a verified module lies."""
+    places = {w.name: Location(w.name, 0, w.type) for w in module.weights}
+    for instruction in module.instructions:
+        type_ = instruction.attributes.get("Ty")
+        if not isinstance(type_, TensorType):
+            continue
+        if instruction.opcode == "allocactivation":
+            places[instruction.name] = Location(instruction.name, 0, type_)
+        else:
+            source = places[instruction.operands[0].name]
+            start = source.start + _start(instruction.attributes["Offsets"], source.type.shape)
+            places[instruction.name] = Location(source.storage, start, type_)
+    return places
+
+
+def _start(offsets: Any, shape: tuple[int, ...]) -> int:
+    """Elements before the one at ``offsets``, row by row."""
+    return int(np.ravel_multi_index(offsets, shape)) if shape else 0
+
+
+class RealMemory:
+    """Contents of all tensors; zeros where nothing was written."""
+
+    def __init__(self, module: Module, arithmetic: Arithmetic) -> None:
+        self.arithmetic = arithmetic
+        self._places = locate(module)
+        self._buffers = {
+            name: np.zeros(place.type.elements, dtype=storage_dtype(place.type, arithmetic))
+            for name, place in self._places.items()
+            if place.storage == name
+        }
+
+    def place(self, name: str) -> Location:
+        """Where a tensor lies."""
+        return self._places[name]
+
+    def read(self, name: str) -> RealArray:
+        """A tensor's values in their logical shape, in place."""
+        place = self._places[name]
+        return _part(self._buffers[place.storage], place)
+
+    def write(self, name: str, values: npt.NDArray[Any]) -> None:
+        """Give a tensor new contents."""
+        self.read(name)[...] = values
+
+
+def stored(place: Location, constants: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """What a constant, or a view of one, holds as the program stores it."""
+    return _part(constants[place.storage].reshape(-1), place)
+
+
+def _part(flat: npt.NDArray[Any], place: Location) -> npt.NDArray[Any]:
+    return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)
