@@ -1,0 +1,146 @@
+"""Instructions of the vector unit: descriptor in, kernel called, cycles out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
+from nmpsim.core.compiled.operands import at_spm, clip_at, scale_at, sink_of
+from nmpsim.core.decode import OP
+from nmpsim.isa.words import AVGPOOL, ELTWISE, FILL, LUT, MAXPOOL, RESCALE, TRANSPOSE
+from nmpsim.kernels.elementwise import Pair, PairScales, Unary, eltwise, look_up, rescale_tile
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.movement import permute
+from nmpsim.kernels.pool import Average, PoolWindow, avgpool, maxpool
+from nmpsim.kernels.saturate import Place
+from nmpsim.timing.compute import pool_cycles, transpose_cycles, vector_cycles
+
+ONE_ROW: Any = np.int64(1)
+
+
+@jit
+def do_vector(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) -> Any:
+    """An instruction of the vector unit; cycles."""
+    spm = m.scratchpad_i8[core]
+    if number == OP.nmp_maxpool:
+        w = pool_window(d)
+        maxpool(spm, w, d[MAXPOOL.empty_value])
+        return pool_cycles(w.out_h * w.out_w, w.kernel_h * w.kernel_w, w.channels, costs)
+    if number == OP.nmp_avgpool:
+        w = pool_window(d)
+        average = Average(
+            d[AVGPOOL.in_offset],
+            d[AVGPOOL.divide],
+            scale_at(d, AVGPOOL.out_pre),
+            d[AVGPOOL.out_offset],
+            clip_at(d, AVGPOOL.clip_low),
+        )
+        place = Place(
+            layer, d[AVGPOOL.event_origin], d[AVGPOOL.event_stride_y], d[AVGPOOL.event_stride_x]
+        )
+        avgpool(spm, w, average, place, sink_of(m))
+        return pool_cycles(w.out_h * w.out_w, w.kernel_h * w.kernel_w, w.channels, costs)
+    if number == OP.nmp_eltwise:
+        return do_eltwise(m, costs, core, d, layer)
+    if number == OP.nmp_rescale:
+        return do_rescale(m, costs, core, d, layer)
+    if number == OP.nmp_lut:
+        look_up(
+            spm, at_spm(d[LUT.input]), at_spm(d[LUT.output]), at_spm(d[LUT.table]), d[LUT.count]
+        )
+        return vector_cycles(ONE_ROW, d[LUT.count], costs)
+    if number == OP.nmp_fill:
+        start = at_spm(d[FILL.output])
+        m.scratchpad[core][start : start + d[FILL.count]] = d[FILL.value]
+        return vector_cycles(ONE_ROW, d[FILL.count], costs)
+    return do_transpose(spm, costs, d)
+
+
+@jit
+def pool_window(d: Any) -> Any:
+    """Geometry of either pool: their words are the same up to the strides."""
+    return PoolWindow(
+        at_spm(d[MAXPOOL.input]),
+        at_spm(d[MAXPOOL.output]),
+        d[MAXPOOL.channels],
+        d[MAXPOOL.in_h],
+        d[MAXPOOL.in_w],
+        d[MAXPOOL.kernel_h],
+        d[MAXPOOL.kernel_w],
+        d[MAXPOOL.stride_h],
+        d[MAXPOOL.stride_w],
+        d[MAXPOOL.pad_top],
+        d[MAXPOOL.pad_left],
+        d[MAXPOOL.out_h],
+        d[MAXPOOL.out_w],
+        d[MAXPOOL.in_row_stride],
+        d[MAXPOOL.in_pixel_stride],
+        d[MAXPOOL.out_row_stride],
+        d[MAXPOOL.out_pixel_stride],
+    )
+
+
+@jit
+def do_eltwise(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
+    """``nmp.eltwise``; cycles."""
+    t = Pair(
+        d[ELTWISE.operation],
+        at_spm(d[ELTWISE.lhs]),
+        at_spm(d[ELTWISE.rhs]),
+        at_spm(d[ELTWISE.output]),
+        d[ELTWISE.rhs_kind],
+        d[ELTWISE.rows],
+        d[ELTWISE.columns],
+        d[ELTWISE.lhs_stride],
+        d[ELTWISE.rhs_stride],
+        d[ELTWISE.out_stride],
+    )
+    q = PairScales(
+        d[ELTWISE.lhs_offset],
+        d[ELTWISE.rhs_offset],
+        scale_at(d, ELTWISE.lhs_pre),
+        scale_at(d, ELTWISE.rhs_pre),
+        scale_at(d, ELTWISE.out_pre),
+        d[ELTWISE.out_offset],
+        clip_at(d, ELTWISE.clip_low),
+    )
+    place = Place(layer, d[ELTWISE.event_origin], d[ELTWISE.event_stride_y], np.int64(0))
+    eltwise(m.scratchpad_i8[core], m.scratchpad_i32[core], t, q, place, sink_of(m))
+    return vector_cycles(t.rows, t.columns, costs)
+
+
+@jit
+def do_rescale(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
+    """``nmp.rescale``; cycles."""
+    u = Unary(
+        d[RESCALE.in_low],
+        d[RESCALE.in_high],
+        d[RESCALE.in_offset],
+        scale_at(d, RESCALE.out_pre),
+        d[RESCALE.activation],
+        scale_at(d, RESCALE.leaky_pre),
+        d[RESCALE.out_offset],
+        clip_at(d, RESCALE.clip_low),
+    )
+    place = Place(layer, d[RESCALE.event_origin], np.int64(0), np.int64(0))
+    source, target = at_spm(d[RESCALE.input]), at_spm(d[RESCALE.output])
+    rescale_tile(m.scratchpad_i8[core], source, target, d[RESCALE.count], u, place, sink_of(m))
+    return vector_cycles(ONE_ROW, d[RESCALE.count], costs)
+
+
+@jit
+def do_transpose(spm: Any, costs: Any, d: Any) -> Any:
+    """``nmp.transpose``; cycles."""
+    sizes = d[TRANSPOSE.size_0 : TRANSPOSE.size_0 + 4]
+    permute(
+        spm,
+        at_spm(d[TRANSPOSE.input]),
+        at_spm(d[TRANSPOSE.output]),
+        d[TRANSPOSE.element_bytes],
+        sizes,
+        d[TRANSPOSE.in_stride_0 : TRANSPOSE.in_stride_0 + 4],
+        d[TRANSPOSE.out_stride_0 : TRANSPOSE.out_stride_0 + 4],
+    )
+    return transpose_cycles(sizes[0] * sizes[1] * sizes[2] * sizes[3], costs)
