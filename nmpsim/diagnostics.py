@@ -49,6 +49,7 @@ CODES: dict[str, str] = {
     "BUN002": "bundle damaged",
     "BUN003": "bundle made for another version",
     "BUN004": "bundle does not fit the device",
+    "BUN005": "bundle carries no LIR module",
     "COMP001": "operation cannot be compiled",
     "COMP002": "does not fit the device's memory",
     "INPUT001": "input missing or unknown",

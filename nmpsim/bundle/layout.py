@@ -32,3 +32,8 @@ TEXT = ".text"
 ACTIVATIONS = ".activations"
 META = ".nmpsim.meta"
 DIGEST = ".nmpsim.digest"
+LIR_TEXT = ".nmpsim.lir"
+LIR_INDEX = ".nmpsim.lir.index"
+LIR_CONSTANTS = ".nmpsim.lir.constants"
+"""Debug information: the LIR module that the bundle was made from."""
+DEBUG_SECTIONS = (LIR_TEXT, LIR_INDEX, LIR_CONSTANTS)

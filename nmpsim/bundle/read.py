@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -21,10 +22,13 @@ from nmpsim.bundle.check import Memory, Range, check_metadata
 from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.elffile import ElfFile, ElfSection
 from nmpsim.bundle.image import MemoryImage, map_segments
-from nmpsim.bundle.layout import DIGEST, META
+from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, META
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import metadata_from_json
 from nmpsim.diagnostics import Place, UserError, fail
+
+if TYPE_CHECKING:
+    from nmpsim.lir import Module
 
 
 @attrs.frozen(eq=False)
@@ -51,6 +55,18 @@ class Bundle:
     path: str
     digest: str
     """SHA-256 of the file, in hexadecimal; a name for these contents."""
+    debug: Mapping[str, memoryview]
+    """Contents of the debug sections that there are, unread."""
+
+    def module(self) -> Module:
+        """The LIR module that the bundle was made from; its constants are read-only views.
+
+        Read and checked anew at each call. Raises :class:`~nmpsim.diagnostics.UserError`: BUN005
+        if the bundle carries none, BUN002 if it cannot be used, BUN003 if it is another version's.
+        """
+        from nmpsim.bundle.debug import read_module
+
+        return read_module(self.debug, self.image, self.image_base, Place(self.path))
 
 
 def read_bundle(path: str | os.PathLike[str]) -> Bundle:
@@ -88,6 +104,11 @@ def _bundle(buffer: mmap.mmap | bytearray, path: str) -> Bundle:
         sections=_loaded_sections(file),
         path=path,
         digest=digest.hex(),
+        debug={
+            name: file.section_bytes(file.sections[name])
+            for name in DEBUG_SECTIONS
+            if name in file.sections
+        },
     )
 
 

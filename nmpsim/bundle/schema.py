@@ -1,4 +1,4 @@
-"""Metadata as JSON and back, strictly: what is not exactly the schema is refused.
+"""Records as JSON and back, strictly: what is not exactly the schema is refused.
 
 JSON's numbers keep floats exact (shortest text that reads back the same); an infinite attribute
 is written as Python's ``json`` writes it, ``Infinity``.
@@ -10,7 +10,7 @@ import json
 import types
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import attrs
 
@@ -20,14 +20,16 @@ from nmpsim.diagnostics import Place, UserError, fail
 if TYPE_CHECKING:
     from cattrs import Converter
 
-MAX_METADATA_BYTES = 8 << 20
+MAX_JSON_BYTES = 8 << 20
 """A reader refuses more, so a hostile file cannot make it use much memory."""
+
+
+Record = TypeVar("Record")
 
 
 def metadata_to_json(metadata: Metadata) -> bytes:
     """The metadata section: one line of JSON, the schema first."""
-    fields = attrs.asdict(metadata, value_serializer=_plain_value)
-    return json.dumps({"schema": SCHEMA, **fields}).encode()
+    return record_to_json(metadata, SCHEMA)
 
 
 def metadata_from_json(text: bytes, place: Place) -> Metadata:
@@ -35,48 +37,67 @@ def metadata_from_json(text: bytes, place: Place) -> Metadata:
 
     Raises :class:`~nmpsim.diagnostics.UserError` BUN002, or BUN003 for another schema.
     """
-    document = _parse(text, place)
-    schema = document.pop("schema", None)
-    if schema != SCHEMA:
+    return record_from_json(text, Metadata, SCHEMA, place, "metadata")
+
+
+def record_to_json(record: attrs.AttrsInstance, schema: str) -> bytes:
+    """A frozen record as one line of JSON, the schema first."""
+    fields = attrs.asdict(record, value_serializer=_plain_value)
+    return json.dumps({"schema": schema, **fields}).encode()
+
+
+def record_from_json(
+    text: bytes, kind: type[Record], schema: str, place: Place, what: str
+) -> Record:
+    """The record of class ``kind`` that a section holds; ``what`` names it in messages.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` BUN002, or BUN003 for another schema.
+    """
+    document = _parse(text, place, what)
+    found = document.pop("schema", None)
+    if found != schema:
         raise fail(
             "BUN003",
             "the bundle was made for another version of nmpsim",
             place=place,
-            found=_shorten(repr(schema)),
-            expected=repr(SCHEMA),
+            found=_shorten(repr(found)),
+            expected=repr(schema),
             hint="compile the network again with this version",
         )
-    return _structure(document, place)
+    return _structure(document, kind, schema, place, what)
 
 
-def _parse(text: bytes, place: Place) -> dict[str, Any]:
-    if len(text) > MAX_METADATA_BYTES:
-        raise _unusable(place, f"{len(text)} bytes", f"at most {MAX_METADATA_BYTES} bytes")
+def _parse(text: bytes, place: Place, what: str) -> dict[str, Any]:
+    if len(text) > MAX_JSON_BYTES:
+        raise _unusable(place, what, f"{len(text)} bytes", f"at most {MAX_JSON_BYTES} bytes")
     try:
         document = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise _unusable(place, _shorten(str(error)), "JSON") from error
+        raise _unusable(place, what, _shorten(str(error)), "JSON") from error
     if not isinstance(document, dict):
-        raise _unusable(place, type(document).__name__, "a JSON object")
+        raise _unusable(place, what, type(document).__name__, "a JSON object")
     return document
 
 
-def _structure(document: dict[str, Any], place: Place) -> Metadata:
+def _structure(
+    document: dict[str, Any], kind: type[Record], schema: str, place: Place, what: str
+) -> Record:
     from cattrs import BaseValidationError, transform_error
 
     try:
-        return _converter().structure(document, Metadata)
+        return _converter().structure(document, kind)
     except BaseValidationError as error:
-        problems = transform_error(error, path="metadata", format_exception=_explain)
-        raise _unusable(place, _shorten("; ".join(problems[:3])), f"schema {SCHEMA}") from error
+        problems = transform_error(error, path=what, format_exception=_explain)
+        found = _shorten("; ".join(problems[:3]))
+        raise _unusable(place, what, found, f"schema {schema}") from error
     except RecursionError as error:
-        raise _unusable(place, "lists nested too deeply", f"schema {SCHEMA}") from error
+        raise _unusable(place, what, "lists nested too deeply", f"schema {schema}") from error
 
 
-def _unusable(place: Place, found: str, expected: str) -> UserError:
+def _unusable(place: Place, what: str, found: str, expected: str) -> UserError:
     return fail(
         "BUN002",
-        "the bundle's metadata cannot be used",
+        f"the bundle's {what} cannot be used",
         place=place,
         found=found,
         expected=expected,

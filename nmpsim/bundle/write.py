@@ -75,6 +75,7 @@ class BundleBuilder:
         self._parts = {CONSTANTS: _Part(CONSTANTS_OFFSET)}
         self._rw_bytes = 0
         self._symbols: dict[str, tuple[int, int]] = {}
+        self._debug: dict[str, Sequence[elf.Buffer]] = {}
 
     def add_constant(
         self,
@@ -118,27 +119,29 @@ class BundleBuilder:
             raise RuntimeError(f"symbol {name!r} is empty or already set")
         self._symbols[name] = (address, nbytes)
 
+    def set_debug(self, name: str, chunks: Sequence[elf.Buffer]) -> None:
+        """Contents of a debug section, which the device never sees."""
+        self._debug[name] = chunks
+
     def finish(self, metadata: Metadata) -> bytes:
         """The bundle file."""
         self._part(TEXT)
-        sections = self._loaded_sections()
-        meta = elf.Section(
-            META, elf.SHT_PROGBITS, sections[TEXT].end, (metadata_to_json(metadata),)
-        )
+        loaded = self._loaded_sections()
         digest = bytearray(DIGEST_BYTES)
-        digest_section = elf.Section(
-            DIGEST, elf.SHT_PROGBITS, elf.align_up(meta.end, 4), (digest,), alignment=4
+        others = [
+            elf.Section(META, elf.SHT_PROGBITS, loaded[TEXT].end, (metadata_to_json(metadata),))
+        ]
+        for name, chunks in self._debug.items():
+            others.append(_section_behind(others[-1], name, chunks, TENSOR_ALIGNMENT))
+        others.append(_section_behind(others[-1], DIGEST, (digest,), 4))
+        others += self._symbol_sections(
+            others[-1].end, list(loaded.values()), strtab=len(loaded) + len(others) + 2
         )
-        symtab, strtab = self._symbol_sections(digest_section.end, list(sections.values()))
-        chunks = list(
-            elf.file_chunks(
-                _entry(metadata),
-                self._segments(),
-                (*sections.values(), meta, digest_section, symtab, strtab),
-            )
+        file = list(
+            elf.file_chunks(_entry(metadata), self._segments(), (*loaded.values(), *others))
         )
-        digest[:] = digest_of(chunks)
-        return b"".join(chunks)
+        digest[:] = digest_of(file)
+        return b"".join(file)
 
     def _part(self, name: str) -> _Part:
         """The part that is being filled; those before it are closed."""
@@ -201,9 +204,9 @@ class BundleBuilder:
         return sections
 
     def _symbol_sections(
-        self, offset: int, sections: Sequence[elf.Section]
+        self, offset: int, sections: Sequence[elf.Section], strtab: int
     ) -> tuple[elf.Section, elf.Section]:
-        """Symbol table and its names; symbols in order of address, then name."""
+        """Symbol table and its names (section ``strtab``); in order of address, then name."""
         names = elf.StringTable()
         table = bytearray(elf.SYMBOL.size)
         for name, (address, nbytes) in sorted(
@@ -218,12 +221,19 @@ class BundleBuilder:
             elf.SHT_SYMTAB,
             offset,
             (table,),
-            link=len(sections) + 4,
+            link=strtab,
             info=1,
             alignment=4,
             entry_bytes=elf.SYMBOL.size,
         )
         return symtab, elf.Section(".strtab", elf.SHT_STRTAB, symtab.end, (bytes(names),))
+
+
+def _section_behind(
+    last: elf.Section, name: str, chunks: Sequence[elf.Buffer], alignment: int
+) -> elf.Section:
+    offset = elf.align_up(last.end, alignment)
+    return elf.Section(name, elf.SHT_PROGBITS, offset, chunks, alignment=alignment)
 
 
 def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:

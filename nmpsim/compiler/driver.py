@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.bundle.debug import debug_sections
 from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, Step, Tensor
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
@@ -119,6 +120,8 @@ class _Compilation:
             segments[-1].append(index)
             emitter.add_layer(planned, index, index)
         entries = emitter.finish()
+        for name, chunks in debug_sections(self._module, self._constants).items():
+            self._builder.set_debug(name, chunks)
         return self._builder.finish(
             Metadata(
                 program=self._module.name,

@@ -74,8 +74,14 @@ def _format_value(value: AttributeValue) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(_format_value(item) for item in value)}]"
     if isinstance(value, float):
-        return f"{value:e}"
+        return _format_float(value)
     return str(value)
+
+
+def _format_float(value: float) -> str:
+    """Glow's six decimals, or more where they would lose digits that Glow never printed."""
+    text = f"{value:e}"
+    return text if float(text) == value else repr(value)
 
 
 def _size_comment(instruction: Instruction, buffers: dict[str, TensorType]) -> str:

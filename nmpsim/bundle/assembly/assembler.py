@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.assembly.directives import raw_words, run_directive
-from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Variable
+from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Section, Variable
 from nmpsim.bundle.assembly.source import Statement, statements
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import Layer, Metadata, Step, Tensor
@@ -45,6 +45,8 @@ class AssembledProgram:
     symbols: Mapping[str, tuple[int, int]]
     """Name -> address and bytes."""
     metadata: Metadata
+    debug: Mapping[str, bytes]
+    """Contents of the debug sections."""
 
     def bundle(self) -> bytes:
         """The bundle file."""
@@ -55,6 +57,8 @@ class AssembledProgram:
         builder.reserve("", self.rw_bytes)
         for name, (address, nbytes) in self.symbols.items():
             builder.set_symbol(name, address, nbytes)
+        for name, contents in self.debug.items():
+            builder.set_debug(name, (contents,))
         return builder.finish(self.metadata)
 
 
@@ -158,21 +162,26 @@ class _SecondPass:
 
     def program(self, file: str, device: Mapping[str, Any]) -> AssembledProgram:
         """The finished program; worth nothing if the draft has problems then."""
-        contents = {name: self._section_bytes(name) for name in self._addresses}
+        draft = self._draft
+        contents = {
+            name: self._section_bytes(section, self._addresses[name])
+            for name, section in draft.sections.items()
+        }
         text = contents[TEXT]
         return AssembledProgram(
             text=text + bytes(-len(text) % 4),
             data=contents[CONSTANTS],
             descriptors=contents[DESCRIPTORS],
-            rw_bytes=self._draft.rw_bytes,
+            rw_bytes=draft.rw_bytes,
             symbols=self._symbols(),
             metadata=self._metadata(file, device),
+            debug={name: self._section_bytes(s, 0) for name, s in draft.debug.items()},
         )
 
-    def _section_bytes(self, name: str) -> bytes:
+    def _section_bytes(self, section: Section, start: int) -> bytes:
         chunks = []
-        for item in self._draft.sections[name].items:
-            address = self._addresses[name] + item.offset
+        for item in section.items:
+            address = start + item.offset
             with _collecting(self._draft, item.statement):
                 chunks.append(item.emit(address, partial(self._value, here=address)))
         return b"".join(chunks)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 from nmpsim.bundle import elf
-from nmpsim.bundle.assembly.draft import Draft, LayerRecord
+from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Section
 from nmpsim.bundle.assembly.source import Statement
-from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, PART_ALIGNMENT, TEXT
+from nmpsim.bundle.layout import CONSTANTS, DEBUG_SECTIONS, DESCRIPTORS, PART_ALIGNMENT, TEXT
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.codec import did_you_mean, encode_descriptor, word_range
 from nmpsim.isa.expressions import Cursor, Expression, Scope, SourceError, Token, parse_expression
@@ -29,6 +29,21 @@ _NOP = (0x13).to_bytes(4, "little")
 def _switch(section: str, draft: Draft, _: Statement, cursor: Cursor) -> None:
     cursor.finish()
     draft.current = section
+
+
+def _section(draft: Draft, _: Statement, cursor: Cursor) -> None:
+    """``.section NAME``: what follows goes to a debug section."""
+    name = cursor.take("name", "a section")
+    cursor.finish()
+    if name.text not in DEBUG_SECTIONS:
+        raise SourceError(
+            "ASM002",
+            f"unknown section {name.text!r}",
+            name.column,
+            expected=", ".join(DEBUG_SECTIONS),
+        )
+    draft.debug.setdefault(name.text, Section())
+    draft.current = name.text
 
 
 def _values(nbytes: int, draft: Draft, statement: Statement, cursor: Cursor) -> None:
@@ -288,6 +303,7 @@ DIRECTIVES: dict[str, Directive] = {
     ".text": partial(_switch, TEXT),
     ".data": partial(_switch, CONSTANTS),
     ".descriptors": partial(_switch, DESCRIPTORS),
+    ".section": _section,
     ".byte": partial(_values, 1),
     ".half": partial(_values, 2),
     ".word": partial(_values, 4),

@@ -43,6 +43,8 @@ def disassemble_bundle(bundle: Bundle, data: bool = False) -> str:
     else:
         lines += listing.constants_summary()
     lines += [*listing.descriptors(), *listing.code()]
+    if data:
+        lines += listing.debug()
     return "\n".join(lines) + "\n"
 
 
@@ -144,6 +146,12 @@ class _Listing:
                     layer = now
                 yield f"    {text}"
             yield from self._label_lines(facts.start + 4 * len(facts.words), where)
+
+    def debug(self) -> Iterator[str]:
+        """The debug sections, byte for byte."""
+        for name, contents in self._bundle.debug.items():
+            yield f".section {name}"
+            yield from _data_lines(np.frombuffer(contents, np.uint8))
 
     # --- parts ------------------------------------------------------------------------------
 

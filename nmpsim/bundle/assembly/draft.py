@@ -87,6 +87,8 @@ class Draft:
     sections: dict[str, Section] = attrs.field(
         factory=lambda: {CONSTANTS: Section(), DESCRIPTORS: Section(), TEXT: Section()}
     )
+    debug: dict[str, Section] = attrs.field(factory=dict)
+    """Sections that the device never sees."""
     current: str = TEXT
     defined: set[str] = attrs.field(factory=set)
     local: set[str] = attrs.field(factory=set)
@@ -111,7 +113,7 @@ class Draft:
     @property
     def section(self) -> Section:
         """The section that is being filled."""
-        return self.sections[self.current]
+        return {**self.sections, **self.debug}[self.current]
 
     def define(self, name: Token) -> str:
         """Take a name for a new symbol; SourceError if it is taken."""
@@ -123,7 +125,9 @@ class Draft:
         return name.text
 
     def place_label(self, name: Token, section: str) -> None:
-        """Define a label at the current end of a section."""
+        """Define a label at the current end of a section; SourceError if it has no address."""
+        if section in self.debug:
+            raise SourceError("ASM001", f"{section} has no addresses to label", name.column)
         self.labels[self.define(name)] = (section, self.sections[section].nbytes)
 
     def reserve(self, name: Token, type: TensorType) -> None:

@@ -1,0 +1,270 @@
+"""A bundle carries the module that it was made from; without one, or a damaged one, it says so."""
+
+import json
+import random
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shared_files import shared_names
+from test_bundle_damaged import redigested
+
+from nmpsim.bundle import BundleBuilder, Metadata, bundle_from_bytes, read_bundle, write_bundle
+from nmpsim.bundle.assembly import assemble, disassemble_bundle
+from nmpsim.bundle.debug import debug_sections
+from nmpsim.bundle.layout import DEBUG_SECTIONS, LIR_CONSTANTS, LIR_INDEX, LIR_TEXT
+from nmpsim.compiler.driver import compile_module
+from nmpsim.config import default_device
+from nmpsim.diagnostics import UserError
+from nmpsim.isa.table import DRAM_BASE
+from nmpsim.lir import (
+    Module,
+    attach_constants,
+    attach_constants_from,
+    default_tensors_file,
+    parse,
+    parse_file,
+    verify,
+)
+
+TEXT = """function net
+declare {
+  %w = WeightVar i8[S:0.100000001 O:3][-13.100,12.400]<4 x 3> const
+  %b = WeightVar i32[S:0.050000001 O:0][-1.000,1.000]<3> const
+  %c = WeightVar float<2> const
+  %x = WeightVar i8[S:0.001000000 O:-2][-0.126,0.129]<1 x 4> mutable
+  %y = WeightVar i8[S:0.300000012 O:0][-38.400,38.100]<1 x 3> mutable
+
+  ; size = 39 bytes
+}
+
+code {
+  0 %fc_res = allocactivation  { Ty: i8[S:0.300000012 O:0][-38.400,38.100]<1 x 3> } // size: 3
+  1 %fc = fullyconnected @out %fc_res, @in %x, @in %w, @in %b
+  2 %leaky = leakyrelu @out %y, @in %fc_res { Alpha: 0.30000001192092896 }
+  3 %dealloc_fc_res = deallocactivation @out %fc_res // size: 3
+}
+"""
+VALUES = {
+    "w": np.arange(-6, 6, dtype=np.int8).reshape(4, 3),
+    "b": np.array([1, -2, 1 << 28], np.int32),
+    "c": np.array([np.nan, -0.0], np.float32),
+}
+
+
+@pytest.fixture
+def module() -> Module:
+    """A module with a scale and an attribute that have more digits than the text prints."""
+    module, _ = attach_constants_from(
+        parse(TEXT), VALUES, {"x": {"scale": 0.00100000016391277, "offset": -2}}
+    )
+    verify(module)
+    return module
+
+
+def assert_same(actual: Module, expected: Module) -> None:
+    assert actual == expected
+    assert list(actual.constants) == [w.name for w in expected.weights if w.constant]
+    for name, values in expected.constants.items():
+        found = actual.constants[name]
+        assert (found.dtype, found.shape) == (values.dtype, values.shape)
+        assert found.tobytes() == values.tobytes()
+        assert not found.flags.writeable
+
+
+def build(module: Module, held: dict[str, np.ndarray] | None = None) -> bytes:
+    builder = BundleBuilder()
+    at = {name: builder.add_constant(name, values) for name, values in (held or {}).items()}
+    for name, chunks in debug_sections(module, at).items():
+        builder.set_debug(name, chunks)
+    return builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ()))
+
+
+def test_the_module_survives(module):
+    assert_same(bundle_from_bytes(build(module)).module(), module)
+    image = compile_module(module, default_device())
+    assert_same(bundle_from_bytes(image).module(), module)
+
+
+def test_what_the_image_holds_is_not_stored_again(module):
+    data = build(module, {"c": VALUES["c"]})
+    bundle = bundle_from_bytes(data)
+    assert_same(bundle.module(), module)
+    assert len(bundle.debug[LIR_CONSTANTS]) == 64 + 12
+    assert np.shares_memory(bundle.module().constants["c"], bundle.image)
+
+
+def test_constants_are_read_in_place(module, tmp_path):
+    write_bundle(tmp_path / "net.bin", build(module))
+    constants = read_bundle(tmp_path / "net.bin").module().constants
+    assert not any(values.flags.owndata for values in constants.values())
+    assert all(values.ctypes.data % 64 == 0 for values in constants.values())
+
+
+RECORDED = [n for n in shared_names("*.lir.txt") if ".before_opt." not in n]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_programs_survive(shared, name):
+    path = shared / name
+    values = path.with_name(path.name.replace("lir.txt", "npz"))
+    if not values.exists() or "resnet50" in name:
+        pytest.skip("its constants are not recorded")
+    recorded, _ = attach_constants(parse_file(path), values, default_tensors_file(path))
+    assert_same(bundle_from_bytes(build(recorded)).module(), recorded)
+
+
+def test_no_constants(module):
+    text = TEXT.replace("const", "mutable")
+    plain, _ = attach_constants_from(parse(text), {})
+    assert_same(bundle_from_bytes(build(plain)).module(), plain)
+
+
+def test_no_loader_sees_it(module):
+    bundle = bundle_from_bytes(build(module))
+    assert not set(DEBUG_SECTIONS) & set(bundle.sections)
+    assert bundle.image.size < 200
+
+
+def test_a_bundle_without_one(bundle_bytes):
+    with pytest.raises(UserError, match="BUN005") as raised:
+        bundle_from_bytes(bundle_bytes, "net.bin").module()
+    (diagnostic,) = raised.value.diagnostics
+    assert str(diagnostic.place) == "net.bin"
+    assert LIR_TEXT in str(diagnostic.found)
+    assert "nmpsim compile" in str(diagnostic.hint)
+
+
+def test_the_assembler_keeps_it(module):
+    data = build(module, {"c": VALUES["c"]})
+    text = disassemble_bundle(bundle_from_bytes(data), data=True)
+    assert assemble(text).bundle() == data
+    assert LIR_TEXT not in disassemble_bundle(bundle_from_bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        (".section .debug", "ASM002", "unknown section"),
+        (".section .nmpsim.lir\nhere: .byte 1", "ASM001", "no addresses"),
+        (".section .nmpsim.lir\nnop", "ASM001", "cannot be here"),
+    ],
+)
+def test_debug_sections_in_assembly(text, code, message):
+    with pytest.raises(UserError, match=message) as raised:
+        assemble(f"_start: nmp.halt\n{text}")
+    assert raised.value.diagnostics[0].code == code
+
+
+# --- hostile contents -----------------------------------------------------------------------
+
+
+def with_section(module: Module, name: str, contents: bytes) -> bytes:
+    builder = BundleBuilder()
+    for section, chunks in {**debug_sections(module, {}), name: [contents]}.items():
+        builder.set_debug(section, chunks)
+    return builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ()))
+
+
+def outcome(data: bytes) -> str:
+    """The one error's code, or nothing."""
+    try:
+        bundle_from_bytes(data, "net.bin").module()
+    except UserError as error:
+        (diagnostic,) = error.diagnostics
+        assert diagnostic.place is not None
+        assert diagnostic.place.file == "net.bin"
+        assert len(str(error)) < 2000
+        return diagnostic.code
+    return ""
+
+
+def changed_index(module: Module, change) -> bytes:
+    index = json.loads(b"".join(debug_sections(module, {})[LIR_INDEX]))
+    change(index)
+    return with_section(module, LIR_INDEX, json.dumps(index).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda i: i.update(schema="nmpsim-lir-2"), "BUN003"),
+        (lambda i: i.update(extra=1), "BUN002"),
+        (lambda i: i.pop("scales"), "BUN002"),
+        (lambda i: i["scales"][0].update(scale=0.2), "BUN002"),
+        (lambda i: i["scales"][0].update(scale=float("nan")), "BUN002"),
+        (lambda i: i["scales"][0].update(offset=4), "BUN002"),
+        (lambda i: i["constants"].pop(), "BUN002"),
+        (lambda i: i["constants"][0].update(space="file"), "BUN002"),
+        (lambda i: i["constants"][0].update(at=-1), "BUN002"),
+        (lambda i: i["constants"][0].update(at=1 << 60), "BUN002"),
+        (lambda i: i["constants"][2].update(at=130), "BUN002"),
+        (lambda i: i["constants"][0].update(space="image"), "BUN002"),
+        (lambda i: i["constants"][0].update(space="image", at=DRAM_BASE + 190), "BUN002"),
+    ],
+)
+def test_an_index_that_cannot_be(module, change, code):
+    assert outcome(changed_index(module, change)) == code
+
+
+def test_misaligned_values_of_another_tool_are_read(module):
+    data = changed_index(module, lambda index: index["constants"][1].update(at=3))
+    values = bundle_from_bytes(data).module().constants["b"]
+    assert values.flags.aligned
+    assert values.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff\xfe",
+        b"function x",
+        TEXT.replace("fullyconnected", "fulyconnected").encode(),
+        TEXT.replace("<4 x 3>", "<5 x 3>").encode(),
+        TEXT.replace("<4 x 3>", "<2147483648 x 2147483648>").encode(),
+        TEXT.replace("%fc_res, @in %x", "%fc_res, @in %nothing").encode(),
+        b" " * (17 << 20),
+    ],
+)
+def test_a_text_that_cannot_be(module, text):
+    assert outcome(with_section(module, LIR_TEXT, text)) == "BUN002"
+
+
+def test_every_cut_of_the_constants(module):
+    whole = b"".join(debug_sections(module, {})[LIR_CONSTANTS])
+    for nbytes in range(len(whole)):
+        assert outcome(with_section(module, LIR_CONSTANTS, whole[:nbytes])) == "BUN002"
+
+
+def test_the_digest_covers_it(module):
+    data = build(module)
+    for name in DEBUG_SECTIONS:
+        at = data.index(bytes(bundle_from_bytes(data).debug[name]))
+        damaged = bytearray(data)
+        damaged[at + 5] ^= 4
+        with pytest.raises(UserError, match="do not match its digest"):
+            bundle_from_bytes(bytes(damaged))
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.integers(0, 2**32))
+def test_changes_under_a_digest_that_fits(seed):
+    generator = random.Random(seed)
+    parts = {name: b"".join(chunks) for name, chunks in EXAMPLE.items()}
+    name = generator.choice(list(parts))
+    contents = bytearray(parts[name])
+    for _ in range(generator.randint(1, 4)):
+        at = generator.randrange(len(contents))
+        contents[at : at + generator.choice((0, 1, 1, 1, 7))] = generator.choice(
+            (bytes([generator.randrange(256)]), b"9", b"-", b"0", b"%w", b"}", b"e308")
+        )
+    data = with_section(EXAMPLE_MODULE, name, bytes(contents))
+    assert redigested(data) == data
+    assert outcome(data) in ("BUN002", "BUN003", "")
+
+
+EXAMPLE_MODULE = attrs.evolve(attach_constants_from(parse(TEXT), VALUES)[0], file="net.lir")
+EXAMPLE = debug_sections(EXAMPLE_MODULE, {})
