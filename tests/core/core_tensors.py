@@ -28,7 +28,7 @@ class Layout:
         self._contents = bytearray()
         self._gap = gap
 
-    def put(self, values: Array, align: int = 4) -> int:
+    def put(self, values: Array, align: int = 8) -> int:
         """Place bytes (of an array as it is, little-endian); their address."""
         self._contents += bytes(self._gap)
         self._contents += bytes(-len(self._contents) % align)
@@ -38,7 +38,7 @@ class Layout:
         )
         return at
 
-    def reserve(self, nbytes: int, align: int = 4) -> int:
+    def reserve(self, nbytes: int, align: int = 8) -> int:
         """Room that holds a pattern, so that bytes which are not written show."""
         return self.put(np.full(nbytes, 0xA5, np.uint8), align)
 
@@ -61,7 +61,7 @@ def pack_weights(weights: Array) -> Array:
 
 
 def channel_records(bias: Iterable[int], zero_terms: Iterable[int]) -> Array:
-    return np.array(list(zip(bias, zero_terms, strict=True)), np.int64).astype("<i4")
+    return np.array(list(zip(bias, zero_terms, strict=True)), np.int64).astype("<i8")
 
 
 def scale_records(

@@ -61,9 +61,10 @@ def sum_starts(
     spm: Scratchpad, d: Words, bias_scale: Scale, channels: int, pixels: int, account: Account
 ) -> Int64s:
     """Scaled bias plus zero term of each channel; what is cut is cut for every pixel."""
-    records = spm.int32(grid(d["channels"], (channels, CHANNEL_RECORD.nbytes), (2, 4)))
+    records = spm.int64(grid(d["channels"], (channels, CHANNEL_RECORD.nbytes), (2, 8)))
     index = places(d, 0, 0, channels)
-    bias = rescale(records[:, 0], bias_scale, index, account, BIAS, pixels)
+    bias = to_int32(records[:, 0], BIAS, index, account, pixels)
+    bias = rescale(bias, bias_scale, index, account, BIAS, pixels)
     return to_int32(bias + records[:, 1], ACCUMULATOR, index, account, pixels)
 
 
@@ -130,7 +131,7 @@ def conv(s: Step, d: Words, account: Account) -> int:
     taps = d["kernel_h"] * d["kernel_w"]
     count_macs(s, d, pixels * taps * d["in_channels"] * channels)
     return conv_cycles(
-        pixels, d["kernel_h"], d["kernel_w"], d["in_channels"], channels, d["groups"], s.costs
+        pixels, d["kernel_h"], d["kernel_w"], d["in_channels"], channels, d["groups"], 0, s.costs
     )
 
 
@@ -156,7 +157,7 @@ def dwconv(s: Step, d: Words, account: Account) -> int:
     account.add_elements(pixels * channels)
 
     count_macs(s, d, pixels * taps * channels)
-    return depthwise_cycles(pixels, taps, channels, s.costs)
+    return depthwise_cycles(pixels, taps, channels, 0, s.costs)
 
 
 def gemm(s: Step, d: Words, account: Account) -> int:
@@ -181,7 +182,7 @@ def gemm(s: Step, d: Words, account: Account) -> int:
         account.add_elements(rows * columns)
 
     count_macs(s, d, rows * inner * columns)
-    return gemm_cycles(rows, inner, columns, s.costs)
+    return gemm_cycles(rows, inner, columns, 0, s.costs)
 
 
 def count_macs(s: Step, d: Words, macs: int) -> None:

@@ -27,6 +27,7 @@ class Scratchpad:
         self._bytes = machine.scratchpad[core.number]
         self._int8 = machine.scratchpad_i8[core.number]
         self._int32 = machine.scratchpad_i32[core.number]
+        self._int64 = machine.scratchpad_i64[core.number]
 
     def int8(self, addresses: Int64s) -> Int64s:
         """Signed bytes."""
@@ -36,6 +37,11 @@ class Scratchpad:
     def int32(self, addresses: Int64s) -> Int64s:
         """Signed words; the addresses are multiples of four."""
         values: Int64s = self._int32[(addresses - SCRATCHPAD_BASE) // 4].astype(np.int64)
+        return values
+
+    def int64(self, addresses: Int64s) -> Int64s:
+        """Signed double words; the addresses are multiples of eight."""
+        values: Int64s = self._int64[(addresses - SCRATCHPAD_BASE) // 8]
         return values
 
     def put_int8(self, addresses: Int64s, values: Int64s) -> None:

@@ -33,7 +33,7 @@ def load(s: Step, d: Words, layer: int) -> None:
     if padding > 0:
         for y in range(high):
             for x in range(wide):
-                spm.run(d["spm"] + y * step_y + x * step_x, run)[:] = d["fill"]
+                spm.run(d["spm"] + y * step_y + x * step_x, run)[:] = d["fill"] & 0xFF
     if source is not None:
         corner = d["spm"] + d["pad_y_before"] * step_y + d["pad_x_before"] * step_x
         for y in range(rows):

@@ -55,7 +55,7 @@ def result_pixel(d: Words, y: int, x: int) -> Int64s:
 def window_cycles(s: Step, d: Words) -> int:
     """Cycles of a pool."""
     pixels, taps = d["out_h"] * d["out_w"], d["kernel_h"] * d["kernel_w"]
-    return pool_cycles(pixels, taps, d["channels"], s.costs)
+    return pool_cycles(pixels, taps, d["channels"], 0, s.costs)
 
 
 def maxpool(s: Step, d: Words, _: Account) -> int:
@@ -118,7 +118,7 @@ def eltwise(s: Step, d: Words, account: Account) -> int:
     results = clip(values + d["out_offset"], d, index, account)
     spm.put_int8(grid(d["output"], (rows, d["out_stride"]), (columns, 1)), results)
     account.add_elements(rows * columns)
-    return vector_cycles(rows, columns, s.costs)
+    return vector_cycles(rows, columns, 0, s.costs)
 
 
 def rescale_elements(s: Step, d: Words, account: Account) -> int:
@@ -135,7 +135,7 @@ def rescale_elements(s: Step, d: Words, account: Account) -> int:
     results = clip(values + d["out_offset"], d, index, account)
     spm.put_int8(grid(d["output"], (count, 1)), results)
     account.add_elements(count)
-    return vector_cycles(1, count, s.costs)
+    return vector_cycles(1, count, 0, s.costs)
 
 
 def lut(s: Step, d: Words, _: Account) -> int:
@@ -143,13 +143,13 @@ def lut(s: Step, d: Words, _: Account) -> int:
     spm = Scratchpad(s.core)
     table, x = spm.int8(grid(d["table"], (256, 1))), spm.int8(grid(d["input"], (d["count"], 1)))
     spm.put_int8(grid(d["output"], (d["count"], 1)), table[x + 128])
-    return vector_cycles(1, d["count"], s.costs)
+    return vector_cycles(1, d["count"], 0, s.costs)
 
 
 def fill(s: Step, d: Words, _: Account) -> int:
     """``nmp.fill``: one byte everywhere; cycles."""
-    Scratchpad(s.core).run(d["output"], d["count"])[:] = d["value"]
-    return vector_cycles(1, d["count"], s.costs)
+    Scratchpad(s.core).run(d["output"], d["count"])[:] = d["value"] & 0xFF
+    return vector_cycles(1, d["count"], 0, s.costs)
 
 
 def transpose(s: Step, d: Words, _: Account) -> int:
