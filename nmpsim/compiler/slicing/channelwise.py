@@ -238,7 +238,7 @@ def plan_depthwise(layer: Weighted, context: Context) -> LayerPlan:
                 pad_x_after=columns.after,
                 pad_y_before=rows.before,
                 pad_y_after=rows.after,
-                fill=layer.source.offset & 0xFF,
+                fill=layer.source.offset,
             )
         )
         compute = Command(

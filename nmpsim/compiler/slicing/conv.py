@@ -138,6 +138,7 @@ def _grid(layer: Weighted, atoms: int, context: Context) -> tuple[int, int]:
             layer.depth,
             channels,
             1,
+            0,
             context.costs,
         )
         halo = layer.rows.extent(rows) * down / max(layer.rows.size * layer.images, 1)
@@ -381,7 +382,7 @@ class _Core:
             pad_x_after=columns.after,
             pad_y_before=rows.before,
             pad_y_after=rows.after,
-            fill=layer.source.offset & 0xFF,
+            fill=layer.source.offset,
         )
 
     def _conv(self, tile: _Tile) -> Command:

@@ -31,7 +31,7 @@ from nmpsim.isa.words import (
     OP_MIN,
     OP_MUL,
     OP_SUB,
-    RHS_INT8,
+    RHS_ELEMENT,
     RHS_INT32,
 )
 
@@ -67,7 +67,7 @@ def plan_binary(op: Operation, context: Context) -> LayerPlan:
     _, lhs, rhs = op.operands
     words = {
         "operation": BINARY[op.instruction.opcode],
-        "rhs_kind": RHS_INT8,
+        "rhs_kind": RHS_ELEMENT,
         "rows": 1,
         **_pair_words(op, context),
     }
@@ -109,7 +109,7 @@ def plan_batchedadd(op: Operation, context: Context) -> LayerPlan:
     columns = batch.type.elements // rows
     words = {
         "operation": OP_ADD,
-        "rhs_kind": RHS_INT32 if wide == 4 else RHS_INT8,
+        "rhs_kind": RHS_INT32 if wide == 4 else RHS_ELEMENT,
         **_pair_words(op, context),
     }
     left, right, target = (context.address_of(v) for v in (batch, piece, op.output))
@@ -227,7 +227,7 @@ def plan_splat(op: Operation, context: Context) -> LayerPlan:
     """Plan a tensor that is filled with one value."""
     view: View = op.output
     real = float(str(op.instruction.attributes["Value"]))
-    value = numerics.to_int8(numerics.quantize_value(real, view.scale, view.offset)) & 0xFF
+    value = numerics.to_int8(numerics.quantize_value(real, view.scale, view.offset))
     target = context.address_of(view)
 
     def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:

@@ -38,7 +38,7 @@ class Weighted:
     weights: Array
     """int8 [O, kernel_h, kernel_w, I]"""
     channel_records: Array
-    """int32 [O, 2]: bias minus its zero point, zero term"""
+    """int64 [O, 2]: bias minus its zero point, zero term"""
     scale_records: Array | None
     """int32 [O, 7] where each channel has its own scales, else None"""
     words: dict[str, int]
@@ -110,7 +110,7 @@ def _weighted(
         rows=rows,
         columns=columns,
         weights=weights,
-        channel_records=records.astype(np.int32),
+        channel_records=records,
         scale_records=scales.records(),
         words={
             "weight_offset": int(scales.weight_offsets[0]),
