@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.isa.words import GLOW_INT, NMP, Q31
 
 OK = -1
 MOST = 1 << 26
 """No count or stride within a scratchpad can be larger."""
 MOST_DRAM_STRIDE = 1 << 31
+INFINITY_BITS = 0x7F80_0000
+"""Those of float32; all positive finite numbers are below."""
 
 
 def outside(address: int, extent: int, spm_bytes: int) -> bool:
@@ -48,9 +51,35 @@ def first_beyond(words: Any, first: int, last: int, low: int, high: int) -> int:
     return OK
 
 
-def bad_scale(words: Any, pre: int) -> bool:
-    """True if a shift of the integer scale at index ``pre`` is impossible."""
-    return bool(words[pre] > 31 or words[pre + 2] > 31)
+def beyond_element(words: Any, first: int, last: int, element: int) -> int:
+    """As ``first_beyond``, with the range of Int8 (``element`` 0) or Int16 (1)."""
+    high = (128 << 8 * element) - 1
+    return first_beyond(words, first, last, -high - 1, high)
+
+
+def first_odd(words: Any, first: int, last: int, element: int) -> int:
+    """Index of the first address or stride that splits an element, if it has two bytes."""
+    for index in range(first, last + 1):
+        if words[index] & element:
+            return index
+    return OK
+
+
+def bad_profile(words: Any, index: int, known: int) -> bool:
+    """True if the bit of a profile is not in ``known``."""
+    return bool(words[index] > 31 or not (known >> words[index]) & 1)
+
+
+def bad_scale(words: Any, pre: int, profile: int) -> bool:
+    """True if a shift of the scale at index ``pre`` is impossible, or its float32 factor is."""
+    if profile in (GLOW_INT, NMP, Q31):
+        return not (0 <= words[pre] <= 31 and 0 <= words[pre + 2] <= 31)
+    return not 0 <= words[pre + 1] < INFINITY_BITS
+
+
+def bad_result_scale(words: Any, index: int) -> bool:
+    """True if a float32 is not positive and finite."""
+    return not 0 < words[index] < INFINITY_BITS
 
 
 def too_many(a: int, b: int, c: int, most: int) -> bool:
@@ -61,14 +90,26 @@ def too_many(a: int, b: int, c: int, most: int) -> bool:
     return bool(a * b > most or a * b * c > most)
 
 
-def check_clip(words: Any, clip_low: int) -> int:
+def check_clip(words: Any, clip_low: int, element: int) -> int:
     """Check ``clip_low``, ``clip_high`` and ``clip_wanted``."""
-    if words[clip_low] < -128 or words[clip_low] > 127:
-        return int(clip_low)
-    if words[clip_low + 1] < words[clip_low] or words[clip_low + 1] > 127:
+    bad = beyond_element(words, clip_low, clip_low + 1, element)
+    if bad == OK and words[clip_low + 1] < words[clip_low]:
         return int(clip_low + 1)
-    return int(clip_low + 2) if words[clip_low + 2] > 3 else OK
+    return int(clip_low + 2) if bad == OK and words[clip_low + 2] > 3 else bad
 
 
-FUNCTIONS = (outside, span, meets, folds, first_beyond, bad_scale, too_many, check_clip)
+FUNCTIONS = (
+    outside,
+    span,
+    meets,
+    folds,
+    first_beyond,
+    beyond_element,
+    first_odd,
+    bad_profile,
+    bad_scale,
+    bad_result_scale,
+    too_many,
+    check_clip,
+)
 """What the compiled engine compiles, callees first."""

@@ -90,9 +90,9 @@ def check_avgpool(words: Any, spm_bytes: int) -> int:
         bad = first_beyond(words, AVGPOOL.divide, AVGPOOL.divide, 0, 1)
     if bad != OK:
         return bad
-    if bad_scale(words, AVGPOOL.out_pre):
+    if bad_scale(words, AVGPOOL.out_pre, words[AVGPOOL.profile]):
         return int(AVGPOOL.out_pre)
-    return check_clip(words, AVGPOOL.clip_low)
+    return check_clip(words, AVGPOOL.clip_low, words[AVGPOOL.element])
 
 
 def check_eltwise(words: Any, spm_bytes: int) -> int:
@@ -143,9 +143,9 @@ def check_eltwise(words: Any, spm_bytes: int) -> int:
     ):
         return int(ELTWISE.output)
     for scale in (ELTWISE.lhs_pre, ELTWISE.rhs_pre, ELTWISE.out_pre):
-        if bad_scale(words, scale):
+        if bad_scale(words, scale, words[ELTWISE.profile]):
             return int(scale)
-    return check_clip(words, ELTWISE.clip_low)
+    return check_clip(words, ELTWISE.clip_low, words[ELTWISE.element])
 
 
 def check_rescale(words: Any, spm_bytes: int) -> int:
@@ -169,9 +169,9 @@ def check_rescale(words: Any, spm_bytes: int) -> int:
     ):
         return int(RESCALE.output)
     for scale in (RESCALE.out_pre, RESCALE.leaky_pre):
-        if bad_scale(words, scale):
+        if bad_scale(words, scale, words[RESCALE.profile]):
             return int(scale)
-    return check_clip(words, RESCALE.clip_low)
+    return check_clip(words, RESCALE.clip_low, words[RESCALE.element])
 
 
 def check_lut(words: Any, spm_bytes: int) -> int:
@@ -198,7 +198,7 @@ def check_fill(words: Any, spm_bytes: int) -> int:
     """Check a fill."""
     if words[FILL.count] < 1 or words[FILL.count] > MOST:
         return int(FILL.count)
-    if words[FILL.value] > 255:
+    if words[FILL.value] < -128 or words[FILL.value] > 127:
         return int(FILL.value)
     return int(FILL.output) if outside(words[FILL.output], words[FILL.count], spm_bytes) else OK
 

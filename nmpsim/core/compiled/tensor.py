@@ -65,12 +65,11 @@ def check(number: Any, d: Any, spm_bytes: Any) -> Any:
 @jit
 def check_tables(number: Any, d: Any, spm32: Any) -> Any:
     """As ``check``, for what a descriptor that is possible points to."""
-    if number == OP.nmp_conv and bad_scale_table(spm32, d[CONV.scales], d[CONV.out_channels]):
-        return CONV.scales
-    if number == OP.nmp_dwconv and bad_scale_table(
-        spm32, d[DWCONV.scales], d[DWCONV.channels_count]
-    ):
-        return DWCONV.scales
+    if number != OP.nmp_conv and number != OP.nmp_dwconv:
+        return -1
+    channels = d[CONV.out_channels] if number == OP.nmp_conv else d[DWCONV.channels_count]
+    if bad_scale_table(spm32, d[CONV.scales], channels, d[CONV.element], d[CONV.profile]):
+        return CONV.scales  # both convolutions begin with the same words
     return -1
 
 

@@ -94,7 +94,7 @@ def check_scales(s: Step, d: Words) -> None:
         return
     channels = d["channels_count"] if "channels_count" in d else d["out_channels"]
     values = s.machine.scratchpad_i32[s.core.number]
-    if checks.bad_scale_table(values, d["scales"], channels):
+    if checks.bad_scale_table(values, d["scales"], channels, d["element"], d["profile"]):
         raise operand_fault(s, descriptor_offsets(descriptor_name(s))["scales"])
 
 
