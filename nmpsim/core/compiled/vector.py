@@ -18,6 +18,7 @@ from nmpsim.kernels.saturate import Place
 from nmpsim.timing.compute import pool_cycles, transpose_cycles, vector_cycles
 
 ONE_ROW: Any = np.int64(1)
+ZERO: Any = np.int64(0)
 
 
 @jit
@@ -27,7 +28,7 @@ def do_vector(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) ->
     if number == OP.nmp_maxpool:
         w = pool_window(d)
         maxpool(spm, w, d[MAXPOOL.empty_value])
-        return pool_cycles(w.out_h * w.out_w, w.kernel_h * w.kernel_w, w.channels, costs)
+        return pool_cycles(w.out_h * w.out_w, w.kernel_h * w.kernel_w, w.channels, ZERO, costs)
     if number == OP.nmp_avgpool:
         w = pool_window(d)
         average = Average(
@@ -41,7 +42,7 @@ def do_vector(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) ->
             layer, d[AVGPOOL.event_origin], d[AVGPOOL.event_stride_y], d[AVGPOOL.event_stride_x]
         )
         avgpool(spm, w, average, place, sink_of(m))
-        return pool_cycles(w.out_h * w.out_w, w.kernel_h * w.kernel_w, w.channels, costs)
+        return pool_cycles(w.out_h * w.out_w, w.kernel_h * w.kernel_w, w.channels, ZERO, costs)
     if number == OP.nmp_eltwise:
         return do_eltwise(m, costs, core, d, layer)
     if number == OP.nmp_rescale:
@@ -50,11 +51,11 @@ def do_vector(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) ->
         look_up(
             spm, at_spm(d[LUT.input]), at_spm(d[LUT.output]), at_spm(d[LUT.table]), d[LUT.count]
         )
-        return vector_cycles(ONE_ROW, d[LUT.count], costs)
+        return vector_cycles(ONE_ROW, d[LUT.count], ZERO, costs)
     if number == OP.nmp_fill:
         start = at_spm(d[FILL.output])
-        m.scratchpad[core][start : start + d[FILL.count]] = d[FILL.value]
-        return vector_cycles(ONE_ROW, d[FILL.count], costs)
+        m.scratchpad_i8[core][start : start + d[FILL.count]] = d[FILL.value]
+        return vector_cycles(ONE_ROW, d[FILL.count], ZERO, costs)
     return do_transpose(spm, costs, d)
 
 
@@ -108,7 +109,7 @@ def do_eltwise(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     )
     place = Place(layer, d[ELTWISE.event_origin], d[ELTWISE.event_stride_y], np.int64(0))
     eltwise(m.scratchpad_i8[core], m.scratchpad_i32[core], t, q, place, sink_of(m))
-    return vector_cycles(t.rows, t.columns, costs)
+    return vector_cycles(t.rows, t.columns, ZERO, costs)
 
 
 @jit
@@ -127,7 +128,7 @@ def do_rescale(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     place = Place(layer, d[RESCALE.event_origin], np.int64(0), np.int64(0))
     source, target = at_spm(d[RESCALE.input]), at_spm(d[RESCALE.output])
     rescale_tile(m.scratchpad_i8[core], source, target, d[RESCALE.count], u, place, sink_of(m))
-    return vector_cycles(ONE_ROW, d[RESCALE.count], costs)
+    return vector_cycles(ONE_ROW, d[RESCALE.count], ZERO, costs)
 
 
 @jit
