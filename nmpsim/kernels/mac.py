@@ -14,6 +14,7 @@ import numpy as np
 from nmpsim.kernels.dot import DEPTH, LANES, PATCHES, dot_block
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import ORIGIN, copy_run
+from nmpsim.kernels.rounding import HELD, held
 from nmpsim.kernels.saturate import (
     ONCE,
     IntegerScale,
@@ -90,17 +91,18 @@ def channel_scales(spm32: Any, at: Any, channel: Any, q: Any) -> Any:
 
 
 @jit
-def sum_starts(spm32: Any, at: Any, q: Any, count: Any, pixels: Any, place: Any, sink: Any) -> Any:
+def sum_starts(
+    spm32: Any, spm64: Any, at: Any, q: Any, count: Any, pixels: Any, place: Any, sink: Any
+) -> Any:
     """Rescaled bias plus zero term of each channel; what is cut is cut for every pixel."""
     starts = np.zeros(count, np.int64)
     for channel in range(count):
         _, bias_scale, _ = channel_scales(spm32, at, channel, q)
-        record = at.channels // 4 + 2 * channel
+        record = at.channels // 8 + 2 * channel
         index = place.origin + channel
-        bias = apply_scale(
-            np.int64(spm32[record]), bias_scale, BIAS, pixels, index, place.layer, sink
-        )
-        total = bias + np.int64(spm32[record + 1])
+        bias = to_int32(spm64[record], BIAS, pixels, index, place.layer, sink)
+        bias = apply_scale(bias, bias_scale, BIAS, pixels, index, place.layer, sink)
+        total = bias + held(spm64[record + 1], HELD)
         starts[channel] = to_int32(total, ACCUMULATOR, pixels, index, place.layer, sink)
     return starts
 
@@ -225,7 +227,17 @@ def block_sums(
 
 
 @jit
-def conv(spm: Any, spm32: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
+def conv(
+    spm: Any,
+    spm32: Any,
+    spm64: Any,
+    w: Any,
+    at: Any,
+    parts: Any,
+    q: Any,
+    place: Any,
+    sink: Any,
+) -> None:
     """2-D convolution of one tile."""
     row4 = (w.kernel_w * w.in_channels + DEPTH - 1) // DEPTH * DEPTH
     depth = w.kernel_h * row4
@@ -233,7 +245,7 @@ def conv(spm: Any, spm32: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, 
     per_group = w.out_channels // w.groups
     partial = at.partial // 4
     if parts.begins:
-        starts = sum_starts(spm32, at, q, w.out_channels, pixels, place, sink)
+        starts = sum_starts(spm32, spm64, at, q, w.out_channels, pixels, place, sink)
         most = largest(starts)
     else:
         starts = np.zeros(w.out_channels, np.int64)
@@ -310,11 +322,13 @@ def exact_run(
 
 
 @jit
-def depthwise(spm: Any, spm32: Any, w: Any, at: Any, q: Any, place: Any, sink: Any) -> None:
+def depthwise(
+    spm: Any, spm32: Any, spm64: Any, w: Any, at: Any, q: Any, place: Any, sink: Any
+) -> None:
     """Depthwise convolution of one tile; ``w.out_channels`` channels, one a group."""
     channels = w.out_channels
     pixels = w.out_h * w.out_w
-    starts = sum_starts(spm32, at, q, channels, pixels, place, sink)
+    starts = sum_starts(spm32, spm64, at, q, channels, pixels, place, sink)
     checked = may_overflow(largest(starts), w.kernel_h * w.kernel_w)
     scales = all_channel_scales(spm32, at, channels, q)
     totals = np.zeros(channels, np.int64)

@@ -5,7 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.isa.words import LOAD, STORE
-from nmpsim.memory.bounds import MOST, MOST_DRAM_STRIDE, OK, first_beyond, outside, span, too_many
+from nmpsim.memory.bounds import (
+    MOST,
+    MOST_DRAM_STRIDE,
+    OK,
+    beyond_element,
+    first_beyond,
+    first_odd,
+    outside,
+    span,
+    too_many,
+)
+
+
+def first_split(words: Any) -> int:
+    """Index of the first address or stride in the scratchpad that splits an element of a load."""
+    bad = first_odd(words, LOAD.spm, LOAD.run_bytes, words[LOAD.element])
+    if bad == OK:
+        bad = first_odd(words, LOAD.spm_stride_x, LOAD.spm_stride_y, words[LOAD.element])
+    return bad
 
 
 def check_load(words: Any, spm_bytes: int) -> int:
@@ -18,7 +36,11 @@ def check_load(words: Any, spm_bytes: int) -> int:
     if bad == OK:
         bad = first_beyond(words, LOAD.pad_x_before, LOAD.pad_y_after, 0, MOST)
     if bad == OK:
-        bad = first_beyond(words, LOAD.fill, LOAD.fill, 0, 255)
+        bad = first_beyond(words, LOAD.element, LOAD.element, 0, 1)
+    if bad == OK:
+        bad = beyond_element(words, LOAD.fill, LOAD.fill, words[LOAD.element])
+    if bad == OK:
+        bad = first_split(words)
     if bad != OK:
         return bad
     columns = words[LOAD.count_x] + words[LOAD.pad_x_before] + words[LOAD.pad_x_after]
@@ -54,5 +76,5 @@ def check_store(words: Any, spm_bytes: int) -> int:
     return int(STORE.spm) if outside(words[STORE.spm], extent, spm_bytes) else OK
 
 
-FUNCTIONS = (check_load, check_store)
+FUNCTIONS = (first_split, check_load, check_store)
 """What the compiled engine compiles, callees first."""

@@ -26,10 +26,10 @@ def requantizer(d: Any, weight_offset: Any, i: Any) -> Any:
         weight_offset,
         scale_at(d, i),
         scale_at(d, i + 3),
-        d[i + 6],
         d[i + 7],
-        scale_at(d, i + 8),
-        clip_at(d, i + 11),
+        d[i + 8],
+        scale_at(d, i + 9),
+        clip_at(d, i + 12),
     )
 
 
@@ -71,13 +71,30 @@ def do_conv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     parts = Parts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
     place = Place(layer, d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
-    conv(m.scratchpad_i8[core], m.scratchpad_i32[core], w, at, parts, q, place, sink_of(m))
+    conv(
+        m.scratchpad_i8[core],
+        m.scratchpad_i32[core],
+        m.scratchpad_i64[core],
+        w,
+        at,
+        parts,
+        q,
+        place,
+        sink_of(m),
+    )
     pixels = w.out_h * w.out_w
     m.layers[layer].counts[MACS] += (
         pixels * w.kernel_h * w.kernel_w * w.in_channels * w.out_channels
     )
     return conv_cycles(
-        pixels, w.kernel_h, w.kernel_w, w.in_channels, w.out_channels, w.groups, costs
+        pixels,
+        w.kernel_h,
+        w.kernel_w,
+        w.in_channels,
+        w.out_channels,
+        w.groups,
+        d[CONV.element],
+        costs,
     )
 
 
@@ -112,10 +129,19 @@ def do_dwconv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     )
     place = Place(layer, d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x])
     q = requantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)
-    depthwise(m.scratchpad_i8[core], m.scratchpad_i32[core], w, at, q, place, sink_of(m))
+    depthwise(
+        m.scratchpad_i8[core],
+        m.scratchpad_i32[core],
+        m.scratchpad_i64[core],
+        w,
+        at,
+        q,
+        place,
+        sink_of(m),
+    )
     pixels, taps = w.out_h * w.out_w, w.kernel_h * w.kernel_w
     m.layers[layer].counts[MACS] += pixels * taps * channels
-    return depthwise_cycles(pixels, taps, channels, costs)
+    return depthwise_cycles(pixels, taps, channels, d[DWCONV.element], costs)
 
 
 @jit
@@ -144,4 +170,4 @@ def do_gemm(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     place = Place(layer, d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
     gemm(m.scratchpad_i8[core], m.scratchpad_i32[core], g, parts, q, place, sink_of(m))
     m.layers[layer].counts[MACS] += g.rows * g.inner * g.columns
-    return gemm_cycles(g.rows, g.inner, g.columns, costs)
+    return gemm_cycles(g.rows, g.inner, g.columns, d[GEMM.element], costs)

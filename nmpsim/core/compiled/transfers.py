@@ -11,7 +11,7 @@ from nmpsim.core.compiled.memory import IMAGE, RAM, locate
 from nmpsim.core.compiled.units import LAYER, READY, SETUP, enqueue_transfer
 from nmpsim.core.state import Count
 from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
-from nmpsim.isa.words import LOAD, STORE
+from nmpsim.isa.words import INT16, LOAD, STORE
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import Box, copy_box, fill_rows
 from nmpsim.memory.checks import span
@@ -36,7 +36,14 @@ def load(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     high = d[LOAD.pad_y_before] + rows + d[LOAD.pad_y_after]
     padding = (wide * high - rows * runs) * run
     if padding > 0:
-        fill_rows(spm, start, high, step_y, wide, step_x, run, d[LOAD.fill])
+        if d[LOAD.element] == INT16:
+            spm16 = m.scratchpad_i16[core]
+            fill_rows(
+                spm16, start >> 1, high, step_y >> 1, wide, step_x >> 1, run >> 1, d[LOAD.fill]
+            )
+        else:
+            spm8 = m.scratchpad_i8[core]
+            fill_rows(spm8, start, high, step_y, wide, step_x, run, d[LOAD.fill])
     if extent > 0:
         to = start + d[LOAD.pad_y_before] * step_y + d[LOAD.pad_x_before] * step_x
         box = Box(run, runs, rows, d[LOAD.dram_stride_x], d[LOAD.dram_stride_y], step_x, step_y)
