@@ -100,33 +100,43 @@ def scale_run(values: Any, count: Any, scale: Any, index: Any, layer: Any, sink:
 @jit
 def saturate_run(values: Any, count: Any, stage: Any, index: Any, layer: Any, sink: Any) -> None:
     """``count`` values saturated to 32 bits, in place."""
-    beyond = 0
-    for i in range(count):
-        beyond += values[i] > INT32_HIGH
-        beyond += values[i] < INT32_LOW
-    if beyond == 0:
-        return
-    for i in range(count):
-        values[i] = to_int32(values[i], stage, ONCE, index + i, layer, sink)
+    low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
+    limit_run(values, count, low, high, stage, stage, index, layer, sink)
 
 
 @jit
 def clip_run(values: Any, count: Any, clip: Any, index: Any, layer: Any, sink: Any) -> None:
     """``count`` values (int64) within a range, in place; what is cut is accounted for."""
+    low_stage = ACTIVATION if clip.wanted & 1 else RESULT
+    high_stage = ACTIVATION if clip.wanted & 2 else RESULT
+    limit_run(values, count, clip.low, clip.high, low_stage, high_stage, index, layer, sink)
+
+
+@jit
+def limit_run(
+    values: Any,
+    count: Any,
+    low: Any,
+    high: Any,
+    low_stage: Any,
+    high_stage: Any,
+    index: Any,
+    layer: Any,
+    sink: Any,
+) -> None:
+    """``count`` values (int64) from ``low`` to ``high``, in place; each side has its stage."""
     below = 0
     above = 0
     for i in range(count):
-        below += values[i] < clip.low
-        above += values[i] > clip.high
+        below += values[i] < low
+        above += values[i] > high
     if below:
-        stage = ACTIVATION if clip.wanted & 1 else RESULT
-        account_run(values, count, clip.low, -1, stage, LOW, index, layer, sink)
+        account_run(values, count, low, -1, low_stage, LOW, index, layer, sink)
     if above:
-        stage = ACTIVATION if clip.wanted & 2 else RESULT
-        account_run(values, count, clip.high, 1, stage, HIGH, index, layer, sink)
+        account_run(values, count, high, 1, high_stage, HIGH, index, layer, sink)
     if below or above:
         for i in range(count):
-            values[i] = min(max(values[i], clip.low), clip.high)
+            values[i] = min(max(values[i], low), high)
 
 
 @jit
