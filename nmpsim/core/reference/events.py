@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 
-from nmpsim.core.reference.words import INT32_MAX, INT32_MIN
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.kernels.stages import HIGH, LOW
 
@@ -35,23 +35,30 @@ class Account:
         np.add.at(self._channel_cut[:, stage, side], channel, times)
 
 
-def clamp(
-    values: Int64s,
-    low: int,
-    high: int,
-    stages: tuple[int, int],
-    index: Int64s,
-    account: Account,
-    times: int = 1,
-) -> Int64s:
-    """``values`` within a range; ``stages`` are those of the low and of the high side."""
-    too_low = values < low
-    too_high = ~too_low & (values > high)
-    account.cut(stages[LOW], LOW, index[too_low], low - values[too_low], times)
-    account.cut(stages[HIGH], HIGH, index[too_high], values[too_high] - high, times)
-    return np.where(too_low, low, np.where(too_high, high, values))
+@attrs.frozen(eq=False)
+class Place:
+    """Where values lie in the layer's output, for the account of those that are cut."""
+
+    account: Account
+    index: Int64s
+    times: int = 1
+    """How often each counts."""
+
+    def only(self, chosen: Any) -> Place:
+        """The places of some of the values."""
+        return Place(self.account, self.index[chosen], self.times)
 
 
-def to_int32(values: Int64s, stage: int, index: Int64s, account: Account, times: int = 1) -> Int64s:
-    """``values`` saturated to 32 bits."""
-    return clamp(values, INT32_MIN, INT32_MAX, (stage, stage), index, account, times)
+def clamp(values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: Place) -> Int64s:
+    """``values`` within a range, or each in its own; ``stages`` are those of low and high side."""
+    low, high = np.broadcast_to(low, values.shape), np.broadcast_to(high, values.shape)
+    for side, overshoot in ((LOW, low - values), (HIGH, values - high)):
+        cut = overshoot > 0
+        place.account.cut(stages[side], side, place.index[cut], overshoot[cut], place.times)
+    return np.clip(values, low, high)
+
+
+def saturate(values: Int64s, bits: int, stage: int, place: Place) -> Int64s:
+    """``values`` as signed integers of so many bits."""
+    limit = 1 << (bits - 1)
+    return clamp(values, -limit, limit - 1, (stage, stage), place)

@@ -20,37 +20,29 @@ def grid(start: int, *axes: tuple[int, int]) -> Int64s:
 
 
 class Scratchpad:
-    """Values come as int64, so that arithmetic on them does not wrap."""
+    """Signed integers at addresses that are multiples of their bytes.
+
+    They come as int64, so that arithmetic on them does not wrap.
+    """
 
     def __init__(self, core: Core) -> None:
         machine = core.machine
         self._bytes = machine.scratchpad[core.number]
-        self._int8 = machine.scratchpad_i8[core.number]
-        self._int32 = machine.scratchpad_i32[core.number]
-        self._int64 = machine.scratchpad_i64[core.number]
+        self._views = {
+            1: machine.scratchpad_i8[core.number],
+            2: machine.scratchpad_i16[core.number],
+            4: machine.scratchpad_i32[core.number],
+            8: machine.scratchpad_i64[core.number],
+        }
 
-    def int8(self, addresses: Int64s) -> Int64s:
-        """Signed bytes."""
-        values: Int64s = self._int8[addresses - SCRATCHPAD_BASE].astype(np.int64)
-        return values
+    def read(self, nbytes: int, addresses: Int64s) -> Int64s:
+        """Integers of ``nbytes`` bytes."""
+        values: Any = self._views[nbytes][(addresses - SCRATCHPAD_BASE) // nbytes]
+        return np.asarray(values, np.int64)
 
-    def int32(self, addresses: Int64s) -> Int64s:
-        """Signed words; the addresses are multiples of four."""
-        values: Int64s = self._int32[(addresses - SCRATCHPAD_BASE) // 4].astype(np.int64)
-        return values
-
-    def int64(self, addresses: Int64s) -> Int64s:
-        """Signed double words; the addresses are multiples of eight."""
-        values: Int64s = self._int64[(addresses - SCRATCHPAD_BASE) // 8]
-        return values
-
-    def put_int8(self, addresses: Int64s, values: Int64s) -> None:
-        """Store signed bytes."""
-        self._int8[addresses - SCRATCHPAD_BASE] = values
-
-    def put_int32(self, addresses: Int64s, values: Int64s) -> None:
-        """Store signed words."""
-        self._int32[(addresses - SCRATCHPAD_BASE) // 4] = values
+    def write(self, nbytes: int, addresses: Int64s, values: Int64s) -> None:
+        """Store integers of ``nbytes`` bytes."""
+        self._views[nbytes][(addresses - SCRATCHPAD_BASE) // nbytes] = values
 
     def run(self, address: int, nbytes: int) -> Any:
         """A view of consecutive bytes."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import attrs
 
-from nmpsim.core.reference import mac, transfers, vector
+from nmpsim.core.reference import elementwise, mac, pool, transfers, unary
 from nmpsim.core.reference.events import Account
 from nmpsim.core.reference.memory import locate
-from nmpsim.core.reference.requantize import Words
+from nmpsim.core.reference.operands import Words
 from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.transfers import OperandError
 from nmpsim.core.reference.units import Queue, await_slot, compute
@@ -33,13 +33,13 @@ COMPUTE = {
     "nmp.conv": Definition(checks.check_conv, mac.conv),
     "nmp.dwconv": Definition(checks.check_dwconv, mac.dwconv),
     "nmp.gemm": Definition(checks.check_gemm, mac.gemm),
-    "nmp.maxpool": Definition(checks.check_maxpool, vector.maxpool),
-    "nmp.avgpool": Definition(checks.check_avgpool, vector.avgpool),
-    "nmp.eltwise": Definition(checks.check_eltwise, vector.eltwise),
-    "nmp.rescale": Definition(checks.check_rescale, vector.rescale_elements),
-    "nmp.lut": Definition(checks.check_lut, vector.lut),
-    "nmp.fill": Definition(checks.check_fill, vector.fill),
-    "nmp.transpose": Definition(checks.check_transpose, vector.transpose),
+    "nmp.maxpool": Definition(checks.check_maxpool, pool.maxpool),
+    "nmp.avgpool": Definition(checks.check_avgpool, pool.avgpool),
+    "nmp.eltwise": Definition(checks.check_eltwise, elementwise.eltwise),
+    "nmp.rescale": Definition(checks.check_rescale, unary.rescale),
+    "nmp.lut": Definition(checks.check_lut, unary.lut),
+    "nmp.fill": Definition(checks.check_fill, unary.fill),
+    "nmp.transpose": Definition(checks.check_transpose, unary.transpose),
 }
 TRANSFERS = {
     "nmp.load": (checks.check_load, transfers.load),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from nmpsim.core.reference.memory import Found, Region, locate
-from nmpsim.core.reference.requantize import Words
-from nmpsim.core.reference.scratchpad import Scratchpad
+from nmpsim.core.reference.operands import Words, element_of
+from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.reference.units import Queue, begin_transfers
 from nmpsim.core.state import Count, Job
@@ -31,9 +33,9 @@ def load(s: Step, d: Words, layer: int) -> None:
     wide = d["pad_x_before"] + runs + d["pad_x_after"]
     padding = (wide * high - rows * runs) * run
     if padding > 0:
-        for y in range(high):
-            for x in range(wide):
-                spm.run(d["spm"] + y * step_y + x * step_x, run)[:] = d["fill"] & 0xFF
+        nbytes = element_of(d).nbytes
+        addresses = grid(d["spm"], (high, step_y), (wide, step_x), (run // nbytes, nbytes))
+        spm.write(nbytes, addresses, np.full(addresses.shape, d["fill"]))
     if source is not None:
         corner = d["spm"] + d["pad_y_before"] * step_y + d["pad_x_before"] * step_x
         for y in range(rows):

@@ -1,0 +1,103 @@
+"""Pools of the vector unit: maximum and average over the taps that exist.
+
+Each instruction: operands, effect, cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from nmpsim.core.reference.events import Account, Place
+from nmpsim.core.reference.mac import channel_index, pixels_of, put_results
+from nmpsim.core.reference.operands import Words, element_of, scale_of
+from nmpsim.core.reference.rounding import quietly, real, round_away, round_even
+from nmpsim.core.reference.scales import clip, integer_scale
+from nmpsim.core.reference.scratchpad import Scratchpad, grid
+from nmpsim.core.reference.step import Step
+from nmpsim.core.state import Int64s
+from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS, FLOAT, GLOW_FLOAT, GLOW_INT, NMP
+from nmpsim.timing.compute import pool_cycles
+
+
+def existing_taps(d: Words, spm: Scratchpad, y: int, x: int) -> Int64s:
+    """Input below a pixel of a pool, without padding: [taps, channels]."""
+    nbytes = element_of(d).nbytes
+    top, left = y * d["stride_h"] - d["pad_top"], x * d["stride_w"] - d["pad_left"]
+    rows = [r for r in range(top, top + d["kernel_h"]) if 0 <= r < d["in_h"]]
+    columns = [c for c in range(left, left + d["kernel_w"]) if 0 <= c < d["in_w"]]
+    if not rows or not columns:
+        return np.zeros((0, d["channels"]), np.int64)
+    start = d["input"] + rows[0] * d["in_row_stride"] + columns[0] * d["in_pixel_stride"]
+    taps = grid(
+        start,
+        (len(rows), d["in_row_stride"]),
+        (len(columns), d["in_pixel_stride"]),
+        (d["channels"], nbytes),
+    )
+    return spm.read(nbytes, taps).reshape(-1, d["channels"])
+
+
+def window_cycles(s: Step, d: Words) -> int:
+    """Cycles of a pool."""
+    pixels, taps = d["out_h"] * d["out_w"], d["kernel_h"] * d["kernel_w"]
+    return pool_cycles(pixels, taps, d["channels"], element_of(d).wide, s.costs)
+
+
+def maxpool(s: Step, d: Words, _: Account) -> int:
+    """``nmp.maxpool``: maximum of the taps that exist; cycles."""
+    spm = Scratchpad(s.core)
+    for y, x in pixels_of(d):
+        taps = existing_taps(d, spm, y, x)
+        best = taps.max(axis=0) if len(taps) else np.full(d["channels"], d["empty_value"])
+        put_results(spm, d, y, x, best)
+    return window_cycles(s, d)
+
+
+def rounded_quotient(values: Int64s, by: int) -> Int64s:
+    """Nearest integer of ``values / by``, halves away from zero."""
+    result: Int64s = np.sign(values) * ((np.abs(values) + by // 2) // by)
+    return result
+
+
+def glow_int(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
+    """Glow's libjit rounds twice: the scaled sum, then its quotient."""
+    scaled = integer_scale(sums, scale_of(d, "out"), element_of(d), place)
+    return rounded_quotient(scaled, divisor) + d["out_offset"]
+
+
+@quietly
+def glow_float(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
+    """Glow's Interpreter: ``rha(f32(sum) * (m / f32(n)) + f32(Oy))``."""
+    factor = scale_of(d, "out").factor / np.float32(divisor)
+    return round_away(real(sums) * factor + np.float32(d["out_offset"]))
+
+
+@quietly
+def float_late(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
+    """PyTorch: ``rne(f32(sum) * (m / f32(n))) + Oy``."""
+    factor = scale_of(d, "out").factor / np.float32(divisor)
+    return round_even(real(sums) * factor) + d["out_offset"]
+
+
+AVERAGES: dict[int, Callable[[Int64s, int, Words, Place], Int64s]] = {
+    GLOW_INT: glow_int,
+    NMP: glow_int,
+    GLOW_FLOAT: glow_float,
+    FLOAT: float_late,
+}
+"""Profile -> the average of a sum; TFLite's is glow_int's with a scale of one."""
+
+
+def avgpool(s: Step, d: Words, account: Account) -> int:
+    """``nmp.avgpool``: scaled sum of the taps that exist, divided if asked for; cycles."""
+    spm = Scratchpad(s.core)
+    for y, x in pixels_of(d):
+        place = Place(account, channel_index(d, y, x, d["channels"]))
+        taps = existing_taps(d, spm, y, x) - d["in_offset"]
+        divisor = len(taps) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
+        values = AVERAGES[d["profile"]](taps.sum(axis=0), max(divisor, 1), d, place)
+        put_results(spm, d, y, x, clip(values, d, place))
+    account.add_elements(d["out_h"] * d["out_w"] * d["channels"])
+    return window_cycles(s, d)

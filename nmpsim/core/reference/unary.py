@@ -1,0 +1,99 @@
+"""What the vector unit does with one tensor: rescale, look-up, fill, transpose.
+
+Each instruction: operands, effect, cost.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+
+from nmpsim.core.reference.events import Account, Place, clamp
+from nmpsim.core.reference.operands import Scale, Words, element_of, float_of_bits, scale_of
+from nmpsim.core.reference.rounding import quietly, real, round_even
+from nmpsim.core.reference.scales import clip, fixed_point, integer_scale
+from nmpsim.core.reference.scratchpad import Scratchpad, grid
+from nmpsim.core.reference.step import Step
+from nmpsim.core.state import Int64s
+from nmpsim.isa.words import ACTIVATION_LEAKY, FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31
+from nmpsim.kernels.stages import ACTIVATION
+from nmpsim.timing.compute import transpose_cycles, vector_cycles
+
+
+def glow_int(x: Int64s, scale: Scale, d: Words, place: Place) -> Int64s:
+    """Glow's libjit: ``((x >> pre) * mul + half) >> post``, plus the zero point."""
+    return integer_scale(x, scale, element_of(d), place) + d["out_offset"]
+
+
+@quietly
+def glow_float(x: Int64s, scale: Scale, d: Words, place: Place) -> Int64s:
+    """Glow's Interpreter dequantizes and quantizes: ``rne(m * f32(x) / S + f32(Oy))``."""
+    real_values = scale.factor * real(x)
+    return round_even(real_values / float_of_bits(d["result_scale"]) + np.float32(d["out_offset"]))
+
+
+def q31(x: Int64s, scale: Scale, d: Words, place: Place) -> Int64s:
+    """TFLite's fixed point, plus the zero point."""
+    return fixed_point(x, scale, place) + d["out_offset"]
+
+
+@quietly
+def float_late(x: Int64s, scale: Scale, d: Words, place: Place) -> Int64s:
+    """``rne(f32(x) * m) + Oy``."""
+    return round_even(real(x) * scale.factor) + d["out_offset"]
+
+
+RESCALES: dict[int, Callable[[Int64s, Scale, Words, Place], Int64s]] = {
+    GLOW_INT: glow_int,
+    NMP: glow_int,
+    GLOW_FLOAT: glow_float,
+    Q31: q31,
+    FLOAT: float_late,
+}
+"""Profile -> a value on another scale."""
+
+
+def rescale(s: Step, d: Words, account: Account) -> int:
+    """``nmp.rescale``: clamp (an activation), change scale, clip; cycles."""
+    spm, count, element = Scratchpad(s.core), d["count"], element_of(d)
+    nbytes, to_result = element.nbytes, RESCALES[d["profile"]]
+    place = Place(account, grid(d["event_origin"], (count, 1)))
+    x = spm.read(nbytes, grid(d["input"], (count, nbytes)))
+    x = clamp(x, d["in_low"], d["in_high"], (ACTIVATION, ACTIVATION), place) - d["in_offset"]
+    below = (x < 0) & (d["activation"] == ACTIVATION_LEAKY)
+    values = np.zeros(count, np.int64)
+    values[below] = to_result(x[below], scale_of(d, "leaky"), d, place.only(below))
+    values[~below] = to_result(x[~below], scale_of(d, "out"), d, place.only(~below))
+    spm.write(nbytes, grid(d["output"], (count, nbytes)), clip(values, d, place))
+    account.add_elements(count)
+    return vector_cycles(1, count, element.wide, s.costs)
+
+
+def lut(s: Step, d: Words, _: Account) -> int:
+    """``nmp.lut``: each byte through a table; cycles."""
+    spm, count = Scratchpad(s.core), d["count"]
+    table = spm.read(1, grid(d["table"], (256, 1)))
+    x = spm.read(1, grid(d["input"], (count, 1)))
+    spm.write(1, grid(d["output"], (count, 1)), table[x + 128])
+    return vector_cycles(1, count, element_of(d).wide, s.costs)
+
+
+def fill(s: Step, d: Words, _: Account) -> int:
+    """``nmp.fill``: one value everywhere; cycles."""
+    spm, count, element = Scratchpad(s.core), d["count"], element_of(d)
+    addresses = grid(d["output"], (count, element.nbytes))
+    spm.write(element.nbytes, addresses, np.full(count, d["value"], np.int64))
+    return vector_cycles(1, count, element.wide, s.costs)
+
+
+def transpose(s: Step, d: Words, _: Account) -> int:
+    """``nmp.transpose``: strided copy; where results lie on one another the last stays; cycles."""
+    spm, size = Scratchpad(s.core), d["element_bytes"]
+    sizes = [d[f"size_{n}"] for n in range(4)]
+    for place in itertools.product(*map(range, sizes)):
+        source = d["input"] + sum(p * d[f"in_stride_{n}"] for n, p in enumerate(place))
+        target = d["output"] + sum(p * d[f"out_stride_{n}"] for n, p in enumerate(place))
+        spm.run(target, size)[:] = spm.run(source, size)
+    return transpose_cycles(int(np.prod(sizes)), s.costs)
