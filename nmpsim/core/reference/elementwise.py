@@ -110,25 +110,27 @@ def q31(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
 
 @quietly
 def float_late(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
-    """PyTorch's fbgemm and onednn: real numbers, then ``rne(t * r) + Oy``, r in result_scale.
+    """PyTorch's fbgemm and onednn: real values, then ``rne(t * r) + Oy``, r in ``result_scale``.
 
     mul: ``rne(f32(l * r) * m) + Oy``.
     """
     if d["operation"] == OP_MUL:
         return round_even(real(left * right) * scale_of(d, "out").factor) + d["out_offset"]
-    x, y = real(left) * scale_of(d, "lhs").factor, real(right) * scale_of(d, "rhs").factor
+    x, y = dequantized(left, scale_of(d, "lhs")), dequantized(right, scale_of(d, "rhs"))
     values: Float32s = OPERATIONS[d["operation"]](x, y)
     return round_even(values * float_of_bits(d["result_scale"])) + d["out_offset"]
 
 
+def dequantized(side: Int64s, scale: Scale) -> Float32s:
+    """``f32(side * m + a)``, product and sum in float64; ``post`` holds the addend, a float32."""
+    product = side.astype(np.float64) * scale.factor.astype(np.float64)
+    real_values: Float32s = (product + scale.addend.astype(np.float64)).astype(np.float32)
+    return real_values
+
+
 def qnnpack(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
     """PyTorch's qnnpack, add and sub: integer factors, one shift, halves away from zero."""
-
-    def product(side: Int64s, scale: Scale) -> Int64s:
-        return saturate(side * scale.mul, 32, RESCALE, place)
-
-    x, y = product(left, scale_of(d, "lhs")), product(right, scale_of(d, "rhs"))
-    total = saturate(OPERATIONS[d["operation"]](x, y), 32, RESCALE, place)
+    total = OPERATIONS[d["operation"]](left * d["lhs_mul"], right * d["rhs_mul"])
     return shift_away(total, d["out_post"]) + d["out_offset"]
 
 

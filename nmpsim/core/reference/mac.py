@@ -69,7 +69,7 @@ def scale_tables(spm: Scratchpad, d: Words, channels: int) -> tuple[Int64s, Scal
 def channel_tables(spm: Scratchpad, d: Words, channels: int) -> tuple[Int64s, Int64s]:
     """Bias and zero term of each channel."""
     records = spm.read(8, grid(d["channels"], (channels, CHANNEL_RECORD.nbytes), (2, 8)))
-    return records[:, 0], held(records[:, 1], 62)
+    return records[:, 0].copy(), held(records[:, 1], 62)
 
 
 def sum_starts(d: Words, zero_terms: Int64s, q: Requantizer, place: Place) -> Int64s:

@@ -63,6 +63,11 @@ class Scale:
         """The float32 that ``mul`` holds for a float profile."""
         return float_of_bits(self.mul)
 
+    @property
+    def addend(self) -> Any:
+        """The float32 that ``post`` holds where a float profile adds it."""
+        return float_of_bits(self.post)
+
 
 def scale_of(d: Words, prefix: str) -> Scale:
     """The scale whose words begin with ``prefix``."""

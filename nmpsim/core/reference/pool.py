@@ -13,11 +13,11 @@ from nmpsim.core.reference.events import Account, Place
 from nmpsim.core.reference.mac import channel_index, pixels_of, put_results
 from nmpsim.core.reference.operands import Words, element_of, scale_of
 from nmpsim.core.reference.rounding import quietly, real, round_away, round_even
-from nmpsim.core.reference.scales import clip, integer_scale
+from nmpsim.core.reference.scales import clip, fixed_point, integer_scale
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
-from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS, FLOAT, GLOW_FLOAT, GLOW_INT, NMP
+from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS, FBGEMM, FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31
 from nmpsim.timing.compute import pool_cycles
 
 
@@ -74,9 +74,22 @@ def glow_float(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
     return round_away(real(sums) * factor + np.float32(d["out_offset"]))
 
 
+def q31(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
+    """Fixed point, then the quotient; TFLite's own average has a scale of one."""
+    scaled = fixed_point(sums, scale_of(d, "out"), place)
+    return rounded_quotient(scaled, divisor) + d["out_offset"]
+
+
+@quietly
+def float_early(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
+    """PyTorch's fbgemm and onednn: ``rne(f32(sum) * (m / f32(n)) + f32(Oy))``."""
+    factor = scale_of(d, "out").factor / np.float32(divisor)
+    return round_even(real(sums) * factor + np.float32(d["out_offset"]))
+
+
 @quietly
 def float_late(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
-    """PyTorch: ``rne(f32(sum) * (m / f32(n))) + Oy``."""
+    """PyTorch's qnnpack, ONNX Runtime: ``rne(f32(sum) * (m / f32(n))) + Oy``."""
     factor = scale_of(d, "out").factor / np.float32(divisor)
     return round_even(real(sums) * factor) + d["out_offset"]
 
@@ -85,9 +98,11 @@ AVERAGES: dict[int, Callable[[Int64s, int, Words, Place], Int64s]] = {
     GLOW_INT: glow_int,
     NMP: glow_int,
     GLOW_FLOAT: glow_float,
+    Q31: q31,
     FLOAT: float_late,
+    FBGEMM: float_early,
 }
-"""Profile -> the average of a sum; TFLite's is glow_int's with a scale of one."""
+"""Profile -> the average of a sum."""
 
 
 def avgpool(s: Step, d: Words, account: Account) -> int:

@@ -16,6 +16,7 @@ from nmpsim.core.reference.events import Place, saturate
 from nmpsim.core.reference.operands import (
     INT8,
     Element,
+    Float32s,
     Scale,
     Words,
     element_of,
@@ -43,7 +44,7 @@ from nmpsim.kernels.stages import BIAS, RESCALE
 class Requantizer:
     """All that makes a result of a sum; scales and bias have one value a channel, or one for all.
 
-    ``bias`` is the channel record's: an integer, or for fbgemm and onednn the bits of a float32.
+    ``bias`` is the channel record's: an integer, or for fbgemm and onednn the bits of a float64.
     """
 
     element: Element
@@ -114,15 +115,23 @@ def float_late(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
 
 @quietly
 def fbgemm(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
-    """``rne((f32(sum) + bias) * m) + Oy``: PyTorch's fbgemm; the bias is float, over sx*sw."""
-    return round_even((real(sums) + float_of_bits(q.bias)) * q.out.factor) + q.offset
+    """``rne(f32(f32(sum) + B) * m) + Oy``: PyTorch's fbgemm; B is a float64, bias / (Sx * Sw)."""
+    return round_even(biased(real(sums), q) * q.out.factor) + q.offset
 
 
 @quietly
 def onednn(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
-    """``rne((f32(sum) * m + bias) * r + f32(Oy))``: PyTorch's onednn; r is ``result_scale``."""
-    scaled = real(sums) * q.out.factor + float_of_bits(q.bias)
-    return round_even(scaled * q.result_scale + np.float32(q.offset))
+    """``rne(f32(f32(sum) * Sx * Sw + B) * r + f32(Oy))``: PyTorch's onednn.
+
+    Sx is in ``bias_mul``, Sw in ``out_mul``, r = 1 / Sy in ``result_scale``; B is a float64.
+    """
+    values = biased(real(sums) * q.bias_scale.factor * q.out.factor, q)
+    return round_even(values * q.result_scale + np.float32(q.offset))
+
+
+def biased(values: Float32s, q: Requantizer) -> Float32s:
+    """``f32(value + B)``: the sum is one of float64."""
+    return (values.astype(np.float64) + q.bias.view(np.float64)).astype(np.float32)
 
 
 BIASES: dict[int, Callable[[Requantizer, Place], Int64s]] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -22,30 +23,45 @@ from nmpsim.kernels.stages import ACTIVATION
 from nmpsim.timing.compute import transpose_cycles, vector_cycles
 
 
-def glow_int(x: Int64s, scale: Scale, d: Words, place: Place) -> Int64s:
+def scale_by_sign(below: Any, d: Words) -> Scale:
+    """The scale of each element: the leaky one ``below`` the zero point."""
+    leaky, out = scale_of(d, "leaky"), scale_of(d, "out")
+    return Scale(
+        pre=np.where(below, leaky.pre, out.pre),
+        mul=np.where(below, leaky.mul, out.mul),
+        post=np.where(below, leaky.post, out.post),
+    )
+
+
+def glow_int(x: Int64s, below: Any, d: Words, place: Place) -> Int64s:
     """Glow's libjit: ``((x >> pre) * mul + half) >> post``, plus the zero point."""
-    return integer_scale(x, scale, element_of(d), place) + d["out_offset"]
+    return integer_scale(x, scale_by_sign(below, d), element_of(d), place) + d["out_offset"]
 
 
 @quietly
-def glow_float(x: Int64s, scale: Scale, d: Words, place: Place) -> Int64s:
+def glow_float(x: Int64s, below: Any, d: Words, place: Place) -> Int64s:
     """Glow's Interpreter dequantizes and quantizes: ``rne(m * f32(x) / S + f32(Oy))``."""
-    real_values = scale.factor * real(x)
-    return round_even(real_values / float_of_bits(d["result_scale"]) + np.float32(d["out_offset"]))
+    values = scale_by_sign(below, d).factor * real(x)
+    return round_even(values / float_of_bits(d["result_scale"]) + np.float32(d["out_offset"]))
 
 
-def q31(x: Int64s, scale: Scale, d: Words, place: Place) -> Int64s:
+def q31(x: Int64s, below: Any, d: Words, place: Place) -> Int64s:
     """TFLite's fixed point, plus the zero point."""
-    return fixed_point(x, scale, place) + d["out_offset"]
+    return fixed_point(x, scale_by_sign(below, d), place) + d["out_offset"]
 
 
 @quietly
-def float_late(x: Int64s, scale: Scale, d: Words, place: Place) -> Int64s:
-    """``rne(f32(x) * m) + Oy``."""
-    return round_even(real(x) * scale.factor) + d["out_offset"]
+def float_late(x: Int64s, below: Any, d: Words, place: Place) -> Int64s:
+    """PyTorch: ``rne(t * r) + Oy`` of ``t = m * f32(x)``, times the leaky factor where ``below``.
+
+    r is ``result_scale``.
+    """
+    values = scale_of(d, "out").factor * real(x)
+    values = np.where(below, values * scale_of(d, "leaky").factor, values)
+    return round_even(values * float_of_bits(d["result_scale"])) + d["out_offset"]
 
 
-RESCALES: dict[int, Callable[[Int64s, Scale, Words, Place], Int64s]] = {
+RESCALES: dict[int, Callable[[Int64s, Any, Words, Place], Int64s]] = {
     GLOW_INT: glow_int,
     NMP: glow_int,
     GLOW_FLOAT: glow_float,
@@ -58,14 +74,12 @@ RESCALES: dict[int, Callable[[Int64s, Scale, Words, Place], Int64s]] = {
 def rescale(s: Step, d: Words, account: Account) -> int:
     """``nmp.rescale``: clamp (an activation), change scale, clip; cycles."""
     spm, count, element = Scratchpad(s.core), d["count"], element_of(d)
-    nbytes, to_result = element.nbytes, RESCALES[d["profile"]]
+    nbytes = element.nbytes
     place = Place(account, grid(d["event_origin"], (count, 1)))
     x = spm.read(nbytes, grid(d["input"], (count, nbytes)))
     x = clamp(x, d["in_low"], d["in_high"], (ACTIVATION, ACTIVATION), place) - d["in_offset"]
     below = (x < 0) & (d["activation"] == ACTIVATION_LEAKY)
-    values = np.zeros(count, np.int64)
-    values[below] = to_result(x[below], scale_of(d, "leaky"), d, place.only(below))
-    values[~below] = to_result(x[~below], scale_of(d, "out"), d, place.only(~below))
+    values = RESCALES[d["profile"]](x, below, d, place)
     spm.write(nbytes, grid(d["output"], (count, nbytes)), clip(values, d, place))
     account.add_elements(count)
     return vector_cycles(1, count, element.wide, s.costs)
