@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nmpsim.session import Compiled as Compiled
     from nmpsim.session import Device as Device
     from nmpsim.session import Progress as Progress
+    from nmpsim.session import Shadow as Shadow
     from nmpsim.session import compile as compile
     from nmpsim.session import device_of as device_of
     from nmpsim.session import load as load
@@ -37,6 +38,7 @@ _HOMES = {
     "DeviceConfig": "nmpsim.config",
     "Progress": "nmpsim.session",
     "RunReport": "nmpsim.report.data",
+    "Shadow": "nmpsim.session",
     "UserError": "nmpsim.diagnostics",
     "compile": "nmpsim.session",
     "default_device": "nmpsim.config",

@@ -55,6 +55,8 @@ CODES: dict[str, str] = {
     "INPUT001": "input missing or unknown",
     "INPUT002": "input of the wrong shape or type",
     "INPUT003": "input file cannot be used",
+    "LAYER001": "layer unknown or ambiguous",
+    "PKG001": "optional package missing",
 }
 """Every code with its title; codes are stable and are never given a new meaning."""
 

@@ -97,6 +97,9 @@ class NpzFile:
     def __contains__(self, key: str) -> bool:
         return key in self._members
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
     def header(self, key: str) -> Header:
         """What the array of this key says about itself; its data is not read."""
         with self._member(key) as file:

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import attrs
 import numpy.typing as npt
 
+from nmpsim.report.shadow import ShadowReport
+
 SCHEMA = "nmpsim-report-1"
 """Version of the JSON report."""
 
@@ -149,3 +151,5 @@ class RunReport:
     """``NNNN:name`` -> output of a layer, where it was asked for."""
     notes: tuple[str, ...] = ()
     """What a reader should know about the numbers."""
+    shadow: ShadowReport | None = None
+    """Where each layer's error comes from, where it was asked for."""

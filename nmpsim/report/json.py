@@ -11,6 +11,7 @@ import json
 import math
 from typing import Any
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -23,6 +24,7 @@ from nmpsim.report.data import (
     TrapReport,
 )
 from nmpsim.report.schema import report_schema
+from nmpsim.report.shadow import SHADOW_SCHEMA, ShadowReport
 
 __all__ = ["json_text", "report_schema", "to_json"]
 
@@ -41,6 +43,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "notes": list(report.notes),
         "outputs": {output.name: _output(output) for output in report.output_reports},
         "layers": [_layer(layer) for layer in report.layers],
+        "shadow": None if report.shadow is None else _shadow(report.shadow),
         "device": dict(report.device),
         "sources": dict(report.sources),
     }
@@ -146,3 +149,10 @@ def _saturation(cut: Saturation, elements: int) -> dict[str, Any]:
         "first": [int(index) for index in cut.first],
         "channels": [[int(channel), int(count)] for channel, count in cut.channels],
     }
+
+
+def _shadow(shadow: ShadowReport) -> dict[str, Any]:
+    def plain(_: type, __: Any, value: Any) -> Any:
+        return _number(value) if isinstance(value, float) else value
+
+    return {"schema": SHADOW_SCHEMA, **attrs.asdict(shadow, value_serializer=plain)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.report.data import SCHEMA
+from nmpsim.report.shadow import SHADOW_SCHEMA
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT = {"type": "string"}
@@ -32,10 +33,11 @@ def report_schema() -> dict[str, Any]:
             cycles=_COUNT,
             seconds=_said({"type": "number", "minimum": 0}, "cycles at the device's clock"),
             host_seconds=_said({"type": "number", "minimum": 0}, "wall time of the simulation"),
-            trap={"anyOf": [{"type": "null"}, {"$ref": "#/$defs/trap"}]},
+            trap=_or_null("trap"),
             notes=_list(_TEXT, "what a reader should know about the numbers"),
             outputs={"type": "object", "additionalProperties": {"$ref": "#/$defs/output"}},
             layers=_list({"$ref": "#/$defs/layer"}, "in the order in which they ran"),
+            shadow=_said(_or_null("shadow"), "where errors come from, where it was asked for"),
             device=_said(
                 {"type": "object", "additionalProperties": {"type": ["integer", "string"]}},
                 "the device's settings",
@@ -51,6 +53,11 @@ def report_schema() -> dict[str, Any]:
             "values": _values(),
             "layer": _layer(),
             "saturation": _saturation(),
+            "shadow": _shadow(),
+            "float_weight": _float_weight(),
+            "shadow_layer": _shadow_layer(),
+            "split": _split(),
+            "error_size": _error_size(),
         },
     }
 
@@ -66,6 +73,10 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 def _said(schema: dict[str, Any], description: str) -> dict[str, Any]:
     return {**schema, "description": description}
+
+
+def _or_null(name: str) -> dict[str, Any]:
+    return {"anyOf": [{"type": "null"}, {"$ref": f"#/$defs/{name}"}]}
 
 
 def _list(items: dict[str, Any], description: str) -> dict[str, Any]:
@@ -144,4 +155,58 @@ def _saturation() -> dict[str, Any]:
         worst=_said(_COUNT, "largest overshoot, in units of the last place"),
         first=_said(_SHAPE, "coordinates of the first value in the layer's output"),
         channels=_list(pair, "(channel, count) of every channel concerned"),
+    )
+
+
+def _shadow() -> dict[str, Any]:
+    return _object(
+        schema={"const": SHADOW_SCHEMA},
+        float_weights=_said(_TEXT_OR_NULL, "file of the float weights"),
+        constants=_list({"$ref": "#/$defs/float_weight"}, "constants with their float values"),
+        unmatched=_list(_TEXT, "quantized constants without float values"),
+        layers=_list({"$ref": "#/$defs/shadow_layer"}, "in program order"),
+    )
+
+
+def _float_weight() -> dict[str, Any]:
+    return _object(
+        constant=_TEXT,
+        source=_said(_TEXT, "name of the float array"),
+        how=_said(_TEXT, "by what it was found"),
+        layout=_said(_TEXT, "what brought it into the LIR's layout"),
+        sqnr_db=_said(_REAL, "of the constant against the array"),
+        worst_error=_said(_REAL, "largest absolute error"),
+        largest=_said(_REAL, "largest absolute float value"),
+    )
+
+
+def _shadow_layer() -> dict[str, Any]:
+    return _object(
+        index=_said(_COUNT, "position in the report's layers"),
+        number=_said(_COUNT, "number of the instruction in the LIR"),
+        name=_TEXT,
+        not_compared=_said(_TEXT, "why nothing can be told"),
+        accumulated=_said(_or_null("error_size"), "against the float network"),
+        layer_alone=_said(_or_null("error_size"), "against the layer in float on its inputs"),
+        rounding_alone=_said(_or_null("error_size"), "likewise, with the quantized weights"),
+        bias_alone=_said(_or_null("error_size"), "what quantizing the bias does"),
+        split=_or_null("split"),
+    )
+
+
+def _split() -> dict[str, Any]:
+    return _object(
+        inherited=_said(_or_null("error_size"), "from earlier layers"),
+        bias=_said(_or_null("error_size"), "from quantizing the bias"),
+        weights=_said(_or_null("error_size"), "from quantizing the weights"),
+        saturation={"$ref": "#/$defs/error_size"},
+        rescale={"$ref": "#/$defs/error_size"},
+    )
+
+
+def _error_size() -> dict[str, Any]:
+    return _object(
+        sqnr_db=_said(_REAL, "signal to quantization noise"),
+        mean_units=_said(_REAL_OR_NULL, "mean absolute error in units of the last place"),
+        worst_units=_said(_REAL_OR_NULL, "largest absolute error, likewise"),
     )

@@ -34,6 +34,11 @@ def field_names(schema):
         ("`output`", "output"),
         ("`layer`", "layer"),
         ("`saturation`", "saturation"),
+        ("`shadow`", "shadow"),
+        ("`float_weight`", "float_weight"),
+        ("`shadow_layer`", "shadow_layer"),
+        ("`split`", "split"),
+        ("`error_size`", "error_size"),
         ("`trap`", "trap"),
     ],
 )

@@ -20,9 +20,11 @@ from nmpsim.cli.options import (
     output_option,
     show,
 )
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from nmpsim.bundle import Bundle
     from nmpsim.report.data import RunReport
 
@@ -37,6 +39,8 @@ class _Request:
     engine: str
     save_outputs: Path | None
     save_layers: Path | None
+    shadow: bool
+    float_weights: Path | None
     style: str
     output: Path | None
 
@@ -61,6 +65,19 @@ class _Request:
 )
 @click.option("--save-outputs", metavar="O.npz", type=FILE, help="Save the outputs.")
 @click.option("--save-layers", metavar="L.npz", type=FILE, help="Save every layer's output.")
+@click.option(
+    "--shadow",
+    is_flag=True,
+    help="Evaluate every layer exactly too, and split its error: bias, weights, rounding,"
+    " saturation, inherited.",
+)
+@click.option(
+    "--float-weights",
+    metavar="F.npz|F.onnx",
+    type=FILE,
+    help="The weights before quantization, for --shadow: arrays by their names in the LIR, or an"
+    " ONNX model. Without them only rounding and saturation can be told.",
+)
 @format_option
 @output_option("REPORT", "Write the report here instead of to stdout.", required=False)
 def command(**arguments: Any) -> int:
@@ -73,7 +90,9 @@ def command(**arguments: Any) -> int:
 
 def _run(request: _Request) -> int:
     outputs = (request.output, request.save_outputs, request.save_layers)
-    check_outputs(outputs, [request.bundle, request.device])
+    check_outputs(outputs, [request.bundle, request.device, request.float_weights])
+    if request.float_weights is not None and not request.shadow:
+        raise fail("ARG001", "--float-weights is for --shadow alone", hint="add --shadow")
     config = load_device(request.device)
     from nmpsim import session
     from nmpsim.cli.inputs import input_path, load_inputs
@@ -84,10 +103,12 @@ def _run(request: _Request) -> int:
     arrays = load_inputs(request.inputs, tensors)
     check_outputs(outputs, [input_path(one, [t.name for t in tensors]) for one in request.inputs])
     device = session.Device(config or session.device_of(bundle), engine=request.engine)
+    shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
+    keep = request.shadow or request.save_layers is not None
     with RunProgress(stderr_console()) as progress:
-        report = device.run(
-            bundle, arrays, save_layers=request.save_layers is not None, progress=progress
-        )
+        report = device.run(bundle, arrays, save_layers=keep, progress=progress)
+    if shadow is not None:
+        report = shadow.beside(report, arrays)
     _save(request, bundle, report)
     _show(request, report)
     return EXIT_WORSE if report.trap else EXIT_OK
@@ -118,10 +139,11 @@ def _fused_note(count: int) -> str:
 def _show(request: _Request, report: RunReport) -> None:
     from nmpsim.report.json import to_json
     from nmpsim.views.run_text import print_run
+    from nmpsim.views.shadow_text import print_shadow
 
-    show(
-        request.style,
-        lambda: to_json(report),
-        lambda console: print_run(report, console),
-        request.output,
-    )
+    def view(console: Console) -> None:
+        print_run(report, console)
+        if report.shadow is not None:
+            print_shadow(report.shadow, console)
+
+    show(request.style, lambda: to_json(report), view, request.output)

@@ -1,0 +1,116 @@
+"""The shadow of a device run: from its report to where its errors come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
+from nmpsim.analysis.shadow.constants import quantized_constants
+from nmpsim.analysis.shadow.float_files import read_floats
+from nmpsim.analysis.shadow.matching import Matches, match_constants
+from nmpsim.diagnostics import Place, fail
+from nmpsim.evaluation import dequantize
+from nmpsim.lir.nodes import Module
+from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.report.shadow import ShadowReport
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+_CUT_LAST = ("input", "result", "activation")
+"""Stages of saturation that the range of the output's type explains."""
+
+
+@attrs.frozen(eq=False)
+class ShadowEvaluation:
+    """A program with the float values of its constants, to be put beside its runs."""
+
+    module: Module
+    weights: Path | None
+    """File of the float values."""
+    matches: Matches | None
+    """None without float values."""
+
+    @classmethod
+    def of(cls, module: Module, weights: Path | None) -> ShadowEvaluation:
+        """From what the bundle was made of, and a file of float values if there is one.
+
+        Raises:
+            UserError: FILE001, CONST001, PKG001 (see :func:`read_floats`), or CONST003 if no
+                array of the file is the float form of one of the program's constants.
+        """
+        return cls(module, weights, None if weights is None else float_weights(module, weights))
+
+    def beside(self, report: RunReport, stored: Arrays, given: Arrays) -> ShadowReport:
+        """Where the errors of a run come from.
+
+        Args:
+            report: the run, with ``layer_outputs`` of all its layers.
+            stored: what the program's inputs held, in their own types.
+            given: the same inputs as the user gave them, real numbers or integers.
+        """
+        run = recorded_run(self.module, report, stored, given)
+        return ShadowReport(
+            float_weights=None if self.weights is None else str(self.weights),
+            constants=self.matches.found if self.matches else (),
+            unmatched=self.matches.unmatched if self.matches else (),
+            layers=compare_run(self.module, run, self.matches.floats if self.matches else None),
+        )
+
+
+def float_weights(module: Module, path: Path) -> Matches:
+    """The float values of a program's constants out of a file."""
+    constants = quantized_constants(module)
+    arrays = read_floats(path, {real.size for real in constants.values()})
+    matches = match_constants(constants, arrays)
+    if constants and not matches.found:
+        raise fail(
+            "CONST003",
+            "no array of the file is the float form of one of the program's constants",
+            place=Place(str(path)),
+            found=f"{len(arrays)} float arrays of fitting sizes",
+            expected=f"an array such as {next(iter(constants))}",
+            hint="give the weights from before quantization, named as in the LIR or the model",
+        )
+    return matches
+
+
+def recorded_run(module: Module, report: RunReport, stored: Arrays, given: Arrays) -> RecordedRun:
+    """What a report tells of a run, by numbers of LIR instructions."""
+    numbers = {instruction.name: instruction.number for instruction in module.instructions}
+
+    def run_layer(layer: LayerReport) -> RunLayer:
+        parts = [numbers[name] for name in layer.fused] or [layer.number]
+        return RunLayer(tuple(parts), _channels_cut_early(layer))
+
+    return RecordedRun(
+        inputs=stored,
+        real_inputs=_real_inputs(module, stored, given),
+        layers=[run_layer(layer) for layer in report.layers],
+        outputs={int(k.split(":", 1)[0]): array for k, array in report.layer_outputs.items()},
+    )
+
+
+def _real_inputs(module: Module, stored: Arrays, given: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """Real numbers that were quantized on the way in count as they were given."""
+    types = {weight.name: weight.type for weight in module.weights}
+    reals: dict[str, npt.NDArray[Any]] = {}
+    for name, values in stored.items():
+        before = np.asarray(given[name])
+        quantized_here = types[name].quant is not None and before.dtype.kind == "f"
+        reals[name] = before if quantized_here else dequantize(values, types[name])
+    return reals
+
+
+def _channels_cut_early(layer: LayerReport) -> frozenset[int]:
+    """Channels in which the device cut values before the result."""
+    return frozenset(
+        channel
+        for cut in layer.saturation
+        if cut.stage not in _CUT_LAST
+        for channel, _ in cut.channels
+    )

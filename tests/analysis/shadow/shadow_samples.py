@@ -1,0 +1,74 @@
+"""Recorded programs with their float models, and small programs, as the shadow takes them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from shared_files import shared_folder, shared_names
+
+from nmpsim.analysis.shadow import RecordedRun, RunLayer
+from nmpsim.analysis.shadow.constants import quantized_constants
+from nmpsim.analysis.shadow.float_files import read_floats
+from nmpsim.analysis.shadow.matching import Matches, match_constants
+from nmpsim.lir import Module, attach_constants, attach_constants_from, parse, parse_file, verify
+
+Array = np.ndarray[Any, Any]
+PROGRAMS = [
+    name
+    for name in shared_names("*.lir.txt")
+    if name.startswith("lir_real/") and "before_opt" not in name
+]
+
+
+@attrs.frozen(eq=False)
+class Recorded:
+    """A recorded program: what ran, and the float values that it was quantized from."""
+
+    module: Module
+    run: RecordedRun
+    matches: Matches
+    keys: dict[int, str]
+    """Number of an instruction -> key of its output in the recording."""
+
+
+@cache
+def floats_of(net: str, sizes: frozenset[int]) -> dict[str, Array]:
+    return read_floats(shared_folder() / "lir_real" / net / "model.onnx", sizes)
+
+
+def recorded(name: str) -> Recorded:
+    text = shared_folder() / name
+    stem = text.name.removesuffix(".lir.txt")
+    arrays = text.with_name(f"{stem}.npz")
+    tensors = text.with_name(f"{stem}.tensors.json")
+    module, warnings = attach_constants(parse_file(text), arrays, tensors)
+    assert warnings == ()
+    with np.load(arrays) as archive:
+        values = dict(archive)
+    keys: dict[int, str] = {}
+    for key in values:
+        if key.startswith("act/"):
+            keys.setdefault(int(key[4:8]), key)
+    inputs = {k.removeprefix("input/"): v for k, v in values.items() if k.startswith("input/")}
+    layers = [RunLayer((number,)) for number in sorted(keys)]
+    run = RecordedRun(inputs, inputs, layers, {n: values[key] for n, key in keys.items()})
+    constants = quantized_constants(module)
+    sizes = frozenset(real.size for real in constants.values())
+    net = Path(name).parts[1]
+    return Recorded(module, run, match_constants(constants, floats_of(net, sizes)), keys)
+
+
+def module_of(declare: str, code: str, **constants: Array) -> Module:
+    """A module from the lines of its two parts; a text's numbers need not be there."""
+    numbered = "\n".join(
+        f"  {number} {line.strip()}" for number, line in enumerate(code.strip().splitlines())
+    )
+    weights = "\n".join(f"  {line.strip()}" for line in declare.strip().splitlines())
+    text = f"function small\ndeclare {{\n{weights}\n}}\n\ncode {{\n{numbered}\n}}\n"
+    module, _ = attach_constants_from(parse(text), constants)
+    verify(module)
+    return module
