@@ -52,12 +52,16 @@ def at(address: int) -> int:
 
 
 def pack_weights(weights: Array) -> Array:
-    """[out, ky, kx, in] as ``[out/16][ky][(kx*in)/4][16][4]``, with zeros beyond the edges."""
+    """[out, ky, kx, in] as ``[out/16][ky][(kx*in)/4][16][4]``, with zeros beyond the edges.
+
+    Two values lie side by side instead of four if they have two bytes.
+    """
     out, rows, columns, depth = weights.shape
-    blocks, fours = -(-out // 16), -(-columns * depth // 4)
-    padded = np.zeros((blocks * 16, rows, fours * 4), np.int8)
+    side = 4 // weights.dtype.itemsize
+    blocks, runs = -(-out // 16), -(-columns * depth // side)
+    padded = np.zeros((blocks * 16, rows, runs * side), weights.dtype)
     padded[:out, :, : columns * depth] = weights.reshape(out, rows, columns * depth)
-    return padded.reshape(blocks, 16, rows, fours, 4).transpose(0, 2, 3, 1, 4).copy()
+    return padded.reshape(blocks, 16, rows, runs, side).transpose(0, 2, 3, 1, 4).copy()
 
 
 def channel_records(bias: Iterable[int], zero_terms: Iterable[int]) -> Array:

@@ -1,0 +1,271 @@
+"""A layer as an instruction, on both engines: arrays in, array out. The element is the arrays'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from core_machines import device, from_descriptors, run_both
+from core_tensors import (
+    Array,
+    Job,
+    Layout,
+    at,
+    channel_records,
+    pack_weights,
+    padded_image,
+    scale,
+    window_sizes,
+)
+
+DEVICE = device(scratchpad_bytes=1 << 20)
+Words = dict[str, int]
+
+
+def bits(value: Any) -> int:
+    """The word that holds a float32."""
+    return int(np.float32(value).view(np.int32))
+
+
+def float_scale(prefix: str, factor: Any) -> Words:
+    """The words of a float profile's scale."""
+    return scale(prefix, mul=bits(factor))
+
+
+def float_scales(factors: Array) -> tuple[Array, Array, Array]:
+    """As (pre, mul, post), one value a channel."""
+    words = factors.astype(np.float32).view(np.int32)
+    return np.zeros_like(words), words, np.zeros_like(words)
+
+
+def doubles(values: Array) -> Array:
+    """What the bias of a channel record holds under fbgemm and onednn."""
+    return values.astype(np.float64).view(np.int64)
+
+
+def full_clip(dtype: Any) -> Words:
+    """The range of the element, where no activation clips."""
+    info = np.iinfo(dtype)
+    return {"clip_low": int(info.min), "clip_high": int(info.max)}
+
+
+def run(layout: Layout, *jobs: Job) -> Any:
+    """Run both engines; the machine."""
+    m = run_both(from_descriptors(*jobs, scratchpad=layout.contents(), config=DEVICE))
+    assert m.shared.trap[0, 0] == -1, m.shared.trap
+    return m
+
+
+def result(m: Any, address: int, shape: Sequence[int], dtype: Any) -> Array:
+    """An array in the scratchpad."""
+    data = m.scratchpad[0, at(address) :].tobytes()
+    count = int(np.prod(shape))
+    return np.frombuffer(data, dtype, count).reshape(shape)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Window:
+    """Geometry of a convolution or a pool."""
+
+    kernels: Sequence[int]
+    strides: Sequence[int] = (1, 1)
+    pads: Sequence[int] = (0, 0, 0, 0)
+    """Top, left, bottom, right."""
+    dilation: Sequence[int] = (1, 1)
+    group: int = 1
+
+    def sizes(self, x: Array) -> Words:
+        """Words for an image that is padded already."""
+        case = {"kernels": self.kernels, "strides": self.strides, "dilation": self.dilation}
+        return window_sizes(case, x)
+
+
+def image_strides(x: Array, out_w: int, out_channels: int) -> Words:
+    """Strides of images without gaps."""
+    size = x.dtype.itemsize
+    return {
+        "in_row_stride": x.shape[2] * x.shape[3] * size,
+        "in_pixel_stride": x.shape[3] * size,
+        "out_row_stride": out_w * out_channels * size,
+        "out_pixel_stride": out_channels * size,
+    }
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Weights:
+    """What a layer with weights has besides its geometry and its words."""
+
+    values: Array
+    """OHWI"""
+    bias: Array
+    """[O], as the channel record has it"""
+    offsets: Any = 0
+    """One, or [O]."""
+    scales: Array | None = None
+    """Scale records, where each channel has its own."""
+
+    @property
+    def all_offsets(self) -> Array:
+        return np.broadcast_to(np.asarray(self.offsets, np.int64), self.bias.shape)
+
+    def channel_records(self, in_offset: int) -> Array:
+        differences = self.all_offsets[:, None, None, None] - self.values.astype(np.int64)
+        return channel_records(self.bias, in_offset * differences.sum(axis=(1, 2, 3)))
+
+
+def convolution(
+    x: Array,
+    weights: Weights,
+    window: Window,
+    words: Mapping[str, int | str],
+    in_offset: int = 0,
+) -> Array:
+    """``nmp.conv`` of each image: NHWC."""
+    channels, depth = weights.bias.size, weights.values.shape[3]
+    numbers = {"groups": window.group, "in_channels": depth, "out_channels": channels}
+    packed = pack_weights(weights.values)
+    return _weighted("nmp.conv", x, weights, packed, window, {**numbers, **words}, in_offset)
+
+
+def depthwise(
+    x: Array,
+    weights: Weights,
+    window: Window,
+    words: Mapping[str, int | str],
+    in_offset: int = 0,
+) -> Array:
+    """``nmp.dwconv`` of each image: NHWC; one window a channel."""
+    packed = weights.values[..., 0].transpose(1, 2, 0)
+    words = {"channels_count": weights.bias.size, **words}
+    return _weighted("nmp.dwconv", x, weights, packed, window, words, in_offset)
+
+
+def _weighted(
+    mnemonic: str,
+    x: Array,
+    weights: Weights,
+    packed: Array,
+    window: Window,
+    words: Mapping[str, int | str],
+    in_offset: int,
+) -> Array:
+    x = padded_image(x, window.pads, in_offset)
+    sizes = window.sizes(x)
+    shape = (sizes["out_h"], sizes["out_w"], weights.bias.size)
+    results = []
+    for image in x:
+        layout = Layout()
+        output = layout.reserve(int(np.prod(shape)) * x.dtype.itemsize)
+        job = {
+            **full_clip(x.dtype),
+            **sizes,
+            **image_strides(x, sizes["out_w"], weights.bias.size),
+            "element": str(x.dtype),
+            "input": layout.put(image),
+            "weights": layout.put(packed, 64),
+            "channels": layout.put(weights.channel_records(in_offset)),
+            "scales": 0 if weights.scales is None else layout.put(weights.scales),
+            "output": output,
+            "weight_offset": int(weights.all_offsets[0]),
+            **words,
+        }
+        results.append(result(run(layout, (mnemonic, job)), output, shape, x.dtype))
+    return np.stack(results)
+
+
+def fully_connected(
+    x: Array, weights: Weights, words: Mapping[str, int | str], in_offset: int = 0
+) -> Array:
+    """A convolution of one row of pixels with a 1x1 window: x [M, K], weights [N, 1, 1, K]."""
+    y = convolution(x[None, None], weights, Window(kernels=(1, 1)), words, in_offset)
+    return y[0, 0]
+
+
+def matrix_product(lhs: Array, rhs: Array, words: Mapping[str, int | str]) -> Array:
+    """``nmp.gemm``: [M, K] x [K, N]."""
+    (rows, inner), columns, size = lhs.shape, rhs.shape[1], lhs.dtype.itemsize
+    layout = Layout()
+    output = layout.reserve(rows * columns * size)
+    job = {
+        **full_clip(lhs.dtype),
+        "element": str(lhs.dtype),
+        "lhs": layout.put(lhs),
+        "rhs": layout.put(rhs),
+        "output": output,
+        "rows": rows,
+        "inner": inner,
+        "columns": columns,
+        "lhs_stride": inner * size,
+        "rhs_stride": columns * size,
+        "out_stride": columns * size,
+        **words,
+    }
+    return result(run(layout, ("nmp.gemm", job)), output, (rows, columns), lhs.dtype)
+
+
+def pair(lhs: Array, rhs: Array, words: Mapping[str, int | str]) -> Array:
+    """``nmp.eltwise`` of all elements; ``rhs`` may be a row that repeats."""
+    columns = rhs.shape[-1] if rhs.ndim == 1 else lhs.size
+    layout = Layout()
+    output = layout.reserve(lhs.nbytes)
+    job = {
+        **full_clip(lhs.dtype),
+        "element": str(lhs.dtype),
+        "lhs": layout.put(lhs),
+        "rhs": layout.put(rhs),
+        "output": output,
+        "rows": lhs.size // columns,
+        "columns": columns,
+        "lhs_stride": columns * lhs.dtype.itemsize,
+        "out_stride": columns * lhs.dtype.itemsize,
+        **words,
+    }
+    return result(run(layout, ("nmp.eltwise", job)), output, lhs.shape, lhs.dtype)
+
+
+def unary(x: Array, words: Mapping[str, int | str]) -> Array:
+    """``nmp.rescale`` of all elements."""
+    layout = Layout()
+    output = layout.reserve(x.nbytes)
+    bounds = full_clip(x.dtype)
+    job = {
+        **bounds,
+        "element": str(x.dtype),
+        "input": layout.put(x),
+        "output": output,
+        "count": x.size,
+        "in_low": bounds["clip_low"],
+        "in_high": bounds["clip_high"],
+        **words,
+    }
+    return result(run(layout, ("nmp.rescale", job)), output, x.shape, x.dtype)
+
+
+def pool(mnemonic: str, x: Array, window: Window, words: Mapping[str, int | str]) -> Array:
+    """A pool of each image: NHWC."""
+    channels = x.shape[3]
+    sizes = window.sizes(padded_image(x, window.pads, 0))
+    shape = (sizes["out_h"], sizes["out_w"], channels)
+    results = []
+    for image in x:
+        layout = Layout()
+        output = layout.reserve(int(np.prod(shape)) * x.dtype.itemsize)
+        clip = full_clip(x.dtype) if mnemonic == "nmp.avgpool" else {}
+        job = {
+            **clip,
+            **{key: value for key, value in sizes.items() if not key.startswith("dilation")},
+            **image_strides(x, sizes["out_w"], channels),
+            "element": str(x.dtype),
+            "input": layout.put(image),
+            "output": output,
+            "channels": channels,
+            "in_h": image.shape[0],
+            "in_w": image.shape[1],
+            "pad_top": int(window.pads[0]),
+            "pad_left": int(window.pads[1]),
+            **words,
+        }
+        results.append(result(run(layout, (mnemonic, job)), output, shape, x.dtype))
+    return np.stack(results)
