@@ -6,6 +6,7 @@ from typing import Any
 
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.saturate import Clip, IntegerScale, Sink
 
 
@@ -13,6 +14,17 @@ from nmpsim.kernels.saturate import Clip, IntegerScale, Sink
 def sink_of(m: Any) -> Any:
     """The machine's accounts of cut values."""
     return Sink(m.layers, m.channel_cut)
+
+
+@jit
+def scratchpad_of(m: Any, core: Any) -> Any:
+    """A core's scratchpad as integers of each size."""
+    return Scratchpad(
+        m.scratchpad_i8[core],
+        m.scratchpad_i16[core],
+        m.scratchpad_i32[core],
+        m.scratchpad_i64[core],
+    )
 
 
 @jit
