@@ -1,4 +1,4 @@
-"""Copies of bytes."""
+"""Copies: of bytes, and of elements to and from int64."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ from nmpsim.kernels.jit import jit
 
 ORIGIN: Any = np.int64(0)
 """The first element."""
+
+
+class Scratchpad(NamedTuple):
+    """One core's scratchpad, seen as integers of each size."""
+
+    i8: Any
+    i16: Any
+    i32: Any
+    i64: Any
 
 
 class Box(NamedTuple):
@@ -35,6 +44,32 @@ def copy_run(source: Any, start: Any, target: Any, to: Any, count: Any) -> None:
     given = target[to : to + count]
     for i in range(count):
         given[i] = taken[i]
+
+
+@jit
+def read_run(spm: Any, size: Any, start: Any, values: Any, count: Any) -> None:
+    """``values`` (int64) = ``count`` integers of ``1 << size`` bytes from byte ``start``."""
+    if size == 0:
+        copy_run(spm.i8, start, values, ORIGIN, count)
+    elif size == 1:
+        copy_run(spm.i16, start >> 1, values, ORIGIN, count)
+    elif size == 2:
+        copy_run(spm.i32, start >> 2, values, ORIGIN, count)
+    else:
+        copy_run(spm.i64, start >> 3, values, ORIGIN, count)
+
+
+@jit
+def write_run(values: Any, count: Any, spm: Any, size: Any, to: Any) -> None:
+    """``count`` values (int64) as integers of ``1 << size`` bytes from byte ``to`` on."""
+    if size == 0:
+        copy_run(values, ORIGIN, spm.i8, to, count)
+    elif size == 1:
+        copy_run(values, ORIGIN, spm.i16, to >> 1, count)
+    elif size == 2:
+        copy_run(values, ORIGIN, spm.i32, to >> 2, count)
+    else:
+        copy_run(values, ORIGIN, spm.i64, to >> 3, count)
 
 
 @jit
