@@ -55,6 +55,10 @@ CODES: dict[str, str] = {
     "INPUT001": "input missing or unknown",
     "INPUT002": "input of the wrong shape or type",
     "INPUT003": "input file cannot be used",
+    "QUANT001": "program cannot be quantized",
+    "QUANT002": "range unknown",
+    "QUANT003": "nothing is quantized",
+    "QUANT004": "unknown operation",
     "LAYER001": "layer unknown or ambiguous",
     "PKG001": "optional package missing",
 }

@@ -42,7 +42,7 @@ def execute_real(
 
     Yields:
         For each instruction in order, each operand that it writes; the array is a copy. A buffer
-        written in parts (``touch``, then ``inserttensor``) holds zeros where nothing is yet.
+        that is written in parts (``touch``, then ``inserttensor``) holds zeros between them.
     """
     given = {} if constants is None else constants
     memory = RealMemory(module, arithmetic)
@@ -55,6 +55,8 @@ def execute_real(
         elif weight.name in inputs:
             memory.write(weight.name, inputs[weight.name])
     for instruction in module.instructions:
+        if instruction.opcode == "touch":
+            memory.read(instruction.operands[0].name)[...] = 0
         if instruction.opcode in NO_WORK:
             continue
         types = [memory.place(o.name).type for o in instruction.operands]

@@ -1,0 +1,1 @@
+"""Float programs to quantized ones, with the parameters that Glow would choose."""

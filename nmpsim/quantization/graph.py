@@ -1,0 +1,233 @@
+"""A program as values and the nodes that make and use them.
+
+A buffer may be used for one result after the other, and a result may lie where an operand lay. A
+quantized program needs a scale for each result, so here each result is a value of its own, in a
+buffer of its own when it is written out again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.evaluation import Location, locate
+from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
+from nmpsim.lir.opcodes import IN
+
+_NOTHING = frozenset({"allocactivation", "deallocactivation", "tensorview", "debugprint"})
+
+
+@attrs.frozen
+class Value:
+    """A tensor that never changes, but for one that is put together from parts.
+
+    Values are equal if they are the same one, which ``number`` tells.
+    """
+
+    number: int
+    name: str = attrs.field(eq=False)
+    """Of the weight or instruction that it comes from."""
+    type: TensorType = attrs.field(eq=False)
+    kind: str = attrs.field(eq=False)
+    """constant, input or result"""
+
+
+@attrs.frozen
+class Part:
+    """Which part of its result a node writes: a tensor of this type from this element on."""
+
+    start: int
+    type: TensorType
+
+
+@attrs.frozen
+class Node:
+    """An instruction on values; views are nodes as well, and copies into parts of a buffer."""
+
+    instruction: Instruction
+    results: tuple[Value, ...]
+    sources: tuple[Value, ...]
+    """What it reads, in the order of its ``@in`` operands."""
+    part: Part | None = None
+    """Set if other nodes write the result too."""
+
+    @property
+    def opcode(self) -> str:
+        """What it does."""
+        return self.instruction.opcode
+
+
+@attrs.frozen
+class Graph:
+    """A program: its nodes in order, and which value each output has at the end."""
+
+    module: Module
+    nodes: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: dict[str, Value]
+    """Mutable weight -> what it holds at the end; not those that are never written."""
+    views: dict[Value, tuple[Value, int]]
+    """What each view shows, and from which element on."""
+
+    def uses(self) -> dict[Value, list[Node]]:
+        """The nodes that read each value, in order."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.sources):
+                found.setdefault(value, []).append(node)
+        return found
+
+    def makers(self) -> dict[Value, list[Node]]:
+        """The nodes that write each value, in order; constants and inputs have none."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in node.results:
+                found.setdefault(value, []).append(node)
+        return found
+
+    def constant(self, value: Value) -> npt.NDArray[Any] | None:
+        """The elements of a constant or of a view of one; None for what is computed."""
+        if value.kind == "constant":
+            return self.module.constants[value.name]
+        if value not in self.views:
+            return None
+        source, start = self.views[value]
+        whole = self.constant(source)
+        if whole is None:
+            return None
+        return whole.reshape(-1)[start : start + value.type.elements].reshape(value.type.shape)
+
+
+def build_graph(module: Module) -> Graph:
+    """The values and nodes of a verified module. ``debugprint`` is left out."""
+    return _Builder(module).graph()
+
+
+class _Builder:
+    """The walk through the instructions, and what each buffer holds so far."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._places = locate(module)
+        self._nodes: list[Node] = []
+        self._count = 0
+        self._views: dict[tuple[Value, int, tuple[int, ...]], Value] = {}
+        self._assembled: set[Value] = set()
+        self._holds: dict[str, Value] = {}
+        for weight in module.weights:
+            kind = "constant" if weight.constant else "input"
+            self._holds[weight.name] = self._value(weight.name, weight.type, kind)
+        self._at_first = dict(self._holds)
+
+    def graph(self) -> Graph:
+        """Walk through, then look at what the mutable weights hold."""
+        for instruction in self._module.instructions:
+            if instruction.opcode == "touch":
+                self._touch(instruction)
+            elif instruction.opcode == "copy" and self._is_rename(instruction):
+                self._rename(instruction)
+            elif instruction.opcode not in _NOTHING:
+                self._compute(instruction)
+        mutable = [w.name for w in self._module.weights if not w.constant]
+        read = {value for node in self._nodes for value in node.sources}
+        outputs = {n: self._holds[n] for n in mutable if self._holds[n] != self._at_first[n]}
+        read.update(outputs.values())
+        inputs = tuple(self._at_first[n] for n in mutable if self._at_first[n] in read)
+        views = {view: (source, start) for (source, start, _), view in self._views.items()}
+        return Graph(self._module, tuple(self._nodes), inputs, outputs, views)
+
+    def _value(self, name: str, type_: TensorType, kind: str = "result") -> Value:
+        self._count += 1
+        return Value(self._count - 1, name, type_, kind)
+
+    def _touch(self, instruction: Instruction) -> None:
+        place = self._places[instruction.operands[0].name]
+        if self._covers(place):
+            value = self._value(instruction.name, place.type)
+            self._assembled.add(value)
+            self._holds[place.storage] = value
+            self._nodes.append(Node(instruction, (value,), (), Part(0, place.type)))
+
+    def _is_rename(self, instruction: Instruction) -> bool:
+        """A copy of a whole value that stays as it is needs no copying."""
+        target, source = (self._places[o.name] for o in instruction.operands)
+        return self._covers(target) and self._holds[source.storage] not in self._assembled
+
+    def _rename(self, instruction: Instruction) -> None:
+        target, source = (o.name for o in instruction.operands)
+        self._holds[self._places[target].storage] = self._read(source, instruction.span)
+
+    def _compute(self, instruction: Instruction) -> None:
+        reads = tuple(
+            self._read(o.name, instruction.span) for o in instruction.operands if o.kind == IN
+        )
+        written = [o.name for o in instruction.operands if o.kind != IN]
+        if instruction.opcode == "inserttensor":
+            self._write_part(instruction, self._places[written[0]], reads)
+            return
+        results = tuple(self._value(instruction.name, self._places[n].type) for n in written)
+        self._nodes.append(Node(instruction, results, reads))
+        for name, value in zip(written, results, strict=True):
+            place = self._places[name]
+            if self._covers(place):
+                self._holds[place.storage] = value
+            else:
+                self._write_part(_renamed(instruction, "copy"), place, (value,))
+
+    def _write_part(
+        self, instruction: Instruction, place: Location, reads: tuple[Value, ...]
+    ) -> None:
+        """An insertion, or the copy of a result that is a part of a buffer."""
+        value = self._holds[place.storage]
+        if value not in self._assembled and not self._is_own(value):
+            value = self._own_copy(instruction, value)
+        self._assembled.add(value)
+        self._holds[place.storage] = value
+        start = place.start if place.type.shape != value.type.shape else 0
+        self._nodes.append(Node(instruction, (value,), reads, Part(start, place.type)))
+
+    def _is_own(self, value: Value) -> bool:
+        """Whether writing into a value changes nothing else."""
+        holders = sum(held == value for held in self._holds.values())
+        return value.kind == "result" and value not in self._views.values() and holders == 1
+
+    def _own_copy(self, instruction: Instruction, value: Value) -> Value:
+        copied = self._value(instruction.name, value.type)
+        self._nodes.append(Node(_renamed(instruction, "copy"), (copied,), (value,)))
+        return copied
+
+    def _covers(self, place: Location) -> bool:
+        """Whether a tensor is the whole of its buffer."""
+        whole = self._places[place.storage].type
+        return place.type.elements == whole.elements
+
+    def _read(self, name: str, span: Span) -> Value:
+        place = self._places[name]
+        value = self._holds[place.storage]
+        if place.type.shape == value.type.shape:
+            return value
+        key = value, place.start, place.type.shape
+        if key not in self._views:
+            self._views[key] = self._value(name, place.type)
+            view = _view(name, place, value.type.shape, span)
+            self._nodes.append(Node(view, (self._views[key],), (value,)))
+        return self._views[key]
+
+
+def _view(name: str, place: Location, source: tuple[int, ...], span: Span) -> Instruction:
+    """A view of a value, whatever views it was a view of."""
+    offsets = np.unravel_index(place.start, source) if source else ()
+    attributes: dict[str, AttributeValue] = {
+        "Ty": place.type,
+        "Offsets": tuple(int(offset) for offset in offsets),
+    }
+    return Instruction(0, name, "tensorview", (), attributes, span)
+
+
+def _renamed(instruction: Instruction, opcode: str) -> Instruction:
+    """An instruction that goes with another one."""
+    name = f"{instruction.name}_{opcode}"
+    return attrs.evolve(instruction, name=name, opcode=opcode, operands=(), attributes={})

@@ -1,0 +1,149 @@
+"""Scales and offsets as Glow chooses them, to the bit (LIR_FORMAT 3.1).
+
+All functions work on arrays as well, one set of parameters for each element: so they serve
+tensors and channels alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, get_args
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.lir.nodes import ELEM_DTYPES
+
+Schema: TypeAlias = Literal[
+    "asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale"
+]
+"""Glow's quantization schemas, by the names of its command line with dashes."""
+
+SCHEMAS: tuple[Schema, ...] = get_args(Schema)
+
+Float64s: TypeAlias = npt.NDArray[np.float64]
+Float32s: TypeAlias = npt.NDArray[np.float32]
+Int32s: TypeAlias = npt.NDArray[np.int32]
+
+_RANGES = {"i8": (-128, 127), "i16": (-32768, 32767), "i32": (-(1 << 29), (1 << 29) - 1)}
+"""Integers that a range is spread over; Int32 leaves room for sums."""
+
+
+@attrs.frozen(eq=False)
+class Parameters:
+    """``real = scale * (q - offset)``; arrays of one shape, () for a whole tensor."""
+
+    scale: Float32s
+    offset: Int32s
+
+
+def choose_parameters(
+    low: npt.ArrayLike, high: npt.ArrayLike, schema: Schema, elem: str
+) -> Parameters:
+    """Glow's ``chooseQuantizationParams`` for the float32 range ``low`` to ``high``.
+
+    The range is widened to hold zero. ``elem`` is i8, i16 or i32.
+    """
+    bottom, top = (float(q) for q in _RANGES[elem])
+    low64 = np.minimum(np.asarray(low, np.float32), 0).astype(np.float64)
+    high64 = np.maximum(np.asarray(high, np.float32), 0).astype(np.float64)
+    if schema != "asymmetric":
+        both = _symmetric(low64, high64, bottom, top)
+        keep = low64 >= 0 if schema == "symmetric-with-uint8" else np.zeros(low64.shape, np.bool_)
+        low64, high64 = np.where(keep, low64, both[0]), np.where(keep, high64, both[1])
+    scale = (high64 - low64) / (top - bottom)
+    scale = np.where(scale == 0, 0.1, scale)
+    offset = _zero_point(low64, high64, scale, bottom, top)
+    if schema == "symmetric-with-power2-scale":
+        scale = np.exp2(np.ceil(np.log2(scale)))
+    return Parameters(scale.astype(np.float32), offset)
+
+
+def _symmetric(
+    low: Float64s, high: Float64s, bottom: float, top: float
+) -> tuple[Float64s, Float64s]:
+    """The range widened at one side until real zero lies on the integer zero."""
+    steps_low, steps_high = low / bottom, high / top
+    grow_high = steps_low > steps_high
+    return (
+        np.where(grow_high, low, _through_float32(steps_high * bottom)),
+        np.where(grow_high, _through_float32(steps_low * top), high),
+    )
+
+
+def _through_float32(x: Float64s) -> Float64s:
+    return x.astype(np.float32).astype(np.float64)
+
+
+def _zero_point(
+    low: Float64s, high: Float64s, scale: Float64s, bottom: float, top: float
+) -> Int32s:
+    """The integer of real zero, from the end of the range where it is known better."""
+    from_low, from_high = bottom - low / scale, top - high / scale
+    error_low = abs(bottom) + np.abs(low / scale)
+    error_high = abs(top) + np.abs(high / scale)
+    real = np.where(error_low < error_high, from_low, from_high)
+    balanced = np.abs((high + low).astype(np.float32)) <= np.finfo(np.float32).eps
+    real = np.clip(np.where(balanced, 0.0, real), bottom, top)
+    rounded: Float64s = np.trunc(real + np.copysign(0.5, real))
+    return rounded.astype(np.int32)
+
+
+def choose_bias_parameters(
+    own: Parameters,
+    source_scale: npt.ArrayLike,
+    weights_scale: npt.ArrayLike,
+    elem: str,
+    is_zero: npt.ArrayLike,
+) -> Parameters:
+    """Glow's ``specializeBiasQuantizationParams``: from a bias's ``own`` parameters to the final.
+
+    The scale becomes that of the products, input times weight, where that is larger or the bias
+    ``is_zero`` anyway: a bias finer than what it is added to gains nothing. An Int32 bias has no
+    offset.
+    """
+    product = _float32(source_scale) * _float32(weights_scale)
+    raised = (product >= own.scale) | np.asarray(is_zero)
+    scale = np.where(raised, product, own.scale)
+    return Parameters(scale, np.zeros_like(own.offset) if elem == "i32" else own.offset)
+
+
+def choose_bias_and_weights(
+    own: Parameters,
+    source_scale: npt.ArrayLike,
+    weights: Parameters,
+    elem: str,
+    is_zero: npt.ArrayLike,
+) -> tuple[Parameters, Parameters]:
+    """Glow's ``specializeBiasWeightsQuantizationParams``, for operations with a scale a channel.
+
+    Returns the parameters of bias and weights. Where an Int32 bias would saturate on the scale of
+    the products, the scale of the weights is enlarged until it does not.
+    """
+    bias = choose_bias_parameters(own, source_scale, weights.scale, elem, is_zero)
+    if elem != "i32":
+        return bias, weights
+    source = _float32(source_scale)
+    enlarge = bias.scale > source * weights.scale
+    scale = np.where(enlarge, bias.scale / source, weights.scale)
+    return (
+        attrs.evolve(bias, scale=np.where(enlarge, source * scale, bias.scale)),
+        attrs.evolve(weights, scale=scale),
+    )
+
+
+def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.NDArray[Any]:
+    """``clip(rne(fl(fl(x / S) + O)))``, Glow's ``quantize``, in the dtype of ``elem``.
+
+    ``parameters`` broadcast with ``values``.
+    """
+    dtype = ELEM_DTYPES[elem]
+    reals = _float32(values)
+    placed = np.rint(reals / parameters.scale + parameters.offset.astype(np.float32))
+    limits = np.iinfo(dtype)
+    integers: npt.NDArray[Any] = np.clip(placed.astype(np.float64), limits.min, limits.max)
+    return integers.astype(dtype)
+
+
+def _float32(values: npt.ArrayLike) -> Float32s:
+    return np.asarray(values, dtype=np.float32)

@@ -1,0 +1,147 @@
+"""A float program and its scales to the quantized program."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from nmpsim.evaluation import REAL, dequantize, real_operation
+from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, Module
+from nmpsim.lir.opcodes import IN
+from nmpsim.quantization.graph import Graph, Node, Value
+from nmpsim.quantization.placement import LOOK_UPS, WEIGHTED
+from nmpsim.quantization.scales import Scales
+from nmpsim.quantization.settings import Settings
+from nmpsim.quantization.tensors import Tensors
+from nmpsim.quantization.weighted import Form, slice_of, weighted_form
+
+
+def rewrite(
+    graph: Graph, quantized: frozenset[Value], scales: Scales, settings: Settings
+) -> tuple[Module, dict[Value, str]]:
+    """The quantized module, and for each value the instruction that finishes it."""
+    rewriter = _Rewriter(graph, quantized, scales, settings)
+    return rewriter.module(), rewriter.made_by
+
+
+class _Rewriter:
+    """The walk through the nodes."""
+
+    def __init__(
+        self, graph: Graph, quantized: frozenset[Value], scales: Scales, settings: Settings
+    ) -> None:
+        self._graph = graph
+        self._quantized = quantized
+        self._settings = settings
+        self._tensors = Tensors(graph, quantized, scales)
+        self.made_by: dict[Value, str] = {}
+
+    def module(self) -> Module:
+        """Write all nodes that matter, then the outputs that are not written yet."""
+        needed = self._needed()
+        for node in self._graph.nodes:
+            if needed.intersection(node.results):
+                self._write(node)
+        for weight, value in self._graph.outputs.items():
+            if self._tensors.lies_in(value) != weight:
+                self._write_out(weight, value)
+        return self._tensors.writer.module(self._graph.module)
+
+    def _needed(self) -> set[Value]:
+        """Values that outputs depend on."""
+        needed = set(self._graph.outputs.values())
+        for node in reversed(self._graph.nodes):
+            if needed.intersection(node.results):
+                needed.update(node.sources)
+        return needed
+
+    def _write(self, node: Node) -> None:
+        if node.opcode == "tensorview":
+            self._write_view(node)
+        else:
+            self._emit(node, self._form(node))
+
+    def _form(self, node: Node) -> Form:
+        """The instruction in its new form."""
+        attributes = node.instruction.attributes
+        if node.results[0] not in self._quantized:
+            names = tuple(self._tensors.get(s, s.type, node.instruction) for s in node.sources)
+            return Form(node.opcode, names, attributes)
+        if node.opcode in WEIGHTED:
+            return weighted_form(node, self._tensors, self._settings)
+        if node.opcode in LOOK_UPS:
+            return Form("intlookuptable", (*self._sources(node), self._table(node)), {})
+        return Form(node.opcode, self._sources(node), attributes)
+
+    def _sources(self, node: Node) -> tuple[str, ...]:
+        """Sources as a quantized operation reads them; a part has the parameters of the whole."""
+        tensors = self._tensors
+        types = [tensors.scales.type_of(source) for source in node.sources]
+        if node.part:
+            whole = tensors.type_of(node.results[0])
+            types = [attrs.evolve(whole, shape=type_.shape) for type_ in types]
+        if node.opcode == "batchedadd" and (name := slice_of(node, tensors, self._settings)):
+            return tensors.get(node.sources[0], types[0], node.instruction), name
+        return tuple(
+            tensors.get(source, type_, node.instruction)
+            for source, type_ in zip(node.sources, types, strict=True)
+        )
+
+    def _table(self, node: Node) -> str:
+        """The function of a node for each integer that its source may have."""
+        source, result = (self._tensors.scales.type_of(v) for v in (*node.sources, *node.results))
+        limits = np.iinfo(ELEM_DTYPES[source.elem])
+        integers = np.arange(limits.min, int(limits.max) + 1)
+        shape = attrs.evolve(source, shape=integers.shape)
+        reals = dequantize(integers, shape)
+        (values,) = real_operation(
+            node.instruction, (shape, shape), (reals, reals), hidden_relu=False, arithmetic=REAL
+        ).values()
+        table = attrs.evolve(result, shape=integers.shape)
+        name = f"{node.instruction.name}_table"
+        return self._tensors.constant(name, values, table, node.instruction)
+
+    def _emit(self, node: Node, form: Form) -> None:
+        instruction = node.instruction
+        kinds = [o.kind for o in instruction.operands] or ["@out", IN]
+        results = iter([self._tensors.target(node, value) for value in node.results])
+        read = iter(form.sources)
+        operands = [next(read) if kind == IN else next(results) for kind in kinds]
+        operands += read  # an opcode in place of another one may have more, behind the others
+        name = self._tensors.writer.emit(
+            instruction.name, form.opcode, operands, form.attributes, instruction.span
+        )
+        self.made_by.update(dict.fromkeys(node.results, name))
+
+    def _write_view(self, node: Node) -> None:
+        (result,), (source,) = node.results, node.sources
+        if self._graph.constant(result) is not None:
+            return  # what reads it gets a constant of its own
+        type_ = self._tensors.type_of(result)
+        shown = attrs.evolve(type_, shape=source.type.shape)
+        name = self._tensors.writer.view(
+            result.name,
+            self._tensors.get(source, shown, node.instruction),
+            _offsets(node.instruction),
+            type_,
+            node.instruction.span,
+        )
+        self._tensors.put(result, name)
+
+    def _write_out(self, weight: str, value: Value) -> None:
+        """An output from the tensor that holds its value."""
+        writer, wanted = self._tensors.writer, self._tensors.weights[weight]
+        own = self._tensors.type_of(value)
+        span = next(w.span for w in self._graph.module.weights if w.name == weight)
+        opcode = "copy" if own.quant is None else "dequantize"
+        writing = Instruction(0, f"{value.name}_{opcode}", opcode, (), {}, span)
+        source = self._tensors.get(value, own, writing)
+        if own.shape != wanted.shape:
+            view = attrs.evolve(own, shape=wanted.shape)
+            source = writer.view(f"{source}_view", source, (0,) * len(own.shape), view, span)
+        writer.emit(writing.name, opcode, (weight, source), {}, span)
+
+
+def _offsets(view: Instruction) -> tuple[int, ...]:
+    offsets = view.attributes["Offsets"]
+    return tuple(int(o) for o in offsets) if isinstance(offsets, tuple) else ()

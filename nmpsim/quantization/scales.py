@@ -1,0 +1,144 @@
+"""Which values share scale and offset, and what these are.
+
+A value gets the parameters of its own range, but where an operation moves raw integers (max pool,
+transpose, view, concatenation) all it touches share those of one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.compiler.fuse import CLIPS_ITS_RESULT
+from nmpsim.diagnostics import fail
+from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
+from nmpsim.quantization.calibrate import Range
+from nmpsim.quantization.graph import Graph, Node, Value
+from nmpsim.quantization.parameters import Parameters, choose_parameters
+from nmpsim.quantization.placement import MOVES
+from nmpsim.quantization.settings import Settings
+
+ACTIVATIONS = frozenset({"relu", "clip", "cpumaxsplat"})
+"""They only clip, so what they work on may have their result's range from the start."""
+_SAME_PARAMETERS = (MOVES | {"maxpool", "cpumaxsplat"}) - {"splat", "touch"}
+"""The result has the parameters of the source."""
+
+
+class Scales:
+    """The quantized type of every value, whether or not it is needed."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        quantized: frozenset[Value],
+        ranges: Mapping[Value, Range],
+        settings: Settings,
+    ) -> None:
+        self._graph = graph
+        self._quantized = quantized
+        self._ranges = ranges
+        self._settings = settings
+        self._uses = graph.uses()
+        self._makers = graph.makers()
+        self._parent: dict[Value, Value] = {}
+        """To another value with the same parameters; the last one's range decides."""
+        self.narrowed: dict[Value, Node] = {}
+        """Results with the range of the activation behind them -> that activation."""
+        for node in graph.nodes:
+            self._share(node)
+        for value, makers in self._makers.items():
+            if value in quantized and any(node.part for node in makers):
+                self._gather(value, makers)
+
+    def type_of(self, value: Value) -> TensorType:
+        """The value's type as a quantized tensor."""
+        elem, range_ = self._settings.elem, self._range(self._root(value))
+        chosen = choose_parameters(range_.low, range_.high, self._settings.schema, elem)
+        return quantized_type(elem, value.type.shape, chosen)
+
+    def _share(self, node: Node) -> None:
+        """Tie a node's result to its source, where the node cannot change parameters."""
+        result = node.results[0]
+        if result not in self._quantized or len(self._makers[result]) > 1 or not node.sources:
+            return
+        source = node.sources[0]
+        if node.opcode in ACTIVATIONS and self._may_narrow(source):
+            self._parent[source] = result
+            self.narrowed[source] = node
+        elif node.opcode in _SAME_PARAMETERS:
+            self._parent[result] = source
+
+    def _may_narrow(self, source: Value) -> bool:
+        """Whether only one activation reads what an operation that can clip has made."""
+        makers = self._makers.get(source, [])
+        return (
+            source in self._quantized
+            and len(makers) == 1
+            and makers[0].opcode in CLIPS_ITS_RESULT
+            and len(self._uses[source]) == 1
+            and source not in self._graph.outputs.values()
+        )
+
+    def _gather(self, whole: Value, makers: list[Node]) -> None:
+        """Give the parts of a concatenation its parameters, where nobody else wants others."""
+        for node in makers:
+            for part in node.sources if node.part else ():
+                if part in self._quantized and self._only_for(part, whole):
+                    self._parent[self._root(part)] = whole
+
+    def _only_for(self, part: Value, whole: Value) -> bool:
+        """Whether all that shares the parameters of a part ends in ``whole``."""
+        root, target = self._root(part), self._root(whole)
+        members = {value for value in self._quantized if self._root(value) == root}
+        return (
+            root != target
+            and members.isdisjoint(self._graph.outputs.values())
+            and all(
+                self._passes_on(node, member) and self._root(node.results[0]) in (root, target)
+                for member in members
+                for node in self._uses.get(member, [])
+            )
+        )
+
+    def _passes_on(self, node: Node, source: Value) -> bool:
+        """Whether a node gives its source's parameters to its result, or takes the result's."""
+        same = node.opcode in _SAME_PARAMETERS or self.narrowed.get(source) is node
+        return same or node.part is not None
+
+    def _root(self, value: Value) -> Value:
+        while value in self._parent:
+            value = self._parent[value]
+        return value
+
+    def _range(self, value: Value) -> Range:
+        array = self._graph.constant(value)
+        return self._ranges[value] if array is None else constant_range(array, value.name)
+
+
+def constant_range(array: npt.NDArray[Any], name: str) -> Range:
+    """The range of a constant; QUANT002 if it has none."""
+    if np.isfinite(array).all():
+        return Range.of(array)
+    raise fail(
+        "QUANT002",
+        f"the constant %{name} holds values that are not finite",
+        found=f"{int((~np.isfinite(array)).sum())} of {array.size} values",
+        expected="numbers",
+    )
+
+
+def quantized_type(elem: str, shape: tuple[int, ...], chosen: Parameters) -> TensorType:
+    """A type with these parameters (of a whole tensor)."""
+    scale, offset = float(chosen.scale), int(chosen.offset)
+    limits = np.iinfo(ELEM_DTYPES[elem])
+    low, high = (scale * (int(q) - offset) for q in (limits.min, limits.max))
+    return TensorType(elem, shape, Quantization(scale, offset, low, high))
+
+
+def parameters_of(type_: TensorType) -> Parameters:
+    """The parameters of a quantized type."""
+    quant = type_.quant or Quantization(1.0, 0, 0.0, 0.0)
+    return Parameters(np.asarray(quant.scale, np.float32), np.asarray(quant.offset, np.int32))

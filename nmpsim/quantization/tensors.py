@@ -1,0 +1,104 @@
+"""The tensors of the quantized program that hold the float program's values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.lir.nodes import Instruction, TensorType
+from nmpsim.quantization.graph import Graph, Node, Value
+from nmpsim.quantization.parameters import quantize
+from nmpsim.quantization.scales import Scales, parameters_of
+from nmpsim.quantization.writer import Writer
+
+
+class Tensors:
+    """Which tensor holds a value with which type; what is missing is made by a conversion."""
+
+    def __init__(self, graph: Graph, quantized: frozenset[Value], scales: Scales) -> None:
+        self.graph = graph
+        self.quantized = quantized
+        self.scales = scales
+        self.makers = graph.makers()
+        self.weights = {w.name: w.type for w in graph.module.weights if not w.constant}
+        self.writer = Writer(self.weights)
+        self._names: dict[tuple[Value, TensorType], str] = {
+            (value, value.type): value.name for value in graph.inputs
+        }
+        self._outputs = self._direct_outputs()
+
+    def type_of(self, value: Value) -> TensorType:
+        """The type in which the value is computed."""
+        return self.scales.type_of(value) if value in self.quantized else value.type
+
+    def lies_in(self, value: Value) -> str | None:
+        """The output in which a value lies from the start."""
+        return self._outputs.get(value)
+
+    def _direct_outputs(self) -> dict[Value, str]:
+        """Float results can lie in an output, if it is not an input as well."""
+        inputs = {value.name for value in self.graph.inputs}
+        return {
+            value: weight
+            for weight, value in self.graph.outputs.items()
+            if weight not in inputs
+            and value in self.makers
+            and value not in self.quantized
+            and value not in self.graph.views
+            and value.type == self.weights[weight]
+        }
+
+    def put(self, value: Value, name: str) -> None:
+        """Say where a value is, in its own type."""
+        self._names[value, self.type_of(value)] = name
+
+    def get(self, value: Value, type_: TensorType, reader: Instruction) -> str:
+        """A tensor that holds a value with this type; it is made for ``reader`` if need be."""
+        known = self._names.get((value, type_))
+        if known is not None:
+            return known
+        array = self.graph.constant(value)
+        if array is not None:
+            name = self.constant(value.name, array, type_, reader)
+        else:
+            name = self._converted(value, type_, reader)
+        if len(self.makers.get(value, ())) < 2:  # one in parts may change before the next use
+            self._names[value, type_] = name
+        return name
+
+    def constant(
+        self, name: str, array: npt.NDArray[Any], type_: TensorType, reader: Instruction
+    ) -> str:
+        """A new constant that holds real values with this type."""
+        if type_.quant is not None:
+            array = quantize(array, parameters_of(type_), type_.elem)
+        return self.writer.constant(name, array, type_, reader.span)
+
+    def _converted(self, value: Value, type_: TensorType, reader: Instruction) -> str:
+        own = self.type_of(value)
+        if own.quant is None:
+            opcode, name = "quantize", f"{reader.name}_quantize"
+        elif type_.quant is None:
+            opcode, name = "dequantize", f"{value.name}_dequantize"
+        else:
+            opcode, name = "rescalequantized", f"{reader.name}_rescale"
+        buffer = self.writer.buffer(f"{name}_res", type_, reader.span)
+        self.writer.emit(name, opcode, (buffer, self._names[value, own]), {}, reader.span)
+        return buffer
+
+    def target(self, node: Node, value: Value) -> str:
+        """Where a node writes a result: a buffer of its own, an output, or a part of one."""
+        type_, span = self.type_of(value), node.instruction.span
+        if (value, type_) not in self._names:
+            self._names[value, type_] = self.lies_in(value) or self.writer.buffer(
+                f"{node.instruction.name}_res", type_, span
+            )
+        whole, part = self._names[value, type_], node.part
+        if part is None or part.type.shape == value.type.shape:
+            return whole
+        offsets = np.unravel_index(part.start, value.type.shape) if value.type.shape else ()
+        view = attrs.evolve(type_, shape=part.type.shape)
+        return self.writer.view(f"{whole}_part", whole, tuple(map(int, offsets)), view, span)
