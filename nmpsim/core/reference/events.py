@@ -52,8 +52,8 @@ class Place:
 def clamp(values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: Place) -> Int64s:
     """``values`` within a range, or each in its own; ``stages`` are those of low and high side."""
     low, high = np.broadcast_to(low, values.shape), np.broadcast_to(high, values.shape)
-    for side, overshoot in ((LOW, low - values), (HIGH, values - high)):
-        cut = overshoot > 0
+    below, above = values < low, values > high
+    for side, cut, overshoot in ((LOW, below, low - values), (HIGH, above, values - high)):
         place.account.cut(stages[side], side, place.index[cut], overshoot[cut], place.times)
     return np.clip(values, low, high)
 
