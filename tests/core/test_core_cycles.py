@@ -74,7 +74,7 @@ def test_padding_delays_the_request() -> None:
 BOTH_LOAD = """
 _start:
     csrr     a0, mhartid    # 1
-    li       a1, 60         # 2: bytes of a load's descriptor
+    li       a1, 64         # 2: bytes of a load's descriptor
     mul      a0, a0, a1     # 6
     la       t0, first      # 8
     add      t0, t0, a0     # 9

@@ -67,7 +67,18 @@ GOOD = {
     "nmp.store": BOX,
 }
 HUGE = 0xFFFF_FFFF
-BAD = [
+INFINITY = 0x7F80_0000
+"""Bits of a float32."""
+ONE = 0x3F80_0000
+WIDE_IMAGE = {
+    "element": 1, "in_row_stride": 128, "in_pixel_stride": 32, "out_row_stride": 128,
+    "out_pixel_stride": 32,
+}  # fmt: skip
+WIDE_PAIR = {"element": 1, "lhs_stride": 16, "rhs_stride": 16, "out_stride": 16}
+FLOATS = {
+    "profile": "float", "lhs_mul": ONE, "rhs_mul": ONE, "out_mul": ONE, "result_scale": ONE,
+}  # fmt: skip
+BAD: list[tuple[str, dict[str, int | str], str]] = [
     ("nmp.conv", {"out_channels": 0}, "out_channels"),
     ("nmp.conv", {"groups": 3}, "out_channels"),
     ("nmp.conv", {"kernel_h": HUGE}, "kernel_h"),
@@ -95,11 +106,50 @@ BAD = [
     ("nmp.conv", {"clip_low": 1}, "clip_high"),
     ("nmp.conv", {"clip_low": -129}, "clip_low"),
     ("nmp.conv", {"clip_wanted": 4}, "clip_wanted"),
+    ("nmp.conv", {"element": 2}, "element"),
+    ("nmp.conv", {"profile": "qnnpack"}, "profile"),
+    ("nmp.conv", {"profile": 9}, "profile"),
+    ("nmp.conv", {"profile": HUGE}, "profile"),
+    ("nmp.conv", {"channels": TABLE + 4}, "channels"),
+    ("nmp.conv", {"channels": SPM + 131072 - 248}, "channels"),
+    ("nmp.conv", {"profile": "glow_float", "out_mul": INFINITY}, "out_pre"),
+    ("nmp.conv", {"profile": "float", "out_mul": -1}, "out_pre"),
+    ("nmp.conv", {"profile": "glow_float_late", "bias_mul": INFINITY}, "bias_pre"),
+    ("nmp.conv", {"profile": "onednn"}, "result_scale"),
+    ("nmp.conv", {"profile": "onednn", "result_scale": INFINITY}, "result_scale"),
+    ("nmp.conv", {"profile": "q31", "out_pre": 32}, "out_pre"),
+    ("nmp.conv", {"profile": "q31", "activation": 1}, "activation"),
+    ("nmp.conv", {"profile": "float", "activation": 1}, "activation"),
+    ("nmp.conv", WIDE_IMAGE | {"profile": "q31", "out_pre": 15}, "out_pre"),
+    ("nmp.conv", WIDE_IMAGE | {"input": IN + 1}, "input"),
+    ("nmp.conv", WIDE_IMAGE | {"weights": WEIGHTS + 1}, "weights"),
+    ("nmp.conv", WIDE_IMAGE | {"weights": SPM + 131072 - 510}, "weights"),
+    ("nmp.conv", WIDE_IMAGE | {"output": OUT + 1}, "output"),
+    ("nmp.conv", WIDE_IMAGE | {"in_row_stride": 127}, "in_row_stride"),
+    ("nmp.conv", WIDE_IMAGE | {"out_pixel_stride": 33}, "out_pixel_stride"),
+    ("nmp.conv", WIDE_IMAGE | {"out_w": 2, "out_pixel_stride": 30}, "output"),
+    ("nmp.conv", WIDE_IMAGE | {"partial": SUMS + 4}, "partial"),
+    ("nmp.conv", WIDE_IMAGE | {"partial": SPM + 131072 - 120}, "partial"),
+    ("nmp.conv", WIDE_IMAGE | {"partial": IN + 30 - 128 + 2}, "partial"),
+    ("nmp.conv", WIDE_IMAGE | {"clip_low": -32769}, "clip_low"),
+    ("nmp.conv", WIDE_IMAGE | {"clip_high": 32768}, "clip_high"),
+    ("nmp.conv", WIDE_IMAGE | {"weight_offset": 32768}, "weight_offset"),
     ("nmp.dwconv", {"output": WEIGHTS + 15}, "output"),
     ("nmp.dwconv", {"output": TABLE}, "output"),
     ("nmp.dwconv", {"output": SCALES - 15}, "output"),
     ("nmp.dwconv", {"weights": SPM + 131072 - 15}, "weights"),
+    ("nmp.dwconv", {"profile": "qnnpack"}, "profile"),
+    ("nmp.dwconv", WIDE_IMAGE | {"weights": SPM + 131072 - 30}, "weights"),
+    ("nmp.dwconv", WIDE_IMAGE | {"out_row_stride": 3}, "out_row_stride"),
     ("nmp.gemm", {"rows": 0}, "rows"),
+    ("nmp.gemm", {"element": 3}, "element"),
+    ("nmp.gemm", {"profile": "fbgemm"}, "profile"),
+    ("nmp.gemm", {"profile": "onednn"}, "profile"),
+    ("nmp.gemm", {"profile": "qnnpack"}, "profile"),
+    ("nmp.gemm", {"profile": "float", "out_mul": -(2**31)}, "out_pre"),
+    ("nmp.gemm", {"element": 1, "lhs_stride": 6, "rhs_stride": 9}, "rhs_stride"),
+    ("nmp.gemm", {"element": 1, "lhs_stride": 6, "rhs_stride": 8, "out_stride": 8,
+                  "partial": SUMS + 4}, "partial"),
     ("nmp.gemm", {"rhs": SPM + 131072 - 11}, "rhs"),
     ("nmp.gemm", {"output": IN + 5}, "output"),
     ("nmp.gemm", {"partial": OUT + 4}, "partial"),
@@ -109,6 +159,14 @@ BAD = [
     ("nmp.maxpool", {"empty_value": 128}, "empty_value"),
     ("nmp.maxpool", {"stride_h": 0}, "stride_h"),
     ("nmp.maxpool", {"kernel_h": 1 << 10, "kernel_w": 1 << 10}, "kernel_h"),
+    ("nmp.maxpool", {"element": 2}, "element"),
+    ("nmp.maxpool", WIDE_IMAGE | {"empty_value": 32768}, "empty_value"),
+    ("nmp.maxpool", WIDE_IMAGE | {"input": SPM + 131072 - 190}, "input"),
+    ("nmp.maxpool", WIDE_IMAGE | {"output": OUT + 1}, "output"),
+    ("nmp.avgpool", {"profile": "glow_float_late"}, "profile"),
+    ("nmp.avgpool", {"profile": "onednn"}, "profile"),
+    ("nmp.avgpool", {"profile": "qnnpack"}, "profile"),
+    ("nmp.avgpool", {"profile": "fbgemm", "out_mul": INFINITY}, "out_pre"),
     ("nmp.avgpool", {"in_offset": 128}, "in_offset"),
     ("nmp.avgpool", {"divide": 2}, "divide"),
     ("nmp.avgpool", {"output": IN + 95}, "output"),
@@ -116,12 +174,39 @@ BAD = [
     ("nmp.eltwise", {"output": IN + 1}, "output"),
     ("nmp.eltwise", {"rhs_kind": 1, "rhs": WEIGHTS + 2}, "rhs"),
     ("nmp.eltwise", {"rhs_kind": 1, "rhs_stride": 32, "output": WEIGHTS}, "output"),
+    ("nmp.eltwise", {"element": 2}, "element"),
+    ("nmp.eltwise", {"profile": "glow_float_late"}, "profile"),
+    ("nmp.eltwise", {"profile": "fbgemm"}, "profile"),
+    ("nmp.eltwise", {"profile": "qnnpack", "operation": "max"}, "operation"),
+    ("nmp.eltwise", {"profile": "qnnpack", "operation": "mul"}, "operation"),
+    ("nmp.eltwise", {"profile": "qnnpack", "out_post": 32}, "out_post"),
+    ("nmp.eltwise", FLOATS | {"result_scale": 0}, "result_scale"),
+    ("nmp.eltwise", FLOATS | {"rhs_mul": INFINITY}, "rhs_pre"),
+    ("nmp.eltwise", FLOATS | {"lhs_post": INFINITY}, "lhs_post"),
+    ("nmp.eltwise", FLOATS | {"rhs_post": HUGE}, "rhs_post"),
+    ("nmp.eltwise", {"profile": "glow_float", "operation": "max"}, "result_scale"),
+    ("nmp.eltwise", WIDE_PAIR | {"lhs": IN + 1}, "lhs"),
+    ("nmp.eltwise", WIDE_PAIR | {"out_stride": 17}, "out_stride"),
+    ("nmp.eltwise", WIDE_PAIR | {"output": IN, "out_stride": 18}, "output"),
+    ("nmp.rescale", {"element": 2}, "element"),
+    ("nmp.rescale", {"profile": "qnnpack"}, "profile"),
+    ("nmp.rescale", {"profile": "glow_float"}, "result_scale"),
+    ("nmp.rescale", {"profile": "float"}, "result_scale"),
+    ("nmp.rescale", {"profile": "float", "result_scale": ONE, "leaky_mul": -1}, "leaky_pre"),
+    ("nmp.rescale", {"element": 1, "output": OUT + 1}, "output"),
+    ("nmp.rescale", {"element": 1, "output": IN + 14}, "output"),
+    ("nmp.rescale", {"in_high": 128}, "in_high"),
     ("nmp.rescale", {"output": IN + 7}, "output"),
     ("nmp.rescale", {"leaky_pre": 32}, "leaky_pre"),
     ("nmp.rescale", {"in_low": 5, "in_high": 4}, "in_high"),
     ("nmp.lut", {"output": TABLE + 255}, "output"),
     ("nmp.lut", {"count": 0}, "count"),
     ("nmp.fill", {"value": 256}, "value"),
+    ("nmp.fill", {"value": 128}, "value"),
+    ("nmp.fill", {"element": 1, "value": -32769}, "value"),
+    ("nmp.fill", {"element": 1, "output": OUT + 1}, "output"),
+    ("nmp.fill", {"element": 1, "output": SPM + 131072 - 16}, "output"),
+    ("nmp.fill", {"element": 2}, "element"),
     ("nmp.fill", {"count": HUGE}, "count"),
     ("nmp.transpose", {"element_bytes": 3}, "element_bytes"),
     ("nmp.transpose", {"size_3": HUGE}, "size_3"),
@@ -131,6 +216,13 @@ BAD = [
     ("nmp.load", {"spm": SPM + 131072 - 31}, "spm"),
     ("nmp.load", {"pad_x_before": HUGE}, "pad_x_before"),
     ("nmp.load", {"fill": 256}, "fill"),
+    ("nmp.load", {"fill": -129}, "fill"),
+    ("nmp.load", {"element": 1, "fill": 32768}, "fill"),
+    ("nmp.load", {"element": 1, "run_bytes": 7}, "run_bytes"),
+    ("nmp.load", {"element": 1, "spm_stride_x": 9}, "spm_stride_x"),
+    ("nmp.load", {"element": 1, "spm_stride_y": 17}, "spm_stride_y"),
+    ("nmp.load", {"element": 1, "spm": IN + 1}, "spm"),
+    ("nmp.load", {"element": 2}, "element"),
     ("nmp.load", {"spm": IN, "dram": SPM}, "dram"),
     ("nmp.store", {"dram": IMAGE_BASE}, "dram"),
     ("nmp.store", {"count_y": HUGE}, "count_y"),
@@ -142,8 +234,37 @@ def test_these_descriptors_are_possible(mnemonic: str) -> None:
     run_both(from_descriptors((mnemonic, GOOD[mnemonic])))
 
 
+@pytest.mark.parametrize(
+    ("mnemonic", "changes"),
+    [
+        ("nmp.conv", WIDE_IMAGE),
+        ("nmp.conv", WIDE_IMAGE | {"profile": "q31", "out_pre": 15, "out_post": 1}),
+        ("nmp.conv", {"profile": "q31", "out_pre": 31}),
+        ("nmp.conv", {"profile": "onednn", "result_scale": 1}),
+        ("nmp.conv", {"profile": "fbgemm", "out_pre": HUGE, "out_post": HUGE}),
+        ("nmp.conv", WIDE_IMAGE | {"weights": SPM + 131072 - 512}),
+        ("nmp.dwconv", WIDE_IMAGE),
+        ("nmp.gemm", {"element": 1, "lhs_stride": 6, "rhs_stride": 8, "out_stride": 8}),
+        ("nmp.avgpool", WIDE_IMAGE),
+        ("nmp.eltwise", WIDE_PAIR),
+        ("nmp.eltwise", WIDE_PAIR | {"output": IN}),
+        ("nmp.eltwise", FLOATS | {"lhs_post": -ONE, "rhs_post": -(2**31)}),
+        ("nmp.eltwise", FLOATS | {"operation": "mul", "result_scale": 0}),
+        ("nmp.eltwise", {"profile": "glow_float"}),
+        ("nmp.eltwise", {"profile": "qnnpack", "lhs_mul": HUGE, "lhs_post": HUGE}),
+        ("nmp.rescale", {"profile": "q31", "out_pre": 31}),
+        ("nmp.fill", {"element": 1, "value": -32768}),
+        ("nmp.load", {"element": 1, "dram": RAM_BASE + 1, "fill": 32767, "pad_x_after": 1}),
+    ],
+)
+def test_so_are_these(mnemonic: str, changes: dict[str, int | str]) -> None:
+    run_both(from_descriptors((mnemonic, {**GOOD[mnemonic], **changes})))
+
+
 @pytest.mark.parametrize(("mnemonic", "changes", "word"), BAD)
-def test_an_operand_fault_names_the_word(mnemonic: str, changes: dict[str, int], word: str) -> None:
+def test_an_operand_fault_names_the_word(
+    mnemonic: str, changes: dict[str, int | str], word: str
+) -> None:
     m = run_both(from_descriptors((mnemonic, {**GOOD[mnemonic], **changes})), Outcome.TRAP)
     name = BY_MNEMONIC[mnemonic].descriptor
     assert name is not None
@@ -156,13 +277,28 @@ def test_an_operand_fault_names_the_word(mnemonic: str, changes: dict[str, int],
 
 
 @pytest.mark.parametrize("mnemonic", ["nmp.conv", "nmp.dwconv"])
-@pytest.mark.parametrize(("column", "value"), [(0, 128), (1, 32), (3, -1), (4, 64), (6, 32)])
-def test_a_scale_record_must_be_possible(mnemonic: str, column: int, value: int) -> None:
+@pytest.mark.parametrize(
+    ("column", "value", "changes"),
+    [
+        (0, 128, {}),
+        (1, 32, {}),
+        (3, -1, {}),
+        (4, 64, {}),
+        (6, 32, {}),
+        (0, -32769, WIDE_IMAGE),
+        (4, 15, WIDE_IMAGE | {"profile": "q31"}),
+        (2, -1, {"profile": "glow_float"}),
+        (5, INFINITY, {"profile": "fbgemm"}),
+    ],
+)
+def test_a_scale_record_must_be_possible(
+    mnemonic: str, column: int, value: int, changes: dict[str, int | str]
+) -> None:
     zeros = np.zeros(16, np.int32)
     records = scale_records(zeros, (zeros,) * 3, (zeros,) * 3)
     records[15, column] = value
     layout = Layout()
-    words = {**GOOD[mnemonic], "scales": layout.put(records), "input": IN + 1024}
+    words = {**GOOD[mnemonic], **changes, "scales": layout.put(records), "input": IN + 1024}
     m = run_both(from_descriptors((mnemonic, words), scratchpad=layout.contents()), Outcome.TRAP)
     name = BY_MNEMONIC[mnemonic].descriptor
     assert name is not None
@@ -170,18 +306,38 @@ def test_a_scale_record_must_be_possible(mnemonic: str, column: int, value: int)
 
 
 EDGES = st.sampled_from(
-    [0, 1, 2, 3, 127, 128, 255, 256, 0x7FFF_FFFF, 0x8000_0000, HUGE, HUGE - 127, SPM, SPM + 4095]
+    [
+        0,
+        1,
+        2,
+        3,
+        127,
+        128,
+        255,
+        256,
+        32768,
+        ONE,
+        INFINITY,
+        0x7FFF_FFFF,
+        0x8000_0000,
+        HUGE,
+        HUGE - 127,
+        SPM,
+        SPM + 4095,
+    ]
 )
 
 
 @st.composite
 def damaged(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
-    """A good descriptor with one to four words changed to anything."""
+    """A good descriptor of any element and profile with one to four words changed to anything."""
     mnemonic = draw(st.sampled_from(sorted(GOOD)))
     names = [word.name for word in DESCRIPTORS[BY_MNEMONIC[mnemonic].descriptor or ""]]
     value = EDGES | st.integers(0, 40) | st.integers(0, HUGE) | st.integers(SPM, SPM + 32768)
+    kinds = {"element": draw(st.integers(0, 1)), "profile": draw(st.integers(0, 8))}
+    kinds = {name: kind for name, kind in kinds.items() if name in names}
     changes = draw(st.dictionaries(st.sampled_from(names), value, min_size=1, max_size=4))
-    return mnemonic, {**GOOD[mnemonic], **changes}
+    return mnemonic, {**GOOD[mnemonic], **kinds, **changes}
 
 
 @given(st.lists(damaged(), min_size=1, max_size=3), st.integers(0, 2**32 - 1))
