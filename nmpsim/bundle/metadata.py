@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import attrs
 
-SCHEMA = "nmpsim-bundle-1"
+SCHEMA = "nmpsim-bundle-2"
 """Version of the metadata and of the descriptors; a reader accepts its own version only."""
 
 
@@ -50,6 +50,8 @@ class Layer:
     """Number of the barrier that ends the layer on the device."""
     macs: int = 0
     """Multiplications with weights that the layer needs."""
+    numerics: str = ""
+    """Arithmetic profile that it follows; empty where none plays a part."""
 
 
 @attrs.frozen
@@ -73,6 +75,8 @@ class Step:
     """LIR opcode (host)."""
     operands: tuple[HostOperand, ...] = ()
     attributes: Mapping[str, Any] = attrs.field(factory=dict)
+    numerics: str = "glow-int"
+    """Arithmetic profile that the host follows."""
 
 
 @attrs.frozen
@@ -84,7 +88,7 @@ class Metadata:
     source: str
     """File name of the LIR text."""
     numerics: str
-    """Arithmetic profile of the layers on the device."""
+    """Arithmetic profile that was asked for; each layer says which it follows."""
     device: Mapping[str, Any]
     """The device file's settings that the program was compiled for."""
     inputs: tuple[Tensor, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -13,8 +14,10 @@ from nmpsim.bundle.debug import debug_sections
 from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, Step, Tensor
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
+from nmpsim.compiler.assign import assign_numerics
 from nmpsim.compiler.emit import Emitter
 from nmpsim.compiler.fuse import fuse
+from nmpsim.compiler.numerics import DEFAULT_NUMERICS, numerics_of, profile_of
 from nmpsim.compiler.placement import place
 from nmpsim.compiler.resolve import place_of, resolve
 from nmpsim.compiler.slicing.context import Context
@@ -27,32 +30,23 @@ from nmpsim.isa.table import DRAM_BASE
 from nmpsim.kernels.hostops import supports
 from nmpsim.lir.nodes import Module, TensorType
 
-NUMERICS = ("glow-int",)
-"""Arithmetic profiles that the rescale unit has."""
-
 
 def compile_module(
     module: Module,
     config: DeviceConfig,
     *,
-    numerics: str = "glow-int",
+    numerics: str = DEFAULT_NUMERICS,
+    layer_numerics: Mapping[str, str] = MappingProxyType({}),
     fuse_activations: bool = True,
 ) -> bytes:
     """The bundle of a verified module whose constants are attached.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002) where an operation cannot be
-    done or does not fit.
+    ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, by
+    the name of an instruction. Raises :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002)
+    where an operation cannot be done or does not fit.
     """
-    if numerics not in NUMERICS:
-        raise fail(
-            "COMP001",
-            "unknown arithmetic profile",
-            found=numerics,
-            expected=", ".join(NUMERICS),
-            hint=f"leave it out, or --numerics {NUMERICS[0]}",
-        )
     weights, resolved = resolve(module)
-    operations = place(resolved)
+    operations = place(assign_numerics(resolved, numerics, layer_numerics))
     if fuse_activations:
         operations = fuse(operations)
     return _Compilation(module, config, weights, operations, numerics).bundle()
@@ -141,6 +135,7 @@ class _Compilation:
     def _plan(self, op: Operation) -> LayerPlan:
         context = Context(
             self._config,
+            profile_of(op),
             attrs.evolve(place_of(op.instruction), file=self._module.file),
             self._address,
             self._values,
@@ -199,11 +194,13 @@ class _Compilation:
             else (),
             barrier=None if planned is None else index,
             macs=0 if planned is None else planned.macs,
+            numerics=numerics_of(op),
         )
 
     def _host_step(self, index: int, op: Operation) -> Step:
         opcode = op.instruction.opcode
-        reason = supports(opcode, [view.type.dtype for view in op.operands])
+        numerics = profile_of(op).name
+        reason = supports(opcode, [view.type.dtype for view in op.operands], numerics)
         if reason is not None:
             raise fail(
                 "COMP001",
@@ -221,7 +218,14 @@ class _Compilation:
             for key, value in op.instruction.attributes.items()
             if not isinstance(value, TensorType)
         }
-        return Step("host", (index,), opcode=opcode, operands=operands, attributes=attributes)
+        return Step(
+            "host",
+            (index,),
+            opcode=opcode,
+            operands=operands,
+            attributes=attributes,
+            numerics=numerics,
+        )
 
     def _inputs_and_outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Mutable weights that are read first are inputs, those that are written are outputs.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from nmpsim.compiler.numerics import INT8_HIGH, INT8_LOW, quantize_value, to_int8
-from nmpsim.compiler.work import Operation
+from nmpsim.compiler.numerics import profile_of
+from nmpsim.compiler.placement import host_reason
+from nmpsim.compiler.work import Operation, View
 
 CLIPS_ITS_RESULT = frozenset(
     {
@@ -40,17 +41,21 @@ def clip_of(op: Operation) -> tuple[int, int] | None:
 def input_range(op: Operation) -> tuple[int, int]:
     """Range that ``relu``, ``clip`` or ``cpumaxsplat`` clamps its input to."""
     source = op.operands[1]
-    attributes = op.instruction.attributes
     if op.instruction.opcode == "relu":
-        return to_int8(source.offset), INT8_HIGH
+        return source.held(source.offset), source.limits[1]
     if op.instruction.opcode == "clip":
-        low, high = (
-            to_int8(quantize_value(float(str(attributes[key])), source.scale, source.offset))
-            for key in ("Min", "Max")
-        )
-        return low, high
-    splat = quantize_value(float(str(attributes["SplatValue"])), source.scale, source.offset)
-    return to_int8(splat), INT8_HIGH
+        return clip_range(op, source)
+    splat = float(str(op.instruction.attributes["SplatValue"]))
+    return source.held(profile_of(op).quantized(splat, source)), source.limits[1]
+
+
+def clip_range(op: Operation, grid: View) -> tuple[int, int]:
+    """The bounds of ``clip`` on a tensor's grid."""
+    low, high = (
+        grid.held(profile_of(op).quantized(float(str(op.instruction.attributes[key])), grid))
+        for key in ("Min", "Max")
+    )
+    return low, high
 
 
 def fuse(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
@@ -86,6 +91,8 @@ def _follower(
             continue
         if clip_of(candidate) is None or not _reads_all(candidate, op):
             return None
+        if _joined_numerics(op, candidate) is None:
+            return None
         target = candidate.output
         if target.buffer.name == result.buffer.name:
             return index
@@ -109,13 +116,27 @@ def _reads_all(activation: Operation, op: Operation) -> bool:
     )
 
 
+def _joined_numerics(op: Operation, activation: Operation) -> Operation | None:
+    """``op`` with the numerics of both, None if they differ; what was given by name counts.
+
+    The clip itself is the same in each.
+    """
+    if not activation.chosen or activation.numerics == op.numerics:
+        return op
+    if op.chosen:
+        return None
+    joined = attrs.evolve(op, numerics=activation.numerics, chosen=True)
+    return None if host_reason(joined) else joined
+
+
 def _with_clip(op: Operation, activation: Operation) -> Operation:
     wanted = clip_of(activation)
-    low, high = wanted if wanted else (INT8_LOW, INT8_HIGH)
-    before_low = INT8_LOW if op.clip_low is None else op.clip_low
-    before_high = INT8_HIGH if op.clip_high is None else op.clip_high
+    lowest, highest = op.output.limits
+    low, high = wanted if wanted else (lowest, highest)
+    before_low = lowest if op.clip_low is None else op.clip_low
+    before_high = highest if op.clip_high is None else op.clip_high
     return attrs.evolve(
-        op,
+        _joined_numerics(op, activation) or op,
         clip_low=max(low, min(before_low, high)),
         clip_high=min(high, max(before_high, low)),
         fused=(*op.fused, activation),

@@ -6,10 +6,14 @@ from collections.abc import Callable
 
 import attrs
 
+from nmpsim.compiler.numerics import profile_of
 from nmpsim.compiler.work import Operation
 
 MOVES = frozenset({"copy", "transpose", "inserttensor", "extracttensor"})
 """They move bytes, whatever the bytes mean."""
+
+BIASES = ("i8", "i16", "i32", "i64", "float")
+"""Elements of a bias; what a profile cannot take of them it refuses."""
 
 ACTIVATIONS = frozenset({"NONE", "RELU", "CLIP", "LEAKY_RELU"})
 
@@ -56,35 +60,56 @@ def _overlap(op: Operation) -> str:
     return ""
 
 
-def _all_int8(op: Operation, *but: int) -> str:
+def _narrow(op: Operation, *but: int) -> str:
+    """All operands are Int8, or all are Int16; ``but`` are not looked at."""
     for index, view in enumerate(op.operands):
-        if index not in but and not view.is_int8:
-            return f"%{view.name} is {view.type.elem}, the units take Int8"
+        if index in but:
+            continue
+        if not view.is_narrow:
+            return f"%{view.name} is {view.type.elem}, the units take Int8 and Int16"
+        if view.type.elem != op.operands[0].type.elem:
+            first = op.operands[0]
+            return f"%{view.name} is {view.type.elem}, %{first.name} is {first.type.elem}"
     return ""
 
 
 def _weighted(op: Operation) -> str:
     """Convolutions and fully connected layers: weights are packed when compiling."""
-    reason = _all_int8(op, 3, *range(4, len(op.operands)))
+    reason = _narrow(op, 2, 3, *range(4, len(op.operands))) or _weights(op)
     if reason:
         return reason
     for view in op.operands[2:]:
         if not view.buffer.constant:
             return f"%{view.name} is not a constant"
-    if op.operands[3].type.elem not in ("i8", "i32"):
-        bias = op.operands[3]
-        return f"bias %{bias.name} is {bias.type.elem}, the unit takes Int8 or Int32"
+    bias = op.operands[3]
+    if bias.type.elem not in BIASES:
+        return f"bias %{bias.name} is {bias.type.elem}, the unit takes {', '.join(BIASES)}"
+    return _activation(op)
+
+
+def _weights(op: Operation) -> str:
+    """Int8 weights go with Int16 too: they are widened when they are packed."""
+    source, weights = op.operands[1:3]
+    if weights.is_narrow and weights.element <= source.element:
+        return ""
+    return f"%{weights.name} is {weights.type.elem}, %{source.name} is {source.type.elem}"
+
+
+def _activation(op: Operation) -> str:
     activation = op.instruction.attributes.get("FusedActivation", "NONE")
     if activation not in ACTIVATIONS:
         return f"the rescale unit has no {activation}"
     arguments = op.instruction.attributes.get("FusedActivationArgs", ())
-    if activation == "LEAKY_RELU" and isinstance(arguments, tuple):
+    if activation != "LEAKY_RELU" or not isinstance(arguments, tuple):
+        return ""
+    profile = profile_of(op)
+    if profile.has_leaky:
         return _slope(float(arguments[0]))
-    return ""
+    return f"the rescale unit has no {activation} behind a sum of {profile.name}"
 
 
 def _leaky(op: Operation) -> str:
-    return _all_int8(op) or _slope(float(str(op.instruction.attributes["Alpha"])))
+    return _narrow(op) or _slope(float(str(op.instruction.attributes["Alpha"])))
 
 
 def _slope(alpha: float) -> str:
@@ -92,19 +117,15 @@ def _slope(alpha: float) -> str:
 
 
 def _batchedadd(op: Operation) -> str:
-    if op.operands[2].type.elem in ("i8", "i32"):
-        return _all_int8(op, 2)
-    return (
-        f"slice %{op.operands[2].name} is {op.operands[2].type.elem}, the unit takes Int8 or Int32"
-    )
+    batch, piece = op.operands[1:3]
+    if piece.type.elem in (batch.type.elem, "i32"):
+        return _narrow(op, 2)
+    return f"slice %{piece.name} is {piece.type.elem}, the unit takes Int32 or what the batch is"
 
 
 def _look_up(op: Operation) -> str:
-    return _all_int8(op, 2) or ("" if op.operands[2].type.elem == "i8" else "the table is not Int8")
-
-
-def _fill(op: Operation) -> str:
-    return _all_int8(op)
+    wide = next((view for view in op.operands if view.type.elem != "i8"), None)
+    return f"%{wide.name} is {wide.type.elem}, tables are Int8" if wide else ""
 
 
 _RULES: dict[str, Callable[[Operation], str]] = {
@@ -112,20 +133,20 @@ _RULES: dict[str, Callable[[Operation], str]] = {
     "channelwisequantizedconvolution": _weighted,
     "fullyconnected": _weighted,
     "rowwisequantizedfullyconnected": _weighted,
-    "matmul": _all_int8,
+    "matmul": _narrow,
     "batchedadd": _batchedadd,
-    "maxpool": _all_int8,
-    "avgpool": _all_int8,
-    "elementadd": _all_int8,
-    "elementsub": _all_int8,
-    "elementmul": _all_int8,
-    "elementmax": _all_int8,
-    "elementmin": _all_int8,
-    "relu": _all_int8,
-    "clip": _all_int8,
+    "maxpool": _narrow,
+    "avgpool": _narrow,
+    "elementadd": _narrow,
+    "elementsub": _narrow,
+    "elementmul": _narrow,
+    "elementmax": _narrow,
+    "elementmin": _narrow,
+    "relu": _narrow,
+    "clip": _narrow,
     "leakyrelu": _leaky,
-    "cpumaxsplat": _all_int8,
-    "rescalequantized": _all_int8,
+    "cpumaxsplat": _narrow,
+    "rescalequantized": _narrow,
     "intlookuptable": _look_up,
-    "splat": _fill,
+    "splat": _narrow,
 }

@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 
 import attrs
+import numpy as np
 
 from nmpsim.lir.nodes import Instruction, TensorType
+
+NARROW = ("i8", "i16")
+"""Elements that the units work on, in the order of the descriptors' word ``element``."""
+ACCUMULATOR_BITS = (32, 48)
 
 
 @attrs.frozen
@@ -34,9 +39,35 @@ class View:
         return self.type.shape
 
     @property
-    def is_int8(self) -> bool:
-        """True for what the device's arithmetic works on."""
-        return self.type.elem == "i8" and self.type.quant is not None
+    def is_narrow(self) -> bool:
+        """True for what the device's arithmetic works on: quantized Int8 and Int16."""
+        return self.type.elem in NARROW and self.type.quant is not None
+
+    @property
+    def element(self) -> int:
+        """The element as a descriptor has it; also the log2 of its bytes."""
+        return NARROW.index(self.type.elem)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return int(self.type.dtype.itemsize)
+
+    @property
+    def accumulator_bits(self) -> int:
+        """Bits of the device's sums of products of such elements."""
+        return ACCUMULATOR_BITS[self.element]
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Smallest and largest integer of the element."""
+        info = np.iinfo(self.type.dtype)
+        return int(info.min), int(info.max)
+
+    def held(self, value: int) -> int:
+        """``value`` clipped to the element."""
+        low, high = self.limits
+        return max(low, min(high, value))
 
     @property
     def scale(self) -> float:
@@ -64,6 +95,10 @@ class Operation:
     instruction: Instruction
     operands: tuple[View, ...]
     """In print order."""
+    numerics: str = "glow-int"
+    """Whose arithmetic it follows, as ``--numerics`` has it."""
+    chosen: bool = False
+    """Whether its numerics were given for it by name."""
     host_reason: str = ""
     """Why the device cannot do it; empty if it can."""
     clip_low: int | None = None

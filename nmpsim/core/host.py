@@ -55,7 +55,7 @@ def run_host_step(machine: Machine, step: Step) -> Cut | None:
     """Do a host operation in the machine's DRAM; what it clipped, if it quantizes."""
     operands = [_operand(machine, operand) for operand in step.operands]
     try:
-        result = execute(step.opcode or "", operands, step.attributes)
+        result = execute(step.opcode or "", operands, step.attributes, step.numerics)
         for index, values in result.outputs.items():
             write_tensor(machine, step.operands[index].tensor, values)
     except IMPOSSIBLE as error:

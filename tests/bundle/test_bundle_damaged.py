@@ -130,11 +130,11 @@ def test_a_damaged_bundle_says_where(bundle_bytes):
 
 
 def test_another_version(bundle_bytes):
-    changed = redigested(bundle_bytes.replace(b"nmpsim-bundle-1", b"nmpsim-bundle-2"))
+    changed = redigested(bundle_bytes.replace(b"nmpsim-bundle-2", b"nmpsim-bundle-9"))
     with pytest.raises(UserError) as raised:
         bundle_from_bytes(changed)
     assert raised.value.diagnostics[0].code == "BUN003"
-    assert "'nmpsim-bundle-2'" in str(raised.value)
+    assert "'nmpsim-bundle-9'" in str(raised.value)
 
 
 # --- metadata -------------------------------------------------------------------------------
@@ -157,8 +157,8 @@ def test_metadata_survives(metadata):
         b"{",
         b"[" * 200_000,
         b'{"schema":' + b"[" * 5000 + b"]" * 5000 + b"}",
-        b'{"schema": "nmpsim-bundle-1"}',
-        b'{"schema": "nmpsim-bundle-1", "x": ' + b"9" * 5000 + b"}",
+        b'{"schema": "nmpsim-bundle-2"}',
+        b'{"schema": "nmpsim-bundle-2", "x": ' + b"9" * 5000 + b"}",
         b" " * (9 << 20),
     ],
 )

@@ -90,7 +90,7 @@ def test_inspect(nmpsim_cli, bundle):
         "1 Int8",
         "data: Int8 1x4, scale 0.5, offset 0",
         "mask: float 2x3",
-        "nmpsim-bundle-1",
+        "nmpsim-bundle-2",
         "fullyconnected",
         read_bundle(bundle).digest,
     ):

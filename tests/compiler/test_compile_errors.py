@@ -58,7 +58,7 @@ def test_an_operation_that_nobody_can_do() -> None:
     assert "relu" in found.message
     assert found.found is not None
     assert "float16" in found.found
-    assert found.hint == f"on the device: %{target.name} is float16, the units take Int8"
+    assert found.hint == f"on the device: %{target.name} is float16, the units take Int8 and Int16"
     assert found.place is not None
     assert found.place.line == 100
 

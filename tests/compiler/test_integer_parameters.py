@@ -7,20 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmpsim.compiler.numerics import (
-    IDENTITY,
-    product,
-    quantize_value,
-    quotient,
-    scale_of,
-    to_int8,
-)
+from nmpsim.compiler.numerics import PROFILES
+from nmpsim.compiler.numerics.ratios import IDENTITY, NOTHING, integer_form, product, quotient
+from nmpsim.compiler.work import Buffer, View
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_value as quantize_by_host
 from nmpsim.kernels.scale import IntegerScale, apply_integer_scale
+from nmpsim.lir import Quantization, TensorType
 
 HERE = Place("net.lir", 7, 3)
+quantize_value = PROFILES["glow-int"].quantized
+
+
+def grid(scale: float, offset: int) -> View:
+    quant = Quantization(scale, offset, 0.0, 0.0)
+    return View("t", Buffer("t", 1, constant=False), 0, TensorType("i8", (1,), quant))
 
 
 @pytest.mark.parametrize(
@@ -37,17 +39,17 @@ HERE = Place("net.lir", 7, 3)
     ],
 )
 def test_ratios(ratio: float, pre: int, mul: int, post: int) -> None:
-    assert scale_of(ratio, HERE) == IntegerScale(pre, post, mul)
+    assert integer_form(ratio, HERE) == IntegerScale(pre, post, mul)
 
 
 def test_a_ratio_of_one_changes_nothing() -> None:
-    assert scale_of(1.0, HERE) == IDENTITY
+    assert integer_form(1.0, HERE) == IDENTITY
 
 
 @pytest.mark.parametrize("ratio", [2.0**-32, 2.0**-40, 1e-12])
 def test_a_ratio_that_leaves_nothing(ratio: float) -> None:
     """As the exact form gives for every 32-bit value."""
-    assert scale_of(ratio, HERE) == IntegerScale(0, 0, 0)
+    assert integer_form(ratio, HERE) == NOTHING
 
 
 @pytest.mark.parametrize("value", [-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 1])
@@ -59,7 +61,7 @@ def test_shifts_of_more_than_31_bits_give_zero(value: int) -> None:
 @pytest.mark.parametrize("ratio", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_ratio_without_integer_form(ratio: float) -> None:
     with pytest.raises(UserError) as caught:
-        scale_of(ratio, HERE)
+        integer_form(ratio, HERE)
     (finding,) = caught.value.diagnostics
     assert finding.code == "COMP001"
     assert finding.place == HERE
@@ -94,7 +96,7 @@ def test_beyond_float32() -> None:
     ],
 )
 def test_values_on_a_grid(value: float, scale: float, offset: int, expected: int) -> None:
-    assert quantize_value(value, scale, offset) == expected
+    assert quantize_value(value, grid(scale, offset)) == expected
 
 
 @given(
@@ -103,6 +105,9 @@ def test_values_on_a_grid(value: float, scale: float, offset: int, expected: int
     st.integers(-128, 127),
 )
 def test_as_the_host_quantizes(value: float, scale: float, offset: int) -> None:
-    grid = HostTensor(np.zeros(1, np.int8), scale, offset, quantized=True)
+    view, host = (
+        grid(scale, offset),
+        HostTensor(np.zeros(1, np.int8), scale, offset, quantized=True),
+    )
     with np.errstate(over="ignore"):
-        assert to_int8(quantize_value(value, scale, offset)) == quantize_by_host(value, grid)
+        assert view.held(quantize_value(value, view)) == quantize_by_host(value, host)

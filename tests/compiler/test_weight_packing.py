@@ -40,7 +40,8 @@ def test_every_weight_has_its_place(shape: tuple[int, int, int, int], seed: int)
     weights = np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)
     packed = pack(weights)
     _, height, width, depth = shape
-    assert packed.size == packed_bytes(*shape)
+    out, height, width, depth = shape
+    assert packed.size == packed_bytes(out, height, width * depth)
     quads = -(-width * depth // 4)
     blocks = packed.reshape(-1, height, quads, 16, 4)
     for o, y, x, i in np.ndindex(shape):
@@ -65,7 +66,7 @@ def test_tables_of_a_layer() -> None:
     filter_, bias = (module.constants[w.name] for w in module.weights if w.constant)
     name = f"{module.instructions[0].name}.channels"
     start = bundle.symbols[name] - bundle.image_base
-    table = bundle.image[start : start + bundle.symbol_sizes[name]].view(np.int32).reshape(-1, 2)
+    table = bundle.image[start : start + bundle.symbol_sizes[name]].view(np.int64).reshape(-1, 2)
     sums = filter_.reshape(5, -1).astype(np.int64).sum(axis=1)
     assert table[:, 0].tolist() == bias.tolist()
     assert table[:, 1].tolist() == (3 * (27 * 1 - sums)).tolist()

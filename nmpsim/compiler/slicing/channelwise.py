@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import attrs
 import numpy as np
 
-from nmpsim.compiler import numerics
+from nmpsim.compiler.numerics import Average
 from nmpsim.compiler.slicing.context import Context
 from nmpsim.compiler.slicing.conv import event_words, output_box, window_words
 from nmpsim.compiler.slicing.plan import (
@@ -30,8 +30,8 @@ from nmpsim.compiler.slicing.plan import (
     store,
     too_large,
 )
-from nmpsim.compiler.slicing.weighted import Weighted, clip_words, scale_words
-from nmpsim.compiler.slicing.window import Axis, Need, axes, row_tiles
+from nmpsim.compiler.slicing.weighted import Weighted, clip_words
+from nmpsim.compiler.slicing.window import Axis, Need, axes, numbers, row_tiles
 from nmpsim.compiler.work import Operation
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
@@ -49,6 +49,7 @@ class Image:
     channels: int
     rows: Axis
     columns: Axis
+    element_bytes: int
     tables: int = 0
     """Bytes of constants a channel needs in the scratchpad."""
 
@@ -102,12 +103,14 @@ def _grid(image: Image, cores: int) -> tuple[int, int]:
 
 
 def _needs(image: Image, size: _Size) -> int:
+    return 2 * sum(map(align, _buffer_sizes(image, size)))
+
+
+def _buffer_sizes(image: Image, size: _Size) -> tuple[int, int, int]:
+    """Bytes of a tile's input, output and constants."""
     in_pixels = image.rows.extent(size.rows) * image.columns.extent(size.columns)
-    return (
-        2 * align(in_pixels * size.channels)
-        + 2 * align(size.rows * size.columns * size.channels)
-        + 2 * align(image.tables * size.channels)
-    )
+    run = size.channels * image.element_bytes
+    return in_pixels * run, size.rows * size.columns * run, image.tables * size.channels
 
 
 def _size(image: Image, channels: int, rows: int, context: Context) -> _Size:
@@ -128,10 +131,7 @@ def _tiles(
     """A core's tiles; True with the first one of a range of channels."""
     size = _size(image, channels[1] - channels[0], rows[1] - rows[0], context)
     arena = Arena(context.config)
-    in_pixels = image.rows.extent(size.rows) * image.columns.extent(size.columns)
-    inputs = arena.take_twice(in_pixels * size.channels)
-    outputs = arena.take_twice(size.rows * size.columns * size.channels)
-    tables = arena.take_twice(image.tables * size.channels)
+    inputs, outputs, tables = map(arena.take_twice, _buffer_sizes(image, size))
     number = 0
     for piece, (low, high) in enumerate(chunks(*channels, size.channels)):
         first = True
@@ -176,34 +176,26 @@ def _plan(
 def _input_box(image: Image, source: int, tile: Tile, spm: int, spm_row: int) -> Box:
     """The existing part of a tile's input."""
     rows, columns = tile.row_need, tile.column_need
-    row = image.channels * image.columns.size
+    pixel, run = image.channels * image.element_bytes, tile.depth * image.element_bytes
+    row = pixel * image.columns.size
     offset = (tile.image * image.rows.size + rows.first) * row
-    offset += columns.first * image.channels + tile.channels[0]
-    return Box(
-        source + offset,
-        spm,
-        tile.depth,
-        columns.count,
-        rows.count,
-        image.channels,
-        row,
-        tile.depth,
-        spm_row,
-    )
+    offset += columns.first * pixel + tile.channels[0] * image.element_bytes
+    return Box(source + offset, spm, run, columns.count, rows.count, pixel, row, run, spm_row)
 
 
 def plan_depthwise(layer: Weighted, context: Context) -> LayerPlan:
     """Plan a convolution in which each channel has its own window."""
     taps = layer.rows.kernel * layer.columns.kernel
     scale_bytes = 0 if layer.scale_records is None else SCALE_BYTES
-    per_channel = taps + CHANNEL_BYTES + scale_bytes
+    wide = layer.element_bytes
     image = Image(
         layer.name,
         layer.images,
         layer.channels,
         layer.rows,
         layer.columns,
-        per_channel,
+        wide,
+        taps * wide + CHANNEL_BYTES + scale_bytes,
     )
     records = context.add_constant("channels", layer.channel_records)
     scales = layer.scale_records
@@ -214,6 +206,7 @@ def plan_depthwise(layer: Weighted, context: Context) -> LayerPlan:
 
     def step(tile: Tile, first: bool) -> TileStep:
         depth, low = tile.depth, tile.channels[0]
+        run = depth * wide
         channels_at = tile.tables
         scales_at = channels_at + depth * CHANNEL_BYTES
         weights_at = scales_at + depth * scale_bytes
@@ -226,18 +219,18 @@ def plan_depthwise(layer: Weighted, context: Context) -> LayerPlan:
                 loads.append(
                     load(Box(scale_table + low * SCALE_BYTES, scales_at, depth * SCALE_BYTES))
                 )
-            loads.append(
-                load(Box(weights + low, weights_at, depth, taps, 1, layer.channels, 0, depth, 0))
-            )
+            box = Box(weights + low * wide, weights_at, run, taps, 1, layer.channels * wide, 0, run)
+            loads.append(load(box))
         rows, columns = tile.row_need, tile.column_need
         width = columns.before + columns.count + columns.after
         loads.append(
             load(
-                _input_box(image, source, tile, tile.input, width * depth),
+                _input_box(image, source, tile, tile.input, width * run),
                 pad_x_before=columns.before,
                 pad_x_after=columns.after,
                 pad_y_before=rows.before,
                 pad_y_after=rows.after,
+                element=layer.element,
                 fill=layer.source.offset,
             )
         )
@@ -254,10 +247,10 @@ def plan_depthwise(layer: Weighted, context: Context) -> LayerPlan:
                 **window_words(layer),
                 "out_h": tile.out_h,
                 "out_w": tile.out_w,
-                "in_row_stride": width * depth,
-                "in_pixel_stride": depth,
-                "out_row_stride": tile.out_w * depth,
-                "out_pixel_stride": depth,
+                "in_row_stride": width * run,
+                "in_pixel_stride": run,
+                "out_row_stride": tile.out_w * run,
+                "out_pixel_stride": run,
                 **event_words(layer, tile.image, tile.rows[0], tile.columns[0], low),
             },
         )
@@ -273,19 +266,21 @@ def plan_pool(op: Operation, context: Context) -> LayerPlan:
     """Plan a maximum or average pool."""
     target, source = op.output, op.operands[1]
     rows, columns = axes(op.instruction, source.shape, target.shape)
-    image = Image(op.instruction.name, source.shape[0], source.shape[3], rows, columns)
+    wide = source.element_bytes
+    image = Image(op.instruction.name, source.shape[0], source.shape[3], rows, columns, wide)
     source_at, target_at = context.address_of(source), context.address_of(target)
     average = op.instruction.opcode == "avgpool"
     extra = _average_words(op, context) if average else {"empty_value": source.offset}
 
     def step(tile: Tile, _: bool) -> TileStep:
-        depth = tile.depth
-        row = tile.column_need.count * depth
+        run = tile.depth * wide
+        row = tile.column_need.count * run
         pixel = (tile.image * rows.out + tile.rows[0]) * columns.out + tile.columns[0]
         words = {
             "input": tile.input,
             "output": tile.output,
-            "channels": depth,
+            "element": source.element,
+            "channels": tile.depth,
             "in_h": tile.row_need.count,
             "in_w": tile.column_need.count,
             "kernel_h": rows.kernel,
@@ -297,9 +292,9 @@ def plan_pool(op: Operation, context: Context) -> LayerPlan:
             "out_h": tile.out_h,
             "out_w": tile.out_w,
             "in_row_stride": row,
-            "in_pixel_stride": depth,
-            "out_row_stride": tile.out_w * depth,
-            "out_pixel_stride": depth,
+            "in_pixel_stride": run,
+            "out_row_stride": tile.out_w * run,
+            "out_pixel_stride": run,
             **extra,
         }
         if average:
@@ -307,16 +302,17 @@ def plan_pool(op: Operation, context: Context) -> LayerPlan:
             words["event_stride_y"] = columns.out * image.channels
             words["event_stride_x"] = image.channels
         compute = Command("nmp.avgpool" if average else "nmp.maxpool", words)
+        stride = image.channels * wide
         box = Box(
-            target_at + pixel * image.channels + tile.channels[0],
+            target_at + pixel * stride + tile.channels[0] * wide,
             tile.output,
-            depth,
+            run,
             tile.out_w,
             tile.out_h,
-            image.channels,
-            columns.out * image.channels,
-            depth,
-            tile.out_w * depth,
+            stride,
+            columns.out * stride,
+            run,
+            tile.out_w * run,
         )
         loads = (load(_input_box(image, source_at, tile, tile.input, row)),)
         return TileStep(loads, (compute,), (store(box),))
@@ -326,16 +322,16 @@ def plan_pool(op: Operation, context: Context) -> LayerPlan:
 
 def _average_words(op: Operation, context: Context) -> dict[str, int]:
     target, source = op.operands[:2]
-    ratio = numerics.quotient(source.scale, target.scale)
-    counts_pads = bool(op.instruction.attributes["CountIncludePads"])
-    if counts_pads:
-        kernel = op.instruction.attributes["Kernels"]
-        taps = math.prod(int(k) for k in kernel) if isinstance(kernel, tuple) else 1
-        ratio = numerics.quotient(ratio, float(taps))
+    window = Average(
+        source,
+        target,
+        taps=math.prod(numbers(op.instruction, "Kernels")),
+        counts_padding=bool(op.instruction.attributes["CountIncludePads"]),
+        place=context.place,
+    )
     return {
         "in_offset": source.offset,
-        "divide": 0 if counts_pads else 1,
-        **scale_words("out", numerics.scale_of(ratio, context.place)),
         "out_offset": target.offset,
+        **context.profile.average(window),
         **clip_words(op, target),
     }

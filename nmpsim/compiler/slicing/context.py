@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
+from nmpsim.compiler.numerics import Profile
 from nmpsim.compiler.work import View
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Place
@@ -19,6 +20,8 @@ class Context:
     """Given to a planner for one layer."""
 
     config: DeviceConfig
+    profile: Profile
+    """Whose arithmetic the layer follows."""
     place: Place
     address_of: Callable[[View], int]
     """DRAM address of a view; a constant is laid down as it is when it is first asked for."""

@@ -43,6 +43,9 @@ from nmpsim.isa.words import (
 )
 from nmpsim.timing.compute import conv_cycles
 
+SUM_BYTES = 4
+"""Of a running sum, for each byte of an element."""
+
 
 @attrs.frozen
 class Slice:
@@ -126,6 +129,7 @@ def _grid(layer: Weighted, atoms: int, context: Context) -> tuple[int, int]:
     cores = context.config.cores_count
     total_rows = layer.images * layer.rows.out
     in_bytes = layer.images * layer.rows.size * layer.columns.size * layer.channels
+    in_bytes *= layer.element_bytes
 
     def cost(grid: tuple[int, int]) -> tuple[float, tuple[int, int]]:
         across, down = grid
@@ -138,11 +142,11 @@ def _grid(layer: Weighted, atoms: int, context: Context) -> tuple[int, int]:
             layer.depth,
             channels,
             1,
-            0,
+            layer.element,
             context.costs,
         )
         halo = layer.rows.extent(rows) * down / max(layer.rows.size * layer.images, 1)
-        moved = layer.weights.size * down + in_bytes * across * max(halo, 1.0)
+        moved = layer.weights.nbytes * down + in_bytes * across * max(halo, 1.0)
         dram = moved / context.config.dram_bytes_per_cycle
         return max(cycles, dram) + min(cycles, dram) / 8, grid
 
@@ -237,13 +241,14 @@ def _sizes(layer: Weighted, atoms: list[Slice], tiling: Tiling) -> _Sizes:
     groups = max(s.groups for s in slices)
     pixels = tiling.rows * tiling.columns
     in_pixels = layer.rows.extent(tiling.rows) * layer.columns.extent(tiling.columns)
+    wide = layer.element_bytes
     return _Sizes(
-        packed_bytes(out, layer.rows.kernel, layer.columns.kernel, tiling.part),
+        packed_bytes(out, layer.rows.kernel, layer.columns.kernel * tiling.part * wide),
         out * CHANNEL_BYTES,
         0 if layer.scale_records is None else out * SCALE_BYTES,
-        in_pixels * groups * tiling.part,
-        pixels * out,
-        4 * pixels * out if tiling.part < layer.depth else 0,
+        in_pixels * groups * tiling.part * wide,
+        pixels * out * wide,
+        SUM_BYTES * wide * pixels * out if tiling.part < layer.depth else 0,
     )
 
 
@@ -276,7 +281,7 @@ class _Constants:
             rows = self._layer.weights[part.first : part.first + part.count, :, :, begin:end]
             packed = pack(np.ascontiguousarray(rows))
             name = f"weights.{part.first}.{begin}"
-            self._weights[key] = (self._add(name, packed), packed.size)
+            self._weights[key] = (self._add(name, packed), packed.nbytes)
         return self._weights[key]
 
 
@@ -320,6 +325,7 @@ class _Core:
                             (top, bottom),
                             (left, right),
                             (begin, end),
+                            piece.groups * (end - begin) * layer.element_bytes,
                             self.inputs[step_number % 2],
                             self.outputs[tile_number % 2],
                             self.weights[weight_loads % len(self.weights)],
@@ -363,8 +369,9 @@ class _Core:
         rows = layer.rows.need(*tile.rows)
         columns = layer.columns.need(*tile.columns)
         run = tile.run
-        pixel, row = layer.channels, layer.channels * layer.columns.size
-        first = tile.piece.first_input + tile.part[0]
+        pixel = layer.channels * layer.element_bytes
+        row = pixel * layer.columns.size
+        first = (tile.piece.first_input + tile.part[0]) * layer.element_bytes
         offset = ((tile.image * layer.rows.size + rows.first) * row) + columns.first * pixel + first
         return load(
             Box(
@@ -382,6 +389,7 @@ class _Core:
             pad_x_after=columns.after,
             pad_y_before=rows.before,
             pad_y_after=rows.after,
+            element=layer.element,
             fill=layer.source.offset,
         )
 
@@ -389,6 +397,7 @@ class _Core:
         layer, piece = self._layer, tile.piece
         which = self._table_buffer % len(self.channels)
         out_h, out_w = tile.rows[1] - tile.rows[0], tile.columns[1] - tile.columns[0]
+        out_pixel = piece.count * layer.element_bytes
         in_w = layer.columns.extent(out_w)
         first, last = tile.part[0] == 0, tile.part[1] == layer.depth
         part = {(True, True): PART_ONLY, (True, False): PART_FIRST, (False, False): PART_MIDDLE}
@@ -409,8 +418,8 @@ class _Core:
                 "out_w": out_w,
                 "in_row_stride": in_w * tile.run,
                 "in_pixel_stride": tile.run,
-                "out_row_stride": out_w * piece.count,
-                "out_pixel_stride": piece.count,
+                "out_row_stride": out_w * out_pixel,
+                "out_pixel_stride": out_pixel,
                 "part": part.get((first, last), PART_LAST),
                 "partial": self.partial,
                 **event_words(layer, tile.image, tile.rows[0], tile.columns[0], piece.first),
@@ -438,14 +447,11 @@ class _Tile:
     rows: tuple[int, int]
     columns: tuple[int, int]
     part: tuple[int, int]
+    run: int
+    """Bytes of a pixel of the input tile."""
     input: int
     output: int
     weights: int
-
-    @property
-    def run(self) -> int:
-        """Channels of the input tile."""
-        return self.piece.groups * (self.part[1] - self.part[0])
 
 
 def window_words(layer: Weighted) -> dict[str, int]:
@@ -480,17 +486,18 @@ def output_box(
     channels: tuple[int, int],
 ) -> Box:
     """The DRAM box of a tile of results; ``channels`` is (first, count)."""
-    first, count = channels
+    wide = layer.element_bytes
+    run, stride = channels[1] * wide, layer.out_channels * wide
     width = columns[1] - columns[0]
     pixel = (image * layer.rows.out + rows[0]) * layer.columns.out + columns[0]
     return Box(
-        target + pixel * layer.out_channels + first,
+        target + pixel * stride + channels[0] * wide,
         spm,
-        count,
+        run,
         width,
         rows[1] - rows[0],
-        layer.out_channels,
-        layer.columns.out * layer.out_channels,
-        count,
-        width * count,
+        stride,
+        layer.columns.out * stride,
+        run,
+        width * run,
     )

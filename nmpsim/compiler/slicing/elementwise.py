@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmpsim.compiler import numerics
-from nmpsim.compiler.fuse import input_range
-from nmpsim.compiler.numerics import INT8_HIGH, INT8_LOW
+from nmpsim.compiler.fuse import clip_range, input_range
 from nmpsim.compiler.slicing.context import Context
 from nmpsim.compiler.slicing.plan import (
     ALIGNMENT,
@@ -22,10 +20,11 @@ from nmpsim.compiler.slicing.plan import (
     store,
     too_large,
 )
-from nmpsim.compiler.slicing.weighted import clip_words, scale_words
+from nmpsim.compiler.slicing.weighted import clip_words
 from nmpsim.compiler.work import Operation, View
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import (
+    ACTIVATION_LEAKY,
     OP_ADD,
     OP_MAX,
     OP_MIN,
@@ -71,13 +70,13 @@ def plan_binary(op: Operation, context: Context) -> LayerPlan:
         "rows": 1,
         **_pair_words(op, context),
     }
+    wide = lhs.element_bytes
     left, right, target = (context.address_of(v) for v in (lhs, rhs, op.output))
 
     def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
         size = max(b - a for a, b in tiles)
         arena = Arena(context.config)
-        lefts, rights = arena.take_twice(size), arena.take_twice(size)
-        outs = arena.take_twice(size)
+        lefts, rights, outs = (arena.take_twice(size * wide) for _ in range(3))
         for number, (a, b) in enumerate(tiles):
             k, count = number % 2, b - a
             compute = Command(
@@ -91,45 +90,48 @@ def plan_binary(op: Operation, context: Context) -> LayerPlan:
                     "event_origin": a,
                 },
             )
+            begin, run = a * wide, count * wide
             yield TileStep(
-                (load(Box(left + a, lefts[k], count)), load(Box(right + a, rights[k], count))),
+                (load(Box(left + begin, lefts[k], run)), load(Box(right + begin, rights[k], run))),
                 (compute,),
-                (store(Box(target + a, outs[k], count)),),
+                (store(Box(target + begin, outs[k], run)),),
             )
 
-    shares = _shares(op.output.type.elements, 6, context, op.instruction.name)
+    shares = _shares(op.output.type.elements, 6 * wide, context, op.instruction.name)
     return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))
 
 
 def plan_batchedadd(op: Operation, context: Context) -> LayerPlan:
     """Plan the addition of one slice to every element of a batch."""
     _, batch, piece = op.operands
-    wide = 4 if piece.type.elem == "i32" else 1
+    wide, slice_wide = batch.element_bytes, piece.element_bytes
     rows = batch.shape[0]
     columns = batch.type.elements // rows
     words = {
         "operation": OP_ADD,
-        "rhs_kind": RHS_INT32 if wide == 4 else RHS_ELEMENT,
+        "rhs_kind": RHS_INT32 if piece.type.elem == "i32" else RHS_ELEMENT,
         **_pair_words(op, context),
     }
     left, right, target = (context.address_of(v) for v in (batch, piece, op.output))
-    shares = _shares(columns, 2 * wide + 4, context, op.instruction.name)
+    shares = _shares(columns, 2 * slice_wide + 4 * wide, context, op.instruction.name)
 
     def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
         width = max(b - a for a, b in tiles)
-        room = context.config.scratchpad_bytes - 8 * ALIGNMENT - 2 * wide * width
-        high = max(1, min(rows, room // (4 * width)))
+        room = context.config.scratchpad_bytes - 8 * ALIGNMENT - 2 * slice_wide * width
+        high = max(1, min(rows, room // (4 * wide * width)))
         arena = Arena(context.config)
-        slices = arena.take_twice(wide * width)
-        batches, outs = arena.take_twice(high * width), arena.take_twice(high * width)
+        slices = arena.take_twice(slice_wide * width)
+        batches, outs = (arena.take_twice(high * width * wide) for _ in range(2))
         number = 0
         for which, (a, b) in enumerate(tiles):
             for top, bottom in chunks(0, rows, high):
                 k, count, lines = number % 2, b - a, bottom - top
-                box = (count, lines, 1, columns, 0, count, 0)
-                loads = [load(Box(left + top * columns + a, batches[k], *box))]
+                run, begin = count * wide, (top * columns + a) * wide
+                box = (run, lines, 1, columns * wide, 0, run, 0)
+                loads = [load(Box(left + begin, batches[k], *box))]
                 if top == 0:
-                    loads.append(load(Box(right + wide * a, slices[which % 2], wide * count)))
+                    slice_box = Box(right + slice_wide * a, slices[which % 2], slice_wide * count)
+                    loads.append(load(slice_box))
                 compute = Command(
                     "nmp.eltwise",
                     {
@@ -139,14 +141,14 @@ def plan_batchedadd(op: Operation, context: Context) -> LayerPlan:
                         "output": outs[k],
                         "rows": lines,
                         "columns": count,
-                        "lhs_stride": count,
+                        "lhs_stride": run,
                         "rhs_stride": 0,
-                        "out_stride": count,
+                        "out_stride": run,
                         "event_origin": top * columns + a,
                         "event_stride_y": columns,
                     },
                 )
-                out_box = Box(target + top * columns + a, outs[k], *box)
+                out_box = Box(target + begin, outs[k], *box)
                 yield TileStep(tuple(loads), (compute,), (store(out_box),))
                 number += 1
 
@@ -155,19 +157,14 @@ def plan_batchedadd(op: Operation, context: Context) -> LayerPlan:
 
 def _pair_words(op: Operation, context: Context) -> dict[str, int]:
     target, lhs, rhs = op.operands
-    words = {"lhs_offset": lhs.offset, "rhs_offset": rhs.offset, "out_offset": target.offset}
-    sides = {"lhs": numerics.IDENTITY, "rhs": numerics.IDENTITY, "out": numerics.IDENTITY}
-    if op.instruction.opcode == "elementmul":
-        ratio = numerics.quotient(numerics.product(lhs.scale, rhs.scale), target.scale)
-        sides["out"] = numerics.scale_of(ratio, context.place)
-    else:
-        for side, view in (("lhs", lhs), ("rhs", rhs)):
-            sides[side] = numerics.scale_of(
-                numerics.quotient(view.scale, target.scale), context.place
-            )
-    for side, scale in sides.items():
-        words |= scale_words(side, scale)
-    return {**words, **clip_words(op, target)}
+    return {
+        "element": lhs.element,
+        "lhs_offset": lhs.offset,
+        "rhs_offset": rhs.offset,
+        **context.profile.pair(op.instruction.opcode, (target, lhs, rhs), context.place),
+        "out_offset": target.offset,
+        **clip_words(op, target),
+    }
 
 
 def plan_unary(op: Operation, context: Context) -> LayerPlan:
@@ -177,15 +174,17 @@ def plan_unary(op: Operation, context: Context) -> LayerPlan:
     words = {} if look_up else _unary_words(op, context)
     table = context.address_of(op.operands[2]) if look_up else 0
     start, target = context.address_of(source), context.address_of(op.output)
+    wide = source.element_bytes
 
     def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
-        size = max(b - a for a, b in tiles)
+        size = max(b - a for a, b in tiles) * wide
         arena = Arena(context.config)
         table_at = arena.take(256)
         inputs, outs = arena.take_twice(size), arena.take_twice(size)
         for number, (a, b) in enumerate(tiles):
             k, count = number % 2, b - a
-            loads = [load(Box(start + a, inputs[k], count))]
+            begin, run = a * wide, count * wide
+            loads = [load(Box(start + begin, inputs[k], run))]
             places = {"input": inputs[k], "output": outs[k], "count": count}
             if look_up:
                 compute = Command("nmp.lut", {**places, "table": table_at})
@@ -193,33 +192,32 @@ def plan_unary(op: Operation, context: Context) -> LayerPlan:
                     loads.append(load(Box(table, table_at, 256)))
             else:
                 compute = Command("nmp.rescale", {**words, **places, "event_origin": a})
-            yield TileStep(tuple(loads), (compute,), (store(Box(target + a, outs[k], count)),))
+            yield TileStep(tuple(loads), (compute,), (store(Box(target + begin, outs[k], run)),))
 
-    shares = _shares(op.output.type.elements, 4, context, op.instruction.name)
+    shares = _shares(op.output.type.elements, 4 * wide, context, op.instruction.name)
     return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))
 
 
 def _unary_words(op: Operation, context: Context) -> dict[str, int]:
     target, source = op.operands[:2]
     opcode = op.instruction.opcode
-    low, high = INT8_LOW, INT8_HIGH
-    if opcode in ("relu", "clip", "cpumaxsplat"):
+    low, high = source.limits
+    clips = clip_words(op, target)
+    if opcode == "clip" and not context.profile.clips_the_input:
+        clips = clip_words(op, target, *clip_range(op, target))
+    elif opcode in ("relu", "clip", "cpumaxsplat"):
         low, high = input_range(op)
-    leaky = numerics.IDENTITY
-    if opcode == "leakyrelu":
-        alpha = float(str(op.instruction.attributes["Alpha"]))
-        product = numerics.product(source.scale, alpha)
-        leaky = numerics.scale_of(numerics.quotient(product, target.scale), context.place)
-    ratio = numerics.quotient(source.scale, target.scale)
+    leaky = opcode == "leakyrelu"
+    alpha = float(str(op.instruction.attributes["Alpha"])) if leaky else None
     return {
+        "element": source.element,
         "in_low": low,
         "in_high": high,
         "in_offset": source.offset,
-        **scale_words("out", numerics.scale_of(ratio, context.place)),
-        "activation": 1 if opcode == "leakyrelu" else 0,
-        **scale_words("leaky", leaky),
+        "activation": ACTIVATION_LEAKY if leaky else 0,
+        **context.profile.unary(source, target, alpha, context.place),
         "out_offset": target.offset,
-        **clip_words(op, target),
+        **clips,
     }
 
 
@@ -227,16 +225,19 @@ def plan_splat(op: Operation, context: Context) -> LayerPlan:
     """Plan a tensor that is filled with one value."""
     view: View = op.output
     real = float(str(op.instruction.attributes["Value"]))
-    value = numerics.to_int8(numerics.quantize_value(real, view.scale, view.offset))
+    value = view.held(context.profile.quantized(real, view))
+    wide = view.element_bytes
     target = context.address_of(view)
 
     def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
         size = max(b - a for a, b in tiles)
-        buffer = Arena(context.config).take(size)
-        fill = Command("nmp.fill", {"output": buffer, "count": size, "value": value})
+        buffer = Arena(context.config).take(size * wide)
+        words = {"element": view.element, "output": buffer, "count": size, "value": value}
+        fill = Command("nmp.fill", words)
         for number, (a, b) in enumerate(tiles):
             computes = (fill,) if number == 0 else ()
-            yield TileStep((), computes, (store(Box(target + a, buffer, b - a)),))
+            box = Box(target + a * wide, buffer, (b - a) * wide)
+            yield TileStep((), computes, (store(box),))
 
-    shares = _shares(view.type.elements, 1, context, op.instruction.name)
+    shares = _shares(view.type.elements, wide, context, op.instruction.name)
     return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))

@@ -8,17 +8,16 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler import numerics
-from nmpsim.compiler.numerics import INT8_HIGH, INT8_LOW, to_int8
+from nmpsim.compiler.numerics import Bias, Requantization, Sums
+from nmpsim.compiler.numerics.ratios import scale_words
 from nmpsim.compiler.slicing.context import Context
 from nmpsim.compiler.slicing.weights import zero_terms
 from nmpsim.compiler.slicing.window import Axis, axes
 from nmpsim.compiler.work import Operation, View
 from nmpsim.diagnostics import fail
-from nmpsim.kernels.scale import IntegerScale
+from nmpsim.isa.words import ACTIVATION_LEAKY
 
 Array = npt.NDArray[Any]
-INT32 = 1 << 31
 
 
 @attrs.frozen(eq=False)
@@ -36,9 +35,9 @@ class Weighted:
     rows: Axis
     columns: Axis
     weights: Array
-    """int8 [O, kernel_h, kernel_w, I]"""
+    """[O, kernel_h, kernel_w, I], of the input's element"""
     channel_records: Array
-    """int64 [O, 2]: bias minus its zero point, zero term"""
+    """int64 [O, 2]: bias as the profile has it, zero term"""
     scale_records: Array | None
     """int32 [O, 7] where each channel has its own scales, else None"""
     words: dict[str, int]
@@ -48,6 +47,16 @@ class Weighted:
     def depth(self) -> int:
         """Input channels of a group."""
         return int(self.weights.shape[3])
+
+    @property
+    def element(self) -> int:
+        """The descriptor's word: 0 for Int8, 1 for Int16."""
+        return self.source.element
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an input, a weight or a result."""
+        return self.source.element_bytes
 
     @property
     def macs(self) -> int:
@@ -85,150 +94,127 @@ def _weighted(
     op: Operation, context: Context, weights: Array, rows: Axis, columns: Axis, groups: int
 ) -> Weighted:
     target, source = op.operands[:2]
-    scales = _Scales.read(op, context, weights.shape[0])
-    records = np.stack(
-        [scales.bias_values, zero_terms(weights, scales.weight_offsets, source.offset)], axis=1
-    )
-    if records.min(initial=0) < -INT32 or records.max(initial=0) >= INT32:
-        raise fail(
-            "COMP001",
-            f"%{op.instruction.name}: bias or zero point terms of a channel exceed 32 bits",
-            place=context.place,
-            found=f"{records.min()} to {records.max()}",
-            expected=f"{-INT32} to {INT32 - 1}",
-            hint="a smaller bias, or fewer inputs of a result, or a zero point of 0",
-        )
-    images = source.shape[0] if len(source.shape) == 4 else 1
+    sums, offsets = _sums(op, context, weights.shape[0])
+    requantization = context.profile.sums(sums)
+    terms = zero_terms(weights, offsets, source.offset)
+    _check_width(op, context, requantization, terms)
     return Weighted(
         name=op.instruction.name,
         source=source,
         target=op.output,
-        images=images,
+        images=source.shape[0] if len(source.shape) == 4 else 1,
         channels=source.shape[-1],
         out_channels=int(weights.shape[0]),
         groups=groups,
         rows=rows,
         columns=columns,
-        weights=weights,
-        channel_records=records,
-        scale_records=scales.records(),
+        weights=weights.astype(source.type.dtype, copy=False),  # Int16 with weights of Int8
+        channel_records=np.stack([requantization.bias, terms], axis=1),
+        scale_records=_records(requantization, offsets) if sums.by_channel else None,
         words={
-            "weight_offset": int(scales.weight_offsets[0]),
-            **scale_words("bias", scales.bias[0]),
-            **scale_words("out", scales.out[0]),
+            "element": source.element,
+            "profile": requantization.profile,
+            "weight_offset": int(offsets[0]),
+            **scale_words("bias", requantization.bias_scales[0]),
+            **scale_words("out", requantization.out_scales[0]),
+            "result_scale": requantization.result_scale,
             "out_offset": target.offset,
             **activation_words(op, target, context),
         },
     )
 
 
-@attrs.frozen(eq=False)
-class _Scales:
-    """Zero points and integer scales, one for all channels or one each."""
+def _sums(op: Operation, context: Context, channels: int) -> tuple[Sums, Array]:
+    """Scales of a layer, and the zero point of each channel's weights."""
+    target, source, weights = op.operands[:3]
+    tables = [context.values_of(view) for view in op.operands[4:]]
+    scales = np.full(channels, weights.scale, np.float32)
+    offsets = np.full(channels, weights.offset, np.int64)
+    if tables:
+        scales, offsets = tables[0].astype(np.float32), tables[1].astype(np.int64)
+    sums = Sums(
+        source=source,
+        target=target,
+        weight_scales=scales,
+        by_channel=bool(tables),
+        bias=_bias(op, context, tables, channels),
+        fully_connected="fullyconnected" in op.instruction.opcode,
+        place=context.place,
+    )
+    return sums, offsets
 
-    bias_values: Array
-    """int64 [O], less the bias's zero point"""
-    weight_offsets: Array
-    """int64 [O]"""
-    bias: tuple[IntegerScale, ...]
-    out: tuple[IntegerScale, ...]
-    by_channel: bool
 
-    @classmethod
-    def read(cls, op: Operation, context: Context, channels: int) -> _Scales:
-        target, source, filter_ = op.operands[:3]
-        bias = op.operands[3] if len(op.operands) > 3 else None
-        values = np.zeros(channels, np.int64)
-        if bias is not None:
-            values = context.values_of(bias).astype(np.int64)
-        if len(op.operands) > 4:
-            return cls._by_channel(op, context, values)
-        product = numerics.product(source.scale, filter_.scale)
-        return cls(
-            values - (bias.offset if bias else 0),
-            np.full(channels, filter_.offset, np.int64),
-            (
-                numerics.scale_of(numerics.quotient(bias.scale, product), context.place)
-                if bias
-                else numerics.IDENTITY,
-            ),
-            (numerics.scale_of(numerics.quotient(product, target.scale), context.place),),
-            by_channel=False,
+def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -> Bias | None:
+    if len(op.operands) < 4:
+        return None
+    view = op.operands[3]
+    values = context.values_of(view)
+    if len(tables) == 4 and values.dtype.kind != "f":
+        return Bias(values, tables[2].astype(np.float32), tables[3].astype(np.int64))
+    scales = np.full(channels, view.scale, np.float32)
+    return Bias(values, scales, np.full(channels, view.offset, np.int64))
+
+
+def _check_width(
+    op: Operation, context: Context, requantization: Requantization, terms: Array
+) -> None:
+    """A bias or zero term beyond the accumulator would saturate every sum."""
+    limit = 1 << (op.operands[1].accumulator_bits - 1)
+    parts = np.stack([terms, requantization.bias]) if requantization.bias_in_sum else terms
+    if parts.min(initial=0) < -limit or parts.max(initial=0) >= limit:
+        raise fail(
+            "COMP001",
+            f"%{op.instruction.name}: bias or zero point terms of a channel exceed"
+            f" {op.operands[1].accumulator_bits} bits",
+            place=context.place,
+            found=f"{parts.min()} to {parts.max()}",
+            expected=f"{-limit} to {limit - 1}",
+            hint="a smaller bias, or fewer inputs of a result, or a zero point of 0",
         )
 
-    @classmethod
-    def _by_channel(cls, op: Operation, context: Context, values: Array) -> _Scales:
-        target, source, _, bias = op.operands[:4]
-        tables = [context.values_of(view) for view in op.operands[4:]]
-        filter_scales, filter_offsets = tables[:2]
-        if len(tables) == 4:
-            bias_scales, bias_offsets = tables[2:]
-        else:
-            bias_scales = np.full(values.size, bias.scale, np.float32)
-            bias_offsets = np.full(values.size, bias.offset)
-        products = [numerics.product(source.scale, float(s)) for s in filter_scales]
-        return cls(
-            values - bias_offsets.astype(np.int64),
-            filter_offsets.astype(np.int64),
-            tuple(
-                numerics.scale_of(numerics.quotient(float(b), p), context.place)
-                for b, p in zip(bias_scales, products, strict=True)
-            ),
-            tuple(
-                numerics.scale_of(numerics.quotient(p, target.scale), context.place)
-                for p in products
-            ),
-            by_channel=True,
+
+def _records(requantization: Requantization, offsets: Array) -> Array:
+    rows = [
+        (int(offset), b.pre, b.mul, b.post, o.pre, o.mul, o.post)
+        for offset, b, o in zip(
+            offsets, requantization.bias_scales, requantization.out_scales, strict=True
         )
-
-    def records(self) -> Array | None:
-        """Scale records, or None if all channels share one."""
-        if not self.by_channel:
-            return None
-        rows = [
-            (int(offset), b.pre, b.mul, b.post, o.pre, o.mul, o.post)
-            for offset, b, o in zip(self.weight_offsets, self.bias, self.out, strict=True)
-        ]
-        return np.array(rows, np.int64).astype(np.int32)
-
-
-def scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
-    """The three words of an integer scale."""
-    return {f"{prefix}_pre": scale.pre, f"{prefix}_mul": scale.mul, f"{prefix}_post": scale.post}
+    ]
+    return np.array(rows, np.int64).astype(np.int32)
 
 
 def activation_words(op: Operation, target: View, context: Context) -> dict[str, int]:
     """Activation and clip of an operation, its own and those that were fused into it."""
-    words = {"activation": 0, **scale_words("leaky", numerics.IDENTITY)}
-    low, high = INT8_LOW, INT8_HIGH
+    words: dict[str, int] = {}
+    low, high = target.limits
     kind = op.instruction.attributes.get("FusedActivation", "NONE")
     arguments = op.instruction.attributes.get("FusedActivationArgs", ())
     values = [float(v) for v in arguments] if isinstance(arguments, tuple) else []
     if kind == "RELU":
-        low = to_int8(target.offset)
+        low = target.held(target.offset)
     elif kind == "CLIP":
-        low, high = (
-            to_int8(numerics.quantize_value(v, target.scale, target.offset)) for v in values
-        )
+        low, high = (target.held(context.profile.quantized(v, target)) for v in values)
         low = min(low, high)
     elif kind == "LEAKY_RELU":
-        alpha = numerics.scale_of(float(np.float32(values[0])), context.place)
-        words = {"activation": 1, **scale_words("leaky", alpha)}
+        words = {"activation": ACTIVATION_LEAKY}
+        words |= context.profile.leaky(values[0], target, context.place)
     return {**words, **clip_words(op, target, low, high)}
 
 
 def clip_words(
-    op: Operation, target: View, low: int = INT8_LOW, high: int = INT8_HIGH
+    op: Operation, target: View, low: int | None = None, high: int | None = None
 ) -> dict[str, int]:
     """The result's range, and which sides the network asks for.
 
     A type whose range starts at real zero hides a ReLU: its lower clip is wanted.
     """
+    lowest, highest = target.limits
+    low, high = lowest if low is None else low, highest if high is None else high
     if op.clip_low is not None and op.clip_high is not None:
         low, high = (max(op.clip_low, min(v, op.clip_high)) for v in (low, high))
-    wanted_low = low > INT8_LOW or target.offset == INT8_LOW
+    wanted_low = low > lowest or target.offset == lowest
     return {
         "clip_low": low,
         "clip_high": high,
-        "clip_wanted": (1 if wanted_low else 0) | (2 if high < INT8_HIGH else 0),
+        "clip_wanted": (1 if wanted_low else 0) | (2 if high < highest else 0),
     }

@@ -8,28 +8,36 @@ import numpy as np
 import numpy.typing as npt
 
 LANES = 16
-DEPTH = 4
+GROUP_BYTES = 4
+"""What the array takes of a kernel row at once: four Int8 inputs, or two of Int16."""
 
-Int8s = npt.NDArray[np.int8]
+Weights = npt.NDArray[Any]
+"""int8 or int16"""
 
 
-def pack(weights: Int8s) -> Int8s:
-    """[out][ky][kx][in] to [out/16][ky][(kx*in)/4][16][4], zero beyond the edges, flat."""
+def pack(weights: Weights) -> Weights:
+    """[out][ky][kx][in] to [out/16][ky][(kx*in)/n][16][n], zero beyond the edges, flat.
+
+    n is 4 for int8, 2 for int16.
+    """
     out, kernel_h, kernel_w, depth = weights.shape
-    row = kernel_w * depth
-    blocks, groups = -(-out // LANES), -(-row // DEPTH)
-    padded = np.zeros((blocks * LANES, kernel_h, groups * DEPTH), np.int8)
+    row, taken = kernel_w * depth, GROUP_BYTES // weights.itemsize
+    blocks, groups = -(-out // LANES), -(-row // taken)
+    padded = np.zeros((blocks * LANES, kernel_h, groups * taken), weights.dtype)
     padded[:out, :, :row] = weights.reshape(out, kernel_h, row)
-    split = padded.reshape(blocks, LANES, kernel_h, groups, DEPTH)
+    split = padded.reshape(blocks, LANES, kernel_h, groups, taken)
     return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).reshape(-1)
 
 
-def packed_bytes(out: int, kernel_h: int, kernel_w: int, depth: int) -> int:
-    """Bytes of packed weights."""
-    return -(-out // LANES) * LANES * kernel_h * -(-kernel_w * depth // DEPTH) * DEPTH
+def packed_bytes(out: int, kernel_h: int, row_bytes: int) -> int:
+    """Bytes of packed weights; a kernel row has ``row_bytes`` of one output channel."""
+    groups = -(-row_bytes // GROUP_BYTES)
+    return -(-out // LANES) * LANES * kernel_h * groups * GROUP_BYTES
 
 
-def zero_terms(weights: Int8s, offsets: npt.NDArray[Any], in_offset: int) -> npt.NDArray[np.int64]:
+def zero_terms(
+    weights: Weights, offsets: npt.NDArray[Any], in_offset: int
+) -> npt.NDArray[np.int64]:
     """``K*Ow*Ox - Ox*sum(w)`` of each output channel; ``weights`` is [out][...]."""
     flat = weights.reshape(weights.shape[0], -1)
     sums = flat.sum(axis=1, dtype=np.int64)

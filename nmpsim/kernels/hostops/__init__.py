@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
+from nmpsim.kernels.hostops.numerics import numerics_mismatch
 from nmpsim.kernels.hostops.table import OPERATIONS
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
@@ -26,15 +28,22 @@ HOST_OPS: Mapping[str, Implementation] = {name: op.run for name, op in OPERATION
 """Opcode -> implementation."""
 
 
-def supports(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> str | None:
+def supports(
+    opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str = "glow-int"
+) -> str | None:
     """None if the host can do ``opcode`` on operands of these dtypes, else the reason in words."""
     operation = OPERATIONS.get(opcode)
     if operation is None:
         return "the host has no such operation"
-    return operation.mismatch(dtypes)
+    return operation.mismatch(dtypes) or numerics_mismatch(opcode, dtypes, numerics)
 
 
-def execute(opcode: str, operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def execute(
+    opcode: str,
+    operands: Sequence[HostTensor],
+    attributes: Attributes,
+    numerics: str = "glow-int",
+) -> HostResult:
     """Do one LIR instruction on the host.
 
     Args:
@@ -43,14 +52,15 @@ def execute(opcode: str, operands: Sequence[HostTensor], attributes: Attributes)
             give dtype, shape and quantization, an ``@inout`` one its contents too. One array may
             appear as input and output: all is read before a result exists.
         attributes: the instruction's, as Python values.
+        numerics: whose arithmetic to follow.
 
     Returns:
         New arrays for the output operands; the operands are never written.
 
     Raises:
-        UnsupportedHostOp: unknown opcode, element kinds, attribute value or scale.
+        UnsupportedHostOp: unknown opcode, element kinds, numerics, attribute value or scale.
     """
-    reason = supports(opcode, [operand.dtype for operand in operands])
+    reason = supports(opcode, [operand.dtype for operand in operands], numerics)
     if reason is None:
         missing = [n for n in OPERATIONS[opcode].attributes if n not in attributes]
         reason = f"without attribute {', '.join(missing)}" if missing else None
@@ -58,7 +68,9 @@ def execute(opcode: str, operands: Sequence[HostTensor], attributes: Attributes)
         raise UnsupportedHostOp(opcode, reason)
     try:
         with np.errstate(all="ignore"):  # IEEE results are meant: infinities, NaN, wrapping
-            return HOST_OPS[opcode](operands, attributes)
+            return HOST_OPS[opcode](
+                [attrs.evolve(operand, numerics=numerics) for operand in operands], attributes
+            )
     except InvalidScaleError as error:
         raise UnsupportedHostOp(opcode, str(error)) from error
 

@@ -1,6 +1,7 @@
 """Functions of one tensor, element by element: relu, clip, leakyrelu, cpumaxsplat, sigmoid, tanh.
 
-Int8 follows libjit, Int16 the Interpreter, which lowers these to max, min and multiplication.
+Int8 follows libjit unless it is to follow the Interpreter, as Int16 does, which lowers these to
+max, min and multiplication.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ import numpy as np
 
 from nmpsim.kernels.hostops.functions import leaky, sigmoid32, tanh32
 from nmpsim.kernels.hostops.quantization import rescaled
-from nmpsim.kernels.hostops.rounding import quantize_reals, quantize_value, requantized
+from nmpsim.kernels.hostops.rounding import (
+    float32_of,
+    quantize_reals,
+    quantize_value,
+    requantized,
+)
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
     HostResult,
@@ -27,19 +33,19 @@ def relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     dest, src = operands
     if src.is_float:
         return whole(np.maximum(src.values, np.float32(0)), dest)
-    if src.dtype == np.int8:
+    if src.by_integers:
         positive = np.maximum(src.centered(), 0)
         return clipped(rescaled(positive, src.scale32 / dest.scale32, dest.offset), dest)
     return clipped(np.maximum(requantized(src, dest), quantize_value(0.0, dest)), dest)
 
 
 def clip(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src {Min, Max}: Int8 clips on the input's grid and rescales, Int16 on the output's."""
+    """Dest, Src {Min, Max}: libjit clips on the input's grid, the Interpreter on the output's."""
     dest, src = operands
     low, high = float(attributes["Min"]), float(attributes["Max"])
     if src.is_float:
         return whole(np.clip(src.values, np.float32(low), np.float32(high)), dest)
-    if src.dtype == np.int8:
+    if src.by_integers:
         bounds = quantize_value(low, src) - src.offset, quantize_value(high, src) - src.offset
         held = np.clip(src.centered(), *bounds)
         return clipped(rescaled(held, src.scale32 / dest.scale32, dest.offset), dest)
@@ -50,20 +56,21 @@ def clip(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
 def leaky_relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Src {Alpha}: ``x`` where not negative, else ``alpha * x``.
 
-    Int16 is assumed (Glow lowers it to several operations): real values in float32, then
-    quantize.
+    In float it is assumed (the Interpreter lowers it to several operations): real values, those
+    below zero on a scale of ``fl(Sx * alpha)``, then quantize.
     """
     dest, src = operands
     alpha = np.float32(attributes["Alpha"])
-    if src.dtype == np.int8:
-        return clipped(_leaky_int8(src, dest, alpha), dest)
-    reals = leaky(src.reals(), alpha)
     if src.is_float:
-        return whole(reals, dest)
-    return clipped(quantize_reals(reals, dest), dest)
+        return whole(leaky(src.values, alpha), dest)
+    if src.by_integers:
+        return clipped(_leaky_by_integers(src, dest, alpha), dest)
+    x = src.centered()
+    scales = np.where(x >= 0, src.scale32, src.scale32 * alpha)
+    return clipped(quantize_reals(scales * float32_of(x), dest), dest)
 
 
-def _leaky_int8(src: HostTensor, dest: HostTensor, alpha: np.float32) -> IntArray:
+def _leaky_by_integers(src: HostTensor, dest: HostTensor, alpha: np.float32) -> IntArray:
     x = src.centered()
     upper = rescaled(x, src.scale32 / dest.scale32, dest.offset)
     lower = rescaled(x, src.scale32 * alpha / dest.scale32, dest.offset)

@@ -1,7 +1,7 @@
 """Comparisons, and selection by a condition.
 
-As elsewhere, Int8 follows libjit and Int16 the Interpreter (in Glow's sources; LIR_FORMAT has no
-row for these). Float32 and index integers compare plainly.
+As elsewhere, Int8 follows libjit unless the Interpreter is asked for, and Int16 the Interpreter (in
+Glow's sources; LIR_FORMAT has no row for these). Float32 and index integers compare plainly.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def _comparison(compare: Compare) -> Implementation:
 
 def _comparable(lhs: HostTensor, rhs: HostTensor) -> tuple[AnyArray, AnyArray]:
     """What stands for each side in the comparison."""
-    if lhs.dtype == np.int8:
+    if lhs.by_integers:
         return rescaled(lhs.centered(), lhs.scale32 / rhs.scale32), rhs.centered()
-    if lhs.dtype == np.int16:
+    if lhs.dtype in (np.int8, np.int16):
         return _truncated(lhs), _truncated(rhs)
     return lhs.values, rhs.values
 
@@ -65,13 +65,13 @@ element_cmp_neq = _comparison(np.not_equal)
 def element_select(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Cond (bool), LHS, RHS: LHS where Cond is true, else RHS, on the grid of Dest."""
     dest, condition, lhs, rhs = operands
-    if dest.dtype == np.int8:
+    if dest.by_integers:
         left, right = (
             rescaled(side.centered(), side.scale32 / dest.scale32, dest.offset)
             for side in (lhs, rhs)
         )
         return clipped(np.where(condition.values, left, right), dest)
-    if dest.dtype == np.int16:
+    if dest.dtype in (np.int8, np.int16):
         left, right = _on_grid(lhs, dest), _on_grid(rhs, dest)
         return clipped(np.where(condition.values, left, right), dest)
     return whole(np.where(condition.values, lhs.values, rhs.values), dest)

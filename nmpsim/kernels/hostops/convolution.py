@@ -56,7 +56,7 @@ class _Activation:
         raise UnsupportedHostOp("convolution", f"fused activation {self.kind} is not known")
 
     def on_integers(self, y: IntArray, dest: HostTensor) -> IntArray:
-        """On the output's grid, before the final clip; Int16 is assumed (Glow fuses Int8 only)."""
+        """On the output's grid, before the final clip; in float assumed (only libjit fuses)."""
         if self.kind == "NONE":
             return y
         if self.kind == "RELU":
@@ -73,7 +73,7 @@ class _Activation:
     def _leaky(self, y: IntArray, dest: HostTensor) -> IntArray:
         alpha = np.float32(self.arguments[0])
         below = y - np.int64(dest.offset)
-        if dest.dtype == np.int8:
+        if dest.by_integers:
             lower = rescaled(below, alpha, dest.offset)
         else:
             lower = round_half_away(float32_of(below) * alpha) + np.int64(dest.offset)
@@ -84,7 +84,8 @@ def convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostR
     """Dest [N,OH,OW,OC], Src [N,H,W,C], Filter [OC,KH,KW,C/Group], Bias [OC].
 
     Float32 sums a tap at a time by matrix products, so its last bits depend on that order. Int8
-    is libjit's arithmetic, Int16 the Interpreter's; padding is real zero.
+    is libjit's arithmetic unless the Interpreter's is asked for, Int16 the Interpreter's; padding
+    is real zero.
     """
     _require_nhwc(attributes)
     dest, src, weights, bias = operands
@@ -138,7 +139,7 @@ def _quantized(
     attributes: Attributes,
 ) -> HostResult:
     sums = _sums(src.centered(), weights, dest, attributes, np.float64).astype(np.int64)
-    if dest.dtype == np.int8:
+    if dest.by_integers:
         exact = rescale.by_integers(sums, bias)
     else:
         exact = rescale.by_floats(sums, bias, offset_after_rounding=False)

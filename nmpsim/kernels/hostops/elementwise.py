@@ -1,8 +1,8 @@
 """Element by element on two tensors of one shape: add, sub, mul, div, max, min.
 
 Float32 and 32/64-bit index integers compute plainly (integers wrap). Quantized Int8 follows
-libjit: each side is brought to the output's scale by integers first. Int16 follows the
-Interpreter's float32 arithmetic, with the clip of its own width.
+libjit unless the Interpreter is asked for: each side is brought to the output's scale by integers
+first. Int16 follows the Interpreter's float32 arithmetic, with the clip of its own width.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def _on_output_scale(side: HostTensor, dest: HostTensor) -> IntArray:
     return rescaled(side.centered(), side.scale32 / dest.scale32)
 
 
-def add_int8(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+def add_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     """libjit: both sides rounded to the output's scale, then added."""
     return _on_output_scale(lhs, dest) + _on_output_scale(rhs, dest) + np.int64(dest.offset)
 
 
-def add_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+def add_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     """Interpreter: both sides to 2**-15, added as integers, then to the output's scale."""
     x, y = (
         round_half_away(float32_of(side.centered()) * (side.scale32 * _WORKING_SCALE))
@@ -58,41 +58,41 @@ def add_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     return round_half_away(float32_of(x + y) * factor + np.float32(dest.offset))
 
 
-def _sub_int8(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+def _sub_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     return _on_output_scale(lhs, dest) - _on_output_scale(rhs, dest) + np.int64(dest.offset)
 
 
-def _sub_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+def _sub_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     x, y = ((side.scale32 / dest.scale32) * float32_of(side.centered()) for side in (lhs, rhs))
     return round_half_away(x - y + np.float32(dest.offset))
 
 
-def _mul_int8(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+def _mul_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     products = lhs.centered() * rhs.centered()
     return rescaled(products, lhs.scale32 * rhs.scale32 / dest.scale32, dest.offset)
 
 
-def _mul_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+def _mul_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     products = float32_of(lhs.centered() * rhs.centered())
     scaled = products * (lhs.scale32 * rhs.scale32 / dest.scale32)
     return round_half_away(scaled) + np.int64(dest.offset)
 
 
-def _max_int8(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+def _max_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     larger = np.maximum(_on_output_scale(lhs, dest), _on_output_scale(rhs, dest))
     return larger + np.int64(dest.offset)
 
 
-def _min_int8(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+def _min_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     smaller = np.minimum(_on_output_scale(lhs, dest), _on_output_scale(rhs, dest))
     return smaller + np.int64(dest.offset)
 
 
-def _max_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+def _max_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     return np.maximum(requantized(lhs, dest), requantized(rhs, dest))
 
 
-def _min_int16(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+def _min_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     return np.minimum(requantized(lhs, dest), requantized(rhs, dest))
 
 
@@ -115,16 +115,16 @@ def _divide_plain(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
 
 
 def _operation(
-    opcode: str, plain: PlainForm, int8: QuantizedForm, int16: QuantizedForm
+    opcode: str, plain: PlainForm, by_integers: QuantizedForm, by_floats: QuantizedForm
 ) -> Implementation:
     """Dest, LHS, RHS -> the form that their dtype asks for."""
 
     def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
         dest, lhs, rhs = operands
-        if dest.dtype == np.int8:
-            return clipped(int8(dest, lhs, rhs), dest)
-        if dest.dtype == np.int16:
-            return clipped(int16(dest, lhs, rhs), dest)
+        if dest.by_integers:
+            return clipped(by_integers(dest, lhs, rhs), dest)
+        if dest.dtype in (np.int8, np.int16):
+            return clipped(by_floats(dest, lhs, rhs), dest)
         if any(operand.quantized for operand in operands):
             raise UnsupportedHostOp(opcode, f"quantized {dest.dtype} has no defined arithmetic")
         return whole(plain(lhs.values, rhs.values), dest)
@@ -132,9 +132,9 @@ def _operation(
     return run
 
 
-element_add = _operation("elementadd", np.add, add_int8, add_int16)
-element_sub = _operation("elementsub", np.subtract, _sub_int8, _sub_int16)
-element_mul = _operation("elementmul", np.multiply, _mul_int8, _mul_int16)
+element_add = _operation("elementadd", np.add, add_by_integers, add_by_floats)
+element_sub = _operation("elementsub", np.subtract, _sub_by_integers, _sub_by_floats)
+element_mul = _operation("elementmul", np.multiply, _mul_by_integers, _mul_by_floats)
 element_div = _operation("elementdiv", _divide_plain, _div_quantized, _div_quantized)
-element_max = _operation("elementmax", np.maximum, _max_int8, _max_int16)
-element_min = _operation("elementmin", np.minimum, _min_int8, _min_int16)
+element_max = _operation("elementmax", np.maximum, _max_by_integers, _max_by_floats)
+element_min = _operation("elementmin", np.minimum, _min_by_integers, _min_by_floats)

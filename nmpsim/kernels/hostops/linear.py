@@ -15,7 +15,7 @@ from nmpsim.kernels.hostops.accumulators import (
     exact_product,
     scale_array,
 )
-from nmpsim.kernels.hostops.elementwise import add_int8, add_int16
+from nmpsim.kernels.hostops.elementwise import add_by_floats, add_by_integers
 from nmpsim.kernels.hostops.quantization import rescaled
 from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
 from nmpsim.kernels.hostops.tensors import (
@@ -41,7 +41,7 @@ def fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> H
     )
     sums = exact_product(src.centered().reshape(rows.shape), weights.centered())
     centered_bias = bias_minus_offset(bias, bias.offset)
-    if dest.dtype == np.int8:
+    if dest.by_integers:
         return clipped(rescale.by_integers(sums, centered_bias), dest)
     return clipped(rescale.by_floats(sums, centered_bias, offset_after_rounding=True), dest)
 
@@ -49,7 +49,8 @@ def fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> H
 def rowwise_fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest [M,N], Src [M,K], Weights [N,K], Bias [N], Scales [N], Offsets [N].
 
-    Int8 only: libjit's arithmetic with a scale and an offset for each row of weights.
+    Int8 only, with a scale and an offset for each row of weights. libjit's arithmetic; that of the
+    Interpreter is assumed to be the fully connected layer's.
     """
     dest, src, weights, bias, scales, offsets = operands
     centered = weights.values.astype(np.int64) - offsets.values.astype(np.int64)[:, None]
@@ -60,17 +61,20 @@ def rowwise_fully_connected(operands: Sequence[HostTensor], attributes: Attribut
         output_offset=dest.offset,
     )
     sums = exact_product(src.centered().reshape(src.shape[0], -1), centered.T)
-    return clipped(rescale.by_integers(sums, bias_minus_offset(bias, bias.offset)), dest)
+    centered_bias = bias_minus_offset(bias, bias.offset)
+    if dest.by_integers:
+        return clipped(rescale.by_integers(sums, centered_bias), dest)
+    return clipped(rescale.by_floats(sums, centered_bias, offset_after_rounding=True), dest)
 
 
 def matmul(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest [M,N], LHS [M,K], RHS [K,N]; offset added before rounding in Int16."""
+    """Dest [M,N], LHS [M,K], RHS [K,N]; the Interpreter adds the offset before it rounds."""
     dest, lhs, rhs = operands
     if lhs.is_float:
         return whole(np.matmul(lhs.values, rhs.values), dest)
     sums = exact_product(lhs.centered(), rhs.centered())
     factor = lhs.scale32 * rhs.scale32 / dest.scale32
-    if dest.dtype == np.int8:
+    if dest.by_integers:
         return clipped(rescaled(sums, factor, dest.offset), dest)
     exact = round_half_away(float32_of(sums) * factor + np.float32(dest.offset))
     return clipped(exact, dest)
@@ -81,7 +85,7 @@ def batched_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostR
     dest, batch, slice_ = operands
     if batch.is_float:
         return whole(batch.values + slice_.values[None], dest)
-    add = add_int8 if dest.dtype == np.int8 else add_int16
+    add = add_by_integers if dest.by_integers else add_by_floats
     return clipped(add(dest, batch, slice_), dest)
 
 
@@ -100,7 +104,7 @@ def batched_reduce_add(operands: Sequence[HostTensor], attributes: Attributes) -
         return whole(batch.values.sum(axis=axis, dtype=batch.dtype), dest)
     sums = batch.centered().sum(axis=axis).reshape(dest.shape)
     factor = batch.scale32 / dest.scale32
-    if dest.dtype == np.int8:
+    if dest.by_integers:
         return clipped(rescaled(sums, factor, dest.offset), dest)
     exact = round_half_away(float32_of(sums) * factor + np.float32(dest.offset))
     return clipped(exact, dest)

@@ -88,9 +88,9 @@ def _valid_taps(shape: tuple[int, ...], src: HostTensor, window: Window) -> npt.
 def avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Src {CountIncludePads}: mean over all taps (1), or over those not padding (0).
 
-    Float32 adds the taps in order and divides. Int8 is libjit's, which with CountIncludePads 0
-    rounds twice (scale, then integer division); Int16 is the Interpreter's Int8 formula with an
-    Int16 clip (Glow has no Int16 kernel of its own).
+    Float32 adds the taps in order and divides. libjit with CountIncludePads 0 rounds twice (scale,
+    then integer division); Int16 is the Interpreter's Int8 formula with an Int16 clip (Glow has no
+    Int16 kernel of its own).
     """
     _require_nhwc("avgpool", attributes)
     dest, src = operands
@@ -102,7 +102,7 @@ def avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
     if src.is_float:
         return whole(_sums(src.values, dest, window) / counts.astype(np.float32), dest)
     sums = _sums(src.centered(), dest, window)
-    if src.dtype == np.int16:
+    if not src.by_integers:
         return clipped(_mean_in_float(sums, counts, src, dest), dest)
     ratio = src.scale32 / dest.scale32
     if count_all:

@@ -6,9 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmpsim.kernels.hostops.rounding import quantize_reals, requantized
+from nmpsim.kernels.hostops.numerics import TORCH
+from nmpsim.kernels.hostops.rounding import (
+    fused_multiply_add,
+    quantize_reals,
+    requantized,
+    round_half_away,
+    round_half_even,
+)
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
+    FloatArray,
     HostResult,
     HostTensor,
     IntArray,
@@ -17,15 +25,30 @@ from nmpsim.kernels.hostops.tensors import (
 )
 from nmpsim.kernels.scale import apply_integer_scale, integer_scale
 
+UNSIGNED = 128
+"""An Int8 tensor is PyTorch's unsigned one less this."""
+
 
 def quantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest (integer), Src (float32): ``clip(rne(fl(fl(x/S)+O)))``, int64 before the clip.
+    """Dest (integer), Src (float32), int64 before the clip; NaN becomes real zero.
 
-    This is the Interpreter's way; libjit's int32 cast differs only where it is undefined. NaN
-    becomes real zero, infinities and huge values saturate.
+    Glow: ``rne(fl(fl(x/S) + O))``, as the Interpreter does it (libjit's int32 cast differs only
+    where it is undefined). TFLite: ``rha(fl(x/S)) + O``. ONNX Runtime: ``rne(fl(x/S)) + O``.
+    PyTorch: ``rne(fma(x, fl(1/S), O))``, where O is that of an unsigned 8-bit tensor.
     """
     dest, src = operands
-    return clipped(quantize_reals(src.values, dest), dest)
+    x: FloatArray = np.where(np.isnan(src.values), np.float32(0), src.values)
+    if dest.numerics == "q31":
+        exact = round_half_away(x / dest.scale32) + np.int64(dest.offset)
+    elif dest.numerics == "float":
+        exact = round_half_even(x / dest.scale32) + np.int64(dest.offset)
+    elif dest.numerics in TORCH:
+        moved = UNSIGNED if dest.dtype == np.int8 else 0
+        placed = fused_multiply_add(x, np.float32(1) / dest.scale32, dest.offset + moved)
+        exact = round_half_even(placed) - np.int64(moved)
+    else:
+        exact = quantize_reals(x, dest)
+    return clipped(exact, dest)
 
 
 def dequantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
@@ -35,12 +58,12 @@ def dequantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostRe
 
 
 def rescale(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src of one width: Int8 by integer scale (libjit), others ``quantize(dequantize(q))``.
+    """Dest, Src of one width: by integer scale (libjit), or ``quantize(dequantize(q))``.
 
     The Interpreter clips a rescaled Int16 to Int8's range by mistake; here the range is Int16's.
     """
     dest, src = operands
-    if dest.dtype == np.int8:
+    if dest.by_integers:
         return clipped(rescaled(src.centered(), src.scale32 / dest.scale32, dest.offset), dest)
     return clipped(requantized(src, dest), dest)
 

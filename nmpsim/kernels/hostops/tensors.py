@@ -27,6 +27,8 @@ class HostTensor:
     scale: float = 1.0
     offset: int = 0
     quantized: bool = False
+    numerics: str = "glow-int"
+    """Whose arithmetic the operation follows, as ``--numerics`` has it."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -47,6 +49,11 @@ class HostTensor:
     def is_float(self) -> bool:
         """Whether elements are float32."""
         return self.dtype == np.float32
+
+    @property
+    def by_integers(self) -> bool:
+        """Whether its arithmetic is libjit's, in integers; the Interpreter's is in float32."""
+        return self.dtype == np.int8 and self.numerics != "glow-float"
 
     def centered(self) -> IntArray:
         """``q - offset`` in 64 bits."""

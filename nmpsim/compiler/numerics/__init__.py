@@ -1,0 +1,81 @@
+"""Whose arithmetic a layer follows: from the scales in a program to the words of descriptors.
+
+A profile (``profile.py`` says what one is asked) for each reference: ``glow.py``, ``nmp.py``,
+``q31.py``, ``floats.py``; ``ratios.py`` has the forms in which a factor is carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nmpsim.compiler.numerics.floats import Fbgemm, Float, Onednn, Qnnpack
+from nmpsim.compiler.numerics.glow import GlowFloat, GlowInt
+from nmpsim.compiler.numerics.nmp import Nmp
+from nmpsim.compiler.numerics.profile import Average, Bias, Profile, Requantization, Sums, Words
+from nmpsim.compiler.numerics.q31 import Q31
+from nmpsim.compiler.work import Operation, View
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        GlowInt(), GlowFloat(), Nmp(), Q31(), Float(), Fbgemm(), Qnnpack(), Onednn()
+    )
+}  # fmt: skip
+"""Name, as ``--numerics`` has it -> profile."""
+
+DEFAULT_NUMERICS = GlowInt.name
+
+EXACT = frozenset(
+    {
+        "copy",
+        "transpose",
+        "inserttensor",
+        "extracttensor",
+        "touch",
+        "maxpool",
+        "maxpoolwithargmax",
+        "cpumaxsplat",
+        "intlookuptable",
+        "resizenearest",
+        "dequantize",
+    }
+)
+"""Operations whose answer no profile changes."""
+
+
+def effective(numerics: str, operands: Sequence[View]) -> str:
+    """The profile that an operation on these operands takes where ``numerics`` is asked for.
+
+    Glow's compiled kernels have no arithmetic for Int16; its Interpreter has.
+    """
+    wide = any(view.type.elem == "i16" for view in operands[:1])
+    return GlowFloat.name if numerics == GlowInt.name and wide else numerics
+
+
+def profile_of(op: Operation) -> Profile:
+    """The arithmetic of an operation."""
+    return PROFILES[effective(op.numerics, op.operands)]
+
+
+def numerics_of(op: Operation) -> str:
+    """The profile of an operation for a report; empty where none plays a part."""
+    quantized = any(view.type.quant is not None for view in op.operands)
+    if op.instruction.opcode in EXACT or not quantized:
+        return ""
+    return profile_of(op).name
+
+
+__all__ = [
+    "DEFAULT_NUMERICS",
+    "EXACT",
+    "PROFILES",
+    "Average",
+    "Bias",
+    "Profile",
+    "Requantization",
+    "Sums",
+    "Words",
+    "effective",
+    "numerics_of",
+    "profile_of",
+]

@@ -1,0 +1,124 @@
+"""TFLite's reference kernels: 32-bit multipliers from doubles, rounding shifts.
+
+Source: tensorflow/lite/kernels/internal/quantization_util.cc and the ``Prepare`` functions of each
+kernel, which form some ratios in float32 and some in double.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from nmpsim.compiler.numerics.profile import (
+    DEVICE,
+    Average,
+    Bias,
+    Profile,
+    Requantization,
+    Sums,
+    Words,
+)
+from nmpsim.compiler.numerics.ratios import (
+    NOTHING,
+    fixed_point_form,
+    forms,
+    product,
+    quotient,
+    scale_words,
+)
+from nmpsim.compiler.work import View
+from nmpsim.diagnostics import Place, fail
+
+SHIFT_OF_SUMS = {"i8": 20, "i16": 15}
+"""Bits that both sides of an addition are shifted up, to be added with more precision."""
+BIAS_TOLERANCE = 1e-5
+"""Relative; scales of a bias are rounded to float32."""
+
+
+class Q31(Profile):
+    """Int8 and Int16."""
+
+    name = "q31"
+
+    def sums(self, layer: Sums) -> Requantization:
+        """The multiplier of each channel is ``Sx * Sw / Sy`` in doubles."""
+        bias = layer.integer_bias(self)
+        if layer.bias is not None:
+            _check_bias(layer, layer.bias)
+        form = partial(fixed_point_form, place=layer.place)
+        return Requantization(
+            DEVICE["q31"], bias, (NOTHING,) * layer.channels, forms(form, _factors(layer))
+        )
+
+    def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
+        """``float32(Sl * Sr) / Sy`` as a double."""
+        return self._words(place, out=product(lhs.scale, rhs.scale) / target.scale)
+
+    def average(self, window: Average) -> Words:
+        """A mean of integers as they are, so zero points play no part; all divisors are taps."""
+        source, target = window.source, window.target
+        if (source.scale, source.offset) != (target.scale, target.offset):
+            raise self.unknown("avgpool between scales", window.place)
+        if window.counts_padding:
+            raise self.unknown("avgpool that counts padding", window.place)
+        return {**window.words("q31", fixed_point_form), "in_offset": 0, "out_offset": 0}
+
+    def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
+        """add and sub at twice the larger scale; mul with a float32 ratio; max, min by side."""
+        target, lhs, rhs = operands
+        if opcode == "elementmul":
+            return self._words(place, out=quotient(product(lhs.scale, rhs.scale), target.scale))
+        if opcode in ("elementmax", "elementmin"):
+            return self._words(place, lhs=lhs.scale / target.scale, rhs=rhs.scale / target.scale)
+        shift = SHIFT_OF_SUMS[target.type.elem]
+        twice = 2 * max(lhs.scale, rhs.scale)
+        words = self._words(place, out=twice / ((1 << shift) * target.scale))
+        for side, view in (("lhs", lhs), ("rhs", rhs)):
+            words |= scale_words(side, fixed_point_form(view.scale / twice, place, shift))
+        return words
+
+    def unary(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
+        """``Sx / Sy`` in doubles; with a slope both ratios are float32."""
+        if alpha is None:
+            return self._words(place, out=source.scale / target.scale)
+        return self._words(
+            place,
+            out=quotient(source.scale, target.scale),
+            leaky=quotient(product(source.scale, alpha), target.scale),
+        )
+
+    def quantized(self, value: float, grid: View) -> int:
+        """``rha(fl(value / S)) + O``."""
+        with np.errstate(over="ignore"):
+            real = float(np.nan_to_num(np.float32(value) / np.float32(grid.scale)))
+        rounded = np.copysign(np.floor(abs(real) + 0.5), real)
+        return int(np.clip(rounded, -(1 << 31), (1 << 31) - 1)) + grid.offset
+
+    def _words(self, place: Place, **factors: float) -> Words:
+        words = {"profile": DEVICE["q31"]}
+        for prefix, factor in factors.items():
+            words |= scale_words(prefix, fixed_point_form(factor, place))
+        return words
+
+
+def _factors(layer: Sums) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Doubles of float32 scales; a fully connected layer multiplies in float32 first."""
+    if layer.fully_connected and not layer.by_channel:
+        products = layer.products.astype(np.float64)
+    else:
+        products = layer.source.scale * layer.weight_scales.astype(np.float64)
+    return products / layer.target.scale
+
+
+def _check_bias(layer: Sums, bias: Bias) -> None:
+    expected = layer.products
+    if not np.allclose(bias.scales, expected, rtol=BIAS_TOLERANCE, atol=0):
+        raise fail(
+            "COMP001",
+            "numerics q31 needs the bias on the scale of the sum",
+            place=layer.place,
+            found=f"scale {float(bias.scales[0])!r}",
+            expected=f"scale {float(expected[0])!r}, that of input times weights",
+            hint="quantize the bias with that scale, as TFLite's converter does",
+        )

@@ -1,0 +1,101 @@
+"""Ratios of scales, and the forms in which a descriptor carries a real factor.
+
+Products and quotients of scales are float32, each rounded on its own, unless a function says
+otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.kernels.scale import IntegerScale, InvalidScaleError, integer_scale
+
+LONGEST_SHIFT = 31
+"""A shift of the rescale unit."""
+IDENTITY = IntegerScale(0, 0, 1)
+NOTHING = IntegerScale(0, 0, 0)
+"""A factor of 0, and the words of a scale that a profile does not use."""
+FLOAT32_INFINITY = 0x7F80_0000
+
+
+def product(a: float, b: float) -> float:
+    """``a * b`` in float32."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float32(a) * np.float32(b))
+
+
+def quotient(a: float, b: float) -> float:
+    """``a / b`` in float32."""
+    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
+        return float(np.float32(a) / np.float32(b))
+
+
+def bits_of(value: float) -> int:
+    """The bits of a float32."""
+    return int(np.float32(value).view(np.uint32))
+
+
+def integer_form(ratio: float, place: Place, accumulator_bits: int = 32) -> IntegerScale:
+    """``((x >> pre) * mul + half) >> post`` as Glow's ``quantizeScaleOffset32To8`` chooses it.
+
+    A ``post`` beyond 31 leaves nothing of 32 bits; of the 48 of Int16 it may, so what the unit
+    cannot shift behind the product it shifts before (for a power of two that is the same).
+    """
+    try:
+        scale = integer_scale(ratio)
+    except InvalidScaleError as error:
+        raise _impossible("has no integer form", ratio, place, str(error)) from error
+    excess = max(scale.post - LONGEST_SHIFT, 0)
+    if excess and (accumulator_bits == 32 or scale.pre + excess > LONGEST_SHIFT):
+        return NOTHING
+    return IntegerScale(scale.pre + excess, scale.post - excess, scale.mul)
+
+
+def float_form(factor: float, place: Place) -> IntegerScale:
+    """A factor that the unit multiplies with in float32."""
+    if not (math.isfinite(factor) and factor >= 0):
+        raise _impossible("is no factor of the rescale unit", factor, place, "a finite float32")
+    return IntegerScale(0, 0, bits_of(factor))
+
+
+def fixed_point_form(factor: float, place: Place, left_shift: int = 0) -> IntegerScale:
+    """``pre`` to the left, times ``mul / 2^31``, ``post`` to the right.
+
+    Source: TFLite's ``QuantizeMultiplier`` (quantization_util.cc); ``factor`` is a double.
+    ``left_shift`` is a further shift to the left, which the caller has made up for.
+    """
+    if not (math.isfinite(factor) and factor >= 0):
+        raise _impossible("is no factor of the rescale unit", factor, place, "0 or more, finite")
+    fraction, exponent = math.frexp(factor)
+    mul = math.floor(fraction * (1 << 31) + 0.5)
+    if mul == 1 << 31:
+        mul, exponent = mul // 2, exponent + 1
+    if exponent < -LONGEST_SHIFT:
+        mul, exponent = 0, 0
+    pre = left_shift + max(exponent, 0)
+    if pre > LONGEST_SHIFT:
+        raise _impossible("is too large for the rescale unit", factor, place, "less than 2^31")
+    return IntegerScale(pre, max(-exponent, 0), mul)
+
+
+def _impossible(why: str, ratio: float, place: Place, expected: str) -> UserError:
+    return fail("COMP001", f"a ratio of scales {why}", place=place, found=ratio, expected=expected)
+
+
+def forms(
+    form: Callable[[float], IntegerScale], factors: npt.NDArray[Any]
+) -> tuple[IntegerScale, ...]:
+    """The form of each factor; equal ones, as most are, are made once."""
+    known = {factor: form(factor) for factor in dict.fromkeys(factors.tolist())}
+    return tuple(known[factor] for factor in factors.tolist())
+
+
+def scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
+    """The three words of a factor."""
+    return {f"{prefix}_pre": scale.pre, f"{prefix}_mul": scale.mul, f"{prefix}_post": scale.post}
