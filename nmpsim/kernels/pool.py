@@ -6,13 +6,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpsim.isa.words import FBGEMM, FLOAT, GLOW_FLOAT
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import ORIGIN, copy_run
-from nmpsim.kernels.saturate import clip_run, scale_run
+from nmpsim.kernels.movement import ORIGIN, copy_run, write_run
+from nmpsim.kernels.rounding import float_of_bits
+from nmpsim.kernels.saturate import clip_run
+from nmpsim.kernels.scale_runs import (
+    add_integer,
+    add_real,
+    multiply_reals,
+    round_run_away,
+    round_run_even,
+    scale_integers,
+)
 
 
 class PoolWindow(NamedTuple):
-    """Geometry of a pool; offsets and strides in bytes."""
+    """Geometry of a pool; offsets and strides in elements."""
 
     input: Any
     output: Any
@@ -36,6 +46,8 @@ class PoolWindow(NamedTuple):
 class Average(NamedTuple):
     """How a sum becomes an average."""
 
+    element: Any
+    profile: Any
     in_offset: Any
     by_valid_taps: Any
     scale: Any
@@ -51,17 +63,18 @@ def window_range(position: Any, stride: Any, pad: Any, kernel: Any, size: Any) -
 
 
 @jit
-def maxpool(spm: Any, w: Any, empty_value: Any) -> None:
-    """Maximum of the taps that exist; ``empty_value`` where none does."""
-    best = np.zeros(w.channels, np.int8)
+def maxpool(spm: Any, w: Any, lowest: Any, empty_value: Any) -> None:
+    """Maximum of the taps that exist; ``empty_value`` where none does.
+
+    ``spm`` is a scratchpad of the element's type, ``w`` counts elements; ``lowest`` is the lowest
+    element.
+    """
+    best = np.zeros(w.channels, spm.dtype)
     for y in range(w.out_h):
         top, bottom = window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
         for x in range(w.out_w):
             left, right = window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
-            if top >= bottom or left >= right:
-                best[:] = empty_value
-            else:
-                best[:] = -128
+            best[:] = empty_value if top >= bottom or left >= right else lowest
             for row in range(top, bottom):
                 for column in range(left, right):
                     source = w.input + row * w.in_row_stride + column * w.in_pixel_stride
@@ -73,36 +86,85 @@ def maxpool(spm: Any, w: Any, empty_value: Any) -> None:
 
 
 @jit
-def divide_rounding(value: Any, by: Any) -> Any:
-    """Nearest integer of ``value / by``, halves away from zero (libjit's average pool)."""
-    if value > 0:
-        return (value + by // 2) // by
-    return -((-value + by // 2) // by)
+def add_run(spm: Any, start: Any, sums: Any, count: Any) -> None:
+    """Add ``count`` elements to sums (int64)."""
+    values = spm[start : start + count]
+    for c in range(count):
+        sums[c] += np.int64(values[c])
+
+
+@jit
+def sum_window(
+    spm: Any, w: Any, element: Any, rows: Any, columns: Any, offset: Any, sums: Any
+) -> Any:
+    """Sum of ``x - offset`` over ranges of rows and columns, into ``sums``; the number of taps."""
+    top, bottom = rows
+    left, right = columns
+    taps = max(bottom - top, 0) * max(right - left, 0)
+    sums[:] = -taps * offset
+    for row in range(top, bottom):
+        for column in range(left, right):
+            source = w.input + row * w.in_row_stride + column * w.in_pixel_stride
+            if element:
+                add_run(spm.i16, source, sums, w.channels)
+            else:
+                add_run(spm.i8, source, sums, w.channels)
+    return taps
+
+
+@jit
+def divide_run(values: Any, count: Any, by: Any) -> None:
+    """Nearest integers of ``value / by``, halves away from zero (libjit, TFLite), in place."""
+    for i in range(count):
+        if values[i] > 0:
+            values[i] = (values[i] + by // 2) // by
+        else:
+            values[i] = -((-values[i] + by // 2) // by)
+
+
+@jit
+def real_average(sums: Any, count: Any, taps: Any, a: Any, reals: Any) -> None:
+    """Results of a float profile, in place; ``reals`` (float32) is room to work in."""
+    factor = float_of_bits(a.scale.mul)
+    if a.by_valid_taps and taps > 0:
+        factor /= np.float32(taps)
+    multiply_reals(sums, count, factor, reals)
+    if a.profile == FLOAT:
+        round_run_even(reals, count, sums)
+        add_integer(sums, count, a.out_offset)
+    else:
+        add_real(reals, count, a.out_offset)
+        if a.profile == FBGEMM:
+            round_run_even(reals, count, sums)
+        else:
+            round_run_away(reals, count, sums)
 
 
 @jit
 def avgpool(spm: Any, w: Any, a: Any, place: Any, sink: Any) -> None:
-    """Sum of ``x - in_offset`` over the taps that exist, scaled, then divided if asked for."""
+    """Sum of ``x - in_offset`` over the taps that exist, scaled, divided if asked for.
+
+    ``spm`` is a :class:`~nmpsim.kernels.movement.Scratchpad`; ``w`` counts elements.
+    """
     sums = np.zeros(w.channels, np.int64)
+    reals = np.zeros(w.channels, np.float32)
+    is_real = a.profile in (GLOW_FLOAT, FLOAT, FBGEMM)
     for y in range(w.out_h):
-        top, bottom = window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
+        rows = window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
         for x in range(w.out_w):
-            left, right = window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
-            taps = max(bottom - top, 0) * max(right - left, 0)
-            sums[:] = -taps * a.in_offset
-            for row in range(top, bottom):
-                for column in range(left, right):
-                    source = w.input + row * w.in_row_stride + column * w.in_pixel_stride
-                    values = spm[source : source + w.channels]
-                    for c in range(w.channels):
-                        sums[c] += np.int64(values[c])
-            to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
+            columns = window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
+            taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
             index = place.origin + y * place.stride_y + x * place.stride_x
-            scale_run(sums, w.channels, a.scale, index, place.layer, sink)
-            for c in range(w.channels):
+            if is_real:
+                real_average(sums, w.channels, taps, a, reals)
+            else:
+                scale_integers(
+                    sums, w.channels, a.scale, a.profile, a.element, index, place.layer, sink
+                )
                 if a.by_valid_taps and taps > 0:
-                    sums[c] = divide_rounding(sums[c], taps)
-                sums[c] += a.out_offset
+                    divide_run(sums, w.channels, taps)
+                add_integer(sums, w.channels, a.out_offset)
             clip_run(sums, w.channels, a.clip, index, place.layer, sink)
-            copy_run(sums, ORIGIN, spm, to, w.channels)
+            to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
+            write_run(sums, w.channels, spm, a.element, to << a.element)
     sink.layers[place.layer].elements += w.out_h * w.out_w * w.channels

@@ -1,0 +1,102 @@
+"""A run of values on another scale, the same for all of them, as each profile does it.
+
+``index`` is the first value's in the layer's output. What 32 bits or the unit's product cannot
+hold is cut and accounted for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.isa.words import Q31
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.rounding import doubling_high, held, round_away, round_even, rounding_shift
+from nmpsim.kernels.saturate import limit_run, saturate_run, scale_run
+from nmpsim.kernels.stages import RESCALE
+
+_WIDEST_PRODUCT: Any = np.int64(1 << 61)
+_WIDEST: Any = np.int64(1 << 62)
+_ONE: Any = np.int64(1)
+
+
+@jit
+def scale_integers(
+    values: Any,
+    count: Any,
+    scale: Any,
+    profile: Any,
+    element: Any,
+    index: Any,
+    layer: Any,
+    sink: Any,
+) -> None:
+    """``count`` integers (int64) on an integer scale, in place; ``element`` 1 is Int16."""
+    if profile == Q31:
+        scale_fixed_point(values, count, scale, index, layer, sink)
+    elif element:
+        scale_wide(values, count, scale, index, layer, sink)
+    else:
+        scale_run(values, count, scale, index, layer, sink)
+
+
+@jit
+def scale_wide(values: Any, count: Any, scale: Any, index: Any, layer: Any, sink: Any) -> None:
+    """``((x >> pre) * mul + half) >> post`` without a 32-bit intermediate; the product is held."""
+    limit = _WIDEST_PRODUCT // max(abs(scale.mul), _ONE)
+    half = (_ONE << scale.post) >> _ONE
+    for i in range(count):
+        values[i] >>= scale.pre
+    limit_run(values, count, -limit, limit, RESCALE, RESCALE, index, layer, sink)
+    for i in range(count):
+        values[i] = (values[i] * scale.mul + half) >> scale.post
+
+
+@jit
+def scale_fixed_point(
+    values: Any, count: Any, scale: Any, index: Any, layer: Any, sink: Any
+) -> None:
+    """TFLite's MultiplyByQuantizedMultiplier: ``pre`` shifts to the left."""
+    limit = _WIDEST >> scale.pre
+    for i in range(count):
+        values[i] = held(values[i], limit) << scale.pre
+    saturate_run(values, count, RESCALE, index, layer, sink)
+    for i in range(count):
+        values[i] = rounding_shift(doubling_high(values[i], scale.mul), scale.post)
+
+
+@jit
+def multiply_reals(values: Any, count: Any, factor: Any, reals: Any) -> None:
+    """``reals`` (float32) = ``count`` integers times a float32."""
+    for i in range(count):
+        reals[i] = np.float32(values[i]) * factor
+
+
+@jit
+def add_real(reals: Any, count: Any, value: Any) -> None:
+    """Add an integer, as float32, to ``count`` reals, in place."""
+    real = np.float32(value)
+    for i in range(count):
+        reals[i] += real
+
+
+@jit
+def round_run_away(reals: Any, count: Any, values: Any) -> None:
+    """``values`` = nearest integers of ``count`` reals, halves away from zero."""
+    for i in range(count):
+        values[i] = round_away(reals[i])
+
+
+@jit
+def round_run_even(reals: Any, count: Any, values: Any) -> None:
+    """``values`` = nearest integers of ``count`` reals, halves to even."""
+    for i in range(count):
+        values[i] = round_even(reals[i])
+
+
+@jit
+def add_integer(values: Any, count: Any, value: Any) -> None:
+    """Add an integer to ``count`` values, in place."""
+    for i in range(count):
+        values[i] += value
