@@ -14,6 +14,7 @@ from nmpsim.core.host import Cut
 from nmpsim.core.state import Count, Machine
 from nmpsim.kernels.stages import SIDE_NAMES, STAGE_NAMES
 from nmpsim.report.data import ACTIVITIES, LayerReport, Saturation
+from nmpsim.timing.compute import lanes_of
 
 UNITS = ("load", "store", "mac", "vector")
 
@@ -23,6 +24,13 @@ def layer_channels(layer: Layer) -> int:
     return max(layer.output.shape[-1], 1) if layer.output.shape else 1
 
 
+def macs_per_cycle(layer: Layer, config: DeviceConfig) -> int:
+    """Multiplications that all MAC arrays can do in a cycle for a layer; for Int16 half as many."""
+    wide = 1 if layer.output.elem == "i16" else 0
+    lanes = config.mac_in_lanes
+    return config.macs_per_cycle * lanes_of(lanes, wide) // lanes
+
+
 def layer_report(
     layer: Layer, machine: Machine, config: DeviceConfig, cycles: int, cut: Cut | None
 ) -> LayerReport:
@@ -30,7 +38,7 @@ def layer_report(
     account = machine.layers[layer.index]
     counts = account.counts
     macs = int(counts[Count.MACS])
-    peak = cycles * config.macs_per_cycle
+    peak = cycles * macs_per_cycle(layer, config)
     saturation = host_saturation(cut) if cut else device_saturation(layer, machine)
     return LayerReport(
         index=layer.index,
