@@ -38,11 +38,12 @@ weights:
 weights_end:
 
 # A channel record each: bias minus its zero point, and -(input zero point) * (sum of weights), which
-# takes back what the zero point adds to every sum. The sums are 20 and 24.
+# takes back what the zero point adds to every sum. The sums are 20 and 24. Both are 64 bits, lower
+# word first: the upper word of a negative number is -1.
 .balign 64
 channels:
-    .word 40, -60
-    .word -17, -72
+    .word  40,  0, -60, -1
+    .word -17, -1, -72, -1
 
 # --- where things lie in the scratchpad -----------------------------------------------------
 .set IMAGE,    0x20000000       # 7 x 7 x 4 bytes with padding
@@ -56,7 +57,7 @@ load_image: .descriptor load, dram=image, spm=IMAGE, run_bytes=4, count_x=5, cou
     pad_x_before=1, pad_x_after=1, pad_y_before=1, pad_y_after=1, fill=3
 load_weights: .descriptor load, dram=weights, spm=WEIGHTS, \
     run_bytes=weights_end-weights, count_x=1, count_y=1
-load_channels: .descriptor load, dram=channels, spm=CHANNELS, run_bytes=16, count_x=1, count_y=1
+load_channels: .descriptor load, dram=channels, spm=CHANNELS, run_bytes=32, count_x=1, count_y=1
 
 # A scale with mul=1 and shifts of 0 is 1: the bias is on the sum's scale already.
 convolve: .descriptor conv, input=IMAGE, weights=WEIGHTS, channels=CHANNELS, output=RESULT, \
