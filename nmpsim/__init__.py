@@ -19,32 +19,40 @@ if TYPE_CHECKING:
     from nmpsim.config import default_device as default_device
     from nmpsim.config import load_device as load_device
     from nmpsim.diagnostics import UserError as UserError
+    from nmpsim.quantization import Calibrated as Calibrated
+    from nmpsim.quantization import QuantizedProgram as QuantizedProgram
     from nmpsim.report.data import RunReport as RunReport
     from nmpsim.session import Compiled as Compiled
     from nmpsim.session import Device as Device
     from nmpsim.session import Progress as Progress
     from nmpsim.session import Shadow as Shadow
+    from nmpsim.session import calibrate as calibrate
     from nmpsim.session import compile as compile
     from nmpsim.session import device_of as device_of
     from nmpsim.session import load as load
+    from nmpsim.session import quantize as quantize
     from nmpsim.session import save as save
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Bundle": "nmpsim.bundle",
+    "Calibrated": "nmpsim.quantization",
     "Compiled": "nmpsim.session",
     "Device": "nmpsim.session",
     "DeviceConfig": "nmpsim.config",
     "Progress": "nmpsim.session",
+    "QuantizedProgram": "nmpsim.quantization",
     "RunReport": "nmpsim.report.data",
     "Shadow": "nmpsim.session",
     "UserError": "nmpsim.diagnostics",
+    "calibrate": "nmpsim.session",
     "compile": "nmpsim.session",
     "default_device": "nmpsim.config",
     "device_of": "nmpsim.session",
     "load": "nmpsim.session",
     "load_device": "nmpsim.config",
+    "quantize": "nmpsim.session",
     "save": "nmpsim.session",
 }
 

@@ -9,11 +9,15 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from nmpsim.diagnostics import Place, UserError, fail
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -30,6 +34,19 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     except OSError as error:
         hint = "the folder must exist and be writable, and the disk must have room"
         raise cannot_write(path, error.strerror or str(error), hint) from error
+
+
+def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """An ``.npz`` file; unlike ``numpy.savez`` it takes any key and gives the same bytes again."""
+    from numpy.lib import format as npy
+
+    def write(file: IO[bytes]) -> None:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for key, array in arrays.items():
+                with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w", force_zip64=True) as member:
+                    npy.write_array(member, array, allow_pickle=False)
+
+    write_file(path, write)
 
 
 def is_special(path: Path) -> bool:

@@ -1,8 +1,8 @@
-"""What a user imports: compile, load, run, look into the errors of a run."""
+"""What a user imports: quantize, compile, load, run, look into the errors of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,21 @@ from nmpsim.core.device import Device, Progress
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.diagnostics import fail
 from nmpsim.lir import attach_constants, default_tensors_file, parse_file, verify
+from nmpsim.quantization import Calibrated, QuantizedProgram, settings_of
 from nmpsim.report.data import RunReport
 
-__all__ = ["Compiled", "Device", "Progress", "Shadow", "compile", "device_of", "load", "save"]
+__all__ = [
+    "Compiled",
+    "Device",
+    "Progress",
+    "Shadow",
+    "calibrate",
+    "compile",
+    "device_of",
+    "load",
+    "quantize",
+    "save",
+]
 
 
 @attrs.frozen
@@ -66,6 +78,67 @@ def compile(
         fuse_activations=fuse,
     )
     return Compiled(image, warnings)
+
+
+def calibrate(
+    lir: Path | str,
+    weights: Path | str | None,
+    calibration: Mapping[str, npt.ArrayLike],
+) -> Calibrated:
+    """Run a float program on samples of its inputs, for the ranges of its values.
+
+    Args:
+        lir: file of LIR text with float tensors only.
+        weights: ``.npz`` with its constants by their names.
+        calibration: for each input an array with one sample after the other.
+
+    Raises:
+        UserError: LIR, CONST, INPUT and FILE codes; QUANT001, QUANT002.
+    """
+    module, _ = attach_constants(
+        parse_file(Path(lir)), [] if weights is None else [Path(weights)], None
+    )
+    verify(module)
+    return Calibrated.of(module, calibration)
+
+
+def quantize(
+    lir: Path | str,
+    weights: Path | str | None,
+    calibration: Mapping[str, npt.ArrayLike],
+    *,
+    schema: str = "asymmetric",
+    precision: str = "int8",
+    bias_precision: str = "int32",
+    per_channel: bool = False,
+    bias_scale: str = "product",
+    keep_float: Iterable[str] = (),
+) -> QuantizedProgram:
+    """Quantize a float program as Glow does; ``.save(path)`` writes it for ``compile``.
+
+    Args:
+        lir: file of LIR text with float tensors only.
+        weights: ``.npz`` with its constants by their names.
+        calibration: for each input an array with one sample after the other.
+        schema: asymmetric, symmetric, symmetric-with-uint8 or symmetric-with-power2-scale.
+        precision: of activations and weights, int8 or int16.
+        bias_precision: int8, int16 or int32.
+        per_channel: a scale for each output channel of convolutions and fully connected layers.
+        bias_scale: of these layers, product (input times weight) or result.
+        keep_float: opcodes, and names of instructions, that stay float.
+
+    Raises:
+        UserError: LIR, CONST, INPUT, FILE and QUANT codes; ARG001 for an unknown word.
+    """
+    settings = settings_of(
+        schema=schema,
+        precision=precision,
+        bias_precision=bias_precision,
+        per_channel=per_channel,
+        bias_scale=bias_scale,
+        keep_float=keep_float,
+    )
+    return calibrate(lir, weights, calibration).quantize(settings)
 
 
 def save(compiled: Compiled, path: Path | str) -> None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
 
 from nmpsim.atomic import cannot_write, is_special, real_path, write_file
 from nmpsim.cli.guard import stdout_unusable
 from nmpsim.diagnostics import Place, fail
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
@@ -48,19 +43,6 @@ def _check_output(path: Path) -> None:
         raise cannot_write(path, f"{path.parent} is not a folder", None)
     if not os.access(folder, os.W_OK) and not is_special(path):
         raise cannot_write(path, "its folder is not writable", None)
-
-
-def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """An ``.npz`` file; unlike ``numpy.savez`` it takes any key and gives the same bytes again."""
-    from numpy.lib import format as npy
-
-    def write(file: IO[bytes]) -> None:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for key, array in arrays.items():
-                with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w", force_zip64=True) as member:
-                    npy.write_array(member, array, allow_pickle=False)
-
-    write_file(path, write)
 
 
 def emit(text: str, output: Path | None = None) -> None:

@@ -2,11 +2,13 @@
 
 ``real_operation`` does one instruction, ``execute_real`` a whole program, float or quantized, on
 real values. The same in Glow's float32 (``INTERPRETER``) calibrates a quantization.
+``execute_exact`` runs a quantized program on its integers, without a device.
 """
 
 from nmpsim.evaluation.arithmetic import INTERPRETER, REAL, Arithmetic, RealArray
+from nmpsim.evaluation.exact import execute_exact
 from nmpsim.evaluation.execute import execute_real
-from nmpsim.evaluation.memory import Location, locate
+from nmpsim.evaluation.memory import Execution, Location, locate
 from nmpsim.evaluation.operations import (
     NO_WORK,
     dequantize,
@@ -22,10 +24,12 @@ __all__ = [
     "NO_WORK",
     "REAL",
     "Arithmetic",
+    "Execution",
     "Location",
     "RealArray",
     "dequantize",
     "dequantize_rows",
+    "execute_exact",
     "execute_real",
     "hides_relu",
     "locate",

@@ -8,18 +8,16 @@ from typing import Any
 import numpy.typing as npt
 
 from nmpsim.evaluation.arithmetic import REAL, Arithmetic, RealArray
-from nmpsim.evaluation.memory import RealMemory, stored
+from nmpsim.evaluation.memory import Execution, Memory, Written, stored
 from nmpsim.evaluation.operations import (
     NO_WORK,
     dequantize,
     dequantize_rows,
     own_scales,
     real_operation,
+    storage_dtype,
 )
 from nmpsim.lir.nodes import Instruction, Module
-
-Written = tuple[Instruction, str, RealArray]
-"""An instruction, an operand that it wrote, and the operand's contents after it."""
 
 
 def execute_real(
@@ -29,7 +27,7 @@ def execute_real(
     *,
     hidden_relu: bool = True,
     arithmetic: Arithmetic = REAL,
-) -> Iterator[Written]:
+) -> Execution:
     """Run a program, float or quantized, on real numbers; nothing is rounded or clipped.
 
     Args:
@@ -40,12 +38,13 @@ def execute_real(
         hidden_relu: apply the ReLUs that types of results hide.
         arithmetic: float64, or Glow's float32.
 
-    Yields:
-        For each instruction in order, each operand that it writes; the array is a copy. A buffer
-        that is written in parts (``touch``, then ``inserttensor``) holds zeros between them.
+    Returns:
+        An iterator over each instruction in order with each operand that it writes and a copy of
+        its contents. A buffer that is written in parts (``touch``, then ``inserttensor``) holds
+        zeros between them.
     """
     given = {} if constants is None else constants
-    memory = RealMemory(module, arithmetic)
+    memory = Memory(module, lambda type_: storage_dtype(type_, arithmetic))
     for weight in module.weights:
         if weight.name in given:
             memory.write(weight.name, given[weight.name])
@@ -54,13 +53,23 @@ def execute_real(
             memory.write(weight.name, reals)
         elif weight.name in inputs:
             memory.write(weight.name, inputs[weight.name])
+    return Execution(_steps(module, memory, given, hidden_relu, arithmetic), memory)
+
+
+def _steps(
+    module: Module,
+    memory: Memory,
+    given: Mapping[str, npt.NDArray[Any]],
+    hidden_relu: bool,
+    arithmetic: Arithmetic,
+) -> Iterator[Written]:
     for instruction in module.instructions:
         if instruction.opcode == "touch":
             memory.read(instruction.operands[0].name)[...] = 0
         if instruction.opcode in NO_WORK:
             continue
         types = [memory.place(o.name).type for o in instruction.operands]
-        values = _operands(instruction, module, memory, given)
+        values = _operands(instruction, module, memory, given, arithmetic)
         results = real_operation(
             instruction, types, values, hidden_relu=hidden_relu, arithmetic=arithmetic
         )
@@ -74,8 +83,9 @@ def execute_real(
 def _operands(
     instruction: Instruction,
     module: Module,
-    memory: RealMemory,
+    memory: Memory,
     given: Mapping[str, npt.NDArray[Any]],
+    arithmetic: Arithmetic,
 ) -> list[RealArray]:
     """Real values of all operands."""
     places = [memory.place(operand.name) for operand in instruction.operands]
@@ -85,5 +95,5 @@ def _operands(
             array, scales, offsets = (
                 stored(places[i], module.constants) for i in (index, *parameters)
             )
-            values[index] = dequantize_rows(array, scales, offsets, memory.arithmetic)
+            values[index] = dequantize_rows(array, scales, offsets, arithmetic)
     return values

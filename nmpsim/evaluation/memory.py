@@ -1,17 +1,15 @@
-"""The tensors of a program as real values: buffers, and views of parts of them."""
+"""The tensors of a program while it is evaluated: buffers, and views of parts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.evaluation.arithmetic import Arithmetic, RealArray
-from nmpsim.evaluation.operations import storage_dtype
-from nmpsim.lir.nodes import Module, TensorType
+from nmpsim.lir.nodes import Instruction, Module, TensorType
 
 
 @attrs.frozen
@@ -44,14 +42,13 @@ def _start(offsets: Any, shape: tuple[int, ...]) -> int:
     return int(np.ravel_multi_index(offsets, shape)) if shape else 0
 
 
-class RealMemory:
+class Memory:
     """Contents of all tensors; zeros where nothing was written."""
 
-    def __init__(self, module: Module, arithmetic: Arithmetic) -> None:
-        self.arithmetic = arithmetic
+    def __init__(self, module: Module, dtype_of: Callable[[TensorType], np.dtype[Any]]) -> None:
         self._places = locate(module)
         self._buffers = {
-            name: np.zeros(place.type.elements, dtype=storage_dtype(place.type, arithmetic))
+            name: np.zeros(place.type.elements, dtype_of(place.type))
             for name, place in self._places.items()
             if place.storage == name
         }
@@ -60,7 +57,7 @@ class RealMemory:
         """Where a tensor lies."""
         return self._places[name]
 
-    def read(self, name: str) -> RealArray:
+    def read(self, name: str) -> npt.NDArray[Any]:
         """A tensor's values in their logical shape, in place."""
         place = self._places[name]
         return _part(self._buffers[place.storage], place)
@@ -68,6 +65,25 @@ class RealMemory:
     def write(self, name: str, values: npt.NDArray[Any]) -> None:
         """Give a tensor new contents."""
         self.read(name)[...] = values
+
+
+Written = tuple[Instruction, str, npt.NDArray[Any]]
+"""An instruction, an operand that it wrote, and the operand's contents after it."""
+
+
+class Execution(Iterator[Written]):
+    """A program that runs while one iterates over what it writes."""
+
+    def __init__(self, steps: Iterator[Written], memory: Memory) -> None:
+        self._steps = steps
+        self._memory = memory
+
+    def __next__(self) -> Written:
+        return next(self._steps)
+
+    def contents(self, name: str) -> npt.NDArray[Any]:
+        """What a tensor holds by now; for an output its values, at the end. A copy."""
+        return np.array(self._memory.read(name))
 
 
 def stored(place: Location, constants: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:

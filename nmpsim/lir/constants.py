@@ -24,13 +24,14 @@ from nmpsim.lir.scales import exact_scales, read_tensors
 Array = npt.NDArray[Any]
 
 _PREFIX = "const/"
-_LIR_SUFFIXES = (".lir.txt", ".lir", ".txt")
+LIR_SUFFIXES = (".lir.txt", ".lir", ".txt")
+"""Endings of names of LIR files; what belongs to one has another ending in place of it."""
 _MAX_HINTS = 20
 
 
 def default_tensors_file(lir_path: Path) -> Path | None:
     """``X.tensors.json`` beside ``X.lir.txt``, if it is there."""
-    for suffix in _LIR_SUFFIXES:
+    for suffix in LIR_SUFFIXES:
         if lir_path.name.endswith(suffix):
             path = lir_path.with_name(lir_path.name.removesuffix(suffix) + ".tensors.json")
             return path if path.is_file() else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
 
 import attrs
 import numpy.typing as npt
@@ -13,45 +13,56 @@ from nmpsim.lir import verify
 from nmpsim.lir.messages import did_you_mean
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.quantization.calibrate import Range, calibrate
+from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import Graph, Value, build_graph
 from nmpsim.quantization.placement import MOVES, place
 from nmpsim.quantization.rewrite import rewrite
+from nmpsim.quantization.samples import Sample, cut_samples
 from nmpsim.quantization.scales import Scales
 from nmpsim.quantization.settings import Settings
 
-Sample = Mapping[str, npt.NDArray[Any]]
-"""Values for all inputs, in their shapes."""
-
 
 @attrs.frozen
-class NodeReport:
-    """What became of one instruction of the float program."""
+class Result:
+    """A result of the float program and what became of it."""
 
     number: int
-    """Of the float instruction."""
+    """Of the float instruction that makes it, or writes the last part of it."""
     name: str
-    """Of the instruction that gives this result in the quantized program."""
+    """Of that instruction in the quantized program."""
     opcode: str
-    elem: str
-    """i8, i16 or float."""
+    type: TensorType
+    """In the quantized program."""
     reason: str
     """Why it stays float; empty if it does not."""
     narrowed: bool
-    """Whether the result has the range of the activation behind it."""
+    """Whether it has the range of the activation behind it, which cuts off a part of it."""
+
+    @property
+    def quantized(self) -> bool:
+        """Whether it is quantized."""
+        return self.type.quant is not None
 
 
 @attrs.frozen(eq=False)
 class QuantizedProgram:
-    """A quantized module, and what became of each instruction that computes."""
+    """A quantized module, and what became of each result."""
 
     module: Module
-    nodes: tuple[NodeReport, ...]
+    results: tuple[Result, ...]
     settings: Settings
 
+    def save(self, lir: Path | str) -> ProgramFiles:
+        """Write LIR, constants and exact scales: ``X.lir``, ``X.npz``, ``X.tensors.json``.
+
+        Raises FILE002; each file appears whole or not at all.
+        """
+        return write_program(self.module, Path(lir))
+
     @property
-    def float_nodes(self) -> tuple[NodeReport, ...]:
-        """What stays float."""
-        return tuple(node for node in self.nodes if node.elem == "float")
+    def staying_float(self) -> tuple[Result, ...]:
+        """What is not quantized."""
+        return tuple(result for result in self.results if not result.quantized)
 
 
 @attrs.frozen(eq=False)
@@ -59,17 +70,21 @@ class Calibrated:
     """A float program and the range of each of its values; quantize it as often as you like."""
 
     graph: Graph
+    samples: Sequence[Sample]
     ranges: Mapping[Value, Range]
 
     @classmethod
-    def of(cls, module: Module, samples: Sequence[Sample]) -> Calibrated:
-        """Run a verified float module, constants attached, on samples.
+    def of(cls, module: Module, arrays: Mapping[str, npt.ArrayLike]) -> Calibrated:
+        """Run a verified float module, constants attached, on samples of its inputs.
 
-        Raises QUANT001 if the module is not a float one, QUANT002 for what is not finite.
+        ``arrays`` hold one sample after the other for each input (``samples.cut_samples``).
+        Raises QUANT001 if the module is not a float one, QUANT002 for what is not finite, and
+        INPUT001 and INPUT002 for the samples.
         """
         _require_float(module)
         graph = build_graph(module)
-        return cls(graph, calibrate(graph, samples))
+        samples = cut_samples({value.name: value.type for value in graph.inputs}, arrays)
+        return cls(graph, samples, calibrate(graph, samples))
 
     def quantize(self, settings: Settings) -> QuantizedProgram:
         """The quantized program.
@@ -81,20 +96,21 @@ class Calibrated:
         scales = Scales(self.graph, placements.quantized, self.ranges, settings)
         module, made_by = rewrite(self.graph, placements.quantized, scales, settings)
         verify(module)
-        nodes = tuple(
-            NodeReport(
+        last = {node.results[0]: node for node in self.graph.nodes}
+        results = tuple(
+            Result(
                 number=node.instruction.number,
-                name=made_by[node.results[0]],
+                name=made_by[value],
                 opcode=node.opcode,
-                elem=settings.elem if node.results[0] in placements.quantized else "float",
-                reason=placements.reasons.get(node.results[0], ""),
-                narrowed=node.results[0] in scales.narrowed,
+                type=scales.type_of(value) if value in placements.quantized else value.type,
+                reason=placements.reasons.get(value, ""),
+                narrowed=value in scales.narrowed,
             )
-            for node in self.graph.nodes
-            if node.results[0] in made_by
+            for value, node in last.items()
+            if value in made_by
         )
-        _require_something(nodes, self.graph.module)
-        return QuantizedProgram(module, nodes, settings)
+        _require_something(results, self.graph.module)
+        return QuantizedProgram(module, results, settings)
 
 
 def _require_float(module: Module) -> None:
@@ -128,11 +144,12 @@ def _require_known(names: frozenset[str], module: Module) -> None:
         )
 
 
-def _require_something(nodes: Sequence[NodeReport], module: Module) -> None:
+def _require_something(results: Sequence[Result], module: Module) -> None:
     """Refuse to give out a program in which nothing that computes is quantized."""
-    if any(node.elem != "float" and node.opcode not in MOVES for node in nodes):
+    computed = [result for result in results if result.opcode not in MOVES]
+    if any(result.quantized for result in computed):
         return
-    reasons = dict.fromkeys(n.reason for n in nodes if n.opcode not in MOVES)
+    reasons = dict.fromkeys(result.reason for result in computed)
     raise fail(
         "QUANT003",
         "nothing is quantized: no operation can be",

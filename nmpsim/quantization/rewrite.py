@@ -19,7 +19,7 @@ from nmpsim.quantization.weighted import Form, slice_of, weighted_form
 def rewrite(
     graph: Graph, quantized: frozenset[Value], scales: Scales, settings: Settings
 ) -> tuple[Module, dict[Value, str]]:
-    """The quantized module, and for each value the instruction that finishes it."""
+    """The quantized module, and for each value the last instruction that writes it."""
     rewriter = _Rewriter(graph, quantized, scales, settings)
     return rewriter.module(), rewriter.made_by
 

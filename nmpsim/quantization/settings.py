@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Collection, Iterable
+from typing import Literal, TypeAlias, TypeVar
 
 import attrs
 
-from nmpsim.quantization.parameters import Schema
+from nmpsim.diagnostics import fail
+from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.quantization.parameters import SCHEMAS, Schema
 
 Elem: TypeAlias = Literal["i8", "i16", "i32"]
 
-ELEMS: dict[str, Elem] = {"int8": "i8", "int16": "i16", "int32": "i32"}
-"""Names of precisions -> element kinds of LIR."""
+PRECISIONS: dict[str, Elem] = {"int8": "i8", "int16": "i16"}
+"""Of activations and weights -> element kind of LIR."""
+BIAS_PRECISIONS: dict[str, Elem] = {**PRECISIONS, "int32": "i32"}
+BIAS_SCALES = ("product", "result")
+
+_Word = TypeVar("_Word", bound=str)
 
 
 @attrs.frozen(kw_only=True)
@@ -28,3 +35,36 @@ class Settings:
     """Biases of both get the scale and offset of the result, as the NMP's library wants."""
     keep_float: frozenset[str] = frozenset()
     """Opcodes, and names of instructions, that stay float."""
+
+
+def settings_of(
+    *,
+    schema: str,
+    precision: str,
+    bias_precision: str,
+    per_channel: bool,
+    bias_scale: str,
+    keep_float: Iterable[str],
+) -> Settings:
+    """Settings from the words of the command line. Raises ARG001 for one that is unknown."""
+    return Settings(
+        schema=_known("schema", schema, SCHEMAS),
+        elem=PRECISIONS[_known("precision", precision, PRECISIONS)],
+        bias_elem=BIAS_PRECISIONS[_known("bias precision", bias_precision, BIAS_PRECISIONS)],
+        per_channel=per_channel,
+        bias_on_result=_known("bias scale", bias_scale, BIAS_SCALES) == "result",
+        keep_float=frozenset(keep_float),
+    )
+
+
+def _known(what: str, word: str, words: Collection[_Word]) -> _Word:
+    for known in words:
+        if known == word:
+            return known
+    raise fail(
+        "ARG001",
+        f"unknown {what}",
+        found=quote(word),
+        expected=", ".join(words),
+        hint=did_you_mean(word, words),
+    )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from nmpsim.cli.files import check_outputs, write_npz
+from nmpsim.atomic import write_npz
+from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import (
     FILE,

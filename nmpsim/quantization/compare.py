@@ -1,0 +1,179 @@
+"""What each schema and precision costs: quantized programs against the float one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.evaluation import dequantize, execute_exact, execute_real, locate
+from nmpsim.lir.nodes import Module
+from nmpsim.quantization.driver import Calibrated, QuantizedProgram, Result
+from nmpsim.quantization.parameters import SCHEMAS
+from nmpsim.quantization.samples import Sample
+from nmpsim.quantization.settings import Elem, Settings
+
+Array = npt.NDArray[Any]
+_ELEMS: tuple[Elem, ...] = ("i8", "i16")
+
+
+@attrs.define
+class _Energy:
+    """Sums of squares of a signal and of its error."""
+
+    signal: float = 0.0
+    error: float = 0.0
+
+    def add(self, reference: Array, actual: Array) -> None:
+        self.signal += float(np.square(reference, dtype=np.float64).sum())
+        self.error += float(np.square(actual - reference, dtype=np.float64).sum())
+
+    @property
+    def sqnr_db(self) -> float:
+        """Signal to noise in decibels; infinite without an error."""
+        if self.error == 0:
+            return math.inf
+        return 10 * math.log10(self.signal / self.error) if self.signal else -math.inf
+
+
+@attrs.frozen
+class LayerLoss:
+    """A result and how far it is from the float program's."""
+
+    name: str
+    opcode: str
+    sqnr_db: float
+
+
+@attrs.frozen
+class OutputLoss:
+    """An output of the program and how far it is from the float program's."""
+
+    name: str
+    sqnr_db: float
+    top1_agreement: float | None
+    """Share of rows with the largest element at the same place; None for rows of one element."""
+
+
+@attrs.frozen
+class Comparison:
+    """What one choice of settings costs, over all samples."""
+
+    settings: Settings
+    quantized: int
+    """Results that are quantized."""
+    staying_float: int
+    outputs: tuple[OutputLoss, ...]
+    layers: tuple[LayerLoss, ...]
+    """Every result in order, errors of the layers before it included."""
+
+    @property
+    def worst_output(self) -> OutputLoss:
+        """The output that is furthest from the float one."""
+        return min(self.outputs, key=lambda output: output.sqnr_db)
+
+    @property
+    def worst_layer(self) -> LayerLoss:
+        """The result that is furthest from the float one."""
+        return min(self.layers, key=lambda layer: layer.sqnr_db)
+
+
+def compare(calibrated: Calibrated, settings: Settings) -> tuple[Comparison, ...]:
+    """Every schema with Int8 and Int16 on the calibration samples; the rest as in ``settings``.
+
+    The quantized programs run by the arithmetic of Glow's kernels (Int8 as libjit has it, Int16
+    as the Interpreter), the float program in real arithmetic.
+    """
+    meters = [
+        _Meter(calibrated.quantize(attrs.evolve(settings, schema=schema, elem=elem)))
+        for elem in _ELEMS
+        for schema in SCHEMAS
+    ]
+    outputs = tuple(calibrated.graph.outputs)
+    for sample in calibrated.samples:
+        reference = _float_run(calibrated.graph.module, sample, outputs)
+        for meter in meters:
+            meter.add(sample, reference)
+    return tuple(meter.comparison(outputs) for meter in meters)
+
+
+@attrs.frozen(eq=False)
+class _FloatRun:
+    """What the float program gives for one sample: by instruction number, and the outputs."""
+
+    results: Mapping[int, Array]
+    outputs: Mapping[str, Array]
+
+
+def _float_run(module: Module, sample: Sample, outputs: Iterable[str]) -> _FloatRun:
+    run = execute_real(module, sample, hidden_relu=False)
+    results: dict[int, Array] = {}
+    for instruction, name, array in run:
+        if name == instruction.operands[0].name:
+            results[instruction.number] = array
+    return _FloatRun(results, {name: run.contents(name) for name in outputs})
+
+
+def _comparable(result: Result) -> bool:
+    """Numbers can be compared, if the float program has the same range of them."""
+    return not result.narrowed and (result.quantized or result.type.elem == "float")
+
+
+class _Meter:
+    """The errors of one quantized program, sample after sample."""
+
+    def __init__(self, program: QuantizedProgram) -> None:
+        self._program = program
+        self._types = {name: place.type for name, place in locate(program.module).items()}
+        self._by_name = {r.name: r for r in program.results if _comparable(r)}
+        self._layers = {name: _Energy() for name in self._by_name}
+        self._outputs: dict[str, _Energy] = {}
+        self._agreements: dict[str, list[bool]] = {}
+
+    def add(self, sample: Sample, reference: _FloatRun) -> None:
+        """Run one more sample."""
+        run = execute_exact(self._program.module, sample)
+        for instruction, name, array in run:
+            result = self._by_name.get(instruction.name)
+            if result is not None and name == instruction.operands[0].name:
+                real = dequantize(array, self._types[name])
+                expected = reference.results[result.number]
+                self._layers[instruction.name].add(expected, real.reshape(expected.shape))
+        for name, expected in reference.outputs.items():
+            self._add_output(name, expected, run.contents(name))
+
+    def _add_output(self, name: str, expected: Array, actual: Array) -> None:
+        self._outputs.setdefault(name, _Energy()).add(expected, actual.astype(np.float64))
+        rows = _rows(expected), _rows(actual)
+        if rows[0].shape[1] > 1:
+            agree = rows[0].argmax(axis=1) == rows[1].argmax(axis=1)
+            self._agreements.setdefault(name, []).extend(agree)
+
+    def comparison(self, outputs: Iterable[str]) -> Comparison:
+        """What came out, over all samples."""
+        results = self._program.results
+        staying = len(self._program.staying_float)
+        return Comparison(
+            settings=self._program.settings,
+            quantized=len(results) - staying,
+            staying_float=staying,
+            outputs=tuple(self._output(name) for name in outputs),
+            layers=tuple(
+                LayerLoss(name, self._by_name[name].opcode, energy.sqnr_db)
+                for name, energy in self._layers.items()
+            ),
+        )
+
+    def _output(self, name: str) -> OutputLoss:
+        agreements = self._agreements.get(name)
+        share = float(np.mean(agreements)) if agreements else None
+        return OutputLoss(name, self._outputs[name].sqnr_db, share)
+
+
+def _rows(array: Array) -> Array:
+    """[items of the batch, elements of each]."""
+    return array.reshape(array.shape[0] if array.ndim > 1 else 1, -1)

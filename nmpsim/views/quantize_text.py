@@ -1,0 +1,159 @@
+"""What became of a float program, and what schemas and precisions cost: for reading and as data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from nmpsim.quantization import Comparison, QuantizedProgram, Result, Settings
+from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.console import heading, line
+from nmpsim.views.text import elem_text, percent, plural
+
+DOCUMENT_SCHEMA = "nmpsim-quantize-1"
+
+
+def print_quantization(
+    program: QuantizedProgram | None,
+    comparisons: Sequence[Comparison],
+    samples: int,
+    console: Console,
+) -> None:
+    """What was asked for: what became of the program, the comparison, or both."""
+    if program is not None:
+        _print_program(program, console)
+    if program is not None and comparisons:
+        console.print()
+    if comparisons:
+        _print_comparison(comparisons, samples, console)
+
+
+def _print_program(program: QuantizedProgram, console: Console) -> None:
+    """How much is quantized and how; what stays float and why."""
+    staying = program.staying_float
+    count = len(program.results) - len(staying)
+    results = plural(len(program.results), "result")
+    elem = elem_text(program.settings.elem)
+    line(console, f"{count} of {results} quantized to {elem}, {program.settings.schema}", "bold")
+    line(console, _weights_text(program.settings))
+    if not staying:
+        return
+    heading(
+        console,
+        f"{plural(len(staying), 'result')} {'stays' if len(staying) == 1 else 'stay'} float",
+    )
+    console.print(
+        fitted_table(
+            [
+                Column("instruction", [result.name for result in staying], least=12),
+                Column("operation", [result.opcode for result in staying], least=10),
+                Column("why", [result.reason for result in staying], least=20),
+            ],
+            console,
+        )
+    )
+
+
+def _weights_text(settings: Settings) -> str:
+    scales = "a scale for each channel" if settings.per_channel else "a scale for each tensor"
+    where = "of the result" if settings.bias_on_result else "of input times weight"
+    return f"weights: {scales}; biases: {elem_text(settings.bias_elem)}, on the scale {where}"
+
+
+def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: Console) -> None:
+    """One line for each schema and precision."""
+    line(console, f"against the float program, over {plural(samples, 'sample')}", "bold")
+    line(console, _weights_text(comparisons[0].settings))
+    console.print()
+    outputs = [comparison.worst_output for comparison in comparisons]
+    layers = [comparison.worst_layer for comparison in comparisons]
+    columns = [
+        Column("schema", [c.settings.schema for c in comparisons], least=10),
+        Column("precision", [elem_text(c.settings.elem) for c in comparisons]),
+        Column("SQNR dB", [_decibels(output.sqnr_db) for output in outputs], right=True),
+        Column("top-1 %", [_share(output.top1_agreement) for output in outputs], right=True),
+        Column("worst layer", [layer.name for layer in layers], least=10),
+        Column("operation", [layer.opcode for layer in layers], least=8),
+        Column("its dB", [_decibels(layer.sqnr_db) for layer in layers], right=True),
+        Column("float", [str(c.staying_float) for c in comparisons], right=True),
+    ]
+    console.print(fitted_table(columns, console))
+
+
+def _decibels(value: float) -> str:
+    return "exact" if value == math.inf else f"{value:.1f}"
+
+
+def _share(agreement: float | None) -> str:
+    return "-" if agreement is None else percent(agreement, 1.0)
+
+
+def quantization_document(
+    program: QuantizedProgram | None, comparisons: Sequence[Comparison], samples: int
+) -> dict[str, Any]:
+    """The same as plain data, with every result, output and layer."""
+    return {
+        "schema": DOCUMENT_SCHEMA,
+        "samples": samples,
+        "program": None if program is None else _program(program),
+        "comparisons": [_comparison(comparison) for comparison in comparisons],
+    }
+
+
+def _program(program: QuantizedProgram) -> dict[str, Any]:
+    return {
+        "settings": _settings(program.settings),
+        "results": [_result(result) for result in program.results],
+    }
+
+
+def _settings(settings: Settings) -> dict[str, Any]:
+    return {
+        "schema": settings.schema,
+        "elem": settings.elem,
+        "bias_elem": settings.bias_elem,
+        "per_channel": settings.per_channel,
+        "bias_scale": "result" if settings.bias_on_result else "product",
+        "keep_float": sorted(settings.keep_float),
+    }
+
+
+def _result(result: Result) -> dict[str, Any]:
+    quant = result.type.quant
+    return {
+        "number": result.number,
+        "name": result.name,
+        "opcode": result.opcode,
+        "elem": result.type.elem,
+        "scale": quant.scale if quant else None,
+        "offset": quant.offset if quant else None,
+        "reason": result.reason,
+    }
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "settings": _settings(comparison.settings),
+        "quantized": comparison.quantized,
+        "staying_float": comparison.staying_float,
+        "outputs": [
+            {
+                "name": output.name,
+                "sqnr_db": _finite(output.sqnr_db),
+                "top1_agreement": output.top1_agreement,
+            }
+            for output in comparison.outputs
+        ],
+        "layers": [
+            {"name": layer.name, "opcode": layer.opcode, "sqnr_db": _finite(layer.sqnr_db)}
+            for layer in comparison.layers
+        ],
+    }
+
+
+def _finite(value: float) -> float | None:
+    """Decibels; None where there is no error or no signal."""
+    return value if math.isfinite(value) else None
