@@ -14,6 +14,7 @@ import click
 from nmpsim.cli.guard import CommandInterruptedError, PipeClosedError, answering, run_guarded
 
 COMMANDS: dict[str, str] = {
+    "quantize": "nmpsim.cli.commands.quantize",
     "compile": "nmpsim.cli.commands.compile",
     "run": "nmpsim.cli.commands.run",
     "inspect": "nmpsim.cli.commands.inspect",
