@@ -18,6 +18,8 @@ COMMANDS: dict[str, str] = {
     "compile": "nmpsim.cli.commands.compile",
     "run": "nmpsim.cli.commands.run",
     "inspect": "nmpsim.cli.commands.inspect",
+    "explain": "nmpsim.cli.commands.explain",
+    "lint": "nmpsim.cli.commands.lint",
     "disasm": "nmpsim.cli.commands.disasm",
     "asm": "nmpsim.cli.commands.asm",
     "device": "nmpsim.cli.commands.device",

@@ -71,12 +71,22 @@ def exact_scales(
     does. Raises ``UserError`` (CONST004) when the sidecar and the text do not belong together.
     """
     place = None if tensors_file is None else Place(str(tensors_file))
-    scales = _scales_by_name(tensors or {}, place)
+    scales = scales_by_name(tensors or {}, place)
     resolver = _Resolver(module.file, scales, _all_powers(module))
     exact = _retyped(module, resolver.exact)
     if resolver.problems:
         raise UserError(resolver.problems)
     return exact, resolver.warnings()
+
+
+def unknown_scales(module: Module, scales: Mapping[str, ExactScale]) -> frozenset[str]:
+    """Names of the tensors of which only the nine printed decimals are known.
+
+    ``module`` is as it was parsed, ``scales`` are a sidecar's.
+    """
+    resolver = _Resolver(module.file, scales, _all_powers(module))
+    _retyped(module, resolver.exact)
+    return frozenset(resolver.missing)
 
 
 def _all_powers(module: Module) -> bool:
@@ -138,7 +148,7 @@ def _retyped_instruction(instruction: Instruction, retype: Retype) -> Instructio
     return attrs.evolve(instruction, attributes={**instruction.attributes, "Ty": exact})
 
 
-def _scales_by_name(tensors: Mapping[str, Any], place: Place | None) -> dict[str, ExactScale]:
+def scales_by_name(tensors: Mapping[str, Any], place: Place | None) -> dict[str, ExactScale]:
     """Tensor name -> its scale; a key is ``const/NAME`` or ``act/NUMBER:INSTRUCTION:NAME``."""
     scales: dict[str, ExactScale] = {}
     for key, entry in tensors.items():
@@ -180,7 +190,7 @@ class _Resolver:
             for offset in (exact.offset, None):
                 self._printed.setdefault((text, offset), set()).add(exact.scale)
         self._types: dict[str, TensorType] = {}
-        self._missing: list[str] = []
+        self.missing: list[str] = []
         self.problems: list[Diagnostic] = []
 
     def exact(self, name: str, type: TensorType, span: Span, viewed: str | None) -> TensorType:
@@ -193,10 +203,10 @@ class _Resolver:
 
     def warnings(self) -> tuple[str, ...]:
         """One warning for all tensors whose exact scale is not known."""
-        if not self._missing:
+        if not self.missing:
             return ()
-        names = ", ".join(f"%{quote(name)}" for name in self._missing[:_NAMES_IN_WARNING])
-        more = len(self._missing) - _NAMES_IN_WARNING
+        names = ", ".join(f"%{quote(name)}" for name in self.missing[:_NAMES_IN_WARNING])
+        more = len(self.missing) - _NAMES_IN_WARNING
         names += f" and {more} more" if more > 0 else ""
         return (
             f"no exact scale is known for {names}: the nine printed decimals are used, "
@@ -215,7 +225,7 @@ class _Resolver:
             return named.scale
         by_text = self._by_text(quant)
         if by_text is None:
-            self._missing.append(name)
+            self.missing.append(name)
             return float32(quant.scale)
         return by_text
 

@@ -1,0 +1,182 @@
+"""Each layer of a program with its operands and its rescalings; and finding one by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from nmpsim.analysis.explain.profiles import ProfileFacts, profile_facts
+from nmpsim.analysis.explain.stages import (
+    Stage,
+    arithmetic_of,
+    operand_roles,
+    scales_are_missing,
+    stages_of,
+)
+from nmpsim.analysis.weighted import WEIGHTED
+from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.work import Operation
+from nmpsim.diagnostics import UserError, fail
+from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.lir.nodes import Module
+
+_NAMES_IN_ERROR = 8
+
+
+@attrs.frozen
+class OperandFacts:
+    """One operand: its role (Dest, Src, Filter, ...) and its type; scale None if it is real."""
+
+    role: str
+    name: str
+    elem: str
+    shape: tuple[int, ...]
+    scale: float | None
+    offset: int | None
+
+
+@attrs.frozen
+class LayerFacts:
+    """An operation with its rescalings."""
+
+    index: int
+    """Of the layer it belongs to."""
+    number: int
+    """Of its instruction in the LIR."""
+    name: str
+    opcode: str
+    line: int
+    """In the LIR text, 1-based."""
+    arithmetic: str
+    """Formula; empty where values are only moved, or real."""
+    operands: tuple[OperandFacts, ...]
+    stages: tuple[Stage, ...]
+    profiles: tuple[ProfileFacts, ...]
+    """Its factors in every arithmetic profile; empty where nothing is rescaled."""
+    notes: tuple[str, ...]
+
+    @property
+    def channels(self) -> int:
+        """Factors of its largest stage: 1 if all channels share one, 0 without a stage."""
+        return max((len(stage.factors) for stage in self.stages), default=0)
+
+
+def explain_layers(
+    module: Module, indices: Mapping[str, int] | None = None
+) -> tuple[LayerFacts, ...]:
+    """Every operation of a module, in order.
+
+    ``indices`` gives the layer that an instruction, by name, went into; without it each operation
+    is a layer. The values of constants are needed only where each channel has its own scales.
+    """
+    _, operations = resolve(module)
+    return tuple(
+        _facts(module, op, position if indices is None else indices.get(op.instruction.name, -1))
+        for position, op in enumerate(operations)
+    )
+
+
+def _facts(module: Module, op: Operation, index: int) -> LayerFacts:
+    instruction = op.instruction
+    operands = tuple(
+        OperandFacts(
+            role,
+            view.name,
+            view.type.elem,
+            view.shape,
+            view.type.quant.scale if view.type.quant else None,
+            view.type.quant.offset if view.type.quant else None,
+        )
+        for role, view in operand_roles(op)
+    )
+    return LayerFacts(
+        index,
+        instruction.number,
+        instruction.name,
+        instruction.opcode,
+        instruction.span.line,
+        arithmetic_of(op),
+        operands,
+        stages_of(module, op),
+        profile_facts(module, op),
+        tuple(_notes(module, op)),
+    )
+
+
+def _notes(module: Module, op: Operation) -> Iterator[str]:
+    quantized = [view.type.quant is not None for view in op.operands[:2]]
+    if not any(quantized):
+        yield "nothing is rescaled: the operation is not quantized"
+        return
+    if scales_are_missing(module, op):
+        yield "each channel has its own scales, and their values are not known: give --weights"
+    if op.instruction.opcode in WEIGHTED and op.operands[3].type.quant is None:
+        yield "the bias is float: no integers of Glow's bring it to the sum"
+    elem = op.operands[0].type.elem
+    if elem == "i16" and op.instruction.opcode != "rescalequantized" and stages_of(module, op):
+        yield (
+            "Glow's compiled kernels have no Int16: these are the integers that the same"
+            " derivation gives, the Interpreter multiplies by the float32 factor"
+        )
+    activation = op.instruction.attributes.get("FusedActivation", "NONE")
+    if activation != "NONE":
+        yield f"fused activation {activation}: clips or bends the result after the rescaling"
+
+
+def select_layer(layers: Sequence[LayerFacts], wanted: str) -> LayerFacts:
+    """The layer that a user means.
+
+    By the instruction's name, or the beginning of just one name; by ``NNNN:NAME`` as in saved
+    layers; by ``number:N``, the instruction's number, or ``index:N``, the layer's; by a bare N if
+    it is only one of the two.
+
+    Raises:
+        UserError: LAYER001 for none or several.
+    """
+    found = list(dict.fromkeys(_matching(layers, wanted)))
+    if len(found) == 1:
+        return found[0]
+    raise _not_one(layers, wanted, found)
+
+
+def _matching(layers: Sequence[LayerFacts], wanted: str) -> list[LayerFacts]:
+    word = wanted.removeprefix("%")
+    kind, _, rest = word.partition(":")
+    if kind == "number" and rest.isdecimal():
+        return [layer for layer in layers if layer.number == int(rest)]
+    if kind == "index" and rest.isdecimal():
+        return [layer for layer in layers if layer.index == int(rest)]
+    if kind.isdecimal() and rest:
+        return [layer for layer in layers if (layer.number, layer.name) == (int(kind), rest)]
+    if word.isdecimal():
+        return [layer for layer in layers if int(word) in (layer.number, layer.index)]
+    exact = [layer for layer in layers if layer.name == word]
+    return exact or [layer for layer in layers if word and layer.name.startswith(word)]
+
+
+def _not_one(layers: Sequence[LayerFacts], wanted: str, found: Sequence[LayerFacts]) -> UserError:
+    if not found:
+        return fail(
+            "LAYER001",
+            f"no layer is called {quote(wanted)!r}",
+            found=_listed(layers) or "a program without layers",
+            expected="a name, number:N of an instruction, or index:N of a layer",
+            hint=did_you_mean(wanted, (layer.name for layer in layers)),
+        )
+    return fail(
+        "LAYER001",
+        f"{quote(wanted)!r} may be one of {len(found)} layers",
+        found=_listed(found),
+        expected="one layer",
+        hint=f"write its whole name, or number:{found[0].number}",
+    )
+
+
+def _listed(layers: Sequence[LayerFacts]) -> str:
+    shown = [
+        f"{layer.name} (index {layer.index}, number {layer.number})"
+        for layer in layers[:_NAMES_IN_ERROR]
+    ]
+    more = len(layers) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

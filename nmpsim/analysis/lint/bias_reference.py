@@ -1,0 +1,186 @@
+"""A bias whose declared type was changed while its payload was not, found with a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.lint.biases import SAME_SCALE, Bias
+from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
+from nmpsim.analysis.lint.subject import OriginalBias, Subject
+from nmpsim.analysis.names import legal_name, without_suffix
+
+Array: TypeAlias = npt.NDArray[Any]
+
+RULE = "bias-payload"
+STEPS_OFF = 1.0
+"""Integers may be so far from the reference's; its own rounding is half of it."""
+RELATIVE_OFF = 0.01
+"""And so much more for scales and references that are not exact."""
+SAME_DIRECTION = 0.99
+"""Cosine from which on two biases of one size are taken for the same, whatever their scale."""
+HINT = "requantize the payload with the type: nmpsim compile --rescale-bias"
+
+
+def by_original(bias: Bias, original: OriginalBias, subject: Subject) -> Finding | None:
+    """Compare with the constant as it was before its type was changed."""
+    if original.payload is not None and not np.array_equal(original.payload, bias.payload):
+        return None
+    if not bias.integers.any():
+        return None
+    if original.scale is None or original.offset is None:
+        return _by_unknown_original(bias, subject)
+    same_scale = np.allclose(bias.scales, original.scale, rtol=SAME_SCALE, atol=0.0)
+    if same_scale and bool(np.all(bias.offsets == original.offset)):
+        return None
+    reals = original.scale * (bias.payload - original.offset)
+    wanted = _clipped(bias, np.rint(reals / bias.scales) + bias.offsets)
+    if not _apart(bias.payload, wanted).any():
+        return None
+    return at_layer(
+        RULE,
+        "error",
+        f"the type of bias %{bias.view.name} was changed, its payload was not",
+        subject,
+        bias.op,
+        tensor=bias.view,
+        found=f"scale {bias.scale_text()} with the integers of scale {original.scale:.9g}",
+        expected=_integers_text(wanted, bias.payload),
+        hint=HINT,
+        facts={
+            "evidence": "original",
+            "factor": float(np.median(bias.scales) / original.scale),
+            "original_scale": original.scale,
+        },
+    )
+
+
+def _by_unknown_original(bias: Bias, subject: Subject) -> Finding | None:
+    """The same integers as before the change: right only if nothing was changed."""
+    if not bias.on_result or bias.on_products:
+        return None
+    return at_layer(
+        RULE,
+        "error",
+        f"bias %{bias.view.name} is declared on the scale of the result, with the integers that"
+        " the original has",
+        subject,
+        bias.op,
+        tensor=bias.view,
+        found=f"scale {bias.scale_text()}, payload unchanged",
+        expected="integers for that scale",
+        hint=f"{HINT}; with --original-tensors the original's scale is compared too",
+        facts={"evidence": "original"},
+    )
+
+
+@attrs.frozen(eq=False)
+class FloatBias:
+    """The float values of a bias."""
+
+    source: str
+    values: Array
+    """float64, one a channel."""
+
+
+def find_float_bias(bias: Bias, arrays: Mapping[str, Array]) -> FloatBias | None:
+    """The array of the float model that a bias was made from.
+
+    By its name in the LIR; by that name without Glow's ``__N`` if the array points the same way;
+    else the one array that does. A scale never changes the direction.
+    """
+    legal = {legal_name(name): name for name in arrays}
+    exact = legal.get(bias.view.buffer.name)
+    if exact is not None and arrays[exact].size == bias.payload.size:
+        return _float_bias(exact, arrays)
+    if not bias.integers.any():
+        return None
+    stem = legal.get(without_suffix(bias.view.buffer.name))
+    others = [name for name in arrays if name != stem]
+    for name in ([stem] if stem else []) + others:
+        candidate = arrays[name]
+        if candidate.size == bias.payload.size and _same_direction(bias.integers, candidate):
+            return _float_bias(name, arrays)
+    return None
+
+
+def _float_bias(name: str, arrays: Mapping[str, Array]) -> FloatBias:
+    return FloatBias(name, arrays[name].astype(np.float64).reshape(-1))
+
+
+def _same_direction(integers: Array, reals: Array) -> bool:
+    """A single number always points one way; three do so by chance too often."""
+    flat = reals.astype(np.float64).reshape(-1)
+    lengths = float(np.linalg.norm(integers)) * float(np.linalg.norm(flat))
+    return flat.size > 3 and float(integers @ flat) >= SAME_DIRECTION * lengths > 0.0
+
+
+def by_float(bias: Bias, reference: FloatBias, subject: Subject) -> Finding | None:
+    """Compare with the float bias."""
+    wanted = _clipped(bias, np.rint(reference.values / bias.scales) + bias.offsets)
+    apart = _apart(bias.payload, wanted)
+    if not apart.any():
+        return None
+    factor = _constant_factor(bias, reference.values)
+    severity: Severity = "error" if factor is not None else "warning"
+    message = (
+        f"bias %{bias.view.name} is {factor:.4g} times its float values: its type was changed,"
+        " its payload was not"
+        if factor is not None
+        else f"bias %{bias.view.name} is not its float values quantized with its declared type"
+    )
+    worst = int(np.argmax(np.abs(bias.reals - reference.values)))
+    return at_layer(
+        RULE,
+        severity,
+        message,
+        subject,
+        bias.op,
+        tensor=bias.view,
+        found=f"{bias.reals[worst]:.6g} in channel {worst}, from integer {bias.payload[worst]}"
+        f" and scale {bias.scales[worst]:.9g}",
+        expected=f"{reference.values[worst]:.6g}, as {reference.source} has it, from integer"
+        f" {wanted[worst]:.0f}",
+        hint=HINT if factor is not None else "is the reference of before a folded batch norm?",
+        facts={
+            "evidence": "float",
+            "source": reference.source,
+            "channels": int(apart.sum()),
+            **({"factor": factor} if factor is not None else {}),
+        },
+    )
+
+
+def _clipped(bias: Bias, integers: Array) -> Array:
+    low, high = bias.limits
+    held: Array = np.clip(integers, low, high)
+    return held
+
+
+def _apart(payload: Array, wanted: Array) -> Array:
+    """Where the integers differ by more than rounding explains."""
+    far: Array = np.abs(payload - wanted) > STEPS_OFF + RELATIVE_OFF * np.abs(wanted)
+    return far
+
+
+def _constant_factor(bias: Bias, reals: Array) -> float | None:
+    """Declared over real, if it is the same for all channels up to rounding."""
+    inside = (bias.payload > bias.limits[0]) & (bias.payload < bias.limits[1])
+    own, other = bias.reals[inside], reals[inside]
+    if not own.any() or not other.any():
+        return None
+    factor = float(own @ own) / float(own @ other) if own @ other > 0 else 0.0
+    if factor <= 0.0:
+        return None
+    steps = np.abs(own - factor * other) / bias.scales[inside]
+    fits = steps <= STEPS_OFF + RELATIVE_OFF * np.abs(own / bias.scales[inside])
+    return factor if bool(fits.all()) else None
+
+
+def _integers_text(wanted: Array, payload: Array) -> str:
+    worst = int(np.argmax(np.abs(wanted - payload)))
+    return f"for example {wanted[worst]:.0f} instead of {payload[worst]} in channel {worst}"

@@ -1,0 +1,191 @@
+"""Reading what a program is compared with: float weights, original constants, recorded ranges."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.lint.subject import OriginalBias, RecordedRange
+from nmpsim.analysis.shadow.float_files import read_floats
+from nmpsim.analysis.weighted import WEIGHTED
+from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.work import View
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.npz import NpzFile
+from nmpsim.lir.printer import format_scale
+from nmpsim.lir.scales import ExactScale, read_tensors, scales_by_name
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_CONST = "const/"
+
+
+def biases_of(module: Module) -> dict[str, View]:
+    """The constants that are biases of layers with weights, by name."""
+    _, operations = resolve(module)
+    views = [op.operands[3] for op in operations if op.instruction.opcode in WEIGHTED]
+    return {view.buffer.name: view for view in views if view.buffer.constant}
+
+
+def read_float_biases(module: Module, path: Path) -> dict[str, Array]:
+    """The float arrays of a file that have the size of one of the program's biases.
+
+    Raises:
+        UserError: FILE001, CONST001 or PKG001, or CONST002 if no array has.
+    """
+    sizes = {view.type.elements for view in biases_of(module).values()}
+    arrays = read_floats(path, sizes)
+    if sizes and not arrays:
+        raise _nothing_fits(path, "float array of the size of a bias")
+    return {name: array for name, array in arrays.items() if np.isfinite(array).all()}
+
+
+def read_original_biases(
+    module: Module, weights: Path, tensors: Path | None
+) -> dict[str, OriginalBias]:
+    """The program's biases as another program's files have them.
+
+    ``tensors`` is the sidecar with that program's scales; without it ``X.tensors.json`` beside
+    ``X.npz`` is taken, if it is there.
+
+    Raises:
+        UserError: FILE001, CONST001, CONST004, or CONST002 if the file has none of the biases.
+    """
+    sidecar = _sidecar_of(weights) if tensors is None else tensors
+    types = scales_by_name(read_tensors(sidecar), Place(str(sidecar))) if sidecar else {}
+    originals = dict(_original_biases(biases_of(module), weights, types))
+    if not originals:
+        raise _nothing_fits(weights, "integer array with the name and size of a bias")
+    return originals
+
+
+def _sidecar_of(weights: Path) -> Path | None:
+    path = weights.with_name(f"{weights.name.removesuffix('.npz')}.tensors.json")
+    return path if path.is_file() else None
+
+
+def _original_biases(
+    biases: Mapping[str, View], weights: Path, types: Mapping[str, ExactScale]
+) -> Iterator[tuple[str, OriginalBias]]:
+    with NpzFile(weights) as file:
+        for name, view in biases.items():
+            key = next((k for k in (_CONST + name, name) if k in file), None)
+            if key is None:
+                continue
+            header = file.header(key)
+            if header.dtype.kind != "i" or math.prod(header.shape) != view.type.elements:
+                continue
+            exact = types.get(name)
+            yield (
+                name,
+                OriginalBias(
+                    file.read(key).astype(np.int64).reshape(-1),
+                    exact.scale if exact else None,
+                    exact.offset if exact else None,
+                ),
+            )
+
+
+def _nothing_fits(path: Path, what: str) -> UserError:
+    return fail(
+        "CONST002",
+        "the file has nothing to compare the program's biases with",
+        place=Place(str(path)),
+        found=f"no {what}",
+        hint="is it another network's?",
+    )
+
+
+@attrs.frozen
+class StaleTypes:
+    """A sidecar that is older than the types in the text."""
+
+    tensors: Mapping[str, Any]
+    """Its content without what the text contradicts."""
+    originals: Mapping[str, OriginalBias]
+    """Biases whose type was changed in the text, while the payload is still the sidecar's."""
+
+
+def split_stale(
+    printed: Module, tensors: Mapping[str, Any], payloads: Mapping[str, Array], place: Place
+) -> StaleTypes:
+    """Take the biases out of a sidecar whose types the text has changed.
+
+    Anything else that text and sidecar differ in stays, for whoever attaches the scales to refuse.
+    That a payload is unchanged is told by the sidecar's digest of it.
+    """
+    biases, exact = biases_of(printed), scales_by_name(tensors, place)
+    stale = {
+        name: exact[name]
+        for name, view in biases.items()
+        if name in exact and view.type.quant is not None and _differs(view, exact[name])
+    }
+    kept = {key: entry for key, entry in tensors.items() if _tensor_name(key) not in stale}
+    originals = {
+        name: OriginalBias(None, old.scale, old.offset)
+        for name, old in stale.items()
+        if name in payloads and _digest_fits(tensors[old.key], payloads[name])
+    }
+    return StaleTypes(kept, originals)
+
+
+def _tensor_name(key: str) -> str:
+    return key.rpartition("/")[2].rpartition(":")[2]
+
+
+def _differs(view: View, exact: ExactScale) -> bool:
+    return (format_scale(view.scale), view.offset) != (format_scale(exact.scale), exact.offset)
+
+
+def _digest_fits(entry: Mapping[str, Any], payload: Array) -> bool:
+    digest = hashlib.sha256(payload.tobytes()).hexdigest()
+    written = entry.get("sha256")
+    return isinstance(written, str) and len(written) >= 8 and digest.startswith(written.lower())
+
+
+def read_ranges(path: Path) -> dict[str, RecordedRange]:
+    """Ranges by instruction from Glow's profile: lines ``NAME:RESULT <tab> MIN <tab> MAX``.
+
+    Raises:
+        UserError: FILE001 if the file cannot be read, CONST001 for a line that is something else.
+    """
+    place = Place(str(path))
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        message = f"cannot read the profile: {error.strerror or error}"
+        raise fail("FILE001", message, place=place) from None
+    except UnicodeDecodeError:
+        raise fail("CONST001", "the profile is not text in UTF-8", place=place) from None
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not lines:
+        raise fail("CONST001", "the profile is empty", place=place, expected=_PROFILE_LINE)
+    return dict(_range(line, Place(str(path), number)) for number, line in lines)
+
+
+_PROFILE_LINE = "NAME:RESULT, a tab, the smallest value, a tab, the largest"
+
+
+def _range(line: str, place: Place) -> tuple[str, RecordedRange]:
+    try:
+        name, low, high = line.rstrip("\r").split("\t")
+        recorded = RecordedRange(float(low), float(high))
+    except ValueError:
+        recorded = None
+    if recorded is None or not (math.isfinite(recorded.low) and recorded.low <= recorded.high):
+        raise fail(
+            "CONST001",
+            "a line of the profile cannot be understood",
+            place=place,
+            found=repr(line[:80]),
+            expected=_PROFILE_LINE,
+        )
+    return name.rpartition(":")[0] or name, recorded

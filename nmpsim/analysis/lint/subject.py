@@ -1,0 +1,84 @@
+"""What the rules look at: a program and whatever else was given about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import attrs
+import numpy.typing as npt
+
+from nmpsim.analysis.lint.biases import Bias, bias_of
+from nmpsim.analysis.weighted import WEIGHTED
+from nmpsim.compiler.resolve import place_of, resolve
+from nmpsim.compiler.work import Operation, View
+from nmpsim.diagnostics import Place
+from nmpsim.lir.nodes import Module
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@attrs.frozen
+class OriginalBias:
+    """A bias as it was before somebody changed its type."""
+
+    payload: Array | None
+    """None if only that it is unchanged is known, by its digest."""
+    scale: float | None
+    """None if its type is not known."""
+    offset: int | None
+
+
+@attrs.frozen
+class RecordedRange:
+    """Smallest and largest real value that a tensor took."""
+
+    low: float
+    high: float
+
+
+@attrs.define(eq=False, slots=False, frozen=True)
+class Subject:
+    """A program under examination; what was not given is None."""
+
+    module: Module
+    numerics: str
+    """The profile that it is to run with."""
+    float_weights: Mapping[str, Array] | None = None
+    """Float arrays by the names of the float model."""
+    original: Mapping[str, OriginalBias] | None = None
+    """By the names of the constants."""
+    ranges: Mapping[str, RecordedRange] | None = None
+    """By the names of instructions."""
+    printed_only: frozenset[str] | None = None
+    """Tensors of whose scale nine printed decimals are all that is known; None if the module was
+    not read from text."""
+    snapped: frozenset[str] = frozenset()
+    """Tensors whose scale is the power of two that its print was taken for."""
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        """Every instruction that computes, in order."""
+        return resolve(self.module)[1]
+
+    @cached_property
+    def biases(self) -> tuple[Bias, ...]:
+        """The bias of each quantized layer with weights, where its values are known."""
+        found = (
+            bias_of(self.module, op) for op in self.operations if op.instruction.opcode in WEIGHTED
+        )
+        return tuple(bias for bias in found if bias is not None)
+
+    @cached_property
+    def has_constants(self) -> bool:
+        """Whether the values of the constants are known."""
+        return bool(self.module.constants) or not any(w.constant for w in self.module.weights)
+
+    def place_of(self, op: Operation, tensor: View | None = None) -> Place:
+        """The line of an instruction, or of the declaration of a constant."""
+        if tensor is not None:
+            for weight in self.module.weights:
+                if weight.name == tensor.buffer.name:
+                    return Place(self.module.file, weight.span.line, weight.span.column)
+        return place_of(op.instruction, self.module.file)

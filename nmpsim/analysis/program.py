@@ -1,0 +1,91 @@
+"""A program to look at: LIR text with what belongs to it, or the module that a bundle carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.diagnostics import Place, fail
+from nmpsim.lir import (
+    Module,
+    attach_constants,
+    default_tensors_file,
+    parse_file,
+    read_tensors,
+    verify,
+)
+from nmpsim.lir.scales import exact_scales
+
+_ELF_MAGIC = b"\x7fELF"
+
+
+@attrs.frozen
+class Program:
+    """A verified module, and what its file says beyond it."""
+
+    module: Module
+    """With constants only if their values were given."""
+    numerics: str | None = None
+    """Profile that a bundle was compiled for."""
+    layer_indices: Mapping[str, int] | None = None
+    """Instruction -> layer of the bundle; None for LIR, where each operation is a layer."""
+    warnings: tuple[str, ...] = ()
+
+
+def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:
+    """Read a bundle or LIR text; which of the two, its first bytes say.
+
+    ``weights`` and ``tensors`` belong to LIR only; a bundle holds its constants and exact scales.
+
+    Raises:
+        UserError: codes of FILE, LIR, CONST and BUN; ARG001 for weights given with a bundle.
+    """
+    if is_bundle(path):
+        refuse_files(path, weights, tensors)
+        return from_bundle(read_bundle(path))
+    printed = parse_file(path)
+    sidecar = default_tensors_file(path) if tensors is None else tensors
+    if weights is None:
+        content = None if sidecar is None else read_tensors(sidecar)
+        module, warnings = exact_scales(printed, content, sidecar)
+    else:
+        module, warnings = attach_constants(printed, weights, sidecar)
+    verify(module)
+    return Program(module, warnings=warnings)
+
+
+def is_bundle(path: Path) -> bool:
+    """False also for what cannot be opened; whoever reads it as text says why."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_ELF_MAGIC)) == _ELF_MAGIC
+    except OSError:
+        return False
+
+
+def refuse_files(path: Path, *files: Path | None) -> None:
+    """A bundle needs no constants or scales; given ones would be ignored (ARG001)."""
+    if any(file is not None for file in files):
+        raise fail(
+            "ARG001",
+            "a bundle holds its own constants and scales",
+            place=Place(str(path)),
+            hint="leave --weights and --tensors out",
+        )
+
+
+def from_bundle(bundle: Bundle) -> Program:
+    """The program that a bundle was made from.
+
+    Raises:
+        UserError: BUN002, BUN003 or BUN005 if the bundle carries no usable module.
+    """
+    indices: dict[str, int] = {}
+    for layer in bundle.metadata.layers:
+        indices |= dict.fromkeys((layer.name, *layer.fused), layer.index)
+    return Program(bundle.module(), bundle.metadata.numerics, indices)

@@ -1,0 +1,98 @@
+"""Convolutions and fully connected layers as arrays: what explain and lint both look at."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.compiler.work import Operation, View
+from nmpsim.lir.nodes import Module
+
+Array: TypeAlias = npt.NDArray[Any]
+
+WEIGHTED = frozenset(
+    {
+        "convolution",
+        "channelwisequantizedconvolution",
+        "fullyconnected",
+        "rowwisequantizedfullyconnected",
+    }
+)
+"""Opcodes with weights and a bias; operands are result, source, weights, bias."""
+
+
+@attrs.frozen(eq=False)
+class Scales:
+    """Scales and zero points of a layer; arrays have one entry, or one a channel."""
+
+    source: float
+    result: float
+    weights: Array
+    """float32"""
+    weight_offsets: Array
+    """int64"""
+    bias: Array | None
+    """float32; None for a bias that stayed float"""
+    bias_offsets: Array
+    """int64"""
+
+
+def values_of(module: Module, view: View) -> Array | None:
+    """The values of a constant, seen through the view; None if they are not known."""
+    whole = module.constants.get(view.buffer.name)
+    if whole is None:
+        return None
+    flat = np.ascontiguousarray(whole).reshape(-1)
+    start = view.byte_offset // flat.itemsize
+    return flat[start : start + view.type.elements].reshape(view.shape)
+
+
+def scales_of(module: Module, op: Operation) -> Scales | None:
+    """The scales of a quantized layer with weights.
+
+    None where they are constants whose values are not known, or where the layer is not quantized.
+    """
+    result, source, weights, bias = op.operands[:4]
+    if any(view.type.quant is None for view in op.operands[:3]):
+        return None
+    tables = [values_of(module, view) for view in op.operands[4:]]
+    if any(table is None for table in tables):
+        return None
+    whole = [_one_scale(weights), _one_offset(weights), _one_scale(bias), _one_offset(bias)]
+    own = [table for table in tables if table is not None]
+    floats, integers = np.float32, np.int64
+    kinds = (floats, integers, floats, integers)
+    arrays = [
+        np.asarray(array, kind)
+        for array, kind in zip((*own, *whole[len(own) :]), kinds, strict=True)
+    ]
+    scales = Scales(source.scale, result.scale, *arrays)
+    return scales if bias.type.quant else attrs.evolve(scales, bias=None)
+
+
+def _one_scale(view: View) -> Array:
+    return np.array([view.scale], np.float32)
+
+
+def _one_offset(view: View) -> Array:
+    return np.array([view.offset], np.int64)
+
+
+def weight_rows(module: Module, op: Operation) -> Array | None:
+    """Weights as ``int64 [outputs, inputs of one output]``, zero points not yet subtracted."""
+    values = values_of(module, op.operands[2])
+    if values is None:
+        return None
+    wide = values.astype(np.int64)
+    if op.instruction.opcode == "fullyconnected":
+        return np.ascontiguousarray(wide.T)
+    return wide.reshape(wide.shape[0], -1)
+
+
+def bias_values(module: Module, op: Operation) -> Array | None:
+    """The bias's payload as ``int64 [outputs]``, its zero point not subtracted."""
+    values = values_of(module, op.operands[3])
+    return None if values is None else values.astype(np.int64).reshape(-1)

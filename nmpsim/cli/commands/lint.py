@@ -1,0 +1,79 @@
+"""``nmpsim lint``: what will go wrong with a program, before it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nmpsim.cli.options import FILE, Command, format_option, show
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
+
+
+@click.command("lint", cls=Command, short_help="Tell what will go wrong, before it does.")
+@click.argument("program", metavar="NET.lir|NET.bin", type=FILE)
+@click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
+@click.option(
+    "--tensors",
+    metavar="T.json",
+    type=FILE,
+    help="Exact scales; without it, NET.tensors.json beside the LIR if there is one.",
+)
+@click.option(
+    "--numerics",
+    metavar="PROFILE",
+    help="Profile that it is to run with.  [default: the bundle's, or glow-int]",
+)
+@click.option(
+    "--float-weights",
+    metavar="F.npz|F.onnx",
+    type=FILE,
+    help="The float model's weights, to compare biases with.",
+)
+@click.option(
+    "--original-weights",
+    metavar="O.npz",
+    type=FILE,
+    help="Constants of the program before its bias types were changed.",
+)
+@click.option(
+    "--original-tensors",
+    metavar="T.json",
+    type=FILE,
+    help="Their scales; without it, O.tensors.json beside O.npz if there is one.",
+)
+@click.option(
+    "--ranges", metavar="P.tsv", type=FILE, help="Glow's profile: recorded ranges of results."
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
+@click.option("--all", "show_all", is_flag=True, help="Tell every finding, however many.")
+@format_option
+def command(
+    program: Path,
+    weights: Path | None,
+    tensors: Path | None,
+    numerics: str | None,
+    strict: bool,
+    show_all: bool,
+    style: str,
+    **references: Path | None,
+) -> int:
+    """Tell what will go wrong with a program: biases, scales, overflow, float parts.
+
+    Exit codes: 0 no errors, 1 errors found (with --strict also warnings), 2 something given
+    cannot be used. docs/lint.md describes every rule.
+    """
+    if references["original_tensors"] is not None and references["original_weights"] is None:
+        raise click.UsageError("--original-tensors goes with --original-weights")
+    from nmpsim.analysis.lint import References, lint_json, load_subject, run_rules
+    from nmpsim.views.lint_text import print_findings
+
+    subject = load_subject(program, weights, tensors, numerics, References(**references))
+    report = run_rules(subject)
+    show(
+        style,
+        lambda: lint_json(subject, report),
+        lambda console: print_findings(subject, report, console, show_all=show_all),
+    )
+    failed = report.count("error") or (strict and report.count("warning"))
+    return EXIT_WORSE if failed else EXIT_OK

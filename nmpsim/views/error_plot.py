@@ -1,0 +1,93 @@
+"""The error of a rescaling as a plot: in characters, or as a figure by matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from nmpsim.analysis.explain import ErrorBand, Factor
+from nmpsim.atomic import write_file
+from nmpsim.diagnostics import Place, UserError, fail
+
+ROWS = 13
+"""Lines of the text plot; odd, so that one is 0."""
+_LABEL = 9
+"""Characters before the plot."""
+FIGURE_PARTS = 1200
+"""Parts of the input range in a figure."""
+TEXT_PARTS = 100
+"""At most so many columns in the text plot."""
+FORMATS = (".svg", ".png")
+
+
+def plot_lines(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str]:
+    """A band from the smallest to the largest error of each part of the input range."""
+    columns = max(min(width - _LABEL - 1, len(band.low)), 1)
+    starts = np.arange(columns) * len(band.low) // columns
+    low, high = np.minimum.reduceat(band.low, starts), np.maximum.reduceat(band.high, starts)
+    top = max(float(np.abs(low).max()), float(np.abs(high).max()), 0.5)
+    middle = ROWS // 2
+    mark = "█" if blocks else "#"
+    upper, lower = (np.rint(-end / top * middle).astype(int) + middle for end in (high, low))
+    for row in range(ROWS):
+        label = f"{top * (middle - row) / middle:+.3g}" if row % (middle // 2) == 0 else ""
+        blank = "-" if row == middle else " "
+        cells = (mark if u <= row <= w else blank for u, w in zip(upper, lower, strict=True))
+        yield f"{label:>{_LABEL - 1}} |{''.join(cells)}"
+    ends = f"{band.edges[0]}", f"{band.edges[-1] - 1}"
+    yield f"{'':{_LABEL}}{ends[0]}{ends[1]:>{max(columns + 1 - len(ends[0]), len(ends[1]) + 1)}}"
+
+
+def check_figure(path: Path) -> None:
+    """Refuse a figure that cannot be made, before anything is computed.
+
+    Raises:
+        UserError: ARG001 for another kind of file, PKG001 if matplotlib is not installed.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise fail(
+            "ARG001",
+            "a plot is an SVG or PNG file",
+            place=Place(str(path)),
+            found=path.suffix or "no ending",
+            expected=" or ".join(FORMATS),
+        )
+    try:
+        import matplotlib.figure  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise _no_matplotlib() from error
+
+
+def _no_matplotlib() -> UserError:
+    return fail(
+        "PKG001",
+        "plots in files need matplotlib",
+        found="matplotlib is not installed",
+        hint="pip install 'nmpsim[plot]'; without --plot the plot is text",
+    )
+
+
+def write_figure(path: Path, factor: Factor, band: ErrorBand) -> None:
+    """Write the plot as SVG or PNG, by the file's ending; the same plot gives the same bytes."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    centres = (band.edges[:-1] + band.edges[1:] - 1) / 2
+    axes.fill_between(centres, band.low, band.high, step="mid", linewidth=0.5)
+    axes.axhline(0.0, color="black", linewidth=0.5)
+    form = factor.integer
+    axes.set_title(f"{factor.real:.9g} as pre {form.pre}, post {form.post}, scale {form.mul}")
+    axes.set_xlabel("input")
+    axes.set_ylabel("error, units of the last place")
+    kind = path.suffix.lower().removeprefix(".")
+
+    def save(file: IO[bytes]) -> None:
+        with matplotlib.rc_context({"svg.hashsalt": "nmpsim"}):
+            figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
+
+    write_file(path, save)
