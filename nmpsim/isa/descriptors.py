@@ -61,7 +61,8 @@ def _scale(prefix: str, what: str) -> tuple[Word, ...]:
     """A real multiplier, in the form that the profile takes.
 
     glow_int and nmp: ``((x >> pre) * mul + round) >> post``. q31: shift left by ``pre``, take
-    ``mul`` as a 32-bit fraction, shift right by ``post``. All others: ``mul`` is a float32.
+    ``mul`` as a 32-bit fraction, shift right by ``post``. All others: ``mul`` is a float32; so is
+    ``post`` where a profile adds something.
     """
     return (
         Word(f"{prefix}_pre", f"{what}: shift before the product (q31: to the left)"),
@@ -76,7 +77,7 @@ def _element(what: str = "what input, weights and result are") -> Word:
 
 _PROFILE = Word("profile", "whose arithmetic makes the result", choices=PROFILES)
 _RESULT_SCALE = Word(
-    "result_scale", "float32: scale of the result, where a float profile divides by it"
+    "result_scale", "float32: scale of the result or its reciprocal, where a profile uses it"
 )
 
 
@@ -175,7 +176,7 @@ class Descriptor:
 CHANNEL_RECORD = Descriptor(
     "channel record",
     (
-        Word("bias_low", "bias minus its zero point, 64 bits (fbgemm, onednn: a float32)"),
+        Word("bias_low", "bias minus its zero point, 64 bits (fbgemm, onednn: a float64)"),
         _signed("bias_high", "its upper half"),
         Word("zero_term_low", "K*Ow*Ox - Ox*sum(w): what the input's zero point adds, 64 bits"),
         _signed("zero_term_high", "its upper half"),

@@ -176,7 +176,10 @@ def _descriptors() -> str:
 
 
 def _records() -> str:
-    head = "## Records\n\nArrays of these lie in the scratchpad, at a multiple of 4."
+    head = (
+        "## Records\n\nArrays of these lie in the scratchpad, channel records at a multiple of 8, "
+        "scale records at a\nmultiple of 4."
+    )
     return "\n\n".join((head, *(_record(r.name, r) for r in (CHANNEL_RECORD, SCALE_RECORD))))
 
 

@@ -55,9 +55,10 @@ on at `mtvec` as the RISC-V manual has it. A trap that ends the run waits for th
 everything that others can see.
 
 *Operands.* A descriptor that is impossible is an operand fault, and `mtval` is the address of the
-word that is wrong: a size of zero, memory outside the scratchpad, a shift beyond 31, a zero
-point or clip beyond Int8, a result that would lie on an operand or on itself. Only `nmp.eltwise`,
-`nmp.rescale` and `nmp.lut` may write exactly where they read.
+word that is wrong: a size of zero, memory outside the scratchpad, a shift beyond 31, a zero point
+or clip beyond the element, an odd address or stride of Int16, a profile that the instruction does
+not have, a float32 that is infinite or no number, a result that would lie on an operand or on
+itself. Only `nmp.eltwise`, `nmp.rescale` and `nmp.lut` may write exactly where they read.
 """
 
 TRAP_NOTE = """
@@ -90,34 +91,95 @@ Assembly gives `lui` and `auipc` the upper 20 bits as a number, and branches and
 MEMORY_LAYOUTS = """
 ## How tensors lie in memory
 
-Everything is little endian, the last index of a shape is contiguous.
+Everything is little endian, the last index of a shape is contiguous. The word `element` says what
+input, weights and result are: Int8, or Int16 at even addresses with even strides. Strides are in
+bytes.
 
 *Activations* are `[rows][columns][channels]` (NHWC, one image at a time); strides between rows
 and pixels are in the descriptor. Padding is filled with the input's zero point, so that with the
 zero term of the channel record a padded tap contributes nothing.
 
-*Weights* of `nmp.conv` are blocked by 16 output channels and by 4 consecutive inputs of a kernel
-row, counted as `kx * in_channels + channel`: `[out/16][ky][(kx*in)/4][16][4]`, both divisions
-rounded up, zero beyond the edges. With groups, `in` is the channels of one group, and output
-channels of all groups follow each other. Weights of `nmp.dwconv` are `[ky][kx][channels]`.
+*Weights* of `nmp.conv` are blocked by 16 output channels and by four bytes of consecutive inputs
+of a kernel row, counted as `kx * in_channels + channel`: `[out/16][ky][(kx*in)/4][16][4]` for
+Int8, `[out/16][ky][(kx*in)/2][16][2]` for Int16, the divisions rounded up, zero beyond the edges.
+With groups, `in` is the channels of one group, and output channels of all groups follow each
+other. Weights of `nmp.dwconv` are `[ky][kx][channels]`.
 
-*Partial sums* are `int32 [out_h][out_w][out_channels]`, contiguous.
+*Partial sums* are `[out_h][out_w][out_channels]`, contiguous: 32 bits each for Int8, 64 bits (of
+which an accumulator uses 48) at a multiple of 8 for Int16.
 
 *Tables* of `nmp.lut` have 256 bytes, the entry of -128 first.
 """
 
 SCALES = """
-## Scales
+## Sums and scales
 
-A scale is three words `pre`, `mul`, `post` and stands for a real factor:
-`scale(x) = ((x >> pre) * mul + (1 << (post - 1))) >> post`, without the rounding term if `post` is
-0; shifts are arithmetic, and what is shifted last saturates at 32 bits. A convolution's result is
+A convolution's result is made in three steps, each output channel with its channel record:
 
-    start  = bias_scale(bias) + zero_term                              per output channel
-    sum    = start + sum over ky, kx, channel of (w - weight_offset) * x    saturating at 32 bits
-    result = clip(out_scale(sum) + out_offset, clip_low, clip_high)
+    start  = bias on the scale of the sum, if the profile has it there, + zero_term
+    sum    = start + sum over ky, kx, channel of (w - weight_offset) * x
+    result = clip(the sum on the result's scale, with its zero point, clip_low, clip_high)
 
-With `activation=leaky` a result below `out_offset` is brought there by the leaky scale before the
-clip. `part` splits the sum over several instructions: *first* begins with `start` and leaves the
-sum at `partial`, *middle* adds to it, *last* adds to it and makes the result, *only* does all.
+The accumulator has 32 bits for Int8 and 48 bits for Int16; each step of the sum saturates there.
+Bias and zero term have 64 bits, lower word first; the start of a sum saturates to the
+accumulator. `part` splits the sum over several instructions: *first* begins with `start` and leaves
+the sum at `partial`, *middle* adds to it, *last* adds to it and makes the result, *only* does all.
+
+A scale is three words, `pre`, `mul` and `post`. What they mean depends on the profile:
+
+| profiles | form | `scale(x)` |
+| --- | --- | --- |
+| `glow_int`, `nmp` | integer | `((x >> pre) * mul + half) >> post`; `half` is `(1 << post) >> 1` |
+| `q31` | fixed point | `x << pre`, times `mul / 2^31`, divided by `2^post` |
+| all others | real | `x` as float32 times `mul`, the bits of a float32; no shifts |
+
+The shifts are arithmetic. The integer form saturates what is shifted last to 32 bits for Int8; for
+Int16, `x >> pre` saturates where its product with `mul` would leave 62 bits. The fixed-point form
+saturates `x << pre` to 32 bits and rounds twice, after the product and after the shift; but 48-bit
+sums of Int16 are multiplied with `mul` rounded to 16 bits and shifted once, by `15 - pre + post`.
+
+[Numerics](numerics.md) has each profile's formulas, how a compiler finds their numbers, and the
+references that they equal to the bit. This is where the numbers go.
+
+### Scales of `nmp.conv`, `nmp.dwconv` and `nmp.gemm`
+
+| profile | bias in the channel record | `bias` | `out` |
+| --- | --- | --- | --- |
+| `glow_int`, `glow_float`, `glow_float_late` | integer | bias to sum | sum to result |
+| `nmp` | integer on the result's scale | unused | sum to result |
+| `q31`, `float` | integer on the sum's scale | unused | sum to result |
+| `fbgemm` | float64 on the sum's scale | unused | sum to result |
+| `onednn` | float64, the real bias | `bias_mul`: input's scale | weights' scale |
+
+`onednn` has the reciprocal of the result's scale in `result_scale`. A table of scale records gives
+`bias` and `out` for each channel. An integer bias is less its own zero point. With
+`activation=leaky`, in `glow_int` and `nmp` only, a result below `out_offset` is brought there by
+the leaky scale before the clip. `nmp.gemm` has no bias, and not the profiles `fbgemm` and `onednn`.
+
+### Scales of `nmp.eltwise`
+
+| profile | operation | words |
+| --- | --- | --- |
+| `glow_int`, `nmp` | add, sub, max, min | `lhs`, `rhs`: side to result |
+| `glow_float` | add | `lhs`, `rhs`: side to a common scale; `out`: sum to result |
+| | sub | `lhs`, `rhs`: side to result |
+| | max, min | `lhs_mul`, `rhs_mul`: the sides' scales; `result_scale` divides |
+| `q31` | add, sub | `lhs`, `rhs`: side to a common scale; `out`: sum to result |
+| | max, min | `lhs`, `rhs`: side to result |
+| `float` | all but mul | `side * lhs_mul + lhs_post`, `rhs` likewise; `result_scale` multiplies |
+| `qnnpack` | add, sub | `lhs_mul`, `rhs_mul`: integers; `out_post`: shift to the right |
+| all but `qnnpack` | mul | `out`: product to result |
+
+The words `lhs_post` and `rhs_post` of `float` are the bits of a float32 that may be negative;
+product and sum are rounded to float32 together, once.
+
+### Scales of `nmp.avgpool` and `nmp.rescale`
+
+`nmp.avgpool` brings the sum to the result by `out`. With `divide=by_valid_taps`, `glow_int`, `nmp`
+and `q31` divide what comes of that, halves away from zero; `glow_float`, `float` and `fbgemm`
+divide the factor.
+
+`nmp.rescale` brings the input to the result by `out`, or by `leaky` below the input's zero point if
+`activation=leaky`. In `glow_float` these lead to real numbers, which `result_scale` divides. In
+`float` they do too, but `leaky` multiplies what `out` made, and `result_scale` multiplies that.
 """
