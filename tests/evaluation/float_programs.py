@@ -43,20 +43,25 @@ def recorded_module(text: Path) -> Module:
     return module
 
 
-def float_form(name: str) -> Module:
-    """The float form of the recorded program with this path in the shared folder."""
+def layer_floats(name: str) -> dict[str, Array]:
+    """The float constants of the recorded program with this path in the shared folder."""
     text = shared_folder() / name
     quantized = recorded_module(text)
-    constants = {
+    return {
         w.name: _float_constant(w.name, w.type, quantized.constants[w.name], text)
         for w in quantized.weights
         if w.constant
     }
+
+
+def float_form(name: str) -> Module:
+    """The float form of that program."""
+    quantized = recorded_module(shared_folder() / name)
     module = attrs.evolve(
         quantized,
         weights=tuple(attrs.evolve(w, type=float_type(w.type)) for w in quantized.weights),
         instructions=tuple(map(_float_instruction, quantized.instructions)),
-        constants=constants,
+        constants=layer_floats(name),
     )
     verify(module)
     return module

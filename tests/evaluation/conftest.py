@@ -1,0 +1,7 @@
+"""Makes the helpers beside this file, and the drafts of the compiler's tests, importable."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "compiler")]
