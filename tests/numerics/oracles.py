@@ -1,0 +1,39 @@
+"""The formulas of docs/numerics.md as functions: NumPy, and nothing of the simulator.
+
+The page is the one place where they stand; a traceback shows the page's own lines.
+"""
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "numerics.md"
+_EXAMPLES = "\n## Worked examples\n"
+
+
+def code_blocks(first: int, last: int) -> str:
+    """The Python of a part of the page, every line at its place, so that a traceback fits."""
+    text = PAGE.read_text(encoding="utf-8")
+    lines = [""] * (text.count("\n") + 1)
+    for match in re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S):
+        if first <= match.start() < last:
+            number = text.count("\n", 0, match.start(1))
+            block = match[1].splitlines()
+            lines[number : number + len(block)] = block
+    return "\n".join(lines)
+
+
+def _formulas() -> ModuleType:
+    module = ModuleType("formulas_of_the_page")
+    source = code_blocks(0, examples_start())
+    exec(compile(source, str(PAGE), "exec"), module.__dict__)
+    return module
+
+
+def examples_start() -> int:
+    """Where the formulas end and the worked examples begin."""
+    return PAGE.read_text(encoding="utf-8").index(_EXAMPLES)
+
+
+page = _formulas()
+"""Every function of the page."""

@@ -1,0 +1,43 @@
+"""Glow's choice of parameters, and its integers for a factor."""
+
+from pathlib import Path
+
+import numpy as np
+from counted import Tally
+from oracles import page
+
+
+def test_scale_and_zero_point_of_a_range(shared: Path) -> None:
+    z, tally = np.load(shared / "golden" / "glow" / "choose_qparams.npz"), Tally()
+    for low, high, schema, element, scale, zero in zip(
+        *(z[k] for k in ("min", "max", "schema", "elem", "scale", "offset")), strict=True
+    ):
+        found = page.choose_quantization_params(low, high, page.SCHEMAS[schema], str(element))
+        tally.equal("choose_qparams", found, (scale, zero), (low, high, schema, element))
+    tally.is_what_the_page_says()
+
+
+def test_scale_of_a_bias(shared: Path) -> None:
+    z, tally = np.load(shared / "golden" / "glow" / "bias_qparams.npz"), Tally()
+    for i in range(z["bias_scale"].size):
+        own, x, w = z["bias_scale"][i], z["in_scale"][i], z["weights_scale"][i]
+        element, all_zero = str(z["bias_elem"][i]), bool(z["bias_is_zero"][i])
+        zero = 0 if element == "i32" else z["bias_offset"][i]
+        found = page.bias_scale(own, x, w, all_zero), zero
+        expected = z["spec_bias_scale"][i], z["spec_bias_offset"][i]
+        tally.equal("bias_qparams, one scale", found, expected)
+        found = (*page.channel_scales(own, x, w, element, all_zero), zero)
+        names = ("spec2_bias_scale", "spec2_weights_scale", "spec2_bias_offset")
+        tally.equal("bias_qparams, a scale a channel", found, [z[name][i] for name in names])
+    tally.is_what_the_page_says()
+
+
+def test_a_factor_as_integers(shared: Path) -> None:
+    z, tally = np.load(shared / "golden" / "glow" / "transform32to8.npz"), Tally()
+    form = page.integer_scale(z["scale"])
+    tally.equal("transform32to8, integers", form, [z["pre"], z["mul"], z["post"]])
+    pre, mul, post = (part[:, None] for part in form)
+    y = page.scale32(z["x"].astype(np.int64), pre, mul, post) + z["offset"][:, None]
+    tally.equal("transform32to8, applied", y, z["y"])
+    assert not z["intermediate_overflows_int32"].any()
+    tally.is_what_the_page_says()

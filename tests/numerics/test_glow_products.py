@@ -1,0 +1,114 @@
+"""Glow's convolutions, fully connected layers and matrix products, both oracles."""
+
+from pathlib import Path
+
+import numpy as np
+from counted import Tally
+from oracles import page
+from vectors import Array, Case, glow_cases
+
+
+def sum_of(case: Case) -> Array:
+    zero = case.get("filter_offsets", case.get("filter_offset"))
+    return page.convolution_sum(
+        case["input"],
+        case["filter"],
+        case["in_offset"],
+        zero,
+        case["strides"],
+        case["pads_tlbr"],
+        case["dilation"],
+        int(case["group"]),
+    )
+
+
+def scales_of(case: Case, weights_scale: Array) -> dict[str, Array]:
+    """The arguments that follow the sum."""
+    return {
+        "bias": case["bias"],
+        "bias_zero": case.get("bias_offsets", case.get("bias_offset")),
+        "bias_scale": case.get("bias_scales", case.get("bias_scale")),
+        "product_scale": page.f32(case["in_scale"] * weights_scale),
+        "out_scale": case["out_scale"],
+        "out_zero": case["out_offset"],
+    }
+
+
+def check_integers(case: Case, prefix: str, factor: Array) -> None:
+    """The integer form is the one that Glow used."""
+    for part, value in zip(("pre", "mul", "post"), page.integer_scale(factor), strict=True):
+        np.testing.assert_array_equal(value, case[prefix + part])
+
+
+def test_convolution_int8(shared: Path) -> None:
+    tally = Tally()
+    for case in glow_cases(shared, "conv_i8.npz"):
+        acc, scales = sum_of(case), scales_of(case, case["filter_scale"])
+        check_integers(case, "bias_", scales["bias_scale"] / scales["product_scale"])
+        check_integers(case, "out_", scales["product_scale"] / scales["out_scale"])
+        y, zero = page.glow_int(acc, **scales), case["out_offset"]
+        tally.equal("conv_i8, libjit", page.clip(y), case["expected_libjit"])
+        if "expected_libjit_relu" in case:
+            relu = page.clip(y, low=zero)
+            tally.equal("conv_i8, libjit with ReLU", relu, case["expected_libjit_relu"])
+        y = page.clip(page.glow_float(acc, **scales))
+        tally.equal("conv_i8, Interpreter", y, case["expected_interp"])
+    tally.is_what_the_page_says()
+
+
+def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
+    tally = Tally()
+    for case in glow_cases(shared, "conv_channelwise_i8.npz"):
+        acc, scales = sum_of(case), scales_of(case, case["filter_scales"])
+        y, zero = page.glow_int(acc, **scales), case["out_offset"]
+        tally.equal("conv_channelwise_i8, libjit", page.clip(y), case["expected_libjit"])
+        if "expected_libjit_relu" in case:
+            relu = page.clip(y, low=zero)
+            row = "conv_channelwise_i8, libjit with ReLU"
+            tally.equal(row, relu, case["expected_libjit_relu"])
+        y = page.clip(page.glow_float(acc, **scales))
+        tally.equal("conv_channelwise_i8, Interpreter", y, case["expected_interp"])
+    tally.is_what_the_page_says()
+
+
+def test_convolution_int16(shared: Path) -> None:
+    tally = Tally()
+    for case in glow_cases(shared, "conv_i16_interp.npz"):
+        y = page.glow_float(sum_of(case), **scales_of(case, case["filter_scale"]))
+        tally.equal("conv_i16_interp", page.clip(y, "i16"), case["expected_interp"])
+    tally.is_what_the_page_says()
+
+
+def connected_sum(case: Case) -> Array:
+    """Weights are [K, N]."""
+    x = case["input"].astype(np.int64) - case["in_offset"]
+    return x @ (case["weights"].astype(np.int64) - case["weights_offset"])
+
+
+def test_fully_connected_and_matrix_product(shared: Path) -> None:
+    tally = Tally()
+    for element in ("i8", "i16"):
+        name = {"i8": "fc_i8", "i16": "fc_i16_interp"}[element]
+        for case in glow_cases(shared, f"{name}.npz"):
+            acc, scales = connected_sum(case), scales_of(case, case["weights_scale"])
+            last = {k: scales[k] for k in ("product_scale", "out_scale", "out_zero")}
+            y = page.clip(page.glow_float_connected(acc, **scales), element)
+            tally.equal(f"{name}, Interpreter", y, case["expected_interp"])
+            y = page.clip(page.glow_float_matmul(acc, **last), element)
+            tally.equal(f"{name} without bias, Interpreter", y, case["expected_matmul_interp"])
+            if element == "i8":
+                y = page.clip(page.glow_int(acc, **scales))
+                tally.equal("fc_i8, libjit", y, case["expected_libjit"])
+                y = page.clip(page.glow_int_matmul(acc, **last))
+                tally.equal("fc_i8 without bias, libjit", y, case["expected_matmul_libjit"])
+    tally.is_what_the_page_says()
+
+
+def test_fully_connected_with_a_scale_a_row(shared: Path) -> None:
+    tally = Tally()
+    for case in glow_cases(shared, "fc_rowwise_i8.npz"):
+        x = case["input"].astype(np.int64) - case["in_offset"]
+        w = case["weights"].astype(np.int64) - case["weights_offsets"][:, None]
+        y = page.clip(page.glow_int(x @ w.T, **scales_of(case, case["weights_scales"])))
+        tally.equal("fc_rowwise_i8", y, case["expected_libjit"])
+    tally.is_what_the_page_says()
