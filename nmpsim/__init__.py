@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from nmpsim.session import Compiled as Compiled
     from nmpsim.session import Device as Device
     from nmpsim.session import Progress as Progress
+    from nmpsim.session import RescaledBias as RescaledBias
     from nmpsim.session import Shadow as Shadow
     from nmpsim.session import calibrate as calibrate
     from nmpsim.session import compile as compile
     from nmpsim.session import device_of as device_of
     from nmpsim.session import load as load
     from nmpsim.session import quantize as quantize
+    from nmpsim.session import rescale_bias as rescale_bias
     from nmpsim.session import save as save
 
 __version__ = "0.1.0"
@@ -43,6 +45,7 @@ _HOMES = {
     "DeviceConfig": "nmpsim.config",
     "Progress": "nmpsim.session",
     "QuantizedProgram": "nmpsim.quantization",
+    "RescaledBias": "nmpsim.session",
     "RunReport": "nmpsim.report.data",
     "Shadow": "nmpsim.session",
     "UserError": "nmpsim.diagnostics",
@@ -53,6 +56,7 @@ _HOMES = {
     "load": "nmpsim.session",
     "load_device": "nmpsim.config",
     "quantize": "nmpsim.session",
+    "rescale_bias": "nmpsim.session",
     "save": "nmpsim.session",
 }
 

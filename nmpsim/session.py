@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -12,6 +13,8 @@ import numpy.typing as npt
 from nmpsim.analysis.shadow import ShadowEvaluation
 from nmpsim.bundle import Bundle, read_bundle, write_bundle
 from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.numerics import DEFAULT_NUMERICS
+from nmpsim.compiler.passes.rescale_bias import RescaledBias, rescale_bias
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.core.device import Device, Progress
 from nmpsim.core.inputs import checked_inputs
@@ -21,15 +24,18 @@ from nmpsim.quantization import Calibrated, QuantizedProgram, settings_of
 from nmpsim.report.data import RunReport
 
 __all__ = [
+    "DEFAULT_NUMERICS",
     "Compiled",
     "Device",
     "Progress",
+    "RescaledBias",
     "Shadow",
     "calibrate",
     "compile",
     "device_of",
     "load",
     "quantize",
+    "rescale_bias",
     "save",
 ]
 
@@ -41,6 +47,8 @@ class Compiled:
     image: bytes
     """The bundle file's bytes."""
     warnings: tuple[str, ...]
+    rescaled_biases: tuple[RescaledBias, ...] = ()
+    """What ``rescale_biases`` did, layer by layer."""
 
 
 def compile(
@@ -49,7 +57,9 @@ def compile(
     tensors: Path | str | None = None,
     *,
     device: DeviceConfig | None = None,
-    numerics: str = "glow-int",
+    numerics: str = DEFAULT_NUMERICS,
+    layer_numerics: Mapping[str, str] = MappingProxyType({}),
+    rescale_biases: bool = False,
     fuse: bool = True,
 ) -> Compiled:
     """Compile LIR text for a device.
@@ -59,7 +69,10 @@ def compile(
         weights: ``.npz`` with the constants by their names in the LIR.
         tensors: JSON with exact scales; the file beside the LIR is taken if there is one.
         device: the default device if None.
-        numerics: arithmetic profile.
+        numerics: whose arithmetic to follow: ``glow-int``, ``glow-float``, ``nmp``, ``q31``,
+            ``float``, ``float-fbgemm``, ``float-qnnpack`` or ``float-onednn``.
+        layer_numerics: that of single layers, by the name of an instruction.
+        rescale_biases: requantize biases onto the scale of each layer's result first.
         fuse: let activations become the clip of the operation before them.
 
     Raises:
@@ -71,13 +84,17 @@ def compile(
     files = [] if weights is None else [Path(weights)]
     module, warnings = attach_constants(module, files, exact)
     verify(module)
+    rescaled: tuple[RescaledBias, ...] = ()
+    if rescale_biases:
+        module, rescaled = rescale_bias(module)
     image = compile_module(
         module,
         default_device() if device is None else device,
         numerics=numerics,
+        layer_numerics=layer_numerics,
         fuse_activations=fuse,
     )
-    return Compiled(image, warnings)
+    return Compiled(image, warnings, rescaled)
 
 
 def calibrate(

@@ -14,9 +14,15 @@ from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
 from nmpsim.config import default_device
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.text import bytes_text, elem_text, shape_text, visible_line
+from nmpsim.views.elements import KINDS, elements_json, nothing_quantized, shares
+from nmpsim.views.text import bytes_text, elem_text, percent, shape_text, visible_line
 
 SCHEMA = "nmpsim-inspect-1"
+NOTHING_QUANTIZED = "NOTHING IS QUANTIZED: no layer works on Int8 or Int16"
+GLOW_INT16 = (
+    "Int16 layers of glow-int follow glow-float:"
+    " Glow's compiled kernels have no arithmetic for Int16"
+)
 
 
 def inspect_json(bundle: Bundle) -> dict[str, Any]:
@@ -34,6 +40,8 @@ def inspect_json(bundle: Bundle) -> dict[str, Any]:
         "outputs": [_tensor_json(tensor) for tensor in metadata.outputs],
         "layers": [_layer_json(layer) for layer in metadata.layers],
         "placement": _placement(bundle),
+        "elements": elements_json(bundle),
+        "nothing_quantized": nothing_quantized(bundle),
         "bytes": _sizes(bundle),
         "device": dict(metadata.device),
     }
@@ -58,6 +66,7 @@ def _layer_json(layer: Layer) -> dict[str, Any]:
         "op": layer.op,
         "placement": layer.placement,
         "reason": layer.reason,
+        "numerics": layer.numerics,
         "fused": list(layer.fused),
         "macs": layer.macs,
         "output": _tensor_json(layer.output),
@@ -92,6 +101,7 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
         ("digest", bundle.digest),
     ):
         line(console, f"  {label:<12} {text}")
+    _print_elements(bundle, console)
     _print_tensors("inputs", metadata.inputs, console)
     _print_tensors("outputs", metadata.outputs, console)
     if metadata.layers:
@@ -111,6 +121,32 @@ def _counts(bundle: Bundle) -> str:
     kinds = ", ".join(f"{count} {elem}" for elem, count in elems.most_common())
     counts = f"{placement['device']} on the device, {placement['host']} on the host"
     return f"{counts}; outputs: {kinds}" if kinds else counts
+
+
+def _print_elements(bundle: Bundle, console: Console) -> None:
+    """What is Int8, Int16 and float, at a glance; that nothing is quantized, loudly."""
+    found = shares(bundle)
+    if not found:
+        return
+    heading(console, "elements")
+    total = sum(share.macs for share in found)
+    columns = [
+        Column("", [KINDS[share.kind] for share in found]),
+        Column("layers", [f"{share.layers:,}" for share in found], right=True),
+        Column("on the device", [f"{share.device:,}" for share in found], right=True),
+        Column("on the host", [f"{share.host:,}" for share in found], right=True),
+        Column("MACs", [f"{share.macs:,}" for share in found], right=True),
+        Column("% of MACs", [percent(share.macs, total) for share in found], right=True),
+    ]
+    console.print(fitted_table(columns, console))
+    if nothing_quantized(bundle):
+        line(console, NOTHING_QUANTIZED, "bold red")
+    wide = any(
+        layer.numerics == "glow-float" and layer.output.elem == "i16"
+        for layer in bundle.metadata.layers
+    )
+    if bundle.metadata.numerics == "glow-int" and wide:
+        line(console, GLOW_INT16)
 
 
 def _print_tensors(title: str, tensors: Sequence[Tensor], console: Console) -> None:
@@ -136,6 +172,7 @@ def _print_layers(layers: Sequence[Layer], console: Console) -> None:
         Column("layer", [visible_line(layer.name) for layer in layers], least=8),
         Column("operation", [visible_line(layer.op) for layer in layers], least=8),
         Column("on", [layer.placement for layer in layers], styles=host),
+        Column("numerics", [layer.numerics or "-" for layer in layers]),
         Column("output", outputs, least=16),
         Column("fused", [_fused_text(layer) for layer in layers], right=True),
     ]

@@ -21,7 +21,7 @@ from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Unit
 
 Words = Mapping[str, int]
 MOST_STEPS = 1 << 22
-CHANNEL_RECORD_BYTES, SCALE_RECORD_BYTES = 8, 28
+CHANNEL_RECORD_BYTES, SCALE_RECORD_BYTES = 16, 28
 FIRST, MIDDLE, LAST = 1, 2, 3
 
 
@@ -137,8 +137,13 @@ def _store(w: Words) -> Touched:
     return (_grid(w["spm"], w["count_y"], *strides),), ()
 
 
+def _wide(w: Words) -> int:
+    """Bytes of an element."""
+    return 1 << w["element"]
+
+
 def _image_out(w: Words, channels: int) -> Range:
-    strides = w["out_row_stride"], w["out_w"], w["out_pixel_stride"], channels
+    strides = w["out_row_stride"], w["out_w"], w["out_pixel_stride"], channels * _wide(w)
     return _grid(w["output"], w["out_h"], *strides)
 
 
@@ -147,7 +152,8 @@ def _padded_input(w: Words, channels: int) -> Range:
         (w[f"out_{d}"] - 1) * w[f"stride_{d}"] + (w[f"kernel_{d}"] - 1) * w[f"dilation_{d}"] + 1
         for d in ("h", "w")
     )
-    return _grid(w["input"], rows, w["in_row_stride"], columns, w["in_pixel_stride"], channels)
+    run = channels * _wide(w)
+    return _grid(w["input"], rows, w["in_row_stride"], columns, w["in_pixel_stride"], run)
 
 
 def _tables(w: Words, channels: int) -> tuple[Range, ...]:
@@ -159,9 +165,10 @@ def _tables(w: Words, channels: int) -> tuple[Range, ...]:
 
 def _conv(w: Words) -> Touched:
     channels = w["out_channels"]
-    blocks, quads = -(-channels // 16), -(-w["kernel_w"] * w["in_channels"] // 4)
+    row_bytes = w["kernel_w"] * w["in_channels"] * _wide(w)
+    blocks, quads = -(-channels // 16), -(-row_bytes // 4)
     weights = _at(w["weights"], blocks * w["kernel_h"] * quads * 64)
-    sums = _at(w["partial"], 4 * w["out_h"] * w["out_w"] * channels)
+    sums = _at(w["partial"], 4 * _wide(w) * w["out_h"] * w["out_w"] * channels)
     image = _padded_input(w, w["groups"] * w["in_channels"])
     return _summed(w, (image, weights, *_tables(w, channels)), sums, _image_out(w, channels))
 
@@ -175,37 +182,38 @@ def _summed(w: Words, reads: tuple[Range, ...], sums: Range, out: Range) -> Touc
 
 def _dwconv(w: Words) -> Touched:
     channels = w["channels_count"]
-    weights = _at(w["weights"], w["kernel_h"] * w["kernel_w"] * channels)
+    weights = _at(w["weights"], w["kernel_h"] * w["kernel_w"] * channels * _wide(w))
     reads = (_padded_input(w, channels), weights, *_tables(w, channels))
     return reads, (_image_out(w, channels),)
 
 
 def _gemm(w: Words) -> Touched:
-    rows, inner, columns = w["rows"], w["inner"], w["columns"]
-    left = _grid(w["lhs"], rows, w["lhs_stride"], 1, 0, inner)
-    right = _grid(w["rhs"], inner, w["rhs_stride"], 1, 0, columns)
-    out = _grid(w["output"], rows, w["out_stride"], 1, 0, columns)
-    return _summed(w, (left, right), _at(w["partial"], 4 * rows * columns), out)
+    rows, inner, columns, wide = w["rows"], w["inner"], w["columns"], _wide(w)
+    left = _grid(w["lhs"], rows, w["lhs_stride"], 1, 0, inner * wide)
+    right = _grid(w["rhs"], inner, w["rhs_stride"], 1, 0, columns * wide)
+    out = _grid(w["output"], rows, w["out_stride"], 1, 0, columns * wide)
+    return _summed(w, (left, right), _at(w["partial"], 4 * wide * rows * columns), out)
 
 
 def _pool(w: Words) -> Touched:
-    strides = w["in_row_stride"], w["in_w"], w["in_pixel_stride"], w["channels"]
+    strides = w["in_row_stride"], w["in_w"], w["in_pixel_stride"], w["channels"] * _wide(w)
     return (_grid(w["input"], w["in_h"], *strides),), (_image_out(w, w["channels"]),)
 
 
 def _eltwise(w: Words) -> Touched:
-    rows, columns = w["rows"], w["columns"]
-    left = _grid(w["lhs"], rows, w["lhs_stride"], 1, 0, columns)
-    width = 4 * columns if w["rhs_kind"] else columns
+    rows, columns, run = w["rows"], w["columns"], w["columns"] * _wide(w)
+    left = _grid(w["lhs"], rows, w["lhs_stride"], 1, 0, run)
+    width = 4 * columns if w["rhs_kind"] else run
     right = _grid(w["rhs"], rows, w["rhs_stride"], 1, 0, width)
-    return (left, right), (_grid(w["output"], rows, w["out_stride"], 1, 0, columns),)
+    return (left, right), (_grid(w["output"], rows, w["out_stride"], 1, 0, run),)
 
 
 def _flat(w: Words) -> Touched:
-    reads = (_at(w["input"], w["count"]),) if "input" in w else ()
+    nbytes = w["count"] << w.get("element", 0)
+    reads = (_at(w["input"], nbytes),) if "input" in w else ()
     if "table" in w:
         reads = (*reads, _at(w["table"], 256))
-    return reads, (_at(w["output"], w["count"]),)
+    return reads, (_at(w["output"], nbytes),)
 
 
 def _transpose(w: Words) -> Touched:

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, Command, device_option, load_device, output_option
+from nmpsim.cli.options import (
+    FILE,
+    Command,
+    device_option,
+    format_option,
+    load_device,
+    output_option,
+    show,
+)
+from nmpsim.diagnostics import fail
+
+if TYPE_CHECKING:
+    from nmpsim.session import Compiled
 
 
 @click.command("compile", cls=Command, short_help="Compile a network to a bundle.")
@@ -22,46 +35,89 @@ from nmpsim.cli.options import FILE, Command, device_option, load_device, output
 )
 @click.option(
     "--numerics",
-    metavar="PROFILE",
-    default="glow-int",
-    show_default=True,
-    help="Whose arithmetic to follow, to the bit.",
+    metavar="[LAYER=]PROFILE",
+    multiple=True,
+    help="Whose arithmetic to follow, to the bit: glow-int (the default), glow-float, nmp, q31,"
+    " float, float-fbgemm, float-qnnpack or float-onednn. With LAYER= it is that of one layer, and"
+    " may be given several times.",
+)
+@click.option(
+    "--rescale-bias",
+    is_flag=True,
+    help="Requantize biases onto the scale of each layer's result, where the NMP's library wants"
+    " them, and tell what that costs.",
 )
 @device_option("the NMP (`nmpsim device`)")
 @click.option("--no-fuse", is_flag=True, help="Keep every instruction a layer of its own.")
+@format_option
 @output_option("NET.bin", "The bundle to write.", required=True)
 def command(
     lir: Path,
     weights: Path | None,
     tensors: Path | None,
-    numerics: str,
+    numerics: tuple[str, ...],
+    rescale_bias: bool,
     device: Path | None,
     no_fuse: bool,
+    style: str,
     output: Path,
 ) -> None:
     """Compile a network, Glow's LIR, for the NMP."""
     check_outputs([output], [lir, weights, tensors, device])
+    profile, by_layer = _numerics(numerics)
     config = load_device(device)
     from nmpsim import session
 
     compiled = session.compile(
-        lir, weights, tensors, device=config, numerics=numerics, fuse=not no_fuse
+        lir,
+        weights,
+        tensors,
+        device=config,
+        numerics=profile or session.DEFAULT_NUMERICS,
+        layer_numerics=by_layer,
+        rescale_biases=rescale_bias,
+        fuse=not no_fuse,
     )
+    session.save(compiled, output)
+    _tell(compiled, output, style, rescale_bias)
+
+
+def _numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]]:
+    """The profile of all layers, if one is given, and those of single layers."""
+    profile, by_layer = None, {}
+    for value in values:
+        layer, named, choice = value.rpartition("=")
+        twice = layer in by_layer if named else profile is not None
+        if twice or (named and not layer):
+            raise fail(
+                "ARG001",
+                "--numerics is given twice for one thing" if twice else "a layer's name is missing",
+                found=f"--numerics {value}",
+                expected="PROFILE once, and LAYER=PROFILE once for a layer",
+            )
+        if named:
+            by_layer[layer] = choice
+        else:
+            profile = choice
+    return profile, by_layer
+
+
+def _tell(compiled: Compiled, output: Path, style: str, rescale_bias: bool) -> None:
+    """Warnings and a summary on stderr; what was asked for on stdout."""
+    from nmpsim.bundle import bundle_from_bytes
+    from nmpsim.views.compile_text import compile_json, print_biases, summary
+    from nmpsim.views.elements import nothing_quantized
+    from nmpsim.views.inspect_text import NOTHING_QUANTIZED
+
+    bundle = bundle_from_bytes(compiled.image, str(output))
     for warning in compiled.warnings:
         say(f"warning: {warning}")
-    session.save(compiled, output)
-    say(_summary(compiled.image, output))
-
-
-def _summary(image: bytes, output: Path) -> str:
-    from nmpsim.bundle import bundle_from_bytes
-    from nmpsim.views.text import plural
-
-    metadata = bundle_from_bytes(image, str(output)).metadata
-    host = sum(layer.placement == "host" for layer in metadata.layers)
-    cores = metadata.device.get("cores_count")
-    return (
-        f"wrote {output}: {plural(len(metadata.layers) - host, 'layer')} on the device,"
-        f" {host} on the host, {len(image):,} bytes"
-        + (f", for {plural(cores, 'core')}" if isinstance(cores, int) else "")
-    )
+    if nothing_quantized(bundle):
+        say(f"warning: {NOTHING_QUANTIZED}")
+    say(summary(compiled, bundle, output))
+    if style == "json" or rescale_bias:
+        show(
+            style,
+            lambda: compile_json(compiled, bundle, output),
+            lambda console: print_biases(compiled.rescaled_biases, console),
+        )

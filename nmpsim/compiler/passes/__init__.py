@@ -1,0 +1,1 @@
+"""Functions from module to module."""

@@ -1,0 +1,187 @@
+"""Biases on the scale of the result, where the NMP's library wants them: payload and type.
+
+Each bias of a layer with weights is dequantized with the type that it has and quantized, in its own
+precision, with scale and offset of the layer's result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.work import Operation, View
+from nmpsim.kernels.hostops import HostTensor
+from nmpsim.kernels.hostops.rounding import quantize_reals
+from nmpsim.lir.nodes import Module, Quantization, TensorType, WeightVar
+
+Array = npt.NDArray[Any]
+
+BIASED = frozenset(
+    {
+        "channelwisequantizedconvolution",
+        "convolution",
+        "fullyconnected",
+        "rowwisequantizedfullyconnected",
+    }
+)
+_BIAS, _SCALES, _OFFSETS = 3, 6, 7
+"""Places among the operands; a channelwise convolution has scales and offsets of its bias."""
+
+
+@attrs.frozen
+class RescaledBias:
+    """What was done to the bias of one layer."""
+
+    layer: str
+    """Name of the instruction."""
+    number: int
+    bias: str
+    """Name of the constant before."""
+    renamed: str
+    """Its name now; another one if the old constant has other users."""
+    elem: str
+    old_scale: float
+    """The first channel's, where each has its own."""
+    new_scale: float
+    new_offset: int
+    elements: int
+    saturated: int
+    """Elements that the new type cannot hold."""
+    largest_error: float
+    """Largest difference of real values, new less old."""
+
+    @property
+    def largest_error_steps(self) -> float:
+        """The same in steps of the result."""
+        return self.largest_error / self.new_scale
+
+
+def rescale_bias(module: Module) -> tuple[Module, tuple[RescaledBias, ...]]:
+    """The module with every bias on its result's scale, and what that did to each layer.
+
+    Constants must be attached. Float layers, and biases that are computed, stay as they are.
+    """
+    rewriter = _Rewriter(module)
+    _, operations = resolve(module)
+    reports = tuple(rewriter.rewrite(op) for op in operations if _concerns(op))
+    return rewriter.module(), reports
+
+
+def _concerns(op: Operation) -> bool:
+    if op.instruction.opcode not in BIASED:
+        return False
+    target, bias = op.operands[0], op.operands[_BIAS]
+    quantized = target.type.quant is not None and bias.type.quant is not None
+    return quantized and bias.buffer.constant
+
+
+class _Rewriter:
+    """A module while its biases change."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._uses: dict[str, int] = {}
+        for instruction in module.instructions:
+            for operand in instruction.operands:
+                self._uses[operand.name] = self._uses.get(operand.name, 0) + 1
+        self._weights = {weight.name: weight for weight in module.weights}
+        self._names = {*self._weights, *(i.name for i in module.instructions)}
+        self._constants: dict[str, Array] = dict(module.constants)
+        self._instructions = {i.number: i for i in module.instructions}
+
+    def module(self) -> Module:
+        """The module as it is now; constants that lost their last user are gone."""
+        weights = tuple(self._weights.values())
+        return attrs.evolve(
+            self._module,
+            weights=weights,
+            instructions=tuple(self._instructions.values()),
+            constants={w.name: self._constants[w.name] for w in weights if w.constant},
+        )
+
+    def rewrite(self, op: Operation) -> RescaledBias:
+        """Requantize one layer's bias; one that is where it should be stays to the bit."""
+        target, bias = op.operands[0], op.operands[_BIAS]
+        scales, offsets = self._parameters(op, bias)
+        old = self._values(bias)
+        reals = scales * (old.astype(np.int64) - offsets).astype(np.float32)
+        name, exact, new = bias.name, old.astype(np.int64), old
+        if np.any(scales != np.float32(target.scale)) or np.any(offsets != target.offset):
+            exact = quantize_reals(reals, HostTensor(old, target.scale, target.offset))
+            limits = np.iinfo(old.dtype)
+            new = np.clip(exact, limits.min, limits.max).astype(old.dtype)
+            name = self._replace(op, _BIAS, bias, new, _type_like(bias.type, target))
+            if len(op.operands) > _OFFSETS:
+                self._replace_tables(op, target, new.size)
+        back = np.float32(target.scale) * (new.astype(np.int64) - target.offset)
+        return RescaledBias(
+            layer=op.instruction.name,
+            number=op.instruction.number,
+            bias=bias.name,
+            renamed=name,
+            elem=bias.type.elem,
+            old_scale=float(scales[0]),
+            new_scale=target.scale,
+            new_offset=target.offset,
+            elements=int(new.size),
+            saturated=int(np.count_nonzero(exact != new)),
+            largest_error=float(np.abs(back.astype(np.float64) - reals).max(initial=0.0)),
+        )
+
+    def _parameters(self, op: Operation, bias: View) -> tuple[Array, Array]:
+        """Scales and offsets that the bias has now: one, or one a channel."""
+        if len(op.operands) > _OFFSETS:
+            scales, offsets = (self._values(op.operands[p]) for p in (_SCALES, _OFFSETS))
+            return scales.astype(np.float32), offsets.astype(np.int64)
+        return np.full(1, bias.scale, np.float32), np.full(1, bias.offset, np.int64)
+
+    def _values(self, view: View) -> Array:
+        """A constant as it was before anything changed."""
+        whole = np.ascontiguousarray(self._module.constants[view.buffer.name]).reshape(-1)
+        start = view.byte_offset // whole.itemsize
+        return whole[start : start + view.type.elements].reshape(view.shape)
+
+    def _replace_tables(self, op: Operation, target: View, channels: int) -> None:
+        scales = np.full(channels, target.scale, np.float32)
+        offsets = np.full(channels, target.offset, np.int32)
+        for place, values in ((_SCALES, scales), (_OFFSETS, offsets)):
+            view = op.operands[place]
+            self._replace(op, place, view, values, view.type)
+
+    def _replace(
+        self, op: Operation, place: int, old: View, values: Array, type: TensorType
+    ) -> str:
+        """Let an operand be a new constant; its name is the old one's if nobody else has that."""
+        name, origin = old.name, self._weights.get(old.name)
+        span = op.instruction.span if origin is None else origin.span
+        self._uses[name] -= 1
+        if origin is None or self._uses[name]:
+            name = self._fresh(name)
+        self._uses[name] = 1
+        values.flags.writeable = False
+        self._weights[name] = WeightVar(name, type, constant=True, span=span)
+        self._constants[name] = values
+        instruction = self._instructions[op.instruction.number]
+        operands = list(instruction.operands)
+        operands[place] = attrs.evolve(operands[place], name=name)
+        self._instructions[instruction.number] = attrs.evolve(instruction, operands=tuple(operands))
+        return name
+
+    def _fresh(self, name: str) -> str:
+        """A name that nothing has, made as Glow makes them."""
+        stem, number = name, 1
+        while f"{stem}__{number}" in self._names:
+            number += 1
+        self._names.add(f"{stem}__{number}")
+        return f"{stem}__{number}"
+
+
+def _type_like(bias: TensorType, target: View) -> TensorType:
+    limits = np.iinfo(bias.dtype)
+    low, high = (target.scale * (int(end) - target.offset) for end in (limits.min, limits.max))
+    quant = Quantization(target.scale, target.offset, low, high)
+    return attrs.evolve(bias, quant=quant)

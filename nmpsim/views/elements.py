@@ -1,0 +1,90 @@
+"""How much of a program is Int8, Int16 and float: in layers, and in multiplications."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+
+from nmpsim.bundle import Bundle, Layer, Step
+
+KINDS = {
+    "i8": "Int8",
+    "i16": "Int16",
+    "float": "float",
+    "conversion": "to or from float",
+    "other": "other",
+}
+"""What a layer works on -> how it is called, in this order."""
+CONVERSIONS = frozenset({"quantize", "dequantize"})
+FILTER = 2
+"""Place of the weights among a host step's operands."""
+
+
+@attrs.frozen
+class Share:
+    """All layers of one kind."""
+
+    kind: str
+    device: int
+    host: int
+    macs: int
+
+    @property
+    def layers(self) -> int:
+        """Layers in all."""
+        return self.device + self.host
+
+
+def shares(bundle: Bundle) -> tuple[Share, ...]:
+    """The kinds that a program has."""
+    steps = {step.layers[0]: step for step in bundle.metadata.steps if step.kind == "host"}
+    found: dict[str, list[tuple[Layer, int]]] = {kind: [] for kind in KINDS}
+    for layer in bundle.metadata.layers:
+        step = steps.get(layer.index)
+        found[kind_of(layer, step)].append((layer, layer.macs or _host_macs(step)))
+    return tuple(
+        Share(
+            kind,
+            device=sum(layer.placement == "device" for layer, _ in layers),
+            host=sum(layer.placement == "host" for layer, _ in layers),
+            macs=sum(macs for _, macs in layers),
+        )
+        for kind, layers in found.items()
+        if layers
+    )
+
+
+def kind_of(layer: Layer, step: Step | None) -> str:
+    """What a layer works on: its input for the host, which may make what is no number of it."""
+    if layer.op in CONVERSIONS:
+        return "conversion"
+    sources = [o.tensor.elem for o in step.operands if o.role != "out"] if step else []
+    elems = [*sources[:1], layer.output.elem]
+    return next((elem for elem in elems if elem in KINDS), "other")
+
+
+def nothing_quantized(bundle: Bundle) -> bool:
+    """Whether no layer works on Int8 or Int16 although there are layers."""
+    kinds = {share.kind for share in shares(bundle)}
+    return bool(kinds) and not kinds & {"i8", "i16"}
+
+
+def elements_json(bundle: Bundle) -> list[dict[str, Any]]:
+    """The shares as JSON data."""
+    return [attrs.asdict(share) for share in shares(bundle)]
+
+
+def _host_macs(step: Step | None) -> int:
+    """Multiplications with weights of what the host does; 0 where there are none."""
+    if step is None or step.opcode is None or len(step.operands) <= FILTER:
+        return 0
+    result, weights = step.operands[0].tensor, step.operands[FILTER].tensor
+    if step.opcode.endswith("convolution"):
+        return math.prod(result.shape) * math.prod(weights.shape[1:])
+    if step.opcode == "rowwisequantizedfullyconnected":
+        return math.prod(result.shape) * weights.shape[-1]
+    if step.opcode in ("fullyconnected", "matmul"):
+        return math.prod(result.shape) * weights.shape[0]
+    return 0
