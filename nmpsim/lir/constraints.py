@@ -158,12 +158,39 @@ def pointwise(first: str, *others: str) -> tuple[Rule, ...]:
     return same_elem(first, *others), same_shape(first, *others)
 
 
-def bias_elem(base: str, bias: str) -> Rule:
-    """A bias is real with real operands, else any signed quantized kind."""
+def addend_elem(base: str, addend: str) -> Rule:
+    """What is added to every row is real with real operands, else any signed quantized kind."""
 
     def rule(site: Site) -> Iterator[Problem]:
         quantized = site.elem(base) in QUANTIZED_ELEMS
         kinds = {"i8", "i16", "i32"} if quantized else {site.elem(base)}
+        yield from elem(frozenset(kinds), addend)(site)
+
+    return rule
+
+
+def bias_elem(base: str, bias: str) -> Rule:
+    """As an addend; beside quantized operands it may also be float, or a quantized i64.
+
+    Glow has neither: PyTorch and ONNX Runtime keep a bias float, TFLite's Int16 has 64 bits.
+    """
+
+    def rule(site: Site) -> Iterator[Problem]:
+        quantized = site.elem(base) in QUANTIZED_ELEMS
+        kinds = {"i8", "i16", "i32", "i64", "float"} if quantized else {site.elem(base)}
         yield from elem(frozenset(kinds), bias)(site)
+        if quantized and site.elem(bias) == "i64" and site.types[bias].quant is None:
+            found = "i64 without scale and offset"
+            yield Problem(bias, f"{bias} lacks its quantization", found, "[S:scale O:offset]")
+
+    return rule
+
+
+def weights_elem(base: str, weights: str) -> Rule:
+    """Weights hold what the input holds; with i16 they may be i8, as TFLite has them."""
+
+    def rule(site: Site) -> Iterator[Problem]:
+        if (site.elem(base), site.elem(weights)) != ("i16", "i8"):
+            yield from same_elem(base, weights)(site)
 
     return rule

@@ -32,6 +32,8 @@ ELEM_DTYPES: dict[str, np.dtype[Any]] = {
 """LIR element name -> how its values lie in memory."""
 
 QUANTIZED_ELEMS = frozenset({"i8", "ui8", "i16", "i32"})
+QUANTIZABLE_ELEMS = QUANTIZED_ELEMS | {"i64"}
+"""Those that may have scale and offset; i64 is the bias of TFLite's Int16 layers."""
 
 
 @attrs.frozen

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from nmpsim.lir.constraints import (
     Rule,
+    addend_elem,
     bias_elem,
     elem,
     pointwise,
@@ -16,6 +17,7 @@ from nmpsim.lir.constraints import (
     same_scale,
     same_shape,
     same_type,
+    weights_elem,
 )
 from nmpsim.lir.nodes import QUANTIZED_ELEMS
 from nmpsim.lir.shapes import (
@@ -45,7 +47,8 @@ _FLOAT, _INDEX32, _BOOL = (frozenset({kind}) for kind in ("float", "index32", "b
 
 _CONVOLUTION_CORE = (
     rank(4, "Dest", "Src", "Filter"),
-    same_elem("Src", "Dest", "Filter"),
+    same_elem("Src", "Dest"),
+    weights_elem("Src", "Filter"),
     bias_elem("Src", "Bias"),
     groups,
     filter_shape,
@@ -53,7 +56,11 @@ _CONVOLUTION_CORE = (
     convolution_shape,
     activation_arguments,
 )
-_PRODUCT = (rank(2, "Dest", "Src", "Weights"), same_elem("Src", "Dest", "Weights"))
+_PRODUCT = (
+    rank(2, "Dest", "Src", "Weights"),
+    same_elem("Src", "Dest"),
+    weights_elem("Src", "Weights"),
+)
 _POOL = (rank(4, "Dest", "Src"), same_elem("Src", "Dest"), pool_shape)
 _ELEMENTWISE = pointwise("Dest", "LHS", "RHS")
 _MOVE = (same_elem("Src", "Dest"), same_scale("Src", "Dest"))
@@ -88,7 +95,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         same_elem("LHS", "RHS", "Dest"),
         product("LHS", "RHS"),
     ),
-    "batchedadd": (*pointwise("Batch", "Dest"), bias_elem("Batch", "Slice"), slice_shape),
+    "batchedadd": (*pointwise("Batch", "Dest"), addend_elem("Batch", "Slice"), slice_shape),
     "maxpool": (*_POOL, same_scale("Src", "Dest")),
     "maxpoolwithargmax": (
         *_POOL,

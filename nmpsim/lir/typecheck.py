@@ -9,7 +9,13 @@ import numpy as np
 
 from nmpsim.lir.constraints import Problem, describe
 from nmpsim.lir.limits import size_problem
-from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Quantization, TensorType
+from nmpsim.lir.nodes import (
+    ELEM_DTYPES,
+    QUANTIZABLE_ELEMS,
+    QUANTIZED_ELEMS,
+    Quantization,
+    TensorType,
+)
 
 
 def type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[Problem]:
@@ -34,15 +40,14 @@ def type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[Probl
 
 
 def _quantization_problems(type: TensorType, dummy_scale: bool) -> Iterator[Problem]:
-    quantized = type.elem in QUANTIZED_ELEMS
     if type.quant is None:
-        if quantized:
+        if type.elem in QUANTIZED_ELEMS:
             found = f"{type.elem} without scale and offset"
             yield Problem(None, "the type lacks its quantization", found, "[S:scale O:offset]")
         return
-    if not quantized:
+    if type.elem not in QUANTIZABLE_ELEMS:
         found = f"{type.elem} with scale and offset"
-        expected = " or ".join(sorted(QUANTIZED_ELEMS))
+        expected = " or ".join(sorted(QUANTIZABLE_ELEMS))
         yield Problem(None, "the type cannot be quantized", found, expected)
         return
     yield from _parameter_problems(type.quant, np.iinfo(type.dtype), dummy_scale)
