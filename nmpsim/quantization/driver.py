@@ -37,6 +37,8 @@ class Result:
     """Why it stays float; empty if it does not."""
     narrowed: bool
     """Whether it has the range of the activation behind it, which cuts off a part of it."""
+    bias_saturated: int
+    """Elements of its bias that do not fit the bias's type."""
 
     @property
     def quantized(self) -> bool:
@@ -94,23 +96,24 @@ class Calibrated:
         _require_known(settings.keep_float, self.graph.module)
         placements = place(self.graph, settings)
         scales = Scales(self.graph, placements.quantized, self.ranges, settings)
-        module, made_by = rewrite(self.graph, placements.quantized, scales, settings)
-        verify(module)
+        rewritten = rewrite(self.graph, placements.quantized, scales, settings)
+        verify(rewritten.module)
         last = {node.results[0]: node for node in self.graph.nodes}
         results = tuple(
             Result(
                 number=node.instruction.number,
-                name=made_by[value],
+                name=rewritten.made_by[value],
                 opcode=node.opcode,
                 type=scales.type_of(value) if value in placements.quantized else value.type,
                 reason=placements.reasons.get(value, ""),
                 narrowed=value in scales.narrowed,
+                bias_saturated=rewritten.saturated.get(value, 0),
             )
             for value, node in last.items()
-            if value in made_by
+            if value in rewritten.made_by
         )
         _require_something(results, self.graph.module)
-        return QuantizedProgram(module, results, settings)
+        return QuantizedProgram(rewritten.module, results, settings)
 
 
 def _require_float(module: Module) -> None:

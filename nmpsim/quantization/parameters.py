@@ -42,7 +42,8 @@ def choose_parameters(
 ) -> Parameters:
     """Glow's ``chooseQuantizationParams`` for the float32 range ``low`` to ``high``.
 
-    The range is widened to hold zero. ``elem`` is i8, i16 or i32.
+    The range is widened to hold zero. ``elem`` is i8, i16 or i32. A range of zeros gets the scale
+    0.1, and so do ranges so small that Glow's scale would be no normal float32.
     """
     bottom, top = (float(q) for q in _RANGES[elem])
     low64 = np.minimum(np.asarray(low, np.float32), 0).astype(np.float64)
@@ -52,7 +53,7 @@ def choose_parameters(
         keep = low64 >= 0 if schema == "symmetric-with-uint8" else np.zeros(low64.shape, np.bool_)
         low64, high64 = np.where(keep, low64, both[0]), np.where(keep, high64, both[1])
     scale = (high64 - low64) / (top - bottom)
-    scale = np.where(scale == 0, 0.1, scale)
+    scale = np.where(scale < np.finfo(np.float32).tiny, 0.1, scale)
     offset = _zero_point(low64, high64, scale, bottom, top)
     if schema == "symmetric-with-power2-scale":
         scale = np.exp2(np.ceil(np.log2(scale)))
@@ -138,11 +139,21 @@ def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.ND
     ``parameters`` broadcast with ``values``.
     """
     dtype = ELEM_DTYPES[elem]
-    reals = _float32(values)
-    placed = np.rint(reals / parameters.scale + parameters.offset.astype(np.float32))
     limits = np.iinfo(dtype)
-    integers: npt.NDArray[Any] = np.clip(placed.astype(np.float64), limits.min, limits.max)
-    return integers.astype(dtype)
+    return np.clip(_placed(values, parameters), limits.min, limits.max).astype(dtype)
+
+
+def count_saturated(values: npt.ArrayLike, parameters: Parameters, elem: str) -> int:
+    """How many values ``quantize`` clips."""
+    placed, limits = _placed(values, parameters), np.iinfo(ELEM_DTYPES[elem])
+    return int(((placed < limits.min) | (placed > limits.max)).sum())
+
+
+def _placed(values: npt.ArrayLike, parameters: Parameters) -> Float64s:
+    """Integers before the clip."""
+    offset = parameters.offset.astype(np.float32)
+    placed: Float32s = np.rint(_float32(values) / parameters.scale + offset)
+    return placed.astype(np.float64)
 
 
 def _float32(values: npt.ArrayLike) -> Float32s:

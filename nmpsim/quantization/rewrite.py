@@ -16,12 +16,22 @@ from nmpsim.quantization.tensors import Tensors
 from nmpsim.quantization.weighted import Form, slice_of, weighted_form
 
 
+@attrs.frozen(eq=False)
+class Rewritten:
+    """The quantized module, and what there is to say of its values."""
+
+    module: Module
+    made_by: dict[Value, str]
+    """The last instruction that writes each value that is still there."""
+    saturated: dict[Value, int]
+    """Results of operations with a bias -> elements of the bias that saturated, if any."""
+
+
 def rewrite(
     graph: Graph, quantized: frozenset[Value], scales: Scales, settings: Settings
-) -> tuple[Module, dict[Value, str]]:
-    """The quantized module, and for each value the last instruction that writes it."""
-    rewriter = _Rewriter(graph, quantized, scales, settings)
-    return rewriter.module(), rewriter.made_by
+) -> Rewritten:
+    """The quantized program of a float one: ``quantized`` says which values are, ``scales`` how."""
+    return _Rewriter(graph, quantized, scales, settings).rewritten()
 
 
 class _Rewriter:
@@ -34,9 +44,9 @@ class _Rewriter:
         self._quantized = quantized
         self._settings = settings
         self._tensors = Tensors(graph, quantized, scales)
-        self.made_by: dict[Value, str] = {}
+        self._made_by: dict[Value, str] = {}
 
-    def module(self) -> Module:
+    def rewritten(self) -> Rewritten:
         """Write all nodes that matter, then the outputs that are not written yet."""
         needed = self._needed()
         for node in self._graph.nodes:
@@ -45,7 +55,8 @@ class _Rewriter:
         for weight, value in self._graph.outputs.items():
             if self._tensors.lies_in(value) != weight:
                 self._write_out(weight, value)
-        return self._tensors.writer.module(self._graph.module)
+        module = self._tensors.writer.module(self._graph.module)
+        return Rewritten(module, self._made_by, self._tensors.saturated)
 
     def _needed(self) -> set[Value]:
         """Values that outputs depend on."""
@@ -111,7 +122,7 @@ class _Rewriter:
         name = self._tensors.writer.emit(
             instruction.name, form.opcode, operands, form.attributes, instruction.span
         )
-        self.made_by.update(dict.fromkeys(node.results, name))
+        self._made_by.update(dict.fromkeys(node.results, name))
 
     def _write_view(self, node: Node) -> None:
         (result,), (source,) = node.results, node.sources

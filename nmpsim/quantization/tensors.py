@@ -29,6 +29,8 @@ class Tensors:
             (value, value.type): value.name for value in graph.inputs
         }
         self._outputs = self._direct_outputs()
+        self.saturated: dict[Value, int] = {}
+        """Results of operations with a bias -> elements of the bias that saturated."""
 
     def type_of(self, value: Value) -> TensorType:
         """The type in which the value is computed."""

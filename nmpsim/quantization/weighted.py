@@ -16,6 +16,7 @@ from nmpsim.quantization.parameters import (
     choose_bias_and_weights,
     choose_bias_parameters,
     choose_parameters,
+    count_saturated,
     quantize,
 )
 from nmpsim.quantization.scales import parameters_of, quantized_type
@@ -81,8 +82,17 @@ def _bias(node: Node, tensors: Tensors, settings: Settings) -> str:
         chosen = parameters_of(tensors.type_of(node.results[0]))
     else:
         chosen = _on_product(bias, source, weights, tensors, settings)
+    _note_saturation(node, _array(bias, tensors), chosen, tensors, settings)
     type_ = quantized_type(settings.bias_elem, bias.type.shape, chosen)
     return tensors.get(bias, type_, node.instruction)
+
+
+def _note_saturation(
+    node: Node, bias: Array, chosen: Parameters, tensors: Tensors, settings: Settings
+) -> None:
+    count = count_saturated(bias, chosen, settings.bias_elem)
+    if count:
+        tensors.saturated[node.results[0]] = count
 
 
 def _on_product(
@@ -122,6 +132,7 @@ def _channelwise(node: Node, tensors: Tensors, settings: Settings) -> Form:
     chosen, of_bias = _channel_parameters(node, filters, bias, tensors, settings)
     integers = quantize(filters, _column(chosen, 4), settings.elem)
     biases = quantize(bias, of_bias, settings.bias_elem)
+    _note_saturation(node, bias, of_bias, tensors, settings)
     names = (
         _source(node, tensors),
         _constant(node, tensors, node.sources[1].name, integers, settings.elem),

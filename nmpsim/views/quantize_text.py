@@ -34,11 +34,14 @@ def print_quantization(
 def _print_program(program: QuantizedProgram, console: Console) -> None:
     """How much is quantized and how; what stays float and why."""
     staying = program.staying_float
+    saturated = [result for result in program.results if result.bias_saturated]
     count = len(program.results) - len(staying)
     results = plural(len(program.results), "result")
     elem = elem_text(program.settings.elem)
     line(console, f"{count} of {results} quantized to {elem}, {program.settings.schema}", "bold")
     line(console, _weights_text(program.settings))
+    if saturated:
+        _print_saturated(saturated, program.settings, console)
     if not staying:
         return
     heading(
@@ -55,6 +58,25 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
             console,
         )
     )
+
+
+def _print_saturated(saturated: Sequence[Result], settings: Settings, console: Console) -> None:
+    """Biases that lost elements, which is never what somebody wants."""
+    elem = elem_text(settings.bias_elem)
+    heading(console, f"biases with elements that do not fit {elem} on their scale")
+    console.print(
+        fitted_table(
+            [
+                Column("instruction", [result.name for result in saturated], least=12),
+                Column("operation", [result.opcode for result in saturated], least=10),
+                Column(
+                    "saturated", [str(result.bias_saturated) for result in saturated], right=True
+                ),
+            ],
+            console,
+        )
+    )
+    line(console, "hint: --bias-precision int32, or --bias-scale product")
 
 
 def _weights_text(settings: Settings) -> str:
@@ -131,6 +153,7 @@ def _result(result: Result) -> dict[str, Any]:
         "scale": quant.scale if quant else None,
         "offset": quant.offset if quant else None,
         "reason": result.reason,
+        "bias_saturated": result.bias_saturated,
     }
 
 
