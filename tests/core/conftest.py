@@ -1,6 +1,7 @@
-"""Makes the helpers beside this file importable by name."""
+"""Makes the helpers beside this file, and the readers of recorded vectors, importable by name."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "numerics")]

@@ -16,33 +16,11 @@ from core_tensors import (
     channel_records,
     pack_weights,
     padded_image,
-    scale,
     window_sizes,
 )
 
 DEVICE = device(scratchpad_bytes=1 << 20)
 Words = dict[str, int]
-
-
-def bits(value: Any) -> int:
-    """The word that holds a float32."""
-    return int(np.float32(value).view(np.int32))
-
-
-def float_scale(prefix: str, factor: Any) -> Words:
-    """The words of a float profile's scale."""
-    return scale(prefix, mul=bits(factor))
-
-
-def float_scales(factors: Array) -> tuple[Array, Array, Array]:
-    """As (pre, mul, post), one value a channel."""
-    words = factors.astype(np.float32).view(np.int32)
-    return np.zeros_like(words), words, np.zeros_like(words)
-
-
-def doubles(values: Array) -> Array:
-    """What the bias of a channel record holds under fbgemm and onednn."""
-    return values.astype(np.float64).view(np.int64)
 
 
 def full_clip(dtype: Any) -> Words:

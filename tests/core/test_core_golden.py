@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from core_golden_cases import Case, glow_cases
 from core_layers import (
     Weights,
     Window,
@@ -18,26 +17,26 @@ from core_layers import (
     unary,
 )
 from core_tensors import Array, scale, scale_records
-
-from nmpsim.kernels.scale import integer_scale, integer_scales
+from core_words import Columns, integer_columns, integer_words
+from vectors import Case, glow_cases
 
 F32 = np.float32
 
 
 def checked_scale(case: Case, prefix: str, factor: Any, words: str) -> dict[str, int]:
     """The scale of a real factor as words; it is what the file recorded."""
-    s = integer_scale(float(factor))
-    recorded = [int(case[f"{prefix}{part}"]) for part in ("pre", "mul", "post")]
-    assert [s.pre, s.mul, s.post] == recorded
-    return scale(words, s.pre, s.mul, s.post)
+    found = integer_words(words, factor)
+    recorded = (int(case[f"{prefix}{part}"]) for part in ("pre", "mul", "post"))
+    assert found == scale(words, *recorded)
+    return found
 
 
-def checked_scales(case: Case, prefix: str, factors: Array) -> tuple[Array, Array, Array]:
-    """Scales of many factors as (pre, mul, post); they are what the file recorded."""
-    pre, post, mul = integer_scales(factors)
-    for part, values in (("pre", pre), ("mul", mul), ("post", post)):
+def checked_scales(case: Case, prefix: str, factors: Array) -> Columns:
+    """Scales of many factors; they are what the file recorded."""
+    found = integer_columns(factors)
+    for part, values in zip(("pre", "mul", "post"), found, strict=True):
         np.testing.assert_array_equal(values, case[prefix + part])
-    return pre, mul, post
+    return found
 
 
 def window(case: Case) -> Window:
@@ -51,7 +50,7 @@ def relu(case: Case) -> Case:
 
 def test_convolution(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "conv_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "conv_i8.npz")):
         product = F32(case["in_scale"] * case["filter_scale"])
         bias = case["bias"].astype(np.int64) - int(case["bias_offset"])
         weights = Weights(values=case["filter"], bias=bias, offsets=case["filter_offset"])
@@ -72,7 +71,7 @@ def test_convolution(shared: Path) -> None:
 
 def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "conv_channelwise_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "conv_channelwise_i8.npz")):
         product = (case["in_scale"] * case["filter_scales"]).astype(F32)
         scales = scale_records(
             case["filter_offsets"],
@@ -94,7 +93,7 @@ def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
 
 def test_fully_connected_and_matrix_product(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "fc_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "fc_i8.npz")):
         product = F32(case["in_scale"] * case["weights_scale"])
         offsets = {
             "in": int(case["in_offset"]),
@@ -127,7 +126,7 @@ def test_fully_connected_and_matrix_product(shared: Path) -> None:
 
 def test_fully_connected_with_a_scale_a_row(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "fc_rowwise_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "fc_rowwise_i8.npz")):
         product = (case["in_scale"] * case["weights_scales"]).astype(F32)
         scales = scale_records(
             case["weights_offsets"],
@@ -149,7 +148,7 @@ def test_fully_connected_with_a_scale_a_row(shared: Path) -> None:
 
 def test_elementwise(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "elementwise_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "elementwise_i8.npz")):
         operation = str(case["op"])
         words: dict[str, int | str] = {
             "operation": operation,
@@ -170,7 +169,7 @@ def test_elementwise(shared: Path) -> None:
 
 def test_rescale(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "rescale_quantize_dequantize.npz"):
+    for name, case in enumerate(glow_cases(shared, "rescale_quantize_dequantize.npz")):
         words = {
             "in_offset": int(case["src_offset"]),
             "out_offset": int(case["dst_offset"]),
@@ -184,7 +183,7 @@ def test_rescale(shared: Path) -> None:
 
 def test_pools(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "pool_relu_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "pool_relu_i8.npz")):
         x, taps = case["input"], F32(int(np.prod(case["kernels"])))
         y = pool("nmp.maxpool", x, window(case), {"empty_value": int(case["in_offset"])})
         np.testing.assert_array_equal(y, case["expected_maxpool"], err_msg=name)
@@ -205,7 +204,7 @@ def test_pools(shared: Path) -> None:
 
 def test_pools_of_int16(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "pool_i16_interp.npz"):
+    for name, case in enumerate(glow_cases(shared, "pool_i16_interp.npz")):
         words = {"empty_value": int(case["in_offset"])}
         y = pool("nmp.maxpool", case["input"], window(case), words)
         np.testing.assert_array_equal(y, case["expected_maxpool"], err_msg=name)
@@ -215,7 +214,7 @@ def test_pools_of_int16(shared: Path) -> None:
 
 def test_activations(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "pool_relu_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "pool_relu_i8.npz")):
         x, in_offset = case["input"], int(case["in_offset"])
         words = {
             "in_offset": in_offset,

@@ -9,13 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from core_golden_cases import Case, glow_cases
 from core_layers import (
     Weights,
-    bits,
     convolution,
-    float_scale,
-    float_scales,
     fully_connected,
     matrix_product,
     pair,
@@ -23,10 +19,11 @@ from core_layers import (
     unary,
 )
 from core_tensors import scale_records
+from core_words import bits, float_columns, float_words, glow_float_pair
 from test_core_golden import window
+from vectors import Case, glow_cases
 
 F32 = np.float32
-TWO_TO_15 = F32(1 << 15)
 
 
 def weights_of(case: Case, name: str) -> Weights:
@@ -41,15 +38,15 @@ def sum_words(case: Case, name: str, profile: str) -> Case:
     return {
         "profile": profile,
         "out_offset": int(case["out_offset"]),
-        **float_scale("bias", case["bias_scale"] / product),
-        **float_scale("out", product / case["out_scale"]),
+        **float_words("bias", case["bias_scale"] / product),
+        **float_words("out", product / case["out_scale"]),
     }
 
 
 @pytest.mark.parametrize(("file", "count"), [("conv_i8.npz", 90), ("conv_i16_interp.npz", 40)])
 def test_convolution(shared: Path, file: str, count: int) -> None:
     ran = 0
-    for name, case in glow_cases(shared, file):
+    for name, case in enumerate(glow_cases(shared, file)):
         weights, words = weights_of(case, "filter"), sum_words(case, "filter", "glow_float")
         y = convolution(case["input"], weights, window(case), words, int(case["in_offset"]))
         np.testing.assert_array_equal(y, case["expected_interp"], err_msg=name)
@@ -59,12 +56,12 @@ def test_convolution(shared: Path, file: str, count: int) -> None:
 
 def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "conv_channelwise_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "conv_channelwise_i8.npz")):
         product = (case["in_scale"] * case["filter_scales"]).astype(F32)
         scales = scale_records(
             case["filter_offsets"],
-            float_scales(case["bias_scales"] / product),
-            float_scales(product / case["out_scale"]),
+            float_columns(case["bias_scales"] / product),
+            float_columns(product / case["out_scale"]),
         )
         weights = Weights(
             values=case["filter"],
@@ -82,7 +79,7 @@ def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
 @pytest.mark.parametrize(("file", "count"), [("fc_i8.npz", 40), ("fc_i16_interp.npz", 24)])
 def test_fully_connected_and_matrix_product(shared: Path, file: str, count: int) -> None:
     ran = 0
-    for name, case in glow_cases(shared, file):
+    for name, case in enumerate(glow_cases(shared, file)):
         weights, words = weights_of(case, "weights"), sum_words(case, "weights", "glow_float_late")
         y = fully_connected(case["input"], weights, words, int(case["in_offset"]))
         np.testing.assert_array_equal(y, case["expected_interp"], err_msg=name)
@@ -92,7 +89,7 @@ def test_fully_connected_and_matrix_product(shared: Path, file: str, count: int)
             "lhs_offset": int(case["in_offset"]),
             "rhs_offset": int(case["weights_offset"]),
             "out_offset": int(case["out_offset"]),
-            **float_scale("out", product / case["out_scale"]),
+            **float_words("out", product / case["out_scale"]),
         }
         y = matrix_product(case["input"], case["weights"], words)
         np.testing.assert_array_equal(y, case["expected_matmul_interp"], err_msg=name)
@@ -100,32 +97,16 @@ def test_fully_connected_and_matrix_product(shared: Path, file: str, count: int)
     assert ran == count
 
 
-def pair_factors(operation: str, lhs: F32, rhs: F32, out: F32) -> Case:
-    """Words of the scales of an elementwise operation; each operation has its own form."""
-    if operation == "mul":
-        return float_scale("out", F32(lhs * rhs) / out)
-    if operation == "add":
-        return {
-            **float_scale("lhs", lhs * TWO_TO_15),
-            **float_scale("rhs", rhs * TWO_TO_15),
-            **float_scale("out", F32(1 / TWO_TO_15) / out),
-        }
-    if operation == "sub":
-        return {**float_scale("lhs", lhs / out), **float_scale("rhs", rhs / out)}
-    sides = {**float_scale("lhs", lhs), **float_scale("rhs", rhs)}
-    return {**sides, "result_scale": bits(out)}
-
-
 def test_elementwise(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "elementwise_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "elementwise_i8.npz")):
         operation = str(case["op"])
         scales = (F32(case[f"{side}_scale"]) for side in ("lhs", "rhs", "out"))
         words = {
             "profile": "glow_float",
             "operation": operation,
             **{f"{side}_offset": int(case[f"{side}_offset"]) for side in ("lhs", "rhs", "out")},
-            **pair_factors(operation, *scales),
+            **glow_float_pair(operation, *scales),
         }
         y = pair(case["lhs"], case["rhs"], words)
         np.testing.assert_array_equal(y, case["expected_interp"], err_msg=name)
@@ -138,7 +119,7 @@ def rescale_words(in_scale: F32, in_offset: int, out_scale: F32, out_offset: int
         "profile": "glow_float",
         "in_offset": int(in_offset),
         "out_offset": int(out_offset),
-        **float_scale("out", in_scale),
+        **float_words("out", in_scale),
         "result_scale": bits(out_scale),
     }
 
@@ -146,7 +127,7 @@ def rescale_words(in_scale: F32, in_offset: int, out_scale: F32, out_offset: int
 def test_rescale(shared: Path) -> None:
     """The Interpreter clips Int16 to the range of Int8, by mistake: inside it, it is right."""
     ran = 0
-    for name, case in glow_cases(shared, "rescale_quantize_dequantize.npz"):
+    for name, case in enumerate(glow_cases(shared, "rescale_quantize_dequantize.npz")):
         source, target = (case[f"{side}_scale"] for side in ("src", "dst"))
         words = rescale_words(source, case["src_offset"], target, case["dst_offset"])
         y = unary(case["src"], words)
@@ -159,7 +140,7 @@ def test_rescale(shared: Path) -> None:
 def test_relu(shared: Path) -> None:
     """``max`` with a splat of zero on the result's scale."""
     ran = 0
-    for name, case in glow_cases(shared, "pool_relu_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "pool_relu_i8.npz")):
         out_offset = int(case["avg_out_offset"])
         words = rescale_words(
             case["in_scale"], case["in_offset"], case["avg_out_scale"], out_offset
@@ -172,17 +153,17 @@ def test_relu(shared: Path) -> None:
 
 def test_average_pools(shared: Path) -> None:
     ran = 0
-    for name, case in glow_cases(shared, "pool_relu_i8.npz"):
+    for name, case in enumerate(glow_cases(shared, "pool_relu_i8.npz")):
         ratio, taps = case["in_scale"] / case["avg_out_scale"], F32(np.prod(case["kernels"]))
         words = {
             "profile": "glow_float",
             "in_offset": int(case["in_offset"]),
             "out_offset": int(case["avg_out_offset"]),
         }
-        by_taps = {**words, **float_scale("out", ratio), "divide": "by_valid_taps"}
+        by_taps = {**words, **float_words("out", ratio), "divide": "by_valid_taps"}
         y = pool("nmp.avgpool", case["input"], window(case), by_taps)
         np.testing.assert_array_equal(y, case["expected_avgpool_cip0_interp"], err_msg=name)
-        scaled = {**words, **float_scale("out", ratio / taps)}
+        scaled = {**words, **float_words("out", ratio / taps)}
         y = pool("nmp.avgpool", case["input"], window(case), scaled)
         np.testing.assert_array_equal(y, case["expected_avgpool_cip1_interp"], err_msg=name)
         ran += 1

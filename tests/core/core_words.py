@@ -1,0 +1,133 @@
+"""From scales to the words of a descriptor, as each reference forms its factors.
+
+float32 operations are rounded one by one. Columns are (pre, mul, post), one value a channel.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from core_tensors import Array, scale
+
+from nmpsim.kernels.scale import integer_scale, integer_scales
+
+F32 = np.float32
+Columns = tuple[Array, Array, Array]
+Words = dict[str, Any]
+UNSIGNED = 128
+"""PyTorch's unsigned numbers are greater than ours by so much."""
+
+
+def reciprocal(value: Any) -> Any:
+    """Of a float32, or of an array of them."""
+    return F32(1) / np.asarray(value).astype(F32)[()]
+
+
+def bits(value: Any) -> int:
+    """The word that holds a float32."""
+    return int(F32(value).view(np.int32))
+
+
+def doubles(values: Array) -> Array:
+    """What the bias of a channel record holds under fbgemm and onednn."""
+    return values.astype(np.float64).view(np.int64)
+
+
+def float_words(prefix: str, factor: Any) -> Words:
+    """A factor of the float profiles."""
+    return scale(prefix, mul=bits(factor))
+
+
+def float_columns(factors: Array) -> Columns:
+    words = np.asarray(factors).astype(F32).view(np.int32)
+    return np.zeros_like(words), words, np.zeros_like(words)
+
+
+def integer_words(prefix: str, factor: Any) -> Words:
+    """A factor of glow_int and nmp."""
+    s = integer_scale(float(factor))
+    return scale(prefix, s.pre, s.mul, s.post)
+
+
+def integer_columns(factors: Array) -> Columns:
+    pre, post, mul = integer_scales(factors)
+    return pre, mul, post
+
+
+def quantized_multiplier(factor: float) -> tuple[int, int, int]:
+    """Left shift, 31-bit factor, right shift (TFLite's ``QuantizeMultiplier``)."""
+    fraction, exponent = math.frexp(factor)
+    mul = math.floor(fraction * 2**31 + 0.5)
+    if mul == 1 << 31:
+        mul, exponent = mul // 2, exponent + 1
+    return max(exponent, 0), mul, max(-exponent, 0)
+
+
+def fixed_words(prefix: str, factor: float, shift: int = 0) -> Words:
+    """A factor of q31, after a shift of so many bits to the left."""
+    pre, mul, post = quantized_multiplier(float(factor))
+    return scale(prefix, pre + shift, mul, post)
+
+
+def fixed_columns(factors: Array) -> Columns:
+    pre, mul, post = np.array([quantized_multiplier(float(f)) for f in factors]).T
+    return pre, mul, post
+
+
+def glow_float_pair(operation: str, lhs: Any, rhs: Any, out: Any) -> Words:
+    """Glow's Interpreter: each operation has its own form."""
+    if operation == "mul":
+        return float_words("out", F32(lhs * rhs) / out)
+    if operation == "add":
+        return {
+            **float_words("lhs", lhs * F32(1 << 15)),
+            **float_words("rhs", rhs * F32(1 << 15)),
+            **float_words("out", F32(2.0**-15) / out),
+        }
+    if operation == "sub":
+        return {**float_words("lhs", lhs / out), **float_words("rhs", rhs / out)}
+    sides = {**float_words("lhs", lhs), **float_words("rhs", rhs)}
+    return {**sides, "result_scale": bits(out)}
+
+
+def glow_int_pair(operation: str, lhs: Any, rhs: Any, out: Any) -> Words:
+    """Glow's libjit."""
+    if operation == "mul":
+        return integer_words("out", F32(lhs * rhs) / out)
+    return {**integer_words("lhs", lhs / out), **integer_words("rhs", rhs / out)}
+
+
+def q31_sum(lhs: Any, rhs: Any, out: Any, shift: int) -> Words:
+    """TFLite's add and sub, ``shift`` bits up; factors in double."""
+    left, right = float(lhs), float(rhs)
+    twice = 2 * max(left, right)
+    return {
+        **fixed_words("lhs", left / twice, shift),
+        **fixed_words("rhs", right / twice, shift),
+        **fixed_words("out", twice / ((1 << shift) * float(out))),
+    }
+
+
+def torch_sum(lhs: tuple[Any, int], rhs: tuple[Any, int], out: Any) -> Words:
+    """PyTorch's add but qnnpack's; each side is (scale, unsigned zero point)."""
+    words: Words = {"profile": "float", "result_scale": bits(reciprocal(out))}
+    for side, (factor, zero_point) in (("lhs", lhs), ("rhs", rhs)):
+        words |= scale(side, mul=bits(factor), post=bits(-F32(zero_point) * F32(factor)))
+        words[f"{side}_offset"] = -UNSIGNED
+    return words
+
+
+def qnnpack_sum(lhs: tuple[Any, int], rhs: tuple[Any, int], out: Any) -> Words:
+    """PyTorch's qnnpack: the larger factor gets 22 bits."""
+    left, right = (float(F32(side[0]) / F32(out)) for side in (lhs, rhs))
+    shift = 22 - math.frexp(max(left, right))[1]
+    return {
+        "profile": "qnnpack",
+        "out_post": shift,
+        "lhs_mul": round(math.ldexp(left, shift)),
+        "rhs_mul": round(math.ldexp(right, shift)),
+        "lhs_offset": lhs[1] - UNSIGNED,
+        "rhs_offset": rhs[1] - UNSIGNED,
+    }

@@ -1,0 +1,43 @@
+"""Random instructions of every element and profile: the same machine on both engines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from core_jobs import INSTRUCTIONS
+from core_machines import device, from_descriptors, run_both
+from core_strategies import SEED
+from core_tensors import Layout
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+ONE, TWO = device(), device(2)
+GAPS = st.sampled_from([0, 8, 52])
+
+
+@pytest.mark.parametrize("instruction", INSTRUCTIONS)
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_each_instruction(instruction: str, data: st.DataObject) -> None:
+    run_jobs(data.draw, [instruction], cores=1)
+
+
+@given(st.data(), st.lists(st.sampled_from(list(INSTRUCTIONS)), min_size=2, max_size=5))
+@settings(max_examples=150, deadline=None)
+def test_one_after_the_other(data: st.DataObject, instructions: list[str]) -> None:
+    """On two cores, whose units and queues are busy at the same time."""
+    run_jobs(data.draw, instructions, cores=2)
+
+
+def run_jobs(draw: st.DrawFn, instructions: list[str], cores: int) -> None:
+    layout = Layout(draw(GAPS))
+    jobs = [job for name in instructions for job in draw(INSTRUCTIONS[name](layout))]
+    ram = np.random.default_rng(draw(SEED)).integers(0, 256, 6000).astype(np.uint8)
+    program = from_descriptors(
+        *jobs,
+        scratchpad=layout.contents(),
+        config=ONE if cores == 1 else TWO,
+        layer_channels=(7, 16, 1),
+        ram=ram.tobytes(),
+    )
+    run_both(program)
