@@ -43,6 +43,10 @@ class PoolWindow(NamedTuple):
     out_pixel_stride: Any
 
 
+_UNSIGNED: Any = np.int64(128)
+"""PyTorch's zero points are those of unsigned tensors; Int8 ones are less by so much."""
+
+
 class Average(NamedTuple):
     """How a sum becomes an average."""
 
@@ -132,12 +136,14 @@ def real_average(sums: Any, count: Any, taps: Any, a: Any, reals: Any) -> None:
     if a.profile == FLOAT:
         round_run_even(reals, count, sums)
         add_integer(sums, count, a.out_offset)
+    elif a.profile == FBGEMM:
+        moved = np.int64(0) if a.element else _UNSIGNED
+        add_real(reals, count, a.out_offset + moved)
+        round_run_even(reals, count, sums)
+        add_integer(sums, count, -moved)
     else:
         add_real(reals, count, a.out_offset)
-        if a.profile == FBGEMM:
-            round_run_even(reals, count, sums)
-        else:
-            round_run_away(reals, count, sums)
+        round_run_away(reals, count, sums)
 
 
 @jit

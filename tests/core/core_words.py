@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 import numpy as np
-from core_tensors import Array, scale
+from core_tensors import Array, scale, scale_records
 
 from nmpsim.kernels.scale import integer_scale, integer_scales
 
@@ -131,3 +131,30 @@ def qnnpack_sum(lhs: tuple[Any, int], rhs: tuple[Any, int], out: Any) -> Words:
         "lhs_offset": lhs[1] - UNSIGNED,
         "rhs_offset": rhs[1] - UNSIGNED,
     }
+
+
+def torch_layer(
+    engine: str, source: Any, weights: Array, bias: Array, out: Any, *, connected: bool
+) -> tuple[Words, Array, Array]:
+    """Words, bias and scale records of a layer with weights; ``weights`` has one scale or [O].
+
+    With one scale for all weights fbgemm fuses the bias's division and its sum: the bias is a
+    product, exact in float64.
+    """
+    channels, is_single = bias.size, weights.size == 1
+    weights = np.broadcast_to(weights.astype(F32), channels)
+    products = F32(source) * weights
+    none, words = float_columns(np.zeros(channels)), {"profile": engine}
+    if engine == "qnnpack":
+        words["profile"] = "float"
+        bias = np.rint(bias * reciprocal(products)).astype(np.int64)
+        columns = none, float_columns(products * reciprocal(out))
+    elif engine == "fbgemm":
+        reals = bias.astype(np.float64) * reciprocal(products) if is_single else bias / products
+        bias, columns = doubles(reals), (none, float_columns(products / F32(out)))
+    else:
+        words["result_scale"] = bits(reciprocal(out))
+        twice = np.full(channels, reciprocal(reciprocal(source)))
+        weights = reciprocal(reciprocal(weights)) if connected else weights
+        bias, columns = doubles(bias), (float_columns(twice), float_columns(weights))
+    return words, bias, scale_records(np.zeros(channels, np.int64), *columns)

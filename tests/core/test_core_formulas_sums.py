@@ -12,6 +12,7 @@ from core_quantities import ELEMENTS, SEEDS, Random, clipped
 from core_tensors import Array, scale_records
 from core_words import (
     F32,
+    UNSIGNED,
     Columns,
     bits,
     doubles,
@@ -139,8 +140,9 @@ def layer_with_onednn(layer: Layer) -> tuple[Array, Array]:
     source = np.full(bias.size, reciprocal(reciprocal(layer.in_scale)))
     columns = float_columns(source), float_columns(layer.weight_scales)
     scale = bits(reciprocal(layer.out_scale))
-    types = layer.in_scale, layer.weight_scales, layer.out_scale, layer.out_zero
-    expected = page.onednn(layer.sums(), bias, *types)
+    moved = UNSIGNED if layer.r.element == "int8" else 0
+    types = layer.in_scale, layer.weight_scales, layer.out_scale, layer.out_zero + moved
+    expected = page.onednn(layer.sums(), bias, *types) - moved
     return layer.run("onednn", doubles(bias), columns, result_scale=scale), expected
 
 

@@ -11,16 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from core_layers import Weights, Window, convolution, depthwise, fully_connected, pair
-from core_tensors import Array, scale_records
+from core_tensors import Array
 from core_words import (
     F32,
     UNSIGNED,
-    bits,
-    doubles,
-    float_columns,
     float_words,
     qnnpack_sum,
     reciprocal,
+    torch_layer,
     torch_sum,
 )
 from vectors import Case, torch_files
@@ -40,34 +38,23 @@ def out_words(case: Case) -> Case:
     return {"out_offset": offset, **({"clip_low": offset, "clip_wanted": 1} if is_relu else {})}
 
 
-def requantized(case: Case, profile: str) -> tuple[Case, Array, Array]:
+def layer_of(case: Case, engine: str) -> tuple[Case, Array, Array]:
     """Words of a layer with weights, its bias records and its scale records."""
-    channels = case["w"].shape[0]
-    weight_scales = np.broadcast_to(case["w_scale"].astype(F32), channels)
-    bias = case["bias"] if case["bias"].size else np.zeros(channels, F32)
-    products = F32(case["x_scale"]) * weight_scales
-    result = reciprocal(case["y_scale"])
-    none = float_columns(np.zeros(channels, F32))
-    words = {"profile": profile, **out_words(case)}
-    if profile == "float":
-        integers = np.rint(bias * (F32(1) / products)).astype(np.int64)
-        out = float_columns(products * result)
-        return words, integers, scale_records(np.zeros(channels, "i4"), none, out)
-    if profile == "fbgemm":
-        out = float_columns(products / F32(case["y_scale"]))
-        return words, doubles(bias / products), scale_records(np.zeros(channels, "i4"), none, out)
-    if case["meta"]["kind"] == "linear":
-        weight_scales = F32(1) / (F32(1) / weight_scales)
-    source = np.full(channels, reciprocal(reciprocal(case["x_scale"])))
-    tables = float_columns(source), float_columns(weight_scales)
-    words["result_scale"] = bits(result)
-    return words, doubles(bias), scale_records(np.zeros(channels, "i4"), *tables)
+    bias = case["bias"] if case["bias"].size else np.zeros(case["w"].shape[0], F32)
+    words, records, scales = torch_layer(
+        engine_of(engine, case["meta"]["kind"]),
+        case["x_scale"],
+        case["w_scale"],
+        bias,
+        case["y_scale"],
+        connected=case["meta"]["kind"] == "linear",
+    )
+    return {**words, **out_words(case)}, records, scales
 
 
-def profile_of(engine: str, kind: str) -> str:
+def engine_of(engine: str, kind: str) -> str:
     """x86 has no arithmetic of its own."""
-    x86 = {"conv": "onednn", "linear": "fbgemm"}
-    return {"qnnpack": "float", "x86": x86[kind]}.get(engine, engine)
+    return {"conv": "onednn", "linear": "fbgemm"}[kind] if engine == "x86" else engine
 
 
 def window_of(case: Case) -> Window:
@@ -86,7 +73,7 @@ def test_convolutions(shared: Path, engine: str) -> None:
     """Depthwise ones by both instructions that can."""
     ran = 0
     for case in torch_files(shared, engine, {"conv"}):
-        words, bias, scales = requantized(case, profile_of(engine, "conv"))
+        words, bias, scales = layer_of(case, engine)
         weights = Weights(values=case["w"].transpose(0, 2, 3, 1), bias=bias, scales=scales)
         x, expected = (int8(case[key]).transpose(0, 2, 3, 1) for key in ("x", "y"))
         layer = x, weights, window_of(case), words, int(case["x_zp"]) - UNSIGNED
@@ -101,7 +88,7 @@ def test_convolutions(shared: Path, engine: str) -> None:
 def test_linear(shared: Path, engine: str) -> None:
     ran = 0
     for case in torch_files(shared, engine, {"linear"}):
-        words, bias, scales = requantized(case, profile_of(engine, "linear"))
+        words, bias, scales = layer_of(case, engine)
         weights = Weights(values=case["w"][:, None, None], bias=bias, scales=scales)
         y = fully_connected(int8(case["x"]), weights, words, int(case["x_zp"]) - UNSIGNED)
         np.testing.assert_array_equal(y, int8(case["y"]), err_msg=case["name"])

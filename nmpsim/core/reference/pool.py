@@ -13,7 +13,7 @@ from nmpsim.core.reference.events import Account, Place
 from nmpsim.core.reference.mac import channel_index, pixels_of, put_results
 from nmpsim.core.reference.operands import Words, element_of, scale_of
 from nmpsim.core.reference.rounding import quietly, real, round_away, round_even
-from nmpsim.core.reference.scales import clip, fixed_point, integer_scale
+from nmpsim.core.reference.scales import clip, fixed_point, integer_scale, round_unsigned
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
@@ -82,9 +82,9 @@ def q31(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
 
 @quietly
 def float_early(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
-    """PyTorch's fbgemm and onednn: ``rne(f32(sum) * (m / f32(n)) + f32(Oy))``."""
+    """PyTorch's fbgemm and onednn: ``rne(f32(sum) * (m / f32(n)) + f32(Oy))``, Oy unsigned."""
     factor = scale_of(d, "out").factor / np.float32(divisor)
-    return round_even(real(sums) * factor + np.float32(d["out_offset"]))
+    return round_unsigned(real(sums) * factor, d["out_offset"], element_of(d))
 
 
 @quietly

@@ -24,7 +24,13 @@ from nmpsim.core.reference.operands import (
     scale_of,
 )
 from nmpsim.core.reference.rounding import held, quietly, real, round_away, round_even
-from nmpsim.core.reference.scales import clip, fixed_point, integer_scale, wide_fixed_point
+from nmpsim.core.reference.scales import (
+    clip,
+    fixed_point,
+    integer_scale,
+    round_unsigned,
+    wide_fixed_point,
+)
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import (
     ACTIVATION_LEAKY,
@@ -121,12 +127,12 @@ def fbgemm(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
 
 @quietly
 def onednn(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
-    """``rne(f32(f32(sum) * Sx * Sw + B) * r + f32(Oy))``: PyTorch's onednn.
+    """``rne(f32(f32(sum) * Sx * Sw + B) * r + f32(Oy))``: PyTorch's onednn, Oy unsigned.
 
     Sx is in ``bias_mul``, Sw in ``out_mul``, r = 1 / Sy in ``result_scale``; B is a float64.
     """
     values = biased(real(sums) * q.bias_scale.factor * q.out.factor, q)
-    return round_even(values * q.result_scale + np.float32(q.offset))
+    return round_unsigned(values * q.result_scale, q.offset, q.element)
 
 
 def biased(values: Float32s, q: Requantizer) -> Float32s:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nmpsim.core.reference.events import Place, clamp, saturate
-from nmpsim.core.reference.operands import INT8, Element, Scale, Words
-from nmpsim.core.reference.rounding import doubling_high, shift_away
+from nmpsim.core.reference.operands import INT8, Element, Float32s, Scale, Words
+from nmpsim.core.reference.rounding import doubling_high, round_even, shift_away
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
 from nmpsim.kernels.stages import ACTIVATION, RESCALE, RESULT
@@ -52,6 +52,15 @@ def wide_fixed_point(x: Int64s, scale: Scale) -> Int64s:
     shift = 15 - scale.pre + scale.post
     result: Int64s = (x * reduced + np.left_shift(np.int64(1), shift - 1)) >> shift
     return result
+
+
+def round_unsigned(values: Float32s, offset: int, element: Element) -> Int64s:
+    """``rne(values + f32(offset))``, the zero point being that of PyTorch's unsigned tensor.
+
+    That is greater by 128 than an Int8 tensor's, which matters where the sum is rounded.
+    """
+    moved = 128 if element == INT8 else 0
+    return round_even(values + np.float32(offset + moved)) - moved
 
 
 def clip(values: Int64s, d: Words, place: Place) -> Int64s:
