@@ -97,13 +97,10 @@ def find_float_bias(bias: Bias, arrays: Mapping[str, Array]) -> FloatBias | None
     exact = legal.get(bias.view.buffer.name)
     if exact is not None and arrays[exact].size == bias.payload.size:
         return _float_bias(exact, arrays)
-    if not bias.integers.any():
-        return None
     stem = legal.get(without_suffix(bias.view.buffer.name))
     others = [name for name in arrays if name != stem]
     for name in ([stem] if stem else []) + others:
-        candidate = arrays[name]
-        if candidate.size == bias.payload.size and _same_direction(bias.integers, candidate):
+        if arrays[name].size == bias.payload.size and _points_as(bias, arrays[name]):
             return _float_bias(name, arrays)
     return None
 
@@ -112,11 +109,19 @@ def _float_bias(name: str, arrays: Mapping[str, Array]) -> FloatBias:
     return FloatBias(name, arrays[name].astype(np.float64).reshape(-1))
 
 
-def _same_direction(integers: Array, reals: Array) -> bool:
-    """A single number always points one way; three do so by chance too often."""
+def _points_as(bias: Bias, reals: Array) -> bool:
+    """On one scale for all channels, or on each channel's own."""
     flat = reals.astype(np.float64).reshape(-1)
-    lengths = float(np.linalg.norm(integers)) * float(np.linalg.norm(flat))
-    return flat.size > 3 and float(integers @ flat) >= SAME_DIRECTION * lengths > 0.0
+    return any(
+        _same_direction(vector, flat)
+        for vector in (bias.integers, bias.integers * bias.product_scales)
+    )
+
+
+def _same_direction(a: Array, b: Array) -> bool:
+    """A single number always points one way; three do so by chance too often."""
+    lengths = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
+    return a.size > 3 and float(a @ b) >= SAME_DIRECTION * lengths > 0.0
 
 
 def by_float(bias: Bias, reference: FloatBias, subject: Subject) -> Finding | None:
@@ -126,13 +131,12 @@ def by_float(bias: Bias, reference: FloatBias, subject: Subject) -> Finding | No
     if not apart.any():
         return None
     factor = _constant_factor(bias, reference.values)
-    severity: Severity = "error" if factor is not None else "warning"
-    message = (
-        f"bias %{bias.view.name} is {factor:.4g} times its float values: its type was changed,"
-        " its payload was not"
-        if factor is not None
-        else f"bias %{bias.view.name} is not its float values quantized with its declared type"
-    )
+    explained = factor is not None or _fits(bias, bias.product_scales, reference.values)
+    severity: Severity = "error" if explained else "warning"
+    times = f"{factor:.4g} times " if factor is not None else "not "
+    message = f"bias %{bias.view.name} is {times}its float values"
+    if explained:
+        message += ": its type was changed, its payload was not"
     worst = int(np.argmax(np.abs(bias.reals - reference.values)))
     return at_layer(
         RULE,
@@ -145,7 +149,7 @@ def by_float(bias: Bias, reference: FloatBias, subject: Subject) -> Finding | No
         f" and scale {bias.scales[worst]:.9g}",
         expected=f"{reference.values[worst]:.6g}, as {reference.source} has it, from integer"
         f" {wanted[worst]:.0f}",
-        hint=HINT if factor is not None else "is the reference of before a folded batch norm?",
+        hint=HINT if explained else "is the reference of before a folded batch norm?",
         facts={
             "evidence": "float",
             "source": reference.source,
@@ -169,16 +173,24 @@ def _apart(payload: Array, wanted: Array) -> Array:
 
 def _constant_factor(bias: Bias, reals: Array) -> float | None:
     """Declared over real, if it is the same for all channels up to rounding."""
-    inside = (bias.payload > bias.limits[0]) & (bias.payload < bias.limits[1])
-    own, other = bias.reals[inside], reals[inside]
-    if not own.any() or not other.any():
+    own = np.where(_inside(bias), bias.reals, 0.0)
+    common = float(own @ reals)
+    if common <= 0.0:
         return None
-    factor = float(own @ own) / float(own @ other) if own @ other > 0 else 0.0
-    if factor <= 0.0:
-        return None
-    steps = np.abs(own - factor * other) / bias.scales[inside]
-    fits = steps <= STEPS_OFF + RELATIVE_OFF * np.abs(own / bias.scales[inside])
-    return factor if bool(fits.all()) else None
+    factor = float(own @ own) / common
+    return factor if _fits(bias, bias.scales / factor, reals) else None
+
+
+def _fits(bias: Bias, scales: Array, reals: Array) -> bool:
+    """Whether the payload is the reals on these scales, as far as it was not clipped."""
+    inside = _inside(bias)
+    apart = _apart(bias.integers, reals / scales)
+    return bool(inside.any()) and not bool(apart[inside].any())
+
+
+def _inside(bias: Bias) -> Array:
+    inner: Array = (bias.payload > bias.limits[0]) & (bias.payload < bias.limits[1])
+    return inner
 
 
 def _integers_text(wanted: Array, payload: Array) -> str:

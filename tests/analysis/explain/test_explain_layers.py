@@ -1,0 +1,154 @@
+"""Layers of programs: which one is meant, what is said about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lir_draft import Draft, int8, tensor_type
+from recorded_programs import programs
+from small_programs import SMALL, bundle_of, convolve, image, out_kind
+
+from nmpsim.analysis.explain import explain_layers, layers_json, select_layer
+from nmpsim.analysis.explain.stages import ARITHMETIC
+from nmpsim.analysis.program import from_bundle, load_program
+from nmpsim.diagnostics import UserError
+from nmpsim.lir import OPCODES, Module
+from nmpsim.report.json import json_text
+
+
+def layers_of(draft: Draft):
+    return explain_layers(draft.module())
+
+
+def three_layers() -> Draft:
+    """Instructions number 1, 3 and 5; layers 0, 1 and 2."""
+    draft = Draft()
+    source = image(draft)
+    first = convolve(draft, source, draft.buffer(out_kind(source)))
+    second = draft.emit("relu", draft.buffer(first.type), first)
+    draft.emit("elementadd", draft.buffer(int8(second.shape, 0.3)), first, second)
+    return draft
+
+
+@pytest.mark.parametrize(
+    "wanted", ["relu__7", "%relu__7", "relu", "number:3", "index:1", "0003:relu__7", "3:relu__7"]
+)
+def test_a_layer_is_found(wanted: str) -> None:
+    assert select_layer(layers_of(three_layers()), wanted).name == "relu__7"
+
+
+def test_a_bare_number_must_mean_one_layer() -> None:
+    layers = layers_of(three_layers())
+    assert select_layer(layers, "0").index == 0
+    assert select_layer(layers, "5").number == 5
+    with pytest.raises(UserError) as error:
+        select_layer(layers, "1")
+    (problem,) = error.value.diagnostics
+    assert problem.code == "LAYER001"
+    assert "index 0, number 1" in problem.found and "index 1, number 3" in problem.found
+    assert "number:1" in problem.hint
+
+
+def test_the_beginning_of_several_names_is_refused() -> None:
+    draft = three_layers()
+    source = draft.input(int8((4,)))
+    for _ in range(2):
+        draft.emit("relu", draft.buffer(int8((4,))), source)
+    with pytest.raises(UserError) as error:
+        select_layer(layers_of(draft), "relu")
+    assert "3 layers" in error.value.diagnostics[0].message
+
+
+@pytest.mark.parametrize(
+    "wanted", ["rleu__7", "index:9", "number:2", "77", "", "%", "0004:relu__7"]
+)
+def test_no_layer_is_refused_with_the_names(wanted: str) -> None:
+    with pytest.raises(UserError) as error:
+        select_layer(layers_of(three_layers()), wanted)
+    (problem,) = error.value.diagnostics
+    assert problem.code == "LAYER001"
+    assert "relu__7 (index 1, number 3)" in problem.found
+
+
+def test_the_nearest_name_is_a_hint() -> None:
+    with pytest.raises(UserError) as error:
+        select_layer(layers_of(three_layers()), "rleu__7")
+    assert error.value.diagnostics[0].hint == "did you mean relu__7?"
+
+
+def test_of_a_bundle_an_index_is_its_layers() -> None:
+    draft = Draft()
+    source = image(draft)
+    result = convolve(draft, source, draft.buffer(out_kind(source)))
+    draft.emit("relu", draft.output(result.type), result)
+    program = from_bundle(bundle_of(draft, SMALL))
+    convolution, relu = explain_layers(program.module, program.layer_indices)
+    assert (convolution.index, relu.index) == (0, 0)
+    assert program.numerics == "glow-int"
+
+
+def test_what_is_not_quantized_is_said() -> None:
+    draft = Draft()
+    source = draft.input(tensor_type("float", (4,)))
+    draft.emit("relu", draft.output(tensor_type("float", (4,))), source)
+    (layer,) = layers_of(draft)
+    assert (layer.stages, layer.arithmetic, layer.profiles) == ((), "", ())
+    assert "not quantized" in layer.notes[0]
+
+
+def test_a_float_bias_has_no_integers() -> None:
+    draft = Draft()
+    source = draft.input(int8((1, 4)))
+    weights = draft.constant(np.ones((4, 2), np.int8), "i8", 0.25)
+    bias = draft.constant(np.ones(2, np.float32), "float")
+    draft.emit("fullyconnected", draft.output(int8((1, 2))), source, weights, bias)
+    module = Module("m", tuple(draft.weights), tuple(draft.instructions), draft.constants)
+    (layer,) = explain_layers(module)
+    assert [stage.name for stage in layer.stages] == ["out"]
+    assert "bias is float" in layer.notes[0]
+
+
+def test_scales_that_are_not_positive_have_no_form() -> None:
+    draft = Draft()
+    source = draft.input(int8((4,), 1e-30))
+    draft.emit("rescalequantized", draft.output(int8((4,), 3e38)), source)
+    (layer,) = layers_of(draft)
+    (stage,) = layer.stages
+    assert stage.factors == (None,)
+    assert json_text(layers_json("x", [layer]))
+
+
+def test_every_arithmetic_is_of_an_opcode() -> None:
+    assert set(ARITHMETIC) <= set(OPCODES)
+
+
+@pytest.mark.parametrize("name", programs("lir(_real)?/"))
+def test_every_recorded_program_can_be_explained(name: str, shared: Path) -> None:
+    """With scales that need a constant, and without; every quantized sum has its two stages."""
+    text = shared / name
+    weights = text.with_name(text.name.replace(".lir.txt", ".npz"))
+    large = "resnet50" in name
+    program = load_program(text, None if large else weights)
+    layers = explain_layers(program.module)
+    assert json_text(layers_json("main", layers))
+    for layer in layers:
+        if "convolution" in layer.opcode or "fullyconnected" in layer.opcode:
+            assert [stage.name for stage in layer.stages[:2]] in (["bias", "out"], [])
+            assert bool(layer.stages) == (layer.operands[0].scale is not None)
+        for stage in layer.stages:
+            errors = [abs(f.relative_error) for f in stage.factors if f]
+            assert len(errors) == len(stage.factors) and max(errors) < 2**-8
+            if "pow2" in name and layer.opcode != "avgpool" and stage.name != "leaky":
+                assert errors == [0.0] * len(errors)
+            if "out" in stage.name:
+                assert np.isfinite(stage.reals).all()
+
+
+def test_without_weights_channels_are_not_known(shared: Path) -> None:
+    text = shared / "lir/lenet/i8_asym_b32_channelwise/interp.lir.txt"
+    layers = explain_layers(load_program(text).module)
+    (layer, *_) = (one for one in layers if one.opcode == "channelwisequantizedconvolution")
+    assert layer.stages == ()
+    assert "give --weights" in layer.notes[0]

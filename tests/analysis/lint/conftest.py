@@ -1,0 +1,8 @@
+"""Helpers here and of other test folders by name."""
+
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[2]
+sys.path[:0] = [str(Path(__file__).parent)]
+sys.path[:0] = [str(TESTS / name) for name in ("compiler", "conformance")]

@@ -1,0 +1,143 @@
+"""Programs for the rules: recorded ones, and ones with a fault put into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+import numpy as np
+from lir_draft import Draft, int8, tensor_type
+from recorded_programs import Recorded, Recording, with_recipe
+
+from nmpsim.analysis.lint import Finding, Subject, load_subject, run_rules
+from nmpsim.analysis.lint.biases import Bias
+from nmpsim.lir import (
+    Module,
+    attach_constants,
+    attach_constants_from,
+    default_tensors_file,
+    parse_file,
+    read_tensors,
+)
+
+ONE_BY_ONE = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Dilation": (1, 1)}
+
+
+def findings(module: Module, rule: str = "bias-payload", **more: object) -> list[Finding]:
+    """What one rule says about a module."""
+    numerics = str(more.pop("numerics", "glow-int"))
+    subject = attrs.evolve(Subject(module, numerics), **more)
+    return [finding for finding in run_rules(subject).findings if finding.rule == rule]
+
+
+def recorded(name: str, shared: Path) -> Module:
+    """A recorded program with its constants and exact scales."""
+    text = shared / name
+    tensors = default_tensors_file(text)
+    if "resnet50" in name:
+        arrays = with_recipe(Recording(Recorded(name)), 16 if "i16" in name else 8)
+        return attach_constants_from(parse_file(text), arrays, read_tensors(tensors))[0]
+    weights = text.with_name(text.name.replace(".lir.txt", ".npz"))
+    return attach_constants(parse_file(text), weights, tensors)[0]
+
+
+def biases_of(module: Module) -> tuple[Bias, ...]:
+    return load_subject(module).biases
+
+
+def retyped(module: Module, scales: Mapping[str, float]) -> Module:
+    """The module with other scales declared for some constants, zero point 0."""
+    weights = []
+    for weight in module.weights:
+        if weight.name in scales and weight.type.quant is not None:
+            quant = attrs.evolve(weight.type.quant, scale=scales[weight.name], offset=0)
+            weight = attrs.evolve(weight, type=attrs.evolve(weight.type, quant=quant))
+        weights.append(weight)
+    return attrs.evolve(module, weights=tuple(weights))
+
+
+def declared_on_the_result(module: Module, biases: Sequence[Bias]) -> Module:
+    """The forum's fault: the type of each bias becomes its result's, the payload stays."""
+    return _on_the_result(module, biases, lambda bias: bias.payload)
+
+
+def rescaled_to_the_result(module: Module, biases: Sequence[Bias]) -> Module:
+    """The same done right: the payload is requantized."""
+
+    def requantized(bias: Bias) -> np.ndarray:
+        return np.clip(np.rint(bias.reals / bias.result_scale), *bias.limits)
+
+    return _on_the_result(module, biases, requantized)
+
+
+def _on_the_result(
+    module: Module, biases: Sequence[Bias], payload: Callable[[Bias], np.ndarray]
+) -> Module:
+    scales: dict[str, float] = {}
+    constants = dict(module.constants)
+    for bias in biases:
+        name, tables = bias.view.buffer.name, [v.buffer.name for v in bias.op.operands[4:]]
+        constants[name] = payload(bias).astype(constants[name].dtype)
+        if len(tables) < 4:
+            scales[name] = bias.result_scale
+            continue
+        module, own = _with_own_table(module, bias, tables[2])
+        constants[own] = np.full_like(constants[tables[2]], bias.result_scale)
+    return attrs.evolve(retyped(module, scales), constants=constants)
+
+
+def _with_own_table(module: Module, bias: Bias, table: str) -> tuple[Module, str]:
+    """A table of bias scales of the layer's own: Glow shares it with the filter where it can."""
+    own = f"{table}_of_{bias.op.instruction.name}"
+    (shared,) = (weight for weight in module.weights if weight.name == table)
+    instructions = list(module.instructions)
+    number = bias.op.instruction.number
+    operands = list(instructions[number].operands)
+    operands[6] = attrs.evolve(operands[6], name=own)
+    instructions[number] = attrs.evolve(instructions[number], operands=tuple(operands))
+    weights = (*module.weights, attrs.evolve(shared, name=own))
+    return attrs.evolve(module, weights=weights, instructions=tuple(instructions)), own
+
+
+def dense_layers(
+    biases: Sequence[tuple[np.ndarray, float]], elem: str = "i8", out_scale: float = 0.125
+) -> Module:
+    """Fully connected layers after one another: 4 inputs, products on scale 2^-8.
+
+    Each bias is a payload and its declared scale; weights are such that sums fill the results.
+    """
+    draft = Draft()
+    source = draft.input(tensor_type(elem, (1, 4), 2.0**-4))
+    for payload, scale in biases:
+        kind = {1: "i8", 2: "i16", 4: "i32"}[payload.dtype.itemsize]
+        limits = np.iinfo(np.int8 if elem == "i8" else np.int16)
+        weights = np.full((4, payload.size), limits.max, limits.dtype)
+        out = draft.result(tensor_type(elem, (1, payload.size), out_scale))
+        matrix = draft.constant(weights, elem, 2.0**-4)
+        bias = draft.constant(payload, kind, scale)
+        draft.emit("fullyconnected", out, source, matrix, bias)
+        source = draft.input(tensor_type(elem, (1, 4), 2.0**-4))
+    return draft.module()
+
+
+def one_convolution(
+    bias: np.ndarray,
+    bias_scale: float,
+    *,
+    weights: np.ndarray | None = None,
+    weights_scale: float = 0.02,
+    in_scale: float = 0.05,
+    out_scale: float = 0.1,
+    offsets: tuple[int, int] = (0, 0),
+) -> Module:
+    """A 1x1 convolution of 8 channels to as many as the bias has."""
+    draft = Draft()
+    source = draft.input(int8((1, 3, 3, 8), in_scale, offsets[0]))
+    values = np.full((bias.size, 1, 1, 8), 100, np.int8) if weights is None else weights
+    filter_ = draft.constant(values, "i8", weights_scale)
+    kind = {1: "i8", 2: "i16", 4: "i32"}[bias.dtype.itemsize]
+    payload = draft.constant(bias, kind, bias_scale)
+    out = draft.output(int8((1, 3, 3, bias.size), out_scale, offsets[1]))
+    draft.emit("convolution", out, source, filter_, payload, **ONE_BY_ONE, Group=1)
+    return draft.module()

@@ -1,0 +1,207 @@
+"""A bias whose declared type was changed while its payload was not, found in three ways."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lint_programs import (
+    biases_of,
+    declared_on_the_result,
+    dense_layers,
+    findings,
+    one_convolution,
+    rescaled_to_the_result,
+)
+
+from nmpsim.analysis.lint import Subject
+from nmpsim.analysis.lint.subject import OriginalBias
+from nmpsim.lir import Module
+
+S_PRODUCTS = float(np.float32(0.05) * np.float32(0.02))
+FLOATS = np.array([0.4, -0.25, 0.1, 0.02, -0.31, 0.27, 0.05, -0.12])
+"""The forum's kind of bias: small beside results of up to 12.7."""
+NAME = "const__3"
+
+
+def quantized(scale: float, dtype: type = np.int32) -> np.ndarray:
+    limits = np.iinfo(dtype)
+    return np.clip(np.rint(FLOATS / scale), limits.min, limits.max).astype(dtype)
+
+
+def right() -> Module:
+    """As Glow makes it: the bias on the scale of input times weights."""
+    return one_convolution(quantized(S_PRODUCTS), S_PRODUCTS)
+
+
+def forum() -> Module:
+    """Convolution whose bias type was changed to the result's, without its payload."""
+    return declared_on_the_result(right(), biases_of(right()))
+
+
+def by_hand() -> Module:
+    """The same with the payload requantized."""
+    return rescaled_to_the_result(right(), biases_of(right()))
+
+
+ORIGINAL = {NAME: OriginalBias(quantized(S_PRODUCTS).astype(np.int64), S_PRODUCTS, 0)}
+REFERENCES = {
+    "nothing": {},
+    "float": {"float_weights": {NAME: FLOATS.astype(np.float32)}},
+    "original": {"original": ORIGINAL},
+    "original without its type": {
+        "original": {NAME: OriginalBias(quantized(S_PRODUCTS).astype(np.int64), None, None)}
+    },
+    "original known by its digest": {"original": {NAME: OriginalBias(None, S_PRODUCTS, 0)}},
+}
+
+
+@pytest.mark.parametrize("references", REFERENCES.values(), ids=REFERENCES)
+def test_the_forum_case(references: dict[str, object]) -> None:
+    (finding,) = findings(forum(), **references)
+    assert (finding.severity, finding.tensor) == ("error", NAME)
+    assert finding.layer.startswith("convolution")
+    assert "--rescale-bias" in finding.hint
+
+
+@pytest.mark.parametrize("references", REFERENCES.values(), ids=REFERENCES)
+def test_what_is_right_is_not_found(references: dict[str, object]) -> None:
+    assert findings(right(), **references) == []
+
+
+@pytest.mark.parametrize("case", ["nothing", "float", "original"])
+def test_a_requantized_payload_is_right(case: str) -> None:
+    assert findings(by_hand(), **REFERENCES[case]) == []
+
+
+def test_the_factor_is_told() -> None:
+    factor = float(np.float32(0.1)) / S_PRODUCTS
+    for case in ("float", "original"):
+        (finding,) = findings(forum(), **REFERENCES[case])
+        assert finding.facts["factor"] == pytest.approx(factor, rel=0.01)
+
+
+# by a float reference
+
+
+@pytest.mark.parametrize(
+    "name", [NAME, f"const/{NAME}", "const", "a/model.bias", "anything"], ids=str
+)
+def test_the_float_bias_is_found_by_name_or_direction(name: str) -> None:
+    arrays = {
+        "other": np.arange(8.0),
+        "const.weights": np.ones((8, 8)),
+        name: FLOATS.astype(np.float32),
+    }
+    (finding,) = findings(forum(), float_weights=arrays)
+    assert finding.facts["evidence"] == "float"
+    assert finding.facts["source"] == name
+
+
+def test_without_a_float_bias_plausibility_speaks() -> None:
+    (finding,) = findings(forum(), float_weights={"other": np.arange(8.0)})
+    assert finding.facts["evidence"] == "beyond"
+
+
+def test_other_float_values_are_a_warning() -> None:
+    (finding,) = findings(right(), float_weights={NAME: FLOATS[::-1]})
+    assert finding.severity == "warning"
+    assert "batch norm" in finding.hint
+
+
+def test_rounding_and_clipping_are_no_findings() -> None:
+    saturated = one_convolution(quantized(S_PRODUCTS, np.int8), S_PRODUCTS)
+    assert findings(saturated, float_weights={NAME: FLOATS}) == []
+
+
+@pytest.mark.parametrize("error", [-0.005, 0.005])
+def test_a_scale_that_is_not_exact_is_no_finding(error: float) -> None:
+    slightly_off = one_convolution(quantized(S_PRODUCTS), S_PRODUCTS * (1 + error))
+    assert findings(slightly_off, float_weights={NAME: FLOATS}) == []
+
+
+# by the original constants
+
+
+def test_another_payload_is_no_finding() -> None:
+    other = {NAME: OriginalBias(quantized(S_PRODUCTS).astype(np.int64) + 1, S_PRODUCTS, 0)}
+    assert findings(by_hand(), original=other) == []
+
+
+def test_zeros_may_have_any_type() -> None:
+    zeros = one_convolution(np.zeros(8, np.int32), 0.1)
+    original = {NAME: OriginalBias(np.zeros(8, np.int64), S_PRODUCTS, 0)}
+    assert findings(zeros, original=original) == []
+    assert findings(zeros, float_weights={NAME: np.zeros(8)}) == []
+
+
+def test_a_changed_zero_point_counts() -> None:
+    original = {NAME: OriginalBias(quantized(S_PRODUCTS).astype(np.int64), S_PRODUCTS, 50)}
+    (finding,) = findings(right(), original=original)
+    assert finding.severity == "error"
+
+
+# by plausibility
+
+
+def fills(elem: str) -> np.ndarray:
+    """As a bias is on the power-of-two scale that just holds it: up to more than half."""
+    limits = np.iinfo({"i8": np.int8, "i16": np.int16}[elem])
+    return (np.array([0.7, -0.3, 0.1, 0.2]) * limits.max).astype(limits.dtype)
+
+
+@pytest.mark.parametrize("elem", ["i8", "i16"])
+def test_a_program_of_full_integers_on_the_results_scale(elem: str) -> None:
+    module = dense_layers([(fills(elem), 0.125)] * 3, elem)
+    found = findings(module)
+    assert [finding.severity for finding in found] == ["error"] * 3
+    assert {finding.facts["evidence"] for finding in found} == {"fills"}
+
+
+@pytest.mark.parametrize("elem", ["i8", "i16"])
+def test_one_layer_that_stands_out_is_a_warning(elem: str) -> None:
+    others = [(fills(elem), 2.0**-7)] * 3
+    (finding,) = findings(dense_layers([*others, (fills(elem), 0.125)], elem))
+    assert finding.severity == "warning"
+    assert finding.layer == "fullyconnected__20"
+
+
+def test_biases_that_are_as_large_as_results_explain_themselves() -> None:
+    """Where the others' own scales come near their results' too, equality is no wonder."""
+    others = [(fills("i8"), 2.0**-4)] * 3
+    assert findings(dense_layers([*others, (fills("i8"), 0.125)])) == []
+
+
+def test_small_integers_on_the_results_scale_are_right() -> None:
+    assert findings(dense_layers([(np.array([5, -3, 1, 0], np.int8), 0.125)] * 3)) == []
+
+
+def test_glows_own_scales_are_right() -> None:
+    assert findings(dense_layers([(fills("i8"), 2.0**-6)] * 3)) == []
+    assert findings(dense_layers([(np.array([9000, -3, 1, 0], np.int32), 2.0**-8)] * 3)) == []
+
+
+def test_clipped_biases_are_not_taken_for_full_ones() -> None:
+    clipped = np.array([127, -128, 127, 20], np.int8)
+    assert findings(dense_layers([(clipped, 0.125)] * 3)) == []
+
+
+def test_int32_far_beyond_the_result() -> None:
+    payload = np.array([9000, -5000, 800, 2000], np.int32)
+    (finding,) = findings(dense_layers([(payload, 0.125)]))
+    assert (finding.severity, finding.facts["evidence"]) == ("error", "beyond")
+    assert finding.facts["median_part_of_result"] > 1
+
+
+def test_a_scale_of_neither_is_wrong_if_most_is_beyond_the_result() -> None:
+    payload = np.array([9000, -5000, 800, 2000], np.int32)
+    assert len(findings(dense_layers([(payload, 0.06)]))) == 1
+
+
+def test_without_constants_the_rule_is_skipped() -> None:
+    from nmpsim.analysis.lint import run_rules
+
+    module = forum()
+    bare = Module(module.name, module.weights, module.instructions)
+    report = run_rules(Subject(bare, "glow-int"))
+    assert "bias-payload" in dict(report.skipped)
+    assert not any(finding.rule == "bias-payload" for finding in report.findings)

@@ -1,0 +1,83 @@
+"""The rules on every recorded program, as it is and with its biases' types changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lint_programs import (
+    biases_of,
+    declared_on_the_result,
+    findings,
+    recorded,
+    rescaled_to_the_result,
+)
+from recorded_programs import programs
+
+from nmpsim.analysis.lint import load_subject, run_rules
+from nmpsim.analysis.lint.biases import Bias
+from nmpsim.analysis.lint.subject import OriginalBias
+from nmpsim.lir import Module
+
+PROGRAMS = programs("lir(_real)?/")
+TOO_SMALL_TO_SEE = "lir_real/mnist_cntk/i8_"
+"""Logits in the thousands beside biases below 1: on the result's scale too its Int8 and Int32
+integers, at most 56, look like a small bias."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_nothing_is_wrong_with_what_glow_made(name: str, shared: Path) -> None:
+    """No error or warning, but for what Glow left in float."""
+    module = recorded(name, shared)
+    report = run_rules(load_subject(module))
+    worse = {f.rule for f in report.findings if f.severity != "note"}
+    assert worse <= ({"float-islands"} if "i16" in name else set())
+    assert not any(f.rule == "bias-payload" for f in report.findings)
+    assert findings(rescaled_to_the_result(module, biases_of(module)), numerics="nmp") == []
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_changed_type_is_found(name: str, shared: Path) -> None:
+    """All biases of a program: each by plausibility alone, and by both references."""
+    module = recorded(name, shared)
+    biases = biases_of(module)
+    wrong = declared_on_the_result(module, biases)
+    visible = [bias for bias in biases if bias.integers.any()]
+    plausible = findings(wrong)
+    assert len(plausible) == (0 if name.startswith(TOO_SMALL_TO_SEE) else len(visible))
+    assert {finding.severity for finding in plausible} <= {"error"}
+    assert_references_find(wrong, biases, visible)
+
+
+def assert_references_find(wrong: Module, biases: tuple[Bias, ...], visible: list[Bias]) -> None:
+    rng = np.random.default_rng(0)
+    floats = {
+        bias.view.buffer.name: bias.reals + bias.scales * rng.uniform(-0.5, 0.5, bias.reals.shape)
+        for bias in biases
+    }
+    originals = {
+        bias.view.buffer.name: OriginalBias(bias.payload, float(bias.scales[0]), 0)
+        for bias in biases
+        if len(bias.op.operands) < 8
+    }
+    errors = [f for f in findings(wrong, float_weights=floats) if f.severity == "error"]
+    moved = [bias for bias in visible if abs(bias.reals).max() > 2 * bias.result_scale]
+    assert {f.tensor for f in errors} >= {bias.view.name for bias in moved}
+    by_original = {f.tensor for f in findings(wrong, original=originals)}
+    assert by_original >= {b.view.name for b in visible if b.view.buffer.name in originals}
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if "resnet50" not in name])
+def test_one_changed_type_is_found(name: str, shared: Path) -> None:
+    """One bias at a time, by plausibility alone; at least a warning, and about no other layer."""
+    module = recorded(name, shared)
+    biases = biases_of(module)
+    for bias in biases:
+        wrong = declared_on_the_result(module, [bias])
+        found = findings(wrong)
+        expected = [] if name.startswith(TOO_SMALL_TO_SEE) else [bias.view.name]
+        shared_by_others = [b for b in biases if b.view.name == bias.view.name]
+        if len(shared_by_others) == 1:
+            assert [finding.tensor for finding in found] == expected
+        assert findings(rescaled_to_the_result(module, [bias])) == []
