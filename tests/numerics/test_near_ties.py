@@ -1,25 +1,15 @@
 """PyTorch and ONNX Runtime on near-ties (near_ties/record.py): formulas that look alike part."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from counted import Tally
 from oracles import page
 from test_torch import added, product, sum_of
-from vectors import Array, Case
+from vectors import Array, Case, near_ties
 
 LAYER = {"stride": (1, 1), "pad": (0, 0), "dil": (1, 1), "groups": 1}
-
-
-def cases() -> Iterator[Case]:
-    z = np.load(Path(__file__).with_name("near_ties") / "near_ties.npz")
-    found: dict[str, Case] = {}
-    for key in z.files:
-        number, name = key.split(".")
-        found.setdefault(number, {})[name] = z[key].item() if z[key].dtype.kind in "U" else z[key]
-    return iter(found.values())
 
 
 def layer(case: Case) -> Array:
@@ -95,7 +85,7 @@ FORMULAS: dict[str, Callable[[Case], Array]] = {
 
 def test_near_ties() -> None:
     tally = Tally()
-    for number, case in enumerate(cases()):
+    for number, case in enumerate(near_ties()):
         y = np.clip(FORMULAS[case["kind"]](case), 0, 255)
         expected = np.moveaxis(case["y"], 1, -1) if case["y"].ndim == 4 else case["y"]
         runtime = "ONNX Runtime" if case["engine"] == "onnx" else "PyTorch"

@@ -33,6 +33,16 @@ def torch_files(shared: Path, engine: str, kinds: set[str]) -> Iterator[Case]:
             yield {**case, "name": path.name}
 
 
+def near_ties() -> Iterator[Case]:
+    """The cases of near_ties/near_ties.npz, which near_ties/record.py made."""
+    z = np.load(Path(__file__).parent / "near_ties" / "near_ties.npz")
+    found: dict[str, Case] = {}
+    for key in z.files:
+        number, name = key.split(".")
+        found.setdefault(number, {})[name] = z[key].item() if z[key].dtype.kind in "U" else z[key]
+    return iter(found.values())
+
+
 def pair(value: Any) -> tuple[int, int]:
     """A size that may be given as one number for both directions."""
     return (value, value) if isinstance(value, int) else (value[0], value[1])
