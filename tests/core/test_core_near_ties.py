@@ -25,14 +25,14 @@ from core_words import (
     torch_sum,
 )
 from test_core_golden_torch import int8
-from test_near_ties import cases
+from vectors import near_ties
 
 ENGINES = ("fbgemm", "qnnpack", "onednn")
 POINTWISE = Window(kernels=(1, 1))
 
 
 def of(kinds: tuple[str, ...], engine: str) -> Iterator[dict[str, Any]]:
-    found = [case for case in cases() if case["kind"] in kinds and case["engine"] == engine]
+    found = [case for case in near_ties() if case["kind"] in kinds and case["engine"] == engine]
     assert found
     return iter(found)
 
