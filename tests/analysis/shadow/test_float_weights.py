@@ -1,0 +1,242 @@
+"""Float weights: files of two kinds, names with and without suffix, layouts, what is refused."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from shadow_samples import module_of
+
+from nmpsim.analysis.shadow import float_weights
+from nmpsim.analysis.shadow.constants import quantized_constants
+from nmpsim.analysis.shadow.float_files import read_floats
+from nmpsim.analysis.shadow.layouts import best_layout
+from nmpsim.analysis.shadow.matching import match_constants
+from nmpsim.diagnostics import Diagnostic, Place, UserError
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(3)
+
+
+def quantized(values: Array, scale: float = 1 / 64) -> Array:
+    return np.rint(values / scale) * scale
+
+
+def reals(*shape: int) -> Array:
+    return RNG.uniform(-1, 1, shape)
+
+
+def refused(path: Path, sizes: set[int]) -> Diagnostic:
+    with pytest.raises(UserError) as caught:
+        read_floats(path, sizes)
+    (found,) = caught.value.diagnostics
+    assert found.place == Place(str(path))
+    return found
+
+
+# Layouts
+
+
+def hwc_rows(matrix: Array, channels: int) -> Array:
+    """Rows of a flattened NCHW activation, in the order of a flattened NHWC one."""
+    k, n = matrix.shape
+    return matrix.reshape(channels, 3, k // channels // 3, n).transpose(1, 2, 0, 3).reshape(k, n)
+
+
+MATRIX = reals(60, 7)
+
+
+@pytest.mark.parametrize(
+    ("array", "real", "name"),
+    [
+        (MATRIX, MATRIX, "as it is"),
+        (MATRIX.T, MATRIX, "transposed"),
+        (MATRIX, hwc_rows(MATRIX, 5), "rows from NCHW to NHWC with 5 channels"),
+        (MATRIX.T, hwc_rows(MATRIX, 4), "transposed, rows from NCHW to NHWC with 4 channels"),
+        (MATRIX.T, hwc_rows(MATRIX, 5).T, "columns from NCHW to NHWC with 5 channels"),
+        (MATRIX[:, :1], MATRIX[:, 0], "reshaped"),
+        (reals(4, 3, 5, 5), None, "OIHW to OHWI"),
+        (reals(4, 3, 1, 1), None, "OIHW to OHWI"),
+        (reals(3, 3, 3, 3), None, "OIHW to OHWI"),
+    ],
+)
+def test_layouts_are_found_by_their_values(array: Array, real: Array | None, name: str) -> None:
+    wanted = array.transpose(0, 2, 3, 1) if real is None else real
+    found = best_layout(array, quantized(wanted))
+    assert found is not None
+    assert found.name == name
+    assert np.array_equal(found.values(), wanted)
+
+
+def test_a_square_matrix_and_its_transpose_are_told_apart() -> None:
+    square = reals(100, 100)
+    for real, name in ((square, "as it is"), (square.T, "transposed")):
+        found = best_layout(square, quantized(real))
+        assert found is not None
+        assert found.name == name
+
+
+def test_no_layout_has_another_number_of_elements() -> None:
+    assert best_layout(reals(3, 4), reals(4, 4)) is None
+    assert best_layout(reals(3, 4), reals(12)) is None
+
+
+# Names
+
+
+def test_names_come_first_then_values() -> None:
+    a, b, c = reals(8), reals(8), reals(8)
+    floats = {"b": b, "x/a:0": a, "const/lost": reals(8), "c": c}
+    constants = {
+        "x_a_0": quantized(a),
+        "b__3": quantized(b),
+        "renamed": quantized(c),
+        "other": reals(8),
+    }
+    found = match_constants(constants, floats)
+    assert [(one.constant, one.source, one.how) for one in found.found] == [
+        ("x_a_0", "x/a:0", "name"),
+        ("b__3", "b", "name without suffix"),
+        ("renamed", "c", "values"),
+    ]
+    assert found.unmatched == ("other",)
+    assert np.array_equal(found.floats["renamed"], c)
+
+
+def test_a_name_with_a_suffix_of_its_own_wins() -> None:
+    a, b = reals(4), reals(4)
+    found = match_constants({"w__1": quantized(a)}, {"w": b, "w__1": a})
+    assert found.found[0].source == "w__1"
+
+
+def test_a_constant_far_off_is_told_by_its_name_alone() -> None:
+    found = match_constants({"b": np.zeros(4)}, {"b": np.full(4, 0.1)})
+    assert found.found[0].sqnr_db == 0.0
+    assert match_constants({"b": np.zeros(4)}, {"c": np.full(4, 0.1)}).unmatched == ("b",)
+
+
+def test_a_name_of_another_shape_is_no_match() -> None:
+    found = match_constants({"w": quantized(MATRIX)}, {"w": reals(3), "other": MATRIX})
+    assert (found.found[0].source, found.found[0].how) == ("other", "values")
+
+
+# Constants
+
+
+def test_constants_stand_for_what_their_own_scales_say() -> None:
+    one = "i8[S:0.500000000 O:1][-64.500,63.000]"
+    module = module_of(
+        f"""
+        %w = WeightVar i8[S:0.000000000 O:0][0.000,0.000]<2 x 3> const
+        %b = WeightVar i32[S:0.250000000 O:0][0.000,0.000]<2> const
+        %s = WeightVar float<2> const
+        %o = WeightVar index32<2> const
+        %t = WeightVar i8[S:1.000000000 O:0][-128.000,127.000]<256> const
+        %x = WeightVar {one}<1 x 3> mutable
+        %y = WeightVar {one}<1 x 2> mutable
+        """,
+        """
+        %fc = rowwisequantizedfullyconnected @out %y, @in %x, @in %w, @in %b, @in %s, @in %o
+        %look = intlookuptable @out %y, @in %y, @in %t
+        """,
+        w=np.array([[1, 2, 3], [4, 5, 6]], np.int8),
+        b=np.array([4, 8], np.int32),
+        s=np.array([0.5, 2.0], np.float32),
+        o=np.array([0, 1], np.int32),
+        t=np.zeros(256, np.int8),
+    )
+    found = quantized_constants(module)
+    assert set(found) == {"w", "b"}
+    assert found["w"].tolist() == [[0.5, 1.0, 1.5], [6.0, 8.0, 10.0]]
+    assert found["b"].tolist() == [1.0, 2.0]
+
+
+# Files
+
+
+def test_npz(tmp_path: Path) -> None:
+    path = tmp_path / "some weights.npz"
+    np.savez(path, w=np.ones(4, np.float32), h=np.ones(4, np.float16), q=np.ones(4, np.int8))
+    np.savez(path, **dict(np.load(path)), long=np.ones(5))
+    assert set(read_floats(path, {4})) == {"w", "h"}
+
+
+def model(*tensors: onnx.TensorProto) -> bytes:
+    graph = onnx.helper.make_graph([], "g", [], [], initializer=tensors)
+    data: bytes = onnx.helper.make_model(graph).SerializeToString()
+    return data
+
+
+def test_onnx_initializers(tmp_path: Path) -> None:
+    w = reals(2, 3).astype(np.float32)
+    path = tmp_path / "model.ONNX"
+    path.write_bytes(
+        model(
+            onnx.numpy_helper.from_array(w, "w"),
+            onnx.numpy_helper.from_array(np.ones(6, np.int64), "shape"),
+            onnx.numpy_helper.from_array(np.ones(5, np.float32), "other"),
+            onnx.helper.make_tensor("brain", onnx.TensorProto.BFLOAT16, [6], [1.5] * 6),
+        )
+    )
+    found = read_floats(path, {6})
+    assert set(found) == {"w", "brain"}
+    assert np.array_equal(found["w"], w)
+    assert found["brain"].tolist() == [1.5] * 6
+
+
+def test_onnx_with_its_data_outside(tmp_path: Path) -> None:
+    tensor = onnx.numpy_helper.from_array(np.arange(6, dtype=np.float32), "w")
+    onnx.save(
+        onnx.load_model_from_string(model(tensor)),
+        tmp_path / "m.onnx",
+        save_as_external_data=True,
+        size_threshold=0,
+        location="m.data",
+    )
+    assert read_floats(tmp_path / "m.onnx", {6})["w"].tolist() == [0, 1, 2, 3, 4, 5]
+    (tmp_path / "m.data").unlink()
+    assert refused(tmp_path / "m.onnx", {6}).code == "CONST001"
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    assert refused(tmp_path / "none.npz", {1}).code == "FILE001"
+    assert refused(tmp_path / "none.onnx", {1}).code == "FILE001"
+    for name in ("text.npz", "text.onnx", "weights.txt"):
+        (tmp_path / name).write_bytes(b"these are no weights\r\n")
+        assert refused(tmp_path / name, {1}).code == "CONST001"
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    assert read_floats(tmp_path / "empty.onnx", {1}) == {}
+
+
+def test_a_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = builtins.__import__
+
+    def without_onnx(name: str, *more: Any, **named: Any) -> Any:
+        if name.split(".")[0] == "onnx":
+            raise ImportError(name)
+        return original(name, *more, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without_onnx)
+    found = refused(tmp_path / "m.onnx", {1})
+    assert found.code == "PKG001"
+    assert found.hint == "pip install 'nmpsim[onnx]', or save the weights as an .npz file"
+
+
+def test_a_file_without_any_of_the_weights(tmp_path: Path) -> None:
+    type_ = "i8[S:1.000000000 O:0][-128.000,127.000]<1 x 2>"
+    module = module_of(
+        f"%w = WeightVar {type_} const\n%y = WeightVar {type_} mutable",
+        "%copy = copy @out %y, @in %w",
+        w=np.ones((1, 2), np.int8),
+    )
+    np.savez(tmp_path / "f.npz", other=np.array([[3.0, -4.0]]), w=np.ones((1, 2), np.int8))
+    with pytest.raises(UserError) as caught:
+        float_weights(module, tmp_path / "f.npz")
+    (found,) = caught.value.diagnostics
+    assert found.code == "CONST003"
+    assert found.found == "1 float arrays of fitting sizes"
+    assert found.expected == "an array such as w"
