@@ -87,6 +87,6 @@ def _by_value(graph: Graph, found: Mapping[str, Range]) -> dict[Value, Range]:
         written = [o.name for o in node.instruction.operands if o.kind != IN]
         for value, operand in zip(node.results, written, strict=False):
             extend(value, found.get(_key(node.instruction, operand)))
-        if node.opcode == "copy" and not written:  # made by the graph
+        if node.opcode == "copy" and node.is_made_up:
             extend(node.results[0], ranges.get(node.sources[0]))
     return ranges

@@ -98,19 +98,18 @@ class Calibrated:
         scales = Scales(self.graph, placements.quantized, self.ranges, settings)
         rewritten = rewrite(self.graph, placements.quantized, scales, settings)
         verify(rewritten.module)
-        last = {node.results[0]: node for node in self.graph.nodes}
         results = tuple(
             Result(
                 number=node.instruction.number,
-                name=rewritten.made_by[value],
+                name=name,
                 opcode=node.opcode,
                 type=scales.type_of(value) if value in placements.quantized else value.type,
                 reason=placements.reasons.get(value, ""),
                 narrowed=value in scales.narrowed,
                 bias_saturated=rewritten.saturated.get(value, 0),
             )
-            for value, node in last.items()
-            if value in rewritten.made_by
+            for value, (node, name) in rewritten.made_by.items()
+            if value == node.results[0] and not node.is_made_up
         )
         _require_something(results, self.graph.module)
         return QuantizedProgram(rewritten.module, results, settings)

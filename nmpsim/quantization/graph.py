@@ -59,6 +59,11 @@ class Node:
         """What it does."""
         return self.instruction.opcode
 
+    @property
+    def is_made_up(self) -> bool:
+        """Whether it is a view or copy without an instruction of its own in the program."""
+        return not self.instruction.operands
+
 
 @attrs.frozen
 class Graph:

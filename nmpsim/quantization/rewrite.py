@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 import numpy as np
 
@@ -21,8 +23,8 @@ class Rewritten:
     """The quantized module, and what there is to say of its values."""
 
     module: Module
-    made_by: dict[Value, str]
-    """The last instruction that writes each value that is still there."""
+    made_by: dict[Value, tuple[Node, str]]
+    """The last node that writes each value that is still there, and its instruction's name."""
     saturated: dict[Value, int]
     """Results of operations with a bias -> elements of the bias that saturated, if any."""
 
@@ -44,27 +46,36 @@ class _Rewriter:
         self._quantized = quantized
         self._settings = settings
         self._tensors = Tensors(graph, quantized, scales)
-        self._made_by: dict[Value, str] = {}
+        self._made_by: dict[Value, tuple[Node, str]] = {}
 
     def rewritten(self) -> Rewritten:
         """Write all nodes that matter, then the outputs that are not written yet."""
-        needed = self._needed()
-        for node in self._graph.nodes:
-            if needed.intersection(node.results):
-                self._write(node)
+        for node in self._needed():
+            self._write(node)
         for weight, value in self._graph.outputs.items():
             if self._tensors.lies_in(value) != weight:
                 self._write_out(weight, value)
         module = self._tensors.writer.module(self._graph.module)
         return Rewritten(module, self._made_by, self._tensors.saturated)
 
-    def _needed(self) -> set[Value]:
-        """Values that outputs depend on."""
-        needed = set(self._graph.outputs.values())
+    def _needed(self) -> list[Node]:
+        """The nodes that outputs depend on; not what is written into a value after its last use."""
+        needed = self._shown(self._graph.outputs.values())
+        nodes = []
         for node in reversed(self._graph.nodes):
             if needed.intersection(node.results):
-                needed.update(node.sources)
-        return needed
+                needed |= self._shown(node.sources)
+                nodes.append(node)
+        return nodes[::-1]
+
+    def _shown(self, values: Iterable[Value]) -> set[Value]:
+        """The values, and what those of them that are views show."""
+        found = set(values)
+        for value in values:
+            while value in self._graph.views:
+                value, _ = self._graph.views[value]
+                found.add(value)
+        return found
 
     def _write(self, node: Node) -> None:
         if node.opcode == "tensorview":
@@ -114,7 +125,7 @@ class _Rewriter:
 
     def _emit(self, node: Node, form: Form) -> None:
         instruction = node.instruction
-        kinds = [o.kind for o in instruction.operands] or ["@out", IN]
+        kinds = ["@out", IN] if node.is_made_up else [o.kind for o in instruction.operands]
         results = iter([self._tensors.target(node, value) for value in node.results])
         read = iter(form.sources)
         operands = [next(read) if kind == IN else next(results) for kind in kinds]
@@ -122,7 +133,7 @@ class _Rewriter:
         name = self._tensors.writer.emit(
             instruction.name, form.opcode, operands, form.attributes, instruction.span
         )
-        self._made_by.update(dict.fromkeys(node.results, name))
+        self._made_by.update(dict.fromkeys(node.results, (node, name)))
 
     def _write_view(self, node: Node) -> None:
         (result,), (source,) = node.results, node.sources

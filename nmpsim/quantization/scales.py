@@ -55,17 +55,18 @@ class Scales:
 
     def type_of(self, value: Value) -> TensorType:
         """The value's type as a quantized tensor."""
-        elem, range_ = self._settings.elem, self._range(self._root(value))
+        elem, range_ = self._settings.elem, self._shared_range(self._root(value))
         chosen = choose_parameters(range_.low, range_.high, self._settings.schema, elem)
         return quantized_type(elem, value.type.shape, chosen)
 
     def _share(self, node: Node) -> None:
         """Tie a node's result to its source, where the node cannot change parameters."""
         result = node.results[0]
-        if result not in self._quantized or len(self._makers[result]) > 1 or not node.sources:
+        if result not in self._quantized or node.part or not node.sources:
             return
         source = node.sources[0]
-        if node.opcode in ACTIVATIONS and self._may_narrow(source):
+        alone = len(self._makers[result]) == 1
+        if node.opcode in ACTIVATIONS and alone and self._may_narrow(source):
             self._parent[source] = result
             self.narrowed[source] = node
         elif node.opcode in _SAME_PARAMETERS:
@@ -92,7 +93,7 @@ class Scales:
     def _only_for(self, part: Value, whole: Value) -> bool:
         """Whether all that shares the parameters of a part ends in ``whole``."""
         root, target = self._root(part), self._root(whole)
-        members = {value for value in self._quantized if self._root(value) == root}
+        members = {root, *(value for value in self._parent if self._root(value) == root)}
         return (
             root != target
             and members.isdisjoint(self._graph.outputs.values())
@@ -112,6 +113,14 @@ class Scales:
         while value in self._parent:
             value = self._parent[value]
         return value
+
+    def _shared_range(self, root: Value) -> Range:
+        """The range of the value that decides, and of all its like that are written in parts."""
+        range_ = self._range(root)
+        for value, makers in self._makers.items():
+            if any(node.part for node in makers) and self._root(value) == root:
+                range_ = range_.union(self._range(value))
+        return range_
 
     def _range(self, value: Value) -> Range:
         array = self._graph.constant(value)

@@ -1,0 +1,142 @@
+"""Laws of quantization on random networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_float_nets import FloatNet, float_nets
+
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.compiler.driver import compile_module
+from nmpsim.config import default_device
+from nmpsim.core.device import Device
+from nmpsim.diagnostics import UserError
+from nmpsim.evaluation import execute_exact, execute_real
+from nmpsim.lir import Module, verify
+from nmpsim.quantization import SCHEMAS, Calibrated, QuantizedProgram, Settings, compare
+from nmpsim.quantization.graph import build_graph
+from nmpsim.quantization.rewrite import rewrite
+from nmpsim.quantization.scales import Scales
+
+CHOICES = st.builds(
+    Settings,
+    schema=st.sampled_from(SCHEMAS),
+    elem=st.sampled_from(["i8", "i16"]),
+    per_channel=st.booleans(),
+    keep_float=st.sampled_from([frozenset(), frozenset({"convolution"})]),
+)
+
+
+def outputs_of(run, module: Module) -> dict[str, np.ndarray]:
+    """What the mutable weights hold after a run."""
+    for _ in run:
+        pass
+    return {w.name: run.contents(w.name) for w in module.weights if not w.constant}
+
+
+def sample(net: FloatNet, number: int = 0) -> dict[str, np.ndarray]:
+    return {
+        name: values[number : number + 1].reshape(values.shape[1:])
+        for name, values in net.samples.items()
+    }
+
+
+def quantized(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
+    """The quantized program; None where there is nothing to quantize."""
+    try:
+        return Calibrated.of(net.module, net.samples).quantize(choices)
+    except UserError as error:
+        assert error.diagnostics[0].code in ("QUANT003", "QUANT004"), error
+        return None
+
+
+@settings(max_examples=150, deadline=None)
+@given(float_nets())
+def test_values_in_buffers_of_their_own_give_the_same(net):
+    graph = build_graph(net.module)
+    module = rewrite(
+        graph, frozenset(), Scales(graph, frozenset(), {}, Settings()), Settings()
+    ).module
+    verify(module)
+    inputs = sample(net)
+    expected = outputs_of(execute_real(net.module, inputs), net.module)
+    actual = outputs_of(execute_real(module, inputs), module)
+    for name, values in expected.items():
+        assert actual[name].tobytes() == values.tobytes(), name
+
+
+@settings(max_examples=150, deadline=None)
+@given(float_nets(), CHOICES)
+def test_every_choice_gives_a_sound_program(net, choices):
+    program = quantized(net, choices)
+    if program is None:
+        return
+    verify(program.module)
+    assert any(result.quantized for result in program.results)
+    for result in program.results:
+        assert result.quantized != bool(result.reason)
+    actual = outputs_of(execute_exact(program.module, sample(net)), program.module)
+    assert all(np.isfinite(values).all() for values in actual.values())
+
+
+@settings(max_examples=100, deadline=None)
+@given(float_nets(), st.sampled_from(SCHEMAS))
+def test_int16_is_near_float(net, schema):
+    calibrated = Calibrated.of(net.module, net.samples)
+    program = quantized(net, Settings(schema=schema, elem="i16"))
+    if program is None:
+        return
+    largest = max((max(-r.low, r.high) for r in calibrated.ranges.values()), default=0.0)
+    inputs = sample(net)
+    expected = outputs_of(execute_real(net.module, inputs), net.module)
+    actual = outputs_of(execute_exact(program.module, inputs), program.module)
+    for name, values in expected.items():
+        assert np.abs(actual[name] - values).max() <= 0.01 * largest + 1e-6, name
+
+
+@settings(max_examples=15, deadline=None)
+@given(float_nets(), CHOICES)
+def test_the_device_runs_it(net, choices):
+    program = quantized(net, choices)
+    if program is None:
+        return
+    bundle = bundle_from_bytes(compile_module(program.module, default_device()))
+    inputs = sample(net)
+    report = Device(default_device()).run(bundle, inputs)
+    expected = outputs_of(execute_exact(program.module, inputs), program.module)
+    assert report.trap is None
+    for name, values in report.outputs.items():
+        np.testing.assert_array_equal(values, expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize("choices", [Settings(), Settings(elem="i16")], ids=["int8", "int16"])
+@settings(max_examples=60, deadline=None)
+@given(float_nets())
+def test_what_is_quantized_runs_on_the_device(choices, net):
+    program = quantized(net, choices)
+    if program is None:
+        return
+    bundle = bundle_from_bytes(compile_module(program.module, default_device()))
+    placed = {layer.operand: layer.placement for layer in bundle.metadata.layers}
+    for layer in bundle.metadata.layers:
+        if layer.op not in ("quantize", "dequantize") and layer.output.elem in ("i8", "i16"):
+            assert placed[layer.operand] == "device", (layer.name, layer.reason)
+
+
+@settings(max_examples=40, deadline=None)
+@given(float_nets())
+def test_comparing_sees_every_result(net):
+    program = quantized(net, Settings())
+    if program is None:
+        return
+    comparisons = compare(Calibrated.of(net.module, net.samples), Settings())
+    assert len(comparisons) == 8
+    names = {result.name for result in program.results if not result.narrowed}
+    for comparison in comparisons:
+        assert comparison.quantized + comparison.staying_float >= len(comparison.layers)
+        assert {layer.name for layer in comparison.layers} <= names | {
+            result.name for result in program.results
+        }
+        assert all(output.sqnr_db > -60 for output in comparison.outputs if output.sqnr_db > -1e300)
