@@ -144,9 +144,9 @@ def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.ND
 
 
 def count_saturated(values: npt.ArrayLike, parameters: Parameters, elem: str) -> int:
-    """How many values ``quantize`` clips."""
+    """How many values lie beyond the integers; not those that only the rounded offset pushes out."""
     placed, limits = _placed(values, parameters), np.iinfo(ELEM_DTYPES[elem])
-    return int(((placed < limits.min) | (placed > limits.max)).sum())
+    return int(((placed < limits.min - 1) | (placed > limits.max + 1)).sum())
 
 
 def _placed(values: npt.ArrayLike, parameters: Parameters) -> Float64s:

@@ -115,6 +115,6 @@ def test_next_to_nothing_has_a_usable_scale(schema, high):
 
 def test_values_that_do_not_fit_are_counted():
     parameters = Parameters(np.float32(0.5), np.int32(10))
-    values = np.array([-70.0, -69.0, 0.0, 58.5, 59.0, 1e30], np.float32)
-    assert quantize(values, parameters, "i8").tolist() == [-128, -128, 10, 127, 127, 127]
-    assert count_saturated(values, parameters, "i8") == 3
+    values = np.array([-70.0, -69.0, 0.0, 58.5, 59.0, 59.5, 1e30], np.float32)
+    assert quantize(values, parameters, "i8").tolist() == [-128, -128, 10, 127, 127, 127, 127]
+    assert count_saturated(values, parameters, "i8") == 3  # 59.0 is one step beyond
