@@ -134,7 +134,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         elem(_REAL_ELEMS, "Dest"),
         same_shape("Src", "Dest"),
     ),
-    "rescalequantized": (elem(QUANTIZED_ELEMS, "Src"), *pointwise("Src", "Dest")),
+    # Wider than Glow's, whose Src and Dest have one element kind: layers of two widths may meet.
+    "rescalequantized": (elem(QUANTIZED_ELEMS, "Src", "Dest"), same_shape("Src", "Dest")),
     "copy": same_type("Src", "Dest"),
     "transpose": (*_MOVE, permutation),
     "inserttensor": (*_MOVE, inserted),

@@ -266,6 +266,7 @@ SPLATMAX = unary("cpumaxsplat", q("i8", "2"), q("i8", "2"), " { SplatValue: 0.00
 QUANTIZE = unary("quantize", "float<2>", q("i8", "2"))
 DEQUANTIZE = unary("dequantize", q("i16", "2"), "float<2>")
 RESCALE = unary("rescalequantized", q("i8", "2"), q("i8", "2", 0.25))
+WIDEN = unary("rescalequantized", q("i8", "2"), q("i16", "2", 0.25))
 COPY = unary("copy", q("i8", "2"), q("i8", "2"))
 TRANSPOSE = unary("transpose", q("i8", "1 x 2 x 3"), q("i8", "3 x 1 x 2"), " { Shuffle: [2, 0, 1]}")
 EXTRACT = unary("extracttensor", "float<4 x 4>", "float<2 x 3>", " { Offsets: [2, 1]}")
@@ -325,8 +326,8 @@ ELEMENTWISE = [binary(f"element{name}") for name in ("add", "sub", "mul", "div",
     "text",
     [
         CONV, CHANNELWISE, FC, ROWWISE, MATMUL, BATCHED, POOL, AVGPOOL, ARGMAX, RELU, CLIP, LEAKY,
-        SPLATMAX, QUANTIZE, DEQUANTIZE, RESCALE, COPY, TRANSPOSE, EXTRACT, SOFTMAX, REDUCE, RESIZE,
-        INSERT, LOOKUP, LRN, SELECT, COMPARE, VIEW, SMALL, *ELEMENTWISE,
+        SPLATMAX, QUANTIZE, DEQUANTIZE, RESCALE, WIDEN, COPY, TRANSPOSE, EXTRACT, SOFTMAX,
+        REDUCE, RESIZE, INSERT, LOOKUP, LRN, SELECT, COMPARE, VIEW, SMALL, *ELEMENTWISE,
     ],
 )  # fmt: skip
 def test_right_types(text):
@@ -366,8 +367,8 @@ def test_right_types(text):
         (SPLATMAX, "O:0", "O:1", "@out %y", "Dest and Src differ in scale or offset"),
         (QUANTIZE, "float<2>", q("i8", "2"), "@in %x", "Src has the wrong element kind"),
         (DEQUANTIZE, "float<2>", q("i8", "2"), "@out %y", "Dest has the wrong element kind"),
-        (RESCALE, q("i8", "2"), q("i16", "2"), "@out %y",
-         "Dest and Src differ in their element kind"),
+        (RESCALE, q("i8", "2"), "float<2>", "@in %x", "Src has the wrong element kind"),
+        (RESCALE, q("i8", "2", 0.25), "float<2>", "@out %y", "Dest has the wrong element kind"),
         (COPY, "S:0.5", "S:0.25", "@out %y", "Dest and Src differ in scale or offset"),
         (TRANSPOSE, "[2, 0, 1]", "[2, 1, 0]", "@out %y", "Dest has the wrong shape"),
         (TRANSPOSE, "[2, 0, 1]", "[2, 0, 0]", "0 %a", "Shuffle is not a permutation"),

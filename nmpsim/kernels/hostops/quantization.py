@@ -8,6 +8,7 @@ import numpy as np
 
 from nmpsim.kernels.hostops.numerics import TORCH
 from nmpsim.kernels.hostops.rounding import (
+    fixed_point,
     fused_multiply_add,
     quantize_reals,
     requantized,
@@ -58,11 +59,14 @@ def dequantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostRe
 
 
 def rescale(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src of one width: by integer scale (libjit), or ``quantize(dequantize(q))``.
+    """Dest, Src: by integer scale (libjit), ``quantize(dequantize(q))``, or TFLite's fixed point.
 
     The Interpreter clips a rescaled Int16 to Int8's range by mistake; here the range is Int16's.
     """
     dest, src = operands
+    if dest.numerics == "q31":
+        factor = src.scale / dest.scale
+        return clipped(fixed_point(src.centered(), factor) + np.int64(dest.offset), dest)
     if dest.by_integers:
         return clipped(rescaled(src.centered(), src.scale32 / dest.scale32, dest.offset), dest)
     return clipped(requantized(src, dest), dest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,24 @@ def fused_multiply_add(x: AnyArray, factor: np.float32, addend: int) -> FloatArr
 def float32_of(x: AnyArray) -> FloatArray:
     """Integers as float32, rounded once (half to even beyond 24 bits)."""
     return np.asarray(x).astype(np.float32)
+
+
+def fixed_point(x: IntArray, factor: float) -> IntArray:
+    """``x * factor`` by a 31-bit multiplier, as TFLite's ``MultiplyByQuantizedMultiplier``.
+
+    ``x`` is 32 bits wide. Rounded twice: in the product (halves up), then in the shift (halves
+    away from zero); what a factor above 1 shifts beyond 32 bits saturates.
+    """
+    fraction, exponent = math.frexp(factor)
+    mul = math.floor(fraction * 2.0**31 + 0.5)
+    if mul == 1 << 31:
+        mul, exponent = mul // 2, exponent + 1
+    shifted = np.clip(x << np.int64(min(max(exponent, 0), 31)), -(1 << 31), (1 << 31) - 1)
+    high = (shifted * mul + (1 << 30)) >> 31
+    right = min(max(-exponent, 0), 62)
+    half = (1 << right) >> 1
+    result: IntArray = np.sign(high) * ((np.abs(high) + half) >> right)
+    return result
 
 
 def quantize_reals(x: AnyArray, grid: HostTensor) -> IntArray:

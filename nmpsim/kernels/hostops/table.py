@@ -84,7 +84,7 @@ _CHANNELS = (_FLOAT, _INDEX, _FLOAT, _INDEX)
 OPERATIONS: Mapping[str, HostOperation] = {
     "quantize": HostOperation(quantization.quantize, (Signature((_QUANTIZED, _FLOAT)),)),
     "dequantize": HostOperation(quantization.dequantize, (Signature((_FLOAT, _QUANTIZED)),)),
-    "rescalequantized": HostOperation(quantization.rescale, _alike(_QUANTIZED, 2)),
+    "rescalequantized": HostOperation(quantization.rescale, (Signature((_QUANTIZED, _QUANTIZED)),)),
     "softmax": HostOperation(softmax.softmax, _alike(_FLOAT | {"int8"}, 2)),
     "localresponsenormalization": HostOperation(
         normalization.local_response_normalization,
