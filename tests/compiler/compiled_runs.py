@@ -33,7 +33,15 @@ class Run:
 def compiled(program: Program, config: DeviceConfig, fuse: bool) -> Bundle | None:
     """The bundle, or None if the device's scratchpad is too small for a tile."""
     try:
-        return bundle_from_bytes(compile_module(program.module, config, fuse_activations=fuse))
+        return bundle_from_bytes(
+            compile_module(
+                program.module,
+                config,
+                numerics=program.numerics,
+                layer_numerics=program.by_layer,
+                fuse_activations=fuse,
+            )
+        )
     except UserError as error:
         check_refusal(error, config)
         return None
@@ -51,7 +59,7 @@ def check_refusal(error: UserError, config: DeviceConfig) -> None:
 
 def check_program(program: Program, config: DeviceConfig, engine: str = "compiled") -> None:
     """Unfused and fused: outputs, layers, cycles' laws, clipped values, code."""
-    done, final = run_module(program.module, program.inputs)
+    done, final = run_module(program.module, program.inputs, program.numerics, program.by_layer)
     for fuse in (False, True):
         bundle = compiled(program, config, fuse)
         if bundle is None:

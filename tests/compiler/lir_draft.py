@@ -18,7 +18,7 @@ from nmpsim.lir import (
     WeightVar,
     verify,
 )
-from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
+from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZABLE_ELEMS
 
 Array = np.ndarray[Any, Any]
 NOWHERE = Span(1, 1)
@@ -27,7 +27,7 @@ NOWHERE = Span(1, 1)
 def tensor_type(
     elem: str, shape: tuple[int, ...], scale: float = 1.0, offset: int = 0
 ) -> TensorType:
-    if elem not in QUANTIZED_ELEMS:
+    if elem not in QUANTIZABLE_ELEMS:
         return TensorType(elem, shape)
     scale = float(np.float32(scale))
     limits = np.iinfo(ELEM_DTYPES[elem])

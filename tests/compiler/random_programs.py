@@ -5,16 +5,18 @@ Structure is drawn, so that it shrinks; the elements of tensors come from a draw
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 import numpy as np
 from hypothesis import strategies as st
-from lir_draft import Draft, Ref, int8, random_values, tensor_type
+from lir_draft import Draft, Ref, random_values, tensor_type
 
 from nmpsim.config import default_device
 from nmpsim.lir import Module, print_module
+from nmpsim.lir.nodes import ELEM_DTYPES
 
 Array = np.ndarray[Any, Any]
 CHANNELS = (1, 2, 3, 4, 8, 16, 17, 33)
@@ -24,14 +26,22 @@ ELEMS = ("i8", "i16", "i32", "float", "float16", "index64", "bool")
 
 
 class Program:
-    """A module and what it is run on; it shows itself as LIR text."""
+    """A module, what it is run on, and whose arithmetic it follows; it shows itself as LIR text."""
 
-    def __init__(self, module: Module, inputs: dict[str, Array]) -> None:
+    def __init__(
+        self,
+        module: Module,
+        inputs: dict[str, Array],
+        numerics: str = "glow-int",
+        by_layer: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.module = module
         self.inputs = inputs
+        self.numerics = numerics
+        self.by_layer = by_layer
 
     def __repr__(self) -> str:
-        return print_module(self.module)
+        return f"{self.numerics} {dict(self.by_layer)}\n{print_module(self.module)}"
 
 
 class Size:
@@ -57,8 +67,12 @@ def sizes(draw: Any) -> Size:
 class Writer:
     """Draws one operation after the other into a draft."""
 
-    def __init__(self, draw: Any) -> None:
+    def __init__(self, draw: Any, elem: str = "i8", numerics: str = "glow-int") -> None:
         self.draw = draw
+        self.elem = elem
+        self.numerics = numerics
+        self.unit = 1 if elem == "i8" else 256
+        """How many times finer than Int8 the elements are."""
         self.draft = Draft()
         self.rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
         self.powers = draw(st.booleans())
@@ -74,24 +88,25 @@ class Writer:
     def chance(self) -> bool:
         return bool(self.draw(st.booleans()))
 
-    def scale(self, around: float = 0.05) -> float:
-        scale = around * 2 ** self.rng.uniform(-2, 2)
+    def scale(self, around: float | None = None) -> float:
+        scale = (0.05 / self.unit if around is None else around) * 2 ** self.rng.uniform(-2, 2)
         return float(np.float32(2.0 ** round(np.log2(scale)) if self.powers else scale))
 
     def offset(self) -> int:
-        return int(self.pick(0, 0, -128, 127, self.number(-128, 127)))
+        low, high = -128 * self.unit, 128 * self.unit - 1
+        return int(self.pick(0, 0, low, high, self.number(low, high)))
 
-    def values(self, shape: tuple[int, ...], elem: str = "i8") -> Array:
-        return random_values(self.rng, tensor_type(elem, shape))
+    def values(self, shape: tuple[int, ...], elem: str | None = None) -> Array:
+        return random_values(self.rng, tensor_type(elem or self.elem, shape))
 
-    def int8_type(self, shape: tuple[int, ...], around: float = 0.05) -> Any:
-        return int8(shape, self.scale(around), self.offset())
+    def narrow_type(self, shape: tuple[int, ...], around: float | None = None) -> Any:
+        return tensor_type(self.elem, shape, self.scale(around), self.offset())
 
-    def result(self, shape: tuple[int, ...], around: float) -> Ref:
-        return self.draft.result(self.int8_type(shape, around))
+    def result(self, shape: tuple[int, ...], around: float | None) -> Ref:
+        return self.draft.result(self.narrow_type(shape, around))
 
     def constant(self, shape: tuple[int, ...]) -> Ref:
-        return self.draft.constant(self.values(shape), "i8", self.scale(), self.offset())
+        return self.draft.constant(self.values(shape), self.elem, self.scale(), self.offset())
 
     def reshaped(self, source: Ref, rank: int) -> Ref:
         """The tensor, or a view of it with another number of dimensions."""
@@ -108,26 +123,48 @@ class Writer:
 
     def partner(self, like: Ref, kind: Any = None) -> Ref:
         """Another tensor of this shape: one seen before, a constant, or an input."""
-        same = [r for r in self.seen if r.shape == like.shape and r.type.elem == "i8"]
+        same = [r for r in self.seen if r.shape == like.shape and r.type.elem == self.elem]
         if same and self.chance():
             return self.draw(st.sampled_from(same))
         if self.chance():
             return self.constant(like.shape)
-        return self.draft.input(self.int8_type(like.shape))
+        return self.draft.input(self.narrow_type(like.shape))
 
-    def bias(self, count: int, product: float, typical: float) -> Ref:
-        """Int8 or Int32, small beside 32 bits when it is on the accumulator's scale."""
+    def bias(self, count: int, product: float, typical: float, target: Ref) -> Ref:
+        """Small beside 32 bits when it is on the accumulator's scale, and what a profile takes."""
+        if self.numerics == "nmp":
+            return self.bias_on_result(count, target)
+        if self.numerics == "q31" or (self.numerics.startswith("float") and self.chance()):
+            return self.draft.constant(self.spread(count, max(typical, 50.0)), "i32", product, 0)
+        if self.numerics.startswith("float") and self.chance():
+            values = self.rng.normal(0, max(typical, 50.0) * product, count).astype(np.float32)
+            return self.draft.constant(values, "float")
         if self.chance():
             scale = product * 2.0 ** self.number(0, 8) if self.powers else product * 37.3
-            values = self.values((count,))
-            return self.draft.constant(values, "i8", scale, self.offset())
+            elem = self.pick("i8", self.elem)
+            offset = self.number(-128, 127)
+            return self.draft.constant(self.values((count,), elem), elem, scale, offset)
         ratio = float(self.pick(1.0, 1.0, 4.0, 0.5))
         if not self.powers:
             ratio *= float(self.rng.uniform(0.7, 1.4))
-        spread = max(typical, 50.0)
-        values = self.rng.normal(0, spread, count).astype(np.int32)
+        values = self.spread(count, max(typical, 50.0))
         offset = int(self.pick(0, 0, 1000, -77))
         return self.draft.constant(values, "i32", product * ratio, offset)
+
+    def spread(self, count: int, width: float) -> Array:
+        """Int32 values around 0."""
+        drawn = self.rng.normal(0, width, count)
+        return np.clip(drawn, -(2**30), 2**30).astype(np.int32)
+
+    def bias_on_result(self, count: int, target: Ref) -> Ref:
+        """As the NMP's library wants it; the offset may be any."""
+        elem = self.pick("i8", "i16", "i32")
+        values = self.rng.normal(0, 40 * self.unit, count).astype(np.int32)
+        limits = np.iinfo(ELEM_DTYPES[elem])
+        values = np.clip(values, limits.min, limits.max).astype(limits.dtype)
+        offset = self.pick(0, 0, target.type.quant.offset, -7)
+        offset = int(np.clip(offset, limits.min, limits.max))
+        return self.draft.constant(values, elem, target.type.quant.scale, offset)
 
 
 # Windows
@@ -165,10 +202,12 @@ def window_result(shape: tuple[int, ...], at: dict[str, Any]) -> tuple[int, int]
 
 
 def activation(w: Writer, scale: float) -> dict[str, Any]:
-    kind = w.pick("NONE", "RELU", "CLIP", "LEAKY_RELU")
+    leaky = ("LEAKY_RELU",) if w.numerics in ("glow-int", "glow-float", "nmp") else ()
+    kind = w.pick("NONE", "RELU", "CLIP", *leaky)
     if kind == "CLIP":
-        low = float(np.float32(scale * w.number(-100, 20)))
-        return {"FusedActivation": kind, "FusedActivationArgs": (low, low + 60 * scale)}
+        low = float(np.float32(scale * w.unit * w.number(-100, 20)))
+        high = float(np.float32(low + 60 * w.unit * scale))
+        return {"FusedActivation": kind, "FusedActivationArgs": (low, high)}
     if kind == "LEAKY_RELU":
         alpha = 0.125 if w.powers else float(np.float32(0.1))
         return {"FusedActivation": kind, "FusedActivationArgs": (alpha,)}
@@ -188,14 +227,19 @@ def convolution(w: Writer, source: Ref) -> Ref:
     taps = at["Kernels"][0] * at["Kernels"][1] * depth
     filter_ = w.constant((outs, *at["Kernels"], depth))
     product = float(np.float32(source.type.quant.scale) * np.float32(filter_.type.quant.scale))
-    typical = 74.0 * 74.0 * taps**0.5
-    bias = w.bias(outs, product, typical)
+    typical = (74.0 * w.unit) ** 2 * taps**0.5
     rows, columns = window_result(source.shape, at)
-    target = w.result((source.shape[0], rows, columns, outs), product * typical / 40)
+    around = product * typical / (40 * w.unit)
+    target = w.result((source.shape[0], rows, columns, outs), around)
+    bias = w.bias(outs, product, typical, target)
     at |= {"Group": group, **activation(w, target.type.quant.scale)}
     if w.chance():
         return w.draft.emit("convolution", target, source, filter_, bias, Layout="NHWC", **at)
-    tables = channel_tables(w, outs, filter_.type.quant.scale, bias.type.quant.scale)
+    tables = channel_tables(w, outs, filter_.type.quant.scale, parameters(bias.type)[0])
+    if w.numerics == "nmp":
+        tables[2:] = same_for_all(w, outs, bias)
+    elif w.numerics == "q31":
+        tables[2:] = on_products(w, source, tables[0])
     opcode = "channelwisequantizedconvolution"
     return w.draft.emit(opcode, target, source, filter_, bias, *tables, **at)
 
@@ -212,20 +256,38 @@ def channel_tables(w: Writer, outs: int, filter_: float, bias: float) -> list[Re
     return tables
 
 
+def same_for_all(w: Writer, outs: int, bias: Ref) -> list[Ref]:
+    scale, offset = parameters(bias.type)
+    return [
+        w.draft.constant(np.full(outs, scale, np.float32), "float"),
+        w.draft.constant(np.full(outs, offset, np.int32), "index32"),
+    ]
+
+
+def on_products(w: Writer, source: Ref, filters: Ref) -> list[Ref]:
+    """Bias scales that are those of the sums."""
+    scales = np.float32(source.type.quant.scale) * w.draft.constants[filters.name]
+    return [
+        w.draft.constant(scales, "float"),
+        w.draft.constant(np.zeros(scales.size, np.int32), "index32"),
+    ]
+
+
 def fully_connected(w: Writer, source: Ref) -> Ref:
     """With one scale, one a row, or as a product with constant weights."""
     source = w.reshaped(source, 2)
     rows, depth = source.shape
     outs = w.pick(1, 3, 10, 16, 17, 33, 70)
-    opcode = w.pick("fullyconnected", "rowwisequantizedfullyconnected", "matmul")
+    by_rows = () if w.numerics == "q31" else ("rowwisequantizedfullyconnected",)
+    opcode = w.pick("fullyconnected", "matmul", *by_rows)
     by_row = opcode == "rowwisequantizedfullyconnected"
     weights = w.constant((outs, depth) if by_row else (depth, outs))
     product = float(np.float32(source.type.quant.scale) * np.float32(weights.type.quant.scale))
-    typical = 74.0 * 74.0 * depth**0.5
-    target = w.result((rows, outs), product * typical / 40)
+    typical = (74.0 * w.unit) ** 2 * depth**0.5
+    target = w.result((rows, outs), product * typical / (40 * w.unit))
     if opcode == "matmul":
         return w.draft.emit(opcode, target, source, weights)
-    operands = [target, source, weights, w.bias(outs, product, typical)]
+    operands = [target, source, weights, w.bias(outs, product, typical, target)]
     if by_row:
         operands += channel_tables(w, outs, weights.type.quant.scale, 1.0)[:2]
     return w.draft.emit(opcode, *operands)
@@ -233,8 +295,8 @@ def fully_connected(w: Writer, source: Ref) -> Ref:
 
 def product_of_activations(w: Writer, source: Ref) -> Ref:
     left = w.reshaped(source, 2)
-    right = w.draft.input(w.int8_type((left.shape[1], w.pick(1, 3, 16, 17, 40))))
-    around = left.type.quant.scale * right.type.quant.scale * 137 * left.shape[1] ** 0.5
+    right = w.draft.input(w.narrow_type((left.shape[1], w.pick(1, 3, 16, 17, 40))))
+    around = left.type.quant.scale * right.type.quant.scale * 137 * w.unit * left.shape[1] ** 0.5
     target = w.result((left.shape[0], right.shape[1]), around)
     if w.chance() and left.shape[0] == right.shape[1] == left.shape[1]:
         left, right = right, left
@@ -259,12 +321,14 @@ def pool_window(w: Writer, source: Ref) -> dict[str, Any]:
 
 def avg_pool(w: Writer, source: Ref) -> Ref:
     source = w.reshaped(source, 4)
-    counts_pads = w.number(0, 1)
+    counts_pads = 0 if w.numerics == "q31" else w.number(0, 1)
     wide = counts_pads and w.chance()
     plain = window(w, source.shape[1], source.shape[2], dilated=False)
     at = pool_window(w, source) if wide else plain
     shape = (source.shape[0], *window_result(source.shape, at), source.shape[3])
     target = w.result(shape, source.type.quant.scale / 2)
+    if w.numerics == "q31":
+        target = w.draft.result(attrs.evolve(source.type, shape=shape))
     return w.draft.emit("avgpool", target, source, **at, Layout=0, CountIncludePads=counts_pads)
 
 
@@ -290,7 +354,7 @@ def binary(w: Writer, source: Ref) -> Ref:
     opcode = w.pick(*kinds)
     other = w.partner(source)
     scale, second = source.type.quant.scale, other.type.quant.scale
-    around = scale * second * 80 if opcode == "elementmul" else max(scale, second) * 1.3
+    around = scale * second * 80 * w.unit if opcode == "elementmul" else max(scale, second) * 1.3
     target = place_for(w, source, around)
     pair = (source, other) if w.chance() else (other, source)
     return w.draft.emit(opcode, target, *pair)
@@ -302,13 +366,13 @@ def batched_add(w: Writer, source: Ref) -> Ref:
     piece_shape = source.shape[1:]
     scale = source.type.quant.scale
     if w.chance():
-        values = w.rng.normal(0, 20000, piece_shape).astype(np.int32)
+        values = w.rng.normal(0, 20000 * w.unit, piece_shape).astype(np.int32)
         fine = scale / 256 if w.powers else scale / 219.7
         piece = w.draft.constant(values, "i32", fine, w.pick(0, 0, -300))
     elif w.chance():
         piece = w.constant(piece_shape)
     else:
-        piece = w.draft.input(w.int8_type(piece_shape))
+        piece = w.draft.input(w.narrow_type(piece_shape))
     return w.draft.emit("batchedadd", place_for(w, source, scale * 1.4), source, piece)
 
 
@@ -326,16 +390,16 @@ def unary(w: Writer, source: Ref) -> Ref:
 
 
 def unary_attributes(w: Writer, opcode: str, scale: float) -> dict[str, Any]:
-    real = float(np.float32(scale * w.number(-140, 140)))
+    real = float(np.float32(scale * w.unit * w.number(-140, 140)))
     if opcode == "clip":
-        return {"Min": real, "Max": real + scale * w.number(0, 150)}
+        return {"Min": real, "Max": real + scale * w.unit * w.number(0, 150)}
     if opcode == "leakyrelu":
         return {"Alpha": 0.25 if w.powers else float(np.float32(0.07))}
     return {"SplatValue": real} if opcode == "cpumaxsplat" else {}
 
 
 def look_up(w: Writer, source: Ref) -> Ref:
-    target = w.result(source.shape, 0.05)
+    target = w.result(source.shape, None)
     table = w.draft.constant(w.values((256,)), "i8")
     return w.draft.emit("intlookuptable", target, source, table)
 
@@ -343,11 +407,11 @@ def look_up(w: Writer, source: Ref) -> Ref:
 def splat(w: Writer, source: Ref) -> Ref:
     """A filled tensor, then the larger of it and the source."""
     was_last, w.draft.is_last = w.draft.is_last, False
-    filled = w.result(source.shape, 0.05)
-    value = float(np.float32(filled.type.quant.scale * w.number(-300, 300)))
+    filled = w.result(source.shape, None)
+    value = float(np.float32(filled.type.quant.scale * w.number(-300, 300) * w.unit))
     w.draft.emit("splat", filled, Value=value)
     w.draft.is_last = was_last
-    return w.draft.emit("elementmax", w.result(source.shape, 0.05), source, filled)
+    return w.draft.emit("elementmax", w.result(source.shape, None), source, filled)
 
 
 # Moving elements of any kind
@@ -452,29 +516,34 @@ def write(w: Writer, first: Ref, steps: tuple[Step, ...], length: int) -> Progra
         current = step(w, current)
         w.seen.append(current)
     inputs = {name: random_values(w.rng, kind) for name, kind in w.draft.inputs.items()}
-    return Program(w.draft.module(), inputs)
+    return Program(w.draft.module(), inputs, w.numerics)
 
 
 @st.composite
-def single_operations(draw: Any, steps: tuple[Step, ...] = ARITHMETIC) -> Program:
+def single_operations(
+    draw: Any,
+    steps: tuple[Step, ...] = ARITHMETIC,
+    elem: str = "i8",
+    numerics: str = "glow-int",
+) -> Program:
     """One operation on an image."""
-    w = Writer(draw)
-    return write(w, w.draft.input(w.int8_type(_image(w))), steps, 1)
+    w = Writer(draw, elem, numerics)
+    return write(w, w.draft.input(w.narrow_type(_image(w))), steps, 1)
 
 
 @st.composite
-def large_operations(draw: Any, step: Step) -> Program:
+def large_operations(draw: Any, step: Step, elem: str = "i8") -> Program:
     """One operation on an image of thousands of elements."""
-    w = Writer(draw)
+    w = Writer(draw, elem)
     shape = (w.number(1, 3), w.number(8, 14), w.number(8, 14), w.pick(8, 17, 33, 40))
-    return write(w, w.draft.input(w.int8_type(shape)), (step,), 1)
+    return write(w, w.draft.input(w.narrow_type(shape)), (step,), 1)
 
 
 @st.composite
-def chains(draw: Any) -> Program:
+def chains(draw: Any, elem: str = "i8", numerics: str = "glow-int") -> Program:
     """Two to five operations of any kind."""
-    w = Writer(draw)
-    first = w.draft.input(w.int8_type(_image(w)))
+    w = Writer(draw, elem, numerics)
+    first = w.draft.input(w.narrow_type(_image(w)))
     return write(w, first, (*ARITHMETIC, *MOVES, unary, unary), w.number(2, 5))
 
 
@@ -483,7 +552,7 @@ def deep_products(draw: Any) -> Program:
     """A fully connected layer or matrix product over thousands of inputs."""
     w = Writer(draw)
     shape = (w.number(1, 4), w.number(500, 6000))
-    first = w.draft.input(w.int8_type(shape, 0.02))
+    first = w.draft.input(w.narrow_type(shape, 0.02))
     return write(w, first, (fully_connected, fully_connected, product_of_activations), 1)
 
 

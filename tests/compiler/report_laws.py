@@ -14,7 +14,7 @@ from nmpsim.kernels.hostops.rounding import quantize_value
 from nmpsim.report.data import LayerReport, RunReport
 
 Array = np.ndarray[Any, Any]
-LOW, HIGH = -128, 127
+GLOW = ("glow-int", "glow-float")
 CLIPPING = ("RELU", "CLIP")
 ASKED = ("relu", "clip", "cpumaxsplat")
 
@@ -47,6 +47,12 @@ def multiplications(done: Done) -> int:
     return 0
 
 
+def limits(done: Done) -> tuple[int, int]:
+    """Of the result's element."""
+    info = np.iinfo(done.result.dtype)
+    return int(info.min), int(info.max)
+
+
 Overshoots = dict[tuple[str, str], list[Array]]
 """Stage and side -> by how much each value was cut (0 or less: it was not), clip by clip."""
 
@@ -70,6 +76,7 @@ def _told(overs: list[Array]) -> tuple[Any, ...]:
 def expected_cuts(parts: Sequence[Done]) -> Overshoots:
     """What an operation cut, with the activations that were fused into it."""
     first = parts[0]
+    lowest, highest = limits(first)
     opcode = first.instruction.opcode
     if first.unclipped is None or opcode == "splat":
         return {}
@@ -78,8 +85,8 @@ def expected_cuts(parts: Sequence[Done]) -> Overshoots:
         bounds = _asked_range(activation)
         low, high = (int(np.clip(v, *bounds)) for v in (low, high))
     offset = parts[-1].operands[0].offset
-    lower = "activation" if low > LOW or offset == LOW else "result"
-    upper = "activation" if high < HIGH else "result"
+    lower = "activation" if low > lowest or offset == lowest else "result"
+    upper = "activation" if high < highest else "result"
     overshoots = {(lower, "low"): [low - value], (upper, "high"): [value - high]}
     if opcode in ASKED and len(parts) == 1:
         _add_clamped_input(first, overshoots)
@@ -91,26 +98,29 @@ def _before_activation(done: Done) -> tuple[Array, int, int]:
     attributes = dict(done.instruction.attributes)
     kind = attributes.get("FusedActivation", "NONE")
     assert done.unclipped is not None
+    lowest, highest = limits(done)
     if kind not in CLIPPING:
-        return done.unclipped, LOW, HIGH
+        return done.unclipped, lowest, highest
     dest = done.operands[0]
     arguments: Any = attributes.get("FusedActivationArgs", ())
-    low, high = dest.offset, HIGH
+    low, high = dest.offset, highest
     if kind == "CLIP":
         low, high = (quantize_value(a, dest) for a in arguments)
         low = min(low, high)
     plain = {**attributes, "FusedActivation": "NONE", "FusedActivationArgs": ()}
-    value = execute(done.instruction.opcode, done.operands, plain).unclipped[0]
+    opcode, operands = done.instruction.opcode, done.operands
+    value = execute(opcode, operands, plain, done.numerics).unclipped[0]
     return value, low, high
 
 
 def _asked_range(done: Done) -> tuple[int, int]:
     """The input range that relu, clip or max with a constant asks for."""
     source, attributes = done.operands[1], done.instruction.attributes
+    highest = limits(done)[1]
     if done.instruction.opcode == "relu":
-        return source.offset, HIGH
+        return source.offset, highest
     if done.instruction.opcode == "cpumaxsplat":
-        return quantize_value(float(str(attributes["SplatValue"])), source), HIGH
+        return quantize_value(float(str(attributes["SplatValue"])), source), highest
     low, high = (quantize_value(float(str(attributes[k])), source) for k in ("Min", "Max"))
     return low, high
 
@@ -124,7 +134,9 @@ def _add_clamped_input(done: Done, overshoots: Overshoots) -> None:
 
 
 def check_cuts(layer: LayerReport, parts: Sequence[Done]) -> None:
-    """The report's result and activation stages against the oracle's values."""
+    """The report's result and activation stages against the oracle's values, for Glow's."""
+    if parts[0].numerics not in GLOW:
+        return
     reported = {
         (s.stage, s.side): (s.count, s.worst, s.first, s.channels)
         for s in layer.saturation

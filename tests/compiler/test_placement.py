@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from compiled_runs import check_program
 from lir_draft import Draft, Ref, int8, tensor_type
-from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
+from small_programs import SMALL, WINDOW, bundle_of, convolve, image, out_kind, program
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.placement import host_reason
@@ -15,6 +15,7 @@ from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.slicing.planner import PLANNERS
 from nmpsim.kernels.hostops import HOST_OPS
 from nmpsim.lir import OPCODES
+from nmpsim.lir.nodes import ELEM_DTYPES
 
 NEITHER = {"debugprint", "allocactivation", "deallocactivation", "tensorview"}
 
@@ -45,8 +46,7 @@ def test_float_operations_are_the_hosts() -> None:
     ]
 
 
-@pytest.mark.parametrize("elem", ["i16", "float"])
-def test_other_elements_are_the_hosts(elem: str) -> None:
+def add_move_and_relu(elem: str) -> Draft:
     draft = Draft()
     kind = tensor_type(elem, (3, 7), 0.01)
     left, right = draft.input(kind), draft.input(kind)
@@ -54,10 +54,50 @@ def test_other_elements_are_the_hosts(elem: str) -> None:
     moved = draft.buffer(attrs.evolve(kind, shape=(7, 3)))
     draft.emit("transpose", moved, result, Shuffle=(1, 0))
     draft.emit("relu", draft.output(moved.type), moved)
-    found = reasons(draft)
-    assert found[0].endswith(f"is {elem}, the units take Int8")
+    return draft
+
+
+@pytest.mark.parametrize("elem", ["i32", "float"])
+def test_other_elements_are_the_hosts(elem: str) -> None:
+    _, operations = resolve(add_move_and_relu(elem).module())
+    found = [host_reason(op) for op in operations]
+    assert found[0].endswith(f"is {elem}, the units take Int8 and Int16")
     assert found[1] == ""
-    assert found[2].endswith(f"is {elem}, the units take Int8")
+    assert found[2].endswith(f"is {elem}, the units take Int8 and Int16")
+
+
+@pytest.mark.parametrize("elem", ["i8", "i16"])
+def test_narrow_elements_are_the_devices(elem: str) -> None:
+    assert reasons(add_move_and_relu(elem)) == ["", "", ""]
+
+
+@pytest.mark.parametrize("elem", ["i8", "i16", "i32", "i64"])
+def test_biases_of_the_unit(elem: str) -> None:
+    draft = Draft()
+    source = image(draft)
+    dtype = ELEM_DTYPES[elem]
+    weights = draft.constant(np.ones((8, 3, 3, 8), np.int8), "i8", 0.02)
+    bias = draft.constant(np.ones(8, dtype), elem, 0.001)
+    attributes = {**WINDOW, "Group": 1, "FusedActivation": "NONE", "FusedActivationArgs": ()}
+    draft.emit("convolution", draft.output(out_kind(source)), source, weights, bias, **attributes)
+    assert reasons(draft) == [""]
+
+
+def test_int8_weights_beside_int16() -> None:
+    draft = Draft()
+    source = draft.input(tensor_type("i16", (2, 6), 0.001))
+    weights = draft.constant(np.ones((6, 4), np.int8), "i8", 0.02)
+    bias = draft.constant(np.zeros(4, np.int64), "i64", 0.00002)
+    draft.emit("fullyconnected", draft.output(tensor_type("i16", (2, 4))), source, weights, bias)
+    assert reasons(draft) == [""]
+
+
+def test_a_table_of_16_bits_is_the_hosts() -> None:
+    draft = Draft()
+    source = draft.input(tensor_type("i16", (2, 6), 0.001))
+    table = draft.constant(np.zeros(65536, np.int16), "i16")
+    draft.emit("intlookuptable", draft.output(source.type), source, table)
+    assert reasons(draft)[0].endswith("is i16, tables are Int8")
 
 
 def test_weights_that_are_computed() -> None:
@@ -69,21 +109,13 @@ def test_weights_that_are_computed() -> None:
     assert reasons(draft) == [f"%{weights.name} is not a constant"]
 
 
-def test_a_bias_of_16_bits() -> None:
-    draft = Draft()
-    source = image(draft)
-    convolve(draft, source, draft.output(out_kind(source)), bias_elem="i16")
-    (reason,) = reasons(draft)
-    assert reason.endswith("is i16, the unit takes Int8 or Int32")
-
-
 def test_a_slice_of_16_bits() -> None:
     draft = Draft()
     source = image(draft)
     piece = draft.constant(np.ones((6, 5, 8), np.int16), "i16", 0.01)
     draft.emit("batchedadd", draft.output(out_kind(source)), source, piece)
     (reason,) = reasons(draft)
-    assert reason.endswith("is i16, the unit takes Int8 or Int32")
+    assert reason.endswith("is i16, the unit takes Int32 or what the batch is")
 
 
 def test_fused_activations_without_an_integer_form() -> None:

@@ -64,11 +64,11 @@ def real_bias(layer: Sums) -> Floats:
     return np.zeros(layer.channels, np.float32) if layer.bias is None else layer.bias.reals
 
 
-def rounded(values: Array) -> npt.NDArray[np.int64]:
-    """Nearest integers within 32 bits, halves to even."""
-    integers: npt.NDArray[np.int64] = np.clip(
-        np.rint(np.nan_to_num(values.astype(np.float64))), -(1 << 31), (1 << 31) - 1
-    ).astype(np.int64)
+def rounded(values: Array, bits: int = 32) -> npt.NDArray[np.int64]:
+    """Nearest integers of so many bits, halves to even."""
+    limit = 1 << (bits - 1)
+    nearest = np.rint(np.nan_to_num(values.astype(np.float64)))
+    integers: npt.NDArray[np.int64] = np.clip(nearest, -limit, limit - 1).astype(np.int64)
     return integers
 
 
@@ -81,7 +81,7 @@ class Float(Profile):
         """A bias that is not on the scale of the sum is brought there: ``rne(bias / (Sx*Sw))``."""
         bias = integer_bias(layer)
         if bias is None:
-            bias = rounded(real_bias(layer) / layer.products)
+            bias = rounded(real_bias(layer) / layer.products, layer.target.accumulator_bits)
         return self._requantized(layer, "float", bias, layer.ratios)
 
     def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
@@ -193,7 +193,8 @@ class Qnnpack(_Torch):
         """A float bias is ``rne(bias * (1 / (Sx*Sw)))``."""
         bias = integer_bias(layer)
         if bias is None:
-            bias = rounded(real_bias(layer) * (ONE / layer.products))
+            real = real_bias(layer) * (ONE / layer.products)
+            bias = rounded(real, layer.target.accumulator_bits)
         factors = layer.products * (ONE / np.float32(layer.target.scale))
         return self._requantized(layer, "float", bias, factors)
 

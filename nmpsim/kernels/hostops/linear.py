@@ -49,8 +49,8 @@ def fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> H
 def rowwise_fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest [M,N], Src [M,K], Weights [N,K], Bias [N], Scales [N], Offsets [N].
 
-    Int8 only, with a scale and an offset for each row of weights. libjit's arithmetic; that of the
-    Interpreter is assumed to be the fully connected layer's.
+    A scale and an offset for each row of weights. libjit's arithmetic for Int8; that of the
+    Interpreter, which Int16 follows too, is assumed to be the fully connected layer's.
     """
     dest, src, weights, bias, scales, offsets = operands
     centered = weights.values.astype(np.int64) - offsets.values.astype(np.int64)[:, None]

@@ -25,8 +25,10 @@ from nmpsim.kernels.hostops.tensors import Implementation
 Kinds = frozenset[str]
 
 _FLOAT = frozenset({"float32"})
-_NARROW = frozenset({"int8", "int16"})
+_INT8, _INT16 = frozenset({"int8"}), frozenset({"int16"})
+_NARROW = _INT8 | _INT16
 _QUANTIZED = _NARROW | {"int32"}
+_BIAS = _QUANTIZED | {"int64"}
 _INDEX = frozenset({"int32", "int64"})
 _BOOL = frozenset({"bool"})
 _REAL = _FLOAT | _NARROW
@@ -75,7 +77,8 @@ def _alike(kinds: Kinds, operands: int) -> tuple[Signature, ...]:
 
 _LINEAR = (
     Signature((_FLOAT, _FLOAT, _FLOAT, _FLOAT)),
-    Signature((_NARROW, _NARROW, _NARROW, _QUANTIZED), alike=(0, 1, 2)),
+    Signature((_NARROW, _NARROW, _NARROW, _BIAS), alike=(0, 1, 2)),
+    Signature((_INT16, _INT16, _INT8, _BIAS)),
 )
 _COMPARISON = (Signature((_BOOL, _NUMBER, _NUMBER), alike=(1, 2)),)
 _WINDOW = ("Kernels", "Strides", "Pads")
@@ -100,13 +103,19 @@ OPERATIONS: Mapping[str, HostOperation] = {
     "convolution": HostOperation(convolution.convolution, _LINEAR, (*_WINDOW, "Group")),
     "channelwisequantizedconvolution": HostOperation(
         convolution.channelwise_convolution,
-        (Signature((_NARROW, _NARROW, _NARROW, _QUANTIZED, *_CHANNELS), alike=(0, 1, 2)),),
+        (
+            Signature((_NARROW, _NARROW, _NARROW, _BIAS, *_CHANNELS), alike=(0, 1, 2)),
+            Signature((_INT16, _INT16, _INT8, _BIAS, *_CHANNELS)),
+        ),
         (*_WINDOW, "Group"),
     ),
     "fullyconnected": HostOperation(linear.fully_connected, _LINEAR),
     "rowwisequantizedfullyconnected": HostOperation(
         linear.rowwise_fully_connected,
-        (Signature((*(frozenset({"int8"}),) * 3, _QUANTIZED, _FLOAT, _INDEX)),),
+        (
+            Signature((_NARROW, _NARROW, _NARROW, _BIAS, _FLOAT, _INDEX), alike=(0, 1, 2)),
+            Signature((_INT16, _INT16, _INT8, _BIAS, _FLOAT, _INDEX)),
+        ),
     ),
     "matmul": HostOperation(linear.matmul, _alike(_REAL, 3)),
     "batchedadd": HostOperation(

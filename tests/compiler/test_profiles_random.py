@@ -1,0 +1,53 @@
+"""Random programs in every profile, Int8 and Int16, against oracles that know scales alone."""
+
+from __future__ import annotations
+
+import pytest
+from campaigns import examples
+from compiled_runs import check_program
+from hypothesis import given
+from random_programs import (
+    Program,
+    Size,
+    Step,
+    avg_pool,
+    batched_add,
+    binary,
+    convolution,
+    fully_connected,
+    max_pool,
+    product_of_activations,
+    single_operations,
+    sizes,
+    splat,
+    unary,
+)
+
+STEPS: dict[str, tuple[Step, ...]] = {
+    "convolution": (convolution,),
+    "product": (fully_connected, product_of_activations),
+    "pool": (max_pool, avg_pool),
+    "elements": (binary, batched_add, unary, splat),
+}
+PROFILES = (
+    "glow-int",
+    "glow-float",
+    "nmp",
+    "q31",
+    "float",
+    "float-fbgemm",
+    "float-qnnpack",
+    "float-onednn",
+)
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("elem", ["i8", "i16"])
+@pytest.mark.parametrize("numerics", PROFILES)
+def test_one_operation(numerics: str, elem: str, kind: str) -> None:
+    @examples(12)
+    @given(single_operations(STEPS[kind], elem, numerics), sizes())
+    def check(program: Program, size: Size) -> None:
+        check_program(program, size.config)
+
+    check()
