@@ -152,7 +152,13 @@ def _saturation(cut: Saturation, elements: int) -> dict[str, Any]:
 
 
 def _shadow(shadow: ShadowReport) -> dict[str, Any]:
-    def plain(_: type, __: Any, value: Any) -> Any:
-        return _number(value) if isinstance(value, float) else value
+    return {"schema": SHADOW_SCHEMA, **_plain(shadow)}
 
-    return {"schema": SHADOW_SCHEMA, **attrs.asdict(shadow, value_serializer=plain)}
+
+def _plain(value: Any) -> Any:
+    """Records as dicts by field, tuples as lists."""
+    if attrs.has(type(value)):
+        return {f.name: _plain(getattr(value, f.name)) for f in attrs.fields(type(value))}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return _number(value) if isinstance(value, float) else value
