@@ -73,7 +73,8 @@ def _symmetric(
 
 
 def _through_float32(x: Float64s) -> Float64s:
-    return x.astype(np.float32).astype(np.float64)
+    limits = np.finfo(np.float32)
+    return np.clip(x, limits.min, limits.max).astype(np.float32).astype(np.float64)
 
 
 def _zero_point(
@@ -104,7 +105,7 @@ def choose_bias_parameters(
     offset.
     """
     product = _float32(source_scale) * _float32(weights_scale)
-    raised = (product >= own.scale) | np.asarray(is_zero)
+    raised = (product >= own.scale) | (np.asarray(is_zero) & (product > 0))
     scale = np.where(raised, product, own.scale)
     return Parameters(scale, np.zeros_like(own.offset) if elem == "i32" else own.offset)
 
@@ -144,7 +145,7 @@ def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.ND
 
 
 def count_saturated(values: npt.ArrayLike, parameters: Parameters, elem: str) -> int:
-    """How many values lie beyond the integers; not those that only the rounded offset pushes out."""
+    """How many values lie more than a step beyond the integers; the rounded offset may cost one."""
     placed, limits = _placed(values, parameters), np.iinfo(ELEM_DTYPES[elem])
     return int(((placed < limits.min - 1) | (placed > limits.max + 1)).sum())
 
@@ -152,7 +153,8 @@ def count_saturated(values: npt.ArrayLike, parameters: Parameters, elem: str) ->
 def _placed(values: npt.ArrayLike, parameters: Parameters) -> Float64s:
     """Integers before the clip."""
     offset = parameters.offset.astype(np.float32)
-    placed: Float32s = np.rint(_float32(values) / parameters.scale + offset)
+    with np.errstate(over="ignore"):  # infinity is clipped as well
+        placed: Float32s = np.rint(_float32(values) / parameters.scale + offset)
     return placed.astype(np.float64)
 
 

@@ -113,6 +113,16 @@ def test_next_to_nothing_has_a_usable_scale(schema, high):
     assert chosen.scale == np.float32(expected)
 
 
+@pytest.mark.parametrize("elem", ELEMS)
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_the_largest_numbers_have_a_usable_scale(schema, elem):
+    limits = np.finfo(np.float32)
+    for low, high in ((limits.min, limits.max), (0.0, limits.max), (limits.min, 0.0)):
+        chosen = choose_parameters(low, high, schema, elem)
+        assert 0 < chosen.scale < np.inf
+        assert quantize([low, high], chosen, elem).dtype == np.dtype(f"int{elem[1:]}")
+
+
 def test_values_that_do_not_fit_are_counted():
     parameters = Parameters(np.float32(0.5), np.int32(10))
     values = np.array([-70.0, -69.0, 0.0, 58.5, 59.0, 59.5, 1e30], np.float32)
