@@ -6,12 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpsim.isa.words import INT16
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.stages import ACTIVATION, HIGH, LOW, RESCALE, RESULT
 
 INT32_LOW = -(1 << 31)
 INT32_HIGH = (1 << 31) - 1
-ONCE = np.int64(1)
+MOST_PRODUCT: Any = np.int64(1 << 61)
+"""Largest product of the rescale unit for Int16, before it rounds."""
+ONCE: Any = np.int64(1)
 """Times that one value counts."""
 
 
@@ -61,26 +64,36 @@ def record(
 
 
 @jit
-def to_int32(value: Any, stage: Any, times: Any, index: Any, layer: Any, sink: Any) -> Any:
-    """``value`` (int64) saturated to 32 bits."""
-    if value > INT32_HIGH:
-        record(sink, layer, stage, HIGH, index, value - INT32_HIGH, times)
-        return np.int64(INT32_HIGH)
-    if value < INT32_LOW:
-        record(sink, layer, stage, LOW, index, INT32_LOW - value, times)
-        return np.int64(INT32_LOW)
-    return np.int64(value)
+def limit_value(
+    value: Any, low: Any, high: Any, stage: Any, times: Any, index: Any, layer: Any, sink: Any
+) -> Any:
+    """``value`` (int64) from ``low`` to ``high``."""
+    if value > high:
+        record(sink, layer, stage, HIGH, index, value - high, times)
+        return high
+    if value < low:
+        record(sink, layer, stage, LOW, index, low - value, times)
+        return low
+    return value
 
 
 @jit
 def apply_scale(
-    x: Any, scale: Any, stage: Any, times: Any, index: Any, layer: Any, sink: Any
+    x: Any, scale: Any, element: Any, stage: Any, times: Any, index: Any, layer: Any, sink: Any
 ) -> Any:
-    """Integer scale of ``x`` (int64 that fits 32 bits); the sum before the last shift saturates."""
-    total = (np.int64(x) >> np.int64(scale.pre)) * np.int64(scale.mul)
-    if scale.post > 0:
-        total += np.int64(1) << np.int64(scale.post - 1)
-    return to_int32(total, stage, times, index, layer, sink) >> np.int64(scale.post)
+    """Integer scale of ``x`` (int64).
+
+    Int8: ``x`` fits 32 bits, and the sum before the last shift saturates to them. Int16: ``x >>
+    pre`` saturates where the product would leave 62 bits.
+    """
+    shifted, half = x >> scale.pre, (ONCE << scale.post) >> ONCE
+    if element == INT16:
+        most = MOST_PRODUCT // max(abs(scale.mul), ONCE)
+        shifted = limit_value(shifted, -most, most, stage, times, index, layer, sink)
+        return (shifted * scale.mul + half) >> scale.post
+    low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
+    total = shifted * scale.mul + half
+    return limit_value(total, low, high, stage, times, index, layer, sink) >> scale.post
 
 
 @jit

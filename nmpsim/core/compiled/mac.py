@@ -7,25 +7,33 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
-from nmpsim.core.compiled.operands import at_spm, clip_at, scale_at, sink_of
+from nmpsim.core.compiled.operands import at_spm, clip_at, scale_at, scratchpad_of, sink_of
 from nmpsim.core.state import Count
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CONV, DWCONV, GEMM, PART_FIRST, PART_LAST, PART_ONLY
+from nmpsim.kernels.channels import Operands, Quantizer
+from nmpsim.kernels.depthwise import depthwise
+from nmpsim.kernels.gemm import Product, gemm
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.mac import Operands, Parts, Product, Quantizer, Window, conv, depthwise, gemm
+from nmpsim.kernels.mac import Parts, Window, conv
 from nmpsim.kernels.saturate import Place
 from nmpsim.timing.compute import conv_cycles, depthwise_cycles, gemm_cycles
 
 MACS = int(Count.MACS)
+NONE: Any = np.int64(-1)
+"""Offset of an operand that is not there."""
 
 
 @jit
 def requantizer(d: Any, weight_offset: Any, i: Any) -> Any:
     """The words from ``bias_pre``, word ``i``, to ``clip_wanted``."""
     return Quantizer(
+        d[CONV.element],
+        d[CONV.profile],
         weight_offset,
         scale_at(d, i),
         scale_at(d, i + 3),
+        d[i + 6],
         d[i + 7],
         d[i + 8],
         scale_at(d, i + 9),
@@ -36,7 +44,7 @@ def requantizer(d: Any, weight_offset: Any, i: Any) -> Any:
 @jit
 def scales_at(address: Any) -> Any:
     """Offset of a table of scales, negative if there is none."""
-    return np.int64(-1) if address == 0 else address - SCRATCHPAD_BASE
+    return NONE if address == 0 else address - SCRATCHPAD_BASE
 
 
 @jit
@@ -71,17 +79,7 @@ def do_conv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     parts = Parts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
     place = Place(layer, d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
-    conv(
-        m.scratchpad_i8[core],
-        m.scratchpad_i32[core],
-        m.scratchpad_i64[core],
-        w,
-        at,
-        parts,
-        q,
-        place,
-        sink_of(m),
-    )
+    conv(scratchpad_of(m, core), w, at, parts, q, place, sink_of(m))
     pixels = w.out_h * w.out_w
     m.layers[layer].counts[MACS] += (
         pixels * w.kernel_h * w.kernel_w * w.in_channels * w.out_channels
@@ -129,16 +127,7 @@ def do_dwconv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     )
     place = Place(layer, d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x])
     q = requantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)
-    depthwise(
-        m.scratchpad_i8[core],
-        m.scratchpad_i32[core],
-        m.scratchpad_i64[core],
-        w,
-        at,
-        q,
-        place,
-        sink_of(m),
-    )
+    depthwise(scratchpad_of(m, core), w, at, q, place, sink_of(m))
     pixels, taps = w.out_h * w.out_w, w.kernel_h * w.kernel_w
     m.layers[layer].counts[MACS] += pixels * taps * channels
     return depthwise_cycles(pixels, taps, channels, d[DWCONV.element], costs)
@@ -148,10 +137,6 @@ def do_dwconv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
 def do_gemm(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     """``nmp.gemm``; cycles."""
     g = Product(
-        at_spm(d[GEMM.lhs]),
-        at_spm(d[GEMM.rhs]),
-        at_spm(d[GEMM.output]),
-        at_spm(d[GEMM.partial]),
         d[GEMM.rows],
         d[GEMM.inner],
         d[GEMM.columns],
@@ -161,13 +146,30 @@ def do_gemm(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
         d[GEMM.lhs_offset],
         d[GEMM.rhs_offset],
     )
+    at = Operands(
+        at_spm(d[GEMM.lhs]),
+        at_spm(d[GEMM.rhs]),
+        NONE,
+        NONE,
+        at_spm(d[GEMM.output]),
+        at_spm(d[GEMM.partial]),
+    )
     part = d[GEMM.part]
     parts = Parts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
     out = scale_at(d, GEMM.out_pre)
     q = Quantizer(
-        np.int64(0), out, out, d[GEMM.out_offset], np.int64(0), out, clip_at(d, GEMM.clip_low)
+        d[GEMM.element],
+        d[GEMM.profile],
+        np.int64(0),
+        out,
+        out,
+        d[GEMM.result_scale],
+        d[GEMM.out_offset],
+        np.int64(0),
+        out,
+        clip_at(d, GEMM.clip_low),
     )
     place = Place(layer, d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
-    gemm(m.scratchpad_i8[core], m.scratchpad_i32[core], g, parts, q, place, sink_of(m))
+    gemm(scratchpad_of(m, core), g, at, parts, q, place, sink_of(m))
     m.layers[layer].counts[MACS] += g.rows * g.inner * g.columns
     return gemm_cycles(g.rows, g.inner, g.columns, d[GEMM.element], costs)
