@@ -149,7 +149,7 @@ def test_int8_fully_connected_layers(shared: Path, kernels: str) -> None:
     for _, options, inputs, output in model.operators():
         (given, w, b), y = [model.tensor(n) for n in inputs], model.tensor(output)
         acc = (x.astype(np.int64) - given["zero"]) @ w["data"].T.astype(np.int64) + b["data"]
-        factor = page.q31_factor(given["scale"], w["scale"], y["scale"])
+        factor = page.q31_connected_factor(given["scale"], w["scale"], y["scale"])
         relu = options.FusedActivationFunction() in RELU
         x = page.clip(rescale(acc, factor) + y["zero"], low=y["zero"] if relu else None)
     expected = np.load(folder / "expected.npz")[f"expected_litert_{kernels}"]
