@@ -106,6 +106,14 @@ def test_a_fused_leaky_relu_is_the_separate_one_on_the_result() -> None:
     np.testing.assert_array_equal(page.glow_int_fused_leaky(y, -5, page.f32(0.1)), separate)
 
 
+def test_tflite_and_onnx_quantize_alike_but_for_halves() -> None:
+    x = np.arange(-64, 64, dtype=np.float32) / np.float32(4)
+    away, even = page.quantize_tflite(x, 1, 5), page.quantize_onnx(x, 1, 5)
+    is_half = np.abs(x - np.trunc(x)) == 0.5
+    np.testing.assert_array_equal(away[~is_half], even[~is_half])
+    np.testing.assert_array_equal(np.abs(away[is_half] - 5), np.ceil(np.abs(x[is_half])))
+
+
 def test_one_scale_and_a_scale_a_channel_agree_where_the_bias_is_exact() -> None:
     acc, bias = np.arange(-300, 300, dtype=np.int64), page.f32(1.5)
     arguments = (page.f32(0.25), page.f32(3), 7)
