@@ -1,6 +1,6 @@
-"""What each output channel brings to a sum and its result, as arrays: one value a channel.
+"""What each output channel brings to a sum and its result: a table of integers, a table of reals.
 
-The loops behind take them as they are: what a profile lacks is plus zero or times one.
+The loops behind take their rows as they are: what a profile lacks is plus zero or times one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,18 @@ from nmpsim.isa.words import (
 from nmpsim.kernels.accumulate import sum_high
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.rounding import HELD, float_of_bits, held, round_away
-from nmpsim.kernels.saturate import MOST_PRODUCT, IntegerScale, apply_scale, limit_value
+from nmpsim.kernels.saturate import MOST_PRODUCT, ONCE, IntegerScale, apply_scale, limit_value
 from nmpsim.kernels.stages import ACCUMULATOR, BIAS
 
+INTEGERS = 8
+OFFSET, START, PRE, MUL, HALF, POST, MOST, ADDEND = range(INTEGERS)
+"""Rows of the integers: zero point of the weights, start of a sum, integer scale, largest factor
+of an Int16 product, what is added to the scaled sum."""
+REALS = 4
+AHEAD, FACTOR, BIAS_REAL, AFTER = range(REALS)
+"""Rows of the reals: ``t = f32(sum) * ahead * factor``, ``t = (t + bias) * after``; each operation
+is rounded to float32. All are float32 values but the bias, which is float64."""
 _HELD_BIAS: Any = np.int64(1 << 61)
-_ONE: Any = np.int64(1)
 
 
 class Operands(NamedTuple):
@@ -61,35 +68,6 @@ class Quantizer(NamedTuple):
     leaky: Any
     leaky_scale: Any
     clip: Any
-
-
-class Channels(NamedTuple):
-    """int64: zero point of the weights, start of a sum, integer scale, what is added behind it.
-
-    ``most`` is the largest magnitude that an Int16 product takes.
-    """
-
-    offset: Any
-    start: Any
-    pre: Any
-    mul: Any
-    half: Any
-    post: Any
-    most: Any
-    addend: Any
-    reals: Any
-
-
-class Reals(NamedTuple):
-    """``t = f32(sum) * ahead * factor``, ``t = (t + bias) * after``, ``t + zero_point``.
-
-    float32, but for ``bias``: float64. Each operation is rounded to float32.
-    """
-
-    ahead: Any
-    factor: Any
-    bias: Any
-    after: Any
 
 
 @jit
@@ -134,36 +112,21 @@ def adds_early(profile: Any) -> Any:
 
 
 @jit
-def all_channels(spm: Any, at: Any, q: Any, count: Any) -> Any:
-    """The :class:`Channels` of ``count`` channels, but for the starts of their sums."""
-    integers = np.zeros((8, count), np.int64)
-    factors = np.ones((3, count), np.float32)
-    reals = Reals(factors[0], factors[1], np.zeros(count, np.float64), factors[2])
-    channels = Channels(
-        integers[0],
-        integers[1],
-        integers[2],
-        integers[3],
-        integers[4],
-        integers[5],
-        integers[6],
-        integers[7],
-        reals,
-    )
-    for channel in range(count):
-        offset, bias_scale, out = scales_of(spm, at, channel, q)
-        bias, _ = record_of(spm, at, channel)
-        channels.offset[channel] = offset
-        channels.addend[channel] = 0 if adds_early(q.profile) else q.out_offset
+def put_channels(spm: Any, at: Any, q: Any, first: Any, integers: Any, reals: Any) -> None:
+    """Fill both tables, but for the starts, with the channels from ``first`` on."""
+    for c in range(integers.shape[1]):
+        offset, bias_scale, out = scales_of(spm, at, first + c, q)
+        bias, _ = record_of(spm, at, first + c)
+        integers[OFFSET, c] = offset
+        integers[ADDEND, c] = 0 if adds_early(q.profile) else q.out_offset
         if is_real(q.profile):
-            put_reals(channels, channel, q, bias, bias_scale, out)
+            put_reals(q, bias, bias_scale, out, reals, c)
         else:
-            put_integers(channels, channel, q, bias, out)
-    return channels
+            put_integers(q, bias, out, integers, c)
 
 
 @jit
-def put_integers(channels: Any, channel: Any, q: Any, bias: Any, out: Any) -> None:
+def put_integers(q: Any, bias: Any, out: Any, integers: Any, c: Any) -> None:
     """The integer scale of one channel.
 
     q31 of Int16 is one, too: TFLite reduces its multiplier to 16 bits for sums of 64.
@@ -173,71 +136,51 @@ def put_integers(channels: Any, channel: Any, q: Any, bias: Any, out: Any) -> No
         pre, post = np.int64(0), 15 - out.pre + out.post
         mul = np.int64(0x7FFF) if mul >= 0x7FFF_0000 else (mul + 0x8000) >> 16
     elif q.element == INT16:
-        most = MOST_PRODUCT // max(abs(mul), _ONE)
-    channels.pre[channel] = pre
-    channels.mul[channel] = mul
-    channels.half[channel] = (_ONE << post) >> 1
-    channels.post[channel] = post
-    channels.most[channel] = most
+        most = MOST_PRODUCT // max(abs(mul), ONCE)
+    integers[PRE, c] = pre
+    integers[MUL, c] = mul
+    integers[HALF, c] = (ONCE << post) >> ONCE
+    integers[POST, c] = post
+    integers[MOST, c] = most
     if q.profile == NMP:
-        channels.addend[channel] += held(bias, _HELD_BIAS)
+        integers[ADDEND, c] += held(bias, _HELD_BIAS)
 
 
 @jit
-def put_reals(channels: Any, channel: Any, q: Any, bias: Any, bias_scale: Any, out: Any) -> None:
+def put_reals(q: Any, bias: Any, bias_scale: Any, out: Any, reals: Any, c: Any) -> None:
     """The float factors of one channel."""
-    factor = float_of_bits(out.mul)
+    ahead, factor, after = np.float32(1), float_of_bits(out.mul), np.float32(1)
+    addend = np.float64(0)
+    if q.profile == FBGEMM or q.profile == ONEDNN:
+        addend = np.int64(bias).view(np.float64)
     if q.profile == FBGEMM:
-        channels.reals.bias[channel] = np.int64(bias).view(np.float64)
-        channels.reals.after[channel] = factor
-    else:
-        channels.reals.factor[channel] = factor
+        factor, after = np.float32(1), factor
     if q.profile == ONEDNN:
-        channels.reals.ahead[channel] = float_of_bits(bias_scale.mul)
-        channels.reals.bias[channel] = np.int64(bias).view(np.float64)
-        channels.reals.after[channel] = float_of_bits(q.result_scale)
-
-
-@jit
-def some_channels(c: Any, first: Any, count: Any) -> Any:
-    """``count`` channels from ``first`` on; the arrays are the same."""
-    end = first + count
-    reals = Reals(
-        c.reals.ahead[first:end],
-        c.reals.factor[first:end],
-        c.reals.bias[first:end],
-        c.reals.after[first:end],
-    )
-    return Channels(
-        c.offset[first:end],
-        c.start[first:end],
-        c.pre[first:end],
-        c.mul[first:end],
-        c.half[first:end],
-        c.post[first:end],
-        c.most[first:end],
-        c.addend[first:end],
-        reals,
-    )
+        ahead, after = float_of_bits(bias_scale.mul), float_of_bits(q.result_scale)
+    reals[AHEAD, c] = ahead
+    reals[FACTOR, c] = factor
+    reals[BIAS_REAL, c] = addend
+    reals[AFTER, c] = after
 
 
 @jit
 def put_starts(
-    channels: Any, spm: Any, at: Any, q: Any, pixels: Any, place: Any, sink: Any
+    spm: Any, at: Any, q: Any, first: Any, integers: Any, pixels: Any, place: Any, sink: Any
 ) -> None:
     """Bias plus zero term of each channel; what is cut is cut for every pixel."""
     high = sum_high(q.element)
-    for channel in range(channels.start.size):
-        index = place.origin + channel
-        _, scale, _ = scales_of(spm, at, channel, q)
-        bias, zero_term = record_of(spm, at, channel)
+    low = -high - ONCE
+    for c in range(integers.shape[1]):
+        index = place.origin + first + c
+        _, scale, _ = scales_of(spm, at, first + c, q)
+        bias, zero_term = record_of(spm, at, first + c)
         if q.profile == NMP or q.profile == FBGEMM or q.profile == ONEDNN:
             bias = np.int64(0)
         elif q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
             bias = round_away(np.float32(bias) * float_of_bits(scale.mul))
-        bias = limit_value(bias, -high - 1, high, BIAS, pixels, index, place.layer, sink)
+        bias = limit_value(bias, low, high, BIAS, pixels, index, place.layer, sink)
         if q.profile == GLOW_INT:
             bias = apply_scale(bias, scale, q.element, BIAS, pixels, index, place.layer, sink)
-        channels.start[channel] = limit_value(
-            bias + zero_term, -high - 1, high, ACCUMULATOR, pixels, index, place.layer, sink
-        )
+        start = bias + zero_term
+        start = limit_value(start, low, high, ACCUMULATOR, pixels, index, place.layer, sink)
+        integers[START, c] = start

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.isa.words import FBGEMM, FLOAT, GLOW_FLOAT
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, copy_run, write_run
 from nmpsim.kernels.rounding import float_of_bits
 from nmpsim.kernels.saturate import clip_run
 from nmpsim.kernels.scale_runs import (
+    UNSIGNED,
     add_integer,
     add_real,
     multiply_reals,
@@ -43,10 +44,6 @@ class PoolWindow(NamedTuple):
     out_pixel_stride: Any
 
 
-_UNSIGNED: Any = np.int64(128)
-"""PyTorch's zero points are those of unsigned tensors; Int8 ones are less by so much."""
-
-
 class Average(NamedTuple):
     """How a sum becomes an average."""
 
@@ -66,7 +63,7 @@ def window_range(position: Any, stride: Any, pad: Any, kernel: Any, size: Any) -
     return max(begin, 0), min(begin + kernel, size)
 
 
-@jit
+@jit_allocating
 def maxpool(spm: Any, w: Any, lowest: Any, empty_value: Any) -> None:
     """Maximum of the taps that exist; ``empty_value`` where none does.
 
@@ -137,7 +134,7 @@ def real_average(sums: Any, count: Any, taps: Any, a: Any, reals: Any) -> None:
         round_run_even(reals, count, sums)
         add_integer(sums, count, a.out_offset)
     elif a.profile == FBGEMM:
-        moved = np.int64(0) if a.element else _UNSIGNED
+        moved = np.int64(0) if a.element else UNSIGNED
         add_real(reals, count, a.out_offset + moved)
         round_run_even(reals, count, sums)
         add_integer(sums, count, -moved)
@@ -146,7 +143,7 @@ def real_average(sums: Any, count: Any, taps: Any, a: Any, reals: Any) -> None:
         round_run_away(reals, count, sums)
 
 
-@jit
+@jit_allocating
 def avgpool(spm: Any, w: Any, a: Any, place: Any, sink: Any) -> None:
     """Sum of ``x - in_offset`` over the taps that exist, scaled, divided if asked for.
 

@@ -7,9 +7,22 @@ from typing import Any
 import numpy as np
 
 from nmpsim.isa.words import GLOW_FLOAT, GLOW_FLOAT_LATE, INT16, Q31
-from nmpsim.kernels.channels import adds_early, is_real
+from nmpsim.kernels.channels import (
+    ADDEND,
+    AFTER,
+    AHEAD,
+    BIAS_REAL,
+    FACTOR,
+    HALF,
+    MOST,
+    MUL,
+    POST,
+    PRE,
+    adds_early,
+    is_real,
+)
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.rounding import doubling_high, held, rounding_shift
+from nmpsim.kernels.rounding import doubling_high, held, round_away, round_even, rounding_shift
 from nmpsim.kernels.saturate import (
     INT32_HIGH,
     INT32_LOW,
@@ -19,7 +32,6 @@ from nmpsim.kernels.saturate import (
     limit_value,
     saturate_run,
 )
-from nmpsim.kernels.scale_runs import round_run_away, round_run_even
 from nmpsim.kernels.stages import RESCALE
 
 _HELD_SHIFTED: Any = np.int64(1 << 62)
@@ -27,91 +39,92 @@ _HELD_SHIFTED: Any = np.int64(1 << 62)
 
 @jit
 def requantize(
-    run: Any, reals: Any, channels: Any, q: Any, index: Any, layer: Any, sink: Any
+    run: Any, integers: Any, reals: Any, q: Any, index: Any, layer: Any, sink: Any
 ) -> None:
-    """Results of sums (int64), in place; ``reals`` (float32) is room to work in.
+    """Results of sums (int64), in place; the tables are those of their channels.
 
     ``index`` is the first one's in the layer's output, here and below.
     """
-    count = run.size
     if is_real(q.profile):
-        scale_reals(run, reals, channels.reals, q)
+        scale_reals(run, reals, q)
     elif q.element == INT16:
-        scale_wide(run, channels, index, layer, sink)
+        scale_wide(run, integers, index, layer, sink)
     elif q.profile == Q31:
-        scale_fixed_point(run, channels, index, layer, sink)
+        scale_fixed_point(run, integers, index, layer, sink)
     else:
-        scale_integers(run, channels, index, layer, sink)
-    addend = channels.addend
-    for i in range(count):
-        run[i] += addend[i]
+        scale_integers(run, integers, index, layer, sink)
+    for c in range(run.size):
+        run[c] += integers[ADDEND, c]
     if q.leaky:
         leak(run, q, index, layer, sink)
-    clip_run(run, count, q.clip, index, layer, sink)
+    clip_run(run, run.size, q.clip, index, layer, sink)
 
 
 @jit
-def scale_integers(run: Any, channels: Any, index: Any, layer: Any, sink: Any) -> None:
+def scale_integers(run: Any, integers: Any, index: Any, layer: Any, sink: Any) -> None:
     """``((x >> pre) * mul + half) >> post``; the sum before the last shift fits 32 bits."""
-    pre, mul, half, post = channels.pre, channels.mul, channels.half, channels.post
-    for i in range(run.size):
-        run[i] = (run[i] >> pre[i]) * mul[i] + half[i]
+    for c in range(run.size):
+        run[c] = (run[c] >> integers[PRE, c]) * integers[MUL, c] + integers[HALF, c]
     saturate_run(run, run.size, RESCALE, index, layer, sink)
-    for i in range(run.size):
-        run[i] >>= post[i]
+    for c in range(run.size):
+        run[c] >>= integers[POST, c]
 
 
 @jit
-def scale_wide(run: Any, channels: Any, index: Any, layer: Any, sink: Any) -> None:
+def scale_wide(run: Any, integers: Any, index: Any, layer: Any, sink: Any) -> None:
     """The same, but 64 bits hold the product: what would leave them is cut before it."""
-    pre, mul, half, post = channels.pre, channels.mul, channels.half, channels.post
-    most = channels.most
     beyond = 0
-    for i in range(run.size):
-        run[i] >>= pre[i]
-        beyond += abs(run[i]) > most[i]
+    for c in range(run.size):
+        run[c] >>= integers[PRE, c]
+        beyond += abs(run[c]) > integers[MOST, c]
     if beyond:
-        for i in range(run.size):
-            run[i] = limit_value(run[i], -most[i], most[i], RESCALE, ONCE, index + i, layer, sink)
-    for i in range(run.size):
-        run[i] = (run[i] * mul[i] + half[i]) >> post[i]
+        for c in range(run.size):
+            most = integers[MOST, c]
+            run[c] = limit_value(run[c], -most, most, RESCALE, ONCE, index + c, layer, sink)
+    for c in range(run.size):
+        run[c] = (run[c] * integers[MUL, c] + integers[HALF, c]) >> integers[POST, c]
 
 
 @jit
-def scale_fixed_point(run: Any, channels: Any, index: Any, layer: Any, sink: Any) -> None:
+def scale_fixed_point(run: Any, integers: Any, index: Any, layer: Any, sink: Any) -> None:
     """TFLite's MultiplyByQuantizedMultiplier: ``pre`` shifts to the left."""
-    pre, mul, post = channels.pre, channels.mul, channels.post
-    for i in range(run.size):
-        run[i] = held(run[i], _HELD_SHIFTED >> pre[i]) << pre[i]
+    for c in range(run.size):
+        pre = integers[PRE, c]
+        run[c] = held(run[c], _HELD_SHIFTED >> pre) << pre
     saturate_run(run, run.size, RESCALE, index, layer, sink)
-    for i in range(run.size):
-        run[i] = rounding_shift(doubling_high(run[i], mul[i]), post[i])
+    for c in range(run.size):
+        run[c] = rounding_shift(doubling_high(run[c], integers[MUL, c]), integers[POST, c])
 
 
 @jit
-def scale_reals(run: Any, reals: Any, c: Any, q: Any) -> None:
-    """The chain of float32 operations of :class:`~nmpsim.kernels.channels.Reals`, rounded."""
-    ahead, factor, bias, after = c.ahead, c.factor, c.bias, c.after
+def scaled_real(value: Any, reals: Any, c: Any, zero_point: Any) -> Any:
+    """The chain of float32 operations that :mod:`~nmpsim.kernels.channels` tells."""
+    scaled = np.float32(value) * np.float32(reals[AHEAD, c]) * np.float32(reals[FACTOR, c])
+    shifted = np.float32(np.float64(scaled) + reals[BIAS_REAL, c])
+    return shifted * np.float32(reals[AFTER, c]) + zero_point
+
+
+@jit
+def scale_reals(run: Any, reals: Any, q: Any) -> None:
+    """Nearest integers of the scaled sums, in place."""
     zero_point = np.float32(q.out_offset) if adds_early(q.profile) else np.float32(0)
-    for i in range(run.size):
-        scaled = np.float32(run[i]) * ahead[i] * factor[i]
-        reals[i] = np.float32(np.float64(scaled) + bias[i]) * after[i] + zero_point
     if q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
-        round_run_away(reals, run.size, run)
+        for c in range(run.size):
+            run[c] = round_away(scaled_real(run[c], reals, c, zero_point))
     else:
-        round_run_even(reals, run.size, run)
+        for c in range(run.size):
+            run[c] = round_even(scaled_real(run[c], reals, c, zero_point))
 
 
 @jit
 def leak(run: Any, q: Any, index: Any, layer: Any, sink: Any) -> None:
     """Results below the zero point on a scale of their own."""
     low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
-    for i in range(run.size):
-        x = run[i] - q.out_offset
+    for c in range(run.size):
+        x = run[c] - q.out_offset
         if x >= 0:
             continue
-        at = index + i
         if q.element != INT16:
-            x = limit_value(x, low, high, RESCALE, ONCE, at, layer, sink)
-        x = apply_scale(x, q.leaky_scale, q.element, RESCALE, ONCE, at, layer, sink)
-        run[i] = x + q.out_offset
+            x = limit_value(x, low, high, RESCALE, ONCE, index + c, layer, sink)
+        x = apply_scale(x, q.leaky_scale, q.element, RESCALE, ONCE, index + c, layer, sink)
+        run[c] = x + q.out_offset

@@ -19,6 +19,8 @@ from nmpsim.kernels.stages import RESCALE
 _WIDEST_PRODUCT: Any = np.int64(1 << 61)
 _WIDEST: Any = np.int64(1 << 62)
 _ONE: Any = np.int64(1)
+UNSIGNED: Any = np.int64(128)
+"""PyTorch's zero points are those of unsigned tensors; Int8 ones are less by so much."""
 
 
 @jit
