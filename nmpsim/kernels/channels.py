@@ -27,6 +27,7 @@ from nmpsim.kernels.accumulate import sum_high
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.rounding import HELD, float_of_bits, held, round_away
 from nmpsim.kernels.saturate import MOST_PRODUCT, ONCE, IntegerScale, apply_scale, limit_value
+from nmpsim.kernels.scale_runs import UNSIGNED
 from nmpsim.kernels.stages import ACCUMULATOR, BIAS
 
 INTEGERS = 8
@@ -106,9 +107,11 @@ def is_real(profile: Any) -> Any:
 
 
 @jit
-def adds_early(profile: Any) -> Any:
-    """True if the zero point is added before the rounding."""
-    return profile in (GLOW_FLOAT, ONEDNN)
+def early_zero_point(q: Any) -> Any:
+    """What is added to a real before it is rounded: the zero point, where the profile has it so."""
+    if q.profile == ONEDNN and q.element != INT16:
+        return q.out_offset + UNSIGNED
+    return q.out_offset if q.profile in (GLOW_FLOAT, ONEDNN) else np.int64(0)
 
 
 @jit
@@ -118,7 +121,7 @@ def put_channels(spm: Any, at: Any, q: Any, first: Any, integers: Any, reals: An
         offset, bias_scale, out = scales_of(spm, at, first + c, q)
         bias, _ = record_of(spm, at, first + c)
         integers[OFFSET, c] = offset
-        integers[ADDEND, c] = 0 if adds_early(q.profile) else q.out_offset
+        integers[ADDEND, c] = q.out_offset - early_zero_point(q)
         if is_real(q.profile):
             put_reals(q, bias, bias_scale, out, reals, c)
         else:

@@ -1,4 +1,4 @@
-"""Products of a block of weights with several patches, as vector instructions of the host.
+"""Products of blocks of weights with several patches, as vector instructions of the host.
 
 Written as LLVM IR, because Numba's own loops reach a few per cent of what a processor can do: a
 widening multiplication of 16-bit pairs whose products are added in twos. LLVM makes ``vpmaddwd`` or
@@ -23,8 +23,8 @@ BLOCK_BYTES = 64
 """A block has LANES times as many consecutive inputs as four bytes hold."""
 PATCHES = 4
 """Pixels that share one pass over the weights."""
-_WIDE_BLOCKS = 128
-"""Blocks of two Int16 inputs whose products with one plane of weights 32 bits can sum up."""
+_WIDE_PAIRS = 128
+"""Pairs of Int16 inputs whose products with one plane of weights 32 bits can sum up."""
 
 _numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
@@ -76,7 +76,6 @@ class _Int8Block:
     """Two halves of eight lanes by four inputs; a lane has two sums in its half."""
 
     inputs = _I64
-    sum_bytes = 4
 
     @staticmethod
     def sides(builder: Any, address: Any) -> list[Any]:
@@ -96,7 +95,6 @@ class _Int16Block:
     """
 
     inputs = _I32
-    sum_bytes = 8
 
     @staticmethod
     def sides(builder: Any, address: Any) -> list[Any]:
@@ -113,9 +111,16 @@ class _Int16Block:
 
 
 def _emit(
-    builder: Any, block: Any, weights: Any, patches: Any, stride: Any, count: Any, sums: Any
+    builder: Any,
+    block: Any,
+    weights: Any,
+    patches: Any,
+    stride: Any,
+    count: Any,
+    sums: Any,
+    sums_stride: Any,
 ) -> None:
-    """A loop over blocks of weights; then each patch's sums are stored."""
+    """A loop over the inputs of a block; then each patch's sums are stored."""
     before = builder.block
     body, after = builder.append_basic_block("block"), builder.append_basic_block("done")
     builder.branch(body)
@@ -142,21 +147,27 @@ def _emit(
     builder.cbranch(builder.icmp_unsigned("<", following, count), body, after)
     builder.position_at_end(after)
     for patch in range(PATCHES):
-        to = builder.add(sums, _constant(patch * LANES * block.sum_bytes))
+        to = builder.add(sums, builder.mul(sums_stride, _constant(patch)))
         block.store(builder, added[2 * patch : 2 * patch + 2], to)
 
 
 def _dot_of(block: Any) -> Any:
-    """Addresses of weights, patches and sums; bytes from patch to patch; blocks, at least one."""
+    """Addresses, bytes from patch to patch and from sums to sums; ``count`` is at least one."""
 
     def type_of_dot(
-        typing_context: Any, weights: Any, patches: Any, stride: Any, count: Any, sums: Any
+        typing_context: Any,
+        weights: Any,
+        patches: Any,
+        stride: Any,
+        count: Any,
+        sums: Any,
+        sums_stride: Any,
     ) -> Any:
         def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
             _emit(builder, block, *arguments)
             return context.get_dummy_value()
 
-        return _numba.void(*[_numba.intp] * 5), generate
+        return _numba.void(*[_numba.intp] * 6), generate
 
     return intrinsic(type_of_dot)
 
@@ -166,32 +177,38 @@ _dot16: Any = _dot_of(_Int16Block)
 
 
 def _dot_int8_compiled(weights: Any, patches: Any, sums: Any) -> None:
+    stride, row = 2 * patches.shape[1], 4 * sums.shape[1]
     count = patches.shape[1] // 4
-    _dot8(weights.ctypes.data, patches.ctypes.data, 2 * patches.shape[1], count, sums.ctypes.data)
+    for block in range(sums.shape[1] // LANES):
+        where = weights.ctypes.data + block * count * BLOCK_BYTES
+        to = sums.ctypes.data + 4 * LANES * block
+        _dot8(where, patches.ctypes.data, stride, count, to, row)
 
 
 def _dot_int16_compiled(weights: Any, patches: Any, sums: Any) -> None:
     sums[:] = 0
+    stride, row = 2 * patches.shape[1], 8 * sums.shape[1]
     count = patches.shape[1] // 2
-    for first in range(0, count, _WIDE_BLOCKS):
-        blocks = min(_WIDE_BLOCKS, count - first)
-        where = weights.ctypes.data + first * BLOCK_BYTES
-        start = patches.ctypes.data + 4 * first
-        _dot16(where, start, 2 * patches.shape[1], blocks, sums.ctypes.data)
+    for block in range(sums.shape[1] // LANES):
+        to = sums.ctypes.data + 8 * LANES * block
+        for first in range(0, count, _WIDE_PAIRS):
+            inputs = min(_WIDE_PAIRS, count - first)
+            where = weights.ctypes.data + (block * count + first) * BLOCK_BYTES
+            _dot16(where, patches.ctypes.data + 4 * first, stride, inputs, to, row)
 
 
 def _dot_in_numpy(weights: Any, patches: Any, sums: Any) -> None:
-    depth = 4 // weights.itemsize
-    by_lane = weights.reshape(-1, LANES, depth).transpose(1, 0, 2).reshape(LANES, -1)
+    side, lanes = 4 // weights.itemsize, sums.shape[1]
+    blocks = weights.reshape(lanes // LANES, -1, LANES, side)
+    by_lane = blocks.transpose(0, 2, 1, 3).reshape(lanes, -1)
     sums[:] = patches.astype(np.int64) @ by_lane.T.astype(np.int64)
 
 
 dot_int8: Any = _dot_in_numpy if _numba.config.DISABLE_JIT else jit(_dot_int8_compiled)
-"""``dot_int8(weights, patches, sums)``: sums[p, lane] = products of patch p with one weight block.
+"""``dot_int8(weights, patches, sums)``: sums[p, lane] = products of patch p with a lane's weights.
 
-weights int8 [K * 16] as packed, patches int16 [PATCHES, K], sums int32 [PATCHES, 16]; K is a
-multiple of four. The patches hold Int8 values. Exact modulo 2^32.
+weights int8 [B * K * 16], B blocks as packed, patches int16 [PATCHES, K], sums int32
+[PATCHES, B * 16]; K is a multiple of four. The patches hold Int8 values. Exact modulo 2^32.
 """
 dot_int16: Any = _dot_in_numpy if _numba.config.DISABLE_JIT else jit(_dot_int16_compiled)
-"""The same for weights int16 [K * 16] and sums int64 [PATCHES, 16]; K is a multiple of two. Exact.
-"""
+"""The same for weights int16 and sums int64; K is a multiple of two. Exact."""

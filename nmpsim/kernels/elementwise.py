@@ -16,7 +16,7 @@ from nmpsim.isa.words import (
     Q31,
     QNNPACK,
 )
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import read_run, write_run
 from nmpsim.kernels.rounding import float_of_bits, held, round_away, rounding_shift
 from nmpsim.kernels.saturate import Clip, clip_run, saturate_run
@@ -184,7 +184,7 @@ def pair_of_glow_reals(
         round_run_even(reals, count, left)
 
 
-@jit
+@jit_allocating
 def eltwise(spm: Any, t: Any, q: Any, place: Any, sink: Any) -> None:
     """Binary operation of one tile."""
     layer = place.layer
@@ -281,7 +281,7 @@ def rescale_reals(values: Any, count: Any, u: Any, reals: Any) -> None:
     add_integer(values, count, u.out_offset)
 
 
-@jit
+@jit_allocating
 def rescale_tile(
     spm: Any, source: Any, target: Any, count: Any, u: Any, place: Any, sink: Any
 ) -> None:
@@ -297,7 +297,7 @@ def rescale_tile(
     elif u.profile == FLOAT:
         rescale_reals(values, count, u, np.zeros(count, np.float32))
     else:
-        below = np.zeros(count, np.int64)
+        below = np.zeros(count if u.leaky else 0, np.int64)
         rescale_integers(values, count, u, below, place.origin, layer, sink)
     clip_run(values, count, u.clip, place.origin, layer, sink)
     write_run(values, count, spm, u.element, target)

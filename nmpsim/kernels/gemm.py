@@ -8,9 +8,9 @@ import numpy as np
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import largest, may_overflow, read_sums, saturate_sums
-from nmpsim.kernels.channels import all_channels
-from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import read_run, write_run
+from nmpsim.kernels.channels import INTEGERS, REALS, put_channels
+from nmpsim.kernels.jit import jit, jit_allocating
+from nmpsim.kernels.movement import ORIGIN, read_run, write_run
 from nmpsim.kernels.requantize import requantize
 
 
@@ -35,13 +35,14 @@ def add_row(values: Any, start: Any, offset: Any, factor: Any, sums: Any) -> Non
         sums[c] += factor * (np.int64(run[c]) - offset)
 
 
-@jit
+@jit_allocating
 def gemm(spm: Any, g: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
     """``at.input`` times ``at.weights``; sums in the order of the inner dimension."""
     element, columns = q.element, g.columns
-    channels = all_channels(spm, at, q, columns)
+    integers = np.zeros((INTEGERS, columns), np.int64)
+    reals = np.zeros((REALS, columns), np.float64)
+    put_channels(spm, at, q, ORIGIN, integers, reals)
     sums = np.zeros(columns, np.int64)
-    reals = np.zeros(columns, np.float32)
     factors = np.zeros(g.inner, np.int64)
     for row in range(g.rows):
         index = place.origin + row * place.stride_y
@@ -62,7 +63,7 @@ def gemm(spm: Any, g: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -
             if checked:
                 saturate_sums(sums, element, index, place.layer, sink)
         if parts.ends:
-            requantize(sums, reals, channels, q, index, place.layer, sink)
+            requantize(sums, integers, reals, q, index, place.layer, sink)
             write_run(sums, columns, spm, element, at.output + row * g.out_stride)
         else:
             write_run(sums, columns, spm, 2 + element, partial)

@@ -77,15 +77,38 @@ def is_cached() -> bool:
     return any(CACHE.rglob("*.nbi"))
 
 
+_WITHOUT_ENTRY = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+"""An entry from Python would unpack the whole machine: most of compiling would be that."""
+
+
 def jit(function: _F) -> _F:
     """Compile a function that only compiled code calls; integer arithmetic as NumPy's, no checks.
 
-    It has no entry from Python, which would unpack the whole machine: most of the time that
-    compiling takes would go there.
+    It counts no references: counting those of the machine's arrays at every call would take longer
+    than most calls. So it can neither make arrays nor return one.
     """
-    compiled: _F = _numba.njit(
-        nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-    )(function)
+    compiled: _F = _numba.njit(**_WITHOUT_ENTRY, _nrt=False)(function)
+    return compiled
+
+
+def jit_allocating(function: _F) -> _F:
+    """As ``jit``, for a function that makes arrays, and so counts references."""
+    compiled: _F = _numba.njit(**_WITHOUT_ENTRY, _nrt=True)(function)
+    return compiled
+
+
+def jit_inlined(function: _F) -> _F:
+    """As ``jit``, but compiled as a part of each caller.
+
+    For a function that chooses an array; and for one with a single caller, where it saves time:
+    LLVM goes over all that a function calls again for each level of calls.
+    """
+    compiled: _F = _numba.njit(**_WITHOUT_ENTRY, _nrt=False, inline="always")(function)
     return compiled
 
 

@@ -19,9 +19,9 @@ from nmpsim.kernels.accumulate import (
     read_sums,
     saturate_sum,
 )
-from nmpsim.kernels.channels import all_channels, put_starts, some_channels
+from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START, put_channels, put_starts
 from nmpsim.kernels.dot import LANES, PATCHES, dot_int8, dot_int16
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import copy_run, write_run
 from nmpsim.kernels.requantize import requantize
 
@@ -79,131 +79,137 @@ def gather(
 
 
 @jit
-def copy_lanes(sums: Any, first: Any, totals: Any, to: Any, count: Any) -> None:
-    """Copy ``count`` lanes from ``first`` on of every patch to ``totals``."""
-    for p in range(PATCHES):
-        copy_run(sums[p], first, totals[p], to, count)
-
-
-@jit
 def block_sums(
-    spm: Any, element: Any, weights: Any, first: Any, patches: Any, sums: Any, totals: Any
+    spm: Any, element: Any, weights: Any, first: Any, patches: Any, sums: Any, wide_sums: Any
 ) -> None:
-    """``totals[p, c]`` = products of patch p with channel ``first + c``, unchecked.
+    """Products of all patches with the blocks of weights from channel ``first`` on, unchecked.
 
-    ``sums`` are two arrays [PATCHES, LANES] to work in: int32 and int64.
+    They go to ``sums`` (int32), or ``wide_sums`` (int64) for Int16: [PATCHES, lanes].
     """
-    depth = patches.shape[1]
-    channels = totals.shape[1]
-    end = first + channels
-    for block in range(first // LANES, (end + LANES - 1) // LANES):
-        where = (weights >> element) + block * depth * LANES
-        low = max(first, block * LANES)
-        count = min(end, block * LANES + LANES) - low
-        if element == INT16:
-            dot_int16(spm.i16[where : where + depth * LANES], patches, sums[1])
-            copy_lanes(sums[1], low - block * LANES, totals, low - first, count)
-        else:
-            dot_int8(spm.i8[where : where + depth * LANES], patches, sums[0])
-            copy_lanes(sums[0], low - block * LANES, totals, low - first, count)
+    start = (weights >> element) + first // LANES * LANES * patches.shape[1]
+    if element == INT16:
+        end = start + wide_sums.shape[1] * patches.shape[1]
+        dot_int16(spm.i16[start:end], patches, wide_sums)
+    else:
+        end = start + sums.shape[1] * patches.shape[1]
+        dot_int8(spm.i8[start:end], patches, sums)
 
 
 @jit
-def exact_sums(
+def put_sums(run: Any, products: Any, integers: Any, window: Any) -> None:
+    """Sums of a pixel: start, products of the weights, less their zero points times the window."""
+    for c in range(run.size):
+        run[c] = integers[START, c] + np.int64(products[c]) - integers[OFFSET, c] * window
+
+
+@jit
+def put_exact_sums(
     spm: Any,
-    element: Any,
     weights: Any,
     first: Any,
-    channels: Any,
     patch: Any,
+    integers: Any,
     run: Any,
+    element: Any,
     index: Any,
     layer: Any,
     sink: Any,
 ) -> None:
-    """Sums of one pixel's channels from ``first`` on, saturated at every step.
+    """Sums of a pixel's channels from ``first`` on, saturated at every step.
 
     Padding of the patch has x = 0.
     """
-    in_block = 4 >> element
+    side = 4 >> element
     for c in range(run.size):
         block, lane = (first + c) // LANES, (first + c) % LANES
-        where = (weights >> element) + block * patch.size * LANES + lane * in_block
-        total = channels.start[c]
+        where = (weights >> element) + block * patch.size * LANES + lane * side
+        total = integers[START, c]
         for k in range(patch.size):
-            i = where + k // in_block * LANES * in_block + k % in_block
+            i = where + k // side * LANES * side + k % side
             weight = np.int64(spm.i16[i]) if element == INT16 else np.int64(spm.i8[i])
-            total += (weight - channels.offset[c]) * np.int64(patch[k])
+            total += (weight - integers[OFFSET, c]) * np.int64(patch[k])
             total = saturate_sum(total, element, index + c, layer, sink)
         run[c] = total
 
 
 @jit
-def begin_sums(run: Any, channels: Any, patch: Any) -> None:
-    """Add to products of weights what begins a sum, and what the weights' zero points take off."""
-    start, offset = channels.start, channels.offset
-    window = patch.sum()
-    for c in range(run.size):
-        run[c] += start[c] - offset[c] * window
+def window_sum(patch: Any, integers: Any) -> Any:
+    """Sum of a pixel's inputs; 0 if no weight has a zero point to take it off for."""
+    offsets = np.int64(0)
+    for c in range(integers.shape[1]):
+        offsets |= integers[OFFSET, c]
+    total = np.int64(0)
+    if offsets != 0:
+        for k in range(patch.size):
+            total += np.int64(patch[k])
+    return total
 
 
-@jit
+@jit_allocating
 def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
     """2-D convolution of one tile."""
-    in_block = 4 >> q.element
-    row = (w.kernel_w * w.in_channels + in_block - 1) // in_block * in_block
+    side = 4 >> q.element
+    row = (w.kernel_w * w.in_channels + side - 1) // side * side
+    depth = w.kernel_h * row
     pixels = w.out_h * w.out_w
-    per_group = w.out_channels // w.groups
+    count = w.out_channels // w.groups
     sum_size = 2 + q.element
-    channels = all_channels(spm, at, q, w.out_channels)
-    if parts.begins:
-        put_starts(channels, spm, at, q, pixels, place, sink)
-        most = largest(channels.start)
-    else:
+    most = np.int64(0)
+    if not parts.begins:
         most = largest_partial(spm, q.element, at.partial, pixels * w.out_channels)
-    checked = may_overflow(most, w.kernel_h * row, q.element)
-    patches = np.zeros((PATCHES, w.kernel_h * row), np.int16)
-    sums = np.zeros((PATCHES, LANES), np.int32), np.zeros((PATCHES, LANES), np.int64)
-    totals = np.zeros((PATCHES, per_group), np.int64)
-    reals = np.zeros(per_group, np.float32)
+    patches = np.zeros((PATCHES, depth), np.int16)
+    integers = np.zeros((INTEGERS, count), np.int64)
+    reals = np.zeros((REALS, count), np.float64)
+    run = np.zeros(count, np.int64)
     for group in range(w.groups):
-        first = group * per_group
-        some = some_channels(channels, first, per_group)
+        first = group * count
+        lane = first % LANES
+        lanes = (lane + count + LANES - 1) // LANES * LANES
+        sums = np.zeros((PATCHES, 0 if q.element == INT16 else lanes), np.int32)
+        wide_sums = np.zeros((PATCHES, lanes if q.element == INT16 else 0), np.int64)
+        put_channels(spm, at, q, first, integers, reals)
+        if parts.begins:
+            put_starts(spm, at, q, first, integers, pixels, place, sink)
+            most = largest(integers[START])
+        checked = may_overflow(most, depth, q.element)
         for begin in range(0, pixels, PATCHES):
-            count = min(PATCHES, pixels - begin)
-            for p in range(count):
+            filled = min(PATCHES, pixels - begin)
+            for p in range(filled):
                 gather(spm, q.element, w, at, group, begin + p, patches[p], row)
             if not checked:
-                block_sums(spm, q.element, at.weights, first, patches, sums, totals)
-            for p in range(count):
+                block_sums(spm, q.element, at.weights, first, patches, sums, wide_sums)
+            for p in range(filled):
                 pixel = begin + p
                 y = pixel // w.out_w
                 x = pixel - y * w.out_w
                 index = place.origin + y * place.stride_y + x * place.stride_x + first
-                run = totals[p]
                 partial = at.partial + ((pixel * w.out_channels + first) << sum_size)
                 if not parts.begins:
-                    read_sums(spm, q.element, partial, some.start)
+                    read_sums(spm, q.element, partial, integers[START])
                 if checked:
-                    exact_sums(
+                    put_exact_sums(
                         spm,
-                        q.element,
                         at.weights,
                         first,
-                        some,
                         patches[p],
+                        integers,
                         run,
+                        q.element,
                         index,
                         place.layer,
                         sink,
                     )
+                elif q.element == INT16:
+                    window = window_sum(patches[p], integers)
+                    put_sums(run, wide_sums[p, lane : lane + count], integers, window)
                 else:
-                    begin_sums(run, some, patches[p])
+                    window = window_sum(patches[p], integers)
+                    put_sums(run, sums[p, lane : lane + count], integers, window)
                 if parts.ends:
-                    requantize(run, reals, some, q, index, place.layer, sink)
+                    requantize(run, integers, reals, q, index, place.layer, sink)
                     to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
-                    write_run(run, per_group, spm, q.element, to + (first << q.element))
+                    write_run(run, count, spm, q.element, to + (first << q.element))
                 else:
-                    write_run(run, per_group, spm, sum_size, partial)
+                    write_run(run, count, spm, sum_size, partial)
     if parts.ends:
         sink.layers[place.layer].elements += pixels * w.out_channels

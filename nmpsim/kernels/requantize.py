@@ -18,7 +18,7 @@ from nmpsim.kernels.channels import (
     MUL,
     POST,
     PRE,
-    adds_early,
+    early_zero_point,
     is_real,
 )
 from nmpsim.kernels.jit import jit
@@ -107,7 +107,7 @@ def scaled_real(value: Any, reals: Any, c: Any, zero_point: Any) -> Any:
 @jit
 def scale_reals(run: Any, reals: Any, q: Any) -> None:
     """Nearest integers of the scaled sums, in place."""
-    zero_point = np.float32(q.out_offset) if adds_early(q.profile) else np.float32(0)
+    zero_point = np.float32(early_zero_point(q))
     if q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
         for c in range(run.size):
             run[c] = round_away(scaled_real(run[c], reals, c, zero_point))

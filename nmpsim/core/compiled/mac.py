@@ -14,7 +14,7 @@ from nmpsim.isa.words import CONV, DWCONV, GEMM, PART_FIRST, PART_LAST, PART_ONL
 from nmpsim.kernels.channels import Operands, Quantizer
 from nmpsim.kernels.depthwise import depthwise
 from nmpsim.kernels.gemm import Product, gemm
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.kernels.mac import Parts, Window, conv
 from nmpsim.kernels.saturate import Place
 from nmpsim.timing.compute import conv_cycles, depthwise_cycles, gemm_cycles
@@ -47,7 +47,7 @@ def scales_at(address: Any) -> Any:
     return NONE if address == 0 else address - SCRATCHPAD_BASE
 
 
-@jit
+@jit_inlined
 def do_conv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     """``nmp.conv``; cycles."""
     w = Window(
@@ -96,7 +96,7 @@ def do_conv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     )
 
 
-@jit
+@jit_inlined
 def do_dwconv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     """``nmp.dwconv``; cycles."""
     channels = d[DWCONV.channels_count]
@@ -133,7 +133,7 @@ def do_dwconv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     return depthwise_cycles(pixels, taps, channels, d[DWCONV.element], costs)
 
 
-@jit
+@jit_inlined
 def do_gemm(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     """``nmp.gemm``; cycles."""
     g = Product(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES, SCRATCHPAD_BASE
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit, jit_inlined
 
 NOWHERE, IMAGE, RAM, SCRATCHPAD, CONTROL = range(5)
 
@@ -36,7 +36,7 @@ def is_shared(region: Any) -> Any:
     return region in (RAM, CONTROL)
 
 
-@jit
+@jit_inlined
 def memory_of(m: Any, core: Any, region: Any) -> Any:
     """The bytes of a region."""
     if region == IMAGE:

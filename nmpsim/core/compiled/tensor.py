@@ -14,7 +14,7 @@ from nmpsim.core.compiled.vector import do_vector
 from nmpsim.core.decode import OP
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CONV, DWCONV
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.memory.checks import (
     bad_scale_table,
     check_avgpool,
@@ -62,7 +62,7 @@ def check(number: Any, d: Any, spm_bytes: Any) -> Any:
     return check_transpose(d, spm_bytes)
 
 
-@jit
+@jit_inlined
 def check_tables(number: Any, d: Any, spm32: Any) -> Any:
     """As ``check``, for what a descriptor that is possible points to."""
     if number != OP.nmp_conv and number != OP.nmp_dwconv:
@@ -73,7 +73,7 @@ def check_tables(number: Any, d: Any, spm32: Any) -> Any:
     return -1
 
 
-@jit
+@jit_inlined
 def execute(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) -> Any:
     """Do a checked tensor instruction and keep its unit busy; -1, or the word that is wrong."""
     if number == OP.nmp_load:

@@ -20,7 +20,7 @@ from nmpsim.isa.words import (
     TRANSPOSE,
 )
 from nmpsim.kernels.elementwise import Pair, PairScales, Unary, eltwise, look_up, rescale_tile
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.kernels.movement import permute
 from nmpsim.kernels.pool import Average, PoolWindow, avgpool, maxpool
 from nmpsim.kernels.saturate import Place
@@ -33,7 +33,7 @@ LOWEST_INT16: Any = np.int64(-32768)
 LOG2_INT32_BYTES: Any = np.int64(2)
 
 
-@jit
+@jit_inlined
 def do_vector(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) -> Any:
     """An instruction of the vector unit; cycles."""
     if number == OP.nmp_maxpool or number == OP.nmp_avgpool:
@@ -51,7 +51,7 @@ def do_vector(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) ->
     return vector_cycles(ONE_ROW, d[LUT.count], INT8, costs)
 
 
-@jit
+@jit_inlined
 def do_pool(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) -> Any:
     """``nmp.maxpool`` or ``nmp.avgpool``; cycles."""
     element = d[MAXPOOL.element]
@@ -101,7 +101,7 @@ def pool_window(d: Any, element: Any) -> Any:
     )
 
 
-@jit
+@jit_inlined
 def do_eltwise(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     """``nmp.eltwise``; cycles."""
     element = d[ELTWISE.element]
@@ -134,7 +134,7 @@ def do_eltwise(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     return vector_cycles(t.rows, t.columns, element, costs)
 
 
-@jit
+@jit_inlined
 def do_rescale(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     """``nmp.rescale``; cycles."""
     element = d[RESCALE.element]
@@ -157,7 +157,7 @@ def do_rescale(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     return vector_cycles(ONE_ROW, d[RESCALE.count], element, costs)
 
 
-@jit
+@jit_inlined
 def do_fill(m: Any, costs: Any, core: Any, d: Any) -> Any:
     """``nmp.fill``; cycles."""
     element, count = d[FILL.element], d[FILL.count]
@@ -169,7 +169,7 @@ def do_fill(m: Any, costs: Any, core: Any, d: Any) -> Any:
     return vector_cycles(ONE_ROW, count, element, costs)
 
 
-@jit
+@jit_inlined
 def do_transpose(spm: Any, costs: Any, d: Any) -> Any:
     """``nmp.transpose``; cycles."""
     sizes = d[TRANSPOSE.size_0 : TRANSPOSE.size_0 + 4]
