@@ -488,7 +488,9 @@ class Torch(Float):
         return (unsigned * np.float64(side.scale32) + np.float64(addend)).astype(np.float32)
 
     def placed(self, value: Array, dest: HostTensor) -> Array:
-        return even(value + f32(dest.offset))
+        """The zero point is added before rounding, that of an unsigned tensor."""
+        moved = 128 if dest.dtype == np.int8 else 0
+        return even(value + f32(dest.offset + moved)) - moved
 
 
 class Fbgemm(Torch):
@@ -509,7 +511,7 @@ class Onednn(Torch):
             weights = f32(1) / (f32(1) / weights)
         source = f32(1) / (f32(1) / layer.source_scale)
         value = layer.sums.astype(np.float32) * source * weights + layer.reals
-        return even(value * (f32(1) / layer.dest.scale32) + f32(layer.dest.offset))
+        return self.placed(value * (f32(1) / layer.dest.scale32), layer.dest)
 
 
 class Qnnpack(Torch):

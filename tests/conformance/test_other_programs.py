@@ -1,82 +1,144 @@
-"""Programs in other arithmetic than the device's: they compile, run, and the host's part is right.
+"""Recorded programs in other arithmetic than libjit's: Int16, Glow's Interpreter, the NMP.
 
-Int16 and float operations are the host's, so Int16 programs answer as recorded. Int8 programs of
-Glow's Interpreter run too, but by the device's own rounding, which is Glow's CPU backend's.
+Float operations of a program that was not quantized as a whole stay the host's.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 from recorded_programs import Recorded, Recording, programs, same
 
 import nmpsim
-from nmpsim.report.data import RunReport
+from nmpsim.bundle import Bundle
+from nmpsim.report.data import LayerReport, RunReport
 
 INT16 = [name for name in programs(r"/i16_\w+/") if "resnet50" not in name]
 INTERPRETER = [name for name in programs(r"/i8_\w+/interp") if "resnet50" not in name]
 WITHOUT_VALUES = "lir/minimob/i16_pow2_b16/nmp.lir.txt"
 """Its recording ends at the first operation that Glow could not run."""
+POWER_OF_TWO = [n for n in programs(r"/i8_pow2_b8/cpu") if "resnet50" not in n]
+HOSTS_OWN = {
+    "quantize", "dequantize", "softmax", "localresponsenormalization", "elementcmplte",
+    "elementselect", "elementdiv",
+}  # fmt: skip
+"""Operations that the device has no unit for."""
 
 
 @cache
-def device() -> nmpsim.Device:
-    return nmpsim.Device(attrs.evolve(nmpsim.default_device(), cores_count=4))
+def device(cores: int = 4) -> nmpsim.Device:
+    return nmpsim.Device(attrs.evolve(nmpsim.default_device(), cores_count=cores))
 
 
-def run(recording: Recording, folder: Path) -> RunReport:
-    program = recording.program
-    compiled = nmpsim.compile(
-        program.text, program.beside("npz"), device=device().config, fuse=False
-    )
+def built(program: Recorded, folder: Path, cores: int = 4, **choices: Any) -> Bundle:
+    config = device(cores).config
+    compiled = nmpsim.compile(program.text, program.beside("npz"), device=config, **choices)
     nmpsim.save(compiled, folder / "net.bin")
-    bundle = nmpsim.load(folder / "net.bin")
-    report = device().run(bundle, recording.inputs(), save_layers=True)
-    assert report.trap is None
-    assert set(report.layer_outputs) == {i.key for i in recording.instructions}
-    return report
+    return nmpsim.load(folder / "net.bin")
 
 
-def test_the_folder_has_the_programs(shared: Path) -> None:
-    assert len(INT16) == 14
-    assert len(INTERPRETER) == 18
-
-
-@pytest.mark.parametrize("name", INT16)
-def test_int16_program(name: str, tmp_path: Path) -> None:
+def check_recording(name: str, folder: Path, cores: int, fuse: bool, numerics: str) -> RunReport:
+    """Every activation that was recorded, and the outputs."""
     recording = Recording(Recorded(name))
-    report = run(recording, tmp_path)
-    expected = {k: v for k, v in recording.comparable().items() if v in recording.arrays}
-    if name != WITHOUT_VALUES:
-        assert len(expected) == len(recording.instructions) - len(recording.incomplete)
-        assert report.outputs.keys() == recording.outputs().keys()
+    bundle = built(recording.program, folder, cores, numerics=numerics, fuse=fuse)
+    report = device(cores).run(bundle, recording.inputs(), save_layers=True)
+    assert report.trap is None
+    taken_in = {n for layer in report.layers for n in layer.fused[:-1]}
+    kept = {i.key for i in recording.instructions if i.name not in taken_in}
+    assert set(report.layer_outputs) == kept
+    expected = {k: v for k, v in recording.comparable().items() if k in kept}
+    if name == WITHOUT_VALUES:
+        expected = {k: v for k, v in expected.items() if v in recording.arrays}
+        assert expected
     wrong = [
         key
         for key, recorded in expected.items()
         if not same(report.layer_outputs[key], recording.arrays[recorded])
     ]
     assert wrong == []
-    for key, values in recording.outputs().items():
-        assert same(report.outputs[key], values)
+    outputs = recording.outputs()
+    assert name == WITHOUT_VALUES or report.outputs.keys() == outputs.keys()
+    assert all(same(report.outputs[key], values) for key, values in outputs.items())
+    return report
 
 
+def test_the_folder_has_the_programs(shared: Path) -> None:
+    assert len(INT16) == 14
+    assert len(INTERPRETER) == 18
+    assert len(POWER_OF_TWO) == 14
+
+
+def check_placement(layer: LayerReport) -> None:
+    """Int8 and Int16 are the device's; the host does what is float, and what has no unit."""
+    is_host = layer.placement == "host"
+    assert bool(layer.reason) == is_host
+    if is_host:
+        assert layer.op in HOSTS_OWN or "is float" in layer.reason
+
+
+@pytest.mark.parametrize(
+    ("numerics", "cores", "fuse"),
+    [("glow-int", 1, False), ("glow-float", 4, True), ("glow-int", 32, False)],
+)
 @pytest.mark.parametrize("name", INT16)
-def test_int16_arithmetic_is_the_hosts(name: str, tmp_path: Path) -> None:
-    for layer in run(Recording(Recorded(name)), tmp_path).layers:
-        moves = layer.op in ("transpose", "copy", "inserttensor", "extracttensor")
-        assert layer.placement == ("device" if moves else "host")
-        assert bool(layer.reason) == (layer.placement == "host")
+def test_int16_program(name: str, numerics: str, cores: int, fuse: bool, tmp_path: Path) -> None:
+    """Glow's compiled kernels have no Int16, so both profiles are the Interpreter's."""
+    for layer in check_recording(name, tmp_path, cores, fuse, numerics).layers:
+        check_placement(layer)
 
 
+@pytest.mark.parametrize(("cores", "fuse"), [(1, False), (4, True), (32, False)])
 @pytest.mark.parametrize("name", INTERPRETER)
-def test_interpreter_program(name: str, tmp_path: Path) -> None:
+def test_interpreter_program(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
+    for layer in check_recording(name, tmp_path, cores, fuse, "glow-float").layers:
+        check_placement(layer)
+
+
+REAL = [name for name in (*INT16, *INTERPRETER) if name.startswith("lir_real/")]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_all_images(name: str, tmp_path: Path) -> None:
+    program = Recorded(name)
+    bundle = built(program, tmp_path, numerics="glow-float")
+    (tensor,) = bundle.metadata.inputs
+    with np.load(program.text.with_name("outputs.npz")) as archive:
+        images, outputs, top1 = (
+            archive[key]
+            for key in ("inputs", f"output/{program.flavour}", f"top1/{program.flavour}")
+        )
+    for image, output, best in zip(images, outputs, top1, strict=True):
+        report = device().run(bundle, {tensor.name: image.reshape(tensor.shape)})
+        (answer,) = report.outputs.values()
+        assert same(answer.reshape(output.shape), output)
+        assert int(answer.argmax()) == best
+
+
+@pytest.mark.parametrize("name", POWER_OF_TWO)
+def test_the_nmps_bias_is_a_rescaled_one(name: str, tmp_path: Path) -> None:
+    """With shifts alone it does not matter whether the bias is added before or behind them."""
     recording = Recording(Recorded(name))
-    report = run(recording, tmp_path)
-    for key, recorded in recording.comparable().items():
-        actual, expected = report.layer_outputs[key], recording.arrays[recorded]
-        assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
-        if report.layers[0].name == key[5:]:
-            assert same(actual, expected)
+    reports = []
+    for numerics in ("nmp", "glow-int"):
+        bundle = built(recording.program, tmp_path, numerics=numerics, rescale_biases=True)
+        reports.append(device().run(bundle, recording.inputs(), save_layers=True))
+    ours, theirs = reports
+    assert list(ours.layer_outputs) == list(theirs.layer_outputs)
+    for key, values in ours.layer_outputs.items():
+        assert values.tobytes() == theirs.layer_outputs[key].tobytes(), key
+
+
+@pytest.mark.parametrize("name", [*POWER_OF_TWO, *INT16])
+def test_the_nmp_refuses_a_bias_on_another_scale(name: str) -> None:
+    program = Recorded(name)
+    with pytest.raises(nmpsim.UserError) as raised:
+        nmpsim.compile(program.text, program.beside("npz"), numerics="nmp")
+    (finding,) = raised.value.diagnostics
+    assert finding.code == "COMP001"
+    assert finding.hint is not None
+    assert "--rescale-bias" in finding.hint

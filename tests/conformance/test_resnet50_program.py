@@ -14,7 +14,7 @@ from recorded_programs import RESNET50, Recorded, Recording, same, with_recipe
 import nmpsim
 
 INT16 = "lir/resnet50/i16_pow2_b16/nmp.lir.txt"
-"""All but the transposes is done by the host."""
+"""Profile glow-int has no Int16, so it follows the Interpreter."""
 Array = np.ndarray[Any, Any]
 
 
