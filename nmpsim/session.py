@@ -16,12 +16,13 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS
 from nmpsim.compiler.passes.rescale_bias import RescaledBias, rescale_bias
 from nmpsim.config import DeviceConfig, default_device, from_settings
-from nmpsim.core.device import Device, Progress
+from nmpsim.core.device import Device, Listener, Progress
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.diagnostics import fail
 from nmpsim.lir import attach_constants, default_tensors_file, parse_file, verify
 from nmpsim.quantization import Calibrated, QuantizedProgram, settings_of
 from nmpsim.report.data import RunReport
+from nmpsim.report.shadow import ShadowLayer
 
 __all__ = [
     "DEFAULT_NUMERICS",
@@ -192,12 +193,19 @@ class Shadow:
         self._bundle = bundle
         self._evaluation = ShadowEvaluation.of(bundle.module(), path)
 
-    def beside(self, report: RunReport, inputs: Mapping[str, npt.NDArray[Any]]) -> RunReport:
+    def beside(
+        self,
+        report: RunReport,
+        inputs: Mapping[str, npt.NDArray[Any]],
+        *,
+        progress: Listener | None = None,
+    ) -> RunReport:
         """The report of a run with where each layer's error comes from (``report.shadow``).
 
         Args:
             report: a run of the bundle with ``save_layers=True``.
             inputs: what that run was given.
+            progress: called after every layer.
 
         Raises:
             UserError: ARG001 if the report has no layer outputs.
@@ -206,4 +214,9 @@ class Shadow:
             message = "the run has kept no layer outputs"
             raise fail("ARG001", message, hint="device.run(bundle, inputs, save_layers=True)")
         stored = checked_inputs(self._bundle.metadata.inputs, inputs)
-        return attrs.evolve(report, shadow=self._evaluation.beside(report, stored, inputs))
+
+        def done(layer: ShadowLayer) -> None:
+            if progress:
+                progress(Progress("layer", layer.index + 1, len(report.layers), layer.name))
+
+        return attrs.evolve(report, shadow=self._evaluation.beside(report, stored, inputs, done))

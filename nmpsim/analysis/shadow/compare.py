@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -44,7 +44,7 @@ class RecordedRun:
 
 def compare_run(
     module: Module, run: RecordedRun, floats: Floats | None = None
-) -> tuple[ShadowLayer, ...]:
+) -> Iterator[ShadowLayer]:
     """The errors of every layer of a run, in program order.
 
     Args:
@@ -53,28 +53,33 @@ def compare_run(
         floats: float values of constants, in the LIR's layout; None without float weights, then
             only what needs none is told.
     """
-    networks = {} if floats is None else float_network(module, run, floats)
-    found = executed_layers(
-        module, [layer.numbers for layer in run.layers], run.inputs, run.outputs
-    )
-    index_of = {layer.numbers[-1]: index for index, layer in enumerate(run.layers)}
-    return tuple(
-        compare_layer(
-            index_of[layer.number],
+    network = None if floats is None else _FloatNetwork(module, run, floats)
+    chains = [layer.numbers for layer in run.layers]
+    index_of = {numbers[-1]: index for index, numbers in enumerate(chains)}
+    for layer in executed_layers(module, chains, run.inputs, run.outputs):
+        index = index_of[layer.number]
+        yield compare_layer(
+            index,
             layer,
             floats,
-            networks.get(layer.number),
-            run.layers[index_of[layer.number]].cut_channels,
+            None if network is None else network.output(layer.number),
+            run.layers[index].cut_channels,
         )
-        for layer in found
-    )
 
 
-def float_network(module: Module, run: RecordedRun, floats: Floats) -> dict[int, Real]:
-    """What the float network has in place of each layer's output, by instruction number."""
-    wanted = {layer.numbers[-1] for layer in run.layers} & set(run.outputs)
-    results: dict[int, Real] = {}
-    for instruction, _, values in execute_real(module, run.real_inputs, floats):
-        if instruction.number in wanted:
-            results.setdefault(instruction.number, np.asarray(values, np.float64))
-    return results
+class _FloatNetwork:
+    """The float network, executed as far as its outputs are asked for."""
+
+    def __init__(self, module: Module, run: RecordedRun, floats: Floats) -> None:
+        self._results = execute_real(module, run.real_inputs, floats)
+        self._wanted = {layer.numbers[-1] for layer in run.layers}
+        self._ready: dict[int, Real] = {}
+
+    def output(self, number: int) -> Real:
+        """What the network has in place of an instruction's first result; to be asked once."""
+        while number not in self._ready:
+            instruction, _, values = next(self._results)
+            if instruction.number in self._wanted:
+                self._wanted.remove(instruction.number)
+                self._ready[instruction.number] = np.asarray(values, np.float64)
+        return self._ready.pop(number)

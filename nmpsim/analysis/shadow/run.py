@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.evaluation import dequantize
 from nmpsim.lir.nodes import Module
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.report.shadow import ShadowReport
+from nmpsim.report.shadow import ShadowLayer, ShadowReport
 
 Arrays = Mapping[str, npt.NDArray[Any]]
+Listener = Callable[[ShadowLayer], None]
 _CUT_LAST = ("input", "result", "activation")
 """Stages of saturation that the range of the output's type explains."""
 
@@ -45,20 +46,28 @@ class ShadowEvaluation:
         """
         return cls(module, weights, None if weights is None else float_weights(module, weights))
 
-    def beside(self, report: RunReport, stored: Arrays, given: Arrays) -> ShadowReport:
+    def beside(
+        self, report: RunReport, stored: Arrays, given: Arrays, done: Listener | None = None
+    ) -> ShadowReport:
         """Where the errors of a run come from.
 
         Args:
             report: the run, with ``layer_outputs`` of all its layers.
             stored: what the program's inputs held, in their own types.
             given: the same inputs as the user gave them, real numbers or integers.
+            done: called with every layer.
         """
         run = recorded_run(self.module, report, stored, given)
+        layers = []
+        for layer in compare_run(self.module, run, self.matches.floats if self.matches else None):
+            layers.append(layer)
+            if done is not None:
+                done(layer)
         return ShadowReport(
             float_weights=None if self.weights is None else str(self.weights),
             constants=self.matches.found if self.matches else (),
             unmatched=self.matches.unmatched if self.matches else (),
-            layers=compare_run(self.module, run, self.matches.floats if self.matches else None),
+            layers=tuple(layers),
         )
 
 

@@ -108,8 +108,8 @@ def _run(request: _Request) -> int:
     keep = request.shadow or request.save_layers is not None
     with RunProgress(stderr_console()) as progress:
         report = device.run(bundle, arrays, save_layers=keep, progress=progress)
-    if shadow is not None:
-        report = shadow.beside(report, arrays)
+        if shadow is not None:
+            report = shadow.beside(report, arrays, progress=progress)
     _save(request, bundle, report)
     _show(request, report)
     return EXIT_WORSE if report.trap else EXIT_OK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def built(text: Path, weights: Path, folder: Path, fuse: bool = True) -> Bundle:
     return nmpsim.load(folder / "net.bin")
 
 
-def without_index(layers: tuple[ShadowLayer, ...]) -> dict[int, ShadowLayer]:
+def without_index(layers: Iterable[ShadowLayer]) -> dict[int, ShadowLayer]:
     return {layer.number: attrs.evolve(layer, index=0) for layer in layers}
 
 
