@@ -12,7 +12,12 @@ import numpy.typing as npt
 
 from nmpsim.evaluation import dequantize, execute_exact, execute_real, locate
 from nmpsim.lir.nodes import Module
-from nmpsim.quantization.driver import Calibrated, QuantizedProgram, Result
+from nmpsim.quantization.driver import (
+    Calibrated,
+    QuantizedProgram,
+    Result,
+    require_quantized,
+)
 from nmpsim.quantization.parameters import SCHEMAS
 from nmpsim.quantization.samples import Sample
 from nmpsim.quantization.settings import Elem, Settings
@@ -86,13 +91,16 @@ def compare(calibrated: Calibrated, settings: Settings) -> tuple[Comparison, ...
     """Every schema with Int8 and Int16 on the calibration samples; the rest as in ``settings``.
 
     The quantized programs run by the arithmetic of Glow's kernels (Int8 as libjit has it, Int16
-    as the Interpreter), the float program in real arithmetic.
+    as the Interpreter), the float program in real arithmetic. Raises QUANT003 if nothing would be
+    quantized in any of them.
     """
-    meters = [
-        _Meter(calibrated.quantize(attrs.evolve(settings, schema=schema, elem=elem)))
+    programs = [
+        calibrated.rewritten(attrs.evolve(settings, schema=schema, elem=elem))
         for elem in _ELEMS
         for schema in SCHEMAS
     ]
+    require_quantized(programs, calibrated.graph.module)
+    meters = [_Meter(program) for program in programs]
     outputs = tuple(calibrated.graph.outputs)
     for sample in calibrated.samples:
         reference = _float_run(calibrated.graph.module, sample, outputs)

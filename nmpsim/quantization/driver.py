@@ -62,6 +62,11 @@ class QuantizedProgram:
         return write_program(self.module, Path(lir))
 
     @property
+    def computed(self) -> tuple[Result, ...]:
+        """Results of operations that do more than move values."""
+        return tuple(result for result in self.results if result.opcode not in MOVES)
+
+    @property
     def staying_float(self) -> tuple[Result, ...]:
         """What is not quantized."""
         return tuple(result for result in self.results if not result.quantized)
@@ -93,6 +98,12 @@ class Calibrated:
 
         Raises QUANT003 if nothing would be quantized, QUANT004 for an unknown name to keep float.
         """
+        program = self.rewritten(settings)
+        require_quantized([program], self.graph.module)
+        return program
+
+    def rewritten(self, settings: Settings) -> QuantizedProgram:
+        """As ``quantize``, but a program in which nothing can be quantized is given as well."""
         _require_known(settings.keep_float, self.graph.module)
         placements = place(self.graph, settings)
         scales = Scales(self.graph, placements.quantized, self.ranges, settings)
@@ -111,12 +122,20 @@ class Calibrated:
             for value, (node, name) in rewritten.made_by.items()
             if value == node.results[0] and not node.is_made_up
         )
-        _require_something(results, self.graph.module)
         return QuantizedProgram(rewritten.module, results, settings)
 
 
 def _require_float(module: Module) -> None:
-    """Refuse a module that has quantized tensors."""
+    """Refuse a module that has quantized tensors, or instructions that run on a condition."""
+    for instruction in module.instructions:
+        if instruction.predicate is not None:
+            raise fail(
+                "QUANT001",
+                f"%{instruction.name} runs on a condition",
+                place=Place(module.file, instruction.span.line, instruction.span.column),
+                found=f"pred: {instruction.predicate}",
+                expected="instructions without predicates",
+            )
     declared = [(w.name, w.type, w.span) for w in module.weights]
     for instruction in module.instructions:
         type_ = instruction.attributes.get("Ty")
@@ -146,9 +165,9 @@ def _require_known(names: frozenset[str], module: Module) -> None:
         )
 
 
-def _require_something(results: Sequence[Result], module: Module) -> None:
-    """Refuse to give out a program in which nothing that computes is quantized."""
-    computed = [result for result in results if result.opcode not in MOVES]
+def require_quantized(programs: Sequence[QuantizedProgram], module: Module) -> None:
+    """Refuse to call something quantized in which nothing that computes is: QUANT003."""
+    computed = [result for program in programs for result in program.computed]
     if any(result.quantized for result in computed):
         return
     reasons = dict.fromkeys(result.reason for result in computed)

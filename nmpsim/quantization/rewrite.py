@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from nmpsim.evaluation import REAL, dequantize, real_operation
-from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, Module
+from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, Module, Span
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.placement import LOOK_UPS, WEIGHTED
@@ -52,9 +52,7 @@ class _Rewriter:
         """Write all nodes that matter, then the outputs that are not written yet."""
         for node in self._needed():
             self._write(node)
-        for weight, value in self._graph.outputs.items():
-            if self._tensors.lies_in(value) != weight:
-                self._write_out(weight, value)
+        self._write_outputs()
         module = self._tensors.writer.module(self._graph.module)
         return Rewritten(module, self._made_by, self._tensors.saturated)
 
@@ -150,18 +148,32 @@ class _Rewriter:
         )
         self._tensors.put(result, name)
 
-    def _write_out(self, weight: str, value: Value) -> None:
-        """An output from the tensor that holds its value."""
-        writer, wanted = self._tensors.writer, self._tensors.weights[weight]
-        own = self._tensors.type_of(value)
-        span = next(w.span for w in self._graph.module.weights if w.name == weight)
-        opcode = "copy" if own.quant is None else "dequantize"
-        writing = Instruction(0, f"{value.name}_{opcode}", opcode, (), {}, span)
-        source = self._tensors.get(value, own, writing)
-        if own.shape != wanted.shape:
-            view = attrs.evolve(own, shape=wanted.shape)
-            source = writer.view(f"{source}_view", source, (0,) * len(own.shape), view, span)
-        writer.emit(writing.name, opcode, (weight, source), {}, span)
+    def _write_outputs(self) -> None:
+        """Outputs from the tensors that hold their values, where they do not lie there already."""
+        left = {w: v for w, v in self._graph.outputs.items() if self._tensors.lies_in(v) != w}
+        sources = {weight: self._final(weight, value) for weight, value in left.items()}
+        for weight, value in left.items():
+            opcode = "dequantize" if value in self._quantized else "copy"
+            span, operands = self._span_of(weight), (weight, sources[weight])
+            self._tensors.writer.emit(f"{value.name}_{opcode}", opcode, operands, {}, span)
+
+    def _final(self, weight: str, value: Value) -> str:
+        """A tensor with the value of an output in its shape, which no other output overwrites."""
+        tensors, own = self._tensors, self._tensors.type_of(value)
+        shown = attrs.evolve(own, shape=tensors.weights[weight].shape)
+        copying = Instruction(0, f"{weight}_copy", "copy", (), {}, self._span_of(weight))
+        name = tensors.get(value, own, copying)
+        if own.shape != shown.shape:
+            start = (0,) * len(own.shape)
+            name = tensors.writer.view(f"{name}_view", name, start, shown, copying.span)
+        if any(v.kind == "input" and v.name in self._graph.outputs for v in self._shown([value])):
+            saved = tensors.writer.buffer(f"{copying.name}_res", shown, copying.span)
+            tensors.writer.emit(copying.name, "copy", (saved, name), {}, copying.span)
+            name = saved
+        return name
+
+    def _span_of(self, weight: str) -> Span:
+        return next(w.span for w in self._graph.module.weights if w.name == weight)
 
 
 def _offsets(view: Instruction) -> tuple[int, ...]:

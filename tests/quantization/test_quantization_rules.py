@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from lir_draft import Draft, Ref
@@ -360,3 +361,31 @@ def test_a_state_that_is_read_and_written_is_both():
     for _ in run:
         pass
     np.testing.assert_allclose(run.contents(state.name), samples[0] + samples[2], atol=0.1)
+
+
+def test_states_change_places():
+    """Outputs that are inputs are written when nobody needs their old values any more."""
+    draft = Draft()
+    one, other = draft.input(real(1, 4)), draft.input(real(1, 4))
+    total = draft.emit("elementadd", draft.output(real(1, 4)), one, other)
+    before = draft.emit("copy", draft.buffer(real(1, 4)), one)
+    draft.emit("copy", one, other)
+    draft.emit("copy", other, before)
+    module = draft.module()
+    samples = np.random.default_rng(1).normal(0, 1, (3, 1, 4)).astype(np.float32)
+    arrays = {one.name: samples, other.name: samples[::-1]}
+    program = Calibrated.of(module, arrays).quantize(Settings())
+    run = execute_exact(program.module, {name: values[0] for name, values in arrays.items()})
+    for _ in run:
+        pass
+    assert run.contents(one.name).tolist() == samples[2].tolist()
+    assert run.contents(other.name).tolist() == samples[0].tolist()
+    np.testing.assert_allclose(run.contents(total.name), samples[0] + samples[2], atol=0.1)
+
+
+def test_a_condition_is_refused():
+    module = fully_connected_net()
+    conditional = attrs.evolve(module.instructions[0], predicate=module.weights[0].name)
+    finding = refused(attrs.evolve(module, instructions=(conditional,)))
+    assert finding.code == "QUANT001"
+    assert "condition" in finding.message

@@ -233,3 +233,15 @@ def test_unknown_words_are_told_in_python():
 
     with pytest.raises(nmpsim.UserError, match="unknown schema"):
         nmpsim.quantize(LIR, WEIGHTS, {}, schema="asymetric")
+
+
+def test_the_choices_are_those_of_the_library():
+    from nmpsim.cli.commands.quantize import command
+    from nmpsim.quantization import BIAS_SCALES, PRECISIONS, SCHEMAS
+    from nmpsim.quantization.settings import BIAS_PRECISIONS
+
+    choices = {p.name: tuple(getattr(p.type, "choices", ())) for p in command.params}
+    assert choices["schema"] == SCHEMAS
+    assert choices["precision"] == tuple(PRECISIONS)
+    assert choices["bias_precision"] == tuple(BIAS_PRECISIONS)
+    assert choices["bias_scale"] == BIAS_SCALES
