@@ -43,3 +43,20 @@ def test_answers(program: str, engine: str, expected: ModuleType) -> None:
     assert set(report.outputs) == set(answers)
     for name, values in answers.items():
         np.testing.assert_array_equal(report.outputs[name], values)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_int16_by_hand(engine: str) -> None:
+    """The numbers that the program's comment works out."""
+    config = attrs.evolve(nmpsim.default_device(), cores_count=2)
+    text = (FOLDER / "int16_conv.s").read_text(encoding="utf-8")
+    bundle = bundle_from_bytes(assemble(text, device=config.settings()).bundle())
+    image = np.array([[[10_000] * 4, [0] * 4]], np.int16)
+
+    report = nmpsim.Device(config, engine=engine).run(bundle, {"image": image})
+
+    assert report.outputs["result"].tolist() == [[[32043, -23041], [22888, -22888]]]
+    layer = report.layers[0]
+    assert layer.macs == 16
+    assert layer.utilization == 16 / (layer.cycles * 2 * 32)  # half of 64 a cycle
+    assert layer.saturation == ()
