@@ -15,7 +15,9 @@ SELECTION = [
     "test_core_control.py",
     "test_core_cycles.py",
     "test_core_random_mac.py",
+    "test_core_random_profiles.py",
     "test_core_random_vector.py",
+    "test_core_vector_events.py",
     "test_core_golden.py::test_fully_connected_and_matrix_product",
     "test_core_golden.py::test_pools",
 ]

@@ -40,4 +40,6 @@ def run_jobs(draw: st.DrawFn, instructions: list[str], cores: int) -> None:
         layer_channels=(7, 16, 1),
         ram=ram.tobytes(),
     )
-    run_both(program)
+    # Kernels that are not compiled warn of infinite floats, which a large factor makes.
+    with np.errstate(over="ignore", invalid="ignore"):
+        run_both(program)
