@@ -24,7 +24,7 @@ LEAST_SQNR_DB = 10.0
 """Values alone say that an array is a constant's only if they are at least this near."""
 
 _PREFIX = "const/"
-_SUFFIX = re.compile(r"__\d+$")
+_SUFFIX = re.compile(r"(__\d+)+$")
 
 
 @attrs.frozen
