@@ -400,7 +400,7 @@ def unary_attributes(w: Writer, opcode: str, scale: float) -> dict[str, Any]:
 
 def look_up(w: Writer, source: Ref) -> Ref:
     target = w.result(source.shape, None)
-    table = w.draft.constant(w.values((256,)), "i8")
+    table = w.draft.constant(w.values((256 if w.elem == "i8" else 65536,)), w.elem)
     return w.draft.emit("intlookuptable", target, source, table)
 
 

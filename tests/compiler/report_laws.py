@@ -9,7 +9,7 @@ import numpy as np
 from lir_oracle import Done
 
 from nmpsim.config import DeviceConfig
-from nmpsim.kernels.hostops import execute
+from nmpsim.kernels.hostops import HostTensor, execute
 from nmpsim.kernels.hostops.rounding import quantize_value
 from nmpsim.report.data import LayerReport, RunReport
 
@@ -88,7 +88,7 @@ def expected_cuts(parts: Sequence[Done]) -> Overshoots:
     lower = "activation" if low > lowest or offset == lowest else "result"
     upper = "activation" if high < highest else "result"
     overshoots = {(lower, "low"): [low - value], (upper, "high"): [value - high]}
-    if opcode in ASKED and len(parts) == 1:
+    if opcode in ASKED and len(parts) == 1 and not _clips_behind(first):
         _add_clamped_input(first, overshoots)
     return overshoots
 
@@ -99,6 +99,8 @@ def _before_activation(done: Done) -> tuple[Array, int, int]:
     kind = attributes.get("FusedActivation", "NONE")
     assert done.unclipped is not None
     lowest, highest = limits(done)
+    if _clips_behind(done):
+        return _rescaled(done), *_range_on(done, done.operands[0])
     if kind not in CLIPPING:
         return done.unclipped, lowest, highest
     dest = done.operands[0]
@@ -121,8 +123,24 @@ def _asked_range(done: Done) -> tuple[int, int]:
         return source.offset, highest
     if done.instruction.opcode == "cpumaxsplat":
         return quantize_value(float(str(attributes["SplatValue"])), source), highest
-    low, high = (quantize_value(float(str(attributes[k])), source) for k in ("Min", "Max"))
+    return _range_on(done, source)
+
+
+def _range_on(done: Done, grid: HostTensor) -> tuple[int, int]:
+    """The bounds of ``clip`` on a tensor's grid."""
+    bounds = (done.instruction.attributes[key] for key in ("Min", "Max"))
+    low, high = (quantize_value(float(str(bound)), grid) for bound in bounds)
     return low, high
+
+
+def _clips_behind(done: Done) -> bool:
+    """Glow's Interpreter clips on the result's grid, libjit on the input's."""
+    by_floats = done.numerics == "glow-float" or done.result.dtype == np.int16
+    return done.instruction.opcode == "clip" and by_floats
+
+
+def _rescaled(done: Done) -> Array:
+    return execute("rescalequantized", done.operands, {}, done.numerics).unclipped[0]
 
 
 def _add_clamped_input(done: Done, overshoots: Overshoots) -> None:

@@ -6,6 +6,7 @@ precision, with scale and offset of the layer's result.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import attrs
@@ -28,6 +29,7 @@ BIASED = frozenset(
         "rowwisequantizedfullyconnected",
     }
 )
+_NUMBERED = re.compile(r"__\d+$")
 _BIAS, _SCALES, _OFFSETS = 3, 6, 7
 """Places among the operands; a channelwise convolution has scales and offsets of its bias."""
 
@@ -117,7 +119,7 @@ class _Rewriter:
             name = self._replace(op, _BIAS, bias, new, _type_like(bias.type, target))
             if len(op.operands) > _OFFSETS:
                 self._replace_tables(op, target, new.size)
-        back = np.float32(target.scale) * (new.astype(np.int64) - target.offset)
+        errors = _reals(new, target.scale, target.offset) - _reals(old, scales, offsets)
         return RescaledBias(
             layer=op.instruction.name,
             number=op.instruction.number,
@@ -129,7 +131,7 @@ class _Rewriter:
             new_offset=target.offset,
             elements=int(new.size),
             saturated=int(np.count_nonzero(exact != new)),
-            largest_error=float(np.abs(back.astype(np.float64) - reals).max(initial=0.0)),
+            largest_error=float(np.abs(errors).max(initial=0.0)),
         )
 
     def _parameters(self, op: Operation, bias: View) -> tuple[Array, Array]:
@@ -173,11 +175,17 @@ class _Rewriter:
 
     def _fresh(self, name: str) -> str:
         """A name that nothing has, made as Glow makes them."""
-        stem, number = name, 1
+        stem, number = _NUMBERED.sub("", name), 1
         while f"{stem}__{number}" in self._names:
             number += 1
         self._names.add(f"{stem}__{number}")
         return f"{stem}__{number}"
+
+
+def _reals(values: Array, scale: Any, offset: Any) -> npt.NDArray[np.float64]:
+    """What quantized values stand for, exact."""
+    exact: npt.NDArray[np.float64] = np.float64(scale) * (values.astype(np.int64) - offset)
+    return exact
 
 
 def _type_like(bias: TensorType, target: View) -> TensorType:

@@ -1,0 +1,240 @@
+"""A bundle may mix profiles: which layer follows which, what fuses, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from campaigns import examples
+from compiled_runs import check_program
+from hypothesis import given
+from hypothesis import strategies as st
+from lir_draft import Draft, int8, tensor_type
+from random_programs import Program, Size, chains, sizes
+from small_programs import SMALL, convolve, image, out_kind, program
+
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.numerics import PROFILES
+from nmpsim.diagnostics import Diagnostic, UserError
+from nmpsim.isa.codec import decode_descriptor
+from nmpsim.isa.descriptors import PROFILES as DEVICE_PROFILES
+from nmpsim.isa.table import DESCRIPTORS
+
+
+def compiled(draft: Draft, numerics: str = "glow-int", **by_layer: str) -> Bundle:
+    image_ = compile_module(draft.module(), SMALL, numerics=numerics, layer_numerics=by_layer)
+    return bundle_from_bytes(image_)
+
+
+def refusal(draft: Draft, numerics: str = "glow-int", **by_layer: str) -> Diagnostic:
+    with pytest.raises(UserError) as caught:
+        compiled(draft, numerics, **by_layer)
+    (finding,) = caught.value.diagnostics
+    return finding
+
+
+def convolution_and_relu() -> Draft:
+    draft = Draft()
+    source = image(draft)
+    result = convolve(draft, source, draft.buffer(out_kind(source)))
+    draft.emit("relu", draft.output(result.type), result)
+    return draft
+
+
+def names(draft: Draft) -> list[str]:
+    return [i.name for i in draft.instructions if i.opcode != "allocactivation"]
+
+
+def test_one_profile_for_all() -> None:
+    bundle = compiled(convolution_and_relu(), "glow-float")
+    assert [layer.numerics for layer in bundle.metadata.layers] == ["glow-float"]
+    assert bundle.metadata.numerics == "glow-float"
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_layer_that_fused_has_all_its_names(which: int) -> None:
+    draft = convolution_and_relu()
+    bundle = compiled(draft, **{names(draft)[which]: "float"})
+    (layer,) = bundle.metadata.layers
+    assert layer.fused == tuple(names(draft))
+    assert layer.numerics == "float"
+    assert bundle.metadata.numerics == "glow-int"
+
+
+def test_names_that_disagree_do_not_fuse() -> None:
+    draft = convolution_and_relu()
+    first, second = names(draft)
+    layers = compiled(draft, **{first: "float", second: "glow-float"}).metadata.layers
+    assert [(layer.name, layer.numerics) for layer in layers] == [
+        (first, "float"),
+        (second, "glow-float"),
+    ]
+
+
+def test_the_descriptors_say_it() -> None:
+    draft = Draft()
+    source = image(draft)
+    first = convolve(draft, source, draft.buffer(out_kind(source)))
+    convolve(draft, first, draft.output(out_kind(source)))
+    bundle = compiled(draft, **{names(draft)[1]: "glow-float"})
+    found = {words["layer"]: words["profile"] for words in descriptors(bundle, "conv")}
+    assert {layer: DEVICE_PROFILES[number] for layer, number in found.items()} == {
+        0: "glow_int",
+        1: "glow_float",
+    }
+
+
+def descriptors(bundle: Bundle, kind: str) -> list[dict[str, int]]:
+    """Those that the cores use, found by their layer's code."""
+    from nmpsim.bundle.assembly.discovery import code_facts
+
+    found = []
+    for start, end in bundle.text:
+        words = bundle.image[start - bundle.image_base : end - bundle.image_base].view("<u4")
+        for address, name in code_facts(words.tolist(), start).descriptors.items():
+            if name == kind:
+                at = address - bundle.image_base
+                record = bundle.image[at : at + DESCRIPTORS[kind].nbytes].tobytes()
+                found.append(decode_descriptor(kind, record))
+    return found
+
+
+def test_int16_of_glow_int_is_the_interpreters() -> None:
+    draft = Draft()
+    kind = tensor_type("i16", (2, 9), 0.001)
+    left, right = draft.input(kind), draft.input(kind)
+    total = draft.emit("elementadd", draft.buffer(kind), left, right)
+    draft.emit("copy", draft.output(kind), total)
+    layers = compiled(draft).metadata.layers
+    assert [layer.numerics for layer in layers] == ["glow-float", ""]
+
+
+def test_float_operations_have_no_profile() -> None:
+    draft = Draft()
+    source = draft.input(tensor_type("float", (2, 9)))
+    quantized = draft.emit("quantize", draft.buffer(int8((2, 9), 0.1)), source)
+    real = draft.emit("dequantize", draft.buffer(source.type), quantized)
+    draft.emit("softmax", draft.output(source.type), real)
+    bundle = compiled(draft, "q31")
+    assert [layer.numerics for layer in bundle.metadata.layers] == ["q31", "", ""]
+    assert {step.numerics for step in bundle.metadata.steps} == {"q31"}
+
+
+def test_an_unknown_layer() -> None:
+    draft = convolution_and_relu()
+    name = names(draft)[0]
+    found = refusal(draft, **{name[:-1] + "x": "float"})
+    assert found.code == "COMP001"
+    assert found.message == "unknown layer"
+    assert found.found == name[:-1] + "x"
+    assert found.hint is not None
+    assert name in found.hint
+
+
+@pytest.mark.parametrize("numerics", ["glow_int", "GLOW-INT", "fbgemm", "float-fbgem", ""])
+def test_an_unknown_profile_of_a_layer(numerics: str) -> None:
+    draft = convolution_and_relu()
+    found = refusal(draft, **{names(draft)[0]: numerics})
+    assert (found.code, found.message) == ("COMP001", "unknown arithmetic profile")
+    assert found.expected == ", ".join(PROFILES)
+
+
+def float_bias() -> Draft:
+    draft = Draft()
+    source = draft.input(int8((2, 6), 0.05))
+    weights = draft.constant(np.ones((6, 4), np.int8), "i8", 0.02)
+    bias = draft.constant(np.ones(4, np.float32), "float")
+    draft.emit("fullyconnected", draft.output(int8((2, 4), 0.05)), source, weights, bias)
+    return draft
+
+
+@pytest.mark.parametrize("numerics", ["glow-int", "glow-float", "nmp", "q31"])
+def test_profiles_of_integer_biases(numerics: str) -> None:
+    found = refusal(float_bias(), numerics)
+    assert found.code == "COMP001"
+    assert found.found == "a float bias"
+    assert found.hint is not None
+    assert "--numerics float" in found.hint
+
+
+@pytest.mark.parametrize("numerics", [n for n in PROFILES if n.startswith("float")])
+def test_profiles_of_float_biases(numerics: str) -> None:
+    check_program(attrs_of(program(float_bias()), numerics=numerics), SMALL)
+
+
+def attrs_of(case: Program, **changes: Any) -> Program:
+    return Program(case.module, case.inputs, **changes)
+
+
+def test_q31_takes_a_bias_on_the_scale_of_the_sum() -> None:
+    draft = Draft()
+    source = draft.input(int8((2, 6), 0.05))
+    weights = draft.constant(np.ones((6, 4), np.int8), "i8", 0.02)
+    bias = draft.constant(np.ones(4, np.int32), "i32", 0.0011)
+    draft.emit("fullyconnected", draft.output(int8((2, 4), 0.05)), source, weights, bias)
+    found = refusal(draft, "q31")
+    assert found.code == "COMP001"
+    assert found.place is not None
+    assert found.place.line
+    assert "input times weights" in str(found.expected)
+
+
+@pytest.mark.parametrize("numerics", ["q31", "float", "float-onednn"])
+def test_a_leaky_activation_behind_a_sum(numerics: str) -> None:
+    """The unit has it in integers only, and the host has none of these."""
+    draft = Draft()
+    source = image(draft)
+    arguments = (0.1,)
+    target = draft.output(out_kind(source))
+    convolve(draft, source, target, activation="LEAKY_RELU", arguments=arguments)
+    found = refusal(draft, numerics)
+    assert found.code == "COMP001"
+    assert numerics in str(found.found)
+    assert "LEAKY_RELU" in str(found.hint)
+
+
+def test_what_the_host_does_instead_follows_the_profile() -> None:
+    """The result lies on a part of the operand, so the host does it, in the device's bits."""
+    draft = Draft()
+    source = draft.input(int8((4, 6), 0.05, 3))
+    wide = draft.buffer(int8((24,), 0.05, 3))
+    flat = draft.view(source, attrs.evolve(source.type, shape=(24,)))
+    draft.emit("copy", wide, flat)
+    part = draft.view(wide, attrs.evolve(source.type, shape=(12,)), (0,))
+    behind = draft.view(wide, attrs.evolve(source.type, shape=(12,)), (6,))
+    draft.emit("elementmul", behind, part, part)
+    draft.emit("copy", draft.output(wide.type), wide)
+    for numerics in ("glow-int", "glow-float", "nmp"):
+        placed = compiled(draft, numerics).metadata.layers[1]
+        assert (placed.placement, placed.numerics) == ("host", numerics)
+        check_program(attrs_of(program(draft), numerics=numerics), SMALL)
+    for numerics in ("q31", "float"):
+        found = refusal(draft, numerics)
+        assert found.code == "COMP001"
+        assert f"no {numerics} arithmetic" in str(found.found)
+
+
+@examples(40)
+@given(chains(), sizes(), st.randoms(use_true_random=False))
+def test_random_programs_with_two_profiles(program: Program, size: Size, random: Any) -> None:
+    computing = [
+        i.name
+        for i in program.module.instructions
+        if i.opcode not in ("allocactivation", "tensorview", "touch")
+    ]
+    chosen = {name: "glow-float" for name in computing if random.random() < 0.4}
+    check_program(attrs_of(program, by_layer=chosen), size.config)
+
+
+@pytest.mark.parametrize("elem", ["i8", "i16"])
+@pytest.mark.parametrize("numerics", ["glow-float", "glow-int"])
+def test_random_chains(numerics: str, elem: str) -> None:
+    @examples(15)
+    @given(chains(elem, numerics), sizes())
+    def check(program: Program, size: Size) -> None:
+        check_program(program, size.config)
+
+    check()
