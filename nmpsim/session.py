@@ -25,7 +25,6 @@ from nmpsim.report.data import RunReport
 from nmpsim.report.shadow import ShadowLayer
 
 __all__ = [
-    "DEFAULT_NUMERICS",
     "Compiled",
     "Device",
     "Progress",
@@ -213,7 +212,7 @@ class Shadow:
         if report.layers and not report.layer_outputs and report.trap is None:
             message = "the run has kept no layer outputs"
             raise fail("ARG001", message, hint="device.run(bundle, inputs, save_layers=True)")
-        stored = checked_inputs(self._bundle.metadata.inputs, inputs)
+        stored = checked_inputs(self._bundle.metadata, inputs)
 
         def done(layer: ShadowLayer) -> None:
             if progress:

@@ -48,6 +48,7 @@ def layer_report(
         line=layer.line,
         placement=layer.placement,
         reason=layer.reason,
+        numerics=layer.numerics,
         fused=layer.fused,
         shape=layer.output.shape,
         elem=layer.output.elem,

@@ -78,7 +78,7 @@ class Device:
             UserError: INPUT001, INPUT002 or BUN004; a trap is no error but part of the report.
         """
         machine = self._machine(bundle)
-        values = checked_inputs(bundle.metadata.inputs, inputs)
+        values = checked_inputs(bundle.metadata, inputs)
         if progress and not self._engine.is_ready():
             progress(Progress("compiling"))
         reset(machine)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Tensor
+from nmpsim.bundle.metadata import Metadata, Tensor
 from nmpsim.diagnostics import Diagnostic, UserError, fail
 from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.kernels.hostops.numerics import KNOWN
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def checked_inputs(tensors: Sequence[Tensor], given: Arrays) -> dict[str, npt.NDArray[Any]]:
-    """Values for every input in its own type; UserError (INPUT001, INPUT002) otherwise."""
+def checked_inputs(metadata: Metadata, given: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """Values for every input in its own type; UserError (INPUT001, INPUT002) otherwise.
+
+    Real values for a quantized input are quantized as the program's profile does it.
+    """
+    tensors = metadata.inputs
+    numerics = metadata.numerics if metadata.numerics in KNOWN else "glow-int"
     names = [tensor.name for tensor in tensors]
     if not isinstance(given, Mapping):
         raise fail(
@@ -53,7 +59,7 @@ def checked_inputs(tensors: Sequence[Tensor], given: Arrays) -> dict[str, npt.ND
         if wrong:
             findings.append(wrong)
         else:
-            values[tensor.name] = _converted(tensor, np.asarray(given[tensor.name]))
+            values[tensor.name] = _converted(tensor, np.asarray(given[tensor.name]), numerics)
     if findings:
         raise UserError(findings)
     return values
@@ -106,11 +112,11 @@ def _image_bytes(values: npt.NDArray[Any], own: np.dtype[Any]) -> bool:
     return own.kind == "f" and values.dtype.kind in "iu"
 
 
-def _converted(tensor: Tensor, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _converted(tensor: Tensor, values: npt.NDArray[Any], numerics: str) -> npt.NDArray[Any]:
     own = ELEM_DTYPES[tensor.elem]
     if values.dtype == own or own.kind == "f":
         with np.errstate(over="ignore"):
             return values.astype(own)
     target = HostTensor(np.zeros(tensor.shape, own), tensor.scale or 1.0, tensor.offset or 0, True)
-    result = execute("quantize", (target, HostTensor(values.astype(np.float32))), {})
-    return result.outputs[0]
+    real = HostTensor(values.astype(np.float32))
+    return execute("quantize", (target, real), {}, numerics).outputs[0]

@@ -62,6 +62,8 @@ class LayerReport:
     placement: Literal["device", "host"]
     reason: str
     """Why the host did it; empty on the device."""
+    numerics: str
+    """Arithmetic profile that it followed; empty where none plays a part."""
     fused: tuple[str, ...]
     shape: tuple[int, ...]
     elem: str

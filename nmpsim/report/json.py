@@ -119,6 +119,7 @@ def _layer(layer: LayerReport) -> dict[str, Any]:
         "op": layer.op,
         "placement": layer.placement,
         "reason": layer.reason,
+        "numerics": layer.numerics,
         "number": layer.number,
         "line": layer.line,
         "fused": list(layer.fused),

@@ -28,7 +28,7 @@ def report_schema() -> dict[str, Any]:
         **_object(
             schema={"const": SCHEMA},
             program=_said(_TEXT, "name of the network"),
-            numerics=_said(_TEXT, "arithmetic profile of the layers on the device"),
+            numerics=_said(_TEXT, "arithmetic profile that was asked for; each layer has its own"),
             engine=_TEXT,
             cycles=_COUNT,
             seconds=_said({"type": "number", "minimum": 0}, "cycles at the device's clock"),
@@ -125,6 +125,7 @@ def _layer() -> dict[str, Any]:
         op=_TEXT,
         placement={"enum": ["device", "host"]},
         reason=_said(_TEXT, "why the host did it; empty on the device"),
+        numerics=_said(_TEXT, "arithmetic profile; empty where none plays a part"),
         number=_said(_COUNT, "number of the instruction in the LIR"),
         line=_said(_COUNT, "its line in the LIR text, 0 if unknown"),
         fused=_list(_TEXT, "names of the LIR instructions that became this layer"),

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from rich.console import Console
 
 from nmpsim.bundle import Bundle
-from nmpsim.session import Compiled, RescaledBias
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.elements import elements_json, nothing_quantized
 from nmpsim.views.text import elem_text, plural, real_text
+
+if TYPE_CHECKING:
+    from nmpsim.session import Compiled, RescaledBias
 
 SCHEMA = "nmpsim-compile-1"
 

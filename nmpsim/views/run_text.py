@@ -56,10 +56,11 @@ def print_run(report: RunReport, console: Console) -> None:
 
 
 def _arithmetic(report: RunReport) -> str:
-    """An assembly program follows no profile; it computes what it says."""
+    """The profiles of the layers; an assembly program follows none, it computes what it says."""
     if report.numerics == "assembly":
         return "assembly program"
-    return f"{report.numerics} arithmetic"
+    profiles = dict.fromkeys(layer.numerics for layer in report.layers if layer.numerics)
+    return f"{', '.join(profiles) or report.numerics} arithmetic"
 
 
 def _print_saturation_note(report: RunReport, console: Console) -> None:

@@ -19,6 +19,7 @@ def layer(index: int, name: str = "", **values: Any) -> LayerReport:
         "line": 30 + index,
         "placement": "device",
         "reason": "",
+        "numerics": "glow-int",
         "fused": (),
         "shape": (1, 28, 28, 16),
         "elem": "i8",

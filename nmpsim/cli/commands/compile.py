@@ -67,13 +67,14 @@ def command(
     profile, by_layer = _numerics(numerics)
     config = load_device(device)
     from nmpsim import session
+    from nmpsim.compiler.numerics import DEFAULT_NUMERICS
 
     compiled = session.compile(
         lir,
         weights,
         tensors,
         device=config,
-        numerics=profile or session.DEFAULT_NUMERICS,
+        numerics=DEFAULT_NUMERICS if profile is None else profile,
         layer_numerics=by_layer,
         rescale_biases=rescale_bias,
         fuse=not no_fuse,
