@@ -1,0 +1,182 @@
+"""Profiles, biases and elements as the command line has them: compile and inspect."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from nmpsim.bundle import read_bundle
+from nmpsim.compiler.numerics import PROFILES
+
+LIR = """function net
+declare {
+  %w = WeightVar i8[S:0.031250000 O:0][-4.000,3.969]<4 x 3> const
+  %b = WeightVar i8[S:0.001953125 O:0][-0.250,0.248]<3> const
+  %x = WeightVar float<2 x 4> mutable
+  %y = WeightVar float<2 x 3> mutable
+
+  ; size = 71 bytes
+}
+
+code {
+  0 %q = allocactivation  { Ty: i8[S:0.062500000 O:0][-8.000,7.938]<2 x 4> } // size: 8
+  1 %quantize = quantize @out %q, @in %x
+  2 %r = allocactivation  { Ty: i8[S:0.250000000 O:0][-32.000,31.750]<2 x 3> } // size: 6
+  3 %fc1 = fullyconnected @out %r, @in %q, @in %w, @in %b
+  4 %dealloc_q = deallocactivation @out %q // size: 8
+  5 %relu1 = relu @out %r, @in %r
+  6 %dequantize = dequantize @out %y, @in %r
+  7 %dealloc_r = deallocactivation @out %r // size: 6
+}
+"""
+FLOAT = """function net
+declare {
+  %w = WeightVar float<4 x 3> const
+  %b = WeightVar float<3> const
+  %x = WeightVar float<2 x 4> mutable
+  %y = WeightVar float<2 x 3> mutable
+
+  ; size = 116 bytes
+}
+
+code {
+  0 %fc1 = fullyconnected @out %y, @in %x, @in %w, @in %b
+}
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Arguments of compile, in a folder with a blank."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (folder / "net.lir").write_text(LIR)
+    w = np.arange(12, dtype=np.int8).reshape(4, 3)
+    np.savez(folder / "w.npz", w=w, b=np.array([-128, 5, 127], np.int8))
+    return [folder / "net.lir", "--weights", folder / "w.npz", "-o", folder / "net.bin"]
+
+
+def layers_of(program) -> dict[str, str]:
+    return {layer.name: layer.numerics for layer in read_bundle(program[-1]).metadata.layers}
+
+
+def test_the_default(nmpsim_cli, program):
+    assert nmpsim_cli("compile", *program).exit_code == 0
+    assert layers_of(program) == {"quantize": "glow-int", "relu1": "glow-int", "dequantize": ""}
+
+
+@pytest.mark.parametrize("name", [n for n in PROFILES if n != "nmp"])
+def test_each_profile(nmpsim_cli, program, name):
+    assert nmpsim_cli("compile", *program, "--numerics", name).exit_code == 0
+    assert layers_of(program)["relu1"] == name
+
+
+def test_one_layer(nmpsim_cli, program):
+    choices = ("--numerics", "fc1=float", "--numerics", "glow-float")
+    assert nmpsim_cli("compile", *program, *choices).exit_code == 0
+    assert layers_of(program) == {"quantize": "glow-float", "relu1": "float", "dequantize": ""}
+    text = nmpsim_cli("inspect", program[-1]).stdout
+    assert "numerics     glow-float" in text
+    (row,) = (line for line in text.splitlines() if "fullyconnected" in line)
+    assert " float " in row
+
+
+@pytest.mark.parametrize(
+    ("choices", "code", "text"),
+    [
+        (["glow-double"], "COMP001", "glow-int, glow-float, nmp, q31, float"),
+        (["fc1=glow-double"], "COMP001", "unknown arithmetic profile"),
+        (["fc2=float"], "COMP001", "did you mean fc1?"),
+        (["=float"], "ARG001", "a layer's name is missing"),
+        (["float", "nmp"], "ARG001", "twice"),
+        (["fc1=float", "fc1=nmp"], "ARG001", "twice"),
+        (["nmp"], "COMP001", "--rescale-bias"),
+        ([""], "COMP001", "unknown arithmetic profile"),
+    ],
+)
+def test_what_cannot_be(nmpsim_cli, program, choices, code, text):
+    arguments = [part for choice in choices for part in ("--numerics", choice)]
+    result = nmpsim_cli("compile", *program, *arguments)
+    assert result.exit_code == 2
+    assert f"error[{code}]" in result.stderr
+    assert text in result.stderr
+    assert not program[-1].exists()
+
+
+def test_rescaled_biases(nmpsim_cli, program):
+    result = nmpsim_cli("compile", *program, "--numerics", "nmp", "--rescale-bias")
+    assert result.exit_code == 0
+    (row,) = (line for line in result.stdout.splitlines() if line.startswith("fc1"))
+    assert row.split() == [
+        "fc1", "Int8", "0.00195312", "0.25", "0", "0", "of", "3", "0.00976562", "0.0390625",
+    ]  # fmt: skip
+    assert layers_of(program)["relu1"] == "nmp"
+    module = read_bundle(program[-1]).module()
+    assert module.constants["b"].tolist() == [-1, 0, 1]
+
+
+def test_rescaled_biases_as_json(nmpsim_cli, program):
+    arguments = ("--numerics", "nmp", "--rescale-bias", "--format", "json")
+    data = json.loads(nmpsim_cli("compile", *program, *arguments).stdout)
+    assert data["schema"] == "nmpsim-compile-1"
+    assert data["numerics"] == "nmp"
+    assert data["digest"] == read_bundle(program[-1]).digest
+    (report,) = data["rescaled_biases"]
+    assert report == {
+        "layer": "fc1", "number": 3, "bias": "b", "renamed": "b", "elem": "i8",
+        "old_scale": 2.0**-9, "new_scale": 0.25, "new_offset": 0, "elements": 3, "saturated": 0,
+        "largest_error": 5 * 2.0**-9, "largest_error_steps": 5 * 2.0**-7,
+    }  # fmt: skip
+    assert data["nothing_quantized"] is False
+
+
+def test_saturation_is_told(nmpsim_cli, program, tmp_path):
+    net = program[0]
+    net.write_text(
+        net.read_text().replace("[S:0.250000000 O:0][-32.000,31.750]", "[S:0.001953125 O:99][0,0]")
+    )
+    result = nmpsim_cli("compile", *program, "--rescale-bias")
+    (row,) = (line for line in result.stdout.splitlines() if line.startswith("fc1"))
+    assert "1 of 3" in row
+
+
+def test_elements_at_a_glance(nmpsim_cli, program):
+    nmpsim_cli("compile", *program)
+    text = nmpsim_cli("inspect", program[-1]).stdout
+    rows = {line.split("  ")[0]: line.split()[-5:] for line in text.splitlines()}
+    assert rows["Int8"] == ["1", "1", "0", "24", "100.0"]
+    assert rows["to or from float"] == ["2", "0", "2", "0", "0.0"]
+    assert "NOTHING" not in text
+    data = json.loads(nmpsim_cli("inspect", program[-1], "--format", "json").stdout)
+    assert data["elements"][0] == {"kind": "i8", "device": 1, "host": 0, "macs": 24}
+    assert data["nothing_quantized"] is False
+    assert [layer["numerics"] for layer in data["layers"]] == ["glow-int", "glow-int", ""]
+
+
+def test_that_nothing_is_quantized_is_loud(nmpsim_cli, program):
+    program[0].write_text(FLOAT)
+    np.savez(program[2], w=np.ones((4, 3), np.float32), b=np.ones(3, np.float32))
+    result = nmpsim_cli("compile", *program)
+    assert result.exit_code == 0
+    assert "warning: NOTHING IS QUANTIZED" in result.stderr
+    text = nmpsim_cli("inspect", program[-1]).stdout
+    assert "NOTHING IS QUANTIZED" in text
+    (row,) = (line for line in text.splitlines() if line.startswith("float"))
+    assert row.split() == ["float", "1", "0", "1", "24", "100.0"]
+    data = json.loads(nmpsim_cli("inspect", program[-1], "--format", "json").stdout)
+    assert data["nothing_quantized"] is True
+
+
+def test_a_mixed_program_says_why(nmpsim_cli, program):
+    wide = LIR.replace("i8[", "i16[").replace("size = 71", "size = 86")
+    for old, new in (("size: 8", "size: 16"), ("size: 6", "size: 12")):
+        wide = wide.replace(old, new)
+    program[0].write_text(wide)
+    np.savez(program[2], w=np.ones((4, 3), np.int16), b=np.ones(3, np.int16))
+    assert nmpsim_cli("compile", *program).exit_code == 0
+    text = nmpsim_cli("inspect", program[-1]).stdout
+    assert "Int16 layers of glow-int follow glow-float" in text
+    assert layers_of(program)["relu1"] == "glow-float"
+    assert "the device has no unit for dequantize" in text
