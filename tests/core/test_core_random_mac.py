@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from core_machines import device, from_descriptors, run_both
 from core_strategies import (
     INT8,
@@ -17,7 +18,7 @@ from core_strategies import (
     tables,
     windows,
 )
-from core_tensors import Job, Layout, channel_records, pack_weights, scale
+from core_tensors import Array, Job, Layout, at, channel_records, pack_weights, scale
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,6 +128,55 @@ def test_matrix_products(data: st.DataObject) -> None:
     }
     parts = draw(PARTS | st.sampled_from([("middle",), ("last",)]))
     compare(layout, *(("nmp.gemm", {**words, "part": part}) for part in parts))
+
+
+@pytest.mark.parametrize("element", ["int8", "int16"])
+@pytest.mark.parametrize("extreme", [False, True])
+@pytest.mark.parametrize(("groups", "depth", "channels"), [(1, 700, 35), (3, 129, 7), (2, 514, 16)])
+def test_deep_sums_are_exact(
+    element: str, extreme: bool, groups: int, depth: int, channels: int
+) -> None:
+    """More products than a block of vector instructions takes at once."""
+    info, rng = np.iinfo(element), np.random.default_rng(depth)
+    ends = np.array([info.min, info.max], element)
+
+    def draw(*shape: int) -> Array:
+        if extreme:
+            return rng.choice(ends, shape, p=[0.9, 0.1])
+        return rng.integers(info.min, info.max, shape, element, endpoint=True)
+
+    pixels, size = 5, ends.itemsize
+    x, weights = draw(pixels, groups, depth), draw(groups * channels, 1, 1, depth)
+    zero_point = -3
+    layout = Layout()
+    words = {
+        "element": element,
+        **dict.fromkeys(("kernel_h", "kernel_w", "out_h"), 1),
+        **dict.fromkeys(("stride_h", "stride_w", "dilation_h", "dilation_w"), 1),
+        "out_w": pixels,
+        "groups": groups,
+        "in_channels": depth,
+        "out_channels": groups * channels,
+        "in_pixel_stride": size * groups * depth,
+        "out_pixel_stride": size * groups * channels,
+        "weight_offset": zero_point,
+        "input": layout.put(x),
+        "weights": layout.put(pack_weights(weights)),
+        "channels": layout.put(channel_records(range(groups * channels), [1] * groups * channels)),
+        "partial": layout.reserve(4 * size * pixels * groups * channels),
+        "output": layout.reserve(size * pixels * groups * channels),
+        **scale("bias"),
+        "part": "first",
+    }
+    config = device(scratchpad_bytes=1 << 20)
+    m = run_both(from_descriptors(("nmp.conv", words), scratchpad=layout.contents(), config=config))
+    sums = m.scratchpad_i32 if element == "int8" else m.scratchpad_i64
+    found = sums[0, at(words["partial"]) // (4 * size) :][: pixels * groups * channels]
+    by_group = weights.reshape(groups, channels, depth).astype(np.int64) - zero_point
+    expected = np.einsum("pgk,gck->pgc", x.astype(np.int64), by_group).reshape(pixels, -1)
+    expected += np.arange(groups * channels) + 1
+    np.testing.assert_array_equal(found.reshape(pixels, -1), expected)
+    assert not m.layers.cut.any()
 
 
 def test_an_accumulator_saturates_in_the_order_of_its_products() -> None:
