@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nmpsim.session import calibrate as calibrate
     from nmpsim.session import compile as compile
     from nmpsim.session import device_of as device_of
+    from nmpsim.session import lint as lint
     from nmpsim.session import load as load
     from nmpsim.session import quantize as quantize
     from nmpsim.session import rescale_bias as rescale_bias
@@ -53,6 +54,7 @@ _HOMES = {
     "compile": "nmpsim.session",
     "default_device": "nmpsim.config",
     "device_of": "nmpsim.session",
+    "lint": "nmpsim.session",
     "load": "nmpsim.session",
     "load_device": "nmpsim.config",
     "quantize": "nmpsim.session",

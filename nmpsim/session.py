@@ -1,4 +1,4 @@
-"""What a user imports: quantize, compile, load, run, look into the errors of a run."""
+"""What a user imports: quantize, compile, lint, load, run, look into the errors of a run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
+from nmpsim.analysis.lint import Finding, References, load_subject, run_rules
 from nmpsim.analysis.shadow import ShadowEvaluation
 from nmpsim.bundle import Bundle, read_bundle, write_bundle
 from nmpsim.compiler.driver import compile_module
@@ -19,7 +20,7 @@ from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.core.device import Device, Listener, Progress
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.diagnostics import fail
-from nmpsim.lir import attach_constants, default_tensors_file, parse_file, verify
+from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
 from nmpsim.quantization import Calibrated, QuantizedProgram, settings_of
 from nmpsim.report.data import RunReport
 from nmpsim.report.shadow import ShadowLayer
@@ -33,6 +34,7 @@ __all__ = [
     "calibrate",
     "compile",
     "device_of",
+    "lint",
     "load",
     "quantize",
     "rescale_bias",
@@ -219,3 +221,45 @@ class Shadow:
                 progress(Progress("layer", layer.index + 1, len(report.layers), layer.name))
 
         return attrs.evolve(report, shadow=self._evaluation.beside(report, stored, inputs, done))
+
+
+def lint(
+    program: Module | Bundle | Path | str,
+    weights: Path | str | None = None,
+    tensors: Path | str | None = None,
+    *,
+    numerics: str | None = None,
+    float_weights: Path | str | None = None,
+    original_weights: Path | str | None = None,
+    original_tensors: Path | str | None = None,
+    ranges: Path | str | None = None,
+) -> tuple[Finding, ...]:
+    """What will go wrong with a program, worst first; docs/lint.md describes the rules.
+
+    Args:
+        program: a verified module with its exact scales, a bundle, or a file of one or of LIR.
+        weights: ``.npz`` with the constants of a file of LIR; without it many rules cannot look.
+        tensors: JSON with its exact scales; the file beside it is taken if there is one.
+        numerics: profile that it is to run with; the bundle's, or ``glow-int``, if None.
+        float_weights: ``.npz`` or ONNX model with the float model's biases.
+        original_weights: ``.npz`` with the constants before bias types were changed.
+        original_tensors: JSON with their scales; the file beside them if there is one.
+        ranges: Glow's profile, recorded ranges of results.
+
+    Raises:
+        UserError: codes of FILE, LIR, CONST, BUN, ARG, COMP and PKG.
+    """
+    subject = load_subject(
+        Path(program) if isinstance(program, str) else program,
+        _path(weights),
+        _path(tensors),
+        numerics,
+        References(
+            _path(float_weights), _path(original_weights), _path(original_tensors), _path(ranges)
+        ),
+    )
+    return run_rules(subject).findings
+
+
+def _path(file: Path | str | None) -> Path | None:
+    return None if file is None else Path(file)
