@@ -12,10 +12,6 @@ from core_machines import SPM
 Array = npt.NDArray[Any]
 Job = tuple[str, Mapping[str, int | str]]
 
-SAME = {"pre": 0, "mul": 1, "post": 0}
-"""The scale of factor one."""
-FULL_CLIP = {"clip_low": -128, "clip_high": 127}
-
 
 def scale(prefix: str, pre: int = 0, mul: int = 1, post: int = 0) -> dict[str, int]:
     return {f"{prefix}_pre": pre, f"{prefix}_mul": mul, f"{prefix}_post": post}
