@@ -32,6 +32,8 @@ class Program:
     """Profile that a bundle was compiled for."""
     layer_indices: Mapping[str, int] | None = None
     """Instruction -> layer of the bundle; None for LIR, where each operation is a layer."""
+    layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
+    """Instruction -> profile of its layer in the bundle, where one plays a part."""
     warnings: tuple[str, ...] = ()
 
 
@@ -86,6 +88,10 @@ def from_bundle(bundle: Bundle) -> Program:
         UserError: BUN002, BUN003 or BUN005 if the bundle carries no usable module.
     """
     indices: dict[str, int] = {}
+    numerics: dict[str, str] = {}
     for layer in bundle.metadata.layers:
-        indices |= dict.fromkeys((layer.name, *layer.fused), layer.index)
-    return Program(bundle.module(), bundle.metadata.numerics, indices)
+        names = (layer.name, *layer.fused)
+        indices |= dict.fromkeys(names, layer.index)
+        if layer.numerics:
+            numerics |= dict.fromkeys(names, layer.numerics)
+    return Program(bundle.module(), bundle.metadata.numerics, indices, numerics)

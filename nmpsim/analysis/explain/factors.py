@@ -46,7 +46,8 @@ def factor_of(real: float) -> Factor:
     Raises:
         InvalidScaleError: it is not a positive finite float32.
     """
-    integer = integer_scale(real)
-    single = float(np.float32(real))
+    with np.errstate(over="ignore"):  # too large a number is told as what it becomes, infinite
+        single = float(np.float32(real))
+    integer = integer_scale(single)
     mantissa, exponent = math.frexp(single)
     return Factor(single, integer, exponent - 1 if mantissa == 0.5 else None)

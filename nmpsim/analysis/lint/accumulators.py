@@ -63,7 +63,7 @@ def sum_bounds(subject: Subject, op: Operation, bias: Bias | None) -> SumBounds 
     # lies between the sum of the negative and that of the positive ones.
     worst_low = np.minimum(lowest, highest).sum(axis=1).astype(np.float64)
     worst_high = np.maximum(lowest, highest).sum(axis=1).astype(np.float64)
-    start = 0.0 if bias is None or subject.numerics == "nmp" else _start(bias)
+    start = 0.0 if bias is None or subject.numerics_of(op) == "nmp" else _start(bias)
     return SumBounds(np.minimum(worst_low, 0) + start, np.maximum(worst_high, 0) + start)
 
 

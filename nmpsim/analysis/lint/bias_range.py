@@ -108,7 +108,7 @@ def _saturates(bias: Bias, placement: Placement, subject: Subject) -> Finding:
     channels = int(placement.saturated.sum())
     steps = placement.errors / placement.scales
     worst = int(np.argmax(steps))
-    severity: Severity = "error" if _is_asked_for(placement, subject) else "note"
+    severity: Severity = "error" if _is_asked_for(bias, placement, subject) else "note"
     return at_layer(
         SATURATES,
         severity,
@@ -141,7 +141,7 @@ def check_loses_bits(subject: Subject) -> Iterator[Finding]:
 def _loses(bias: Bias, placement: Placement, subject: Subject) -> Finding:
     largest = int(np.abs(placement.wanted - placement.offsets).max())
     error = float(placement.errors.max()) / bias.result_scale
-    severity: Severity = "warning" if _is_asked_for(placement, subject) else "note"
+    severity: Severity = "warning" if _is_asked_for(bias, placement, subject) else "note"
     return at_layer(
         LOSES_BITS,
         severity,
@@ -166,6 +166,6 @@ def _verb(placement: Placement, verb: str) -> str:
     return f"{verb}s" if placement.declared else f"would {verb}"
 
 
-def _is_asked_for(placement: Placement, subject: Subject) -> bool:
+def _is_asked_for(bias: Bias, placement: Placement, subject: Subject) -> bool:
     """Whether the program runs with the bias on this scale."""
-    return placement.declared or subject.numerics == "nmp"
+    return placement.declared or subject.numerics_of(bias.op) == "nmp"

@@ -67,7 +67,7 @@ def load_subject(
         raise fail("COMP001", "unknown arithmetic profile", found=numerics, expected=known)
     subject = _subject(program, weights, tensors)
     if numerics is not None:
-        subject = attrs.evolve(subject, numerics=numerics)
+        subject = attrs.evolve(subject, numerics=numerics, layer_numerics={})
     return _with_references(subject, references or References())
 
 
@@ -82,7 +82,8 @@ def _subject(
         refuse_files(program, weights, tensors)
         program = read_bundle(program)
     carried = from_bundle(program)
-    return Subject(carried.module, carried.numerics or DEFAULT_NUMERICS)
+    numerics = carried.numerics or DEFAULT_NUMERICS
+    return Subject(carried.module, numerics, carried.layer_numerics)
 
 
 def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> Subject:

@@ -43,9 +43,10 @@ def read_float_biases(module: Module, path: Path) -> dict[str, Array]:
     """
     sizes = {view.type.elements for view in biases_of(module).values()}
     arrays = read_floats(path, sizes)
-    if sizes and not arrays:
-        raise _nothing_fits(path, "float array of the size of a bias")
-    return {name: array for name, array in arrays.items() if np.isfinite(array).all()}
+    finite = {name: array for name, array in arrays.items() if np.isfinite(array).all()}
+    if sizes and not finite:
+        raise _nothing_fits(path, "float array of finite numbers with the size of a bias")
+    return finite
 
 
 def read_original_biases(

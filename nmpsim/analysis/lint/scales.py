@@ -59,12 +59,12 @@ def _without_meaning(op: Operation) -> Iterator[str]:
 
 def check_powers(subject: Subject) -> Iterator[Finding]:
     """Scales that are no powers of two, where the profile is made for them."""
-    if subject.numerics != "nmp":
-        return
+    operations = [op for op in subject.operations if subject.numerics_of(op) == "nmp"]
+    concerned = {n for op in operations for v in op.operands for n in (v.name, v.buffer.name)}
     for tensor in scaled_tensors(subject):
-        if not _is_power(tensor.scale):
+        if tensor.name in concerned and not _is_power(tensor.scale):
             yield _no_power(subject, tensor.name, tensor.scale, tensor.span)
-    for op in subject.operations:
+    for op in operations:
         yield from _tables(subject, op)
 
 

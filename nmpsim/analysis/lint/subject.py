@@ -45,6 +45,8 @@ class Subject:
     module: Module
     numerics: str
     """The profile that it is to run with."""
+    layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
+    """Instruction -> its profile, where a bundle has another for it."""
     float_weights: Mapping[str, Array] | None = None
     """Float arrays by the names of the float model."""
     original: Mapping[str, OriginalBias] | None = None
@@ -74,6 +76,10 @@ class Subject:
     def has_constants(self) -> bool:
         """Whether the values of the constants are known."""
         return bool(self.module.constants) or not any(w.constant for w in self.module.weights)
+
+    def numerics_of(self, op: Operation) -> str:
+        """The profile that an operation is to run with."""
+        return self.layer_numerics.get(op.instruction.name, self.numerics)
 
     def place_of(self, op: Operation, tensor: View | None = None) -> Place:
         """The line of an instruction, or of the declaration of a constant."""

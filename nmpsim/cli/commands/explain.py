@@ -84,7 +84,8 @@ def _refuse_strays(of_program: bool, of_scale: bool, options: dict[str, Any]) ->
         "plot": (of_scale, "--scale"),
     }
     for name, (belongs, to) in belongings.items():
-        if options[name] and not belongs:
+        given = options[name] is not None and options[name] is not False
+        if given and not belongs:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with {to}")
 
 
@@ -145,6 +146,8 @@ def _explain_scale(
     if plot is not None:
         check_outputs([plot])
         check_figure(plot)
+        if factor.vanishes:
+            raise click.UsageError("--plot: there is nothing to plot, every result is the offset")
     errors, band = _errors(factor, kind, offset or 0, FIGURE_PARTS if plot else TEXT_PARTS)
     if plot is not None and band is not None:
         write_figure(plot, factor, band)
