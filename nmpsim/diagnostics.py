@@ -61,6 +61,10 @@ CODES: dict[str, str] = {
     "QUANT004": "unknown operation",
     "LAYER001": "layer unknown or ambiguous",
     "PKG001": "optional package missing",
+    "GRID001": "grid of device settings cannot be used",
+    "DATA001": "data set or labels cannot be used",
+    "RESULT001": "results file of something else",
+    "WORK001": "workers cannot be used",
 }
 """Every code with its title; codes are stable and are never given a new meaning."""
 
@@ -125,6 +129,10 @@ class UserError(Exception):
             diagnostics = (diagnostics,)
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
         super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+    def __reduce__(self) -> tuple[type[UserError], tuple[tuple[Diagnostic, ...]]]:
+        """Whole again after a way through another process."""
+        return UserError, (self.diagnostics,)
 
 
 def fail(

@@ -1,0 +1,110 @@
+"""Workers of a Dask cluster, through its scheduler's address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import attrs
+
+from nmpsim.diagnostics import UserError, fail
+from nmpsim.experiments.identity import code_version
+from nmpsim.experiments.pool import Item, Job, Pool, Result
+from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
+
+CONNECT_SECONDS = 10
+
+
+@attrs.frozen
+class _ClusterPool:
+    """See :class:`~nmpsim.experiments.pool.Pool`."""
+
+    workers: int
+    client: Any
+    executor: Any
+    shared: Any
+    """Future of what jobs share; every worker has it."""
+    hosts: tuple[str, ...]
+    """A worker of each host."""
+
+    def prepare(self, compiling: Callable[[], None]) -> None:
+        cold = [host for host in self.hosts if not self._on(host, kernels_are_ready).result()]
+        if cold:
+            compiling()
+            for future in [self._on(host, compile_kernels) for host in cold]:
+                future.result()
+
+    def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
+        future: Future[Result] = self.executor.submit(job, self.shared, item)
+        return future
+
+    def _on(self, worker: str, job: Job[None, Any]) -> Any:
+        return self.client.submit(job, None, None, workers=[worker], pure=False)
+
+
+@contextmanager
+def cluster_pool(shared: object, scheduler: str) -> Iterator[Pool]:
+    """The pool of all workers that the scheduler has now."""
+    client = _connected(scheduler)
+    try:
+        hosts = _checked_workers(client, scheduler)
+        executor = client.get_executor(pure=False)
+        everywhere = client.scatter(shared, broadcast=True, hash=False)
+        workers = sum(client.nthreads().values())
+        try:
+            yield _ClusterPool(workers, client, executor, everywhere, hosts)
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+            everywhere.release()
+    finally:
+        client.close()
+
+
+def _connected(scheduler: str) -> Any:
+    try:
+        connect: Any = import_module("distributed").Client
+    except ImportError as error:
+        raise fail(
+            "PKG001",
+            "--scheduler needs Dask",
+            found="the package distributed is not installed",
+            hint="pip install 'nmpsim[distributed]'; without --scheduler, local processes do it",
+        ) from error
+    try:
+        return connect(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise _unusable(scheduler, "there is no Dask scheduler", str(error)) from error
+
+
+def _checked_workers(client: Any, scheduler: str) -> tuple[str, ...]:
+    """One worker of each host, once it is known that all run this very nmpsim."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    if not workers:
+        raise _unusable(scheduler, "the cluster has no workers", "0 workers")
+    for address, version in client.run(_version_there, on_error="return").items():
+        if version != code_version():
+            raise _unusable(
+                scheduler,
+                f"the worker {address} runs another nmpsim",
+                str(version),
+                code_version(),
+            )
+    return tuple({info["host"]: address for address, info in workers.items()}.values())
+
+
+def _version_there() -> str:
+    return code_version()
+
+
+def _unusable(scheduler: str, message: str, found: str, expected: str | None = None) -> UserError:
+    return fail(
+        "WORK001",
+        f"{message} at {scheduler}" if expected is None else message,
+        found=found,
+        expected=expected,
+        hint="`dask scheduler` prints its address, `dask worker ADDRESS` joins it; all need the"
+        " same nmpsim",
+    )

@@ -1,0 +1,135 @@
+"""The grid of a sweep: settings with several values each, and the devices that they make."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from nmpsim.config import DeviceConfig, from_settings, setting_names
+from nmpsim.diagnostics import Place, UserError, fail
+
+Grid = Mapping[str, Sequence[int]]
+"""Setting (``cores_count``) -> its values."""
+MOST_POINTS = 1_000_000
+_HINT = "as in a device file, with lists: [cores] and below it count = [1, 2, 4]"
+
+
+@attrs.frozen
+class GridPoint:
+    """A combination of settings, and its device or why there is none."""
+
+    settings: Mapping[str, int]
+    device: DeviceConfig | None
+    error: UserError | None = None
+
+
+def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
+    """The grid of a TOML file: a device file with a list of values for each setting.
+
+    Raises:
+        UserError: FILE001 if it cannot be read, GRID001 if it is no grid.
+    """
+    place = Place(str(path))
+    try:
+        document = tomllib.loads(path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
+    except OSError as error:
+        raise fail("FILE001", "cannot read the grid", place=place, found=error.strerror) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise fail("GRID001", "the grid is not TOML", place=place, found=error) from error
+    grid: dict[str, tuple[int, ...]] = {}
+    for section, content in document.items():
+        if not isinstance(content, dict):
+            message = f"{section} stands outside any section"
+            raise fail("GRID001", message, place=place, hint=_HINT)
+        for key, given in content.items():
+            values = given if isinstance(given, list) else [given]
+            name = setting_name(f"{section}.{key}", place)
+            grid[name] = tuple(_whole(value, f"[{section}] {key}", place) for value in values)
+    return grid
+
+
+def setting_name(text: str, place: Place | None = None) -> str:
+    """``cores_count`` for ``cores.count``; GRID001 if there is no such setting."""
+    section, _, key = text.strip().partition(".")
+    name = f"{section}_{key}" if key else section
+    if name in setting_names():
+        return name
+    import difflib
+
+    near = difflib.get_close_matches(name, setting_names(), 1)
+    raise fail(
+        "GRID001",
+        f"unknown setting {text.strip()}",
+        place=place,
+        hint=f"did you mean {dotted(near[0])}?" if near else "`nmpsim device` prints all settings",
+    )
+
+
+def dotted(name: str) -> str:
+    """``cores.count`` for ``cores_count``."""
+    return name.replace("_", ".", 1)
+
+
+def _whole(value: object, what: str, place: Place) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise fail(
+        "GRID001",
+        f"{what} is of the wrong kind",
+        place=place,
+        found=repr(value)[:80],
+        expected="whole numbers",
+        hint=_HINT,
+    )
+
+
+def grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
+    """Every combination, the last setting changing fastest.
+
+    Settings that contradict each other make a point without a device. A value with which no point
+    has a device is an error.
+
+    Raises:
+        UserError: GRID001 for an empty or a huge grid, DEV002 and DEV003 for its values.
+    """
+    unique = {setting_name(name): tuple(dict.fromkeys(grid[name])) for name in grid}
+    if not unique or not all(unique.values()):
+        missing = next((dotted(name) for name in unique if not unique[name]), None)
+        message = f"{missing} has no values" if missing else "there is nothing to sweep"
+        raise fail("GRID001", message, hint="--set cores.count=1,2,4 or --grid GRID.toml")
+    _check_size(unique)
+    points = [
+        _point(dict(zip(unique, values, strict=True)), base)
+        for values in itertools.product(*unique.values())
+    ]
+    _check_values(unique, points)
+    return points
+
+
+def _check_size(grid: Grid) -> None:
+    count = 1
+    for values in grid.values():
+        count *= len(values)
+    if count > MOST_POINTS:
+        raise fail(
+            "GRID001", "the grid is too large", found=f"{count:,}", expected=f"{MOST_POINTS:,}"
+        )
+
+
+def _point(settings: dict[str, int], base: DeviceConfig) -> GridPoint:
+    try:
+        return GridPoint(settings, from_settings({**base.settings(), **settings}))
+    except UserError as error:
+        return GridPoint(settings, None, error)
+
+
+def _check_values(grid: Grid, points: Sequence[GridPoint]) -> None:
+    for name, values in grid.items():
+        for value in values:
+            errors = [point.error for point in points if point.settings[name] == value]
+            if None not in errors and errors[0] is not None:
+                raise errors[0]

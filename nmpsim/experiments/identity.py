@@ -1,0 +1,52 @@
+"""Names for what results depend on, so that results of different things are never mixed."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import nmpsim
+
+_SEEN_ONLY = ("cli", "views")
+"""Packages that show results and do not make them."""
+
+
+@functools.cache
+def code_version() -> str:
+    """nmpsim's version and a digest of its sources: an edit may change what comes out."""
+    root = Path(__file__).parents[1]
+    sources = [*root.rglob("*.py"), *root.rglob("*.toml")]
+    parts = (
+        part
+        for path in sorted(sources)
+        if path.relative_to(root).parts[0] not in _SEEN_ONLY
+        for part in (path.relative_to(root).as_posix().encode(), path.read_bytes())
+    )
+    return f"{nmpsim.__version__}+{digest_of(parts)[:8]}"
+
+
+def digest_of(parts: Iterable[bytes | memoryview]) -> str:
+    """SHA-256 of the parts, 16 hexadecimal digits; where one ends and the next begins counts."""
+    hasher = hashlib.sha256()
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "little"))
+        hasher.update(part)
+    return hasher.hexdigest()[:16]
+
+
+def digest_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    """Digest of named arrays: names, types, shapes, values."""
+    return digest_of(
+        part
+        for name, array in sorted(arrays.items())
+        for part in (
+            f"{name} {array.dtype.str} {array.shape}".encode(),
+            np.ascontiguousarray(array).tobytes(),
+        )
+    )

@@ -1,0 +1,89 @@
+"""Processes of this machine. They end with their parent, however it ends."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import attrs
+
+from nmpsim.diagnostics import fail
+from nmpsim.experiments.pool import Item, Job, Pool, Result
+from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
+
+_shared: Any = None
+"""In a worker process: what its jobs share."""
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@attrs.frozen
+class _LocalPool:
+    """See :class:`~nmpsim.experiments.pool.Pool`."""
+
+    workers: int
+    executor: ProcessPoolExecutor
+
+    def prepare(self, compiling: Callable[[], None]) -> None:
+        if not self.submit(kernels_are_ready, None).result():
+            compiling()
+            self.submit(compile_kernels, None).result()
+
+    def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
+        return self.executor.submit(_call, job, item)
+
+
+@contextmanager
+def local_pool(shared: object, jobs: int | None) -> Iterator[Pool]:
+    """A pool of ``jobs`` processes, one for each processor if None.
+
+    They are spawned, for a fork copies locks that a thread holds; so a script that uses it needs
+    its ``if __name__ == "__main__"``.
+    """
+    workers = jobs or processors()
+    context = multiprocessing.get_context("spawn")
+    leash, end = context.Pipe(duplex=False)
+    executor = ProcessPoolExecutor(workers, context, _begin, (leash, shared))
+    try:
+        yield _LocalPool(workers, executor)
+    except BrokenProcessPool as error:
+        raise fail(
+            "WORK001",
+            "a worker process was ended from outside",
+            hint="the system may have run out of memory: use fewer --jobs",
+        ) from error
+    finally:
+        end.close()
+        executor.shutdown(cancel_futures=True)
+        leash.close()
+
+
+def _begin(leash: Connection, shared: object) -> None:
+    """Set a worker process up; Ctrl-C is its parent's business."""
+    global _shared
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, args=(leash,), daemon=True).start()
+    _shared = shared
+
+
+def _end_with_parent(leash: Connection) -> None:
+    """Wait until the other end is closed, by the parent or by its death."""
+    leash.poll(None)
+    os._exit(1)
+
+
+def _call(job: Job[Item, Result], item: Item) -> Result:
+    return job(_shared, item)

@@ -1,0 +1,107 @@
+"""The program of a sweep: what is compiled anew for every device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from nmpsim.analysis.program import is_bundle, load_program, refuse_files
+from nmpsim.bundle import Bundle, Tensor, read_bundle
+from nmpsim.bundle.debug import debug_sections
+from nmpsim.compiler.numerics import DEFAULT_NUMERICS
+from nmpsim.compiler.resolve import resolve
+from nmpsim.config import DeviceConfig, default_device, from_settings
+from nmpsim.diagnostics import Place, fail
+from nmpsim.experiments.identity import digest_of
+from nmpsim.lir import Module
+
+
+@attrs.frozen(eq=False)
+class SweptProgram:
+    """A module with its constants, and whose arithmetic it follows."""
+
+    name: str
+    module: Module
+    numerics: str
+    layer_numerics: Mapping[str, str]
+    base: DeviceConfig
+    """The device whose settings a sweep changes, unless another is given."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """A name for all that results depend on: text, exact scales, constants, numerics."""
+        arithmetic = repr((self.numerics, sorted(self.layer_numerics.items())))
+        sections = debug_sections(self.module, {}).values()
+        parts = [memoryview(chunk).cast("B") for chunks in sections for chunk in chunks]
+        return digest_of([arithmetic.encode(), *parts])
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        """Mutable weights that are read before they are written; they have no address yet."""
+        weights, operations = resolve(self.module)
+        read: set[str] = set()
+        written: set[str] = set()
+        for operation in operations:
+            for view, operand in zip(
+                operation.operands, operation.instruction.operands, strict=True
+            ):
+                if operand.kind != "@out" and view.buffer.name not in written:
+                    read.add(view.buffer.name)
+            written.update(view.buffer.name for view in operation.outs())
+        return tuple(
+            Tensor(name, view.type.elem, view.type.shape, 0)
+            for name, view in weights.items()
+            if not view.buffer.constant and name in read
+        )
+
+
+def load_swept(
+    program: Bundle | Path | str,
+    weights: Path | str | None = None,
+    tensors: Path | str | None = None,
+    numerics: str | None = None,
+) -> SweptProgram:
+    """The program of a bundle or of LIR text, with its constants.
+
+    Raises:
+        UserError: codes of FILE, LIR, CONST and BUN; BUN005 for a bundle without its module;
+            ARG001 for weights or numerics given with a bundle, which has its own.
+    """
+    if isinstance(program, Bundle):
+        return _of_bundle(program)
+    path = Path(program)
+    files = [None if file is None else Path(file) for file in (weights, tensors)]
+    if is_bundle(path):
+        refuse_files(path, *files)
+        if numerics is not None:
+            hint = "leave --numerics out, or give the LIR"
+            message = "a bundle follows the numerics that it was compiled for"
+            raise fail("ARG001", message, place=Place(str(path)), hint=hint)
+        return _of_bundle(read_bundle(path))
+    loaded = load_program(path, *files)
+    return SweptProgram(
+        loaded.module.name,
+        loaded.module,
+        numerics or DEFAULT_NUMERICS,
+        {},
+        default_device(),
+        loaded.warnings,
+    )
+
+
+def _of_bundle(bundle: Bundle) -> SweptProgram:
+    metadata = bundle.metadata
+    return SweptProgram(
+        metadata.program,
+        bundle.module(),
+        metadata.numerics,
+        {
+            name: layer.numerics
+            for layer in metadata.layers
+            if layer.numerics not in ("", metadata.numerics)
+            for name in (layer.fused[:1] or (layer.name,))
+        },
+        from_settings(metadata.device),
+    )

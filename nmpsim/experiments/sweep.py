@@ -1,0 +1,212 @@
+"""Sweep: a program on every device of a grid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle import Bundle
+from nmpsim.config import DeviceConfig, setting_names
+from nmpsim.core.device import Listener, Progress
+from nmpsim.diagnostics import UserError
+from nmpsim.experiments.grid import Grid, GridPoint, dotted, grid_points
+from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
+from nmpsim.experiments.pool import open_pool, run_all
+from nmpsim.experiments.program import SweptProgram, load_swept
+from nmpsim.experiments.table import COLUMNS, ResultsFile, Row
+from nmpsim.experiments.worker import Measured, Point, SweepWork, measure_point
+from nmpsim.report.data import ACTIVITIES, LayerReport, RunReport
+
+
+@attrs.frozen
+class SweepResult:
+    """The rows of a grid, in its order."""
+
+    program: str
+    varied: tuple[str, ...]
+    """Settings that the grid changes (``cores_count``)."""
+    rows: tuple[Row, ...]
+    """A mapping from column to value for each point; docs/sweep.md describes the columns."""
+    reused: int
+    """How many of them the results file already had."""
+
+
+def sweep(
+    program: Bundle | Path | str,
+    inputs: Mapping[str, npt.ArrayLike],
+    grid: Grid,
+    *,
+    weights: Path | str | None = None,
+    tensors: Path | str | None = None,
+    numerics: str | None = None,
+    device: DeviceConfig | None = None,
+    results: Path | str | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    progress: Listener | None = None,
+) -> SweepResult:
+    """Compile and run a program on every device of a grid, in parallel.
+
+    It starts processes anew: a script that calls it needs ``if __name__ == "__main__":``.
+
+    Args:
+        program: a bundle that carries its LIR, or a file of one or of LIR.
+        inputs: an array for each input, as ``Device.run`` takes them.
+        grid: setting (``cores_count`` or ``cores.count``) -> its values.
+        weights: ``.npz`` with the constants of a file of LIR.
+        tensors: JSON with its exact scales; the file beside it is taken if there is one.
+        numerics: whose arithmetic a file of LIR follows, ``glow-int`` if None.
+        device: whose settings the grid changes; the bundle's own, or the NMP, if None.
+        results: ``.csv`` or ``.parquet`` file that is written after each point; points that it
+            already has are not run again.
+        jobs: processes, one for each processor if None.
+        scheduler: address of a Dask scheduler, to run there instead.
+        progress: called with ``compiling`` if kernels must be compiled, and for every ``point``.
+
+    Raises:
+        UserError: codes of FILE, LIR, CONST, BUN, INPUT, GRID, DEV and PKG; COMP001; RESULT001 for
+            results of something else, WORK001 if a worker was lost. A point where the program does
+            not fit or does not reach its end is a row that says so.
+    """
+    swept = load_swept(program, weights, tensors, numerics)
+    return sweep_program(
+        swept,
+        {name: np.asarray(value) for name, value in inputs.items()},
+        grid,
+        device=device,
+        results=None if results is None else Path(results),
+        jobs=jobs,
+        scheduler=scheduler,
+        progress=progress,
+    )
+
+
+def sweep_program(
+    program: SweptProgram,
+    inputs: Mapping[str, npt.NDArray[Any]],
+    grid: Grid,
+    *,
+    device: DeviceConfig | None = None,
+    results: Path | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    progress: Listener | None = None,
+) -> SweepResult:
+    """As :func:`sweep`, with a program that is loaded."""
+    points = grid_points(grid, device or program.base)
+    same = {
+        "nmpsim": code_version(),
+        "program": program.name,
+        "program_digest": program.digest,
+        "inputs_digest": digest_of_arrays(inputs),
+    }
+    heads = [_head(point, same, program.numerics) for point in points]
+    keys = [head["point"] for head in heads]
+    table = None if results is None else ResultsFile.open(results, same)
+    rows: dict[str, Row] = {} if table is None else dict(table.rows)
+    todo = [index for index, key in enumerate(keys) if key not in rows]
+    reused = len(points) - len(todo)
+
+    def done(index: int, found: Mapping[str, Any]) -> None:
+        row = rows[keys[index]] = {**dict.fromkeys(COLUMNS), **heads[index], **found}
+        if table is not None:
+            table.add(row)
+        if progress:
+            settings = ", ".join(f"{dotted(k)}={v}" for k, v in points[index].settings.items())
+            finished = sum(key in rows for key in keys)
+            progress(Progress("point", finished, len(points), settings))
+
+    for index in todo:
+        if (error := points[index].error) is not None:
+            done(index, _error_columns(error))
+    runnable = [
+        Point(index, config) for index in todo if (config := points[index].device) is not None
+    ]
+    if runnable:
+        work = SweepWork(program, inputs)
+        with open_pool(work, jobs=_jobs(jobs, runnable), scheduler=scheduler) as pool:
+            pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
+            for measured in run_all(pool, measure_point, runnable):
+                done(measured.index, _columns(measured))
+    if table is not None:
+        table.sort(keys)
+    varied = tuple(points[0].settings)
+    return SweepResult(program.name, varied, tuple(rows[key] for key in keys), reused)
+
+
+def _jobs(jobs: int | None, items: Sequence[object]) -> int:
+    """No more processes than there is work for."""
+    from nmpsim.experiments.local import processors
+
+    return max(1, min(jobs or processors(), len(items)))
+
+
+def _head(point: GridPoint, same: Mapping[str, str], numerics: str) -> dict[str, Any]:
+    """The columns that are known before a point is run; ``point`` names all that they say."""
+    settings = (
+        {**dict.fromkeys(setting_names()), **point.settings}
+        if point.device is None
+        else {name: getattr(point.device, name) for name in setting_names()}
+    )
+    key = digest_of([json.dumps([same, settings]).encode()])
+    return {"point": key, **same, "numerics": numerics, **settings}
+
+
+def _columns(measured: Measured) -> dict[str, Any]:
+    found: dict[str, Any] = {"compile_seconds": measured.compile_seconds}
+    report = measured.report
+    if measured.error is not None or report is None:
+        return found | (_error_columns(measured.error) if measured.error else {})
+    if report.trap is not None:
+        return found | {"error": report.trap.kind, "message": report.trap.message}
+    return found | _report_columns(report)
+
+
+def _error_columns(error: UserError) -> dict[str, Any]:
+    first = error.diagnostics[0]
+    facts = [f"found {first.found}" if first.found else "", first.message]
+    return {"error": first.code, "message": "; ".join(fact for fact in reversed(facts) if fact)}
+
+
+def _report_columns(report: RunReport) -> dict[str, Any]:
+    layers = report.layers
+    compute = [_compute_cycles(layer) for layer in layers]
+    memory = [_memory_cycles(layer, report.device) for layer in layers]
+    bound = sum(map(max, compute, memory))
+    by_memory = sum(m for c, m in zip(compute, memory, strict=True) if m > c)
+    return {
+        "cycles": report.cycles,
+        "seconds": report.seconds,
+        "host_seconds": report.host_seconds,
+        "macs": sum(layer.macs for layer in layers),
+        "utilization": sum(compute) / report.cycles if report.cycles else 0.0,
+        "bytes_read": sum(layer.bytes_read for layer in layers),
+        "bytes_written": sum(layer.bytes_written for layer in layers),
+        "bursts": sum(layer.bursts for layer in layers),
+        "row_misses": sum(layer.row_misses for layer in layers),
+        "bound": "memory" if 2 * by_memory > bound else "compute",
+        "bound_cycles": round(bound),
+        **{f"core_cycles_{name}": _activity(layers, name) for name in ACTIVITIES},
+        "elements": sum(layer.elements for layer in layers),
+        "saturated": sum(layer.saturated for layer in layers),
+    }
+
+
+def _compute_cycles(layer: LayerReport) -> float:
+    """Cycles that all MAC arrays together need for a layer's multiplications."""
+    return layer.utilization * layer.cycles
+
+
+def _memory_cycles(layer: LayerReport, device: Mapping[str, Any]) -> float:
+    """Cycles that the DRAM's pins need for a layer's bytes."""
+    return float((layer.bytes_read + layer.bytes_written) / device["dram_bytes_per_cycle"])
+
+
+def _activity(layers: Sequence[LayerReport], name: str) -> int:
+    return sum(layer.stalls.get(name, 0) for layer in layers)

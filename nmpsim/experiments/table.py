@@ -1,0 +1,214 @@
+"""The results of a sweep as a file: CSV, or Parquet. It is whole at any time.
+
+Every row says for itself what it is about, so that files can be put together elsewhere; here one
+file holds results of one program, one set of inputs and one version of nmpsim.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import attrs
+
+from nmpsim.atomic import is_special, write_file
+from nmpsim.config import setting_names
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.report.data import ACTIVITIES
+
+Row = Mapping[str, Any]
+"""Column -> text, number or None."""
+
+SAME = ("nmpsim", "program", "program_digest", "inputs_digest")
+"""Columns that are the same in all rows of a file."""
+_TEXTS = ("point", *SAME, "numerics", "error", "message", "bound")
+_REALS = ("seconds", "host_seconds", "compile_seconds", "utilization")
+COLUMNS = (
+    "point",
+    *SAME,
+    "numerics",
+    *setting_names(),
+    "error",
+    "message",
+    "cycles",
+    "seconds",
+    "host_seconds",
+    "compile_seconds",
+    "macs",
+    "utilization",
+    "bytes_read",
+    "bytes_written",
+    "bursts",
+    "row_misses",
+    "bound",
+    "bound_cycles",
+    *(f"core_cycles_{name}" for name in ACTIVITIES),
+    "elements",
+    "saturated",
+)
+"""In their order; docs/sweep.md says what each holds."""
+_HINT = "name another file, or delete this one"
+
+
+@attrs.define
+class ResultsFile:
+    """Rows by point, in memory and in a file."""
+
+    path: Path
+    rows: dict[str, Row]
+
+    @classmethod
+    def open(cls, path: Path, same: Mapping[str, str]) -> ResultsFile:
+        """The rows that are there already, if they are about the ``SAME`` things.
+
+        Raises:
+            UserError: ARG001 for another kind of file, PKG001 if pyarrow is missing, FILE001,
+                RESULT001 if the file holds something else.
+        """
+        _check_kind(path)
+        rows = _read(path) if path.exists() else []
+        for row in rows:
+            for column, value in same.items():
+                if row[column] != value:
+                    message = f"the file has results of another {column.replace('_', ' ')}"
+                    raise _not_ours(path, message, row[column], value)
+        return cls(path, {row["point"]: row for row in rows})
+
+    def add(self, row: Row) -> None:
+        """Take a row, and write the file."""
+        self.rows[row["point"]] = row
+        self.write()
+
+    def sort(self, points: Sequence[str]) -> None:
+        """Put these points last, in this order, and write the file."""
+        wanted = set(points)
+        ordered = [point for point in self.rows if point not in wanted]
+        ordered += [point for point in points if point in self.rows]
+        if ordered != list(self.rows):
+            self.rows = {point: self.rows[point] for point in ordered}
+            self.write()
+
+    def write(self) -> None:
+        """Put the rows in the file's place."""
+        write = _write_parquet if _is_parquet(self.path) else _write_csv
+        rows = list(self.rows.values())
+        write_file(self.path, lambda file: write(file, rows))
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
+def _check_kind(path: Path) -> None:
+    place = Place(str(path))
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise fail(
+            "ARG001",
+            "results go into a CSV or Parquet file",
+            place=place,
+            found=path.suffix or "no ending",
+            expected=".csv or .parquet",
+        )
+    if is_special(path):
+        raise fail("ARG001", "results need a regular file to grow in", place=place)
+    if _is_parquet(path):
+        try:
+            import pyarrow.parquet  # noqa: F401 - whether it is there
+        except ImportError as error:
+            raise fail(
+                "PKG001",
+                "Parquet files need pyarrow",
+                place=place,
+                found="pyarrow is not installed",
+                hint="pip install 'nmpsim[parquet]', or name a .csv file",
+            ) from error
+
+
+def _not_ours(path: Path, message: str, found: object, expected: object = None) -> UserError:
+    place = Place(str(path))
+    return fail("RESULT001", message, place=place, found=found, expected=expected, hint=_HINT)
+
+
+def _read(path: Path) -> list[Row]:
+    try:
+        return _read_parquet(path) if _is_parquet(path) else _read_csv(path)
+    except OSError as error:
+        place = Place(str(path))
+        raise fail(
+            "FILE001", "cannot read the results", place=place, found=error.strerror or error
+        ) from error
+
+
+def _read_csv(path: Path) -> list[Row]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = list(csv.reader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _not_ours(path, "this is no CSV file of a sweep", error) from error
+    if not lines:
+        return []
+    _check_columns(path, lines[0])
+    if any(len(line) != len(COLUMNS) for line in lines[1:]):
+        raise _not_ours(path, "a row has too few or too many fields", None)
+    try:
+        return [
+            {column: _value(column, text) for column, text in zip(COLUMNS, line, strict=True)}
+            for line in lines[1:]
+        ]
+    except ValueError as error:
+        raise _not_ours(path, "a field does not hold what it should", error) from error
+
+
+def _check_columns(path: Path, found: Sequence[str]) -> None:
+    if tuple(found) != COLUMNS:
+        shown = ", ".join(found)[:80]
+        raise _not_ours(path, "the file has other columns than a sweep writes", shown)
+
+
+def _value(column: str, text: str) -> str | int | float | None:
+    if text == "":
+        return None
+    if column in _TEXTS:
+        return text
+    return float(text) if column in _REALS else int(text)
+
+
+def _write_csv(file: IO[bytes], rows: Sequence[Row]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    file.write(text.getvalue().encode())
+
+
+def _read_parquet(path: Path) -> list[Row]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path)
+    except pyarrow.ArrowInvalid as error:
+        found = str(error).split("\n", 1)[0][:120]
+        raise _not_ours(path, "this is no Parquet file", found) from error
+    _check_columns(path, table.column_names)
+    rows: list[Row] = table.to_pylist()
+    return rows
+
+
+def _write_parquet(file: IO[bytes], rows: Sequence[Row]) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    kinds = [
+        pyarrow.string()
+        if column in _TEXTS
+        else pyarrow.float64()
+        if column in _REALS
+        else pyarrow.int64()
+        for column in COLUMNS
+    ]
+    schema = pyarrow.schema(list(zip(COLUMNS, kinds, strict=True)))
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema=schema), file)

@@ -1,0 +1,190 @@
+"""What runs in a worker: functions of what all jobs share and of one item."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.compiler.driver import compile_module
+from nmpsim.config import DeviceConfig, default_device, from_settings
+from nmpsim.core.device import Device
+from nmpsim.core.engine import make_engine
+from nmpsim.core.state import make_machine
+from nmpsim.diagnostics import UserError
+from nmpsim.experiments.program import SweptProgram
+from nmpsim.isa.table import DRAM_BASE
+from nmpsim.report.data import OutputReport, RunReport
+from nmpsim.timing import costs_of
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+_turn = threading.Lock()
+"""A device does one run at a time; a Dask worker may have several threads."""
+_device: tuple[str, Bundle, Device] | None = None
+"""The last device with its bundle, and that bundle's digest."""
+
+
+def kernels_are_ready(_: object, __: object) -> bool:
+    """False if the first run on this machine will have to compile kernels."""
+    return make_engine("compiled").is_ready()
+
+
+def compile_kernels(_: object, __: object) -> None:
+    """Compile the kernels and leave them in the cache."""
+    config = attrs.evolve(default_device(), cores_count=1)
+    image = np.zeros(64, np.uint8)
+    machine = make_machine(config, image, DRAM_BASE, DRAM_BASE + image.size, 64, [], [])
+    make_engine("compiled").run(machine, costs_of(config), 0, False)
+
+
+@attrs.frozen
+class Point:
+    """A device of the sweep."""
+
+    index: int
+    device: DeviceConfig
+
+
+@attrs.frozen(eq=False)
+class SweepWork:
+    """What all points share."""
+
+    program: SweptProgram
+    inputs: Arrays
+
+
+@attrs.frozen(eq=False)
+class Measured:
+    """What became of a point: a report without the arrays, or the error that ended it."""
+
+    index: int
+    compile_seconds: float
+    report: RunReport | None
+    error: UserError | None = None
+
+
+def measure_point(work: SweepWork, point: Point) -> Measured:
+    """Compile the program for a point's device and run it there.
+
+    That it does not fit the device is a result; any other error is raised.
+    """
+    with _turn:
+        begin = time.perf_counter()
+        try:
+            bundle = _compiled(work.program, point.device)
+        except UserError as error:
+            if not all(one.code == "COMP002" for one in error.diagnostics):
+                raise
+            return Measured(point.index, time.perf_counter() - begin, None, error)
+        seconds = time.perf_counter() - begin
+        report = Device(point.device).run(bundle, work.inputs)
+    return Measured(point.index, seconds, attrs.evolve(report, outputs={}, output_reports=()))
+
+
+def _compiled(program: SweptProgram, device: DeviceConfig) -> Bundle:
+    image = compile_module(
+        program.module,
+        device,
+        numerics=program.numerics,
+        layer_numerics=program.layer_numerics,
+    )
+    return bundle_from_bytes(image, program.name)
+
+
+@attrs.frozen
+class EvalWork:
+    """What all samples share."""
+
+    image: bytes
+    """The bundle file's bytes."""
+    digest: str
+    path: str
+
+
+@attrs.frozen(eq=False)
+class Chunk:
+    """Some samples."""
+
+    first: int
+    samples: Sequence[Arrays]
+    labels: Sequence[int]
+
+
+@attrs.frozen
+class Answer:
+    """What the program said about a sample."""
+
+    index: int
+    best: int | None
+    """The class it names; None if the run did not reach its end."""
+    rank: int | None
+    """How many classes it puts before the right one."""
+    cycles: int
+    error: str | None = None
+
+
+@attrs.frozen
+class ChunkResult:
+    """What came out for a chunk."""
+
+    answers: tuple[Answer, ...]
+    layers: tuple[tuple[int, int], ...]
+    """Elements and saturated values of each layer, over the runs that reached their end."""
+
+
+def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
+    """Run samples one after the other."""
+    with _turn:
+        bundle, device = _device_for(work)
+        totals = [(0, 0)] * len(bundle.metadata.layers)
+        answers = []
+        for index, sample in enumerate(chunk.samples):
+            report = device.run(bundle, sample)
+            answers.append(_answer(report, chunk.first + index, chunk.labels[index]))
+            if report.trap is None:
+                totals = [
+                    (elements + layer.elements, cut + layer.saturated)
+                    for (elements, cut), layer in zip(totals, report.layers, strict=True)
+                ]
+    return ChunkResult(tuple(answers), tuple(totals))
+
+
+def _device_for(work: EvalWork) -> tuple[Bundle, Device]:
+    """The bundle, loaded once in a process."""
+    global _device
+    if _device is None or _device[0] != work.digest:
+        bundle = bundle_from_bytes(work.image, work.path)
+        _device = work.digest, bundle, Device(from_settings(bundle.metadata.device))
+    return _device[1:]
+
+
+def _answer(report: RunReport, index: int, label: int) -> Answer:
+    if report.trap is not None:
+        error = f"{report.trap.kind}: {report.trap.message}"
+        return Answer(index, None, None, report.cycles, error)
+    order = ranking(scores_of(report.output_reports))
+    rank = int(np.flatnonzero(order == label)[0])
+    return Answer(index, int(order[0]), rank, report.cycles)
+
+
+def scores_of(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
+    """The scores of classes: the first output with one long dimension."""
+    output = next(one for one in outputs if is_scores(one.values.shape))
+    return output.real().astype(np.float64).reshape(-1)
+
+
+def is_scores(shape: Sequence[int]) -> bool:
+    """True for a row of several numbers, whatever dimensions of 1 are around it."""
+    return sum(dim > 1 for dim in shape) == 1
+
+
+def ranking(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Classes, the one with the highest score first; of equal ones the first comes first."""
+    return np.argsort(-scores, kind="stable")
