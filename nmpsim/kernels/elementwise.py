@@ -1,4 +1,7 @@
-"""Elementwise operations on one core's scratchpad."""
+"""Operations of two tensors, element by element, on one core's scratchpad.
+
+A run is a row of a tile; where nothing else is said its result goes into ``left``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 from nmpsim.isa.words import (
     FLOAT,
     GLOW_FLOAT,
+    INT16,
     OP_ADD,
     OP_MAX,
     OP_MUL,
@@ -19,7 +23,7 @@ from nmpsim.isa.words import (
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import read_run, write_run
 from nmpsim.kernels.rounding import float_of_bits, held, round_away, rounding_shift
-from nmpsim.kernels.saturate import Clip, clip_run, saturate_run
+from nmpsim.kernels.saturate import clip_run, saturate_run
 from nmpsim.kernels.scale_runs import (
     add_integer,
     add_real,
@@ -32,7 +36,6 @@ from nmpsim.kernels.stages import RESCALE
 
 WIDEST_SIDE: Any = np.int64(1 << 61)
 """The sum of two fits 64 bits."""
-BOTH_SIDES: Any = np.int64(3)
 
 
 class Pair(NamedTuple):
@@ -99,7 +102,7 @@ def pair_of_integers(
     """glow_int, nmp and q31, into ``left``, without the zero point of the result."""
     if t.operation == OP_MUL:
         multiply_runs(left, right, count)
-        if q.profile != Q31 and t.element == 0:
+        if q.profile != Q31 and t.element != INT16:
             saturate_run(left, count, RESCALE, index, layer, sink)
     else:
         scale_integers(left, count, q.lhs_scale, q.profile, t.element, index, layer, sink)
@@ -184,12 +187,39 @@ def pair_of_glow_reals(
         round_run_even(reals, count, left)
 
 
+@jit
+def pair_results(
+    left: Any,
+    right: Any,
+    reals: Any,
+    other: Any,
+    count: Any,
+    t: Any,
+    q: Any,
+    index: Any,
+    layer: Any,
+    sink: Any,
+) -> None:
+    """Results of two sides before the clip, into ``left``; the reals are room to work in."""
+    is_mul = t.operation == OP_MUL
+    if q.profile == GLOW_FLOAT and not is_mul:
+        pair_of_glow_reals(left, right, count, t.operation, q, reals, other)
+        return
+    if is_mul and q.profile in (GLOW_FLOAT, FLOAT):
+        product_of_reals(left, right, count, q, reals)
+    elif q.profile == FLOAT:
+        pair_of_reals(left, right, count, t.operation, q, reals, other)
+    elif q.profile == QNNPACK:
+        pair_on_common_scale(left, right, count, t.operation, q)
+    else:
+        pair_of_integers(left, right, count, t, q, index, layer, sink)
+    add_integer(left, count, q.out_offset)
+
+
 @jit_allocating
 def eltwise(spm: Any, t: Any, q: Any, place: Any, sink: Any) -> None:
     """Binary operation of one tile."""
-    layer = place.layer
     count = t.columns
-    is_mul = t.operation == OP_MUL
     left = np.zeros(count, np.int64)
     right = np.zeros(count, np.int64)
     reals = np.zeros(count, np.float32)
@@ -200,112 +230,8 @@ def eltwise(spm: Any, t: Any, q: Any, place: Any, sink: Any) -> None:
         read_run(spm, t.rhs_size, t.rhs + row * t.rhs_stride, right, count)
         add_integer(left, count, -q.lhs_offset)
         add_integer(right, count, -q.rhs_offset)
-        saturate_run(right, count, RESCALE, index, layer, sink)
-        if q.profile == GLOW_FLOAT and not is_mul:
-            pair_of_glow_reals(left, right, count, t.operation, q, reals, other)
-        else:
-            if is_mul and q.profile in (GLOW_FLOAT, FLOAT):
-                product_of_reals(left, right, count, q, reals)
-            elif q.profile == FLOAT:
-                pair_of_reals(left, right, count, t.operation, q, reals, other)
-            elif q.profile == QNNPACK:
-                pair_on_common_scale(left, right, count, t.operation, q)
-            else:
-                pair_of_integers(left, right, count, t, q, index, layer, sink)
-            add_integer(left, count, q.out_offset)
-        clip_run(left, count, q.clip, index, layer, sink)
+        saturate_run(right, count, RESCALE, index, place.layer, sink)
+        pair_results(left, right, reals, other, count, t, q, index, place.layer, sink)
+        clip_run(left, count, q.clip, index, place.layer, sink)
         write_run(left, count, spm, t.element, t.output + row * t.out_stride)
-    sink.layers[layer].elements += t.rows * count
-
-
-class Unary(NamedTuple):
-    """How one value becomes another; ``result_scale`` holds float32 bits."""
-
-    element: Any
-    profile: Any
-    in_low: Any
-    in_high: Any
-    in_offset: Any
-    scale: Any
-    leaky: Any
-    leaky_scale: Any
-    result_scale: Any
-    out_offset: Any
-    clip: Any
-
-
-@jit
-def rescale_integers(
-    values: Any, count: Any, u: Any, below: Any, index: Any, layer: Any, sink: Any
-) -> None:
-    """glow_int, nmp and q31, in place; ``below`` (int64) is room to work in.
-
-    Every scale makes 0 of 0, so a leaky result is the sum of its two halves.
-    """
-    if u.leaky:
-        for i in range(count):
-            below[i] = min(values[i], 0)
-            values[i] = max(values[i], 0)
-        scale_integers(below, count, u.leaky_scale, u.profile, u.element, index, layer, sink)
-    scale_integers(values, count, u.scale, u.profile, u.element, index, layer, sink)
-    if u.leaky:
-        combine(OP_ADD, values, below, count)
-    add_integer(values, count, u.out_offset)
-
-
-@jit
-def rescale_glow_reals(values: Any, count: Any, u: Any, reals: Any) -> None:
-    """glow_float, in place; ``reals`` (float32) is room to work in."""
-    factor = float_of_bits(u.scale.mul)
-    below = float_of_bits(u.leaky_scale.mul) if u.leaky else factor
-    divisor = float_of_bits(u.result_scale)
-    for i in range(count):
-        reals[i] = np.float32(values[i]) * (below if values[i] < 0 else factor) / divisor
-    add_real(reals, count, u.out_offset)
-    round_run_even(reals, count, values)
-
-
-@jit
-def rescale_reals(values: Any, count: Any, u: Any, reals: Any) -> None:
-    """float, in place; ``reals`` (float32) is room to work in."""
-    multiply_reals(values, count, float_of_bits(u.scale.mul), reals)
-    if u.leaky:
-        below = float_of_bits(u.leaky_scale.mul)
-        for i in range(count):
-            if values[i] < 0:
-                reals[i] *= below
-    factor = float_of_bits(u.result_scale)
-    for i in range(count):
-        reals[i] *= factor
-    round_run_even(reals, count, values)
-    add_integer(values, count, u.out_offset)
-
-
-@jit_allocating
-def rescale_tile(
-    spm: Any, source: Any, target: Any, count: Any, u: Any, place: Any, sink: Any
-) -> None:
-    """Clamp (an activation, not saturation), change scale, clip."""
-    layer = place.layer
-    values = np.zeros(count, np.int64)
-    read_run(spm, u.element, source, values, count)
-    clamp = Clip(u.in_low, u.in_high, BOTH_SIDES)
-    clip_run(values, count, clamp, place.origin, layer, sink)
-    add_integer(values, count, -u.in_offset)
-    if u.profile == GLOW_FLOAT:
-        rescale_glow_reals(values, count, u, np.zeros(count, np.float32))
-    elif u.profile == FLOAT:
-        rescale_reals(values, count, u, np.zeros(count, np.float32))
-    else:
-        below = np.zeros(count if u.leaky else 0, np.int64)
-        rescale_integers(values, count, u, below, place.origin, layer, sink)
-    clip_run(values, count, u.clip, place.origin, layer, sink)
-    write_run(values, count, spm, u.element, target)
-    sink.layers[place.layer].elements += count
-
-
-@jit
-def look_up(spm: Any, source: Any, target: Any, table: Any, count: Any) -> None:
-    """Each element through a table of 256 bytes."""
-    for i in range(count):
-        spm[target + i] = spm[table + np.int64(spm[source + i]) + 128]
+    sink.layers[place.layer].elements += t.rows * count

@@ -8,7 +8,7 @@ import numpy as np
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.stages import ACTIVATION, HIGH, LOW, RESCALE, RESULT
+from nmpsim.kernels.stages import ACTIVATION, HIGH, LOW, RESULT
 
 INT32_LOW = -(1 << 31)
 INT32_HIGH = (1 << 31) - 1
@@ -97,22 +97,11 @@ def apply_scale(
 
 
 @jit
-def scale_run(values: Any, count: Any, scale: Any, index: Any, layer: Any, sink: Any) -> None:
-    """Integer scale of ``count`` values (int64 that fit 32 bits), in place, in the rescale unit.
+def saturate_run(values: Any, count: Any, stage: Any, index: Any, layer: Any, sink: Any) -> None:
+    """``count`` values saturated to 32 bits, in place.
 
     ``index`` is the first one's in the layer's output, here and below.
     """
-    rounding = np.int64(1) << np.int64(scale.post - 1) if scale.post > 0 else np.int64(0)
-    for i in range(count):
-        values[i] = (values[i] >> scale.pre) * scale.mul + rounding
-    saturate_run(values, count, RESCALE, index, layer, sink)
-    for i in range(count):
-        values[i] >>= scale.post
-
-
-@jit
-def saturate_run(values: Any, count: Any, stage: Any, index: Any, layer: Any, sink: Any) -> None:
-    """``count`` values saturated to 32 bits, in place."""
     low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
     limit_run(values, count, low, high, stage, stage, index, layer, sink)
 

@@ -10,14 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.isa.words import Q31
+from nmpsim.isa.words import INT16, Q31
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.rounding import doubling_high, held, round_away, round_even, rounding_shift
-from nmpsim.kernels.saturate import limit_run, saturate_run, scale_run
+from nmpsim.kernels.rounding import (
+    HELD,
+    doubling_high,
+    held,
+    round_away,
+    round_even,
+    rounding_shift,
+)
+from nmpsim.kernels.saturate import MOST_PRODUCT, limit_run, saturate_run
 from nmpsim.kernels.stages import RESCALE
 
-_WIDEST_PRODUCT: Any = np.int64(1 << 61)
-_WIDEST: Any = np.int64(1 << 62)
 _ONE: Any = np.int64(1)
 UNSIGNED: Any = np.int64(128)
 """PyTorch's zero points are those of unsigned tensors; Int8 ones are less by so much."""
@@ -34,19 +39,33 @@ def scale_integers(
     layer: Any,
     sink: Any,
 ) -> None:
-    """``count`` integers (int64) on an integer scale, in place; ``element`` 1 is Int16."""
+    """``count`` integers (int64) on an integer scale, in place."""
     if profile == Q31:
         scale_fixed_point(values, count, scale, index, layer, sink)
-    elif element:
+    elif element == INT16:
         scale_wide(values, count, scale, index, layer, sink)
     else:
-        scale_run(values, count, scale, index, layer, sink)
+        scale_narrow(values, count, scale, index, layer, sink)
+
+
+@jit
+def scale_narrow(values: Any, count: Any, scale: Any, index: Any, layer: Any, sink: Any) -> None:
+    """``((x >> pre) * mul + half) >> post``; what is shifted last saturates to 32 bits.
+
+    The values fit 32 bits.
+    """
+    half = (_ONE << scale.post) >> _ONE
+    for i in range(count):
+        values[i] = (values[i] >> scale.pre) * scale.mul + half
+    saturate_run(values, count, RESCALE, index, layer, sink)
+    for i in range(count):
+        values[i] >>= scale.post
 
 
 @jit
 def scale_wide(values: Any, count: Any, scale: Any, index: Any, layer: Any, sink: Any) -> None:
-    """``((x >> pre) * mul + half) >> post`` without a 32-bit intermediate; the product is held."""
-    limit = _WIDEST_PRODUCT // max(abs(scale.mul), _ONE)
+    """The same of values beyond 32 bits; ``x >> pre`` saturates where its product leaves 62."""
+    limit = MOST_PRODUCT // max(abs(scale.mul), _ONE)
     half = (_ONE << scale.post) >> _ONE
     for i in range(count):
         values[i] >>= scale.pre
@@ -60,7 +79,7 @@ def scale_fixed_point(
     values: Any, count: Any, scale: Any, index: Any, layer: Any, sink: Any
 ) -> None:
     """TFLite's MultiplyByQuantizedMultiplier: ``pre`` shifts to the left."""
-    limit = _WIDEST >> scale.pre
+    limit = HELD >> scale.pre
     for i in range(count):
         values[i] = held(values[i], limit) << scale.pre
     saturate_run(values, count, RESCALE, index, layer, sink)

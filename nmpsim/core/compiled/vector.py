@@ -19,11 +19,12 @@ from nmpsim.isa.words import (
     RHS_INT32,
     TRANSPOSE,
 )
-from nmpsim.kernels.elementwise import Pair, PairScales, Unary, eltwise, look_up, rescale_tile
+from nmpsim.kernels.elementwise import Pair, PairScales, eltwise
 from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.kernels.movement import permute
 from nmpsim.kernels.pool import Average, PoolWindow, avgpool, maxpool
 from nmpsim.kernels.saturate import Place
+from nmpsim.kernels.unary import Unary, look_up, rescale_tile
 from nmpsim.timing.compute import pool_cycles, transpose_cycles, vector_cycles
 
 ONE_ROW: Any = np.int64(1)
