@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _CONSTANT = "const/"
-_SUFFIX = re.compile(r"__\d+$")
+_SUFFIX = re.compile(r"(__\d+)+$")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 
 
@@ -16,5 +16,5 @@ def legal_name(name: str) -> str:
 
 
 def without_suffix(name: str) -> str:
-    """The name before Glow appended ``__N``, where a name was taken or a constant changed."""
+    """The name before Glow appended ``__N``, once or more: a name was taken, a constant changed."""
     return _SUFFIX.sub("", name)

@@ -7,7 +7,6 @@ for by its name, by its name without the suffix, and at last by its values.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.names import legal_name, without_suffix
 from nmpsim.analysis.shadow.errors import Real, sqnr_db
 from nmpsim.analysis.shadow.layouts import Layout, best_layout
 from nmpsim.report.shadow import FloatWeight
@@ -22,9 +22,6 @@ from nmpsim.report.shadow import FloatWeight
 Arrays = Mapping[str, npt.NDArray[Any]]
 LEAST_SQNR_DB = 10.0
 """Values alone say that an array is a constant's only if they are at least this near."""
-
-_PREFIX = "const/"
-_SUFFIX = re.compile(r"(__\d+)+$")
 
 
 @attrs.frozen
@@ -52,7 +49,7 @@ def match_constants(constants: Mapping[str, Real], arrays: Arrays) -> Matches:
         constants: real values of the quantized constants, in the LIR's layout.
         arrays: the float model's, by their names.
     """
-    legal = {_legal(name): name for name in arrays}
+    legal = {legal_name(name): name for name in arrays}
     named = {n: m for n, real in constants.items() if (m := _by_name(n, real, arrays, legal))}
     used = {match.source for match in named.values()}
     others = {name: array for name, array in arrays.items() if name not in used}
@@ -70,7 +67,7 @@ def match_constants(constants: Mapping[str, Real], arrays: Arrays) -> Matches:
 
 def _by_name(name: str, real: Real, arrays: Arrays, legal: Mapping[str, str]) -> _Match | None:
     """The array of a constant's name, with or without the suffix, if it fits."""
-    for how, wanted in (("name", name), ("name without suffix", _SUFFIX.sub("", name))):
+    for how, wanted in (("name", name), ("name without suffix", without_suffix(name))):
         source = legal.get(wanted)
         layout = None if source is None else best_layout(arrays[source], real)
         if source is not None and layout is not None:
@@ -102,9 +99,3 @@ def _described(name: str, real: Real, match: _Match) -> FloatWeight:
         worst_error=float(np.abs(real - floats).max(initial=0.0)),
         largest=float(np.abs(floats).max(initial=0.0)),
     )
-
-
-def _legal(name: str) -> str:
-    """A model's name as Glow writes it: a letter first, then letters, digits and underscores."""
-    text = re.sub(r"[^A-Za-z0-9_]", "_", name.removeprefix(_PREFIX))
-    return text if text[:1].isalpha() or text[:1] == "_" else f"A{text}"
