@@ -77,7 +77,8 @@ def test_the_programs_say_what_they_answer(monkeypatch):
         assert {t.name: t.shape for t in metadata.outputs} == {
             n: a.shape for n, a in outputs.items()
         }
-        assert all(a.dtype == "int8" for a in outputs.values())
+        elements = {t.name: {"i8": "int8", "i16": "int16"}[t.elem] for t in metadata.outputs}
+        assert {n: a.dtype for n, a in outputs.items()} == elements
 
 
 def test_the_convolution_of_the_program_is_the_expected_one(monkeypatch):
@@ -91,7 +92,7 @@ def test_the_convolution_of_the_program_is_the_expected_one(monkeypatch):
     blocks = np.frombuffer(program.data[: 3 * 3 * 64], np.int8).reshape(3, 3, 16, 4)
     np.testing.assert_array_equal(blocks[:, :, :2].transpose(0, 1, 3, 2), expected.CONV_WEIGHTS)
     assert not blocks[:, :, 2:].any()
-    records = np.frombuffer(program.data[at : at + 16], "<i4").reshape(2, 2)
+    records = np.frombuffer(program.data[at : at + 32], "<i8").reshape(2, 2)
     np.testing.assert_array_equal(records[:, 0], expected.CONV_BIAS)
     np.testing.assert_array_equal(records[:, 1], -3 * expected.CONV_WEIGHTS.sum(axis=(0, 1, 2)))
 

@@ -128,10 +128,14 @@ def test_a_descriptor_survives(one):
 
 
 def test_a_descriptor_word_by_word():
-    values = {"layer": 1, "output": 0x2000_0010, "count": np.int64(3), "value": 255}
-    assert encode_descriptor("fill", values) == bytes.fromhex("01000000 10000020 03000000 ff000000")
-    assert descriptor_offsets("fill") == {"layer": 0, "output": 1, "count": 2, "value": 3}
-    assert decode_descriptor("fill", memoryview(bytes(20)))["count"] == 0
+    output = {"element": "int16", "output": 0x2000_0010}
+    values = {"layer": 1, **output, "count": np.int64(3), "value": -2}
+    assert encode_descriptor("fill", values) == bytes.fromhex(
+        "01000000 01000000 10000020 03000000 feffffff"
+    )
+    names = ("layer", "element", "output", "count", "value")
+    assert descriptor_offsets("fill") == {name: n for n, name in enumerate(names)}
+    assert decode_descriptor("fill", memoryview(bytes(24)))["count"] == 0
 
 
 def test_a_choice_may_be_given_by_name():
@@ -162,14 +166,14 @@ def test_words_that_cannot_be(change, text):
 
 def test_a_missing_word_and_an_unknown_descriptor():
     with pytest.raises(UserError) as raised:
-        encode_descriptor("fill", {"layer": 0, "count": 0, "value": 0})
+        encode_descriptor("fill", {"layer": 0, "element": 0, "count": 0, "value": 0})
     assert "expected: output" in _error(raised)
     with pytest.raises(UserError) as raised:
         encode_descriptor("con", {})
     assert "did you mean 'conv'" in _error(raised)
     with pytest.raises(UserError) as raised:
-        decode_descriptor("fill", bytes(15))
-    assert "16 bytes" in _error(raised)
+        decode_descriptor("fill", bytes(19))
+    assert "20 bytes" in _error(raised)
 
 
 def test_a_field_with_a_gap_or_an_overlap_cannot_be_made():
