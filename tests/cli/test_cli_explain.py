@@ -223,3 +223,16 @@ def test_a_bundle_takes_no_weights(nmpsim_cli, digits):
     result = nmpsim_cli("explain", digits, "--weights", WEIGHTS)
     assert result.exit_code == 2
     assert "error[ARG001]: a bundle holds its own" in result.stderr.replace(f"{digits}: ", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        (("--scale", "0.00123", "--precision", "int16"), "0.001230000052601099 as a float32"),
+        (("--range", "-1.5", "2.25"), "the range -1.5 to 2.25"),
+    ],
+)
+def test_the_examples_of_the_page(nmpsim_cli, arguments, first):
+    page = (DIGITS.parents[1] / "docs/explain.md").read_text()
+    (block,) = (b[1:] for b in page.split("```")[1::2] if b.startswith(f"\n{first}"))
+    assert nmpsim_cli("explain", *arguments).stdout.startswith(block)
