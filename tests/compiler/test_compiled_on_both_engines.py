@@ -32,6 +32,7 @@ from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.numerics import PROFILES
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.report.data import RunReport
@@ -73,11 +74,11 @@ def on_both(bundle: Bundle, case: Program, config: DeviceConfig) -> RunReport:
 
 
 @st.composite
-def little(draw: st.DrawFn, step: Step) -> Program:
+def little(draw: st.DrawFn, step: Step, elem: str = "i8", numerics: str = "glow-int") -> Program:
     """One operation on a very small image."""
-    w = Writer(draw)
+    w = Writer(draw, elem, numerics)
     shape = (w.pick(1, 2), w.number(1, 4), w.number(1, 4), w.pick(1, 3, 4, 6))
-    return write(w, w.draft.input(w.int8_type(shape)), (step,), 1)
+    return write(w, w.draft.input(w.narrow_type(shape)), (step,), 1)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
@@ -87,6 +88,22 @@ def test_one_operation(step: Step) -> None:
     def check(case: Program) -> None:
         bundle = bundle_from_bytes(compile_module(case.module, TINY))
         on_both(bundle, case, TINY)
+
+    check()
+
+
+@pytest.mark.parametrize("elem", ["i8", "i16"])
+@pytest.mark.parametrize("numerics", PROFILES)
+def test_one_operation_of_each_profile(numerics: str, elem: str) -> None:
+    steps = (avg_pool, batched_add, binary, convolution, fully_connected, unary)
+
+    config = attrs.evolve(TINY, scratchpad_bytes=8192)
+
+    @examples(6)
+    @given(st.sampled_from(steps).flatmap(lambda step: little(step, elem, numerics)))
+    def check(case: Program) -> None:
+        image = compile_module(case.module, config, numerics=numerics)
+        on_both(bundle_from_bytes(image), case, config)
 
     check()
 

@@ -23,22 +23,14 @@ from random_programs import (
     unary,
 )
 
+from nmpsim.compiler.numerics import PROFILES
+
 STEPS: dict[str, tuple[Step, ...]] = {
     "convolution": (convolution,),
     "product": (fully_connected, product_of_activations),
     "pool": (max_pool, avg_pool),
     "elements": (binary, batched_add, unary, splat),
 }
-PROFILES = (
-    "glow-int",
-    "glow-float",
-    "nmp",
-    "q31",
-    "float",
-    "float-fbgemm",
-    "float-qnnpack",
-    "float-onednn",
-)
 
 
 @pytest.mark.parametrize("kind", STEPS)
