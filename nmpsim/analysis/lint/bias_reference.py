@@ -32,15 +32,16 @@ def by_original(bias: Bias, original: OriginalBias, subject: Subject) -> Finding
         return None
     if not bias.integers.any():
         return None
-    if original.scale is None or original.offset is None:
+    if original.scales is None or original.offsets is None:
         return _by_unknown_original(bias, subject)
-    same_scale = np.allclose(bias.scales, original.scale, rtol=SAME_SCALE, atol=0.0)
-    if same_scale and bool(np.all(bias.offsets == original.offset)):
+    same_scale = np.allclose(bias.scales, original.scales, rtol=SAME_SCALE, atol=0.0)
+    if same_scale and bool(np.all(bias.offsets == original.offsets)):
         return None
-    reals = original.scale * (bias.payload - original.offset)
+    reals = original.scales * (bias.payload - original.offsets)
     wanted = _clipped(bias, np.rint(reals / bias.scales) + bias.offsets)
     if not _apart(bias.payload, wanted).any():
         return None
+    old = float(np.median(original.scales))
     return at_layer(
         RULE,
         "error",
@@ -48,13 +49,13 @@ def by_original(bias: Bias, original: OriginalBias, subject: Subject) -> Finding
         subject,
         bias.op,
         tensor=bias.view,
-        found=f"scale {bias.scale_text()} with the integers of scale {original.scale:.9g}",
+        found=f"scale {bias.scale_text()} with the integers of scale {old:.9g}",
         expected=_integers_text(wanted, bias.payload),
         hint=HINT,
         facts={
             "evidence": "original",
-            "factor": float(np.median(bias.scales) / original.scale),
-            "original_scale": original.scale,
+            "factor": float(np.median(bias.scales / original.scales)),
+            "original_scale": old,
         },
     )
 

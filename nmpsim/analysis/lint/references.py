@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,11 +28,30 @@ Array: TypeAlias = npt.NDArray[Any]
 _CONST = "const/"
 
 
-def biases_of(module: Module) -> dict[str, View]:
-    """The constants that are biases of layers with weights, by name."""
+@attrs.frozen
+class BiasConstant:
+    """A constant that is the bias of a layer with weights."""
+
+    view: View
+    tables: tuple[str, ...]
+    """Constants with the scale and the zero point of each channel, where its type has none."""
+
+    @property
+    def name(self) -> str:
+        """Of the constant."""
+        return self.view.buffer.name
+
+
+def biases_of(module: Module) -> tuple[BiasConstant, ...]:
+    """The constants that are biases of layers with weights, each once."""
     _, operations = resolve(module)
-    views = [op.operands[3] for op in operations if op.instruction.opcode in WEIGHTED]
-    return {view.buffer.name: view for view in views if view.buffer.constant}
+    found: dict[str, BiasConstant] = {}
+    for op in operations:
+        if op.instruction.opcode in WEIGHTED and op.operands[3].buffer.constant:
+            tables = tuple(view.buffer.name for view in op.operands[6:8])
+            bias = BiasConstant(op.operands[3], tables)
+            found[bias.name] = bias
+    return tuple(found.values())
 
 
 def read_float_biases(module: Module, path: Path) -> dict[str, Array]:
@@ -41,7 +60,7 @@ def read_float_biases(module: Module, path: Path) -> dict[str, Array]:
     Raises:
         UserError: FILE001, CONST001 or PKG001, or CONST002 if no array has.
     """
-    sizes = {view.type.elements for view in biases_of(module).values()}
+    sizes = {bias.view.type.elements for bias in biases_of(module)}
     arrays = read_floats(path, sizes)
     finite = {name: array for name, array in arrays.items() if np.isfinite(array).all()}
     if sizes and not finite:
@@ -74,25 +93,35 @@ def _sidecar_of(weights: Path) -> Path | None:
 
 
 def _original_biases(
-    biases: Mapping[str, View], weights: Path, types: Mapping[str, ExactScale]
+    biases: Iterable[BiasConstant], weights: Path, types: Mapping[str, ExactScale]
 ) -> Iterator[tuple[str, OriginalBias]]:
     with NpzFile(weights) as file:
-        for name, view in biases.items():
-            key = next((k for k in (_CONST + name, name) if k in file), None)
-            if key is None:
+        for bias in biases:
+            count = bias.view.type.elements
+            payload = _array(file, bias.name, "i", count)
+            if payload is None:
                 continue
-            header = file.header(key)
-            if header.dtype.kind != "i" or math.prod(header.shape) != view.type.elements:
-                continue
-            exact = types.get(name)
-            yield (
-                name,
-                OriginalBias(
-                    file.read(key).astype(np.int64).reshape(-1),
-                    exact.scale if exact else None,
-                    exact.offset if exact else None,
-                ),
-            )
+            scales, offsets = _type(types.get(bias.name))
+            if bias.tables:
+                scales = _array(file, bias.tables[0], "f", count)
+                offsets = _array(file, bias.tables[1], "i", count)
+            yield bias.name, OriginalBias(payload.astype(np.int64), scales, offsets)
+
+
+def _array(file: NpzFile, name: str, kind: str, count: int) -> Array | None:
+    """The array of a constant, flat, if the file has one of this kind and size."""
+    key = next((k for k in (_CONST + name, name) if k in file), None)
+    if key is None:
+        return None
+    header = file.header(key)
+    fits = header.dtype.kind == kind and math.prod(header.shape) == count
+    return file.read(key).reshape(-1) if fits else None
+
+
+def _type(exact: ExactScale | None) -> tuple[Array | None, Array | None]:
+    if exact is None:
+        return None, None
+    return np.array([exact.scale]), np.array([exact.offset])
 
 
 def _nothing_fits(path: Path, what: str) -> UserError:
@@ -125,13 +154,13 @@ def split_stale(
     """
     biases, exact = biases_of(printed), scales_by_name(tensors, place)
     stale = {
-        name: exact[name]
-        for name, view in biases.items()
-        if name in exact and view.type.quant is not None and _differs(view, exact[name])
+        bias.name: exact[bias.name]
+        for bias in biases
+        if bias.name in exact and not bias.tables and _differs(bias.view, exact[bias.name])
     }
     kept = {key: entry for key, entry in tensors.items() if _tensor_name(key) not in stale}
     originals = {
-        name: OriginalBias(None, old.scale, old.offset)
+        name: OriginalBias(None, *_type(old))
         for name, old in stale.items()
         if name in payloads and _digest_fits(tensors[old.key], payloads[name])
     }
@@ -143,7 +172,8 @@ def _tensor_name(key: str) -> str:
 
 
 def _differs(view: View, exact: ExactScale) -> bool:
-    return (format_scale(view.scale), view.offset) != (format_scale(exact.scale), exact.offset)
+    declared, old = format_scale(view.scale), format_scale(exact.scale)
+    return view.type.quant is not None and (declared, view.offset) != (old, exact.offset)
 
 
 def _digest_fits(entry: Mapping[str, Any], payload: Array) -> bool:

@@ -19,15 +19,16 @@ from nmpsim.lir.nodes import Module
 Array: TypeAlias = npt.NDArray[Any]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class OriginalBias:
     """A bias as it was before somebody changed its type."""
 
     payload: Array | None
     """None if only that it is unchanged is known, by its digest."""
-    scale: float | None
-    """None if its type is not known."""
-    offset: int | None
+    scales: Array | None
+    """float64, one or one a channel; None if its type is not known."""
+    offsets: Array | None
+    """int64, likewise."""
 
 
 @attrs.frozen

@@ -43,7 +43,12 @@ def by_hand() -> Module:
     return rescaled_to_the_result(right(), biases_of(right()))
 
 
-ORIGINAL = {NAME: OriginalBias(quantized(S_PRODUCTS).astype(np.int64), S_PRODUCTS, 0)}
+def original(payload: np.ndarray | None, scale: float, offset: int = 0) -> OriginalBias:
+    integers = None if payload is None else payload.astype(np.int64)
+    return OriginalBias(integers, np.array([scale]), np.array([offset]))
+
+
+ORIGINAL = {NAME: original(quantized(S_PRODUCTS), S_PRODUCTS)}
 REFERENCES = {
     "nothing": {},
     "float": {"float_weights": {NAME: FLOATS.astype(np.float32)}},
@@ -51,7 +56,7 @@ REFERENCES = {
     "original without its type": {
         "original": {NAME: OriginalBias(quantized(S_PRODUCTS).astype(np.int64), None, None)}
     },
-    "original known by its digest": {"original": {NAME: OriginalBias(None, S_PRODUCTS, 0)}},
+    "original known by its digest": {"original": {NAME: original(None, S_PRODUCTS)}},
 }
 
 
@@ -123,20 +128,19 @@ def test_a_scale_that_is_not_exact_is_no_finding(error: float) -> None:
 
 
 def test_another_payload_is_no_finding() -> None:
-    other = {NAME: OriginalBias(quantized(S_PRODUCTS).astype(np.int64) + 1, S_PRODUCTS, 0)}
+    other = {NAME: original(quantized(S_PRODUCTS) + 1, S_PRODUCTS)}
     assert findings(by_hand(), original=other) == []
 
 
 def test_zeros_may_have_any_type() -> None:
     zeros = one_convolution(np.zeros(8, np.int32), 0.1)
-    original = {NAME: OriginalBias(np.zeros(8, np.int64), S_PRODUCTS, 0)}
-    assert findings(zeros, original=original) == []
+    assert findings(zeros, original={NAME: original(np.zeros(8), S_PRODUCTS)}) == []
     assert findings(zeros, float_weights={NAME: np.zeros(8)}) == []
 
 
 def test_a_changed_zero_point_counts() -> None:
-    original = {NAME: OriginalBias(quantized(S_PRODUCTS).astype(np.int64), S_PRODUCTS, 50)}
-    (finding,) = findings(right(), original=original)
+    moved = {NAME: original(quantized(S_PRODUCTS), S_PRODUCTS, 50)}
+    (finding,) = findings(right(), original=moved)
     assert finding.severity == "error"
 
 

@@ -239,3 +239,35 @@ def test_a_bundles_layers_have_profiles_of_their_own(shared: Path, tmp_path: Pat
     subject = load_subject(tmp_path / "net.bin")
     assert {subject.numerics_of(op) for op in subject.operations} >= {"glow-int", "q31"}
     assert load_subject(tmp_path / "net.bin", numerics="nmp").layer_numerics == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lir_real/resnet8/i8_asym_b32_channelwise/cpu",
+        "lir/minires/i8_asym_b32_channelwise/interp",
+        "lir_real/resnet8/i8_pow2_b8/cpu",
+    ],
+)
+def test_a_program_is_its_own_original(name: str, shared: Path, tmp_path: Path) -> None:
+    """Also where each channel has a scale in a table, and the type's own has no meaning."""
+    text, weights = shared / f"{name}.lir.txt", shared / f"{name}.npz"
+    subject = load_subject(text, weights, references=References(original_weights=weights))
+    assert subject.original is not None
+    assert all(one.scales is not None and one.scales.all() for one in subject.original.values())
+    assert not any(f.rule == "bias-payload" for f in run_rules(subject).findings)
+
+
+def test_a_changed_table_of_scales_is_found(shared: Path, tmp_path: Path) -> None:
+    folder = shared / "lir/minires/i8_asym_b32_channelwise"
+    with np.load(folder / "interp.npz") as archive:
+        arrays = {key: archive[key] for key in archive if key.startswith("const/")}
+    (first, *_) = load_subject(folder / "interp.lir.txt", folder / "interp.npz").biases
+    table = first.op.operands[6].buffer.name
+    arrays[f"const/{table}"] = np.full_like(arrays[f"const/{table}"], first.result_scale)
+    np.savez(tmp_path / "w.npz", **arrays)
+    found = nmpsim.lint(
+        folder / "interp.lir.txt", tmp_path / "w.npz", original_weights=folder / "interp.npz"
+    )
+    errors = [f for f in found if f.rule == "bias-payload"]
+    assert [(f.tensor, f.facts["evidence"]) for f in errors] == [(first.view.name, "original")]

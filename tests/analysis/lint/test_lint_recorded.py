@@ -59,15 +59,14 @@ def assert_references_find(wrong: Module, biases: tuple[Bias, ...], visible: lis
         for bias in biases
     }
     originals = {
-        bias.view.buffer.name: OriginalBias(bias.payload, float(bias.scales[0]), 0)
+        bias.view.buffer.name: OriginalBias(bias.payload, bias.scales, bias.offsets)
         for bias in biases
-        if len(bias.op.operands) < 8
     }
     errors = [f for f in findings(wrong, float_weights=floats) if f.severity == "error"]
     moved = [bias for bias in visible if abs(bias.reals).max() > 2 * bias.result_scale]
     assert {f.tensor for f in errors} >= {bias.view.name for bias in moved}
     by_original = {f.tensor for f in findings(wrong, original=originals)}
-    assert by_original >= {b.view.name for b in visible if b.view.buffer.name in originals}
+    assert by_original >= {bias.view.name for bias in visible}
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if "resnet50" not in name])
