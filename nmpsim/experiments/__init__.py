@@ -1,5 +1,22 @@
 """Many runs of a program: over devices (sweep), over a data set (evaluate); in parallel."""
 
-from nmpsim.experiments.sweep import SweepResult, sweep
+from nmpsim.experiments.evaluate import evaluate
+from nmpsim.experiments.evaluation import Evaluation, evaluation_json
+from nmpsim.experiments.grid import Grid, read_grid
+from nmpsim.experiments.program import SweptProgram, load_swept
+from nmpsim.experiments.samples import Samples
+from nmpsim.experiments.sweep import SweepResult, sweep, sweep_program
 
-__all__ = ["SweepResult", "sweep"]
+__all__ = [
+    "Evaluation",
+    "Grid",
+    "Samples",
+    "SweepResult",
+    "SweptProgram",
+    "evaluate",
+    "evaluation_json",
+    "load_swept",
+    "read_grid",
+    "sweep",
+    "sweep_program",
+]

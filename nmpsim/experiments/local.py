@@ -30,6 +30,11 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
+def fitting_jobs(jobs: int | None, items: int) -> int:
+    """Processes for so many items: what is asked for, or one for each processor; none in vain."""
+    return max(1, min(jobs or processors(), items))
+
+
 @attrs.frozen
 class _LocalPool:
     """See :class:`~nmpsim.experiments.pool.Pool`."""
@@ -47,13 +52,12 @@ class _LocalPool:
 
 
 @contextmanager
-def local_pool(shared: object, jobs: int | None) -> Iterator[Pool]:
-    """A pool of ``jobs`` processes, one for each processor if None.
+def local_pool(shared: object, workers: int) -> Iterator[Pool]:
+    """A pool of so many processes.
 
     They are spawned, for a fork copies locks that a thread holds; so a script that uses it needs
     its ``if __name__ == "__main__"``.
     """
-    workers = jobs or processors()
     context = multiprocessing.get_context("spawn")
     leash, end = context.Pipe(duplex=False)
     executor = ProcessPoolExecutor(workers, context, _begin, (leash, shared))

@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Job = Callable[[Any, Item], Result]
 """A function of what is shared and of an item; both it and they must be picklable."""
-IN_FLIGHT = 2
+AHEAD = 2
 """Items that wait or run for each worker: none idles, and few are read ahead."""
 
 
@@ -39,9 +39,7 @@ class Pool(Protocol):
         ...
 
 
-def open_pool(
-    shared: object, *, jobs: int | None = None, scheduler: str | None = None
-) -> AbstractContextManager[Pool]:
+def open_pool(shared: object, *, jobs: int, scheduler: str | None) -> AbstractContextManager[Pool]:
     """The pool for ``scheduler``, a Dask scheduler's address, or of ``jobs`` local processes.
 
     Leaving its context ends all jobs that still run.
@@ -63,7 +61,7 @@ def run_all(pool: Pool, job: Job[Item, Result], items: Iterable[Item]) -> Iterat
     waiting: set[Future[Result]] = set()
     for item in items:
         waiting.add(pool.submit(job, item))
-        if len(waiting) >= IN_FLIGHT * pool.workers:
+        if len(waiting) >= AHEAD * pool.workers:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
     while waiting:

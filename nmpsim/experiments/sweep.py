@@ -17,6 +17,7 @@ from nmpsim.core.device import Listener, Progress
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.grid import Grid, GridPoint, dotted, grid_points
 from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
+from nmpsim.experiments.local import fitting_jobs
 from nmpsim.experiments.pool import open_pool, run_all
 from nmpsim.experiments.program import SweptProgram, load_swept
 from nmpsim.experiments.table import COLUMNS, ResultsFile, Row
@@ -130,7 +131,7 @@ def sweep_program(
     ]
     if runnable:
         work = SweepWork(program, inputs)
-        with open_pool(work, jobs=_jobs(jobs, runnable), scheduler=scheduler) as pool:
+        with open_pool(work, jobs=fitting_jobs(jobs, len(runnable)), scheduler=scheduler) as pool:
             pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
             for measured in run_all(pool, measure_point, runnable):
                 done(measured.index, _columns(measured))
@@ -138,13 +139,6 @@ def sweep_program(
         table.sort(keys)
     varied = tuple(points[0].settings)
     return SweepResult(program.name, varied, tuple(rows[key] for key in keys), reused)
-
-
-def _jobs(jobs: int | None, items: Sequence[object]) -> int:
-    """No more processes than there is work for."""
-    from nmpsim.experiments.local import processors
-
-    return max(1, min(jobs or processors(), len(items)))
 
 
 def _head(point: GridPoint, same: Mapping[str, str], numerics: str) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -19,11 +18,10 @@ from nmpsim.core.engine import make_engine
 from nmpsim.core.state import make_machine
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.program import SweptProgram
+from nmpsim.experiments.samples import Arrays, is_scores
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.timing import costs_of
-
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 _turn = threading.Lock()
 """A device does one run at a time; a Dask worker may have several threads."""
@@ -110,9 +108,9 @@ class EvalWork:
 
 @attrs.frozen(eq=False)
 class Chunk:
-    """Some samples."""
+    """Some samples, and where in the data set they are."""
 
-    first: int
+    indices: Sequence[int]
     samples: Sequence[Arrays]
     labels: Sequence[int]
 
@@ -145,9 +143,9 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
         bundle, device = _device_for(work)
         totals = [(0, 0)] * len(bundle.metadata.layers)
         answers = []
-        for index, sample in enumerate(chunk.samples):
+        for index, sample, label in zip(chunk.indices, chunk.samples, chunk.labels, strict=True):
             report = device.run(bundle, sample)
-            answers.append(_answer(report, chunk.first + index, chunk.labels[index]))
+            answers.append(_answer(report, index, label))
             if report.trap is None:
                 totals = [
                     (elements + layer.elements, cut + layer.saturated)
@@ -178,11 +176,6 @@ def scores_of(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
     """The scores of classes: the first output with one long dimension."""
     output = next(one for one in outputs if is_scores(one.values.shape))
     return output.real().astype(np.float64).reshape(-1)
-
-
-def is_scores(shape: Sequence[int]) -> bool:
-    """True for a row of several numbers, whatever dimensions of 1 are around it."""
-    return sum(dim > 1 for dim in shape) == 1
 
 
 def ranking(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

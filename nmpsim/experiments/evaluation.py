@@ -1,0 +1,185 @@
+"""What an evaluation found: each sample's answer, each layer's saturation; as data and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.experiments.worker import Answer, ChunkResult
+
+SCHEMA = "nmpsim-eval-1"
+
+
+@attrs.frozen
+class Subject:
+    """What is evaluated on what; results of different ones are never mixed."""
+
+    nmpsim: str
+    program: str
+    bundle: str
+    """Digest of the bundle."""
+    dataset: str
+    """Digest of samples and labels."""
+
+
+@attrs.frozen
+class LayerTally:
+    """A layer over all samples that reached their end."""
+
+    name: str
+    op: str
+    elements: int
+    saturated: int
+
+    @property
+    def share(self) -> float:
+        """Saturated values of all."""
+        return self.saturated / self.elements if self.elements else 0.0
+
+
+@attrs.frozen
+class ClassTally:
+    """The samples of a class."""
+
+    label: int
+    name: str
+    samples: int
+    right: int
+
+
+@attrs.frozen
+class Evaluation:
+    """Answers so far, in the order of the data set."""
+
+    subject: Subject
+    labels: tuple[int, ...]
+    """Of the whole data set."""
+    class_names: tuple[str, ...]
+    """By label; empty where nothing names them."""
+    answers: tuple[Answer, ...]
+    layers: tuple[LayerTally, ...]
+
+    @property
+    def failed(self) -> tuple[Answer, ...]:
+        """Samples whose run did not reach its end; they count as wrong."""
+        return tuple(answer for answer in self.answers if answer.error is not None)
+
+    def right(self, top: int = 1) -> int:
+        """Samples whose label is among the ``top`` best classes."""
+        return sum(a.rank is not None and a.rank < top for a in self.answers)
+
+    def accuracy(self, top: int = 1) -> float:
+        """Share of these samples."""
+        return self.right(top) / len(self.answers) if self.answers else 0.0
+
+    def cycles(self) -> tuple[int, float, int]:
+        """Least, mean and most cycles of a run that reached its end; zeros if none did."""
+        cycles = [answer.cycles for answer in self.answers if answer.error is None]
+        return (min(cycles), sum(cycles) / len(cycles), max(cycles)) if cycles else (0, 0.0, 0)
+
+    def worst_layers(self) -> list[LayerTally]:
+        """Layers with saturation, the largest share first."""
+        cut = [layer for layer in self.layers if layer.saturated]
+        return sorted(cut, key=lambda layer: -layer.share)
+
+    def by_class(self) -> list[ClassTally]:
+        """Every class of which there were samples."""
+        counts: dict[int, tuple[int, int]] = {}
+        for answer in self.answers:
+            samples, right = counts.get(self.labels[answer.index], (0, 0))
+            counts[self.labels[answer.index]] = samples + 1, right + (answer.rank == 0)
+        return [
+            ClassTally(label, self.class_names[label] if self.class_names else str(label), *count)
+            for label, count in sorted(counts.items())
+        ]
+
+    def with_chunk(self, chunk: ChunkResult) -> Evaluation:
+        """With some more samples."""
+        return attrs.evolve(
+            self,
+            answers=tuple(sorted((*self.answers, *chunk.answers), key=lambda a: a.index)),
+            layers=tuple(
+                attrs.evolve(
+                    layer, elements=layer.elements + elements, saturated=layer.saturated + saturated
+                )
+                for layer, (elements, saturated) in zip(self.layers, chunk.layers, strict=True)
+            ),
+        )
+
+
+def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> dict[str, Any]:
+    """The evaluation as one JSON document; :func:`resumed` reads it again."""
+    least, mean, most = evaluation.cycles()
+    answers = evaluation.answers
+    return {
+        "schema": SCHEMA,
+        **attrs.asdict(evaluation.subject),
+        "dataset_samples": len(evaluation.labels),
+        "samples": len(answers),
+        "failed": len(evaluation.failed),
+        "accuracy": {str(k): evaluation.accuracy(k) for k in top},
+        "right": {str(k): evaluation.right(k) for k in top},
+        "cycles": {"min": least, "mean": mean, "max": most},
+        "layers": [attrs.asdict(layer) for layer in evaluation.layers],
+        "classes": [attrs.asdict(one) for one in evaluation.by_class()],
+        "answers": {
+            field.name: [getattr(answer, field.name) for answer in answers]
+            for field in attrs.fields(Answer)
+        },
+    }
+
+
+def resumed(path: Path, fresh: Evaluation) -> Evaluation:
+    """The evaluation that a file holds, if it is of the same subject as ``fresh``.
+
+    Raises:
+        UserError: FILE001 if it cannot be read, RESULT001 if it holds something else.
+    """
+    document = _document(path)
+    for key, ours in attrs.asdict(fresh.subject).items():
+        if document.get(key) != ours:
+            raise _not_ours(path, f"the file is about another {key}", document.get(key), ours)
+    try:
+        answers = _answers(document["answers"])
+        layers = tuple(LayerTally(**layer) for layer in document["layers"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _not_ours(path, "the file is damaged", error) from error
+    if [one.name for one in layers] != [one.name for one in fresh.layers]:
+        raise _not_ours(path, "the file is about other layers")
+    return attrs.evolve(fresh, answers=answers, layers=layers)
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise fail(
+            "FILE001", "cannot read the results", place=Place(str(path)), found=error.strerror
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise _not_ours(path, "the file is not JSON", error) from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        found = document.get("schema") if isinstance(document, dict) else type(document).__name__
+        raise _not_ours(path, "the file is no evaluation", found, SCHEMA)
+    return document
+
+
+def _answers(columns: Mapping[str, list[Any]]) -> tuple[Answer, ...]:
+    fields = [columns[field.name] for field in attrs.fields(Answer)]
+    return tuple(Answer(*values) for values in zip(*fields, strict=True))
+
+
+def _not_ours(path: Path, message: str, found: object = None, expected: object = None) -> UserError:
+    return fail(
+        "RESULT001",
+        message,
+        place=Place(str(path)),
+        found=found,
+        expected=expected,
+        hint="name another file, or delete this one",
+    )

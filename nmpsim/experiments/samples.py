@@ -1,0 +1,118 @@
+"""The samples of a data set, and the labels that say what each is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle import Bundle, Tensor
+from nmpsim.diagnostics import fail
+from nmpsim.experiments.identity import digest_of_arrays
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class Samples(Protocol):
+    """Inputs of a program, sample after sample."""
+
+    @property
+    def digest(self) -> str:
+        """A name for the contents."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def read(self, index: int) -> Arrays:
+        """An array for each input, in any shape that :func:`fitted` takes."""
+        ...
+
+
+@attrs.frozen(eq=False)
+class ArraySamples:
+    """Samples along the first axis of an array for each input."""
+
+    arrays: Arrays
+    digest: str
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, npt.ArrayLike]) -> ArraySamples:
+        """Raises DATA001 if the arrays do not have the same number of samples."""
+        stored = {name: np.asarray(array) for name, array in arrays.items()}
+        lengths = {name: len(a) if a.ndim else 0 for name, a in stored.items()}
+        if len(set(lengths.values())) > 1:
+            message = "the inputs have different numbers of samples"
+            raise fail("DATA001", message, found=", ".join(f"{n}: {c}" for n, c in lengths.items()))
+        return cls(stored, digest_of_arrays(stored))
+
+    def __len__(self) -> int:
+        return min((len(array) for array in self.arrays.values() if array.ndim), default=0)
+
+    def read(self, index: int) -> Arrays:
+        """See :class:`Samples`."""
+        return {name: array[index] for name, array in self.arrays.items()}
+
+
+def fitted(sample: Arrays, tensors: Sequence[Tensor]) -> Arrays:
+    """The sample in its inputs' shapes, where they differ in dimensions of 1 only."""
+    shapes = {tensor.name: tensor.shape for tensor in tensors}
+    return {
+        name: array.reshape(shapes[name])
+        if name in shapes and _long(array.shape) == _long(shapes[name])
+        else array
+        for name, array in sample.items()
+    }
+
+
+def _long(shape: Sequence[int]) -> list[int]:
+    return [dim for dim in shape if dim != 1]
+
+
+def is_scores(shape: Sequence[int]) -> bool:
+    """True for a row of several numbers, whatever dimensions of 1 are around it."""
+    return len(_long(shape)) == 1
+
+
+def classes_of(bundle: Bundle) -> int:
+    """Classes that a program tells apart; DATA001 if none of its outputs looks like that."""
+    outputs = bundle.metadata.outputs
+    scores = [output for output in outputs if is_scores(output.shape)]
+    if not scores:
+        shapes = ", ".join(f"{one.name}: {'x'.join(map(str, one.shape))}" for one in outputs)
+        raise fail(
+            "DATA001",
+            "the program is no classifier of single samples",
+            found=shapes or "no output",
+            expected="an output with one score for each class, such as 1x1000",
+        )
+    return max(scores[0].shape)
+
+
+def checked_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
+    """A class for each of ``count`` samples; DATA001 otherwise."""
+    given = np.asarray(labels)
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        raise fail(
+            "DATA001",
+            "labels are whole numbers, one for each sample",
+            found=f"{given.dtype} of shape {'x'.join(map(str, given.shape)) or 'scalar'}",
+        )
+    if len(given) != count:
+        raise fail(
+            "DATA001",
+            "there is not one label for each sample",
+            found=f"{len(given):,} labels",
+            expected=f"{count:,} labels",
+        )
+    wrong = np.flatnonzero((given < 0) | (given >= classes))
+    if wrong.size:
+        raise fail(
+            "DATA001",
+            f"label {wrong[0]} (counted from 0) is no class of the program",
+            found=int(given[wrong[0]]),
+            expected=f"0 to {classes - 1}",
+        )
+    return [int(label) for label in given]
