@@ -17,6 +17,8 @@ COMMANDS: dict[str, str] = {
     "quantize": "nmpsim.cli.commands.quantize",
     "compile": "nmpsim.cli.commands.compile",
     "run": "nmpsim.cli.commands.run",
+    "eval": "nmpsim.cli.commands.eval",
+    "sweep": "nmpsim.cli.commands.sweep",
     "inspect": "nmpsim.cli.commands.inspect",
     "explain": "nmpsim.cli.commands.explain",
     "lint": "nmpsim.cli.commands.lint",

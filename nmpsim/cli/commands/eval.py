@@ -1,0 +1,144 @@
+"""``nmpsim eval``: a classifier on a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from nmpsim.cli.files import check_outputs
+from nmpsim.cli.guard import say
+from nmpsim.cli.options import (
+    FILE,
+    Command,
+    bundle_argument,
+    format_option,
+    output_option,
+    show,
+)
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
+
+if TYPE_CHECKING:
+    from nmpsim.experiments import Evaluation
+
+
+@attrs.frozen(kw_only=True)
+class _Request:
+    """What the command line asks for."""
+
+    bundle: Path
+    dataset: Path
+    labels: str | None
+    top: str
+    limit: int | None
+    jobs: int | None
+    scheduler: str | None
+    style: str
+    output: Path | None
+
+
+@click.command("eval", cls=Command, short_help="Run a classifier on a data set: accuracy.")
+@bundle_argument
+@click.option(
+    "--dataset",
+    metavar="DIR|NPZ",
+    type=FILE,
+    required=True,
+    help="An .npz file with an array for each input, samples along its first axis; or a folder of"
+    " .npy or .npz files, one a sample, or with a folder for each class.",
+)
+@click.option(
+    "--labels",
+    metavar="L.npy|L.csv|KEY",
+    help="The right classes: a file (lines CLASS, or NAME,CLASS), or the name of an array in the"
+    " data set. Not needed with a folder for each class.",
+)
+@click.option(
+    "--top",
+    metavar="K1,K2",
+    default="1,5",
+    show_default=True,
+    help="The label is to be among so many best classes.",
+)
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(1), help="Only the first so many samples."
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Processes that run at once.  [default: one for each processor]",
+)
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler instead."
+)
+@format_option
+@output_option(
+    "OUT.json",
+    "Also write all results here, after every few samples; samples that it has are not run again.",
+    required=False,
+)
+def command(**arguments: Any) -> int:
+    """Run a classifier on samples with labels: accuracy, cycles, what saturated where.
+
+    With -o the same command again goes on after an interruption. Exit code 1 if a run did not
+    reach its end.
+
+      nmpsim eval NET.bin --dataset testset.npz --labels labels
+    """
+    return _evaluate(_Request(**arguments))
+
+
+def _evaluate(request: _Request) -> int:
+    labels_file = None if request.labels is None else Path(request.labels)
+    check_outputs([request.output], [request.bundle, request.dataset, labels_file])
+    if request.jobs is not None and request.scheduler is not None:
+        raise click.UsageError("--jobs is for local processes, not for --scheduler")
+    top = _top(request.top)
+    from nmpsim.bundle import read_bundle
+    from nmpsim.cli.dataset import load_dataset
+    from nmpsim.experiments import evaluate
+    from nmpsim.views.progress import RunProgress, stderr_console
+
+    names = [tensor.name for tensor in read_bundle(request.bundle).metadata.inputs]
+    data = load_dataset(request.dataset, request.labels, names)
+    try:
+        with RunProgress(stderr_console()) as progress:
+            found = evaluate(
+                request.bundle,
+                data.samples,
+                data.labels,
+                class_names=data.class_names,
+                top=top,
+                limit=request.limit,
+                results=request.output,
+                jobs=request.jobs,
+                scheduler=request.scheduler,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        if request.output is not None:
+            say(f"{request.output} has what is done; the same command goes on from there")
+        raise
+    _show(request, found, top)
+    return EXIT_WORSE if found.failed else EXIT_OK
+
+
+def _top(text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+        raise click.UsageError(f"--top is numbers from 1 on with commas between, not {text}")
+    return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def _show(request: _Request, found: Evaluation, top: tuple[int, ...]) -> None:
+    from nmpsim.experiments import evaluation_json
+    from nmpsim.views.eval_text import print_evaluation
+
+    show(
+        request.style,
+        lambda: evaluation_json(found, top),
+        lambda console: print_evaluation(found, top, console),
+    )

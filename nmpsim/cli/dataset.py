@@ -1,0 +1,201 @@
+"""``--dataset`` and ``--labels``: samples in an ``.npz`` file or in a folder, and what they are."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from nmpsim.cli.arrays import ArrayFile
+from nmpsim.cli.inputs import PREFIX
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.experiments.identity import digest_of
+from nmpsim.experiments.samples import ArraySamples, Samples
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_ENDINGS = (".npy", ".npz")
+
+
+@attrs.frozen(eq=False)
+class Labelled:
+    """A data set: samples, the class of each, the classes' names if folders name them."""
+
+    samples: Samples
+    labels: Sequence[int]
+    class_names: tuple[str, ...] = ()
+
+
+def load_dataset(dataset: Path, labels: str | None, inputs: Sequence[str]) -> Labelled:
+    """The samples of a file or folder, with labels.
+
+    Args:
+        dataset: an ``.npz`` or ``.npy`` file whose arrays count samples along their first axis, or
+            a folder with one file a sample, or with a folder a class.
+        labels: an ``.npy`` or ``.csv`` file, or the name of an array in ``dataset``; None for a
+            folder with a folder a class.
+        inputs: names of the program's inputs.
+
+    Raises:
+        UserError: FILE001, INPUT003, DATA001.
+    """
+    if dataset.is_dir():
+        return _of_folder(dataset, labels, inputs)
+    if labels is None:
+        hint = "--labels L.npy, L.csv, or the name of an array in the data set"
+        raise _unusable(dataset, "the data set does not say what its samples are", hint=hint)
+    file = ArrayFile(dataset)
+    of_labels = labels if labels in file.keys else None
+    arrays = _arrays(file, inputs, of_labels)
+    if of_labels is not None:
+        return Labelled(ArraySamples.of(arrays), _numbers(file.array(of_labels).read(), dataset))
+    return Labelled(ArraySamples.of(arrays), _read_labels(Path(labels), file.keys))
+
+
+def _arrays(
+    file: ArrayFile, inputs: Sequence[str], labels: str | None = None
+) -> dict[str, npt.NDArray[Any]]:
+    """An array for each input: under its name, or the only one there is."""
+    keys = [key for key in file.keys if key != labels]
+    found = {name: key for name in inputs for key in (PREFIX + name, name) if key in keys}
+    if len(found) < len(inputs) and len(inputs) == len(keys) == 1:
+        found = {inputs[0]: keys[0]}
+    missing = [name for name in inputs if name not in found]
+    if missing:
+        raise _unusable(
+            file.path,
+            "the data set has no samples for every input",
+            found=", ".join(map(repr, file.keys)) or "no arrays",
+            expected=", ".join(map(repr, inputs)),
+            hint=f"save them under {missing[0]!r} or {PREFIX + missing[0]!r}",
+        )
+    return {name: file.array(key).read() for name, key in found.items()}
+
+
+@attrs.frozen(eq=False)
+class _Files:
+    """A file for each sample; read when it is asked for."""
+
+    paths: Sequence[Path]
+    inputs: Sequence[str]
+    digest: str
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def read(self, index: int) -> Mapping[str, npt.NDArray[Any]]:
+        """See :class:`~nmpsim.experiments.Samples`."""
+        return _arrays(ArrayFile(self.paths[index]), self.inputs)
+
+
+def _of_folder(folder: Path, labels: str | None, inputs: Sequence[str]) -> Labelled:
+    classes = sorted(path for path in _listed(folder) if path.is_dir())
+    if labels is None and classes:
+        paths = [path for one in classes for path in _sample_files(one)]
+        numbers = _class_numbers(classes)
+        names = {number: path.name for path, number in numbers.items()}
+        labelled = [numbers[path.parent] for path in paths]
+        class_names = tuple(names.get(n, str(n)) for n in range(max(names) + 1))
+    else:
+        paths, class_names = _sample_files(folder), ()
+        if labels is None:
+            hint = "--labels L.csv with lines NAME,CLASS; or put each class into a folder"
+            raise _unusable(folder, "the folder does not say what its samples are", hint=hint)
+        names_of_files = [path.name for path in paths]
+        labelled = list(_read_labels(Path(labels), (), names_of_files)) if paths else []
+    if not paths:
+        raise _unusable(folder, "there are no samples in the folder", expected="*.npy or *.npz")
+    return Labelled(_Files(paths, inputs, _digest(folder, paths)), labelled, class_names)
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        place = Place(str(folder))
+        raise fail(
+            "FILE001", "cannot read the folder", place=place, found=error.strerror
+        ) from error
+
+
+def _sample_files(folder: Path) -> list[Path]:
+    files = [path for path in _listed(folder) if path.suffix.lower() in _ENDINGS]
+    return sorted(path for path in files if path.is_file())
+
+
+def _class_numbers(folders: Sequence[Path]) -> dict[Path, int]:
+    """The number that names a folder, or its place in their order if not all are numbers."""
+    if all(folder.name.isascii() and folder.name.isdigit() for folder in folders):
+        return {folder: int(folder.name) for folder in folders}
+    return {folder: index for index, folder in enumerate(folders)}
+
+
+def _digest(folder: Path, paths: Sequence[Path]) -> str:
+    """Of names, sizes and times: reading all files would take as long as half an evaluation."""
+    facts = ((path.relative_to(folder).as_posix(), path.stat()) for path in paths)
+    return digest_of(f"{name} {s.st_size} {s.st_mtime_ns}".encode() for name, s in facts)
+
+
+def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> Sequence[int]:
+    """Labels of a file, in the order of the samples; ``names`` are those of the samples' files."""
+    if path.suffix.lower() in _ENDINGS:
+        file = ArrayFile(path)
+        if len(file.keys) != 1:
+            raise _unusable(path, "a file of labels has one array", found=f"{len(file.keys)}")
+        return _numbers(file.array(file.keys[0]).read(), path)
+    if not path.exists() and keys:
+        expected = ", ".join(map(repr, keys))
+        raise _unusable(path, "no such file, and no such array in the data set", expected=expected)
+    return _labels_of_rows(path, _csv_rows(path), names)
+
+
+def _csv_rows(path: Path) -> list[list[str]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = [[field.strip() for field in row] for row in csv.reader(file) if row]
+    except OSError as error:
+        place = Place(str(path))
+        raise fail(
+            "FILE001", "cannot read the labels", place=place, found=error.strerror
+        ) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _unusable(path, "labels are an .npy or a .csv file", found=error) from error
+    return rows[1:] if rows and not rows[0][-1].isdigit() else rows
+
+
+def _labels_of_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[int]:
+    """Rows ``CLASS`` in the order of the samples, or ``NAME,CLASS`` in any order."""
+    for row in rows:
+        if len(row) not in (1, 2) or not row[-1].isdigit():
+            found, expected = ",".join(row)[:80], "CLASS or NAME,CLASS, the class as a number"
+            raise _unusable(path, "a line is no label", found=found, expected=expected)
+    if not rows or len(rows[0]) == 1 or not names:
+        return [int(row[-1]) for row in rows]
+    by_name = {row[0]: int(row[-1]) for row in rows}
+    missing = [name for name in names if name not in by_name]
+    if missing:
+        raise _unusable(path, "a sample has no label", found=missing[0])
+    return [by_name[name] for name in names]
+
+
+def _numbers(values: npt.NDArray[Any], path: Path) -> Sequence[int]:
+    if values.dtype.kind not in "iu" or values.size != max(values.shape, default=1):
+        found = f"{values.dtype} of shape {'x'.join(map(str, values.shape)) or 'scalar'}"
+        raise _unusable(path, "labels are whole numbers, one for each sample", found=found)
+    return [int(value) for value in values.reshape(-1)]
+
+
+def _unusable(
+    path: Path,
+    message: str,
+    *,
+    found: object = None,
+    expected: object = None,
+    hint: str | None = None,
+) -> UserError:
+    place = Place(str(path))
+    return fail("DATA001", message, place=place, found=found, expected=expected, hint=hint)

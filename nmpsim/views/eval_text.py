@@ -1,0 +1,81 @@
+"""An evaluation for reading: accuracy, cycles, and where values were cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from nmpsim.experiments import Evaluation
+from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.console import heading, line
+from nmpsim.views.text import percent, plural, visible_line
+
+MOST_CLASSES = 20
+"""Of more classes, the worst are shown."""
+MOST_FAILED = 5
+MOST_LAYERS = 20
+
+
+def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) -> None:
+    """The whole evaluation."""
+    count = len(found.answers)
+    line(console, f"{found.subject.program}: {plural(count, 'sample')}", "bold")
+    if count < len(found.labels):
+        line(console, f"  of {len(found.labels):,} in the data set")
+    heading(console, "accuracy")
+    for k in top:
+        right = found.right(k)
+        line(console, f"  top {k:<3} {percent(right, count)}% ({right:,} of {count:,})")
+    _print_failed(found, console)
+    least, mean, most = found.cycles()
+    heading(console, "cycles")
+    same = "the same for all samples" if least == most else f"mean {mean:,.1f}, most {most:,}"
+    line(console, f"  {'' if least == most else 'least '}{least:,}, {same}")
+    _print_layers(found, console)
+    _print_classes(found, console)
+
+
+def _print_failed(found: Evaluation, console: Console) -> None:
+    if not found.failed:
+        return
+    heading(console, f"{plural(len(found.failed), 'run')} did not reach the end; counted as wrong")
+    for answer in found.failed[:MOST_FAILED]:
+        line(console, f"  sample {answer.index}: {answer.error}", "red")
+    if len(found.failed) > MOST_FAILED:
+        line(console, f"  and {len(found.failed) - MOST_FAILED:,} more")
+
+
+def _print_layers(found: Evaluation, console: Console) -> None:
+    layers = found.worst_layers()
+    if not layers:
+        heading(console, "no value was cut")
+        return
+    heading(console, "layers with values that were cut (saturated), largest share first")
+    shown = layers[:MOST_LAYERS]
+    columns = [
+        Column("layer", [visible_line(one.name) for one in shown], least=8),
+        Column("operation", [visible_line(one.op) for one in shown], least=8),
+        Column("cut", [f"{one.saturated:,}" for one in shown], right=True),
+        Column("of", [f"{one.elements:,}" for one in shown], right=True),
+        Column("%", [percent(one.saturated, one.elements) for one in shown], right=True),
+    ]
+    console.print(fitted_table(columns, console))
+    if len(layers) > MOST_LAYERS:
+        line(console, f"and {plural(len(layers) - MOST_LAYERS, 'layer')} with less")
+
+
+def _print_classes(found: Evaluation, console: Console) -> None:
+    classes = sorted(found.by_class(), key=lambda one: one.right / one.samples)
+    if len(classes) < 2:
+        return
+    many = len(classes) > MOST_CLASSES
+    heading(console, "worst classes" if many else "classes, worst first")
+    shown = classes[:MOST_CLASSES]
+    columns = [
+        Column("class", [visible_line(one.name) for one in shown], least=8),
+        Column("right", [f"{one.right:,}" for one in shown], right=True),
+        Column("of", [f"{one.samples:,}" for one in shown], right=True),
+        Column("%", [percent(one.right, one.samples) for one in shown], right=True),
+    ]
+    console.print(fitted_table(columns, console))

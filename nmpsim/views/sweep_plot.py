@@ -1,0 +1,154 @@
+"""A sweep as figures by matplotlib: cycles, roofline, Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmpsim.atomic import cannot_write, write_file
+from nmpsim.diagnostics import fail
+from nmpsim.experiments import SweepResult
+from nmpsim.experiments.grid import dotted
+from nmpsim.experiments.table import Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_NAMED = 10
+"""Lines with a name of their own; of more, none has one."""
+
+
+def check_plots(folder: Path) -> None:
+    """Refuse figures that cannot be made, before anything is run.
+
+    Raises:
+        UserError: PKG001 if matplotlib is not installed, FILE002 if the folder cannot be made.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise fail(
+            "PKG001",
+            "plots need matplotlib",
+            found="matplotlib is not installed",
+            hint="pip install 'nmpsim[plot]', or leave --plot out",
+        ) from error
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error.strerror or str(error), "--plot names a folder") from error
+
+
+def write_plots(folder: Path, result: SweepResult) -> Iterator[Path]:
+    """Write the figures; the same rows give the same bytes. Yields their paths.
+
+    At least one row must have a result.
+    """
+    rows = [row for row in result.rows if row["error"] is None]
+    for name, draw in (
+        ("cycles.svg", lambda axes: _draw_cycles(axes, result, rows)),
+        ("roofline.svg", lambda axes: _draw_roofline(axes, rows)),
+        ("pareto.svg", lambda axes: _draw_pareto(axes, rows)),
+    ):
+        path = folder / name
+        _write(path, result.program, draw)
+        yield path
+
+
+def _write(path: Path, title: str, draw: Any) -> None:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(title, parse_math=False)
+    axes.grid(visible=True, which="both", linewidth=0.3)
+    draw(axes)
+
+    def save(file: IO[bytes]) -> None:
+        with matplotlib.rc_context({"svg.hashsalt": "nmpsim"}):
+            figure.savefig(file, format="svg", metadata={"Date": None})
+
+    write_file(path, save)
+
+
+def _draw_cycles(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
+    """Cycles against cores, or what else was varied; a line for each choice of the rest."""
+    across = "cores_count" if "cores_count" in result.varied else result.varied[0]
+    others = [name for name in result.varied if name != across]
+    lines: dict[str, list[tuple[int, int]]] = {}
+    for row in rows:
+        label = ", ".join(f"{dotted(name)} {row[name]}" for name in others)
+        lines.setdefault(label, []).append((row[across], row["cycles"]))
+    for label, points in lines.items():
+        x, y = zip(*sorted(points), strict=True)
+        axes.plot(x, y, marker="o", markersize=3, linewidth=1, label=label)
+    if others and len(lines) <= MOST_NAMED:
+        axes.legend(fontsize="small")
+    _log_axes(axes, dotted(across), "cycles")
+
+
+def _draw_roofline(axes: Axes, rows: Sequence[Row]) -> None:
+    """What each device reached, under the roofs of all devices."""
+    points = [row for row in rows if row["macs"] and _bytes(row)]
+    reach = [row["macs"] / _bytes(row) for row in points] or [1.0]
+    x = np.geomspace(min(reach) / 4, max(reach) * 4, 200)
+    for peak, bandwidth in sorted({(_peak(row), row["dram_bytes_per_cycle"]) for row in rows}):
+        axes.plot(x, np.minimum(peak, x * bandwidth), color="grey", linewidth=0.7)
+    speed = [row["macs"] / row["cycles"] for row in points]
+    for bound, marker in (("compute", "o"), ("memory", "^")):
+        mine = [index for index, row in enumerate(points) if row["bound"] == bound]
+        if mine:
+            axes.plot(
+                [reach[i] for i in mine],
+                [speed[i] for i in mine],
+                marker,
+                markersize=4,
+                label=f"bound by {bound}",
+            )
+    if points:
+        axes.legend(fontsize="small")
+    _log_axes(axes, "MACs for each byte of DRAM traffic", "MACs in a cycle (lines: Int8 peak)")
+
+
+def _draw_pareto(axes: Axes, rows: Sequence[Row]) -> None:
+    """Cycles against all scratchpads together; the line joins points that none surpasses."""
+    points = sorted((_scratchpads(row), row["cycles"]) for row in rows)
+    front = pareto_front(points)
+    axes.plot(*zip(*points, strict=True), "o", color="grey", markersize=3, label="device")
+    axes.step(
+        *zip(*front, strict=True), where="post", marker="o", markersize=4, label="Pareto front"
+    )
+    axes.legend(fontsize="small")
+    _log_axes(axes, "KiB of scratchpads in all cores", "cycles")
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Points with less of the second than any point with as little of the first."""
+    front: list[tuple[float, float]] = []
+    for point in sorted(points):
+        if not front or point[1] < front[-1][1]:
+            front.append(point)
+    return front
+
+
+def _log_axes(axes: Axes, x: str, y: str) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+
+
+def _bytes(row: Row) -> int:
+    return int(row["bytes_read"] + row["bytes_written"])
+
+
+def _peak(row: Row) -> int:
+    return int(row["cores_count"] * row["mac_out_lanes"] * row["mac_in_lanes"])
+
+
+def _scratchpads(row: Row) -> float:
+    return float(row["cores_count"] * row["scratchpad_bytes"] / 1024)

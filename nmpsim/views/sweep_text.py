@@ -1,0 +1,74 @@
+"""The points of a sweep for reading: what was set, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from nmpsim.experiments import SweepResult
+from nmpsim.experiments.grid import dotted
+from nmpsim.experiments.table import Row
+from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.console import heading, line
+from nmpsim.views.text import duration, percent, visible_line
+
+MOST_ROWS = 64
+"""Of more points, only the fastest are shown."""
+SCHEMA = "nmpsim-sweep-1"
+
+
+def sweep_json(result: SweepResult) -> dict[str, Any]:
+    """The sweep as plain data; its points have the columns of the results file."""
+    return {
+        "schema": SCHEMA,
+        "program": result.program,
+        "varied": list(result.varied),
+        "reused": result.reused,
+        "points": [dict(row) for row in result.rows],
+    }
+
+
+def print_sweep(result: SweepResult, console: Console) -> None:
+    """Points that ran, fastest first where there are many; then those that did not."""
+    done = [row for row in result.rows if row["error"] is None]
+    failed = [row for row in result.rows if row["error"] is not None]
+    shown = done
+    if len(done) > MOST_ROWS:
+        shown = sorted(done, key=lambda row: int(row["cycles"]))[:MOST_ROWS]
+    line(console, f"{result.program}: {len(done)} points", "bold")
+    if shown:
+        console.print()
+        console.print(fitted_table(_columns(result.varied, shown), console))
+    if len(shown) < len(done):
+        line(console, f"and {len(done) - len(shown):,} slower ones")
+    if failed:
+        heading(console, f"{len(failed)} without a result")
+        for row in failed[:MOST_ROWS]:
+            line(console, f"  {_settings(row, result.varied)}: {row['error']}: {row['message']}")
+        if len(failed) > MOST_ROWS:
+            line(console, f"  and {len(failed) - MOST_ROWS:,} more")
+
+
+def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Column]:
+    best = min(int(row["cycles"]) for row in rows)
+    return [
+        *(Column(dotted(one), [str(row[one]) for row in rows], right=True) for one in varied),
+        Column("cycles", [f"{row['cycles']:,}" for row in rows], right=True),
+        Column(
+            "x best", [f"{row['cycles'] / best:.2f}" if best else "-" for row in rows], right=True
+        ),
+        Column("time", [duration(row["seconds"]) for row in rows], right=True),
+        Column("mac%", [percent(row["utilization"], 1.0) for row in rows], right=True),
+        Column("bound", [row["bound"] for row in rows]),
+        Column("bound%", [percent(row["bound_cycles"], row["cycles"]) for row in rows], right=True),
+        Column(
+            "bytes", [f"{row['bytes_read'] + row['bytes_written']:,}" for row in rows], right=True
+        ),
+        Column("cut", [f"{row['saturated']:,}" for row in rows], right=True),
+    ]
+
+
+def _settings(row: Row, varied: Sequence[str]) -> str:
+    return visible_line(", ".join(f"{dotted(one)}={row[one]}" for one in varied))
