@@ -13,8 +13,14 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.host import Cut
 from nmpsim.core.state import Count, Machine
 from nmpsim.kernels.stages import SIDE_NAMES, STAGE_NAMES
-from nmpsim.report.data import ACTIVITIES, LayerReport, Saturation
-from nmpsim.timing.compute import lanes_of
+from nmpsim.report.data import ACTIVITIES, CAUSES, Bound, LayerReport, Saturation
+from nmpsim.timing.bounds import (
+    burst_efficiency,
+    mac_bound,
+    macs_per_cycle,
+    memory_bound,
+    vector_bound,
+)
 
 UNITS = ("load", "store", "mac", "vector")
 
@@ -24,11 +30,26 @@ def layer_channels(layer: Layer) -> int:
     return max(layer.output.shape[-1], 1) if layer.output.shape else 1
 
 
-def macs_per_cycle(layer: Layer, config: DeviceConfig) -> int:
-    """Multiplications that all MAC arrays can do in a cycle for a layer; for Int16 half as many."""
-    wide = 1 if layer.output.elem == "i16" else 0
-    lanes = config.mac_in_lanes
-    return config.macs_per_cycle * lanes_of(lanes, wide) // lanes
+def layer_bound(layer: Layer, counts: npt.NDArray[np.int64], config: DeviceConfig) -> Bound:
+    """What bounds a layer, and how that is computed."""
+    wide = is_wide(layer)
+    macs, busy, bursts = (int(counts[i]) for i in (Count.MACS, Count.BUSY_VECTOR, Count.BURSTS))
+    mac, vector = mac_bound(macs, wide, config), vector_bound(busy, config)
+    memory, cores = memory_bound(bursts, config), config.cores_count
+    rate = macs_per_cycle(config, wide) // cores
+    formulas = (
+        (memory, f"{bursts} bursts x {memory_bound(1, config)} cycles"),
+        (vector, f"{busy} cycles of vector units / {cores} cores"),
+        (mac, f"{macs} MACs / ({cores} cores x {rate} MACs a cycle)"),
+    )
+    largest = max(mac, vector, memory)
+    formula = [text for cycles, text in formulas if cycles == largest][-1] if largest else ""
+    return Bound(mac, vector, memory, formula)
+
+
+def is_wide(layer: Layer) -> int:
+    """1 for a layer of Int16, which takes the MAC array twice as long; else 0."""
+    return 1 if layer.output.elem == "i16" else 0
 
 
 def layer_report(
@@ -38,7 +59,9 @@ def layer_report(
     account = machine.layers[layer.index]
     counts = account.counts
     macs = int(counts[Count.MACS])
-    peak = cycles * macs_per_cycle(layer, config)
+    peak = cycles * macs_per_cycle(config, is_wide(layer))
+    bytes_read, bytes_written = int(counts[Count.BYTES_READ]), int(counts[Count.BYTES_WRITTEN])
+    bursts = int(counts[Count.BURSTS])
     saturation = host_saturation(cut) if cut else device_saturation(layer, machine)
     return LayerReport(
         index=layer.index,
@@ -57,14 +80,17 @@ def layer_report(
         cycles=cycles,
         macs=macs,
         utilization=macs / peak if peak else 0.0,
-        bytes_read=int(counts[Count.BYTES_READ]),
-        bytes_written=int(counts[Count.BYTES_WRITTEN]),
-        bursts=int(counts[Count.BURSTS]),
+        bytes_read=bytes_read,
+        bytes_written=bytes_written,
+        bursts=bursts,
         row_misses=int(counts[Count.ROW_MISSES]),
         stalls=activities(counts),
         busy={u: int(counts[Count.BUSY_LOAD + i]) for i, u in enumerate(UNITS)},
         elements=int(cut.unclipped.size if cut else account.elements),
         saturation=saturation,
+        core_cycles={name: int(account.spent[i]) for i, name in enumerate(CAUSES)},
+        bound=layer_bound(layer, counts, config),
+        burst_efficiency=burst_efficiency(bytes_read + bytes_written, bursts, config),
     )
 
 

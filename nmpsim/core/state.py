@@ -73,6 +73,24 @@ class Count(IntEnum):
     TENSOR_INSTRUCTIONS = 17
 
 
+class Spent(IntEnum):
+    """Columns of ``spent``: each cycle of a core has one cause.
+
+    It is the MAC array's or the vector unit's if that worked, else it is what the control core did.
+    """
+
+    MAC = 0
+    VECTOR = 1
+    LOAD = 2
+    STORE = 3
+    CONTENTION = 4
+    IMBALANCE = 5
+    BARRIER = 6
+    SEMAPHORE = 7
+    IDLE = 8
+    CONTROL = 9
+
+
 class Job(IntEnum):
     """Columns of ``Machine.jobs`` behind the transfer's cursor."""
 
@@ -106,6 +124,13 @@ CORE = np.dtype(
         ("layer", "i8"),  # that the core works on, -1 just after a barrier
         ("previous_layer", "i8"),  # that it left at its last barrier
         ("pending", "i8", (Count.IDLE + 1,)),  # cycles that are not yet given to a layer
+        ("booked", "i8"),  # cycle up to which ``spent`` has the core's cycles
+        ("spent", "i8", (len(Spent),)),  # cycles by cause that are not yet given to a layer
+        # Cycles that each DMA queue's requests stood in line: all, those at the completion of
+        # instruction i at i % depth, and those that are accounted for.
+        ("in_line", "i8", (2,)),
+        ("in_line_at", "i8", (2, MOST_QUEUED)),
+        ("in_line_booked", "i8", (2,)),
         ("csr", "i8", (len(CSRS),)),  # unsigned; a counter's is what sets it off from the clock
         ("issued", "i8", (len(Unit),)),  # instructions given to each unit
         ("unit_free", "i8", (len(Unit),)),  # cycle at which a unit can begin its next instruction
@@ -122,6 +147,7 @@ CORE = np.dtype(
 LAYER = np.dtype(
     [
         ("counts", "i8", (len(Count),)),
+        ("spent", "i8", (len(Spent),)),  # cycles of all cores by cause
         ("cut", "i8", (STAGES, 2)),  # values cut, by stage and side (0 low, 1 high)
         ("worst", "i8", (STAGES, 2)),  # largest overshoot
         ("first", "i8", (STAGES, 2)),  # smallest index of a value that was cut, or NEVER
@@ -244,7 +270,7 @@ def reset(machine: Machine) -> None:
     cores.request[:] = NEVER
     cores.layer[:] = -1
     cores.previous_layer[:] = layers.size - 1
-    for account in (layers.counts, layers.cut, layers.worst, layers.elements):
+    for account in (layers.counts, layers.spent, layers.cut, layers.worst, layers.elements):
         account[...] = 0
     layers.first[:] = NEVER
     machine.barriers.cycle[:] = NEVER
@@ -259,6 +285,7 @@ def start_cores(machine: Machine, entry: int) -> None:
     """Let every core begin at ``entry``, all at the cycle that the last one reached."""
     cores = machine.cores
     cores.clock[:] = cores.clock.max()
+    cores.booked[:] = cores.clock
     cores.pc[:] = entry
     cores.status[:] = Status.RUNNING
     cores.layer[:] = -1
@@ -269,4 +296,11 @@ def end_segment(machine: Machine) -> None:
     cores = machine.cores
     end = cores.clock.max()
     np.add.at(machine.layers.counts, (cores.previous_layer, int(Count.IDLE)), end - cores.clock)
+    reached = cores.clock.copy()
+    for cause, unit in ((Spent.MAC, Unit.MAC), (Spent.VECTOR, Unit.VECTOR)):
+        until = np.clip(cores.unit_free[:, unit], reached, end)
+        np.add.at(machine.layers.spent, (cores.previous_layer, int(cause)), until - reached)
+        reached = until
+    np.add.at(machine.layers.spent, (cores.previous_layer, int(Spent.IDLE)), end - reached)
     cores.clock[:] = end
+    cores.booked[:] = end

@@ -23,7 +23,44 @@ ACTIVITIES = (
     "semaphore",
     "idle",
 )
-"""Where the cycles of cores go; together they are cores times cycles."""
+"""What control cores did; together they are cores times cycles."""
+
+CAUSES = (
+    "mac",
+    "vector",
+    "load",
+    "store",
+    "contention",
+    "imbalance",
+    "barrier",
+    "semaphore",
+    "idle",
+    "control",
+)
+"""Where the cycles of cores went: each has one cause, together they are cores times cycles."""
+
+
+@attrs.frozen
+class Bound:
+    """Cycles that a layer takes at least, by what it needs; 0 where it needs nothing of it."""
+
+    mac: int = 0
+    vector: int = 0
+    memory: int = 0
+    formula: str = ""
+    """Of the largest, with its numbers."""
+
+    @property
+    def cycles(self) -> int:
+        """The largest: no schedule of the layer's instructions can beat it."""
+        return max(self.mac, self.vector, self.memory)
+
+    @property
+    def kind(self) -> Literal["compute", "memory", "none"]:
+        """What bounds the layer."""
+        if self.cycles == 0:
+            return "none"
+        return "memory" if self.memory > max(self.mac, self.vector) else "compute"
 
 
 @attrs.frozen
@@ -80,12 +117,22 @@ class LayerReport:
     bursts: int
     row_misses: int
     stalls: Mapping[str, int]
-    """Core cycles by activity (``ACTIVITIES``)."""
+    """Core cycles by what the control core did (``ACTIVITIES``)."""
     busy: Mapping[str, int]
     """Unit cycles by unit: load and store (DRAM service), mac, vector."""
     elements: int
     """Results that passed a clip."""
     saturation: tuple[Saturation, ...]
+    core_cycles: Mapping[str, int] = attrs.field(factory=dict)
+    """Core cycles by cause (``CAUSES``)."""
+    bound: Bound = Bound()
+    burst_efficiency: float = 0.0
+    """Bytes moved / bytes of the bursts."""
+
+    @property
+    def distance(self) -> float | None:
+        """Cycles as a multiple of the bound; None if nothing bounds the layer."""
+        return self.cycles / self.bound.cycles if self.bound.cycles else None
 
     @property
     def saturated(self) -> int:

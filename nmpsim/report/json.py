@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from nmpsim.report.data import (
     SCHEMA,
+    Bound,
     LayerReport,
     OutputReport,
     RunReport,
@@ -132,11 +133,26 @@ def _layer(layer: LayerReport) -> dict[str, Any]:
         "utilization": float(layer.utilization),
         "bytes": {"read": int(layer.bytes_read), "written": int(layer.bytes_written)},
         "bursts": int(layer.bursts),
+        "burst_efficiency": float(layer.burst_efficiency),
         "row_misses": int(layer.row_misses),
+        "bound": _bound(layer.bound),
+        "distance": layer.distance,
+        "core_cycles": {name: int(cycles) for name, cycles in layer.core_cycles.items()},
         "stalls": {name: int(cycles) for name, cycles in layer.stalls.items()},
         "busy": {name: int(cycles) for name, cycles in layer.busy.items()},
         "elements": int(layer.elements),
         "saturation": [_saturation(cut, layer.elements) for cut in layer.saturation],
+    }
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    return {
+        "kind": bound.kind,
+        "cycles": int(bound.cycles),
+        "formula": bound.formula,
+        "mac": int(bound.mac),
+        "vector": int(bound.vector),
+        "memory": int(bound.memory),
     }
 
 

@@ -6,23 +6,27 @@ from collections import Counter
 
 from rich.console import Console
 
-from nmpsim.report.data import ACTIVITIES, LayerReport, RunReport, TrapReport
+from nmpsim.report.data import CAUSES, LayerReport, RunReport, TrapReport
 from nmpsim.views.answers import output_lines
 from nmpsim.views.console import heading, line
 from nmpsim.views.run_table import layer_table
-from nmpsim.views.text import duration, percent, plural
+from nmpsim.views.text import duration, percent, plural, visible_line
 
 MOST_CUT = 10
 """Layers of which the stages of saturation are told: the worst."""
-_ACTIVITY_WORDS = {
+MOST_SLOW = 5
+"""Layers of which the distance to their bound is told: those that lose most cycles."""
+_CAUSE_WORDS = {
+    "mac": "MAC array at work",
+    "vector": "vector unit at work",
+    "load": "waiting for loads",
+    "store": "waiting for stores",
+    "contention": "waiting for loads or stores while the DRAM served others",
+    "imbalance": "waiting at barriers for cores that still worked",
+    "barrier": "what barriers cost themselves",
+    "semaphore": "waiting at semaphores",
+    "idle": "idle: halted before the others",
     "control": "control core at work",
-    "wait_load": "waiting for loads",
-    "wait_store": "waiting for stores",
-    "wait_mac": "waiting for the MAC array",
-    "wait_vector": "waiting for the vector unit",
-    "barrier": "at barriers",
-    "semaphore": "at semaphores",
-    "idle": "idle",
 }
 _TRAP_HINTS = {
     "deadlock": "every core waits for something that no core will do any more: look for a barrier"
@@ -45,7 +49,8 @@ def print_run(report: RunReport, console: Console) -> None:
     heading(console, "total")
     for label, text in _totals(report):
         line(console, f"  {label:<12} {text}")
-    _print_activities(report, console)
+    _print_causes(report, console)
+    _print_bounds(report, console)
     _print_outputs(report, console)
     if report.trap is not None:
         _print_trap(report.trap, console)
@@ -105,9 +110,9 @@ def _utilization(report: RunReport) -> str:
     return percent(used, report.cycles)
 
 
-def _print_activities(report: RunReport, console: Console) -> None:
+def _print_causes(report: RunReport, console: Console) -> None:
     cycles = {
-        name: sum(layer.stalls.get(name, 0) for layer in report.layers) for name in ACTIVITIES
+        name: sum(layer.core_cycles.get(name, 0) for layer in report.layers) for name in CAUSES
     }
     total = sum(cycles.values())
     if not total:
@@ -115,7 +120,19 @@ def _print_activities(report: RunReport, console: Console) -> None:
     heading(console, "where the cycles of the cores went")
     for name, count in sorted(cycles.items(), key=lambda item: -item[1]):
         if count:
-            line(console, f"  {percent(count, total):>5}%  {_ACTIVITY_WORDS[name]}")
+            line(console, f"  {percent(count, total):>5}%  {_CAUSE_WORDS[name]}")
+
+
+def _print_bounds(report: RunReport, console: Console) -> None:
+    bounded = [layer for layer in report.layers if layer.bound.cycles]
+    slow = sorted(bounded, key=lambda layer: layer.bound.cycles - layer.cycles)[:MOST_SLOW]
+    if not slow:
+        return
+    heading(console, "layers that lose most cycles to their bound")
+    for layer in slow:
+        times = f"{layer.distance or 0:.2f} x {layer.bound.kind} bound of {layer.bound.cycles:,}"
+        name = visible_line(layer.name)
+        line(console, f"  {layer.index} {name}: {times} cycles ({layer.bound.formula})")
 
 
 def _print_outputs(report: RunReport, console: Console) -> None:

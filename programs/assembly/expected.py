@@ -44,6 +44,10 @@ def barrier(inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {"result": np.concatenate([inputs["first"], np.full(16, 77, np.int8)])}
 
 
+def contention(inputs: Mapping[str, Array]) -> dict[str, Array]:
+    return {"copy": inputs["block"]}
+
+
 def int16_conv(inputs: Mapping[str, Array]) -> dict[str, Array]:
     sums = inputs["image"].astype(np.int64) @ INT16_WEIGHTS + INT16_BIAS
     result = (sums + (1 << 16)) >> 17
@@ -54,6 +58,7 @@ EXPECTED: dict[str, Callable[[Mapping[str, Array]], dict[str, Array]]] = {
     "dma_copy": dma_copy,
     "one_conv": one_conv,
     "barrier": barrier,
+    "contention": contention,
     "int16_conv": int16_conv,
 }
 
@@ -64,6 +69,7 @@ def example_inputs(program: str, seed: int = 0) -> dict[str, Array]:
         "dma_copy": ("image", np.int8, (6, 8, 2)),
         "one_conv": ("image", np.int8, (5, 5, 4)),
         "barrier": ("first", np.int8, (16,)),
+        "contention": ("block", np.int8, (256,)),
         "int16_conv": ("image", np.int16, (1, 2, 4)),
     }
     name, dtype, shape = shapes[program]

@@ -29,12 +29,23 @@ def check_laws(report: RunReport, config: DeviceConfig) -> None:
             continue
         cores = config.cores_count
         assert sum(layer.stalls.values()) == cores * layer.cycles, layer.name
+        check_causes(layer, cores)
         assert layer.cycles * cores * config.mac_out_lanes * config.mac_in_lanes >= layer.macs
         moved = layer.bytes_read + layer.bytes_written
         assert layer.cycles * config.dram_bytes_per_cycle >= moved, layer.name
         assert layer.busy["mac"] <= cores * layer.cycles
         assert layer.busy["vector"] <= cores * layer.cycles
         assert layer.busy["load"] + layer.busy["store"] <= layer.cycles
+
+
+def check_causes(layer: LayerReport, cores: int) -> None:
+    """Each cycle of each core has one cause, and the layer does not beat its bound."""
+    causes = layer.core_cycles
+    assert sum(causes.values()) == cores * layer.cycles, layer.name
+    assert min(causes.values()) >= 0, layer.name
+    assert causes["mac"] == layer.busy["mac"], layer.name
+    assert causes["vector"] <= layer.busy["vector"], layer.name
+    assert layer.cycles >= layer.bound.cycles, (layer.name, layer.bound)
 
 
 def multiplications(done: Done) -> int:

@@ -30,7 +30,7 @@ Instruction = tuple[str, Mapping[str, int]]
 
 CORES = 3
 DESCRIPTOR, A, B, SHARED = 5, 6, 7, 8
-SLOT = 64
+SLOT = 256
 """Bytes between descriptors."""
 
 
@@ -57,6 +57,11 @@ JOBS: list[tuple[str, bytes]] = [
     ("nmp.fill", descriptor_bytes("fill", {"output": SPM + 50, "count": 900, "value": 7})),
     ("nmp.lut", descriptor_bytes("lut", {
         "layer": 1, "input": SPM, "output": SPM, "table": SPM + 1000, "count": 333,
+    })),
+    ("nmp.gemm", descriptor_bytes("gemm", {
+        "lhs": SPM, "rhs": SPM + 512, "output": SPM + 2048, "partial": SPM + 4096,
+        "rows": 7, "inner": 30, "columns": 20,
+        "lhs_stride": 30, "rhs_stride": 20, "out_stride": 20, "clip_high": 127,
     })),
 ]  # fmt: skip
 TABLE = b"".join(record.ljust(SLOT, b"\0") for _, record in JOBS)

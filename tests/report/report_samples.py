@@ -6,9 +6,11 @@ import attrs
 import numpy as np
 
 from nmpsim.config import default_device
-from nmpsim.report.data import LayerReport, OutputReport, RunReport, Saturation, TrapReport
+from nmpsim.report.data import Bound, LayerReport, OutputReport, RunReport, Saturation, TrapReport
 
 STALLS = {"control": 10, "wait_mac": 60, "wait_load": 20, "barrier": 9, "idle": 1}
+
+CORE_CYCLES = {"mac": 60, "load": 15, "contention": 5, "imbalance": 9, "idle": 1, "control": 10}
 
 
 def layer(index: int, name: str = "", **values: Any) -> LayerReport:
@@ -36,6 +38,9 @@ def layer(index: int, name: str = "", **values: Any) -> LayerReport:
         "busy": {"load": 100, "store": 50, "mac": 800, "vector": 0},
         "elements": 12_544,
         "saturation": (),
+        "core_cycles": CORE_CYCLES,
+        "bound": Bound(mac=782, memory=80, formula="50000 MACs / (1 cores x 64 MACs a cycle)"),
+        "burst_efficiency": 1500 / 1280,
     }
     return LayerReport(index=index, name=name or f"layer{index}", **(usual | values))
 

@@ -66,7 +66,8 @@ def test_totals_and_activities():
     assert "cycles       3,500, 4.38 us at 800 MHz" in shown
     assert "layers       2 on the device, 1 on the host" in shown
     assert "simulation   12.3 ms of wall time" in shown
-    assert "60.0%  waiting for the MAC array" in shown
+    assert "60.0%  MAC array at work" in shown
+    assert "1.28 x compute bound of 782 cycles (50000 MACs / " in shown
     assert "cycles rest on 25 assumed settings (see `nmpsim device`)" in shown
 
 

@@ -1,4 +1,9 @@
-"""Where a core's cycles go."""
+"""Where a core's cycles go.
+
+They are counted twice: by what the control core does, at once, and by cause, when that is known or
+may change (``book``). A unit has work without a gap from now until it is free, because whatever it
+was given, it was given before; so what it does in a span of time takes no look at its jobs.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.state import Count
+from nmpsim.core.state import Count, Spent
+from nmpsim.isa.table import Unit
 from nmpsim.kernels.jit import jit
 
 CONTROL = np.int64(Count.CONTROL)
 WAIT_LOAD = np.int64(Count.WAIT_LOAD)
 ACTIVITIES = int(Count.IDLE) + 1
+ON_MAC, ON_VECTOR = int(Spent.MAC), int(Spent.VECTOR)
+ON_LOAD, ON_CONTENTION = int(Spent.LOAD), int(Spent.CONTENTION)
+ON_CONTROL = int(Spent.CONTROL)
+CAUSES = len(Spent)
+MAC, VECTOR = int(Unit.MAC), int(Unit.VECTOR)
 
 
 @jit
@@ -22,11 +33,50 @@ def spend(m: Any, core: Any, activity: Any, cycles: Any) -> None:
 
 
 @jit
+def book(m: Any, core: Any, cause: Any) -> Any:
+    """Book a core's time since the last booking; the cycles in which no unit worked, for ``cause``.
+
+    Before a unit gets work, and before the layer changes.
+    """
+    start, end = m.cores[core].booked, m.cores[core].clock
+    on_mac = min(max(m.cores[core].unit_free[MAC], start), end)
+    on_vector = min(max(m.cores[core].unit_free[VECTOR], on_mac), end)
+    m.cores[core].spent[ON_MAC] += on_mac - start
+    m.cores[core].spent[ON_VECTOR] += on_vector - on_mac
+    m.cores[core].spent[cause] += end - on_vector
+    m.cores[core].booked = end
+    return end - on_vector
+
+
+@jit
+def wait(m: Any, core: Any, activity: Any, cause: Any, cycles: Any) -> Any:
+    """A core waits for ``cycles``; those in which no unit worked."""
+    book(m, core, ON_CONTROL)
+    spend(m, core, activity, cycles)
+    return book(m, core, cause)
+
+
+@jit
+def wait_for_transfer(m: Any, core: Any, unit: Any, slot: Any, cycles: Any) -> None:
+    """A core waits for a transfer: for the DRAM as far as it made the queue stand in line."""
+    idle = wait(m, core, WAIT_LOAD + unit, ON_LOAD + unit, cycles)
+    in_line = m.cores[core].in_line_at[unit, slot] - m.cores[core].in_line_booked[unit]
+    contention = min(idle, max(in_line, 0))
+    m.cores[core].spent[ON_LOAD + unit] -= contention
+    m.cores[core].spent[ON_CONTENTION] += contention
+    m.cores[core].in_line_booked[unit] += contention
+
+
+@jit
 def give_to_layer(m: Any, core: Any, layer: Any) -> None:
     """Book what a core has spent since the last time on a layer."""
     for activity in range(ACTIVITIES):
         m.layers[layer].counts[activity] += m.cores[core].pending[activity]
         m.cores[core].pending[activity] = 0
+    book(m, core, ON_CONTROL)
+    for cause in range(CAUSES):
+        m.layers[layer].spent[cause] += m.cores[core].spent[cause]
+        m.cores[core].spent[cause] = 0
 
 
 @jit

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.compiled.accounts import ON_CONTROL, book
 from nmpsim.core.compiled.ending import FETCHED, TRAPPED, WENT_ON
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.scalar import fetch, step
@@ -93,8 +94,11 @@ def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any) -> Any:
                 m.shared[0].trap[:] = -1  # all can see the end of the run: it waits for its turn
                 break
             if ended == TRAPPED:
-                return TRAP
+                break
             steps += 1
+        book(m, core, ON_CONTROL)
+        if ended == TRAPPED and may_be_seen:
+            return TRAP
         barrier = m.shared[0].last_barrier
         if stop_at_layers and 0 <= barrier < m.barriers.size:
             return LAYER_END

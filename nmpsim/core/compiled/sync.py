@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.accounts import leave_layer, spend
-from nmpsim.core.state import Count, Status
+from nmpsim.core.compiled.accounts import leave_layer, wait
+from nmpsim.core.state import Count, Spent, Status
 from nmpsim.kernels.jit import jit
 
 RUNNING = int(Status.RUNNING)
@@ -16,6 +16,8 @@ PENDING = int(Status.PENDING)
 HALTED = int(Status.HALTED)
 BARRIER = np.int64(Count.BARRIER)
 SEMAPHORE = np.int64(Count.SEMAPHORE)
+ON_IMBALANCE, ON_BARRIER = int(Spent.IMBALANCE), int(Spent.BARRIER)
+ON_SEMAPHORE = int(Spent.SEMAPHORE)
 
 
 @jit
@@ -37,7 +39,8 @@ def arrive(m: Any, costs: Any, core: Any, barrier: Any, cores: Any) -> None:
     ended = m.barriers[barrier].layer if known else m.layers.size - 1
     for other in range(m.cores.size):
         if m.cores[other].status == AT_BARRIER and m.cores[other].wait[0] == barrier:
-            spend(m, other, BARRIER, release - m.cores[other].clock)
+            wait(m, other, BARRIER, ON_IMBALANCE, latest - m.cores[other].clock)
+            wait(m, other, BARRIER, ON_BARRIER, costs.sync_barrier_cycles)
             m.cores[other].status = RUNNING
             if known:
                 leave_layer(m, other, ended)
@@ -56,7 +59,7 @@ def post(m: Any, costs: Any, core: Any, semaphore: Any, count: Any) -> None:
             continue
         if m.shared[0].semaphores[semaphore] >= m.cores[other].wait[1]:
             m.shared[0].semaphores[semaphore] -= m.cores[other].wait[1]
-            spend(m, other, SEMAPHORE, max(release - m.cores[other].clock, 0))
+            wait(m, other, SEMAPHORE, ON_SEMAPHORE, max(release - m.cores[other].clock, 0))
             m.cores[other].status = RUNNING
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
-from nmpsim.core.compiled.accounts import WAIT_LOAD, spend
+from nmpsim.core.compiled.accounts import ON_CONTROL, WAIT_LOAD, book, spend, wait_for_transfer
 from nmpsim.core.state import NEVER, Count, Job, Status
 from nmpsim.kernels.jit import jit
 from nmpsim.timing.dram import grant_cycles, is_served, next_address, take_grant
@@ -21,20 +21,25 @@ def await_job(m: Any, costs: Any, core: Any, unit: Any, job: Any) -> Any:
     """Wait until ``job`` of a unit is finished: cycles waited, or -1 if that is not known yet."""
     if job < 0 or job < m.cores[core].issued[unit] - costs.queues_depth:
         return 0
-    end = m.cores[core].finished[unit, job % costs.queues_depth]
+    slot = job % costs.queues_depth
+    end = m.cores[core].finished[unit, slot]
     if end == NEVER:
         m.cores[core].status = WAITING_UNIT
         m.cores[core].wait[0] = unit
         m.cores[core].wait[1] = job
         return -1
     waited = max(end - m.cores[core].clock, 0)
-    spend(m, core, WAIT_LOAD + unit, waited)
+    if waited > 0 and unit < 2:
+        wait_for_transfer(m, core, unit, slot, waited)
+    else:
+        spend(m, core, WAIT_LOAD + unit, waited)  # its unit works: no booking needed
     return waited
 
 
 @jit
 def compute(m: Any, costs: Any, core: Any, unit: Any, layer: Any, cycles: Any) -> None:
     """Give ``cycles`` of work to the MAC array or the vector unit."""
+    book(m, core, ON_CONTROL)
     start = max(m.cores[core].clock, m.cores[core].unit_free[unit])
     end = start + cycles
     m.cores[core].unit_free[unit] = end
@@ -60,6 +65,8 @@ def begin_transfer(m: Any, costs: Any, core: Any, unit: Any) -> None:
         slot = m.cores[core].served[unit] % costs.queues_depth
         job = m.cores[core].jobs[unit, slot]
         start = max(job[READY], m.cores[core].unit_free[unit]) + job[SETUP]
+        if job[READY] >= m.cores[core].unit_free[unit]:
+            m.cores[core].in_line_booked[unit] = m.cores[core].in_line[unit]  # it lost no time
         if not is_served(job):
             m.cores[core].request[unit] = start
             return
@@ -73,6 +80,7 @@ def finish_transfer(m: Any, core: Any, unit: Any, slot: Any, free: Any, finished
     job = m.cores[core].served[unit]
     m.cores[core].unit_free[unit] = free
     m.cores[core].finished[unit, slot] = finished
+    m.cores[core].in_line_at[unit, slot] = m.cores[core].in_line[unit]
     m.cores[core].served[unit] += 1
     if (
         m.cores[core].status == WAITING_UNIT
@@ -80,7 +88,7 @@ def finish_transfer(m: Any, core: Any, unit: Any, slot: Any, free: Any, finished
         and m.cores[core].wait[1] == job
     ):
         m.cores[core].status = RUNNING
-        spend(m, core, WAIT_LOAD + unit, max(finished - m.cores[core].clock, 0))
+        wait_for_transfer(m, core, unit, slot, max(finished - m.cores[core].clock, 0))
 
 
 @jit
@@ -92,7 +100,9 @@ def serve(m: Any, costs: Any, core: Any, unit: Any) -> None:
     miss = row != m.shared[0].open_row
     bursts = take_grant(job, costs)
     cycles = grant_cycles(bursts, miss, costs)
-    end = max(m.cores[core].request[unit], m.shared[0].dram_free) + cycles
+    start = max(m.cores[core].request[unit], m.shared[0].dram_free)
+    end = start + cycles
+    m.cores[core].in_line[unit] += start - m.cores[core].request[unit]
     m.shared[0].dram_free = end
     m.shared[0].open_row = row
     m.layers[job[LAYER]].counts[BUSY_LOAD + unit] += cycles

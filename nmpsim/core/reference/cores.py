@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.core.reference.words import signed
-from nmpsim.core.state import CSR_COLUMN, Count, Machine, Status
-from nmpsim.isa.table import Csr
+from nmpsim.core.state import CSR_COLUMN, Count, Machine, Spent, Status
+from nmpsim.isa.table import Csr, Unit
 
 
 class _Integer:
@@ -68,10 +68,20 @@ class Core:
         """The second number of what the core waits for."""
         return int(self.record["wait"][1])
 
-    def spend(self, activity: Count, cycles: int) -> None:
-        """``cycles`` pass with one activity."""
-        self.clock += cycles
+    def spend(self, activity: Count, cause: Spent, cycles: int) -> int:
+        """``cycles`` pass with one activity; those in which no unit worked: ``cause`` has them."""
+        idle = cycles
+        for unit, worked in ((Unit.MAC, Spent.MAC), (Unit.VECTOR, Spent.VECTOR)):
+            # A unit's work has no gap from now on: it was all given before.
+            left = int(self.record["unit_free"][unit]) - (self.clock + cycles - idle)
+            busy = min(max(left, 0), idle)
+            self.record["spent"][worked] += busy
+            idle -= busy
+        self.record["spent"][cause] += idle
         self.record["pending"][activity] += cycles
+        self.clock += cycles
+        self.record["booked"] = self.clock
+        return idle
 
     def works_on(self, layer: int) -> None:
         """The next work is for ``layer``; what was done since a barrier was for it already."""
@@ -87,9 +97,10 @@ class Core:
         self.previous_layer = layer
 
     def _give_to(self, layer: int) -> None:
-        pending = self.record["pending"]
-        self.machine.layers[layer]["counts"][: pending.size] += pending
-        pending[:] = 0
+        for account, column in (("pending", "counts"), ("spent", "spent")):
+            cycles = self.record[account]
+            self.machine.layers[layer][column][: cycles.size] += cycles
+            cycles[:] = 0
 
 
 def all_cores(machine: Machine) -> list[Core]:

@@ -8,7 +8,7 @@ import attrs
 
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import unsigned
-from nmpsim.core.state import Count, Machine
+from nmpsim.core.state import Count, Machine, Spent
 from nmpsim.isa.table import Cause, Instruction
 from nmpsim.timing import Costs
 
@@ -87,7 +87,7 @@ class Step:
 
     def spend(self, extra: int = 0) -> None:
         """The instruction takes one cycle and ``extra``."""
-        self.core.spend(Count.CONTROL, 1 + extra)
+        self.core.spend(Count.CONTROL, Spent.CONTROL, 1 + extra)
 
     def go_on(self) -> None:
         """Retire; on to the next instruction."""

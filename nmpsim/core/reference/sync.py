@@ -9,7 +9,7 @@ from __future__ import annotations
 from nmpsim.core.reference.cores import all_cores
 from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.units import Queue, await_job
-from nmpsim.core.state import Count, Status
+from nmpsim.core.state import Count, Spent, Status
 from nmpsim.isa.table import SEMAPHORES, Cause, Unit
 
 
@@ -33,9 +33,11 @@ def barrier(s: Step) -> None:
     s.core.wait_for(Status.AT_BARRIER, number, count)
     arrived = [c for c in all_cores(s.machine) if c.waits_for(Status.AT_BARRIER, number)]
     if len(arrived) >= count:
-        release = max(c.clock for c in arrived) + s.costs.sync_barrier_cycles
+        latest = max(c.clock for c in arrived)
+        release = latest + s.costs.sync_barrier_cycles
         for core in arrived:
-            core.spend(Count.BARRIER, release - core.clock)
+            core.spend(Count.BARRIER, Spent.IMBALANCE, latest - core.clock)
+            core.spend(Count.BARRIER, Spent.BARRIER, release - latest)
             core.status = Status.RUNNING
         end_layer(s, number, release)
         s.machine.shared[0]["last_barrier"] = number
@@ -63,7 +65,7 @@ def post(s: Step) -> None:
     for core in all_cores(s.machine):
         if core.waits_for(Status.PENDING, number) and int(semaphores[number]) >= core.wait_count:
             semaphores[number] -= core.wait_count
-            core.spend(Count.SEMAPHORE, max(release - core.clock, 0))
+            core.spend(Count.SEMAPHORE, Spent.SEMAPHORE, max(release - core.clock, 0))
             core.status = Status.RUNNING
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.step import EndOfRunError, EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.words import signed, unsigned
-from nmpsim.core.state import CSR_COLUMN, Count, Trap
+from nmpsim.core.state import CSR_COLUMN, Count, Spent, Trap
 from nmpsim.isa.table import Cause, Csr
 
 MIE = 1 << 3
@@ -31,7 +31,7 @@ def enter_trap(core: Core, trap: TrapError, is_turn: bool) -> None:
     core.set_csr(Csr.MTVAL, trap.value)
     was_enabled = core.csr(Csr.MSTATUS) & MIE
     core.set_csr(Csr.MSTATUS, MPP | (MPIE if was_enabled else 0))
-    core.spend(Count.CONTROL, 1)
+    core.spend(Count.CONTROL, Spent.CONTROL, 1)
     core.pc = handler
 
 

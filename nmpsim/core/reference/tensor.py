@@ -13,7 +13,7 @@ from nmpsim.core.reference.operands import Words
 from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.transfers import OperandError
 from nmpsim.core.reference.units import Queue, await_slot, compute
-from nmpsim.core.state import Count
+from nmpsim.core.state import Count, Spent
 from nmpsim.isa.codec import decode_descriptor, descriptor_offsets
 from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, Cause, Unit
 from nmpsim.memory import checks
@@ -119,7 +119,7 @@ def begin_work(s: Step, d: Words) -> int:
     """The control core has fetched the descriptor; the layer that the work is for."""
     layer = min(d["layer"], int(s.machine.layers.size) - 1)
     s.core.works_on(layer)
-    s.core.spend(Count.CONTROL, s.costs.control_descriptor_cycles)
+    s.core.spend(Count.CONTROL, Spent.CONTROL, s.costs.control_descriptor_cycles)
     return layer
 
 

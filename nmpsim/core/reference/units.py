@@ -6,7 +6,7 @@ from typing import Any
 
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.step import EndOfTurnError
-from nmpsim.core.state import NEVER, Count, Job, Machine, Status
+from nmpsim.core.state import NEVER, Count, Job, Machine, Spent, Status
 from nmpsim.isa.table import Unit
 from nmpsim.timing import Costs
 from nmpsim.timing.dram import grant_cycles, is_served, next_address, take_grant
@@ -16,6 +16,12 @@ WAIT = {
     Unit.STORE: Count.WAIT_STORE,
     Unit.MAC: Count.WAIT_MAC,
     Unit.VECTOR: Count.WAIT_VECTOR,
+}
+CAUSE = {
+    Unit.LOAD: Spent.LOAD,
+    Unit.STORE: Spent.STORE,
+    Unit.MAC: Spent.MAC,
+    Unit.VECTOR: Spent.VECTOR,
 }
 BUSY = {
     Unit.LOAD: Count.BUSY_LOAD,
@@ -73,6 +79,27 @@ class Queue:
         self._record["unit_free"][self.unit] = free
         self._record["finished"][self.unit, job % self.costs.queues_depth] = finished
 
+    def stand_in_line(self, cycles: int) -> None:
+        """A request was not served for so long, because the DRAM served others."""
+        self._record["in_line"][self.unit] += cycles
+
+    def note_line(self, job: int) -> None:
+        """A transfer is served: all time in line until now delayed it."""
+        self._record["in_line_at"][self.unit, job % self.costs.queues_depth] = self._record[
+            "in_line"
+        ][self.unit]
+
+    def forget_line(self) -> None:
+        """The queue had nothing to do: what it lost before delays nothing that comes."""
+        self._record["in_line_booked"][self.unit] = self._record["in_line"][self.unit]
+
+    def book_line(self, job: int, most: int) -> int:
+        """Of ``most`` cycles of waiting for a transfer, those that the queue lost in line."""
+        line = int(self._record["in_line_at"][self.unit, job % self.costs.queues_depth])
+        cycles = min(max(line - int(self._record["in_line_booked"][self.unit]), 0), most)
+        self._record["in_line_booked"][self.unit] += cycles
+        return cycles
+
     def issue(self) -> int:
         """Take the next job number; when the job will be finished is not known yet."""
         job = self.issued
@@ -95,8 +122,17 @@ def await_job(queue: Queue, job: int) -> int:
     if end == NEVER:
         core.wait_for(Status.WAITING_UNIT, queue.unit, job)
         raise EndOfTurnError
-    waited = max(end - core.clock, 0)
-    core.spend(WAIT[queue.unit], waited)
+    return wait_until(queue, job, end)
+
+
+def wait_until(queue: Queue, job: int, end: int) -> int:
+    """Let the core wait for a job that is finished at ``end``; cycles waited."""
+    core, waited = queue.core, max(end - queue.core.clock, 0)
+    idle = core.spend(WAIT[queue.unit], CAUSE[queue.unit], waited)
+    if queue.unit in (Unit.LOAD, Unit.STORE) and waited > 0:
+        contention = queue.book_line(job, idle)
+        core.record["spent"][CAUSE[queue.unit]] -= contention
+        core.record["spent"][Spent.CONTENTION] += contention
     return waited
 
 
@@ -118,6 +154,8 @@ def begin_transfers(queue: Queue) -> None:
     while queue.served < queue.issued:
         transfer = queue.transfer(queue.served)
         start = max(int(transfer[Job.READY]), queue.free) + int(transfer[Job.SETUP])
+        if int(transfer[Job.READY]) >= queue.free:
+            queue.forget_line()
         if not is_served(transfer):
             queue.ask_at(start)
             return
@@ -129,10 +167,11 @@ def finish_transfer(queue: Queue, free: int, finished: int) -> None:
     """The queue's transfer is done; wake the core if it waits for it."""
     job, core = queue.served, queue.core
     queue.finish(job, free, finished)
+    queue.note_line(job)
     queue.count_served()
     if core.waits_for(Status.WAITING_UNIT, queue.unit) and core.wait_count == job:
         core.status = Status.RUNNING
-        core.spend(WAIT[queue.unit], max(finished - core.clock, 0))
+        wait_until(queue, job, finished)
 
 
 def serve(machine: Machine, queue: Queue) -> None:
@@ -143,7 +182,9 @@ def serve(machine: Machine, queue: Queue) -> None:
     is_miss = row != int(shared["open_row"])
     bursts = take_grant(transfer, costs)
     cycles = grant_cycles(bursts, is_miss, costs)
-    end = max(queue.request, int(shared["dram_free"])) + cycles
+    start = max(queue.request, int(shared["dram_free"]))
+    end = start + cycles
+    queue.stand_in_line(start - queue.request)
     shared["dram_free"] = end
     shared["open_row"] = row
     counts = machine.layers[int(transfer[Job.LAYER])]["counts"]

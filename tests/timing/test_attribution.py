@@ -1,0 +1,106 @@
+"""Each cycle of each core has one cause: against a count cycle by cycle, on both engines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import attrs
+import pytest
+from core_machines import Program, run, run_both
+from device_files import device_files
+from hypothesis import given, settings
+from test_core_random_cores import CORES, programs
+
+from nmpsim.config import DeviceConfig
+from nmpsim.core.reference import tensor
+from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.units import Queue
+from nmpsim.core.state import Count, Machine, Spent
+from nmpsim.isa.table import Unit
+
+CONTROL_CORE = {
+    Count.CONTROL: "control",
+    Count.WAIT_LOAD: "transfer",
+    Count.WAIT_STORE: "transfer",
+    Count.WAIT_MAC: "never",
+    Count.WAIT_VECTOR: "never",
+    Count.BARRIER: "barrier",
+    Count.SEMAPHORE: "semaphore",
+}
+"""What a cycle counts as in which no unit works."""
+TOGETHER = {
+    Spent.LOAD: "transfer",
+    Spent.STORE: "transfer",
+    Spent.CONTENTION: "transfer",
+    Spent.IMBALANCE: "barrier",
+}
+"""Causes that differ by more than what the control core does."""
+
+
+class Watch:
+    """Notes what the reference engine's units and control cores do, cycle by cycle."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.busy: set[tuple[int, Unit, int]] = set()
+        self.did: dict[tuple[int, int], Count] = {}
+        compute, spend = tensor.compute, Core.spend
+
+        def noted_compute(queue: Queue, layer: int, cycles: int) -> None:
+            compute(queue, layer, cycles)
+            end = queue.free
+            core, unit = queue.core.number, queue.unit
+            self.busy |= {(core, unit, cycle) for cycle in range(end - cycles, end)}
+
+        def noted_spend(core: Core, activity: Count, cause: Spent, cycles: int) -> int:
+            for cycle in range(core.clock, core.clock + cycles):
+                self.did[core.number, cycle] = activity
+            return spend(core, activity, cause, cycles)
+
+        monkeypatch.setattr(tensor, "compute", noted_compute)
+        monkeypatch.setattr(Core, "spend", noted_spend)
+
+    def causes(self) -> Counter[str]:
+        """Cycles by cause."""
+        found: Counter[str] = Counter()
+        for (core, cycle), activity in self.did.items():
+            if (core, Unit.MAC, cycle) in self.busy:
+                found["mac"] += 1
+            elif (core, Unit.VECTOR, cycle) in self.busy:
+                found["vector"] += 1
+            else:
+                found[CONTROL_CORE[activity]] += 1
+        return found
+
+
+def spent(m: Machine) -> Counter[str]:
+    """What the machine has booked, on layers or not yet."""
+    record: Any = m.layers.spent.sum(axis=0) + m.cores.spent.sum(axis=0)
+    found: Counter[str] = Counter()
+    for cause in Spent:
+        found[TOGETHER.get(cause, cause.name.lower())] += int(record[cause])
+    return +found
+
+
+def with_device(program: Program, config: DeviceConfig) -> Program:
+    return attrs.evolve(program, config=config)
+
+
+@given(programs(), device_files(CORES))
+@settings(max_examples=60, deadline=None)
+def test_against_a_count_cycle_by_cycle(program: Program, config: DeviceConfig) -> None:
+    program = with_device(program, config)
+    with pytest.MonkeyPatch.context() as patch:
+        watch = Watch(patch)
+        _, m = run("reference", program)
+    assert spent(m) == watch.causes()
+    assert m.cores.booked.tolist() == m.cores.clock.tolist()
+    assert (m.layers.spent >= 0).all()
+    assert m.layers.spent.sum() == m.layers.counts[:, : Count.IDLE + 1].sum()
+
+
+@given(programs(), device_files(CORES))
+@settings(max_examples=100, deadline=None)
+def test_both_engines_on_random_devices(program: Program, config: DeviceConfig) -> None:
+    m = run_both(with_device(program, config), expect=None)
+    assert m.layers.spent.sum() + m.cores.spent.sum() == m.cores.clock.sum()

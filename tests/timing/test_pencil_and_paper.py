@@ -1,0 +1,200 @@
+"""Core cycles by cause, counted with pencil and paper on the default device, on both engines.
+
+``la`` takes 2 cycles; a tensor instruction 8 for its descriptor and 1. A transfer asks 4 cycles after
+it begins; a burst takes 4, a row miss 20, data come 40 later. A fill takes 4 and one for 16 bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from core_machines import device, from_text, run_both
+
+import nmpsim
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+from nmpsim.core.state import Machine, Spent
+from nmpsim.report.data import LayerReport, RunReport
+
+ROOT = Path(__file__).parents[2]
+ENGINES = ("compiled", "reference")
+
+
+def load(name: str, dram: str, nbytes: int) -> str:
+    box = f"spm=0x20000000, run_bytes={nbytes}, count_x=1, count_y=1"
+    return f"{name}: .descriptor load, dram={dram}, {box}\n"
+
+
+def spent(m: Machine, layer: int = 0) -> dict[str, int]:
+    record: Any = m.layers.spent[layer]
+    return {cause.name: int(record[cause]) for cause in Spent if record[cause]}
+
+
+def test_control_in_the_shadow_of_the_vector_unit() -> None:
+    m = run_both(
+        from_text("""
+        work: .descriptor fill, output=0x20000000, count=320
+        _start:
+            la       t0, work       # 0 to 2
+            nmp.fill t0             # descriptor until 10: 24 cycles of work, until 34; issued at 11
+            div      t1, t1, t1     # 11 to 44
+            nmp.halt                # 45
+        """)
+    )
+    assert m.cores.clock.tolist() == [45]
+    assert spent(m) == {"CONTROL": 10 + (45 - 34), "VECTOR": 24}
+
+
+def test_double_buffering() -> None:
+    text = load("first", "0xA0000000", 256) + load("second", "0xA0000100", 256)
+    m = run_both(
+        from_text(
+            text
+            + """
+        work: .descriptor fill, output=0x20000000, count=1600
+        _start:
+            la       t0, first
+            la       t1, second
+            la       t2, work       # 6
+            nmp.load t0             # descriptor until 14, issued at 15
+            nmp.wait load, 0        # asks at 18: 20 + 4 * 4 = 36, until 54; data at 94; 95
+            nmp.load t1             # descriptor until 103, issued at 104; asks at 107
+            nmp.fill t2             # descriptor until 112, works until 216; issued at 113
+            nmp.wait load, 0        # served until 107 + 16 = 123, data at 163; 164
+            nmp.wait vector, 0      # until 216; 217
+            nmp.halt                # 218
+        """
+        )
+    )
+    # All of the second load lies in the shadow of the vector unit, or of control before it.
+    assert m.cores.clock.tolist() == [218]
+    assert spent(m) == {
+        "CONTROL": 15 + (112 - 94) + (218 - 216),
+        "LOAD": 94 - 15,
+        "VECTOR": 216 - 112,
+    }
+
+
+def test_the_array_comes_before_the_vector_unit() -> None:
+    m = run_both(
+        from_text("""
+        product: .descriptor gemm, lhs=0x20000000, rhs=0x20000100, output=0x20001000, \\
+            rows=8, inner=16, columns=16, lhs_stride=16, rhs_stride=16, out_stride=16
+        work: .descriptor fill, output=0x20000000, count=800
+        _start:
+            la       t0, product
+            la       t1, work       # 4
+            nmp.fill t1             # descriptor until 12: works until 12 + 4 + 50 = 66; issued at 13
+            nmp.gemm t0             # until 21: works until 21 + 8 + 8 * 2 * 2 = 61; issued at 22
+            nmp.wait mac, 0         # 62
+            nmp.wait vector, 0      # 67
+            nmp.halt                # 68
+        """)
+    )
+    assert m.cores.clock.tolist() == [68]
+    assert spent(m) == {"CONTROL": 12 + 2, "VECTOR": (21 - 12) + (66 - 61), "MAC": 40}
+
+
+def test_what_stood_in_line_before_is_contention_of_the_wait() -> None:
+    """Core 1's first load stands in line; it waits only for its second one."""
+    text = load("first", "0xA0000000", 1024) + load("second", "0xA0000400", 64)
+    m = run_both(
+        from_text(
+            text
+            + """
+        _start:
+            csrr     a0, mhartid    # 1
+            slli     a0, a0, 6      # 2
+            la       t0, first      # 4
+            add      t0, t0, a0     # 5
+            nmp.load t0             # descriptor until 13, issued at 14: both ask at 17
+            nmp.load t0             # descriptor until 22, issued at 23
+            nmp.wait load, 0
+            nmp.halt
+        """,
+            config=device(2),
+        )
+    )
+    # Core 0: 17 + 20 + 64 = 101; its second load asks at 105.
+    # Core 1: in line from 17 to 101, until 105; its second one asks at 109.
+    # Core 0 again: in line for no cycle, 105 to 169, data at 209. Core 1: 169 to 173, data at 213.
+    assert m.cores.clock.tolist() == [211, 215]
+    assert spent(m) == {
+        "CONTROL": 2 * (23 + 2),
+        "LOAD": (209 - 23) + (213 - 23) - (101 - 17) - (169 - 109),
+        "CONTENTION": (101 - 17) + (169 - 109),
+    }
+
+
+def test_a_semaphore_and_an_early_halt() -> None:
+    m = run_both(
+        from_text(
+            """
+            csrr  a0, mhartid
+            li    t0, 3
+            li    t1, 1             # 3
+            bnez  a0, take          # core 0: 4
+            div   a1, a0, a0        # 37
+            nmp.post t0, t1         # 38: releases core 1 at 46
+            nmp.halt                # 39
+        take:                       # core 1: 6
+            nmp.pend t0, t1         # 7, then waits until 46
+            nmp.halt                # 47
+            """,
+            config=device(2),
+        )
+    )
+    assert m.cores.clock.tolist() == [39, 47]
+    assert spent(m, 1) == {"CONTROL": 39 + 8, "SEMAPHORE": 46 - 7}, "no layer was named"
+
+
+def run_program(name: str, engine: str) -> RunReport:
+    config = attrs.evolve(nmpsim.default_device(), cores_count=2)
+    path = ROOT / "programs" / "assembly" / f"{name}.s"
+    assembled = assemble(path.read_text(encoding="utf-8"), str(path), config.settings())
+    bundle = bundle_from_bytes(assembled.bundle(), str(path))
+    inputs = {
+        t.name: np.zeros(t.shape, np.int16 if t.elem == "i16" else np.int8)
+        for t in bundle.metadata.inputs
+    }
+    return nmpsim.Device(config, engine).run(bundle, inputs)
+
+
+def causes(layer: LayerReport) -> dict[str, int]:
+    return {name: cycles for name, cycles in layer.core_cycles.items() if cycles}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_contention(engine: str) -> None:
+    """The numbers of the program's comment and of the timing page."""
+    report = run_program("contention", engine)
+    layer = report.layers[0]
+    assert layer.cycles == 114
+    assert causes(layer) == {
+        "control": 38,
+        "load": 122,
+        "contention": 28,
+        "imbalance": 8,
+        "barrier": 32,
+    }
+    page = " ".join((ROOT / "docs" / "timing.md").read_text(encoding="utf-8").split())
+    said = "38 on `control`, 122 on `load`, 28 on `contention`, 8 on `imbalance` and 32 on `barrier`"
+    assert f"The layer takes {layer.cycles} cycles" in page
+    assert said in page
+    assert (layer.bound.kind, layer.bound.cycles) == ("memory", 4 * 4)
+    assert layer.bound.formula == "4 bursts x 4 cycles"
+    assert layer.burst_efficiency == 1.0
+    assert layer.distance == 114 / 16
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["dma_copy", "one_conv", "barrier", "contention", "int16_conv"])
+def test_every_cycle_of_an_assembly_program_has_a_cause(name: str, engine: str) -> None:
+    report = run_program(name, engine)
+    total = sum(sum(layer.core_cycles.values()) for layer in report.layers)
+    assert total == 2 * report.cycles
+    assert all(layer.cycles >= layer.bound.cycles for layer in report.layers)
