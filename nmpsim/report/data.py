@@ -8,6 +8,7 @@ from typing import Any, Literal
 import attrs
 import numpy.typing as npt
 
+from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
 
 SCHEMA = "nmpsim-report-1"
@@ -202,3 +203,5 @@ class RunReport:
     """What a reader should know about the numbers."""
     shadow: ShadowReport | None = None
     """Where each layer's error comes from, where it was asked for."""
+    sensitivity: SensitivityReport | None = None
+    """How cycles change with the device's assumed numbers, where it was asked for."""

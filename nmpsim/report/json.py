@@ -25,6 +25,7 @@ from nmpsim.report.data import (
     TrapReport,
 )
 from nmpsim.report.schema import report_schema
+from nmpsim.report.sensitivity import SENSITIVITY_SCHEMA, SensitivityReport
 from nmpsim.report.shadow import SHADOW_SCHEMA, ShadowReport
 
 __all__ = ["json_text", "report_schema", "to_json"]
@@ -45,6 +46,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "outputs": {output.name: _output(output) for output in report.output_reports},
         "layers": [_layer(layer) for layer in report.layers],
         "shadow": None if report.shadow is None else _shadow(report.shadow),
+        "sensitivity": None if report.sensitivity is None else _sensitivity(report.sensitivity),
         "device": dict(report.device),
         "sources": dict(report.sources),
     }
@@ -170,6 +172,10 @@ def _saturation(cut: Saturation, elements: int) -> dict[str, Any]:
 
 def _shadow(shadow: ShadowReport) -> dict[str, Any]:
     return {"schema": SHADOW_SCHEMA, **_plain(shadow)}
+
+
+def _sensitivity(sensitivity: SensitivityReport) -> dict[str, Any]:
+    return {"schema": SENSITIVITY_SCHEMA, **_plain(sensitivity)}
 
 
 def _plain(value: Any) -> Any:

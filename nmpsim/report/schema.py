@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.report.data import SCHEMA
+from nmpsim.report.sensitivity import SENSITIVITY_SCHEMA
 from nmpsim.report.shadow import SHADOW_SCHEMA
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -38,6 +39,9 @@ def report_schema() -> dict[str, Any]:
             outputs={"type": "object", "additionalProperties": {"$ref": "#/$defs/output"}},
             layers=_list({"$ref": "#/$defs/layer"}, "in the order in which they ran"),
             shadow=_said(_or_null("shadow"), "where errors come from, where it was asked for"),
+            sensitivity=_said(
+                _or_null("sensitivity"), "what assumed numbers do to cycles, likewise"
+            ),
             device=_said(
                 {"type": "object", "additionalProperties": {"type": ["integer", "string"]}},
                 "the device's settings",
@@ -58,6 +62,10 @@ def report_schema() -> dict[str, Any]:
             "shadow_layer": _shadow_layer(),
             "split": _split(),
             "error_size": _error_size(),
+            "sensitivity": _sensitivity(),
+            "setting_effect": _setting_effect(),
+            "moved_setting": _moved_setting(),
+            "skipped_setting": _object(setting=_TEXT, reason=_TEXT),
         },
     }
 
@@ -221,4 +229,32 @@ def _error_size() -> dict[str, Any]:
         sqnr_db=_said(_REAL, "signal to quantization noise"),
         mean_units=_said(_REAL_OR_NULL, "mean absolute error in units of the last place"),
         worst_units=_said(_REAL_OR_NULL, "largest absolute error, likewise"),
+    )
+
+
+def _sensitivity() -> dict[str, Any]:
+    return _object(
+        schema={"const": SENSITIVITY_SCHEMA},
+        cycles=_said(_COUNT, "of the run with the device's own settings"),
+        share=_said({"type": "number"}, "by which settings were moved, where they can be"),
+        effects=_list({"$ref": "#/$defs/setting_effect"}, "largest effect first"),
+        skipped=_list({"$ref": "#/$defs/skipped_setting"}, "assumed settings that were not moved"),
+    )
+
+
+def _setting_effect() -> dict[str, Any]:
+    return _object(
+        setting=_TEXT,
+        value=_said(_COUNT, "the device's own"),
+        lower=_or_null("moved_setting"),
+        higher=_or_null("moved_setting"),
+        program={"enum": ["same", "recompiled"]},
+        effect=_said({"type": "number", "minimum": 0}, "larger change, as a share of the cycles"),
+    )
+
+
+def _moved_setting() -> dict[str, Any]:
+    return _object(
+        value=_COUNT,
+        cycles=_said(_WHOLE_OR_NULL, "of the whole run; null if it does not fit or trapped"),
     )

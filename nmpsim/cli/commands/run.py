@@ -24,9 +24,14 @@ from nmpsim.cli.options import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
     from rich.console import Console
 
     from nmpsim.bundle import Bundle
+    from nmpsim.config import DeviceConfig
+    from nmpsim.core.device import Listener
     from nmpsim.report.data import RunReport
 
 
@@ -42,6 +47,7 @@ class _Request:
     save_layers: Path | None
     shadow: bool
     float_weights: Path | None
+    sensitivity: bool
     style: str
     output: Path | None
 
@@ -79,6 +85,12 @@ class _Request:
     help="The weights before quantization, for --shadow: arrays by their names in the LIR, or an"
     " ONNX model. Without them only rounding and saturation can be told.",
 )
+@click.option(
+    "--sensitivity",
+    is_flag=True,
+    help="Run again with each assumed number of the device 20% lower and higher: which of them the"
+    " cycles hang on.",
+)
 @format_option
 @output_option("REPORT", "Write the report here instead of to stdout.", required=False)
 def command(**arguments: Any) -> int:
@@ -110,9 +122,27 @@ def _run(request: _Request) -> int:
         report = device.run(bundle, arrays, save_layers=keep, progress=progress)
         if shadow is not None:
             report = shadow.beside(report, arrays, progress=progress)
+        if request.sensitivity:
+            report = _with_sensitivity(bundle, arrays, report, device.config, progress)
     _save(request, bundle, report)
     _show(request, report)
     return EXIT_WORSE if report.trap else EXIT_OK
+
+
+def _with_sensitivity(
+    bundle: Bundle,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    report: RunReport,
+    config: DeviceConfig,
+    progress: Listener,
+) -> RunReport:
+    from nmpsim.experiments.sensitivity import sensitivity
+
+    if report.trap is not None:
+        say("warning: the run did not reach its end, so there is no sensitivity of its cycles")
+        return report
+    found = sensitivity(bundle, arrays, report, config, progress=progress)
+    return attrs.evolve(report, sensitivity=found)
 
 
 def _save(request: _Request, bundle: Bundle, report: RunReport) -> None:
@@ -140,11 +170,14 @@ def _fused_note(count: int) -> str:
 def _show(request: _Request, report: RunReport) -> None:
     from nmpsim.report.json import to_json
     from nmpsim.views.run_text import print_run
+    from nmpsim.views.sensitivity_text import print_sensitivity
     from nmpsim.views.shadow_text import print_shadow
 
     def view(console: Console) -> None:
         print_run(report, console)
         if report.shadow is not None:
             print_shadow(report.shadow, console)
+        if report.sensitivity is not None:
+            print_sensitivity(report.sensitivity, console)
 
     show(request.style, lambda: to_json(report), view, request.output)

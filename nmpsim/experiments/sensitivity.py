@@ -1,0 +1,148 @@
+"""How sure a cycle count is: the same run with each assumed number of the device moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+import numpy.typing as npt
+
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.compiler.driver import compile_module
+from nmpsim.config import DeviceConfig, from_settings, setting_names
+from nmpsim.core.device import Device, Listener, Progress
+from nmpsim.diagnostics import UserError
+from nmpsim.experiments.program import load_swept
+from nmpsim.report.data import RunReport
+from nmpsim.report.sensitivity import (
+    MovedSetting,
+    SensitivityReport,
+    SettingEffect,
+    SkippedSetting,
+)
+
+PERCENT = 20
+IN_THE_PROGRAM = ("cores_count", "scratchpad_bytes")
+"""Settings that a program is cut for: it is compiled anew."""
+WITHOUT_CYCLES = {
+    "cores_clock_mhz": "it turns cycles into seconds and changes none",
+    "dram_bytes": "a capacity: it changes no cycles",
+    "limits_cycles": "a limit: it changes no cycles",
+}
+POWERS_OF_TWO = ("dram_burst_bytes", "dram_row_bytes")
+SCRATCHPAD_STEP = 64
+
+
+@attrs.frozen(eq=False)
+class _Experiment:
+    """A program, its inputs and its device."""
+
+    bundle: Bundle
+    inputs: Mapping[str, npt.NDArray[Any]]
+    config: DeviceConfig
+    engine: str
+
+    def effect(self, setting: str, cycles: int) -> SettingEffect:
+        """What moving a setting does."""
+        lower, higher = (self._moved(setting, value) for value in _values(self.config, setting))
+        known = [one.cycles for one in (lower, higher) if one and one.cycles is not None]
+        largest = max((abs(found - cycles) for found in known), default=0)
+        program: Literal["same", "recompiled"] = "same"
+        if setting in IN_THE_PROGRAM:
+            program = "recompiled"
+        return SettingEffect(
+            setting,
+            getattr(self.config, setting),
+            lower,
+            higher,
+            program,
+            largest / cycles if cycles else 0.0,
+        )
+
+    def _moved(self, setting: str, value: int) -> MovedSetting | None:
+        try:
+            config = from_settings({**self.config.settings(), setting: value})
+        except UserError:
+            return None
+        try:
+            bundle = self._recompiled(config) if setting in IN_THE_PROGRAM else self.bundle
+        except UserError:
+            return MovedSetting(value, None)
+        report = Device(config, self.engine).run(bundle, self.inputs)
+        return MovedSetting(value, None if report.trap else report.cycles)
+
+    def _recompiled(self, config: DeviceConfig) -> Bundle:
+        program = load_swept(self.bundle)
+        image = compile_module(
+            program.module,
+            config,
+            numerics=program.numerics,
+            layer_numerics=program.layer_numerics,
+            fuse_activations=any(layer.fused for layer in self.bundle.metadata.layers),
+        )
+        return bundle_from_bytes(image, self.bundle.path)
+
+
+def sensitivity(
+    bundle: Bundle,
+    inputs: Mapping[str, npt.NDArray[Any]],
+    report: RunReport,
+    config: DeviceConfig,
+    *,
+    progress: Listener | None = None,
+) -> SensitivityReport:
+    """Run a program again with each assumed setting of its device 20 % lower and higher.
+
+    Sizes of bursts and rows are halved and doubled; a small number moves by one at least. What
+    the program is cut for is compiled anew, if the bundle carries its LIR.
+
+    Args:
+        bundle: the program.
+        inputs: what ``report``'s run was given.
+        report: the run with the device's own settings.
+        config: the device.
+        progress: called after every setting.
+
+    Raises:
+        UserError: INPUT001, INPUT002 or BUN004, as the run itself.
+    """
+    skipped = _skipped(bundle, config)
+    left_out = {one.setting for one in skipped}
+    moved = [name for name in _assumed(config) if name not in left_out]
+    experiment = _Experiment(bundle, inputs, config, report.engine)
+    effects = []
+    for done, setting in enumerate(moved):
+        effects.append(experiment.effect(setting, report.cycles))
+        if progress:
+            progress(Progress("setting", done + 1, len(moved), setting))
+    effects.sort(key=lambda one: -one.effect)
+    return SensitivityReport(report.cycles, PERCENT / 100, tuple(effects), tuple(skipped))
+
+
+def _assumed(config: DeviceConfig) -> list[str]:
+    return [name for name in setting_names() if config.sources.get(name) == "assumed"]
+
+
+def _skipped(bundle: Bundle, config: DeviceConfig) -> list[SkippedSetting]:
+    skipped = []
+    for name in _assumed(config):
+        if name in WITHOUT_CYCLES:
+            skipped.append(SkippedSetting(name, WITHOUT_CYCLES[name]))
+        elif name in IN_THE_PROGRAM and not bundle.debug:
+            reason = "the program is cut for it, and the bundle has no LIR to compile anew"
+            skipped.append(SkippedSetting(name, reason))
+    return skipped
+
+
+def _values(config: DeviceConfig, setting: str) -> tuple[int, int]:
+    """A lower and a higher value; they may be out of range."""
+    value = int(getattr(config, setting))
+    if setting in POWERS_OF_TWO:
+        return value // 2, value * 2
+    low, high = value * (100 - PERCENT) // 100, -(-value * (100 + PERCENT) // 100)
+    if setting == "scratchpad_bytes":
+        return low // SCRATCHPAD_STEP * SCRATCHPAD_STEP, -(
+            -high // SCRATCHPAD_STEP
+        ) * SCRATCHPAD_STEP
+    return min(low, value - 1), max(high, value + 1)
