@@ -8,6 +8,7 @@ from rich.console import Console
 
 from nmpsim.report.data import CAUSES, LayerReport, RunReport, TrapReport
 from nmpsim.views.answers import output_lines
+from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.run_table import layer_table
 from nmpsim.views.text import duration, percent, plural, visible_line
@@ -129,10 +130,16 @@ def _print_bounds(report: RunReport, console: Console) -> None:
     if not slow:
         return
     heading(console, "layers that lose most cycles to their bound")
-    for layer in slow:
-        times = f"{layer.distance or 0:.2f} x {layer.bound.kind} bound of {layer.bound.cycles:,}"
-        name = visible_line(layer.name)
-        line(console, f"  {layer.index} {name}: {times} cycles ({layer.bound.formula})")
+    columns = [
+        Column("#", [str(layer.index) for layer in slow], right=True),
+        Column("layer", [visible_line(layer.name) for layer in slow], least=8),
+        Column("cycles", [f"{layer.cycles:,}" for layer in slow], right=True),
+        Column("x", [f"{layer.distance or 0:.2f}" for layer in slow], right=True),
+        Column("bound", [f"{layer.bound.cycles:,}" for layer in slow], right=True),
+        Column("by", [layer.bound.kind for layer in slow]),
+        Column("namely", [layer.bound.formula for layer in slow], least=20),
+    ]
+    console.print(fitted_table(columns, console))
 
 
 def _print_outputs(report: RunReport, console: Console) -> None:
