@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,60 +12,91 @@ from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START, put_channels
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, copy_run, write_run
 from nmpsim.kernels.requantize import requantize
+from nmpsim.kernels.taps import add_taps_int8, add_taps_int16
+from nmpsim.kernels.vector_code import LANES
+
+
+class Room(NamedTuple):
+    """Arrays to work in: where the taps are, what they are multiplied with, the tables of the
+    channels, their sums; factors and sums are padded to whole vectors."""
+
+    taps: Any
+    factors: Any
+    integers: Any
+    reals: Any
+    sums: Any
 
 
 @jit
 def put_factors(weights: Any, start: Any, offset: Any, factors: Any) -> None:
     """``factors`` [taps, channels] = weights from element ``start`` on, less their zero points."""
-    taps, channels = factors.shape
-    for tap in range(taps):
+    channels = offset.size
+    for tap in range(factors.shape[0]):
         row = weights[start + tap * channels : start + (tap + 1) * channels]
         for c in range(channels):
             factors[tap, c] = np.int64(row[c]) - offset[c]
 
 
 @jit
-def add_products(values: Any, start: Any, factors: Any, sums: Any) -> None:
-    """Add to each channel's sum its value, from element ``start`` on, times its factor."""
-    run = values[start : start + sums.size]
-    for c in range(sums.size):
-        sums[c] += np.int64(factors[c]) * np.int64(run[c])
+def put_taps(w: Any, taps: Any) -> None:
+    """Bytes from the corner of a window to each of its taps."""
+    for tap in range(taps.size):
+        ky = tap // w.kernel_w
+        taps[tap] = ky * w.dilation_h * w.in_row_stride
+        taps[tap] += (tap - ky * w.kernel_w) * w.dilation_w * w.in_pixel_stride
 
 
-@jit_allocating
-def depthwise(spm: Any, w: Any, at: Any, q: Any, place: Any, sink: Any) -> None:
-    """Depthwise convolution of one tile; ``w.out_channels`` channels, one a group."""
-    count, taps = w.out_channels, w.kernel_h * w.kernel_w
-    pixels = w.out_h * w.out_w
-    wide = q.element == INT16
-    integers = np.zeros((INTEGERS, count), np.int64)
-    reals = np.zeros((REALS, count), np.float64)
-    put_channels(spm, at, q, ORIGIN, integers, reals)
-    put_starts(spm, at, q, ORIGIN, integers, pixels, place, sink)
-    checked = may_overflow(largest(integers[START]), taps, q.element)
-    factors = np.zeros((taps, count), np.int32)
-    if wide:
+@jit
+def add_taps(spm: Any, element: Any, corner: Any, taps: Any, factors: Any, sums: Any) -> None:
+    """Add to each channel's sum its values at the taps, times its factors."""
+    if element == INT16:
+        add_taps_int16(spm.i16, corner, taps, factors, sums)
+    else:
+        add_taps_int8(spm.i8, corner, taps, factors, sums)
+
+
+@jit
+def convolve_each(spm: Any, w: Any, at: Any, q: Any, place: Any, sink: Any, room: Any) -> None:
+    """All pixels of a depthwise convolution."""
+    taps, factors, integers = room.taps, room.factors, room.integers
+    run = room.sums[: w.out_channels]
+    put_channels(spm, at, q, ORIGIN, integers, room.reals)
+    put_starts(spm, at, q, ORIGIN, integers, w.out_h * w.out_w, place, sink)
+    checked = may_overflow(largest(integers[START]), taps.size, q.element)
+    put_taps(w, taps)
+    if q.element == INT16:
         put_factors(spm.i16, at.weights >> 1, integers[OFFSET], factors)
     else:
         put_factors(spm.i8, at.weights, integers[OFFSET], factors)
-    sums = np.zeros(count, np.int64)
     for y in range(w.out_h):
         for x in range(w.out_w):
             corner = at.input + y * w.stride_h * w.in_row_stride
             corner += x * w.stride_w * w.in_pixel_stride
             index = place.origin + y * place.stride_y + x * place.stride_x
-            copy_run(integers[START], ORIGIN, sums, ORIGIN, count)
-            for tap in range(taps):
-                ky = tap // w.kernel_w
-                source = corner + ky * w.dilation_h * w.in_row_stride
-                source += (tap - ky * w.kernel_w) * w.dilation_w * w.in_pixel_stride
-                if wide:
-                    add_products(spm.i16, source >> 1, factors[tap], sums)
-                else:
-                    add_products(spm.i8, source, factors[tap], sums)
-                if checked:
-                    saturate_sums(sums, q.element, index, place.layer, sink)
-            requantize(sums, integers, reals, q, index, place.layer, sink)
+            copy_run(integers[START], ORIGIN, run, ORIGIN, run.size)
+            if checked:
+                for t in range(taps.size):
+                    one = slice(t, t + 1)
+                    add_taps(spm, q.element, corner, taps[one], factors[one], room.sums)
+                    saturate_sums(run, q.element, index, place.layer, sink)
+            else:
+                add_taps(spm, q.element, corner, taps, factors, room.sums)
+            requantize(run, integers, room.reals, q, index, place.layer, sink)
             to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
-            write_run(sums, count, spm, q.element, to)
-    sink.layers[place.layer].elements += pixels * count
+            write_run(run, run.size, spm, q.element, to)
+    sink.layers[place.layer].elements += w.out_h * w.out_w * run.size
+
+
+@jit_allocating
+def depthwise(spm: Any, w: Any, at: Any, q: Any, place: Any, sink: Any) -> None:
+    """Depthwise convolution of one tile; ``w.out_channels`` channels, one a group."""
+    taps, channels = w.kernel_h * w.kernel_w, w.out_channels
+    lanes = (channels + LANES - 1) // LANES * LANES
+    room = Room(
+        np.zeros(taps, np.int64),
+        np.zeros((taps, lanes), np.int32),
+        np.zeros((INTEGERS, channels), np.int64),
+        np.zeros((REALS, channels), np.float64),
+        np.zeros(lanes, np.int64),
+    )
+    convolve_each(spm, w, at, q, place, sink, room)

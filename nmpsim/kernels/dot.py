@@ -16,9 +16,18 @@ from llvmlite import ir
 from numba.extending import intrinsic
 
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.vector_code import (
+    I32,
+    I64,
+    LANES,
+    constant,
+    load,
+    pick,
+    store,
+    sum_up,
+    vector,
+)
 
-LANES = 16
-"""Output channels of one weight block."""
 BLOCK_BYTES = 64
 """A block has LANES times as many consecutive inputs as four bytes hold."""
 PATCHES = 4
@@ -27,33 +36,15 @@ _WIDE_PAIRS = 128
 """Pairs of Int16 inputs whose products with one plane of weights 32 bits can sum up."""
 
 _numba: Any = numba  # its types, where it ships any, do not know all that is used here
-_I32, _I64 = ir.IntType(32), ir.IntType(64)
-_BYTES = ir.VectorType(ir.IntType(8), BLOCK_BYTES // 2)
-_HALVES = ir.VectorType(ir.IntType(16), BLOCK_BYTES // 2)
-_PRODUCTS = ir.VectorType(_I32, BLOCK_BYTES // 2)
-_SUMS = ir.VectorType(_I32, LANES)
-_WIDE_SUMS = ir.VectorType(_I64, LANES)
+_HALVES = vector(16, BLOCK_BYTES // 2)
+_PRODUCTS = vector(32, BLOCK_BYTES // 2)
+_SUMS, _WIDE_SUMS = vector(32), vector(64)
 
 
-def _constant(value: int) -> Any:
-    return ir.Constant(_I64, value)
-
-
-def _pick(builder: Any, vector: Any, other: Any, indices: list[int]) -> Any:
-    mask = ir.Constant(ir.VectorType(_I32, len(indices)), indices)
-    return builder.shuffle_vector(vector, other, mask)
-
-
-def _load(builder: Any, address: Any, kind: Any, alignment: int) -> Any:
-    value = builder.load(builder.inttoptr(address, kind.as_pointer()))
-    value.align = alignment
-    return value
-
-
-def _add_in_twos(builder: Any, vector: Any, other: Any) -> Any:
+def _add_in_twos(builder: Any, first: Any, second: Any) -> Any:
     """Neighbours of two vectors, one behind the other, added."""
-    even = _pick(builder, vector, other, list(range(0, 2 * LANES, 2)))
-    odd = _pick(builder, vector, other, list(range(1, 2 * LANES, 2)))
+    even = pick(builder, first, second, list(range(0, 2 * LANES, 2)))
+    odd = pick(builder, first, second, list(range(1, 2 * LANES, 2)))
     return builder.add(even, odd)
 
 
@@ -65,49 +56,47 @@ def _products(builder: Any, weights: Any, inputs: Any) -> Any:
 
 def _repeat(builder: Any, address: Any, kind: Any) -> Any:
     """The inputs of one block, 16 bits each, again and again."""
-    inputs = _load(builder, address, kind, 2)
+    inputs = load(builder, address, kind, 2)
     count = 512 // kind.width
-    vector = ir.Constant(ir.VectorType(kind, count), ir.Undefined)
-    lone = builder.insert_element(vector, inputs, ir.Constant(_I32, 0))
-    return builder.bitcast(_pick(builder, lone, lone, [0] * count), _HALVES)
+    lone = ir.Constant(vector(kind.width, count), ir.Undefined)
+    lone = builder.insert_element(lone, inputs, ir.Constant(I32, 0))
+    return builder.bitcast(pick(builder, lone, lone, [0] * count), _HALVES)
 
 
 class _Int8Block:
     """Two halves of eight lanes by four inputs; a lane has two sums in its half."""
 
-    inputs = _I64
+    inputs = I64
 
     @staticmethod
     def sides(builder: Any, address: Any) -> list[Any]:
-        halves = [builder.add(address, _constant(side * 32)) for side in range(2)]
-        return [builder.sext(_load(builder, half, _BYTES, 1), _HALVES) for half in halves]
+        halves = [builder.add(address, constant(side * 32)) for side in range(2)]
+        return [builder.sext(load(builder, half, vector(8, 32), 1), _HALVES) for half in halves]
 
     @staticmethod
-    def store(builder: Any, sums: list[Any], to: Any) -> None:
-        total = _add_in_twos(builder, *sums)
-        builder.store(total, builder.inttoptr(to, _SUMS.as_pointer())).align = 4
+    def put(builder: Any, sums: list[Any], to: Any) -> None:
+        store(builder, _add_in_twos(builder, *sums), to, 4)
 
 
 class _Int16Block:
     """High and low bytes of sixteen lanes by two inputs; a lane has a sum in each plane.
 
-    What is stored is added to what is there.
+    What is put is added to what is there.
     """
 
-    inputs = _I32
+    inputs = I32
 
     @staticmethod
     def sides(builder: Any, address: Any) -> list[Any]:
-        weights = _load(builder, address, _HALVES, 2)
+        weights = load(builder, address, _HALVES, 2)
         high = builder.ashr(weights, ir.Constant(_HALVES, [8] * 32))
         return [high, builder.and_(weights, ir.Constant(_HALVES, [255] * 32))]
 
     @staticmethod
-    def store(builder: Any, sums: list[Any], to: Any) -> None:
+    def put(builder: Any, sums: list[Any], to: Any) -> None:
         high, low = (builder.sext(plane, _WIDE_SUMS) for plane in sums)
         total = builder.add(builder.shl(high, ir.Constant(_WIDE_SUMS, [8] * LANES)), low)
-        total = builder.add(total, _load(builder, to, _WIDE_SUMS, 8))
-        builder.store(total, builder.inttoptr(to, _WIDE_SUMS.as_pointer())).align = 8
+        store(builder, builder.add(total, load(builder, to, _WIDE_SUMS, 8)), to, 8)
 
 
 def _emit(
@@ -120,35 +109,23 @@ def _emit(
     sums: Any,
     sums_stride: Any,
 ) -> None:
-    """A loop over the inputs of a block; then each patch's sums are stored."""
-    before = builder.block
-    body, after = builder.append_basic_block("block"), builder.append_basic_block("done")
-    builder.branch(body)
-    builder.position_at_end(body)
-    index = builder.phi(_I64)
-    index.add_incoming(_constant(0), before)
-    running = [builder.phi(_SUMS) for _ in range(2 * PATCHES)]
-    for total in running:
-        total.add_incoming(ir.Constant(_SUMS, [0] * LANES), before)
-    offset = builder.mul(index, _constant(BLOCK_BYTES))
-    sides = block.sides(builder, builder.add(weights, offset))
-    step = builder.mul(index, _constant(block.inputs.width // 8))
-    added = []
+    """Sum up the inputs of a block, then put each patch's sums."""
+
+    def terms(index: Any) -> list[Any]:
+        offset = builder.mul(index, constant(BLOCK_BYTES))
+        sides = block.sides(builder, builder.add(weights, offset))
+        step = builder.mul(index, constant(block.inputs.width // 8))
+        products = []
+        for patch in range(PATCHES):
+            row = builder.add(patches, builder.mul(stride, constant(patch)))
+            inputs = _repeat(builder, builder.add(row, step), block.inputs)
+            products += [_products(builder, side, inputs) for side in sides]
+        return products
+
+    totals = sum_up(builder, count, _SUMS, 2 * PATCHES, terms)
     for patch in range(PATCHES):
-        row = builder.add(patches, builder.mul(stride, _constant(patch)))
-        inputs = _repeat(builder, builder.add(row, step), block.inputs)
-        for side in range(2):
-            products = _products(builder, sides[side], inputs)
-            added.append(builder.add(running[2 * patch + side], products))
-    following = builder.add(index, _constant(1))
-    index.add_incoming(following, body)
-    for total, value in zip(running, added, strict=True):
-        total.add_incoming(value, body)
-    builder.cbranch(builder.icmp_unsigned("<", following, count), body, after)
-    builder.position_at_end(after)
-    for patch in range(PATCHES):
-        to = builder.add(sums, builder.mul(sums_stride, _constant(patch)))
-        block.store(builder, added[2 * patch : 2 * patch + 2], to)
+        to = builder.add(sums, builder.mul(sums_stride, constant(patch)))
+        block.put(builder, totals[2 * patch : 2 * patch + 2], to)
 
 
 def _dot_of(block: Any) -> Any:
@@ -179,7 +156,7 @@ _dot16: Any = _dot_of(_Int16Block)
 def _dot_int8_compiled(weights: Any, patches: Any, sums: Any) -> None:
     stride, row = 2 * patches.shape[1], 4 * sums.shape[1]
     count = patches.shape[1] // 4
-    for block in range(sums.shape[1] // LANES):
+    for block in range(weights.size // (patches.shape[1] * LANES)):
         where = weights.ctypes.data + block * count * BLOCK_BYTES
         to = sums.ctypes.data + 4 * LANES * block
         _dot8(where, patches.ctypes.data, stride, count, to, row)
@@ -189,7 +166,7 @@ def _dot_int16_compiled(weights: Any, patches: Any, sums: Any) -> None:
     sums[:] = 0
     stride, row = 2 * patches.shape[1], 8 * sums.shape[1]
     count = patches.shape[1] // 2
-    for block in range(sums.shape[1] // LANES):
+    for block in range(weights.size // (patches.shape[1] * LANES)):
         to = sums.ctypes.data + 8 * LANES * block
         for first in range(0, count, _WIDE_PAIRS):
             inputs = min(_WIDE_PAIRS, count - first)
@@ -198,17 +175,17 @@ def _dot_int16_compiled(weights: Any, patches: Any, sums: Any) -> None:
 
 
 def _dot_in_numpy(weights: Any, patches: Any, sums: Any) -> None:
-    side, lanes = 4 // weights.itemsize, sums.shape[1]
+    side, lanes = 4 // weights.itemsize, weights.size // patches.shape[1]
     blocks = weights.reshape(lanes // LANES, -1, LANES, side)
     by_lane = blocks.transpose(0, 2, 1, 3).reshape(lanes, -1)
-    sums[:] = patches.astype(np.int64) @ by_lane.T.astype(np.int64)
+    sums[:, :lanes] = patches.astype(np.int64) @ by_lane.T.astype(np.int64)
 
 
 dot_int8: Any = _dot_in_numpy if _numba.config.DISABLE_JIT else jit(_dot_int8_compiled)
 """``dot_int8(weights, patches, sums)``: sums[p, lane] = products of patch p with a lane's weights.
 
 weights int8 [B * K * 16], B blocks as packed, patches int16 [PATCHES, K], sums int32
-[PATCHES, B * 16]; K is a multiple of four. The patches hold Int8 values. Exact modulo 2^32.
+[PATCHES, B * 16 or more]; K is a multiple of four. The patches hold Int8 values. Exact modulo 2^32.
 """
 dot_int16: Any = _dot_in_numpy if _numba.config.DISABLE_JIT else jit(_dot_int16_compiled)
 """The same for weights int16 and sums int64; K is a multiple of two. Exact."""

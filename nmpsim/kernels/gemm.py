@@ -28,25 +28,63 @@ class Product(NamedTuple):
 
 
 @jit
-def add_row(values: Any, start: Any, offset: Any, factor: Any, sums: Any) -> None:
-    """Add ``factor * (value - offset)`` of a row from element ``start`` on to the sums."""
-    run = values[start : start + sums.size]
-    for c in range(sums.size):
-        sums[c] += factor * (np.int64(run[c]) - offset)
+def add_products(
+    values: Any, start: Any, stride: Any, offset: Any, factors: Any, sums: Any
+) -> None:
+    """Add to ``sums`` each factor times its row of ``values``, less the rows' zero point.
+
+    ``start`` and ``stride`` of the rows are in elements. Four rows at a time, so that sums are
+    read and written less often.
+    """
+    count = sums.size
+    fours = factors.size // 4 * 4
+    for k in range(0, fours, 4):
+        a = start + k * stride
+        b, c, d = a + stride, a + 2 * stride, a + 3 * stride
+        row_a, row_b = values[a : a + count], values[b : b + count]
+        row_c, row_d = values[c : c + count], values[d : d + count]
+        for i in range(count):
+            one = factors[k] * (np.int64(row_a[i]) - offset)
+            one += factors[k + 1] * (np.int64(row_b[i]) - offset)
+            two = factors[k + 2] * (np.int64(row_c[i]) - offset)
+            two += factors[k + 3] * (np.int64(row_d[i]) - offset)
+            sums[i] += one + two
+    for k in range(fours, factors.size):
+        a = start + k * stride
+        row = values[a : a + count]
+        for i in range(count):
+            sums[i] += factors[k] * (np.int64(row[i]) - offset)
 
 
-@jit_allocating
-def gemm(spm: Any, g: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
-    """``at.input`` times ``at.weights``; sums in the order of the inner dimension."""
-    element, columns = q.element, g.columns
-    integers = np.zeros((INTEGERS, columns), np.int64)
-    reals = np.zeros((REALS, columns), np.float64)
+@jit
+def add_rows(spm: Any, element: Any, start: Any, g: Any, factors: Any, sums: Any) -> None:
+    """As ``add_products``, with the rows of the right side from byte ``start`` on."""
+    if element == INT16:
+        add_products(spm.i16, start >> 1, g.rhs_stride >> 1, g.rhs_offset, factors, sums)
+    else:
+        add_products(spm.i8, start, g.rhs_stride, g.rhs_offset, factors, sums)
+
+
+@jit
+def multiply(
+    spm: Any,
+    g: Any,
+    at: Any,
+    parts: Any,
+    q: Any,
+    place: Any,
+    sink: Any,
+    integers: Any,
+    reals: Any,
+    factors: Any,
+    sums: Any,
+) -> None:
+    """All rows; tables of the columns, factors [inner] and sums are room to work in."""
+    element = q.element
     put_channels(spm, at, q, ORIGIN, integers, reals)
-    sums = np.zeros(columns, np.int64)
-    factors = np.zeros(g.inner, np.int64)
     for row in range(g.rows):
         index = place.origin + row * place.stride_y
-        partial = at.partial + ((row * columns) << (2 + element))
+        partial = at.partial + ((row * g.columns) << (2 + element))
         if parts.begins:
             sums[:] = 0
         else:
@@ -54,18 +92,27 @@ def gemm(spm: Any, g: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -
         checked = may_overflow(largest(sums), 2 * g.inner, element)
         read_run(spm, element, at.input + row * g.lhs_stride, factors, g.inner)
         for k in range(g.inner):
-            factor = factors[k] - g.lhs_offset
-            source = at.weights + k * g.rhs_stride
-            if element == INT16:
-                add_row(spm.i16, source >> 1, g.rhs_offset, factor, sums)
-            else:
-                add_row(spm.i8, source, g.rhs_offset, factor, sums)
-            if checked:
+            factors[k] -= g.lhs_offset
+        if checked:
+            for k in range(g.inner):
+                start = at.weights + k * g.rhs_stride
+                add_rows(spm, element, start, g, factors[k : k + 1], sums)
                 saturate_sums(sums, element, index, place.layer, sink)
+        else:
+            add_rows(spm, element, at.weights, g, factors, sums)
         if parts.ends:
             requantize(sums, integers, reals, q, index, place.layer, sink)
-            write_run(sums, columns, spm, element, at.output + row * g.out_stride)
+            write_run(sums, g.columns, spm, element, at.output + row * g.out_stride)
         else:
-            write_run(sums, columns, spm, 2 + element, partial)
+            write_run(sums, g.columns, spm, 2 + element, partial)
     if parts.ends:
-        sink.layers[place.layer].elements += g.rows * columns
+        sink.layers[place.layer].elements += g.rows * g.columns
+
+
+@jit_allocating
+def gemm(spm: Any, g: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
+    """``at.input`` times ``at.weights``; sums in the order of the inner dimension."""
+    integers = np.zeros((INTEGERS, g.columns), np.int64)
+    reals = np.zeros((REALS, g.columns), np.float64)
+    factors, sums = np.zeros(g.inner, np.int64), np.zeros(g.columns, np.int64)
+    multiply(spm, g, at, parts, q, place, sink, integers, reals, factors, sums)

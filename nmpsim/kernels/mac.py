@@ -20,10 +20,11 @@ from nmpsim.kernels.accumulate import (
     saturate_sum,
 )
 from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START, put_channels, put_starts
-from nmpsim.kernels.dot import LANES, PATCHES, dot_int8, dot_int16
-from nmpsim.kernels.jit import jit, jit_allocating
+from nmpsim.kernels.dot import PATCHES, dot_int8, dot_int16
+from nmpsim.kernels.jit import jit, jit_allocating, jit_inlined
 from nmpsim.kernels.movement import copy_run, write_run
 from nmpsim.kernels.requantize import requantize
+from nmpsim.kernels.vector_code import LANES
 
 
 class Window(NamedTuple):
@@ -54,16 +55,20 @@ class Parts(NamedTuple):
 
 
 @jit
-def gather(
-    spm: Any, element: Any, w: Any, at: Any, group: Any, pixel: Any, patch: Any, row: Any
-) -> None:
-    """Copy the window of a pixel into ``patch``, each kernel row padded to ``row`` values."""
+def row_length(w: Any, element: Any) -> Any:
+    """Inputs of a row of the window, padded to whole blocks of weights."""
+    side = 4 >> element
+    return (w.kernel_w * w.in_channels + side - 1) // side * side
+
+
+@jit_inlined
+def gather(spm: Any, element: Any, w: Any, at: Any, group: Any, pixel: Any, patch: Any) -> None:
+    """Copy the window of a pixel into ``patch``, row by row, each padded."""
     y = pixel // w.out_w
     x = pixel - y * w.out_w
     corner = at.input + ((group * w.in_channels) << element)
     corner += y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
-    length = w.in_channels
-    columns = w.kernel_w
+    row, length, columns = row_length(w, element), w.in_channels, w.kernel_w
     if w.dilation_w == 1 and w.in_pixel_stride == w.in_channels << element:
         length *= columns
         columns = 1
@@ -78,21 +83,19 @@ def gather(
                 copy_run(spm.i8, source, patch, target, length)
 
 
-@jit
-def block_sums(
-    spm: Any, element: Any, weights: Any, first: Any, patches: Any, sums: Any, wide_sums: Any
-) -> None:
-    """Products of all patches with the blocks of weights from channel ``first`` on, unchecked.
+@jit_inlined
+def block_sums(spm: Any, element: Any, weights: Any, first: Any, room: Any) -> None:
+    """Products of all patches with the blocks of weights that channels from ``first`` on are in.
 
-    They go to ``sums`` (int32), or ``wide_sums`` (int64) for Int16: [PATCHES, lanes].
+    They go to ``sums``, or to ``wide_sums`` for Int16, unchecked.
     """
-    start = (weights >> element) + first // LANES * LANES * patches.shape[1]
+    block = room.patches.shape[1] * LANES
+    start = (weights >> element) + first // LANES * block
+    end = (weights >> element) + (first + room.run.size + LANES - 1) // LANES * block
     if element == INT16:
-        end = start + wide_sums.shape[1] * patches.shape[1]
-        dot_int16(spm.i16[start:end], patches, wide_sums)
+        dot_int16(spm.i16[start:end], room.patches, room.wide_sums)
     else:
-        end = start + sums.shape[1] * patches.shape[1]
-        dot_int8(spm.i8[start:end], patches, sums)
+        dot_int8(spm.i8[start:end], room.patches, room.sums)
 
 
 @jit
@@ -145,71 +148,101 @@ def window_sum(patch: Any, integers: Any) -> Any:
     return total
 
 
-@jit_allocating
-def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
-    """2-D convolution of one tile."""
-    side = 4 >> q.element
-    row = (w.kernel_w * w.in_channels + side - 1) // side * side
-    depth = w.kernel_h * row
-    pixels = w.out_h * w.out_w
-    count = w.out_channels // w.groups
+class Room(NamedTuple):
+    """Arrays to work in: windows of some pixels, their products, the tables of a group's channels,
+    sums or results of a pixel."""
+
+    patches: Any
+    sums: Any
+    wide_sums: Any
+    integers: Any
+    reals: Any
+    run: Any
+
+
+@jit_inlined
+def finish_pixel(
+    spm: Any,
+    w: Any,
+    at: Any,
+    parts: Any,
+    q: Any,
+    place: Any,
+    sink: Any,
+    room: Any,
+    first: Any,
+    pixel: Any,
+    p: Any,
+    checked: Any,
+) -> None:
+    """Results, or running sums, of the channels from ``first`` on; the window is patch ``p``."""
+    integers, run, patch = room.integers, room.run, room.patches[p]
+    y = pixel // w.out_w
+    x = pixel - y * w.out_w
+    index = place.origin + y * place.stride_y + x * place.stride_x + first
     sum_size = 2 + q.element
+    partial = at.partial + ((pixel * w.out_channels + first) << sum_size)
+    lane = first % LANES
+    if not parts.begins:
+        read_sums(spm, q.element, partial, integers[START])
+    if checked:
+        put_exact_sums(
+            spm, at.weights, first, patch, integers, run, q.element, index, place.layer, sink
+        )
+    elif q.element == INT16:
+        products = room.wide_sums[p, lane : lane + run.size]
+        put_sums(run, products, integers, window_sum(patch, integers))
+    else:
+        products = room.sums[p, lane : lane + run.size]
+        put_sums(run, products, integers, window_sum(patch, integers))
+    if parts.ends:
+        requantize(run, integers, room.reals, q, index, place.layer, sink)
+        to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
+        write_run(run, run.size, spm, q.element, to + (first << q.element))
+    else:
+        write_run(run, run.size, spm, sum_size, partial)
+
+
+@jit
+def convolve(
+    spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, room: Any
+) -> None:
+    """The groups of a convolution, one after the other."""
+    pixels, depth = w.out_h * w.out_w, room.patches.shape[1]
     most = np.int64(0)
     if not parts.begins:
         most = largest_partial(spm, q.element, at.partial, pixels * w.out_channels)
-    patches = np.zeros((PATCHES, depth), np.int16)
-    integers = np.zeros((INTEGERS, count), np.int64)
-    reals = np.zeros((REALS, count), np.float64)
-    run = np.zeros(count, np.int64)
     for group in range(w.groups):
-        first = group * count
-        lane = first % LANES
-        lanes = (lane + count + LANES - 1) // LANES * LANES
-        sums = np.zeros((PATCHES, 0 if q.element == INT16 else lanes), np.int32)
-        wide_sums = np.zeros((PATCHES, lanes if q.element == INT16 else 0), np.int64)
-        put_channels(spm, at, q, first, integers, reals)
+        first = group * room.run.size
+        put_channels(spm, at, q, first, room.integers, room.reals)
         if parts.begins:
-            put_starts(spm, at, q, first, integers, pixels, place, sink)
-            most = largest(integers[START])
+            put_starts(spm, at, q, first, room.integers, pixels, place, sink)
+            most = largest(room.integers[START])
         checked = may_overflow(most, depth, q.element)
         for begin in range(0, pixels, PATCHES):
             filled = min(PATCHES, pixels - begin)
             for p in range(filled):
-                gather(spm, q.element, w, at, group, begin + p, patches[p], row)
+                gather(spm, q.element, w, at, group, begin + p, room.patches[p])
             if not checked:
-                block_sums(spm, q.element, at.weights, first, patches, sums, wide_sums)
+                block_sums(spm, q.element, at.weights, first, room)
             for p in range(filled):
-                pixel = begin + p
-                y = pixel // w.out_w
-                x = pixel - y * w.out_w
-                index = place.origin + y * place.stride_y + x * place.stride_x + first
-                partial = at.partial + ((pixel * w.out_channels + first) << sum_size)
-                if not parts.begins:
-                    read_sums(spm, q.element, partial, integers[START])
-                if checked:
-                    put_exact_sums(
-                        spm,
-                        at.weights,
-                        first,
-                        patches[p],
-                        integers,
-                        run,
-                        q.element,
-                        index,
-                        place.layer,
-                        sink,
-                    )
-                elif q.element == INT16:
-                    window = window_sum(patches[p], integers)
-                    put_sums(run, wide_sums[p, lane : lane + count], integers, window)
-                else:
-                    window = window_sum(patches[p], integers)
-                    put_sums(run, sums[p, lane : lane + count], integers, window)
-                if parts.ends:
-                    requantize(run, integers, reals, q, index, place.layer, sink)
-                    to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
-                    write_run(run, count, spm, q.element, to + (first << q.element))
-                else:
-                    write_run(run, count, spm, sum_size, partial)
+                finish_pixel(spm, w, at, parts, q, place, sink, room, first, begin + p, p, checked)
     if parts.ends:
         sink.layers[place.layer].elements += pixels * w.out_channels
+
+
+@jit_allocating
+def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
+    """2-D convolution of one tile."""
+    count = w.out_channels // w.groups
+    lanes = (LANES - 1 + count + LANES - 1) // LANES * LANES  # a group may begin within a block
+    wide = q.element == INT16
+    room = Room(
+        np.zeros((PATCHES, w.kernel_h * row_length(w, q.element)), np.int16),
+        np.zeros((PATCHES, 0 if wide else lanes), np.int32),
+        np.zeros((PATCHES, lanes if wide else 0), np.int64),
+        np.zeros((INTEGERS, count), np.int64),
+        np.zeros((REALS, count), np.float64),
+        np.zeros(count, np.int64),
+    )
+    convolve(spm, w, at, parts, q, place, sink, room)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from nmpsim.kernels.dot import LANES, PATCHES, dot_int8, dot_int16
+from nmpsim.kernels.dot import PATCHES, dot_int8, dot_int16
+from nmpsim.kernels.vector_code import LANES
 
 Array = npt.NDArray[Any]
 KINDS = {"int8": (np.int8, np.int32), "int16": (np.int16, np.int64)}

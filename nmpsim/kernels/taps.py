@@ -1,0 +1,114 @@
+"""Sums of a depthwise window for a block of channels, as vector instructions of the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba.extending import intrinsic
+
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.vector_code import I64, LANES, constant, load, store, sum_up, vector
+
+_numba: Any = numba  # its types, where it ships any, do not know all that is used here
+_FACTORS, _WIDE_SUMS = vector(32), vector(64)
+
+
+def _emit(
+    builder: Any,
+    bits: int,
+    corner: Any,
+    taps: Any,
+    count: Any,
+    factors: Any,
+    stride: Any,
+    sums: Any,
+) -> None:
+    """Sum up the taps of LANES channels, and add them to what is there.
+
+    32 bits hold the sums of Int8, as far as they are not to be checked.
+    """
+    kind, total_kind = vector(bits), vector(4 * bits)
+
+    def terms(index: Any) -> list[Any]:
+        at = builder.add(taps, builder.mul(index, constant(8)))
+        values = load(builder, builder.add(corner, load(builder, at, I64, 8)), kind, bits // 8)
+        row = builder.add(factors, builder.mul(index, stride))
+        of_tap = load(builder, row, _FACTORS, 4)
+        if bits == 16:
+            of_tap = builder.sext(of_tap, total_kind)
+        return [builder.mul(builder.sext(values, total_kind), of_tap)]
+
+    (total,) = sum_up(builder, count, total_kind, 1, terms)
+    if bits == 8:
+        total = builder.sext(total, _WIDE_SUMS)
+    store(builder, builder.add(total, load(builder, sums, _WIDE_SUMS, 8)), sums, 8)
+
+
+def _tap_sums_of(bits: int) -> Any:
+    """Addresses of corner, taps, factors, sums; ``count`` taps, at least one, ``stride`` apart."""
+
+    def type_of_sums(
+        typing_context: Any,
+        corner: Any,
+        taps: Any,
+        count: Any,
+        factors: Any,
+        stride: Any,
+        sums: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+            _emit(builder, bits, *arguments)
+            return context.get_dummy_value()
+
+        return _numba.void(*[_numba.intp] * 6), generate
+
+    return intrinsic(type_of_sums)
+
+
+_taps8: Any = _tap_sums_of(8)
+_taps16: Any = _tap_sums_of(16)
+
+
+def _add_taps_int8_compiled(values: Any, corner: Any, taps: Any, factors: Any, sums: Any) -> None:
+    for block in range(0, factors.shape[1], LANES):
+        _taps8(
+            values.ctypes.data + corner + block,
+            taps.ctypes.data,
+            taps.size,
+            factors.ctypes.data + 4 * block,
+            4 * factors.shape[1],
+            sums.ctypes.data + 8 * block,
+        )
+
+
+def _add_taps_int16_compiled(values: Any, corner: Any, taps: Any, factors: Any, sums: Any) -> None:
+    for block in range(0, factors.shape[1], LANES):
+        _taps16(
+            values.ctypes.data + corner + 2 * block,
+            taps.ctypes.data,
+            taps.size,
+            factors.ctypes.data + 4 * block,
+            4 * factors.shape[1],
+            sums.ctypes.data + 8 * block,
+        )
+
+
+def _add_taps_in_numpy(values: Any, corner: Any, taps: Any, factors: Any, sums: Any) -> None:
+    for tap, offset in enumerate(taps):
+        start = (corner + offset) // values.itemsize
+        sums += factors[tap].astype(np.int64) * values[start : start + sums.size]
+
+
+_is_plain = _numba.config.DISABLE_JIT
+add_taps_int8: Any = _add_taps_in_numpy if _is_plain else jit(_add_taps_int8_compiled)
+"""``add_taps_int8(values, corner, taps, factors, sums)``: to each sum a value of every tap times
+its factor.
+
+values int8; ``corner`` and taps int64 [T] are bytes: a tap's values begin at their sum. factors
+int32 [T, C], sums int64 [C]; C is a multiple of sixteen, and so many values are read. 32 bits must
+hold what is added.
+"""
+add_taps_int16: Any = _add_taps_in_numpy if _is_plain else jit(_add_taps_int16_compiled)
+"""The same for values int16; 64 bits must hold what is added."""
