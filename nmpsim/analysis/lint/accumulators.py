@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.analysis.lint.biases import Bias
 from nmpsim.analysis.lint.findings import Finding, at_layer
 from nmpsim.analysis.lint.subject import Subject
-from nmpsim.analysis.weighted import WEIGHTED, scales_of, weight_rows
+from nmpsim.analysis.weighted import WEIGHTED, scales_of, values_of, weight_rows
 from nmpsim.compiler.work import Operation, View
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -49,14 +49,9 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 def sum_bounds(subject: Subject, op: Operation, bias: Bias | None) -> SumBounds | None:
     """Worst case over all inputs that the input's type allows; None for what sums nothing."""
-    if op.instruction.opcode == "matmul":
-        return _matrices(op)
-    if op.instruction.opcode not in WEIGHTED:
-        return None
-    rows, scales = weight_rows(subject.module, op), scales_of(subject.module, op)
-    if rows is None or scales is None:
-        return None
-    weights = rows - scales.weight_offsets[:, None]
+    weights = _weights(subject, op)
+    if weights is None:
+        return _matrices(op) if op.instruction.opcode == "matmul" else None
     low, high = _ends(op.operands[1])
     lowest, highest = weights * low, weights * high
     # 0 is among the inputs, so each product alone can only widen the range: a partial sum too
@@ -64,7 +59,18 @@ def sum_bounds(subject: Subject, op: Operation, bias: Bias | None) -> SumBounds 
     worst_low = np.minimum(lowest, highest).sum(axis=1).astype(np.float64)
     worst_high = np.maximum(lowest, highest).sum(axis=1).astype(np.float64)
     start = 0.0 if bias is None or subject.numerics_of(op) == "nmp" else _start(bias)
-    return SumBounds(np.minimum(worst_low, 0) + start, np.maximum(worst_high, 0) + start)
+    return SumBounds(worst_low + start, worst_high + start)
+
+
+def _weights(subject: Subject, op: Operation) -> Array | None:
+    """int64 [outputs, inputs of one output], zero points subtracted; None if they vary."""
+    if op.instruction.opcode == "matmul":
+        matrix = values_of(subject.module, op.operands[2])
+        return None if matrix is None else matrix.T.astype(np.int64) - op.operands[2].offset
+    if op.instruction.opcode not in WEIGHTED:
+        return None
+    rows, scales = weight_rows(subject.module, op), scales_of(subject.module, op)
+    return None if rows is None or scales is None else rows - scales.weight_offsets[:, None]
 
 
 def _start(bias: Bias) -> Array:

@@ -210,6 +210,15 @@ def test_matrices_of_the_greatest_depth(elem: str, depth: int) -> None:
         assert len(findings(draft.module(), "accumulator-overflow")) == expected
 
 
+def test_a_constant_matrix_is_taken_as_it_is() -> None:
+    """Of its type's greatest values the same sum would overflow."""
+    draft = Draft()
+    lhs = draft.input(tensor_type("i8", (1, 2**18), 0.5))
+    rhs = draft.constant(np.ones((2**18, 1), np.int8), "i8", 0.5)
+    draft.emit("matmul", draft.output(tensor_type("i8", (1, 1), 0.5)), lhs, rhs)
+    assert findings(draft.module(), "accumulator-overflow") == []
+
+
 # range-wasted
 
 
