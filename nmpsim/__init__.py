@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from nmpsim.config import default_device as default_device
     from nmpsim.config import load_device as load_device
     from nmpsim.diagnostics import UserError as UserError
+    from nmpsim.experiments import Evaluation as Evaluation
+    from nmpsim.experiments import SweepResult as SweepResult
+    from nmpsim.experiments import evaluate as evaluate
+    from nmpsim.experiments import sweep as sweep
     from nmpsim.quantization import Calibrated as Calibrated
     from nmpsim.quantization import QuantizedProgram as QuantizedProgram
     from nmpsim.report.data import RunReport as RunReport
@@ -44,22 +48,26 @@ _HOMES = {
     "Compiled": "nmpsim.session",
     "Device": "nmpsim.session",
     "DeviceConfig": "nmpsim.config",
+    "Evaluation": "nmpsim.experiments",
     "Progress": "nmpsim.session",
     "QuantizedProgram": "nmpsim.quantization",
     "RescaledBias": "nmpsim.session",
     "RunReport": "nmpsim.report.data",
     "Shadow": "nmpsim.session",
+    "SweepResult": "nmpsim.experiments",
     "UserError": "nmpsim.diagnostics",
     "calibrate": "nmpsim.session",
     "compile": "nmpsim.session",
     "default_device": "nmpsim.config",
     "device_of": "nmpsim.session",
+    "evaluate": "nmpsim.experiments",
     "lint": "nmpsim.session",
     "load": "nmpsim.session",
     "load_device": "nmpsim.config",
     "quantize": "nmpsim.session",
     "rescale_bias": "nmpsim.session",
     "save": "nmpsim.session",
+    "sweep": "nmpsim.experiments",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -49,21 +49,19 @@ def load_dataset(dataset: Path, labels: str | None, inputs: Sequence[str]) -> La
         hint = "--labels L.npy, L.csv, or the name of an array in the data set"
         raise _unusable(dataset, "the data set does not say what its samples are", hint=hint)
     file = ArrayFile(dataset)
-    of_labels = labels if labels in file.keys else None
-    arrays = _arrays(file, inputs, of_labels)
-    if of_labels is not None:
-        return Labelled(ArraySamples.of(arrays), _numbers(file.array(of_labels).read(), dataset))
-    return Labelled(ArraySamples.of(arrays), _read_labels(Path(labels), file.keys))
+    if labels in file.keys:
+        numbers = _numbers(file.array(labels).read(), dataset)
+    else:
+        numbers = _read_labels(Path(labels), file.keys)
+    return Labelled(ArraySamples.of(_arrays(file, inputs)), numbers)
 
 
-def _arrays(
-    file: ArrayFile, inputs: Sequence[str], labels: str | None = None
-) -> dict[str, npt.NDArray[Any]]:
-    """An array for each input: under its name, or the only one there is."""
-    keys = [key for key in file.keys if key != labels]
-    found = {name: key for name in inputs for key in (PREFIX + name, name) if key in keys}
-    if len(found) < len(inputs) and len(inputs) == len(keys) == 1:
-        found = {inputs[0]: keys[0]}
+def _arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """An array for each input: under its name, or the only one that is no row of labels."""
+    found = {name: key for name in inputs for key in (PREFIX + name, name) if key in file.keys}
+    if not found and len(inputs) == 1:
+        keys = [key for key in file.keys if len(file.array(key).shape) > 1]
+        found = {inputs[0]: keys[0]} if len(keys) == 1 else {}
     missing = [name for name in inputs if name not in found]
     if missing:
         raise _unusable(

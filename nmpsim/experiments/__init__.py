@@ -1,11 +1,11 @@
 """Many runs of a program: over devices (sweep), over a data set (evaluate); in parallel."""
 
-from nmpsim.experiments.evaluate import evaluate
+from nmpsim.experiments.evaluating import evaluate
 from nmpsim.experiments.evaluation import Evaluation, evaluation_json
 from nmpsim.experiments.grid import Grid, read_grid
 from nmpsim.experiments.program import SweptProgram, load_swept
 from nmpsim.experiments.samples import Samples
-from nmpsim.experiments.sweep import SweepResult, sweep, sweep_program
+from nmpsim.experiments.sweeping import SweepResult, sweep, sweep_program
 
 __all__ = [
     "Evaluation",

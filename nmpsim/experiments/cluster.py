@@ -57,7 +57,7 @@ def cluster_pool(shared: object, scheduler: str) -> Iterator[Pool]:
         try:
             yield _ClusterPool(workers, client, executor, everywhere, hosts)
         finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+            executor.shutdown(wait=False)  # which cancels what still runs
             everywhere.release()
     finally:
         client.close()

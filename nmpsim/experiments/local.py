@@ -48,7 +48,21 @@ class _LocalPool:
             self.submit(compile_kernels, None).result()
 
     def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
-        return self.executor.submit(_call, job, item)
+        with _interrupts_held():  # it may start a process, which keeps them held
+            return self.executor.submit(_call, job, item)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits; otherwise it would reach a process that has only begun to start."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
