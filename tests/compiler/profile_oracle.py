@@ -89,6 +89,7 @@ class Layer:
     weight_scales: Any
     by_channel: bool
     is_full: bool
+    is_convolution: bool
     bias: HostTensor | None
     bias_scales: Any
     bias_offsets: Any
@@ -142,7 +143,8 @@ def _layer(opcode: str, operands: Sequence[HostTensor], attributes: Attributes) 
     else:
         sums = x.reshape(x.shape[0], -1) @ (w - offsets)
     return Layer(
-        sums, dest, source.scale32, scales, bool(tables), opcode.endswith("fullyconnected"),
+        sums, dest, source.scale32, scales, bool(tables),
+        opcode.endswith("fullyconnected"), opcode.endswith("convolution"),
         bias, bias_scales, bias_offsets,
     )  # fmt: skip
 
@@ -382,7 +384,7 @@ class Q31(Profile):
     def result(self, layer: Layer) -> Array:
         dest = layer.dest
         count = layer.sums.shape[-1]
-        if layer.is_full and not layer.by_channel:
+        if not (layer.is_convolution or layer.by_channel):
             factors = [float(layer.product) / float(dest.scale32)] * count
         else:
             scales = np.broadcast_to(layer.weight_scales, (count,)).tolist()

@@ -87,10 +87,10 @@ def _told(overs: list[Array]) -> tuple[Any, ...]:
 def expected_cuts(parts: Sequence[Done]) -> Overshoots:
     """What an operation cut, with the activations that were fused into it."""
     first = parts[0]
-    lowest, highest = limits(first)
     opcode = first.instruction.opcode
     if first.unclipped is None or opcode == "splat":
         return {}
+    lowest, highest = limits(first)
     value, low, high = _before_activation(first)
     for activation in parts[1:]:
         bounds = _asked_range(activation)

@@ -113,7 +113,7 @@ class Draft:
     @property
     def section(self) -> Section:
         """The section that is being filled."""
-        return {**self.sections, **self.debug}[self.current]
+        return self.sections.get(self.current) or self.debug[self.current]
 
     def define(self, name: Token) -> str:
         """Take a name for a new symbol; SourceError if it is taken."""

@@ -176,7 +176,7 @@ class Onednn(_Torch):
     def sums(self, layer: Sums) -> Requantization:
         """``Sx`` is in the bias's words, ``Sw`` the factor, ``1 / Sy`` the result's scale."""
         weights = layer.weight_scales
-        if layer.fully_connected:
+        if layer.is_fully_connected:
             weights = ONE / (ONE / weights)
         bias = real_bias(layer).astype(np.float64).view(np.int64)
         source = float_form(reciprocal(reciprocal(layer.source.scale)), layer.place)

@@ -108,7 +108,7 @@ class GlowFloat(_Glow):
         """``rha(f32(sum + B) * m + Oy)``, ``B = rha((b - Ob) * Sb / (Sx*Sw))``."""
         form = partial(float_form, place=layer.place)
         # A fully connected layer adds the zero point after rounding.
-        profile = DEVICE["glow_float_late" if layer.fully_connected else "glow_float"]
+        profile = DEVICE["glow_float_late" if layer.is_fully_connected else "glow_float"]
         bias, scales = layer.integer_bias(self), forms(form, layer.bias_ratios)
         return Requantization(profile, bias, scales, forms(form, layer.ratios))
 

@@ -68,8 +68,18 @@ class Sums:
     by_channel: bool
     """Whether they may differ from channel to channel."""
     bias: Bias | None
-    fully_connected: bool
+    opcode: str
     place: Place
+
+    @property
+    def is_convolution(self) -> bool:
+        """Plain or channelwise; else a fully connected layer, or a product."""
+        return self.opcode.endswith("convolution")
+
+    @property
+    def is_fully_connected(self) -> bool:
+        """Plain or row-wise; a product with a constant matrix is none."""
+        return self.opcode.endswith("fullyconnected")
 
     @property
     def channels(self) -> int:

@@ -103,11 +103,11 @@ class Q31(Profile):
 
 
 def _factors(layer: Sums) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Doubles of float32 scales; a fully connected layer multiplies in float32 first."""
-    if layer.fully_connected and not layer.by_channel:
-        products = layer.products.astype(np.float64)
-    else:
+    """Doubles; what is no convolution, and has one scale for all weights, multiplies in float32."""
+    if layer.is_convolution or layer.by_channel:
         products = layer.source.scale * layer.weight_scales.astype(np.float64)
+    else:
+        products = layer.products.astype(np.float64)
     return products / layer.target.scale
 
 

@@ -29,8 +29,15 @@ from nmpsim.compiler.slicing.plan import (
     store,
     too_large,
 )
+from nmpsim.compiler.slicing.slices import (
+    Slice,
+    atoms_of,
+    composition,
+    slices_of,
+    takes_whole_groups,
+)
 from nmpsim.compiler.slicing.weighted import Weighted
-from nmpsim.compiler.slicing.weights import LANES, pack, packed_bytes
+from nmpsim.compiler.slicing.weights import pack, packed_bytes
 from nmpsim.compiler.slicing.window import row_tiles
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import (
@@ -48,17 +55,6 @@ SUM_BYTES = 4
 
 
 @attrs.frozen
-class Slice:
-    """Consecutive output channels: whole groups, or some channels of one group."""
-
-    first: int
-    count: int
-    groups: int
-    first_input: int
-    """First input channel that they read."""
-
-
-@attrs.frozen
 class Tiling:
     """How a core's share is cut."""
 
@@ -72,7 +68,7 @@ class Tiling:
 
 def plan_conv(layer: Weighted, context: Context) -> LayerPlan:
     """Plan a convolution or fully connected layer."""
-    atoms = _atoms(layer)
+    atoms = atoms_of(layer)
     grid_columns, grid_rows = _grid(layer, len(atoms), context)
     shares = [
         (atoms[a:b], rows)
@@ -80,45 +76,14 @@ def plan_conv(layer: Weighted, context: Context) -> LayerPlan:
         for rows in split(layer.images * layer.rows.out, grid_rows)
     ]
     constants = _Constants(layer, context)
-    tilings: dict[tuple[int, int], Tiling] = {}
+    tilings: dict[tuple[tuple[tuple[int, int], ...], int], Tiling] = {}
     cores = []
     for share, rows in shares:
-        size = (len(share), rows[1] - rows[0])
-        if size not in tilings:
-            tilings[size] = _tiling(layer, share, size[1], context)
-        cores.append(tuple(_Core(layer, context, constants, tilings[size]).steps(share, rows)))
+        like = composition(share), rows[1] - rows[0]
+        if like not in tilings:
+            tilings[like] = _tiling(layer, share, like[1], context)
+        cores.append(tuple(_Core(layer, context, constants, tilings[like]).steps(share, rows)))
     return LayerPlan(Unit.MAC, spread(cores, context.config), layer.macs)
-
-
-def _atoms(layer: Weighted) -> list[Slice]:
-    """The smallest slices: blocks of 16 channels, or whole groups where those are smaller."""
-    per_group = layer.out_channels // layer.groups
-    if layer.groups > 1 and per_group <= LANES:
-        return [Slice(g * per_group, per_group, 1, g * layer.depth) for g in range(layer.groups)]
-    return [
-        Slice(g * per_group + a, b - a, 1, g * layer.depth)
-        for g in range(layer.groups)
-        for a, b in chunks(0, per_group, LANES)
-    ]
-
-
-def _slices(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Slice]:
-    """Atoms joined to slices of at most ``most``; only whole groups may differ in their input."""
-    begin = 0
-    while begin < len(atoms):
-        end = begin + 1
-        while end < len(atoms) and end - begin < most:
-            if not whole_groups and atoms[end].first_input != atoms[begin].first_input:
-                break
-            end += 1
-        joined = atoms[begin:end]
-        yield Slice(
-            joined[0].first,
-            sum(a.count for a in joined),
-            len(joined) if whole_groups else 1,
-            joined[0].first_input,
-        )
-        begin = end
 
 
 def _grid(layer: Weighted, atoms: int, context: Context) -> tuple[int, int]:
@@ -186,7 +151,7 @@ def _fitting(
     layer: Weighted, atoms: list[Slice], wanted: Tiling, context: Context
 ) -> Tiling | None:
     """``wanted`` with as many rows as fit, or None if not even one does."""
-    if wanted.part < layer.depth and wanted.atoms > 1 and _whole_groups(layer):
+    if wanted.part < layer.depth and wanted.atoms > 1 and takes_whole_groups(layer):
         return None  # parts of several groups' inputs are not contiguous
     low, high = 0, wanted.rows
     while low < high:
@@ -203,10 +168,6 @@ def _fitting(
     return attrs.evolve(wanted, rows=rows)
 
 
-def _whole_groups(layer: Weighted) -> bool:
-    return layer.groups > 1 and layer.out_channels // layer.groups <= LANES
-
-
 def _needs(layer: Weighted, atoms: list[Slice], tiling: Tiling) -> int:
     """Scratchpad bytes of a tiling."""
     sizes = _sizes(layer, atoms, tiling)
@@ -220,7 +181,7 @@ def _needs(layer: Weighted, atoms: list[Slice], tiling: Tiling) -> int:
 
 def _stays(layer: Weighted, atoms: list[Slice], tiling: Tiling) -> bool:
     """True if the weights of a core's only slice are loaded once."""
-    slices = list(_slices(atoms, tiling.atoms, _whole_groups(layer)))
+    slices = list(slices_of(atoms, tiling.atoms, takes_whole_groups(layer)))
     return len(slices) == 1 and tiling.part >= layer.depth
 
 
@@ -236,7 +197,7 @@ class _Sizes:
 
 def _sizes(layer: Weighted, atoms: list[Slice], tiling: Tiling) -> _Sizes:
     """Bytes of the largest tile's buffers."""
-    slices = list(_slices(atoms, tiling.atoms, _whole_groups(layer)))
+    slices = list(slices_of(atoms, tiling.atoms, takes_whole_groups(layer)))
     out = max(s.count for s in slices)
     groups = max(s.groups for s in slices)
     pixels = tiling.rows * tiling.columns
@@ -255,7 +216,7 @@ def _sizes(layer: Weighted, atoms: list[Slice], tiling: Tiling) -> _Sizes:
 def _moved(layer: Weighted, atoms: list[Slice], rows: int, tiling: Tiling) -> float:
     """Bytes that a core moves, plus what each tile costs in set-up, as bytes."""
     sizes = _sizes(layer, atoms, tiling)
-    slices = len(list(_slices(atoms, tiling.atoms, _whole_groups(layer))))
+    slices = len(list(slices_of(atoms, tiling.atoms, takes_whole_groups(layer))))
     tiles = math.ceil(rows / tiling.rows) * math.ceil(layer.columns.out / tiling.columns)
     parts = math.ceil(layer.depth / tiling.part)
     per_tile = sizes.input + sizes.output + 1024
@@ -304,7 +265,7 @@ class _Core:
         self._allocate(atoms)
         tile_number = step_number = 0
         weight_loads = -1
-        for piece in _slices(atoms, tiling.atoms, _whole_groups(layer)):
+        for piece in slices_of(atoms, tiling.atoms, takes_whole_groups(layer)):
             tables = self._load_tables(piece)
             stays = tiling.part >= layer.depth
             first_of_slice = True

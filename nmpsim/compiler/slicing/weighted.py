@@ -138,7 +138,7 @@ def _sums(op: Operation, context: Context, channels: int) -> tuple[Sums, Array]:
         weight_scales=scales,
         by_channel=bool(tables),
         bias=_bias(op, context, tables, channels),
-        fully_connected="fullyconnected" in op.instruction.opcode,
+        opcode=op.instruction.opcode,
         place=context.place,
     )
     return sums, offsets
