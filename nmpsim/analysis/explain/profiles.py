@@ -100,9 +100,12 @@ def _question(module: Module, op: Operation) -> _Question | None:
     opcode, place = op.instruction.opcode, place_of(op.instruction, module.file)
     if opcode in WEIGHTED:
         sums = _sums(module, op)
-        return None if sums is None else lambda profile: _of_sums(profile, sums)
-    ask = _WORDS.get(opcode)
-    return None if ask is None else lambda profile: _of_words(ask(profile, op, place))
+    elif opcode == "matmul" and op.operands[2].buffer.constant:
+        sums = _constant_matrix(module, op)
+    else:
+        ask = _WORDS.get(opcode)
+        return None if ask is None else lambda profile: _of_words(ask(profile, op, place))
+    return None if sums is None else lambda profile: _of_sums(profile, sums)
 
 
 def _sums(module: Module, op: Operation) -> Sums | None:
@@ -124,7 +127,21 @@ def _sums(module: Module, op: Operation) -> Sums | None:
             one_each if scales.bias is None else one_each * scales.bias,
             np.broadcast_to(scales.bias_offsets, (channels,)),
         ),
-        fully_connected="fullyconnected" in op.instruction.opcode,
+        opcode=op.instruction.opcode,
+        place=place_of(op.instruction, module.file),
+    )
+
+
+def _constant_matrix(module: Module, op: Operation) -> Sums:
+    """A constant right side is compiled as weights like any other, without a bias."""
+    target, source, matrix = op.operands
+    return Sums(
+        source=source,
+        target=target,
+        weight_scales=np.full(matrix.shape[1], matrix.scale, np.float32),
+        by_channel=False,
+        bias=None,
+        opcode=op.instruction.opcode,
         place=place_of(op.instruction, module.file),
     )
 

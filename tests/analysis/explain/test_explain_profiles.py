@@ -59,6 +59,12 @@ def matmul(draft: Draft) -> Ref:
     return draft.emit("matmul", draft.output(int8((4, 4), S_OUT, -4)), lhs, rhs)
 
 
+def constant_matmul(draft: Draft) -> Ref:
+    lhs = draft.input(int8((4, 8), S_IN, 3))
+    rhs = draft.constant(np.ones((8, 4), np.int8), "i8", S_WEIGHTS)
+    return draft.emit("matmul", draft.output(int8((4, 4), S_OUT, -4)), lhs, rhs)
+
+
 OPERATIONS = [
     convolution,
     convolution_with_its_bias_on_the_result,
@@ -67,6 +73,7 @@ OPERATIONS = [
     leaky,
     average,
     matmul,
+    constant_matmul,
 ]
 
 
