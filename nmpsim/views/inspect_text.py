@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from nmpsim.views.elements import KINDS, elements_json, nothing_quantized, share
 from nmpsim.views.text import bytes_text, elem_text, percent, shape_text, visible_line
 
 SCHEMA = "nmpsim-inspect-1"
+_TENSOR = re.compile(r"^%\S+ is ")
 NOTHING_QUANTIZED = "NOTHING IS QUANTIZED: no layer works on Int8 or Int16"
 GLOW_INT16 = (
     "Int16 layers of glow-int follow glow-float:"
@@ -185,11 +187,15 @@ def _fused_text(layer: Layer) -> str:
 
 
 def _print_reasons(layers: Sequence[Layer], console: Console) -> None:
-    """Why the host does what it does; layers with the same reason share a line."""
+    """Why the host does what it does; layers with the same reason share a line.
+
+    Reasons that differ in nothing but the tensor are the same.
+    """
     by_reason: dict[str, list[Layer]] = {}
     for layer in layers:
         if layer.placement == "host":
-            by_reason.setdefault(layer.reason or "no reason given", []).append(layer)
+            reason = _TENSOR.sub("an operand is ", layer.reason) or "no reason given"
+            by_reason.setdefault(reason, []).append(layer)
     if by_reason:
         heading(console, "on the host, because")
     for reason, concerned in by_reason.items():
