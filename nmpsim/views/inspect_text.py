@@ -141,8 +141,11 @@ def _print_elements(bundle: Bundle, console: Console) -> None:
         Column("% of MACs", [percent(share.macs, total) for share in found], right=True),
     ]
     console.print(fitted_table(columns, console))
+    floats = sum(share.macs for share in found if share.kind == "float")
     if nothing_quantized(bundle):
         line(console, NOTHING_QUANTIZED, "bold red")
+    elif floats:
+        line(console, f"{percent(floats, total)} % of the MACs are float", "bold yellow")
     wide = any(
         layer.numerics == "glow-float" and layer.output.elem == "i16"
         for layer in bundle.metadata.layers

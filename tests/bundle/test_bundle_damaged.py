@@ -186,6 +186,8 @@ def test_metadata_that_is_none(text):
         (("layers", 0, "placement"), "gpu"),
         (("layers", 0, "placement"), []),
         (("layers", 0, "fused"), None),
+        (("layers", 0, "numerics"), 3),
+        (("steps", 1, "numerics"), None),
         (("steps", 1, "operands", 0, "role"), "inn"),
         (("steps", 1, "attributes"), None),
     ],

@@ -180,3 +180,22 @@ def test_a_mixed_program_says_why(nmpsim_cli, program):
     assert "Int16 layers of glow-int follow glow-float" in text
     assert layers_of(program)["relu1"] == "glow-float"
     assert "the device has no unit for dequantize" in text
+
+
+def test_layers_that_stay_float_are_told(nmpsim_cli, program):
+    lines = LIR.replace("size = 71", "size = 151").splitlines()
+    at = lines.index("  %b = WeightVar i8[S:0.001953125 O:0][-0.250,0.248]<3> const")
+    lines[at:at] = [
+        "  %v = WeightVar float<3 x 3> const",
+        "  %c = WeightVar float<3> const",
+        "  %z = WeightVar float<2 x 3> mutable",
+    ]
+    lines[-1:] = ["  8 %fc2 = fullyconnected @out %z, @in %y, @in %v, @in %c", "}", ""]
+    text = "\n".join(lines).replace("size = 151", f"size = {71 + 36 + 12 + 24}")
+    program[0].write_text(text)
+    values = {"w": np.ones((4, 3), np.int8), "b": np.ones(3, np.int8)}
+    np.savez(program[2], **values, v=np.ones((3, 3), np.float32), c=np.ones(3, np.float32))
+    assert nmpsim_cli("compile", *program).exit_code == 0
+    shown = nmpsim_cli("inspect", program[-1]).stdout
+    assert "42.9 % of the MACs are float" in shown
+    assert "NOTHING" not in shown
