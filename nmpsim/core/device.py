@@ -21,6 +21,7 @@ from nmpsim.core.state import (
     Machine,
     Outcome,
     end_segment,
+    give_unnamed_cycles,
     make_machine,
     reset,
     start_cores,
@@ -264,6 +265,8 @@ class _Run:
             until = end if cycle == NEVER or is_last else cycle
             self._cycles[index] = until - self._last_cycle
             self._last_cycle = until
+            if is_last or (whole and cycle == NEVER):
+                give_unnamed_cycles(self._machine, index)
             if cycle == NEVER:
                 break
 
