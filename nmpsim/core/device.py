@@ -18,10 +18,10 @@ from nmpsim.core.host import Cut, read_tensor, run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.state import (
     NEVER,
+    Count,
     Machine,
     Outcome,
     end_segment,
-    give_unnamed_cycles,
     make_machine,
     reset,
     start_cores,
@@ -266,9 +266,17 @@ class _Run:
             self._cycles[index] = until - self._last_cycle
             self._last_cycle = until
             if is_last or (whole and cycle == NEVER):
-                give_unnamed_cycles(self._machine, index)
+                _give_unnamed_cycles(self._machine, index)
             if cycle == NEVER:
                 break
+
+
+def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
+    """Cycles of cores that named no layer of the bundle are for ``layer``."""
+    activities = slice(0, Count.IDLE + 1)
+    for cycles in (machine.layers.counts[:, activities], machine.layers.spent):
+        cycles[layer] += cycles[-1]
+        cycles[-1] = 0
 
 
 def layer_key(layer: Layer) -> str:

@@ -291,14 +291,6 @@ def start_cores(machine: Machine, entry: int) -> None:
     cores.layer[:] = -1
 
 
-def give_unnamed_cycles(machine: Machine, layer: int) -> None:
-    """Cycles of cores that named no layer of the bundle are for ``layer``."""
-    activities = slice(0, Count.IDLE + 1)
-    for cycles in (machine.layers.counts[:, activities], machine.layers.spent):
-        cycles[layer] += cycles[-1]
-        cycles[-1] = 0
-
-
 def end_segment(machine: Machine) -> None:
     """All cores have halted: those that were done early were idle until the last one was."""
     cores = machine.cores
