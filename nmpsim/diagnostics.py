@@ -65,6 +65,7 @@ CODES: dict[str, str] = {
     "DATA001": "data set or labels cannot be used",
     "RESULT001": "results file of something else",
     "WORK001": "workers cannot be used",
+    "ENV001": "unusable environment variable",
 }
 """Every code with its title; codes are stable and are never given a new meaning."""
 

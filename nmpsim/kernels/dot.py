@@ -1,9 +1,9 @@
-"""Products of blocks of weights with several patches, as vector instructions of the host.
+"""Products of blocks of Int16 weights with several patches, as vector instructions of the host.
 
 Written as LLVM IR, because Numba's own loops reach a few per cent of what a processor can do: a
 widening multiplication of 16-bit pairs whose products are added in twos. LLVM makes ``vpmaddwd`` or
-its like of it on any processor that has one. Int8 weights are widened to 16 bits. Int16 weights
-are split into a high and a low byte, so that 32 bits hold the sums of 256 products of each plane.
+its like of it on any processor that has one. Weights are split into a high and a low byte, so that
+32 bits hold the sums of 256 products of each plane.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from numba.extending import intrinsic
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.vector_code import (
     I32,
-    I64,
     LANES,
     constant,
     load,
@@ -63,45 +62,22 @@ def _repeat(builder: Any, address: Any, kind: Any) -> Any:
     return builder.bitcast(pick(builder, lone, lone, [0] * count), _HALVES)
 
 
-class _Int8Block:
-    """Two halves of eight lanes by four inputs; a lane has two sums in its half."""
-
-    inputs = I64
-
-    @staticmethod
-    def sides(builder: Any, address: Any) -> list[Any]:
-        halves = [builder.add(address, constant(side * 32)) for side in range(2)]
-        return [builder.sext(load(builder, half, vector(8, 32), 1), _HALVES) for half in halves]
-
-    @staticmethod
-    def put(builder: Any, sums: list[Any], to: Any) -> None:
-        store(builder, _add_in_twos(builder, *sums), to, 4)
+def _planes(builder: Any, address: Any) -> list[Any]:
+    """High and low bytes of sixteen lanes by two inputs."""
+    weights = load(builder, address, _HALVES, 2)
+    high = builder.ashr(weights, ir.Constant(_HALVES, [8] * 32))
+    return [high, builder.and_(weights, ir.Constant(_HALVES, [255] * 32))]
 
 
-class _Int16Block:
-    """High and low bytes of sixteen lanes by two inputs; a lane has a sum in each plane.
-
-    What is put is added to what is there.
-    """
-
-    inputs = I32
-
-    @staticmethod
-    def sides(builder: Any, address: Any) -> list[Any]:
-        weights = load(builder, address, _HALVES, 2)
-        high = builder.ashr(weights, ir.Constant(_HALVES, [8] * 32))
-        return [high, builder.and_(weights, ir.Constant(_HALVES, [255] * 32))]
-
-    @staticmethod
-    def put(builder: Any, sums: list[Any], to: Any) -> None:
-        high, low = (builder.sext(plane, _WIDE_SUMS) for plane in sums)
-        total = builder.add(builder.shl(high, ir.Constant(_WIDE_SUMS, [8] * LANES)), low)
-        store(builder, builder.add(total, load(builder, to, _WIDE_SUMS, 8)), to, 8)
+def _put(builder: Any, sums: list[Any], to: Any) -> None:
+    """Add a patch's sums, those of both planes, to what is there."""
+    high, low = (builder.sext(plane, _WIDE_SUMS) for plane in sums)
+    total = builder.add(builder.shl(high, ir.Constant(_WIDE_SUMS, [8] * LANES)), low)
+    store(builder, builder.add(total, load(builder, to, _WIDE_SUMS, 8)), to, 8)
 
 
 def _emit(
     builder: Any,
-    block: Any,
     weights: Any,
     patches: Any,
     stride: Any,
@@ -113,53 +89,34 @@ def _emit(
 
     def terms(index: Any) -> list[Any]:
         offset = builder.mul(index, constant(BLOCK_BYTES))
-        sides = block.sides(builder, builder.add(weights, offset))
-        step = builder.mul(index, constant(block.inputs.width // 8))
+        sides = _planes(builder, builder.add(weights, offset))
+        step = builder.mul(index, constant(4))
         products = []
         for patch in range(PATCHES):
             row = builder.add(patches, builder.mul(stride, constant(patch)))
-            inputs = _repeat(builder, builder.add(row, step), block.inputs)
+            inputs = _repeat(builder, builder.add(row, step), I32)
             products += [_products(builder, side, inputs) for side in sides]
         return products
 
     totals = sum_up(builder, count, _SUMS, 2 * PATCHES, terms)
     for patch in range(PATCHES):
         to = builder.add(sums, builder.mul(sums_stride, constant(patch)))
-        block.put(builder, totals[2 * patch : 2 * patch + 2], to)
+        _put(builder, totals[2 * patch : 2 * patch + 2], to)
 
 
-def _dot_of(block: Any) -> Any:
+def _type_of_dot(
+    _: Any, weights: Any, patches: Any, stride: Any, count: Any, sums: Any, sums_stride: Any
+) -> Any:
     """Addresses, bytes from patch to patch and from sums to sums; ``count`` is at least one."""
 
-    def type_of_dot(
-        typing_context: Any,
-        weights: Any,
-        patches: Any,
-        stride: Any,
-        count: Any,
-        sums: Any,
-        sums_stride: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
-            _emit(builder, block, *arguments)
-            return context.get_dummy_value()
+    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        _emit(builder, *arguments)
+        return context.get_dummy_value()
 
-        return _numba.void(*[_numba.intp] * 6), generate
-
-    return intrinsic(type_of_dot)
+    return _numba.void(*[_numba.intp] * 6), generate
 
 
-_dot8: Any = _dot_of(_Int8Block)
-_dot16: Any = _dot_of(_Int16Block)
-
-
-def _dot_int8_compiled(weights: Any, patches: Any, sums: Any) -> None:
-    stride, row = 2 * patches.shape[1], 4 * sums.shape[1]
-    count = patches.shape[1] // 4
-    for block in range(weights.size // (patches.shape[1] * LANES)):
-        where = weights.ctypes.data + block * count * BLOCK_BYTES
-        to = sums.ctypes.data + 4 * LANES * block
-        _dot8(where, patches.ctypes.data, stride, count, to, row)
+_dot16: Any = intrinsic(_type_of_dot)
 
 
 def _dot_int16_compiled(weights: Any, patches: Any, sums: Any) -> None:
@@ -181,11 +138,9 @@ def _dot_in_numpy(weights: Any, patches: Any, sums: Any) -> None:
     sums[:, :lanes] = patches.astype(np.int64) @ by_lane.T.astype(np.int64)
 
 
-dot_int8: Any = _dot_in_numpy if _numba.config.DISABLE_JIT else jit(_dot_int8_compiled)
-"""``dot_int8(weights, patches, sums)``: sums[p, lane] = products of patch p with a lane's weights.
-
-weights int8 [B * K * 16], B blocks as packed, patches int16 [PATCHES, K], sums int32
-[PATCHES, B * 16 or more]; K is a multiple of four. The patches hold Int8 values. Exact modulo 2^32.
-"""
 dot_int16: Any = _dot_in_numpy if _numba.config.DISABLE_JIT else jit(_dot_int16_compiled)
-"""The same for weights int16 and sums int64; K is a multiple of two. Exact."""
+"""``dot_int16(weights, patches, sums)``: sums[p, lane] = products of patch p with a lane's weights.
+
+weights int16 [B * K * 16], B blocks as packed, patches int16 [PATCHES, K], sums int64
+[PATCHES, B * 16 or more]; K is a multiple of two. Exact.
+"""

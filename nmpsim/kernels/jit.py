@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import numba
 import platformdirs
 
+from nmpsim.kernels.host import FLAVOUR
+
 _numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -42,7 +44,7 @@ def _source_digest() -> str:
     Numba's cache notices an edit of the file that a function stands in, not of the files that the
     function calls into; so each state of the sources gets a folder of its own.
     """
-    digest = hashlib.sha256(numba.__version__.encode())
+    digest = hashlib.sha256(f"{numba.__version__} {FLAVOUR}".encode())
     for path in compiled_sources():
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

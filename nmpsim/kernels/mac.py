@@ -20,7 +20,8 @@ from nmpsim.kernels.accumulate import (
     saturate_sum,
 )
 from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START, put_channels, put_starts
-from nmpsim.kernels.dot import PATCHES, dot_int8, dot_int16
+from nmpsim.kernels.conv_bytes import conv_bytes
+from nmpsim.kernels.dot import PATCHES, dot_int16
 from nmpsim.kernels.jit import jit, jit_allocating, jit_inlined
 from nmpsim.kernels.movement import copy_run, write_run
 from nmpsim.kernels.requantize import requantize
@@ -84,18 +85,15 @@ def gather(spm: Any, element: Any, w: Any, at: Any, group: Any, pixel: Any, patc
 
 
 @jit_inlined
-def block_sums(spm: Any, element: Any, weights: Any, first: Any, room: Any) -> None:
-    """Products of all patches with the blocks of weights that channels from ``first`` on are in.
+def block_sums(spm: Any, weights: Any, first: Any, room: Any) -> None:
+    """Products of all patches with the Int16 weights that channels from ``first`` on are in.
 
-    They go to ``sums``, or to ``wide_sums`` for Int16, unchecked.
+    They go to ``sums``, unchecked.
     """
     block = room.patches.shape[1] * LANES
-    start = (weights >> element) + first // LANES * block
-    end = (weights >> element) + (first + room.run.size + LANES - 1) // LANES * block
-    if element == INT16:
-        dot_int16(spm.i16[start:end], room.patches, room.wide_sums)
-    else:
-        dot_int8(spm.i8[start:end], room.patches, room.sums)
+    start = (weights >> 1) + first // LANES * block
+    end = (weights >> 1) + (first + room.run.size + LANES - 1) // LANES * block
+    dot_int16(spm.i16[start:end], room.patches, room.sums)
 
 
 @jit
@@ -154,7 +152,6 @@ class Room(NamedTuple):
 
     patches: Any
     sums: Any
-    wide_sums: Any
     integers: Any
     reals: Any
     run: Any
@@ -189,9 +186,6 @@ def finish_pixel(
         put_exact_sums(
             spm, at.weights, first, patch, integers, run, q.element, index, place.layer, sink
         )
-    elif q.element == INT16:
-        products = room.wide_sums[p, lane : lane + run.size]
-        put_sums(run, products, integers, window_sum(patch, integers))
     else:
         products = room.sums[p, lane : lane + run.size]
         put_sums(run, products, integers, window_sum(patch, integers))
@@ -219,12 +213,15 @@ def convolve(
             put_starts(spm, at, q, first, room.integers, pixels, place, sink)
             most = largest(room.integers[START])
         checked = may_overflow(most, depth, q.element)
+        if q.element != INT16 and not checked:
+            conv_bytes(spm, w, at, parts, q, group, room.integers, room.reals, place, sink)
+            continue
         for begin in range(0, pixels, PATCHES):
             filled = min(PATCHES, pixels - begin)
             for p in range(filled):
                 gather(spm, q.element, w, at, group, begin + p, room.patches[p])
             if not checked:
-                block_sums(spm, q.element, at.weights, first, room)
+                block_sums(spm, at.weights, first, room)
             for p in range(filled):
                 finish_pixel(spm, w, at, parts, q, place, sink, room, first, begin + p, p, checked)
     if parts.ends:
@@ -236,11 +233,9 @@ def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -
     """2-D convolution of one tile."""
     count = w.out_channels // w.groups
     lanes = (LANES - 1 + count + LANES - 1) // LANES * LANES  # a group may begin within a block
-    wide = q.element == INT16
     room = Room(
         np.zeros((PATCHES, w.kernel_h * row_length(w, q.element)), np.int16),
-        np.zeros((PATCHES, 0 if wide else lanes), np.int32),
-        np.zeros((PATCHES, lanes if wide else 0), np.int64),
+        np.zeros((PATCHES, lanes), np.int64),
         np.zeros((INTEGERS, count), np.int64),
         np.zeros((REALS, count), np.float64),
         np.zeros(count, np.int64),

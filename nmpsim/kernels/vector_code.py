@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numba
 from llvmlite import ir
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_numba: Any = numba  # its types, where it ships any, do not know all that is used here
+_cgutils: Any = cgutils
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 LANES = 16
@@ -60,3 +67,78 @@ def sum_up(builder: Any, count: Any, kind: Any, totals: int, terms: Any) -> list
     builder.cbranch(builder.icmp_unsigned("<", following, count), body, after)
     builder.position_at_end(after)
     return added
+
+
+def words(value: int) -> Any:
+    """The same constant of 32 bits in each lane."""
+    return ir.Constant(vector(32), [value] * LANES)
+
+
+def ahead(b: Any, address: Any, offset: int, stride: Any = None) -> Any:
+    """``address + offset``, or ``address + offset * stride``."""
+    if offset == 0:
+        return address
+    return b.add(address, constant(offset) if stride is None else b.mul(stride, constant(offset)))
+
+
+def splat(b: Any, value: Any, count: int) -> Any:
+    """A vector of ``count`` equal elements."""
+    empty = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
+    lone = b.insert_element(empty, value, ir.Constant(I32, 0))
+    return pick(b, lone, lone, [0] * count)
+
+
+class Loop:
+    """A loop of ``count`` turns, at least one, that carries values from turn to turn."""
+
+    def __init__(self, b: Any, count: Any, carried: list[Any]) -> None:
+        self._b, self._count = b, count
+        before = b.block
+        self._body, self._after = b.append_basic_block("turn"), b.append_basic_block("done")
+        b.branch(self._body)
+        b.position_at_end(self._body)
+        self._index = b.phi(I64)
+        self._index.add_incoming(constant(0), before)
+        self.values = [b.phi(value.type) for value in carried]
+        for phi, value in zip(self.values, carried, strict=True):
+            phi.add_incoming(value, before)
+
+    def end(self, values: list[Any]) -> list[Any]:
+        """Close the loop; the values of the last turn."""
+        b, last = self._b, self._b.block
+        following = b.add(self._index, constant(1))
+        self._index.add_incoming(following, last)
+        for phi, value in zip(self.values, values, strict=True):
+            phi.add_incoming(value, last)
+        b.cbranch(b.icmp_unsigned("<", following, self._count), self._body, self._after)
+        b.position_at_end(self._after)
+        return values
+
+
+def declared(b: Any, kind: Any, name: str) -> Any:
+    """The module's function of this name, made if it is not there yet."""
+    return _cgutils.get_or_insert_function(b.module, kind, name)
+
+
+def function_of(name: str, emit: Callable[..., Any]) -> Any:
+    """A function for kernels: a tuple of 64-bit integers and addresses in, one integer back.
+
+    ``emit(builder, *arguments)`` writes the body and returns the result. The function stays one of
+    its own in the machine code, however often it is called.
+    """
+
+    def type_of_function(_: Any, arguments: Any) -> Any:
+        def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+            values = _cgutils.unpack_tuple(builder, given[0], len(arguments))
+            kind = ir.FunctionType(I64, [I64] * len(values))
+            function = declared(builder, kind, f"nmpsim_{name}")
+            if not function.blocks:
+                function.linkage = "internal"
+                function.attributes.add("noinline")
+                inner = ir.IRBuilder(function.append_basic_block("entry"))
+                inner.ret(emit(inner, *function.args))
+            return builder.call(function, values)
+
+        return _numba.intp(arguments), generate
+
+    return intrinsic(type_of_function)

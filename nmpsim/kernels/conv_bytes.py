@@ -1,0 +1,262 @@
+"""Convolution of Int8 whose sums 32 bits hold: a batch of pixels at a time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmpsim.kernels.channels import OFFSET
+from nmpsim.kernels.jit import jit, jit_allocating
+from nmpsim.kernels.microkernel import MOST_PIXELS, SPARE_LANES, Window, excess, products
+from nmpsim.kernels.movement import ORIGIN, copy_run
+from nmpsim.kernels.narrow import (
+    ROWS,
+    add_accounts,
+    complete_sums,
+    note_first,
+    put_narrow,
+    scale_sums,
+)
+from nmpsim.kernels.requantize import requantize
+from nmpsim.kernels.vector_code import LANES
+
+_ONE: Any = np.int64(1)
+_FOUR: Any = np.int64(4)
+
+
+@jit
+def is_contiguous(w: Any) -> Any:
+    """True if the inputs of a kernel row stand one behind the other."""
+    return w.kernel_w == 1 or (w.dilation_w == 1 and w.in_pixel_stride == w.in_channels)
+
+
+@jit
+def is_gathered(w: Any) -> Any:
+    """True if the windows cannot be read in place: the weights of a row have no gaps."""
+    return not is_contiguous(w) and w.in_channels % _FOUR != 0
+
+
+@jit
+def window_of(w: Any) -> Any:
+    """A pixel's inputs, in place or gathered."""
+    row, step = w.dilation_h * w.in_row_stride, w.dilation_w * w.in_pixel_stride
+    length = w.kernel_w * w.in_channels
+    if is_gathered(w):
+        return Window(_ONE, ORIGIN, _ONE, ORIGIN, w.kernel_h * ((length + 3) // _FOUR * _FOUR))
+    if is_contiguous(w):
+        return Window(w.kernel_h, row, _ONE, ORIGIN, length)
+    return Window(w.kernel_h, row, w.kernel_w, step, w.in_channels)
+
+
+@jit
+def put_offsets(w: Any, begin: Any, pixels: Any, offsets: Any) -> None:
+    """Bytes from the first pixel's corner to those from ``begin`` on; the last one again."""
+    for i in range(MOST_PIXELS):
+        pixel = min(begin + i, pixels - _ONE)
+        y = pixel // w.out_w
+        x = pixel - y * w.out_w
+        offsets[i] = y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
+
+
+@jit
+def gather(spm: Any, corner: Any, w: Any, patch: Any) -> None:
+    """Copy a pixel's window, each kernel row padded to a multiple of four bytes."""
+    row = patch.size // w.kernel_h
+    for ky in range(w.kernel_h):
+        for kx in range(w.kernel_w):
+            source = corner + ky * w.dilation_h * w.in_row_stride
+            source += kx * w.dilation_w * w.in_pixel_stride
+            copy_run(spm.i8, source, patch, ky * row + kx * w.in_channels, w.in_channels)
+
+
+@jit
+def sum_windows(
+    inputs: Any, base: Any, offsets: Any, window: Any, pixels: Any, windows: Any
+) -> None:
+    """``windows`` = sum of each pixel's inputs."""
+    for p in range(pixels):
+        total = np.int32(0)
+        for row in range(window.rows):
+            for run in range(window.runs):
+                at = base + offsets[p] + row * window.row_stride + run * window.run_stride
+                values = inputs[at : at + window.length]
+                for i in range(window.length):
+                    total = np.int32(total + np.int32(values[i]))
+        windows[p] = total
+
+
+@jit
+def has_offsets(integers: Any) -> Any:
+    """True if weights have zero points."""
+    found = np.int64(0)
+    for c in range(integers.shape[1]):
+        found |= integers[OFFSET, c]
+    return found != 0
+
+
+class Batch(NamedTuple):
+    """Some pixels of one group, and arrays to work in: MOST_PIXELS rows of sums and results."""
+
+    window: Any
+    weights: Any
+    corner: Any
+    first: Any
+    """Channel."""
+    lane: Any
+    """The first channel's."""
+    integers: Any
+    reals: Any
+    table: Any
+    offsets: Any
+    patches: Any
+    sums: Any
+    results: Any
+    windows: Any
+    run: Any
+
+
+@jit
+def add_partials(spm: Any, start: Any, b: Any, step: Any, pixels: Any) -> None:
+    """Add running sums; a pixel's stand ``step`` behind those of the one before."""
+    for p in range(pixels):
+        before = spm.i32[start + p * step : start + p * step + b.run.size]
+        row = b.sums[p, b.lane : b.lane + b.run.size]
+        for c in range(b.run.size):
+            row[c] = np.int32(row[c] + before[c])
+
+
+@jit
+def put_sums(inputs: Any, base: Any, spm: Any, b: Any, pixels: Any) -> None:
+    """Sums of products, and of inputs where weights have zero points."""
+    products(inputs, base, b.offsets, b.window, spm.i8, b.weights, pixels, b.sums)
+    if has_offsets(b.integers):
+        sum_windows(inputs, base, b.offsets, b.window, pixels, b.windows)
+
+
+@jit
+def put_products(spm: Any, w: Any, b: Any, begin: Any, pixels: Any) -> None:
+    """Sums of the pixels from ``begin`` on, read in place or gathered."""
+    put_offsets(w, begin, w.out_h * w.out_w, b.offsets)
+    if not is_gathered(w):
+        put_sums(spm.i8, b.corner, spm, b, pixels)
+        return
+    for p in range(pixels):
+        gather(spm, b.corner + b.offsets[p], w, b.patches[p])
+    for p in range(MOST_PIXELS):
+        b.offsets[p] = min(p, pixels - 1) * b.patches.shape[1]
+    put_sums(b.patches.reshape(-1), ORIGIN, spm, b, pixels)
+
+
+@jit
+def put_wide_results(
+    spm: Any, b: Any, total: Any, q: Any, index: Any, to: Any, layer: Any, sink: Any
+) -> None:
+    """Results of a pixel's sums, through 64 bits."""
+    copy_run(total, ORIGIN, b.run, ORIGIN, b.run.size)
+    requantize(b.run, b.integers, b.reals, q, index, layer, sink)
+    copy_run(b.run, ORIGIN, spm.i8, to, b.run.size)
+
+
+@jit
+def put_results(
+    spm: Any,
+    w: Any,
+    at: Any,
+    q: Any,
+    place: Any,
+    sink: Any,
+    b: Any,
+    begin: Any,
+    pixels: Any,
+    narrow: Any,
+) -> None:
+    """Results of the pixels from ``begin`` on; ``narrow`` if 32 bits can hold all on the way."""
+    cut = ORIGIN
+    if narrow:
+        cut = scale_sums(b.sums, pixels, b.table, q.clip, b.results)
+    for p in range(pixels):
+        y = (begin + p) // w.out_w
+        x = begin + p - y * w.out_w
+        index = place.origin + y * place.stride_y + x * place.stride_x + b.first
+        to = at.output + y * w.out_row_stride + x * w.out_pixel_stride + b.first
+        total = b.sums[p, b.lane : b.lane + b.run.size]
+        if narrow:
+            copy_run(b.results[p], b.lane, spm.i8, to, b.run.size)
+            if cut:
+                note_first(total, b.table, b.lane, q.clip, cut, index, place.layer, sink)
+        else:
+            put_wide_results(spm, b, total, q, index, to, place.layer, sink)
+
+
+@jit
+def put_partials(spm: Any, start: Any, b: Any, step: Any, pixels: Any) -> None:
+    """Write running sums; a pixel's stand ``step`` behind those of the one before."""
+    for p in range(pixels):
+        copy_run(b.sums[p], b.lane, spm.i32, start + p * step, b.run.size)
+
+
+@jit
+def convolve_batches(
+    spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, b: Any
+) -> None:
+    """Batch after batch of a group's pixels."""
+    pixels, channels = w.out_h * w.out_w, sink.layers[place.layer].channels
+    # The table counts by channel: it needs pixels that are whole channels apart.
+    regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
+    for begin in range(0, pixels, MOST_PIXELS):
+        filled = min(MOST_PIXELS, pixels - begin)
+        partial = (at.partial >> 2) + begin * w.out_channels + b.first
+        put_products(spm, w, b, begin, filled)
+        if not parts.begins:
+            add_partials(spm, partial, b, w.out_channels, filled)
+        narrow = not complete_sums(b.sums, filled, b.windows, b.table) and regular
+        if parts.ends:
+            put_results(spm, w, at, q, place, sink, b, begin, filled, narrow)
+        else:
+            put_partials(spm, partial, b, w.out_channels, filled)
+    index = place.origin + b.first
+    add_accounts(b.table, b.lane, b.run.size, q.clip, index, place.layer, sink)
+
+
+@jit_allocating
+def conv_bytes(
+    spm: Any,
+    w: Any,
+    at: Any,
+    parts: Any,
+    q: Any,
+    group: Any,
+    integers: Any,
+    reals: Any,
+    place: Any,
+    sink: Any,
+) -> None:
+    """Convolution of one group of a tile; the tables are those of the group's channels."""
+    count = integers.shape[1]
+    first = group * count
+    lane = first % LANES
+    lanes = (lane + count + LANES - 1) // LANES * LANES
+    window = window_of(w)
+    run_bytes = (window.length + 3) // _FOUR * _FOUR
+    depth = window.rows * window.runs * run_bytes
+    batch = Batch(
+        window,
+        at.weights + (first - lane) * depth,
+        at.input + group * w.in_channels,
+        first,
+        lane,
+        integers,
+        reals,
+        np.empty((lanes // LANES, ROWS, LANES), np.int32),
+        np.empty(MOST_PIXELS, np.int64),
+        np.zeros((MOST_PIXELS if is_gathered(w) else 0, depth), np.int8),
+        np.empty((MOST_PIXELS, lanes), np.int32),
+        np.empty((MOST_PIXELS, lanes), np.int8),
+        np.zeros(MOST_PIXELS, np.int32),
+        np.empty(count, np.int64),
+    )
+    too_many = np.empty(lanes + SPARE_LANES, np.int32)
+    excess(np.zeros(run_bytes + 8, np.int8), window, spm.i8, batch.weights, too_many)
+    put_narrow(integers, too_many, parts.begins, lane, q, batch.table)
+    convolve_batches(spm, w, at, parts, q, place, sink, batch)

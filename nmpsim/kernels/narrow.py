@@ -1,0 +1,292 @@
+"""Int8 results on an integer scale, where 32 bits hold every number on the way.
+
+A table holds what each lane of a block of channels needs, and what of its results was cut. First
+sums are completed and held against the largest that 32 bits can scale; if one is beyond, the 64-bit
+path of :mod:`~nmpsim.kernels.requantize` does the work instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+
+from nmpsim.isa.words import GLOW_INT, NMP
+from nmpsim.kernels.channels import ADDEND, HALF, MUL, OFFSET, POST, PRE, START
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.saturate import ONCE
+from nmpsim.kernels.stages import ACTIVATION, HIGH, LOW, RESULT
+from nmpsim.kernels.vector_code import (
+    I32,
+    I64,
+    LANES,
+    Loop,
+    constant,
+    function_of,
+    load,
+    splat,
+    store,
+    vector,
+    words,
+)
+
+ROWS = 12
+"""Rows of a block's table."""
+_BASE, _ZERO, _PRE, _LIMIT, _MUL, _HALF, _POST, _ADDEND, _BELOW, _ABOVE, _LEAST, _MOST = range(ROWS)
+"""Start of a sum, zero point of the weights, scale with the largest shifted sum that it can take,
+what is added to a result; results cut below and above, smallest and largest result before a cut."""
+
+_WORDS, _BYTES, _FLAGS = vector(32), vector(8), vector(1)
+_numba: Any = numba  # its types, where it ships any, do not know all that is used here
+_INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
+_MOST_ADDEND = 1 << 29
+_ROW_BYTES = 4 * LANES
+_BLOCK_BYTES = ROWS * _ROW_BYTES
+
+
+@jit
+def put_narrow(integers: Any, excess: Any, begins: Any, lane: Any, q: Any, table: Any) -> None:
+    """Fill a table, int32 [blocks, ROWS, LANES]; the first channel is in lane ``lane``.
+
+    Lanes that belong to no channel get what is never beyond a limit.
+    """
+    table[:] = 0
+    table[:, _PRE] = 31
+    table[:, _LIMIT] = _INT32_HIGH
+    table[:, _LEAST] = _INT32_HIGH
+    table[:, _MOST] = _INT32_LOW
+    for c in range(integers.shape[1]):
+        rows, i = table[(lane + c) // LANES], (lane + c) % LANES
+        start = integers[START, c] if begins else np.int64(0)
+        rows[_BASE, i] = np.int32(start - excess[lane + c])
+        rows[_ZERO, i] = integers[OFFSET, c]
+        rows[_LIMIT, i] = limit_of(integers, c, q)
+        if rows[_LIMIT, i] >= 0:
+            rows[_PRE, i] = integers[PRE, c]
+            rows[_MUL, i] = integers[MUL, c]
+            rows[_HALF, i] = integers[HALF, c]
+            rows[_POST, i] = integers[POST, c]
+            rows[_ADDEND, i] = integers[ADDEND, c]
+
+
+@jit
+def limit_of(integers: Any, c: Any, q: Any) -> Any:
+    """Largest magnitude of ``sum >> pre`` that 32 bits can scale; -1 if there is none."""
+    mul, post = abs(integers[MUL, c]), integers[POST, c]
+    if (q.profile != GLOW_INT and q.profile != NMP) or q.leaky:
+        return np.int64(-1)
+    if mul > _INT32_HIGH or max(post, integers[PRE, c]) > 31:
+        return np.int64(-1)
+    if abs(integers[ADDEND, c]) > _MOST_ADDEND:
+        return np.int64(-1)
+    most = np.int64(_INT32_HIGH >> 1 if post == 0 else _INT32_HIGH)
+    return (most - integers[HALF, c]) // max(mul, ONCE)
+
+
+def _rows(b: Any, table: Any, first: int, last: int) -> list[Any]:
+    return [
+        load(b, b.add(table, constant(i * _ROW_BYTES)), _WORDS, 4) for i in range(first, last + 1)
+    ]
+
+
+def _any(b: Any, mask: Any) -> Any:
+    bits = b.bitcast(mask, ir.IntType(LANES))
+    return b.zext(b.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(LANES), 0)), I64)
+
+
+def _emit_complete(b: Any, sums: Any, row: Any, pixels: Any, windows: Any, table: Any) -> Any:
+    """Complete the sums of a block, in place; 1 if one is beyond its limit."""
+    base, zero, pre, limit = _rows(b, table, _BASE, _LIMIT)
+    least = b.sub(words(0), limit)
+    turns = Loop(b, pixels, [sums, windows, ir.Constant(_FLAGS, None)])
+    at, window_at, far = turns.values
+    window = splat(b, load(b, window_at, I32, 4), LANES)
+    total = b.add(load(b, at, _WORDS, 4), b.sub(base, b.mul(zero, window)))
+    store(b, total, at, 4)
+    shifted = b.ashr(total, pre)
+    beyond = b.or_(b.icmp_signed(">", shifted, limit), b.icmp_signed("<", shifted, least))
+    after = [b.add(at, row), b.add(window_at, constant(4)), b.or_(far, beyond)]
+    return _any(b, turns.end(after)[2])
+
+
+def _emit_scale(
+    b: Any,
+    sums: Any,
+    row: Any,
+    pixels: Any,
+    table: Any,
+    low: Any,
+    high: Any,
+    results: Any,
+    results_row: Any,
+) -> Any:
+    """Results of a block's sums; bit 0 if one was cut from below, bit 1 from above."""
+    pre, _, mul, half, post, addend = _rows(b, table, _PRE, _ADDEND)
+    accounts = _rows(b, table, _BELOW, _MOST)
+    low, high = (splat(b, b.trunc(limit, I32), LANES) for limit in (low, high))
+    turns = Loop(b, pixels, [sums, results, *accounts])
+    at, to, below, above, least, most = turns.values
+    scaled = b.add(b.mul(b.ashr(load(b, at, _WORDS, 4), pre), mul), half)
+    value = b.add(b.ashr(scaled, post), addend)
+    is_below, is_above = b.icmp_signed("<", value, low), b.icmp_signed(">", value, high)
+    raised = b.select(is_below, low, value)
+    result = b.select(b.icmp_signed(">", raised, high), high, raised)
+    store(b, b.trunc(result, _BYTES), to, 1)
+    after = turns.end(
+        [
+            b.add(at, row),
+            b.add(to, results_row),
+            b.sub(below, b.sext(is_below, _WORDS)),
+            b.sub(above, b.sext(is_above, _WORDS)),
+            b.select(b.icmp_signed("<", value, least), value, least),
+            b.select(b.icmp_signed(">", value, most), value, most),
+        ]
+    )
+    for i, account in enumerate(after[2:]):
+        store(b, account, b.add(table, constant((_BELOW + i) * _ROW_BYTES)), 4)
+    cut_below = _any(b, b.icmp_signed("!=", after[2], accounts[0]))
+    cut_above = _any(b, b.icmp_signed("!=", after[3], accounts[1]))
+    return b.or_(cut_below, b.shl(cut_above, constant(1)))
+
+
+_complete: Any = function_of("complete", _emit_complete)
+_scale: Any = function_of("scale", _emit_scale)
+
+
+def _complete_compiled(sums: Any, pixels: Any, windows: Any, table: Any) -> Any:
+    at, row = np.int64(sums.ctypes.data), 4 * np.int64(sums.shape[1])
+    rows, seen = np.int64(table.ctypes.data), np.int64(windows.ctypes.data)
+    beyond = np.int64(0)
+    for block in range(table.shape[0]):
+        there = at + block * _ROW_BYTES
+        beyond |= _complete((there, row, np.int64(pixels), seen, rows + block * _BLOCK_BYTES))
+    return beyond != 0
+
+
+def _scale_compiled(sums: Any, pixels: Any, table: Any, clip: Any, results: Any) -> Any:
+    at, row = np.int64(sums.ctypes.data), 4 * np.int64(sums.shape[1])
+    rows, to = np.int64(table.ctypes.data), np.int64(results.ctypes.data)
+    count, low, high = np.int64(pixels), np.int64(clip.low), np.int64(clip.high)
+    width = np.int64(results.shape[1])
+    cut = np.int64(0)
+    for block in range(table.shape[0]):
+        there, here = rows + block * _BLOCK_BYTES, to + block * LANES
+        cut |= _scale((at + block * _ROW_BYTES, row, count, there, low, high, here, width))
+    return cut
+
+
+def _by_lane(table: Any) -> Any:
+    return table.transpose(1, 0, 2).reshape(ROWS, -1)
+
+
+def _complete_in_numpy(sums: Any, pixels: Any, windows: Any, table: Any) -> Any:
+    lanes = _by_lane(table).astype(np.int64)
+    totals = sums[:pixels] + lanes[_BASE] - lanes[_ZERO] * windows[:pixels, None]
+    sums[:pixels] = totals
+    return bool((abs(sums[:pixels] >> lanes[_PRE]) > lanes[_LIMIT]).any())
+
+
+def _scale_in_numpy(sums: Any, pixels: Any, table: Any, clip: Any, results: Any) -> Any:
+    lanes = _by_lane(table).astype(np.int64)
+    scaled = (sums[:pixels] >> lanes[_PRE]) * lanes[_MUL] + lanes[_HALF]
+    values = (scaled >> lanes[_POST]) + lanes[_ADDEND]
+    below, above = (values < clip.low).sum(0), (values > clip.high).sum(0)
+    results[:pixels] = np.clip(values, clip.low, clip.high)
+    blocks = (-1, LANES)
+    table[:, _BELOW] += below.reshape(blocks).astype(np.int32)
+    table[:, _ABOVE] += above.reshape(blocks).astype(np.int32)
+    table[:, _LEAST] = np.minimum(table[:, _LEAST], values.min(0).reshape(blocks))
+    table[:, _MOST] = np.maximum(table[:, _MOST], values.max(0).reshape(blocks))
+    return int(below.any()) | int(above.any()) << 1
+
+
+complete_sums: Any = _complete_in_numpy if _numba.config.DISABLE_JIT else jit(_complete_compiled)
+"""``complete_sums(sums, pixels, windows, table)``: adds the start, takes the zero points off.
+
+sums int32 [rows, blocks * 16], of which ``pixels`` are there, in place, modulo 2^32; windows int32
+[rows], sums of each pixel's inputs. True if a sum is beyond what :func:`scale_sums` can do.
+"""
+scale_sums: Any = _scale_in_numpy if _numba.config.DISABLE_JIT else jit(_scale_compiled)
+"""``scale_sums(sums, pixels, table, clip, results)``: scaled, clipped, counted in the table.
+
+results int8 [rows, blocks * 16]. Bit 0 of the answer: a result was cut from below; bit 1: above.
+"""
+
+
+@jit
+def result_of(total: Any, table: Any, lane: Any) -> Any:
+    """The result of one sum (int64) before the clip."""
+    rows, i = table[lane // LANES], lane % LANES
+    scaled = (total >> np.int64(rows[_PRE, i])) * np.int64(rows[_MUL, i]) + np.int64(rows[_HALF, i])
+    return (scaled >> np.int64(rows[_POST, i])) + np.int64(rows[_ADDEND, i])
+
+
+@jit
+def stages_of(clip: Any) -> Any:
+    """Stages of what is cut from below and above."""
+    return ACTIVATION if clip.wanted & 1 else RESULT, ACTIVATION if clip.wanted & 2 else RESULT
+
+
+@jit
+def note_first(
+    run: Any, table: Any, lane: Any, clip: Any, cut: Any, index: Any, layer: Any, sink: Any
+) -> None:
+    """Note the first results of a pixel's sums that are cut; ``cut`` as :func:`scale_sums` tells.
+
+    ``index`` is the first one's in the layer's output. Most pixels come behind what was cut first.
+    """
+    first = sink.layers[layer].first
+    low_stage, high_stage = stages_of(clip)
+    if cut & 1 and index < first[low_stage, LOW]:
+        for c in range(run.size):
+            if result_of(np.int64(run[c]), table, lane + c) < clip.low:
+                first[low_stage, LOW] = min(first[low_stage, LOW], index + c)
+                break
+    if cut & 2 and index < first[high_stage, HIGH]:
+        for c in range(run.size):
+            if result_of(np.int64(run[c]), table, lane + c) > clip.high:
+                first[high_stage, HIGH] = min(first[high_stage, HIGH], index + c)
+                break
+
+
+@jit
+def add_accounts(
+    table: Any, lane: Any, count: Any, clip: Any, index: Any, layer: Any, sink: Any
+) -> None:
+    """Add what the table counted to the layer's accounts; ``index`` is that of a first channel."""
+    account = sink.layers[layer]
+    low_stage, high_stage = stages_of(clip)
+    for c in range(count):
+        rows, i = table[(lane + c) // LANES], (lane + c) % LANES
+        channel = account.channel_base + (index + c) % account.channels
+        add_account(
+            rows[_BELOW, i],
+            clip.low - np.int64(rows[_LEAST, i]),
+            low_stage,
+            LOW,
+            channel,
+            account,
+            sink,
+        )
+        add_account(
+            rows[_ABOVE, i],
+            np.int64(rows[_MOST, i]) - clip.high,
+            high_stage,
+            HIGH,
+            channel,
+            account,
+            sink,
+        )
+
+
+@jit
+def add_account(
+    times: Any, overshoot: Any, stage: Any, side: Any, channel: Any, account: Any, sink: Any
+) -> None:
+    """Add one channel's values that were cut, and the largest overshoot among them."""
+    if times:
+        account.cut[stage, side] += times
+        account.worst[stage, side] = max(account.worst[stage, side], overshoot)
+        sink.channel_cut[channel, stage, side] += times

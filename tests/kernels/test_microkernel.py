@@ -1,0 +1,171 @@
+"""Sums of products against plain loops over numbers, with each kind of the host's instructions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from nmpsim.diagnostics import UserError
+from nmpsim.kernels.host import FLAVOURS, SETTING, choose_flavour, host_features
+from nmpsim.kernels.microkernel import MOST_PIXELS, SPARE_LANES, Window, excess, products
+
+Array = npt.NDArray[Any]
+LANES = 16
+# Kernels have no entry from Python.
+products_entry: Any = numba.njit(
+    lambda inputs, base, offsets, window, weights, start, pixels, out: products(
+        inputs, base, offsets, window, weights, start, pixels, out
+    )
+)
+excess_entry: Any = numba.njit(
+    lambda zeros, window, weights, start, out: excess(zeros, window, weights, start, out)
+)
+WINDOWS = {
+    "1x1": Window(1, 0, 1, 0, 64),
+    "1x1 odd": Window(1, 0, 1, 0, 13),
+    "3x3": Window(3, 700, 1, 0, 96),
+    "3x3 strided": Window(3, 700, 3, 40, 12),
+    "7x7x3": Window(7, 690, 1, 0, 21),
+    "one byte": Window(1, 0, 1, 0, 1),
+    "deep": Window(1, 0, 1, 0, 4096),
+}
+
+
+def naive_sums(inputs: Array, corner: int, window: Window, weights: Array, lane: int) -> int:
+    """One pixel's and one lane's sum, product by product."""
+    fours = (window.length + 3) // 4
+    per_block = window.rows * window.runs * fours * LANES * 4
+    at = lane // LANES * per_block + lane % LANES * 4
+    total = 0
+    for row in range(window.rows):
+        for run in range(window.runs):
+            start = corner + row * window.row_stride + run * window.run_stride
+            for k in range(window.length):
+                w = int(weights[at + k // 4 * LANES * 4 + k % 4])
+                total += int(inputs[start + k]) * w
+            at += fours * LANES * 4
+    return total
+
+
+def packed(rng: np.random.Generator, window: Window, blocks: int, values: list[int]) -> Array:
+    """Random blocks of weights; what a run lacks to four is 0."""
+    fours = (window.length + 3) // 4
+    shape = (blocks, window.rows * window.runs, fours, LANES, 4)
+    weights = rng.choice(np.array(values, np.int8), shape)
+    if window.length % 4:
+        weights[:, :, -1, :, window.length % 4 :] = 0
+    return weights.reshape(-1)
+
+
+def sums_of(
+    inputs: Array, offsets: Array, window: Window, weights: Array, pixels: int, blocks: int
+) -> Array:
+    """What the kernels say, the excess taken off."""
+    out = np.full((MOST_PIXELS, blocks * LANES), 77, np.int32)  # what is there is no matter
+    products_entry(inputs, 3, offsets, window, weights, 0, pixels, out)
+    too_many = np.full(blocks * LANES + SPARE_LANES, 77, np.int32)
+    zeros = np.zeros(max(8, (window.length + 3) // 4 * 4), np.int8)
+    excess_entry(zeros, window, weights, 0, too_many)
+    return out[:pixels] - too_many[: blocks * LANES]
+
+
+def check(window: Window, pixels: int, blocks: int, values: list[int]) -> Array:
+    rng = np.random.default_rng(pixels * 100 + blocks)
+    inputs = rng.choice(np.array(values, np.int8), 12_000)
+    offsets = rng.integers(0, 5_000, MOST_PIXELS)
+    offsets[pixels:] = offsets[pixels - 1]
+    weights = packed(rng, window, blocks, values)
+    sums = sums_of(inputs, offsets, window, weights, pixels, blocks)
+    for p in {0, pixels // 2, pixels - 1}:
+        corner = 3 + int(offsets[p])
+        lanes = sorted({0, 1, LANES - 1, (blocks - 1) * LANES, blocks * LANES - 1})
+        expected = [naive_sums(inputs, corner, window, weights, lane) for lane in lanes]
+        assert sums[p, lanes].tolist() == expected
+    return sums
+
+
+ALL = list(range(-128, 128))
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("blocks", [1, 4, 7])
+def test_windows(name: str, blocks: int) -> None:
+    check(WINDOWS[name], 13, blocks, ALL)
+
+
+@pytest.mark.parametrize("pixels", [1, 2, 3, 5, 6, 7, 12, 13, 14, 59, 60])
+@pytest.mark.parametrize("blocks", [1, 3, 4, 5])
+def test_tails(pixels: int, blocks: int) -> None:
+    """Each pixel and each lane has sums of its own, whatever is left over."""
+    check(WINDOWS["3x3 strided"], pixels, blocks, ALL)
+
+
+@pytest.mark.parametrize("values", [[-128], [127], [-128, 127]])
+@pytest.mark.parametrize("name", ["deep", "7x7x3"])
+def test_extremes(values: list[int], name: str) -> None:
+    sums = check(WINDOWS[name], 7, 4, values)
+    if values == [-128] and name == "deep":
+        assert (sums == 4096 * 128 * 128).all()
+
+
+def digest_of_sums() -> str:
+    """Sums of many kinds in one string."""
+    total = [check(w, 29, 5, ALL).astype(np.int64).sum() for w in WINDOWS.values()]
+    return " ".join(map(str, total))
+
+
+def run_with(setting: str) -> subprocess.CompletedProcess[str]:
+    code = "import test_microkernel as t; print(t.digest_of_sums())"
+    environment = {**os.environ, SETTING: setting}
+    folder = Path(__file__).parent
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=folder
+    )
+
+
+def test_all_kinds_give_the_same_bytes() -> None:
+    features = host_features()
+    possible = [name for name, needed in FLAVOURS.items() if features.issuperset(needed)]
+    found = {}
+    for name in possible:
+        run = run_with(name)
+        assert run.returncode == 0, run.stderr
+        found[name] = run.stdout
+    assert set(found.values()) == {digest_of_sums() + "\n"}
+
+
+def test_without_the_compiler() -> None:
+    code = "import test_microkernel as t; print(t.digest_of_sums())"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=Path(__file__).parent,
+    )
+    assert (run.returncode, run.stdout) == (0, digest_of_sums() + "\n"), run.stderr
+
+
+def test_the_best_that_the_host_has() -> None:
+    assert choose_flavour(None, frozenset()) == "portable"
+    assert choose_flavour("", frozenset(FLAVOURS["vnni"])) == "vnni"
+    assert choose_flavour("portable", frozenset(FLAVOURS["vnni"])) == "portable"
+
+
+@pytest.mark.parametrize(("setting", "said"), [("vnni", "lacks"), ("fast", "unknown")])
+def test_what_cannot_be_had(setting: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        choose_flavour(setting, frozenset())
+    assert caught.value.diagnostics[0].code == "ENV001"
+    assert said in str(caught.value)
+    assert setting in str(caught.value)
+    assert "portable" in str(caught.value)
