@@ -116,7 +116,7 @@ def device_saturation(layer: Layer, machine: Machine) -> tuple[Saturation, ...]:
                         count=int(account.cut[stage, side]),
                         worst=int(account.worst[stage, side]),
                         first=_coordinates(int(account.first[stage, side]), layer.output.shape),
-                        channels=_by_channel(channels),
+                        channels=tuple((int(c), int(channels[c])) for c in np.nonzero(channels)[0]),
                     )
                 )
     return tuple(found)
@@ -142,16 +142,10 @@ def host_saturation(cut: Cut) -> tuple[Saturation, ...]:
                 count=int(hit.sum()),
                 worst=int(over.max()),
                 first=tuple(int(i) for i in first),
-                channels=_by_channel(per_channel),
+                channels=tuple((int(c), int(per_channel[c])) for c in np.nonzero(per_channel)[0]),
             )
         )
     return tuple(found)
-
-
-def _by_channel(counts: npt.NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
-    """Channels of which something was cut, with how many."""
-    (hit,) = np.nonzero(counts)
-    return tuple(zip(hit.tolist(), counts[hit].tolist(), strict=True))
 
 
 def _side(name: str) -> Literal["low", "high"]:

@@ -1,0 +1,181 @@
+"""One inference of ResNet-50 on the device against native Int8 inference, in the same run.
+
+The other side is onnxruntime with one thread: a ResNet-50 of random weights, quantized statically
+(unsigned activations, signed weights by channel). A round takes the fastest of a few runs of each,
+by turns, and gives one ratio; what is printed, as a Markdown table, is the median over the rounds.
+Both are loaded and have run once before.
+
+    pip install nmpsim[bench]
+    python benchmarks/speed.py NET.bin INPUT.npz [--rounds 10]
+
+INPUT.npz holds an array for each input of the bundle, by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import nmpsim
+
+RUNS = 5
+"""Runs of each side in a round."""
+IMAGE = (1, 3, 224, 224)
+STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
+"""Blocks and inner channels."""
+
+
+class Network:
+    """Nodes and weights of a float network as they are added."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+        self._rng = np.random.default_rng(1)
+
+    def node(self, op: str, inputs: list[str], **attributes: Any) -> str:
+        """Add a node; the name of its output."""
+        from onnx import helper
+
+        name = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def constant(self, *shape: int) -> str:
+        """Add random weights; their name."""
+        from onnx import numpy_helper
+
+        name = f"w{len(self.weights)}"
+        scale = np.sqrt(2 / max(1, np.prod(shape[1:])))
+        values = (self._rng.standard_normal(shape) * scale).astype(np.float32)
+        self.weights.append(numpy_helper.from_array(values, name))
+        return name
+
+    def conv(self, x: str, taken: int, given: int, kernel: int, stride: int) -> str:
+        """A convolution with bias that keeps the size, but for its stride."""
+        weights = [self.constant(given, taken, kernel, kernel), self.constant(given)]
+        return self.node(
+            "Conv",
+            [x, *weights],
+            kernel_shape=[kernel] * 2,
+            strides=[stride] * 2,
+            pads=[kernel // 2] * 4,
+        )
+
+    def block(self, x: str, taken: int, inner: int, stride: int) -> str:
+        """A bottleneck block with its shortcut."""
+        y = self.node("Relu", [self.conv(x, taken, inner, 1, 1)])
+        y = self.node("Relu", [self.conv(y, inner, inner, 3, stride)])
+        y = self.conv(y, inner, 4 * inner, 1, 1)
+        if taken != 4 * inner:
+            x = self.conv(x, taken, 4 * inner, 1, stride)
+        return self.node("Relu", [self.node("Add", [x, y])])
+
+
+def float_network(path: Path) -> None:
+    """Write a float ResNet-50 of random weights."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    net = Network()
+    x = net.node("Relu", [net.conv("data", 3, 64, 7, 2)])
+    x = net.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    channels = 64
+    for stage, (blocks, inner) in enumerate(STAGES):
+        for block in range(blocks):
+            x = net.block(x, channels, inner, 2 if block == 0 and stage > 0 else 1)
+            channels = 4 * inner
+    x = net.node("Flatten", [net.node("GlobalAveragePool", [x])])
+    x = net.node("Gemm", [x, net.constant(1000, channels), net.constant(1000)], transB=1)
+    graph = helper.make_graph(
+        net.nodes,
+        "resnet50",
+        [helper.make_tensor_value_info("data", TensorProto.FLOAT, IMAGE)],
+        [helper.make_tensor_value_info(x, TensorProto.FLOAT, (1, 1000))],
+        net.weights,
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+
+
+class Images:
+    """A few random images, for calibration."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(2)
+        self._left = [rng.standard_normal(IMAGE).astype(np.float32) for _ in range(2)]
+
+    def get_next(self) -> dict[str, Any] | None:
+        """The next one, or None."""
+        return {"data": self._left.pop()} if self._left else None
+
+
+def native(folder: Path) -> Callable[[], Any]:
+    """One inference of the quantized network by onnxruntime."""
+    import onnxruntime as ort
+    from onnxruntime.quantization import QuantType, quantize_static
+
+    float_network(folder / "float.onnx")
+    quantize_static(
+        folder / "float.onnx",
+        folder / "int8.onnx",
+        Images(),
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+    )
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = ort.InferenceSession(folder / "int8.onnx", options, ["CPUExecutionProvider"])
+    data = {"data": np.random.default_rng(3).standard_normal(IMAGE).astype(np.float32)}
+    return lambda: session.run(None, data)
+
+
+def fastest(run: Callable[[], Any]) -> Iterator[float]:
+    """Milliseconds of the fastest of a few runs, again and again."""
+    while True:
+        times = []
+        for _ in range(RUNS):
+            begin = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - begin)
+        yield min(times) * 1e3
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("input", type=Path)
+    parser.add_argument("--rounds", type=int, default=10)
+    asked = parser.parse_args()
+    bundle, device = nmpsim.load(asked.bundle), nmpsim.Device()
+    with np.load(asked.input) as archive:
+        inputs = {name: archive[name] for name in archive.files}
+    begin = time.perf_counter()
+    device.run(bundle, inputs)
+    first = time.perf_counter() - begin
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    with tempfile.TemporaryDirectory() as folder:
+        sides = fastest(lambda: device.run(bundle, inputs)), fastest(native(Path(folder)))
+        rounds = [tuple(map(next, sides)) for _ in range(asked.rounds)]
+    ours, theirs = (statistics.median(times) for times in zip(*rounds, strict=True))
+    ratio = statistics.median(a / b for a, b in rounds)
+    print("| one inference, one thread | |\n| --- | --- |")
+    print(f"| {asked.bundle.name} on the device | {ours:.1f} ms |")
+    print(f"| ResNet-50 u8s8, onnxruntime | {theirs:.1f} ms |")
+    print(f"| ratio | {ratio:.2f} |")
+    print(f"| first run, kernels read or compiled | {first:.1f} s |")
+    print(f"| memory of the process before onnxruntime | {memory:.0f} MB |")
+
+
+if __name__ == "__main__":
+    main()

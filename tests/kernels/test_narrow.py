@@ -1,0 +1,115 @@
+"""Results of Int8 sums in 32 bits against plain integers, number by number."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import pytest
+
+from nmpsim.isa.words import GLOW_INT, NMP, Q31
+from nmpsim.kernels.channels import ADDEND, HALF, INTEGERS, MUL, OFFSET, POST, PRE, START
+from nmpsim.kernels.narrow import ROWS, complete_sums, put_narrow, scale_sums
+from nmpsim.kernels.saturate import Clip
+
+LANES, PIXELS, COUNT = 16, 9, 20
+LANE = 4
+"""The first channel's lane: what is before it and behind the last one belongs to nobody."""
+
+
+class Quantizer(NamedTuple):
+    """What a table depends on."""
+
+    profile: Any
+    leaky: Any
+
+
+PLAIN = Quantizer(np.int64(GLOW_INT), np.int64(0))
+put_entry: Any = numba.njit(
+    lambda integers, excess, begins, lane, q, table: put_narrow(
+        integers, excess, begins, lane, q, table
+    )
+)
+complete_entry: Any = numba.njit(
+    lambda sums, pixels, windows, table: complete_sums(sums, pixels, windows, table)
+)
+scale_entry: Any = numba.njit(
+    lambda sums, pixels, table, clip, results: scale_sums(sums, pixels, table, clip, results)
+)
+
+
+def channels(rng: np.random.Generator, post: int) -> Any:
+    integers = np.zeros((INTEGERS, COUNT), np.int64)
+    integers[START] = rng.integers(-100_000, 100_000, COUNT)
+    integers[OFFSET] = rng.integers(-128, 128, COUNT)
+    integers[PRE] = rng.integers(0, 8, COUNT)
+    integers[MUL] = rng.integers(-200, 200, COUNT)
+    integers[POST] = post
+    integers[HALF] = (1 << post) >> 1
+    integers[ADDEND] = rng.integers(-128, 128, COUNT)
+    return integers
+
+
+def table_of(integers: Any, excess: Any, q: Quantizer = PLAIN) -> Any:
+    table = np.full((2, ROWS, LANES), 77, np.int32)
+    put_entry(integers, excess, True, np.int64(LANE), q, table)
+    return table
+
+
+@pytest.mark.parametrize("post", [0, 1, 12])
+def test_results_and_accounts(post: int) -> None:
+    rng = np.random.default_rng(post)
+    integers = channels(rng, post)
+    excess = rng.integers(-1000, 1000, 2 * LANES).astype(np.int32)
+    table = table_of(integers, excess)
+    before = rng.integers(-100_000, 100_000, (PIXELS + 1, 2 * LANES)).astype(np.int32)
+    windows = rng.integers(-1000, 1000, PIXELS + 1).astype(np.int32)
+    sums, results = before.copy(), np.zeros((PIXELS + 1, 2 * LANES), np.int8)
+    assert not complete_entry(sums, PIXELS, windows, table)
+    clip = Clip(np.int64(-100), np.int64(90), np.int64(0))
+    cut = scale_entry(sums, PIXELS, table, clip, results)
+    below, above = 0, 0
+    for c in range(COUNT):
+        offset, start, pre, mul, half, shift, _, addend = map(int, integers[:, c])
+        for p in range(PIXELS):
+            total = int(before[p, LANE + c]) + start - int(excess[LANE + c])
+            total -= offset * int(windows[p])
+            assert sums[p, LANE + c] == total
+            value = (((total >> pre) * mul + half) >> shift) + addend
+            below, above = below + (value < -100), above + (value > 90)
+            assert results[p, LANE + c] == min(max(value, -100), 90)
+    assert cut == (below > 0) + 2 * (above > 0)
+    by_lane = table.transpose(1, 0, 2).reshape(ROWS, -1)[:, LANE : LANE + COUNT]
+    assert (by_lane[8].sum(), by_lane[9].sum()) == (below, above)
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_the_largest_sum_that_32_bits_can_scale(over: int) -> None:
+    rng = np.random.default_rng(1)
+    integers = channels(rng, 4)
+    integers[[START, OFFSET, PRE]] = 0
+    integers[MUL] = 1000
+    table = table_of(integers, np.zeros(2 * LANES, np.int32))
+    sums = np.zeros((PIXELS, 2 * LANES), np.int32)
+    sums[PIXELS - 1, LANE + COUNT - 1] = -((2**31 - 1 - 8) // 1000) - over
+    assert complete_entry(sums, PIXELS, np.zeros(PIXELS, np.int32), table) == bool(over)
+
+
+@pytest.mark.parametrize(
+    ("profile", "leaky", "row", "value"),
+    [
+        (Q31, 0, PRE, 0),
+        (GLOW_INT, 1, PRE, 0),
+        (GLOW_INT, 0, MUL, 1 << 31),
+        (NMP, 0, ADDEND, 1 << 40),
+        (NMP, 0, PRE, 32),
+    ],
+)
+def test_what_needs_64_bits(profile: Any, leaky: int, row: int, value: int) -> None:
+    integers = channels(np.random.default_rng(2), 3)
+    integers[row, 5] = value
+    q = Quantizer(np.int64(profile), np.int64(leaky))
+    table = table_of(integers, np.zeros(2 * LANES, np.int32), q)
+    sums = np.zeros((PIXELS, 2 * LANES), np.int32)
+    assert complete_entry(sums, PIXELS, np.zeros(PIXELS, np.int32), table)
