@@ -24,13 +24,14 @@ from nmpsim.compiler.numerics.profile import (
     Words,
 )
 from nmpsim.compiler.numerics.ratios import (
+    LONGEST_SHIFT,
     NOTHING,
-    bits_of,
     float_form,
     forms,
     product,
     quotient,
     scale_words,
+    word_of,
 )
 from nmpsim.compiler.work import View
 from nmpsim.diagnostics import Place
@@ -103,9 +104,9 @@ class Float(Profile):
     def unary(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
         """``t = x * Sx``, times alpha below zero; ``rne(t * (1 / Sy)) + Oy``."""
         words = self._words(place, target, out=source.scale)
-        return (
-            words if alpha is None else {**words, **scale_words("leaky", float_form(alpha, place))}
-        )
+        if alpha is not None:
+            words |= scale_words("leaky", float_form(alpha, place))
+        return words
 
     def quantized(self, value: float, grid: View) -> int:
         """``rne(value / S) + O``."""
@@ -124,7 +125,7 @@ class Float(Profile):
         for prefix, factor in factors.items():
             words |= scale_words(prefix, float_form(factor, place))
         if divides_by is not None:
-            words["result_scale"] = bits_of(reciprocal(divides_by.scale))
+            words["result_scale"] = word_of(reciprocal(divides_by.scale), place)
         return words
 
 
@@ -148,7 +149,7 @@ class _Torch(Float):
         for side, view in (("lhs", operands[1]), ("rhs", operands[2])):
             moved = UNSIGNED if view.type.elem == "i8" else 0
             addend = -product(float(view.offset + moved), view.scale)
-            words |= {f"{side}_offset": -moved, f"{side}_post": bits_of(addend)}
+            words |= {f"{side}_offset": -moved, f"{side}_post": word_of(addend, place)}
         return words
 
 
@@ -180,8 +181,9 @@ class Onednn(_Torch):
             weights = ONE / (ONE / weights)
         bias = real_bias(layer).astype(np.float64).view(np.int64)
         source = float_form(reciprocal(reciprocal(layer.source.scale)), layer.place)
+        back = word_of(reciprocal(layer.target.scale), layer.place)
         result = self._requantized(layer, "onednn", bias, weights)
-        return result.with_bias_behind_the_sum(source, bits_of(reciprocal(layer.target.scale)))
+        return result.with_bias_behind_the_sum(source, back)
 
 
 class Qnnpack(_Torch):
@@ -208,8 +210,9 @@ class Qnnpack(_Torch):
             return super().pair(opcode, operands, place)
         target, lhs, rhs = operands
         left, right = quotient(lhs.scale, target.scale), quotient(rhs.scale, target.scale)
-        shift = QNNPACK_BITS - (math.frexp(max(left, right))[1] - 1)
-        if not 0 <= shift <= 31:
+        larger = max(left, right)
+        shift = QNNPACK_BITS - (math.frexp(larger)[1] - 1)
+        if not (math.isfinite(larger) and 0 <= shift <= LONGEST_SHIFT):
             raise self.unknown(f"{opcode} with factors {left:g} and {right:g}", place)
         words = {"profile": DEVICE["qnnpack"], "out_post": shift}
         for side, factor in (("lhs", left), ("rhs", right)):

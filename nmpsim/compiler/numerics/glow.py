@@ -19,13 +19,13 @@ from nmpsim.compiler.numerics.profile import (
 )
 from nmpsim.compiler.numerics.ratios import (
     IDENTITY,
-    bits_of,
     float_form,
     forms,
     integer_form,
     product,
     quotient,
     scale_words,
+    word_of,
 )
 from nmpsim.compiler.work import View
 from nmpsim.diagnostics import Place
@@ -148,5 +148,5 @@ class GlowFloat(_Glow):
         for prefix, factor in factors.items():
             words |= scale_words(prefix, float_form(factor, place))
         if divides_by is not None:
-            words["result_scale"] = bits_of(divides_by.scale)
+            words["result_scale"] = word_of(divides_by.scale, place)
         return words

@@ -89,8 +89,7 @@ class Sums:
     @property
     def products(self) -> npt.NDArray[np.float32]:
         """``fl(Sx * Sw)`` of each channel: the scale of its sum."""
-        with np.errstate(over="ignore", under="ignore"):
-            return np.float32(self.source.scale) * self.weight_scales
+        return np.float32(self.source.scale) * self.weight_scales
 
     def integer_bias(self, profile: Profile) -> npt.NDArray[np.int64]:
         """``q - offset`` of each channel, 0 without a bias; COMP001 if the bias is float."""
@@ -111,14 +110,12 @@ class Sums:
         """``fl(Sb / fl(Sx * Sw))`` of each channel."""
         if self.bias is None:
             return np.zeros(self.channels, np.float32)
-        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
-            return self.bias.scales / self.products
+        return self.bias.scales / self.products
 
     @property
     def ratios(self) -> npt.NDArray[np.float32]:
         """``fl(fl(Sx * Sw) / Sy)`` of each channel."""
-        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
-            return self.products / np.float32(self.target.scale)
+        return self.products / np.float32(self.target.scale)
 
 
 @attrs.frozen

@@ -21,23 +21,24 @@ LONGEST_SHIFT = 31
 IDENTITY = IntegerScale(0, 0, 1)
 NOTHING = IntegerScale(0, 0, 0)
 """A factor of 0, and the words of a scale that a profile does not use."""
-FLOAT32_INFINITY = 0x7F80_0000
 
 
 def product(a: float, b: float) -> float:
     """``a * b`` in float32."""
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(all="ignore"):
         return float(np.float32(a) * np.float32(b))
 
 
 def quotient(a: float, b: float) -> float:
     """``a / b`` in float32."""
-    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         return float(np.float32(a) / np.float32(b))
 
 
-def bits_of(value: float) -> int:
-    """The bits of a float32."""
+def word_of(value: float, place: Place) -> int:
+    """The word that holds a float32; COMP001 if it is not finite."""
+    if not math.isfinite(value):
+        raise _impossible("has no float32", value, place, "a finite number")
     return int(np.float32(value).view(np.uint32))
 
 
@@ -61,7 +62,7 @@ def float_form(factor: float, place: Place) -> IntegerScale:
     """A factor that the unit multiplies with in float32."""
     if not (math.isfinite(factor) and factor >= 0):
         raise _impossible("is no factor of the rescale unit", factor, place, "a finite float32")
-    return IntegerScale(0, 0, bits_of(factor))
+    return IntegerScale(0, 0, word_of(factor, place))
 
 
 def fixed_point_form(factor: float, place: Place, left_shift: int = 0) -> IntegerScale:

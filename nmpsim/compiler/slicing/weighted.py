@@ -95,7 +95,8 @@ def _weighted(
 ) -> Weighted:
     target, source = op.operands[:2]
     sums, offsets = _sums(op, context, weights.shape[0])
-    requantization = context.profile.sums(sums)
+    with np.errstate(all="ignore"):  # what no float32 can hold is refused, not warned of
+        requantization = context.profile.sums(sums)
     terms = zero_terms(weights, offsets, source.offset)
     _check_width(op, context, requantization, terms)
     return Weighted(
