@@ -115,7 +115,8 @@ def _points_as(bias: Bias, reals: Array) -> bool:
     flat = reals.astype(np.float64).reshape(-1)
     return any(
         _same_direction(vector, flat)
-        for vector in (bias.integers, bias.integers * bias.product_scales)
+        for integers in (bias.integers, bias.payload.astype(np.float64))
+        for vector in (integers, integers * bias.product_scales)
     )
 
 
@@ -132,7 +133,7 @@ def by_float(bias: Bias, reference: FloatBias, subject: Subject) -> Finding | No
     if not apart.any():
         return None
     factor = _constant_factor(bias, reference.values)
-    explained = factor is not None or _fits(bias, bias.product_scales, reference.values)
+    explained = factor is not None or _fits_the_products(bias, reference.values)
     severity: Severity = "error" if explained else "warning"
     times = f"{factor:.4g} times " if factor is not None else "not "
     message = f"bias %{bias.view.name} is {times}its float values"
@@ -179,13 +180,19 @@ def _constant_factor(bias: Bias, reals: Array) -> float | None:
     if common <= 0.0:
         return None
     factor = float(own @ own) / common
-    return factor if _fits(bias, bias.scales / factor, reals) else None
+    return factor if _fits(bias, bias.integers, reals / (bias.scales / factor)) else None
 
 
-def _fits(bias: Bias, scales: Array, reals: Array) -> bool:
-    """Whether the payload is the reals on these scales, as far as it was not clipped."""
+def _fits_the_products(bias: Bias, reals: Array) -> bool:
+    """On the scale of input times weights; the type may have got the result's offset as well."""
+    wanted = reals / bias.product_scales
+    return any(_fits(bias, integers, wanted) for integers in (bias.integers, bias.payload))
+
+
+def _fits(bias: Bias, integers: Array, wanted: Array) -> bool:
+    """Whether the integers are the wanted ones, as far as they were not clipped."""
     inside = _inside(bias)
-    apart = _apart(bias.integers, reals / scales)
+    apart = _apart(integers, wanted)
     return bool(inside.any()) and not bool(apart[inside].any())
 
 

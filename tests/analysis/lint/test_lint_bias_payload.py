@@ -113,6 +113,15 @@ def test_other_float_values_are_a_warning() -> None:
     assert "batch norm" in finding.hint
 
 
+@pytest.mark.parametrize("name", [NAME, "another"])
+def test_a_type_with_the_offset_of_the_result_is_no_other_reference(name: str) -> None:
+    made = one_convolution(quantized(S_PRODUCTS), S_PRODUCTS, offsets=(0, -128))
+    changed = declared_on_the_result(made, biases_of(made))
+    (finding,) = findings(changed, float_weights={name: FLOATS})
+    assert finding.severity == "error"
+    assert "its payload was not" in finding.message
+
+
 def test_rounding_and_clipping_are_no_findings() -> None:
     saturated = one_convolution(quantized(S_PRODUCTS, np.int8), S_PRODUCTS)
     assert findings(saturated, float_weights={NAME: FLOATS}) == []
