@@ -215,8 +215,11 @@ def convolve_batches(
             put_results(spm, w, at, q, place, sink, b, begin, filled, narrow)
         else:
             put_partials(spm, partial, b, w.out_channels, filled)
-    index = place.origin + b.first
-    add_accounts(b.table, b.lane, b.run.size, q.clip, index, place.layer, sink)
+    last = place.origin + b.first
+    last += max((w.out_h - 1) * place.stride_y, ORIGIN) + max(
+        (w.out_w - 1) * place.stride_x, ORIGIN
+    )
+    add_accounts(b.table, b.lane, b.run.size, q.clip, last, place.layer, sink)
 
 
 @jit_allocating

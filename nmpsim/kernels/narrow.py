@@ -16,7 +16,7 @@ from llvmlite import ir
 from nmpsim.isa.words import GLOW_INT, NMP
 from nmpsim.kernels.channels import ADDEND, HALF, MUL, OFFSET, POST, PRE, START
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.saturate import ONCE
+from nmpsim.kernels.saturate import ONCE, record
 from nmpsim.kernels.stages import ACTIVATION, HIGH, LOW, RESULT
 from nmpsim.kernels.vector_code import (
     I32,
@@ -255,38 +255,17 @@ def note_first(
 def add_accounts(
     table: Any, lane: Any, count: Any, clip: Any, index: Any, layer: Any, sink: Any
 ) -> None:
-    """Add what the table counted to the layer's accounts; ``index`` is that of a first channel."""
-    account = sink.layers[layer]
+    """Add what the table counted to the layer's accounts.
+
+    ``index`` is that of the first channel's last result: what was cut first is noted already.
+    """
     low_stage, high_stage = stages_of(clip)
     for c in range(count):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES
-        channel = account.channel_base + (index + c) % account.channels
-        add_account(
-            rows[_BELOW, i],
-            clip.low - np.int64(rows[_LEAST, i]),
-            low_stage,
-            LOW,
-            channel,
-            account,
-            sink,
-        )
-        add_account(
-            rows[_ABOVE, i],
-            np.int64(rows[_MOST, i]) - clip.high,
-            high_stage,
-            HIGH,
-            channel,
-            account,
-            sink,
-        )
-
-
-@jit
-def add_account(
-    times: Any, overshoot: Any, stage: Any, side: Any, channel: Any, account: Any, sink: Any
-) -> None:
-    """Add one channel's values that were cut, and the largest overshoot among them."""
-    if times:
-        account.cut[stage, side] += times
-        account.worst[stage, side] = max(account.worst[stage, side], overshoot)
-        sink.channel_cut[channel, stage, side] += times
+        below, above = np.int64(rows[_BELOW, i]), np.int64(rows[_ABOVE, i])
+        if below:
+            over = clip.low - np.int64(rows[_LEAST, i])
+            record(sink, layer, low_stage, LOW, index + c, over, below)
+        if above:
+            over = np.int64(rows[_MOST, i]) - clip.high
+            record(sink, layer, high_stage, HIGH, index + c, over, above)
