@@ -55,13 +55,17 @@ def test_a_branch_into_a_pair_keeps_it_apart():
     assert assemble(text).bundle() == data
 
 
+COMPUTES_ADDRESSES = {"contention"}
+"""Programs that compute where a descriptor is; such descriptors are listed as words."""
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_programs_survive(name):
     data = assemble((PROGRAMS / f"{name}.s").read_text(), f"{name}.s", {"cores": 32}).bundle()
     bundle = bundle_from_bytes(data)
     text = disassemble_bundle(bundle, data=True)
     assert assemble(text).bundle() == data
-    assert ".word" not in disassemble_bundle(bundle)
+    assert (".word" in disassemble_bundle(bundle)) == (name in COMPUTES_ADDRESSES)
 
 
 def test_the_programs_say_what_they_answer(monkeypatch):
