@@ -1,10 +1,11 @@
 """What the account of saturation costs in the compiled engine.
 
-Two processes run the same programs by turns: one as it is, one whose kernels cut values without
-keeping an account (``account_run`` and ``record`` replaced by functions that do nothing, compiled
-into a cache of their own). A round takes the fastest of a few runs of each, by turns, and gives one
-ratio; what is printed is the median of the ratios and the middle half of them. A third process, as
-it is, shows how far apart two equal ones are: what is smaller than that is noise.
+Two processes run the same programs by turns: one as it is, one whose kernels cut values and do no
+more: they neither look whether anything is cut nor keep an account of it (``limit_run`` and
+``record`` replaced, compiled into a cache of their own). A round takes the fastest of a few runs of
+each, by turns, and gives one ratio; what is printed is the median of the ratios and the middle half
+of them. A third process, as it is, shows how far apart two equal ones are: what is smaller than
+that is noise.
 
 The programs are the same network with output ranges in which nothing, a little or most saturates.
 
@@ -132,17 +133,29 @@ def _drop_account() -> None:
     from nmpsim.kernels import saturate
     from nmpsim.kernels.jit import jit
 
-    names = ("account_run", "record")
-    for name in names:
-        parameters = ", ".join(_parameters(getattr(saturate, name)))
-        nothing: dict[str, Any] = {}
-        exec(f"def {name}({parameters}):\n    pass\n", nothing)
-        setattr(saturate, name, jit(nothing[name]))
+    plain: Any = saturate
+    plain.limit_run, plain.record = jit(_limit_run), jit(_record)
 
 
-def _parameters(function: Any) -> list[str]:
-    code = function.py_func.__code__
-    return list(code.co_varnames[: code.co_argcount])
+def _limit_run(
+    values: Any,
+    count: Any,
+    low: Any,
+    high: Any,
+    low_stage: Any,
+    high_stage: Any,
+    index: Any,
+    layer: Any,
+    sink: Any,
+) -> None:
+    for i in range(count):
+        values[i] = min(max(values[i], low), high)
+
+
+def _record(
+    sink: Any, layer: Any, stage: Any, side: Any, index: Any, overshoot: Any, times: Any
+) -> None:
+    pass
 
 
 class Worker:

@@ -103,12 +103,12 @@ def device_saturation(layer: Layer, machine: Machine) -> tuple[Saturation, ...]:
     """Everything that the device cut in a layer."""
     account = machine.layers[layer.index]
     base, count = int(account.channel_base), int(account.channels)
-    by_channel = machine.channel_cut[base : base + count]
+    by_channel = machine.channel_cut[:, :, base : base + count]
     found = []
     for stage, stage_name in enumerate(STAGE_NAMES):
         for side, side_name in enumerate(SIDE_NAMES):
             if account.cut[stage, side]:
-                channels = by_channel[:, stage, side]
+                channels = by_channel[stage, side]
                 found.append(
                     Saturation(
                         stage=stage_name,

@@ -153,7 +153,7 @@ LAYER = np.dtype(
         ("first", "i8", (STAGES, 2)),  # smallest index of a value that was cut, or NEVER
         ("elements", "i8"),  # results written
         ("channels", "i8"),
-        ("channel_base", "i8"),  # first row in ``channel_cut``
+        ("channel_base", "i8"),  # first index in ``channel_cut``
     ]
 )
 """What happened in a layer."""
@@ -187,7 +187,7 @@ class Machine(NamedTuple):
     layers: Any
     """[layers + 1] of LAYER"""
     channel_cut: Int64s
-    """[channels of all layers, stages, 2] values cut"""
+    """[stages, 2, channels of all layers] values cut"""
     barriers: Any
     """[barriers] of BARRIER"""
     shared: Any
@@ -241,7 +241,7 @@ def make_machine(
     machine = Machine(
         cores=_records(n, CORE),
         layers=layers,
-        channel_cut=np.zeros((int(layers.channels.sum()), STAGES, 2), np.int64),
+        channel_cut=np.zeros((STAGES, 2, int(layers.channels.sum())), np.int64),
         barriers=barriers,
         shared=shared,
         image=image,

@@ -56,7 +56,7 @@ def held(value: Any, limit: Any) -> Any:
 
 @jit
 def doubling_high(x: Any, mul: Any) -> Any:
-    """gemmlowp's SaturatingRoundingDoublingHighMul of two 32-bit numbers, halves away from zero."""
+    """gemmlowp's SaturatingRoundingDoublingHighMul of two 32-bit numbers, halves up."""
     if x == _INT32_LOW and mul == _INT32_LOW:
         return _INT32_HIGH
     product = x * mul

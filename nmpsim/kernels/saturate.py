@@ -60,7 +60,7 @@ def record(
     account.cut[stage, side] += times
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
     account.first[stage, side] = min(account.first[stage, side], index)
-    sink.channel_cut[channel, stage, side] += times
+    sink.channel_cut[stage, side, channel] += times
 
 
 @jit
@@ -127,50 +127,71 @@ def limit_run(
     sink: Any,
 ) -> None:
     """``count`` values (int64) from ``low`` to ``high``, in place; each side has its stage."""
-    below = 0
-    above = 0
+    least, most = np.int64(low), np.int64(high)
     for i in range(count):
-        below += values[i] < low
-        above += values[i] > high
-    if below:
-        account_run(values, count, low, -1, low_stage, LOW, index, layer, sink)
-    if above:
-        account_run(values, count, high, 1, high_stage, HIGH, index, layer, sink)
-    if below or above:
-        for i in range(count):
-            values[i] = min(max(values[i], low), high)
+        least = min(least, values[i])
+        most = max(most, values[i])
+    if least < low:
+        note_worst(values, low, low_stage, LOW, low - least, index, layer, sink)
+    if most > high:
+        note_worst(values, high, high_stage, HIGH, most - high, index, layer, sink)
+    if least < low or most > high:
+        cut_run(values, count, low, high, low_stage, high_stage, index, layer, sink)
 
 
 @jit
-def account_run(
+def note_worst(
     values: Any,
-    count: Any,
     limit: Any,
-    sign: Any,
     stage: Any,
     side: Any,
+    overshoot: Any,
     index: Any,
     layer: Any,
     sink: Any,
 ) -> None:
-    """Count the values beyond ``limit``: above it if ``sign`` is 1, below it if it is -1."""
+    """Take note of the largest overshoot of a run, and of its first value beyond ``limit``."""
     account = sink.layers[layer]
-    channels, base = account.channels, account.channel_base
-    channel = index % channels
-    times = 0
-    worst = np.int64(0)
-    first = np.int64(0)
-    for i in range(count):
-        overshoot = sign * (values[i] - limit)
-        if overshoot > 0:
-            if times == 0:
-                first = index + i
-            times += 1
-            worst = max(worst, overshoot)
-            sink.channel_cut[base + channel, stage, side] += 1
-        channel += 1
-        if channel == channels:
-            channel = 0
-    account.cut[stage, side] += times
-    account.worst[stage, side] = max(account.worst[stage, side], worst)
-    account.first[stage, side] = min(account.first[stage, side], first)
+    account.worst[stage, side] = max(account.worst[stage, side], overshoot)
+    if index >= account.first[stage, side]:
+        return
+    sign = 1 if side == HIGH else -1
+    place = 0
+    while sign * (values[place] - limit) <= 0:
+        place += 1
+    account.first[stage, side] = min(account.first[stage, side], index + place)
+
+
+@jit
+def cut_run(
+    values: Any,
+    count: Any,
+    low: Any,
+    high: Any,
+    low_stage: Any,
+    high_stage: Any,
+    index: Any,
+    layer: Any,
+    sink: Any,
+) -> None:
+    """Bring a run into its range, and count what is cut: in all, and by channel."""
+    account = sink.layers[layer]
+    channel = index % account.channels
+    low_times, high_times = np.int64(0), np.int64(0)
+    done = 0
+    while done < count:  # the channels from ``channel`` to the last one at a time
+        row = account.channel_base + channel
+        run = values[done : min(count, done + account.channels - channel)]
+        low_cut = sink.channel_cut[low_stage, LOW, row : row + run.size]
+        high_cut = sink.channel_cut[high_stage, HIGH, row : row + run.size]
+        for i in range(run.size):
+            below, above = np.int64(run[i] < low), np.int64(run[i] > high)
+            low_cut[i] += below
+            high_cut[i] += above
+            low_times += below
+            high_times += above
+            run[i] = min(max(run[i], low), high)
+        done += run.size
+        channel = 0
+    account.cut[low_stage, LOW] += low_times
+    account.cut[high_stage, HIGH] += high_times

@@ -215,5 +215,5 @@ def test_an_accumulator_saturates_in_the_order_of_its_products() -> None:
     # The bias is doubled, which cuts 2**31 - 1; both pixels have it, and the zero term of 1.
     assert (cut[BIAS, 1], worst[BIAS, 1], first[BIAS, 1]) == (2, 2**31 - 1, 100)
     assert (cut[ACCUMULATOR, 1], worst[ACCUMULATOR, 1], first[ACCUMULATOR, 1]) == (2 + 1, 127, 100)
-    assert m.channel_cut[0, ACCUMULATOR].tolist() == [0, 3]
+    assert m.channel_cut[ACCUMULATOR, :, 0].tolist() == [0, 3]
     assert m.layers.elements[0] == 0, "nothing is written before the last part"

@@ -156,7 +156,7 @@ def check(layout: Layout, job: tuple[str, Words], expected: list[int], account: 
             assert layer.worst[stage, side] == max((over for _, over in cut), default=0)
             assert layer.first[stage, side] == min((index for index, _ in cut), default=NEVER)
             channels = np.bincount([i % CHANNELS for i, _ in cut], minlength=CHANNELS)
-            assert m.channel_cut[:CHANNELS, stage, side].tolist() == channels.tolist()
+            assert m.channel_cut[stage, side, :CHANNELS].tolist() == channels.tolist()
 
 
 def limits(element: str) -> tuple[int, int]:

@@ -32,7 +32,7 @@ class Account:
         layer["worst"][at] = max(int(layer["worst"][at]), int(overshoot.max()))
         layer["first"][at] = min(int(layer["first"][at]), int(index.min()))
         channel = int(layer["channel_base"]) + index % int(layer["channels"])
-        np.add.at(self._channel_cut[:, stage, side], channel, times)
+        np.add.at(self._channel_cut[stage, side], channel, times)
 
 
 @attrs.frozen(eq=False)
