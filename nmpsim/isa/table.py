@@ -132,7 +132,7 @@ class Cause(IntEnum):
 
 
 class Format(Enum):
-    """The operands of an instruction, in assembly order."""
+    """The operands of an instruction, in assembly order: ``fields``, its bit fields."""
 
     R = (RD, RS1, RS2)
     I = (RD, RS1, IMM_I)  # noqa: E741 - the RISC-V manual's name
@@ -149,11 +149,9 @@ class Format(Enum):
     SYNC = (RS1, RS2)
     WAIT = (UNIT, OUTSTANDING)
 
-    @property
-    def fields(self) -> tuple[BitField, ...]:
-        """The bit fields of the operands."""
-        fields: tuple[BitField, ...] = self.value
-        return fields
+    def __init__(self, *fields: BitField) -> None:
+        # The value of NONE is no tuple in early releases of Python 3.11.
+        self.fields = fields
 
 
 @attrs.frozen
