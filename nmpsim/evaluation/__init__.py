@@ -18,6 +18,7 @@ from nmpsim.evaluation.operations import (
     real_operands,
     real_operation,
 )
+from nmpsim.evaluation.sqnr import decibels, energy, sqnr_db
 
 __all__ = [
     "INTERPRETER",
@@ -27,8 +28,10 @@ __all__ = [
     "Execution",
     "Location",
     "RealArray",
+    "decibels",
     "dequantize",
     "dequantize_rows",
+    "energy",
     "execute_exact",
     "execute_real",
     "hides_relu",
@@ -36,4 +39,5 @@ __all__ = [
     "own_scales",
     "real_operands",
     "real_operation",
+    "sqnr_db",
 ]

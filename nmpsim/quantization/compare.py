@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,7 +9,14 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.evaluation import dequantize, execute_exact, execute_real, locate
+from nmpsim.evaluation import (
+    decibels,
+    dequantize,
+    energy,
+    execute_exact,
+    execute_real,
+    locate,
+)
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization.driver import (
     Calibrated,
@@ -34,15 +40,13 @@ class _Energy:
     error: float = 0.0
 
     def add(self, reference: Array, actual: Array) -> None:
-        self.signal += float(np.square(reference, dtype=np.float64).sum())
-        self.error += float(np.square(actual - reference, dtype=np.float64).sum())
+        self.signal += energy(reference)
+        self.error += energy(actual - reference)
 
     @property
     def sqnr_db(self) -> float:
-        """Signal to noise in decibels; infinite without an error."""
-        if self.error == 0:
-            return math.inf
-        return 10 * math.log10(self.signal / self.error) if self.signal else -math.inf
+        """Signal to quantization noise."""
+        return decibels(self.signal, self.error)
 
 
 @attrs.frozen

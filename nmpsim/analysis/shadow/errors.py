@@ -28,6 +28,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.evaluation import sqnr_db
 from nmpsim.lir.nodes import TensorType
 from nmpsim.report.shadow import ErrorSize, Split
 
@@ -66,18 +67,6 @@ def error_size(reference: Real, error: Real, step: float | None) -> ErrorSize:
         mean_units=None if step is None else float(size.mean()) / step,
         worst_units=None if step is None else float(size.max(initial=0.0)) / step,
     )
-
-
-def sqnr_db(reference: Real, error: Real) -> float:
-    """Signal to quantization noise: ``10 log10(sum(reference**2) / sum(error**2))``.
-
-    Infinite where there is no error, minus infinity where there is nothing but error.
-    """
-    signal, noise = float(np.square(reference).sum()), float(np.square(error).sum())
-    if noise == 0:
-        return float("inf")
-    with np.errstate(divide="ignore"):
-        return float(10 * np.log10(np.float64(signal) / noise))
 
 
 def cut_to_range(real: Real, type_: TensorType) -> Real:

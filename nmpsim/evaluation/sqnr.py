@@ -1,0 +1,27 @@
+"""Signal to quantization noise: how large errors are beside what is right."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def sqnr_db(reference: npt.NDArray[Any], error: npt.NDArray[Any]) -> float:
+    """``10 log10(sum(reference**2) / sum(error**2))``, in decibels; see :func:`decibels`."""
+    return decibels(energy(reference), energy(error))
+
+
+def energy(values: npt.NDArray[Any]) -> float:
+    """Sum of squares, in float64."""
+    return float(np.square(values, dtype=np.float64).sum())
+
+
+def decibels(signal: float, noise: float) -> float:
+    """Of two energies: infinite without noise, minus infinite where there is nothing else."""
+    if noise == 0:
+        return math.inf
+    ratio = signal / noise
+    return 10 * math.log10(ratio) if ratio else -math.inf

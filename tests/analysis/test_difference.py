@@ -1,0 +1,103 @@
+"""How far two outputs are apart, on numbers that can be worked out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmpsim.analysis.difference import NAN_ULP, Element, compare, ulp_between
+from nmpsim.diagnostics import UserError
+
+
+def test_equal_outputs() -> None:
+    values = np.array([[1, -2], [3, 4]], np.int8)
+    found = compare(values, values.copy(), "i8", 0.5, 3)
+    assert found.equal
+    assert (found.elements, found.differing, found.worst_ulp, found.mean_ulp) == (4, 0, 0, 0.0)
+    assert found.first is None
+    assert found.worst is None
+    assert found.sqnr_db == math.inf
+    assert found.cosine == pytest.approx(1.0)
+
+
+def test_first_worst_and_sizes() -> None:
+    expected = np.array([[10, 20, 30], [40, 50, 60]], np.int8)
+    actual = np.array([[10, 21, 30], [36, 50, 61]], np.int8)
+    found = compare(actual, expected, "i8", 0.5, 10)
+    assert found.first == Element((0, 1), 21, 20, 1)
+    assert found.worst == Element((1, 0), 36, 40, 4)
+    assert (found.differing, found.mean_ulp) == (3, 1.0)
+    signal = sum((q - 10) ** 2 for q in (10, 20, 30, 40, 50, 60))
+    assert found.sqnr_db == pytest.approx(10 * math.log10(signal / (1 + 16 + 1)))
+
+
+def test_scale_changes_no_ratio_but_offset_does() -> None:
+    a, b = np.array([1, 2], np.int16), np.array([1, 3], np.int16)
+    assert compare(a, b, "i16", 2.0, 0).sqnr_db == pytest.approx(
+        compare(a, b, "i16", 8.0, 0).sqnr_db
+    )
+    assert compare(a, b, "i16", 2.0, 1).sqnr_db < compare(a, b, "i16", 2.0, 0).sqnr_db
+
+
+@pytest.mark.parametrize(
+    ("elem", "dtype"), [("i8", np.int8), ("i32", np.int32), ("i64", np.int64), ("ui8", np.uint8)]
+)
+def test_the_ends_of_an_integer_type_are_its_whole_range_apart(elem, dtype) -> None:
+    ends = np.iinfo(dtype)
+    low, high = np.array([ends.min], dtype), np.array([ends.max], dtype)
+    (ulp,) = ulp_between(low, high, elem)
+    assert int(ulp) == int(ends.max) - int(ends.min)
+
+
+def test_units_of_floats_count_the_numbers_between() -> None:
+    one = np.float32(1)
+    above = np.nextafter(one, np.float32(2))
+    below_zero = np.nextafter(np.float32(0), np.float32(-1))
+    actual = np.array([one, above, -0.0, below_zero, np.inf], np.float32)
+    expected = np.array([one, one, 0.0, -below_zero, np.finfo(np.float32).max], np.float32)
+    assert ulp_between(actual, expected, "float").tolist() == [0, 1, 0, 2, 1]
+
+
+def test_numbers_that_are_none() -> None:
+    nan, inf = math.nan, math.inf
+    both = compare(
+        np.array([nan, inf, 1], np.float32), np.array([nan, inf, 1], np.float32), "float"
+    )
+    assert both.equal
+    one = compare(np.array([nan, 1], np.float32), np.array([1, 1], np.float32), "float")
+    assert one.worst_ulp == NAN_ULP
+    assert one.worst is not None
+    assert one.worst.at == (0,)
+    assert math.isnan(one.sqnr_db)
+
+
+def test_bfloat16_is_compared_as_its_bits_say() -> None:
+    one, two = np.array([0x3F80], np.uint16), np.array([0x4000], np.uint16)
+    found = compare(one, two, "bfloat16")
+    assert found.first == Element((0,), 1.0, 2.0, 0x80)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])
+def test_outputs_of_few_dimensions_or_no_elements(shape) -> None:
+    found = compare(np.zeros(shape, np.int8), np.full(shape, 2, np.int8), "i8", 1.0, 0)
+    assert found.differing == found.elements == int(np.prod(shape))
+    assert found.shape == shape
+    if found.first is not None:
+        assert found.first.at == ()
+
+
+@pytest.mark.parametrize(
+    "other", [np.zeros(3, np.int8), np.zeros((1, 2), np.int8), np.zeros(2, np.int16)]
+)
+def test_two_kinds_are_refused(other) -> None:
+    with pytest.raises(UserError, match="two kinds"):
+        compare(np.zeros(2, np.int8), other, "i8", 1.0, 0)
+
+
+@given(st.floats(width=32, allow_nan=False), st.floats(width=32, allow_nan=False))
+def test_units_are_symmetric_and_none_only_of_equals(a, b) -> None:
+    left, right = np.array([a], np.float32), np.array([b], np.float32)
+    assert ulp_between(left, right, "float") == ulp_between(right, left, "float")
+    assert (int(ulp_between(left, right, "float")[0]) == 0) == (a == b)
