@@ -20,7 +20,7 @@ from nmpsim.evaluation import energy, sqnr_db
 Array = npt.NDArray[Any]
 NAN_ULP = (1 << 64) - 1
 """The distance of a NaN from every number: more than between any two numbers."""
-_BITS = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_BITS: dict[int, np.dtype[Any]] = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 """Bytes of a float format -> unsigned integers of its bits."""
 _BFLOAT16 = "bfloat16"
 """NumPy has no such type: its arrays hold the bits."""
@@ -143,7 +143,7 @@ def _places(stored: Array, elem: str) -> npt.NDArray[np.int64]:
     bits = np.ascontiguousarray(stored).view(unsigned).reshape(stored.shape)
     sign = 1 << (8 * stored.dtype.itemsize - 1)
     magnitude = (bits & unsigned.type(sign - 1)).astype(np.int64)
-    return np.where(bits >= sign, -magnitude, magnitude)
+    return np.asarray(np.where(bits >= sign, -magnitude, magnitude), np.int64)
 
 
 def _error(actual: Array, expected: Array, ulp: Array) -> Array:
