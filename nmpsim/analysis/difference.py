@@ -20,7 +20,11 @@ from nmpsim.evaluation import energy, sqnr_db
 Array = npt.NDArray[Any]
 NAN_ULP = (1 << 64) - 1
 """The distance of a NaN from every number: more than between any two numbers."""
-_BITS: dict[int, np.dtype[Any]] = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_BITS: dict[int, np.dtype[Any]] = {
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
 """Bytes of a float format -> unsigned integers of its bits."""
 _BFLOAT16 = "bfloat16"
 """NumPy has no such type: its arrays hold the bits."""
