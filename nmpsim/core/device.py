@@ -27,6 +27,7 @@ from nmpsim.core.state import (
     start_cores,
 )
 from nmpsim.core.trapped import trap_report
+from nmpsim.core.work import WorkListener, take_work, with_work
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.report.data import OutputReport, RunReport, TrapReport
@@ -64,6 +65,7 @@ class Device:
         *,
         save_layers: bool = False,
         progress: Listener | None = None,
+        work: WorkListener | None = None,
     ) -> RunReport:
         """Run a bundle on inputs.
 
@@ -74,6 +76,8 @@ class Device:
                 input's own type.
             save_layers: keep every layer's output in the report.
             progress: called after every layer.
+            work: called with what units did, thousands of entries at once; see
+                :data:`nmpsim.core.work.WorkListener`.
 
         Raises:
             UserError: INPUT001, INPUT002 or BUN004; a trap is no error but part of the report.
@@ -85,7 +89,9 @@ class Device:
         reset(machine)
         for tensor in bundle.metadata.inputs:
             write_tensor(machine, tensor, values[tensor.name])
-        run = _Run(bundle, machine, self.config, self._engine, save_layers, progress)
+        if work is not None:
+            machine = with_work(machine)
+        run = _Run(bundle, machine, self.config, self._engine, save_layers, progress, work)
         return run.report()
 
     def _machine(self, bundle: Bundle) -> Machine:
@@ -158,6 +164,7 @@ class _Run:
         engine: Engine,
         save_layers: bool,
         progress: Listener | None,
+        work: WorkListener | None,
     ) -> None:
         self._bundle = bundle
         self._machine = machine
@@ -166,6 +173,7 @@ class _Run:
         self._costs = costs_of(config)
         self._save_layers = save_layers
         self._progress = progress
+        self._work = work
         self._layers = bundle.metadata.layers
         self._cycles = dict.fromkeys(range(len(self._layers)), 0)
         self._cuts: dict[int, Cut] = {}
@@ -229,6 +237,8 @@ class _Run:
         stop = self._save_layers or self._progress is not None
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop)
+            if self._work is not None:
+                self._work(take_work(self._machine))
             if outcome == Outcome.LAYER_END:
                 self._layer_done(
                     int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)

@@ -99,6 +99,12 @@ class Job(IntEnum):
     """Cycle of issue."""
     SETUP = CURSOR_WORDS + 2
     """Cycles from the start of the transfer to its first request."""
+    BEGIN = CURSOR_WORDS + 3
+    """Cycle at which the queue begins it."""
+    PC = CURSOR_WORDS + 4
+    """Address of its instruction."""
+    DESCRIPTOR = CURSOR_WORDS + 5
+    """Address of its descriptor."""
 
 
 class Trap(IntEnum):
@@ -118,6 +124,7 @@ CORE = np.dtype(
     [
         ("clock", "i8"),  # cycle that the core has reached
         ("pc", "i8"),
+        ("descriptor", "i8"),  # address of the last tensor instruction's
         ("retired", "i8"),  # instructions
         ("status", "i8"),
         ("wait", "i8", (2,)),  # (unit, job), (barrier, cores) or (semaphore, count)
@@ -169,11 +176,31 @@ SHARED = np.dtype(
         ("dram_free", "i8"),  # cycle at which the DRAM is free
         ("open_row", "i8"),
         ("last_barrier", "i8"),  # the one released last, or -1
+        ("noted", "i8"),  # entries of ``Machine.work`` in use
         ("trap", "i8", (len(Trap),)),
         ("semaphores", "i8", (SEMAPHORES,)),
     ]
 )
 """What there is once."""
+
+WORK = np.dtype(
+    [
+        ("core", "i8"),
+        ("unit", "i8"),
+        ("is_grant", "i8"),  # 0: an instruction's work; 1: what the DRAM served of it at once
+        ("pc", "i8"),  # address of the instruction
+        ("descriptor", "i8"),  # address of its descriptor
+        ("layer", "i8"),  # index, or the number of layers if it names none of the bundle
+        ("begin", "i8"),  # cycle at which the unit, or the DRAM, begins
+        ("end", "i8"),  # cycle from which it is free again
+        ("done", "i8"),  # cycle from which the result is there: later than the end for transfers
+        ("bytes", "i8"),  # moved; of a grant those of its bursts
+        ("cursor", "i8", (CURSOR_WORDS,)),  # of a grant: its transfer before it
+    ]
+)
+"""One piece of work that a unit or the DRAM did."""
+MOST_NOTES = MOST_QUEUED + 2
+"""Entries of WORK that one step can make: a grant, its transfer's end, empty transfers behind."""
 
 
 class Machine(NamedTuple):
@@ -207,6 +234,8 @@ class Machine(NamedTuple):
     """The same memory as int32."""
     scratchpad_i64: npt.NDArray[np.int64]
     """The same memory as int64."""
+    work: Any
+    """[room] of WORK: what units did since it was last read; without room nothing is noted."""
 
 
 def _records(count: int, dtype: Any) -> Any:
@@ -252,6 +281,7 @@ def make_machine(
         scratchpad_i16=scratchpad.view(np.int16),
         scratchpad_i32=scratchpad.view(np.int32),
         scratchpad_i64=scratchpad.view(np.int64),
+        work=_records(0, WORK),
     )
     reset(machine)
     return machine
@@ -277,6 +307,7 @@ def reset(machine: Machine) -> None:
     shared.dram_free[:] = 0
     shared.open_row[:] = -1
     shared.last_barrier[:] = -1
+    shared.noted[:] = 0
     shared.trap[:] = -1
     shared.semaphores[:] = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 from core_machines import (
     ENGINES,
     HALT,
@@ -21,8 +22,10 @@ from core_machines import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from nmpsim.core.state import Outcome
+from nmpsim.core.state import Count, Machine, Outcome
+from nmpsim.core.work import take_work, with_work
 from nmpsim.isa.table import Unit
 from nmpsim.timing import costs_of
 
@@ -162,3 +165,59 @@ def test_pausing_changes_nothing(program: Program, turns: int, stop_at_layers: b
         assert len(outcomes) == 1
         assert_same(*machines)
     assert_same(machines[0], run_both(program, expect=None))
+
+
+def run_noting(name: str, program: Program, room: int) -> tuple[Machine, NDArray[np.void]]:
+    """The machine at the end, without its notes, and what was noted on the way."""
+    m, notes, outcome = with_work(program.machine(), room), [], Outcome.PAUSED
+    while outcome == Outcome.PAUSED:
+        outcome = engine(name).run(m, costs_of(program.config), 1 << 30, False)
+        notes.append(take_work(m))
+    return m._replace(work=m.work[:0]), np.concatenate(notes)
+
+
+@given(programs(), st.integers(0, 60))
+@settings(max_examples=60, deadline=None)
+def test_noting_work_changes_nothing_else(program: Program, room: int) -> None:
+    plain = run_both(program, expect=None)
+    machine, notes = run_noting("reference", program, room)
+    compiled_machine, compiled_notes = run_noting("compiled", program, room)
+
+    assert_same(plain, machine)
+    assert_same(plain, compiled_machine)
+    np.testing.assert_array_equal(notes, compiled_notes)
+
+
+@given(programs())
+@settings(max_examples=60, deadline=None)
+def test_notes_are_what_the_layers_count(program: Program) -> None:
+    machine, notes = run_noting("compiled", program, 1 << 10)
+    for layer, record in enumerate(machine.layers):
+        mine = notes[notes["layer"] == layer]
+        grants = mine[mine["is_grant"] == 1]
+        for unit in (Unit.MAC, Unit.VECTOR):
+            work = mine[mine["unit"] == unit]
+            busy = record.counts[Count.BUSY_LOAD + unit]
+            assert (work["end"] - work["begin"]).sum() == busy
+        assert grants["bytes"].sum() == record.counts[Count.BURSTS] * 64
+        for unit in (Unit.LOAD, Unit.STORE):
+            served = grants[grants["unit"] == unit]
+            busy = record.counts[Count.BUSY_LOAD + unit]
+            assert (served["end"] - served["begin"]).sum() == busy
+
+
+@given(programs())
+@settings(max_examples=60, deadline=None)
+def test_no_unit_works_on_two_things_at_once(program: Program) -> None:
+    _, notes = run_noting("compiled", program, 1 << 10)
+    assert_in_turn(notes[notes["is_grant"] == 1])
+    for core in range(CORES):
+        for unit in Unit:
+            mine = (notes["core"] == core) & (notes["unit"] == unit) & (notes["is_grant"] == 0)
+            assert_in_turn(notes[mine])
+
+
+def assert_in_turn(notes: NDArray[np.void]) -> None:
+    assert (notes["begin"] <= notes["end"]).all()
+    assert (notes["end"][:-1] <= notes["begin"][1:]).all()
+    assert (notes["end"] <= notes["done"]).all()

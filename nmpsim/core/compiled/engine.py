@@ -13,10 +13,10 @@ import numpy as np
 from nmpsim.core.compiled.accounts import ON_CONTROL, book
 from nmpsim.core.compiled.ending import FETCHED, TRAPPED, WENT_ON
 from nmpsim.core.compiled.issue import tensor
+from nmpsim.core.compiled.record import steps_with_room
 from nmpsim.core.compiled.scalar import fetch, step
 from nmpsim.core.compiled.units import serve
 from nmpsim.core.decode import INSTRUCTION_UNIT
-from nmpsim.core.engine import MOST_STEPS
 from nmpsim.core.state import NEVER, Machine, Outcome, Status
 from nmpsim.isa.words import MOST_WORDS
 from nmpsim.kernels.jit import is_cached, jit, jit_entry
@@ -65,6 +65,9 @@ def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any) -> Any:
     """Run for at most ``turns`` turns of cores and of the DRAM; the outcome."""
     d = np.zeros(MOST_WORDS, np.int64)
     for _ in range(turns):
+        most_steps = steps_with_room(m)
+        if most_steps == 0:
+            return PAUSED
         core = first_core(m)
         requester, unit = first_request(m)
         if core < 0 and requester < 0:
@@ -80,7 +83,7 @@ def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any) -> Any:
         m.shared[0].last_barrier = -1
         steps = 0
         ended = WENT_ON
-        while ended == WENT_ON and steps < MOST_STEPS:
+        while ended == WENT_ON and steps < most_steps:
             if m.cores[core].clock > costs.limits_cycles:
                 break
             may_be_seen = steps == 0

@@ -59,6 +59,7 @@ def tensor(m: Any, costs: Any, core: Any, number: Any, word: Any, d: Any, may_be
     layers = m.layers.size - 1
     layer = min(d[0], layers)
     works_on(m, core, layer)
+    m.cores[core].descriptor = address
     spend(m, core, CONTROL, costs.control_descriptor_cycles)
     bad = execute(m, costs, core, number, d, layer)
     if bad >= 0:

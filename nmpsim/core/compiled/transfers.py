@@ -8,6 +8,7 @@ import numpy as np
 
 from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
+from nmpsim.core.compiled.record import DESCRIPTOR, PC
 from nmpsim.core.compiled.units import LAYER, READY, SETUP, enqueue_transfer
 from nmpsim.core.state import Count
 from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
@@ -95,4 +96,6 @@ def transfer(m: Any, costs: Any, core: Any, unit: Any, d: Any, layer: Any, setup
     job[LAYER] = layer
     job[READY] = m.cores[core].clock
     job[SETUP] = setup
+    job[PC] = m.cores[core].pc
+    job[DESCRIPTOR] = m.cores[core].descriptor
     enqueue_transfer(m, costs, core, unit)

@@ -6,11 +6,19 @@ from typing import Any
 
 from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.accounts import ON_CONTROL, WAIT_LOAD, book, spend, wait_for_transfer
+from nmpsim.core.compiled.record import note_compute, note_grant, note_transfer
 from nmpsim.core.state import NEVER, Count, Job, Status
 from nmpsim.kernels.jit import jit
-from nmpsim.timing.dram import grant_cycles, is_served, next_address, take_grant
+from nmpsim.timing.dram import (
+    BYTES_DONE,
+    RUNS_DONE,
+    grant_cycles,
+    is_served,
+    next_address,
+    take_grant,
+)
 
-LAYER, READY, SETUP = int(Job.LAYER), int(Job.READY), int(Job.SETUP)
+LAYER, READY, SETUP, BEGIN = int(Job.LAYER), int(Job.READY), int(Job.SETUP), int(Job.BEGIN)
 BUSY_LOAD = int(Count.BUSY_LOAD)
 BURSTS, ROW_MISSES = int(Count.BURSTS), int(Count.ROW_MISSES)
 RUNNING, WAITING_UNIT = int(Status.RUNNING), int(Status.WAITING_UNIT)
@@ -46,6 +54,7 @@ def compute(m: Any, costs: Any, core: Any, unit: Any, layer: Any, cycles: Any) -
     m.cores[core].finished[unit, m.cores[core].issued[unit] % costs.queues_depth] = end
     m.cores[core].issued[unit] += 1
     m.layers[layer].counts[BUSY_LOAD + unit] += cycles
+    note_compute(m, core, unit, layer, start, end)
 
 
 @jit
@@ -64,7 +73,8 @@ def begin_transfer(m: Any, costs: Any, core: Any, unit: Any) -> None:
     while m.cores[core].served[unit] < m.cores[core].issued[unit]:
         slot = m.cores[core].served[unit] % costs.queues_depth
         job = m.cores[core].jobs[unit, slot]
-        start = max(job[READY], m.cores[core].unit_free[unit]) + job[SETUP]
+        job[BEGIN] = max(job[READY], m.cores[core].unit_free[unit])
+        start = job[BEGIN] + job[SETUP]
         if job[READY] >= m.cores[core].unit_free[unit]:
             m.cores[core].in_line_booked[unit] = m.cores[core].in_line[unit]  # it lost no time
         if not is_served(job):
@@ -78,6 +88,7 @@ def begin_transfer(m: Any, costs: Any, core: Any, unit: Any) -> None:
 def finish_transfer(m: Any, core: Any, unit: Any, slot: Any, free: Any, finished: Any) -> None:
     """The queue is free at ``free``, the data are there at ``finished``; wake who waits."""
     job = m.cores[core].served[unit]
+    note_transfer(m, core, unit, m.cores[core].jobs[unit, slot], free, finished)
     m.cores[core].unit_free[unit] = free
     m.cores[core].finished[unit, slot] = finished
     m.cores[core].in_line_at[unit, slot] = m.cores[core].in_line[unit]
@@ -98,6 +109,7 @@ def serve(m: Any, costs: Any, core: Any, unit: Any) -> None:
     job = m.cores[core].jobs[unit, slot]
     row = next_address(job) // costs.dram_row_bytes
     miss = row != m.shared[0].open_row
+    runs_done, bytes_done = job[RUNS_DONE], job[BYTES_DONE]
     bursts = take_grant(job, costs)
     cycles = grant_cycles(bursts, miss, costs)
     start = max(m.cores[core].request[unit], m.shared[0].dram_free)
@@ -108,6 +120,8 @@ def serve(m: Any, costs: Any, core: Any, unit: Any) -> None:
     m.layers[job[LAYER]].counts[BUSY_LOAD + unit] += cycles
     m.layers[job[LAYER]].counts[BURSTS] += bursts
     m.layers[job[LAYER]].counts[ROW_MISSES] += 1 if miss else 0
+    nbytes = bursts * costs.dram_burst_bytes
+    note_grant(m, core, unit, job, runs_done, bytes_done, start, end, nbytes)
     if is_served(job):
         finish_transfer(m, core, unit, slot, end, end + costs.dram_latency_cycles)
         begin_transfer(m, costs, core, unit)

@@ -27,6 +27,7 @@ class Core:
 
     clock = _Integer("clock")
     pc = _Integer("pc")
+    descriptor = _Integer("descriptor")
     retired = _Integer("retired")
     status = _Integer("status")
     layer = _Integer("layer")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.core.engine import MOST_STEPS
 from nmpsim.core.reference.access import ACCESS
 from nmpsim.core.reference.control import CONTROL
 from nmpsim.core.reference.cores import Core, all_cores
@@ -20,6 +19,7 @@ from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
 from nmpsim.core.reference.units import Queue, serve
 from nmpsim.core.state import NEVER, Machine, Outcome, Status, Trap
+from nmpsim.core.work import steps_with_room
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import Cause, Unit
 from nmpsim.timing import Costs
@@ -55,6 +55,9 @@ class ReferenceEngine:
 
 def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool) -> Outcome | None:
     """Let the DRAM or a core go on, whoever is earlier; an outcome if the engine comes back."""
+    most_steps = steps_with_room(machine)
+    if most_steps == 0:
+        return Outcome.PAUSED
     cores = all_cores(machine)
     core = min(
         (c for c in cores if c.status == Status.RUNNING), key=lambda c: c.clock, default=None
@@ -71,7 +74,7 @@ def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool) -> Outcome |
         return Outcome.CYCLE_LIMIT
     machine.shared[0]["last_barrier"] = -1
     try:
-        run_core(core, costs)
+        run_core(core, costs, most_steps)
     except EndOfTurnError:
         pass
     except EndOfRunError:
@@ -95,9 +98,9 @@ def note_cycle_limit(core: Core) -> None:
     record[Trap.CYCLE] = core.clock
 
 
-def run_core(core: Core, costs: Costs) -> None:
+def run_core(core: Core, costs: Costs, most_steps: int) -> None:
     """Run a core whose turn it is; its first instruction may be one that others see."""
-    for steps in range(MOST_STEPS):
+    for steps in range(most_steps):
         if core.clock > costs.limits_cycles:
             return
         is_turn = steps == 0

@@ -119,6 +119,7 @@ def begin_work(s: Step, d: Words) -> int:
     """The control core has fetched the descriptor; the layer that the work is for."""
     layer = min(d["layer"], int(s.machine.layers.size) - 1)
     s.core.works_on(layer)
+    s.core.descriptor = s.unsigned_rs1
     s.core.spend(Count.CONTROL, Spent.CONTROL, s.costs.control_descriptor_cycles)
     return layer
 

@@ -93,5 +93,7 @@ def enqueue(s: Step, unit: Unit, d: Words, layer: int, setup: int) -> None:
     transfer[Job.LAYER] = layer
     transfer[Job.READY] = s.core.clock
     transfer[Job.SETUP] = setup
+    transfer[Job.PC] = s.core.pc
+    transfer[Job.DESCRIPTOR] = s.core.descriptor
     if was_idle:
         begin_transfers(queue)

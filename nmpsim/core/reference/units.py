@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.record import note_compute, note_grant, note_transfer
 from nmpsim.core.reference.step import EndOfTurnError
 from nmpsim.core.state import NEVER, Count, Job, Machine, Spent, Status
 from nmpsim.isa.table import Unit
 from nmpsim.timing import Costs
-from nmpsim.timing.dram import grant_cycles, is_served, next_address, take_grant
+from nmpsim.timing.dram import CURSOR_WORDS, grant_cycles, is_served, next_address, take_grant
 
 WAIT = {
     Unit.LOAD: Count.WAIT_LOAD,
@@ -144,8 +145,10 @@ def await_slot(queue: Queue) -> int:
 def compute(queue: Queue, layer: int, cycles: int) -> None:
     """Give ``cycles`` of work to the MAC array or the vector unit."""
     job = queue.issue()
-    end = max(queue.core.clock, queue.free) + cycles
+    begin = max(queue.core.clock, queue.free)
+    end = begin + cycles
     queue.finish(job, end, end)
+    note_compute(queue.core, queue.unit, layer, begin, end)
     queue.core.machine.layers[layer]["counts"][BUSY[queue.unit]] += cycles
 
 
@@ -153,7 +156,8 @@ def begin_transfers(queue: Queue) -> None:
     """Start the queue's next transfers until one needs the DRAM or none is left."""
     while queue.served < queue.issued:
         transfer = queue.transfer(queue.served)
-        start = max(int(transfer[Job.READY]), queue.free) + int(transfer[Job.SETUP])
+        transfer[Job.BEGIN] = max(int(transfer[Job.READY]), queue.free)
+        start = int(transfer[Job.BEGIN] + transfer[Job.SETUP])
         if int(transfer[Job.READY]) >= queue.free:
             queue.forget_line()
         if not is_served(transfer):
@@ -166,6 +170,7 @@ def begin_transfers(queue: Queue) -> None:
 def finish_transfer(queue: Queue, free: int, finished: int) -> None:
     """The queue's transfer is done; wake the core if it waits for it."""
     job, core = queue.served, queue.core
+    note_transfer(core, queue.unit, queue.transfer(job), free, finished)
     queue.finish(job, free, finished)
     queue.note_line(job)
     queue.count_served()
@@ -180,6 +185,7 @@ def serve(machine: Machine, queue: Queue) -> None:
     transfer = queue.transfer(queue.served)
     row = next_address(transfer) // costs.dram_row_bytes
     is_miss = row != int(shared["open_row"])
+    before = transfer[:CURSOR_WORDS].copy()
     bursts = take_grant(transfer, costs)
     cycles = grant_cycles(bursts, is_miss, costs)
     start = max(queue.request, int(shared["dram_free"]))
@@ -191,6 +197,8 @@ def serve(machine: Machine, queue: Queue) -> None:
     counts[BUSY[queue.unit]] += cycles
     counts[Count.BURSTS] += bursts
     counts[Count.ROW_MISSES] += int(is_miss)
+    nbytes = bursts * costs.dram_burst_bytes
+    note_grant(queue.core, queue.unit, transfer, before, start, end, nbytes)
     if is_served(transfer):
         finish_transfer(queue, end, end + costs.dram_latency_cycles)
         begin_transfers(queue)

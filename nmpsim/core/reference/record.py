@@ -1,0 +1,77 @@
+"""Notes of what units did; :mod:`nmpsim.core.work` says who reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.core.reference.cores import Core
+from nmpsim.core.state import Job
+from nmpsim.isa.table import Unit
+from nmpsim.timing.dram import COUNT_X, COUNT_Y, RUN
+
+
+def note(core: Core, unit: Unit, **facts: Any) -> None:
+    """The next entry, if anybody wants one; ``facts`` are further fields of WORK."""
+    machine = core.machine
+    if machine.work.size == 0:
+        return
+    entry = machine.work[int(machine.shared[0]["noted"])]
+    machine.shared[0]["noted"] += 1
+    entry["core"], entry["unit"] = core.number, unit
+    for name, value in facts.items():
+        entry[name] = value
+
+
+def note_compute(core: Core, unit: Unit, layer: int, begin: int, end: int) -> None:
+    """An instruction of the MAC array or the vector unit."""
+    note(
+        core,
+        unit,
+        is_grant=0,
+        pc=core.pc,
+        descriptor=core.descriptor,
+        layer=layer,
+        begin=begin,
+        end=end,
+        done=end,
+        bytes=0,
+    )
+
+
+def note_transfer(core: Core, unit: Unit, transfer: Any, free: int, finished: int) -> None:
+    """A transfer that is served."""
+    note(
+        core,
+        unit,
+        is_grant=0,
+        **_origin(transfer),
+        begin=transfer[Job.BEGIN],
+        end=free,
+        done=finished,
+        bytes=transfer[RUN] * transfer[COUNT_X] * transfer[COUNT_Y],
+    )
+
+
+def note_grant(
+    core: Core, unit: Unit, transfer: Any, cursor: Any, begin: int, end: int, nbytes: int
+) -> None:
+    """A grant of the DRAM; ``cursor`` is the transfer's before it."""
+    note(
+        core,
+        unit,
+        is_grant=1,
+        **_origin(transfer),
+        begin=begin,
+        end=end,
+        done=end,
+        bytes=nbytes,
+        cursor=cursor,
+    )
+
+
+def _origin(transfer: Any) -> dict[str, Any]:
+    return {
+        "pc": transfer[Job.PC],
+        "descriptor": transfer[Job.DESCRIPTOR],
+        "layer": transfer[Job.LAYER],
+    }

@@ -1,0 +1,44 @@
+"""The record of what units did, for whoever asks: traces, time lines, pictures.
+
+Both engines fill ``Machine.work`` while it has room, and come back with PAUSED before it overflows;
+who called them reads it out. Without room, as in a plain run, nothing is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nmpsim.core.engine import MOST_STEPS
+from nmpsim.core.state import MOST_NOTES, WORK, Machine
+
+ROOM = 1 << 14
+"""Entries between two visits to Python: 2.3 MB."""
+
+WorkListener = Callable[[Any], None]
+"""Called with an array of ``WORK``, its own copy, in the order in which units were done with it.
+
+An instruction of a computing unit is there when it is issued, a transfer when the DRAM has served
+it: so a transfer always comes before work that waited for it.
+"""
+
+
+def with_work(machine: Machine, room: int = ROOM) -> Machine:
+    """The same machine, all memory shared, that notes work; at least MOST_NOTES of room."""
+    return machine._replace(work=np.zeros(max(room, MOST_NOTES), WORK).view(np.recarray))
+
+
+def take_work(machine: Machine) -> Any:
+    """What was noted since the last time, as an array of ``WORK``."""
+    noted = machine.work[: int(machine.shared[0].noted)].copy()
+    machine.shared.noted[:] = 0
+    return noted
+
+
+def steps_with_room(machine: Machine) -> int:
+    """Steps that surely find room for what they note; all that a turn may take if none is kept."""
+    if machine.work.size == 0:
+        return MOST_STEPS
+    return int((machine.work.size - machine.shared[0].noted) // MOST_NOTES)
