@@ -38,4 +38,6 @@ def assign_numerics(
 
 def _unknown(what: str, name: str, known: Iterable[str], expected: str) -> UserError:
     hint = did_you_mean(name, sorted(known)) or "`nmpsim compile --help` says what --numerics takes"
-    return fail("COMP001", f"unknown {what}", found=quote(name), expected=expected, hint=hint)
+    return fail(
+        "COMP001", f"unknown {what}", found=quote(name) or "no name", expected=expected, hint=hint
+    )

@@ -82,21 +82,30 @@ def evaluate(
     have = {answer.index for answer in found.answers}
     todo = [index for index in range(wanted) if index not in have]
     if todo:
-        jobs = fitting_jobs(jobs, len(todo))
         work = EvalWork(image, bundle.digest, bundle.path)
+        jobs = fitting_jobs(jobs, len(todo))
         with open_pool(work, jobs=jobs, scheduler=scheduler) as pool:
             pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
             chunks = _chunks(todo, pool.workers, samples, checked, bundle)
             for result in run_all(pool, evaluate_chunk, chunks):
                 found = found.with_chunk(result)
-                if path is not None and not is_special(path):
-                    write_results(path, found, top)
-                if progress:
-                    text = f"{100 * found.accuracy():.1f} % right"
-                    progress(Progress("sample", len(found.answers), wanted, text))
+                _write_partly(path, found, top)
+                _tell(progress, found, wanted)
     if path is not None:
         write_results(path, found, top)
     return found
+
+
+def _write_partly(path: Path | None, found: Evaluation, top: Sequence[int]) -> None:
+    """A pipe gets the whole evaluation only."""
+    if path is not None and not is_special(path):
+        write_results(path, found, top)
+
+
+def _tell(progress: Listener | None, found: Evaluation, wanted: int) -> None:
+    if progress:
+        text = f"{100 * found.accuracy():.1f} % right"
+        progress(Progress("sample", len(found.answers), wanted, text))
 
 
 def write_results(path: Path, evaluation: Evaluation, top: Sequence[int]) -> None:

@@ -107,25 +107,13 @@ def sweep_program(
         "program_digest": program.digest,
         "inputs_digest": digest_of_arrays(inputs),
     }
-    heads = [_head(point, same, program.numerics) for point in points]
-    keys = [head["point"] for head in heads]
+    heads = tuple(_head(point, same, program.numerics) for point in points)
     table = None if results is None else ResultsFile.open(results, same)
-    rows: dict[str, Row] = {} if table is None else dict(table.rows)
-    todo = [index for index, key in enumerate(keys) if key not in rows]
-    reused = len(points) - len(todo)
-
-    def done(index: int, found: Mapping[str, Any]) -> None:
-        row = rows[keys[index]] = {**dict.fromkeys(COLUMNS), **heads[index], **found}
-        if table is not None:
-            table.add(row)
-        if progress:
-            settings = ", ".join(f"{dotted(k)}={v}" for k, v in points[index].settings.items())
-            finished = sum(key in rows for key in keys)
-            progress(Progress("point", finished, len(points), settings))
-
+    rows = _Rows(points, heads, table, progress)
+    todo = rows.missing()
     for index in todo:
         if (error := points[index].error) is not None:
-            done(index, _error_columns(error))
+            rows.add(index, _error_columns(error))
     runnable = [
         Point(index, config) for index in todo if (config := points[index].device) is not None
     ]
@@ -134,11 +122,49 @@ def sweep_program(
         with open_pool(work, jobs=fitting_jobs(jobs, len(runnable)), scheduler=scheduler) as pool:
             pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
             for measured in run_all(pool, measure_point, runnable):
-                done(measured.index, _columns(measured))
-    if table is not None:
-        table.sort(keys)
+                rows.add(measured.index, _columns(measured))
     varied = tuple(points[0].settings)
-    return SweepResult(program.name, varied, tuple(rows[key] for key in keys), reused)
+    return SweepResult(program.name, varied, rows.in_order(), len(points) - len(todo))
+
+
+class _Rows:
+    """The rows that are there so far, in memory and in the results file."""
+
+    def __init__(
+        self,
+        points: Sequence[GridPoint],
+        heads: Sequence[Row],
+        table: ResultsFile | None,
+        progress: Listener | None,
+    ) -> None:
+        self._points = points
+        self._heads = heads
+        self._keys = [head["point"] for head in heads]
+        self._table = table
+        self._rows: dict[str, Row] = {} if table is None else dict(table.rows)
+        self._progress = progress
+
+    def missing(self) -> list[int]:
+        """Points that have no row yet."""
+        return [index for index, key in enumerate(self._keys) if key not in self._rows]
+
+    def add(self, index: int, found: Mapping[str, Any]) -> None:
+        """Keep what a point gave, and say so."""
+        row = {**dict.fromkeys(COLUMNS), **self._heads[index], **found}
+        self._rows[self._keys[index]] = row
+        if self._table is not None:
+            self._table.add(row)
+        if self._progress:
+            settings = self._points[index].settings
+            text = ", ".join(f"{dotted(name)}={value}" for name, value in settings.items())
+            done = len(self._keys) - len(self.missing())
+            self._progress(Progress("point", done, len(self._keys), text))
+
+    def in_order(self) -> tuple[Row, ...]:
+        """All rows, in the order of the grid; the results file gets the same order."""
+        if self._table is not None:
+            self._table.sort(self._keys)
+        return tuple(self._rows[key] for key in self._keys)
 
 
 def _head(point: GridPoint, same: Mapping[str, str], numerics: str) -> dict[str, Any]:
@@ -170,36 +196,25 @@ def _error_columns(error: UserError) -> dict[str, Any]:
 
 def _report_columns(report: RunReport) -> dict[str, Any]:
     layers = report.layers
-    compute = [_compute_cycles(layer) for layer in layers]
-    memory = [_memory_cycles(layer, report.device) for layer in layers]
-    bound = sum(map(max, compute, memory))
-    by_memory = sum(m for c, m in zip(compute, memory, strict=True) if m > c)
+    mac = sum(layer.bound.mac for layer in layers)
+    bound = sum(layer.bound.cycles for layer in layers)
+    by_memory = sum(layer.bound.cycles for layer in layers if layer.bound.kind == "memory")
     return {
         "cycles": report.cycles,
         "seconds": report.seconds,
         "host_seconds": report.host_seconds,
         "macs": sum(layer.macs for layer in layers),
-        "utilization": sum(compute) / report.cycles if report.cycles else 0.0,
+        "utilization": mac / report.cycles if report.cycles else 0.0,
         "bytes_read": sum(layer.bytes_read for layer in layers),
         "bytes_written": sum(layer.bytes_written for layer in layers),
         "bursts": sum(layer.bursts for layer in layers),
         "row_misses": sum(layer.row_misses for layer in layers),
         "bound": "memory" if 2 * by_memory > bound else "compute",
-        "bound_cycles": round(bound),
+        "bound_cycles": bound,
         **{f"core_cycles_{name}": _activity(layers, name) for name in ACTIVITIES},
         "elements": sum(layer.elements for layer in layers),
         "saturated": sum(layer.saturated for layer in layers),
     }
-
-
-def _compute_cycles(layer: LayerReport) -> float:
-    """Cycles that all MAC arrays together need for a layer's multiplications."""
-    return layer.utilization * layer.cycles
-
-
-def _memory_cycles(layer: LayerReport, device: Mapping[str, Any]) -> float:
-    """Cycles that the DRAM's pins need for a layer's bytes."""
-    return float((layer.bytes_read + layer.bytes_written) / device["dram_bytes_per_cycle"])
 
 
 def _activity(layers: Sequence[LayerReport], name: str) -> int:

@@ -92,13 +92,14 @@ class _Parser:
     def _report_end(self, expected: str) -> None:
         last = len(self._lines)
         place = Place(self._file, last, len(self._lines[-1]) + 1)
+        is_empty = not any(line.strip() for line in self._lines)
         error = fail(
             "LIR002",
             "the program ends too early",
             place=place,
-            found="end of text",
+            found="an empty text" if is_empty else "end of text",
             expected=expected,
-            hint="the text may have been cut",
+            hint="is it the right file?" if is_empty else "the text may have been cut",
         )
         self._report(error)
 

@@ -62,8 +62,10 @@ def command(
     Of a layer: biasPre, biasPost, biasScale, outPre, outPost, outScale as Glow derives them.
     """
     asked = [what for what in (program, scale, limits) if what is not None]
-    if len(asked) != 1:
+    if not asked:
         raise click.UsageError("one of NET, --scale and --range is needed")
+    if len(asked) > 1:
+        raise click.UsageError("only one of NET, --scale and --range can be given")
     _refuse_strays(program is not None, scale is not None, options)
     if program is not None:
         _explain_program(program, **options)
