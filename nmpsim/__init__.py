@@ -14,6 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nmpsim.analysis.histograms import histograms as histograms
+    from nmpsim.analysis.memory_map import memory_map as memory_map
     from nmpsim.bundle import Bundle as Bundle
     from nmpsim.config import DeviceConfig as DeviceConfig
     from nmpsim.config import default_device as default_device
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from nmpsim.quantization import Calibrated as Calibrated
     from nmpsim.quantization import QuantizedProgram as QuantizedProgram
     from nmpsim.report.data import RunReport as RunReport
+    from nmpsim.report.read import read_report as read_report
     from nmpsim.session import Compiled as Compiled
     from nmpsim.session import Device as Device
     from nmpsim.session import Progress as Progress
@@ -61,10 +64,13 @@ _HOMES = {
     "default_device": "nmpsim.config",
     "device_of": "nmpsim.session",
     "evaluate": "nmpsim.experiments",
+    "histograms": "nmpsim.analysis.histograms",
     "lint": "nmpsim.session",
     "load": "nmpsim.session",
     "load_device": "nmpsim.config",
+    "memory_map": "nmpsim.analysis.memory_map",
     "quantize": "nmpsim.session",
+    "read_report": "nmpsim.report.read",
     "rescale_bias": "nmpsim.session",
     "save": "nmpsim.session",
     "sweep": "nmpsim.experiments",

@@ -64,6 +64,7 @@ CODES: dict[str, str] = {
     "GRID001": "grid of device settings cannot be used",
     "DATA001": "data set or labels cannot be used",
     "RESULT001": "results file of something else",
+    "REPORT001": "report cannot be used",
     "WORK001": "workers cannot be used",
     "ENV001": "unusable environment variable",
 }

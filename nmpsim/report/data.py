@@ -8,6 +8,7 @@ from typing import Any, Literal
 import attrs
 import numpy.typing as npt
 
+from nmpsim.report.details import Histogram, MemoryBlock, Timeline
 from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
 
@@ -205,3 +206,9 @@ class RunReport:
     """Where each layer's error comes from, where it was asked for."""
     sensitivity: SensitivityReport | None = None
     """How cycles change with the device's assumed numbers, where it was asked for."""
+    histograms: tuple[Histogram, ...] = ()
+    """Of the outputs of the layers for which they were asked."""
+    memory: tuple[MemoryBlock, ...] = ()
+    """What lies where in DRAM and for how long; empty if that is unknown."""
+    timeline: Timeline | None = None
+    """When each unit of each core worked, where it was asked for."""

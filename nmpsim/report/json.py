@@ -24,6 +24,7 @@ from nmpsim.report.data import (
     Saturation,
     TrapReport,
 )
+from nmpsim.report.details import Timeline
 from nmpsim.report.schema import report_schema
 from nmpsim.report.sensitivity import SENSITIVITY_SCHEMA, SensitivityReport
 from nmpsim.report.shadow import SHADOW_SCHEMA, ShadowReport
@@ -47,6 +48,9 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "layers": [_layer(layer) for layer in report.layers],
         "shadow": None if report.shadow is None else _shadow(report.shadow),
         "sensitivity": None if report.sensitivity is None else _sensitivity(report.sensitivity),
+        "histograms": [_plain(one) for one in report.histograms],
+        "memory": [_plain(one) for one in report.memory],
+        "timeline": None if report.timeline is None else _timeline(report.timeline),
         "device": dict(report.device),
         "sources": dict(report.sources),
     }
@@ -176,6 +180,11 @@ def _shadow(shadow: ShadowReport) -> dict[str, Any]:
 
 def _sensitivity(sensitivity: SensitivityReport) -> dict[str, Any]:
     return {"schema": SENSITIVITY_SCHEMA, **_plain(sensitivity)}
+
+
+def _timeline(timeline: Timeline) -> dict[str, Any]:
+    spans = [list(attrs.astuple(span)) for span in timeline.spans]
+    return {"resolution": timeline.resolution, "spans": spans}
 
 
 def _plain(value: Any) -> Any:

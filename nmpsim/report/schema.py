@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from nmpsim.report.data import SCHEMA
@@ -10,11 +11,15 @@ from nmpsim.report.shadow import SHADOW_SCHEMA
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT = {"type": "string"}
-_COUNT = {"type": "integer", "minimum": 0}
-_WHOLE = {"type": "integer"}
-_WHOLE_OR_NULL = {"type": ["integer", "null"]}
+_LARGEST = (1 << 63) - 1
+_COUNT = {"type": "integer", "minimum": 0, "maximum": _LARGEST}
+_WHOLE = {"type": "integer", "minimum": -_LARGEST - 1, "maximum": _LARGEST}
+_WHOLE_OR_NULL = {**_WHOLE, "type": ["integer", "null"]}
+_WHOLE_OR_TEXT = {**_WHOLE, "type": ["integer", "string"]}
+_FINITE = {"type": "number", "minimum": -sys.float_info.max, "maximum": sys.float_info.max}
+_SHARE = {**_FINITE, "minimum": 0}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
-_REAL = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+_REAL = {"anyOf": [_FINITE, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 _REAL_OR_NULL = {"anyOf": [*_REAL["anyOf"], {"type": "null"}]}
 _SHAPE = {"type": "array", "items": _COUNT}
 _CYCLES_BY_NAME = {"type": "object", "additionalProperties": _COUNT}
@@ -32,8 +37,8 @@ def report_schema() -> dict[str, Any]:
             numerics=_said(_TEXT, "arithmetic profile that was asked for; each layer has its own"),
             engine=_TEXT,
             cycles=_COUNT,
-            seconds=_said({"type": "number", "minimum": 0}, "cycles at the device's clock"),
-            host_seconds=_said({"type": "number", "minimum": 0}, "wall time of the simulation"),
+            seconds=_said(_SHARE, "cycles at the device's clock"),
+            host_seconds=_said(_SHARE, "wall time of the simulation"),
             trap=_or_null("trap"),
             notes=_list(_TEXT, "what a reader should know about the numbers"),
             outputs={"type": "object", "additionalProperties": {"$ref": "#/$defs/output"}},
@@ -42,8 +47,14 @@ def report_schema() -> dict[str, Any]:
             sensitivity=_said(
                 _or_null("sensitivity"), "what assumed numbers do to cycles, likewise"
             ),
+            histograms=_list({"$ref": "#/$defs/histogram"}, "of chosen layers' outputs"),
+            memory=_list({"$ref": "#/$defs/memory_block"}, "what lies where in DRAM"),
+            timeline=_said(_or_null("timeline"), "what the units did when, where asked for"),
             device=_said(
-                {"type": "object", "additionalProperties": {"type": ["integer", "string"]}},
+                {
+                    "type": "object",
+                    "additionalProperties": {**_WHOLE, "type": ["integer", "string"]},
+                },
                 "the device's settings",
             ),
             sources=_said(
@@ -66,6 +77,9 @@ def report_schema() -> dict[str, Any]:
             "setting_effect": _setting_effect(),
             "moved_setting": _moved_setting(),
             "skipped_setting": _object(setting=_TEXT, reason=_TEXT),
+            "histogram": _histogram(),
+            "memory_block": _memory_block(),
+            "timeline": _timeline(),
         },
     }
 
@@ -143,10 +157,10 @@ def _layer() -> dict[str, Any]:
         offset=_WHOLE_OR_NULL,
         cycles=_COUNT,
         macs=_COUNT,
-        utilization=_said({"type": "number", "minimum": 0}, "of the device's MAC arrays"),
+        utilization=_said(_SHARE, "of the device's MAC arrays"),
         bytes=_object(read=_COUNT, written=_COUNT),
         bursts=_COUNT,
-        burst_efficiency=_said({"type": "number", "minimum": 0}, "bytes moved / bytes of bursts"),
+        burst_efficiency=_said(_SHARE, "bytes moved / bytes of bursts"),
         row_misses=_COUNT,
         bound=_object(
             kind={"enum": ["compute", "memory", "none"]},
@@ -156,7 +170,7 @@ def _layer() -> dict[str, Any]:
             vector=_COUNT,
             memory=_COUNT,
         ),
-        distance=_said({"type": ["number", "null"]}, "cycles / cycles of the bound"),
+        distance=_said({**_SHARE, "type": ["number", "null"]}, "cycles / cycles of the bound"),
         core_cycles=_said(_CYCLES_BY_NAME, "core cycles by cause"),
         stalls=_said(_CYCLES_BY_NAME, "core cycles by what the control core did"),
         busy=_said(_CYCLES_BY_NAME, "unit cycles by unit"),
@@ -236,7 +250,7 @@ def _sensitivity() -> dict[str, Any]:
     return _object(
         schema={"const": SENSITIVITY_SCHEMA},
         cycles=_said(_COUNT, "of the run with the device's own settings"),
-        share=_said({"type": "number"}, "by which settings were moved, where they can be"),
+        share=_said(_FINITE, "by which settings were moved, where they can be"),
         effects=_list({"$ref": "#/$defs/setting_effect"}, "largest effect first"),
         skipped=_list({"$ref": "#/$defs/skipped_setting"}, "assumed settings that were not moved"),
     )
@@ -249,7 +263,7 @@ def _setting_effect() -> dict[str, Any]:
         lower=_or_null("moved_setting"),
         higher=_or_null("moved_setting"),
         program={"enum": ["same", "recompiled"]},
-        effect=_said({"type": "number", "minimum": 0}, "larger change, as a share of the cycles"),
+        effect=_said(_SHARE, "larger change, as a share of the cycles"),
     )
 
 
@@ -257,4 +271,37 @@ def _moved_setting() -> dict[str, Any]:
     return _object(
         value=_COUNT,
         cycles=_said(_WHOLE_OR_NULL, "of the whole run; null if it does not fit or trapped"),
+    )
+
+
+def _histogram() -> dict[str, Any]:
+    return _object(
+        index=_said(_COUNT, "position in the report's layers"),
+        name=_TEXT,
+        low=_said(_FINITE, "where the first bin begins, in stored units"),
+        width=_said(_SHARE, "of each bin"),
+        counts=_list(_COUNT, "values in each bin"),
+        not_finite=_said(_COUNT, "infinities and NaN"),
+    )
+
+
+def _memory_block() -> dict[str, Any]:
+    return _object(
+        name=_TEXT,
+        kind={"enum": ["program", "input", "output", "activation"]},
+        address=_COUNT,
+        nbytes=_COUNT,
+        first=_said(_COUNT, "index of the first layer that uses it"),
+        last=_said(_COUNT, "index of the last one"),
+    )
+
+
+def _timeline() -> dict[str, Any]:
+    unit = {"enum": ["load", "store", "mac", "vector"]}
+    layer = {**_COUNT, "type": ["integer", "null"]}
+    items = [_COUNT, unit, layer, _COUNT, _COUNT, _COUNT]
+    span = {"type": "array", "prefixItems": items, "minItems": 6, "maxItems": 6}
+    return _object(
+        resolution=_said(_COUNT, "pauses of at most so many cycles do not end a span"),
+        spans=_list(span, "core, unit, layer, first cycle, cycle after the last, busy cycles"),
     )

@@ -39,6 +39,9 @@ def field_names(schema):
         ("`shadow_layer`", "shadow_layer"),
         ("`split`", "split"),
         ("`error_size`", "error_size"),
+        ("`histogram`", "histogram"),
+        ("`memory_block`", "memory_block"),
+        ("`timeline`", "timeline"),
         ("`trap`", "trap"),
     ],
 )

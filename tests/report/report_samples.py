@@ -7,6 +7,8 @@ import numpy as np
 
 from nmpsim.config import default_device
 from nmpsim.report.data import Bound, LayerReport, OutputReport, RunReport, Saturation, TrapReport
+from nmpsim.report.details import Histogram, MemoryBlock, Timeline, WorkSpan
+from nmpsim.report.sensitivity import MovedSetting, SensitivityReport, SettingEffect
 
 STALLS = {"control": 10, "wait_mac": 60, "wait_load": 20, "barrier": 9, "idle": 1}
 
@@ -96,3 +98,43 @@ def sample_report(**changes: Any) -> RunReport:
         ),
     )
     return attrs.evolve(report, **changes)
+
+
+def detailed_report(**changes: Any) -> RunReport:
+    """The same run with everything that may be asked for."""
+    details = {
+        "histograms": (
+            Histogram(1, "fc", -128.0, 1.0, tuple(range(256))),
+            Histogram(2, "softmax", 0.0, 0.1, (5, 0, 1), not_finite=2),
+        ),
+        "memory": (
+            MemoryBlock("constants", "program", 0x8000_0000, 4096, 0, 2),
+            MemoryBlock("data", "input", 0x8000_1000, 784, 0, 2),
+            MemoryBlock("conv1", "activation", 0x8000_1400, 12_544, 0, 1),
+        ),
+        "timeline": Timeline(
+            8,
+            (
+                WorkSpan(0, "load", 0, 10, 200, 180),
+                WorkSpan(0, "mac", 0, 200, 900, 650),
+                WorkSpan(1, "mac", 1, 1000, 3000, 1900),
+                WorkSpan(1, "store", None, 3000, 3100, 100),
+            ),
+        ),
+        "sensitivity": SensitivityReport(
+            cycles=3500,
+            share=0.2,
+            effects=(
+                SettingEffect(
+                    "dram_latency_cycles",
+                    40,
+                    MovedSetting(32, 3300),
+                    MovedSetting(48, None),
+                    "same",
+                    0.06,
+                ),
+            ),
+            skipped=(),
+        ),
+    }
+    return sample_report(**(details | changes))

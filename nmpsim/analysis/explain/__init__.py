@@ -7,7 +7,6 @@ from nmpsim.analysis.explain.layers import (
     LayerFacts,
     OperandFacts,
     explain_layers,
-    select_layer,
 )
 from nmpsim.analysis.explain.profiles import ProfileFacts, ProfileForm
 from nmpsim.analysis.explain.schemas import SchemaFit, fit_schemas
@@ -31,5 +30,4 @@ __all__ = [
     "layers_json",
     "scale_json",
     "schemas_json",
-    "select_layer",
 ]

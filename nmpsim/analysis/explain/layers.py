@@ -1,8 +1,8 @@
-"""Each layer of a program with its operands and its rescalings; and finding one by name."""
+"""Each layer of a program with its operands and its rescalings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import attrs
 
@@ -17,11 +17,7 @@ from nmpsim.analysis.explain.stages import (
 from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.work import Operation
-from nmpsim.diagnostics import UserError, fail
-from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import Module
-
-_NAMES_IN_ERROR = 8
 
 
 @attrs.frozen
@@ -122,61 +118,3 @@ def _notes(module: Module, op: Operation) -> Iterator[str]:
     activation = op.instruction.attributes.get("FusedActivation", "NONE")
     if activation != "NONE":
         yield f"fused activation {activation}: clips or bends the result after the rescaling"
-
-
-def select_layer(layers: Sequence[LayerFacts], wanted: str) -> LayerFacts:
-    """The layer that a user means.
-
-    By the instruction's name, or the beginning of just one name; by ``NNNN:NAME`` as in saved
-    layers; by ``number:N``, the instruction's number, or ``index:N``, the layer's; by a bare N if
-    it is only one of the two.
-
-    Raises:
-        UserError: LAYER001 for none or several.
-    """
-    found = list(dict.fromkeys(_matching(layers, wanted)))
-    if len(found) == 1:
-        return found[0]
-    raise _not_one(layers, wanted, found)
-
-
-def _matching(layers: Sequence[LayerFacts], wanted: str) -> list[LayerFacts]:
-    word = wanted.removeprefix("%")
-    kind, _, rest = word.partition(":")
-    if kind == "number" and rest.isdecimal():
-        return [layer for layer in layers if layer.number == int(rest)]
-    if kind == "index" and rest.isdecimal():
-        return [layer for layer in layers if layer.index == int(rest)]
-    if kind.isdecimal() and rest:
-        return [layer for layer in layers if (layer.number, layer.name) == (int(kind), rest)]
-    if word.isdecimal():
-        return [layer for layer in layers if int(word) in (layer.number, layer.index)]
-    exact = [layer for layer in layers if layer.name == word]
-    return exact or [layer for layer in layers if word and layer.name.startswith(word)]
-
-
-def _not_one(layers: Sequence[LayerFacts], wanted: str, found: Sequence[LayerFacts]) -> UserError:
-    if not found:
-        return fail(
-            "LAYER001",
-            f"no layer is called {quote(wanted)!r}",
-            found=_listed(layers) or "a program without layers",
-            expected="a name, number:N of an instruction, or index:N of a layer",
-            hint=did_you_mean(wanted, (layer.name for layer in layers)),
-        )
-    return fail(
-        "LAYER001",
-        f"{quote(wanted)!r} may be one of {len(found)} layers",
-        found=_listed(found),
-        expected="one layer",
-        hint=f"write its whole name, or number:{found[0].number}",
-    )
-
-
-def _listed(layers: Sequence[LayerFacts]) -> str:
-    shown = [
-        f"{layer.name} (index {layer.index}, number {layer.number})"
-        for layer in layers[:_NAMES_IN_ERROR]
-    ]
-    more = len(layers) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -100,8 +100,9 @@ def _explain_program(
     style: str,
     **_: Any,
 ) -> None:
-    from nmpsim.analysis.explain import explain_layers, layers_json, select_layer
+    from nmpsim.analysis.explain import explain_layers, layers_json
     from nmpsim.analysis.program import load_program
+    from nmpsim.analysis.select import select_layer
     from nmpsim.views.explain_text import print_layer, print_layers
 
     program = load_program(path, weights, tensors)

@@ -48,6 +48,7 @@ class _Request:
     shadow: bool
     float_weights: Path | None
     sensitivity: bool
+    histogram: tuple[str, ...]
     style: str
     output: Path | None
 
@@ -91,6 +92,13 @@ class _Request:
     help="Run again with each assumed number of the device 20% lower and higher: which of them the"
     " cycles hang on.",
 )
+@click.option(
+    "--histogram",
+    metavar="LAYER",
+    multiple=True,
+    help="Count the values of a layer's output for the JSON report: its name, number:N, index:N, or"
+    " all. May be given several times.",
+)
 @format_option
 @output_option("REPORT", "Write the report here instead of to stdout.", required=False)
 def command(**arguments: Any) -> int:
@@ -106,6 +114,9 @@ def _run(request: _Request) -> int:
     check_outputs(outputs, [request.bundle, request.device, request.float_weights])
     if request.float_weights is not None and not request.shadow:
         raise fail("ARG001", "--float-weights is for --shadow alone", hint="add --shadow")
+    if request.histogram and request.style != "json":
+        message = "--histogram is for the JSON report alone"
+        raise fail("ARG001", message, hint="add --format json; `nmpsim report` draws it")
     config = load_device(request.device)
     from nmpsim import session
     from nmpsim.cli.inputs import input_path, load_inputs
@@ -113,11 +124,12 @@ def _run(request: _Request) -> int:
 
     bundle = session.load(request.bundle)
     tensors = bundle.metadata.inputs
+    _check_layers(bundle, request.histogram)
     arrays = load_inputs(request.inputs, tensors)
     check_outputs(outputs, [input_path(one, [t.name for t in tensors]) for one in request.inputs])
     device = session.Device(config or session.device_of(bundle), engine=request.engine)
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
-    keep = request.shadow or request.save_layers is not None
+    keep = request.shadow or bool(request.histogram) or request.save_layers is not None
     with RunProgress(stderr_console()) as progress:
         report = device.run(bundle, arrays, save_layers=keep, progress=progress)
         if shadow is not None:
@@ -125,8 +137,16 @@ def _run(request: _Request) -> int:
         if request.sensitivity:
             report = _with_sensitivity(bundle, arrays, report, device.config, progress)
     _save(request, bundle, report)
-    _show(request, report)
+    _show(request, _with_details(request, bundle, report))
     return EXIT_WORSE if report.trap else EXIT_OK
+
+
+def _check_layers(bundle: Bundle, names: tuple[str, ...]) -> None:
+    """Refuse unknown layers before anything is run."""
+    if names:
+        from nmpsim.analysis.histograms import chosen_layers
+
+        chosen_layers(bundle.metadata.layers, names)
 
 
 def _with_sensitivity(
@@ -143,6 +163,17 @@ def _with_sensitivity(
         return report
     found = sensitivity(bundle, arrays, report, config, progress=progress)
     return attrs.evolve(report, sensitivity=found)
+
+
+def _with_details(request: _Request, bundle: Bundle, report: RunReport) -> RunReport:
+    """What only the JSON report tells."""
+    if request.style != "json":
+        return report
+    from nmpsim.analysis.histograms import histograms
+    from nmpsim.analysis.memory_map import memory_map
+
+    counted = histograms(report, request.histogram)
+    return attrs.evolve(report, histograms=counted, memory=memory_map(bundle))
 
 
 def _save(request: _Request, bundle: Bundle, report: RunReport) -> None:

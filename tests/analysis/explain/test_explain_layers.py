@@ -10,9 +10,10 @@ from lir_draft import Draft, int8, tensor_type
 from recorded_programs import programs
 from small_programs import SMALL, bundle_of, convolve, image, out_kind
 
-from nmpsim.analysis.explain import explain_layers, layers_json, select_layer
+from nmpsim.analysis.explain import explain_layers, layers_json
 from nmpsim.analysis.explain.stages import ARITHMETIC
 from nmpsim.analysis.program import from_bundle, load_program
+from nmpsim.analysis.select import select_layer
 from nmpsim.diagnostics import UserError
 from nmpsim.lir import OPCODES, Module
 from nmpsim.report.json import json_text

@@ -1,0 +1,71 @@
+"""Histograms of layers' outputs: how well their types are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.select import Layer, select_layer
+from nmpsim.diagnostics import fail
+from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.report.details import Histogram
+
+MOST_BINS = 256
+"""Of a type with no more values, each has its own bin."""
+REAL_BINS = 64
+"""Of types whose whole range nobody uses."""
+_WHOLE_RANGE = {"i8": (-128, 256), "ui8": (0, 256), "i16": (-32768, 65536)}
+"""Element type -> smallest value, number of values."""
+
+
+def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...]:
+    """Of each of the layers, named as :func:`~nmpsim.analysis.select.select_layer` takes them.
+
+    ``all`` stands for every layer. A layer that a stopped run did not reach has none.
+
+    Raises:
+        UserError: LAYER001 for an unknown layer, ARG001 if the run has kept no layer outputs.
+    """
+    chosen = chosen_layers(report.layers, layers)
+    if chosen and not report.layer_outputs and report.trap is None:
+        message = "the run has kept no layer outputs"
+        raise fail("ARG001", message, hint="device.run(bundle, inputs, save_layers=True)")
+    kept = [(layer, _output(report, layer)) for layer in chosen]
+    return tuple(histogram(layer, values) for layer, values in kept if values is not None)
+
+
+def chosen_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
+    """The layers that the names stand for, each once and in order; LAYER001 for an unknown one."""
+    chosen: dict[int, Layer] = {}
+    for name in names:
+        found = layers if name == "all" else [select_layer(layers, name)]
+        chosen |= {layer.index: layer for layer in found}
+    return [chosen[index] for index in sorted(chosen)]
+
+
+def histogram(layer: LayerReport, values: npt.NDArray[Any]) -> Histogram:
+    """Of the stored values of one layer's output."""
+    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+    low, width, bins = _bins(layer.elem, finite)
+    places = np.floor((finite.reshape(-1).astype(np.float64) - low) / width).astype(np.int64)
+    counts = np.bincount(np.clip(places, 0, bins - 1), minlength=bins)
+    lost = values.size - finite.size
+    return Histogram(layer.index, layer.name, low, width, tuple(counts.tolist()), lost)
+
+
+def _output(report: RunReport, layer: LayerReport) -> npt.NDArray[Any] | None:
+    return report.layer_outputs.get(f"{layer.number:04d}:{layer.name}")
+
+
+def _bins(elem: str, values: npt.NDArray[Any]) -> tuple[float, float, int]:
+    """Beginning of the first bin, width, number."""
+    if elem in _WHOLE_RANGE:
+        smallest, count = _WHOLE_RANGE[elem]
+        return float(smallest), float(count // MOST_BINS), MOST_BINS
+    if not values.size:
+        return 0.0, 1.0, 1
+    low, high = float(values.min()), float(values.max())
+    return low, (high - low) / REAL_BINS or 1.0, REAL_BINS

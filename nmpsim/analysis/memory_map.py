@@ -1,0 +1,94 @@
+"""What lies where in DRAM, and for which layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from nmpsim.analysis.program import Program, from_bundle
+from nmpsim.bundle import Bundle
+from nmpsim.bundle.metadata import Tensor
+from nmpsim.diagnostics import UserError
+from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, TensorType
+from nmpsim.report.details import MemoryBlock
+
+_NO_USE = frozenset({"allocactivation", "deallocactivation", "tensorview"})
+
+
+def memory_map(bundle: Bundle) -> tuple[MemoryBlock, ...]:
+    """The read-only parts, then inputs, outputs and activations by address.
+
+    How long an activation is needed, the bundle's LIR says; without it, only that it is written.
+    """
+    last = max(len(bundle.metadata.layers) - 1, 0)
+    sections = [
+        MemoryBlock(name.lstrip("."), "program", begin, end - begin, 0, last)
+        for name, (begin, end) in bundle.sections.items()
+        if begin < bundle.rw_base and end > begin
+    ]
+    always = [*_always(bundle, last)]
+    named = {block.name for block in always}
+    activations = [block for block in _activations(bundle) if block.name not in named]
+    read_write = sorted([*always, *activations], key=lambda block: (block.address, block.first))
+    return (*sections, *read_write)
+
+
+def _always(bundle: Bundle, last: int) -> Iterator[MemoryBlock]:
+    """Inputs and outputs keep their place from the first layer to the last."""
+    for tensor in bundle.metadata.inputs:
+        yield MemoryBlock(tensor.name, "input", tensor.address, _nbytes(tensor), 0, last)
+    for tensor in bundle.metadata.outputs:
+        yield MemoryBlock(tensor.name, "output", tensor.address, _nbytes(tensor), 0, last)
+
+
+def _activations(bundle: Bundle) -> Iterator[MemoryBlock]:
+    try:
+        program = from_bundle(bundle)
+    except UserError:  # none, or another version's: what the layers write is known all the same
+        yield from _written(bundle)
+        return
+    for name, (nbytes, first, last) in _lives(program).items():
+        if name in bundle.symbols:
+            address = bundle.symbols[name]
+            yield MemoryBlock(name, "activation", address, nbytes, first, last)
+
+
+def _written(bundle: Bundle) -> Iterator[MemoryBlock]:
+    for layer in bundle.metadata.layers:
+        tensor = layer.output
+        size = _nbytes(tensor)
+        yield MemoryBlock(tensor.name, "activation", tensor.address, size, layer.index, layer.index)
+
+
+def _lives(program: Program) -> Mapping[str, tuple[int, int, int]]:
+    """Buffer -> bytes, first and last layer that touch it."""
+    layers = program.layer_indices or {}
+    sizes: dict[str, int] = {}
+    storage: dict[str, str] = {}
+    lives: dict[str, tuple[int, int, int]] = {}
+    for instruction in program.module.instructions:
+        _declare(instruction, sizes, storage)
+        layer = layers.get(instruction.name)
+        if layer is None or instruction.opcode in _NO_USE:
+            continue
+        for operand in instruction.operands:
+            name = storage.get(operand.name, operand.name)
+            if name in sizes:
+                _, first, last = lives.get(name, (0, layer, layer))
+                lives[name] = (sizes[name], min(first, layer), max(last, layer))
+    return lives
+
+
+def _declare(instruction: Instruction, sizes: dict[str, int], storage: dict[str, str]) -> None:
+    """Take note of a buffer, or of what a view looks into."""
+    type = instruction.attributes.get("Ty")
+    if instruction.opcode == "allocactivation" and isinstance(type, TensorType):
+        sizes[instruction.name] = type.nbytes
+    elif instruction.opcode == "tensorview":
+        source = instruction.operands[0].name
+        storage[instruction.name] = storage.get(source, source)
+
+
+def _nbytes(tensor: Tensor) -> int:
+    dtype = ELEM_DTYPES.get(tensor.elem)
+    return math.prod(tensor.shape) * (dtype.itemsize if dtype else 1)

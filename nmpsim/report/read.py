@@ -1,0 +1,173 @@
+"""A JSON report back as a :class:`~nmpsim.report.data.RunReport`, checked: files are anyone's."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.report.data import SCHEMA, LayerReport, OutputReport, RunReport, TrapReport
+from nmpsim.report.details import Histogram, MemoryBlock, Timeline, WorkSpan
+from nmpsim.report.schema import report_schema
+from nmpsim.report.sensitivity import SensitivityReport
+from nmpsim.report.shadow import ShadowReport
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+    from jsonschema.protocols import Validator
+
+MAX_REPORT_BYTES = 256 << 20
+"""A reader refuses more, so a hostile file cannot make it use much memory."""
+_MOST_FOUND = 200
+"""Characters of what is wrong that a message shows."""
+
+
+def read_report(path: Path) -> RunReport:
+    """The report that ``nmpsim run --format json`` wrote into a file.
+
+    Outputs are int64, float64 or bool, as JSON's numbers do not say more; ``elem`` does.
+
+    Raises:
+        UserError: FILE001 if the file cannot be read, REPORT001 if it is no report of this version.
+    """
+    place = Place(str(path))
+    try:
+        if path.is_file() and path.stat().st_size > MAX_REPORT_BYTES:
+            raise _unusable(place, f"more than {MAX_REPORT_BYTES} bytes", "a report")
+        text = path.read_bytes()
+    except OSError as error:
+        raise fail(
+            "FILE001", "cannot read the report", place=place, found=error.strerror
+        ) from error
+    return report_from_json(_parsed(text, place), place)
+
+
+def report_from_json(data: Any, place: Place | None = None) -> RunReport:
+    """The report whose :func:`~nmpsim.report.json.to_json` is ``data``; REPORT001 if it is none."""
+    found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+    if found != SCHEMA:
+        raise _unusable(place, _short(found), f"an object whose schema is {SCHEMA!r}")
+    try:
+        _check(data, place)
+        report = _report(data)
+    except RecursionError as error:
+        raise _unusable(place, "lists nested too deeply", f"schema {SCHEMA}") from error
+    except ValueError as error:
+        raise _unusable(place, _short(error), "values of the shape that is told") from error
+    _check_indices(report, place)
+    return report
+
+
+def _parsed(text: bytes, place: Place) -> Any:
+    try:
+        return json.loads(text.decode("utf-8-sig"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise _unusable(place, _short(error), "one JSON object") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _check(data: Any, place: Place | None) -> None:
+    from jsonschema.exceptions import best_match
+
+    first = next(_validator().iter_errors(data), None)
+    if first is not None:
+        problem = best_match([first]) or first
+        where = "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.absolute_path
+        )
+        found = f"{where.lstrip('.')}: {problem.message}" if where else problem.message
+        raise _unusable(place, _short(found), f"schema {SCHEMA}, as docs/report.md has it")
+
+
+@cache
+def _validator() -> Validator:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(report_schema())
+
+
+@cache
+def _converter() -> Converter:
+    from cattrs import Converter
+
+    return Converter()
+
+
+def _report(data: dict[str, Any]) -> RunReport:
+    make = _converter().structure
+    outputs = tuple(_output(name, one) for name, one in data["outputs"].items())
+    plain = ("program", "device", "sources", "engine", "numerics", "cycles")
+    return RunReport(
+        **{name: data[name] for name in plain},
+        seconds=float(data["seconds"]),
+        host_seconds=float(data["host_seconds"]),
+        outputs={output.name: output.values for output in outputs},
+        output_reports=outputs,
+        layers=tuple(_layer(one) for one in data["layers"]),
+        trap=make(data["trap"], TrapReport) if data["trap"] else None,
+        notes=tuple(data["notes"]),
+        shadow=make(data["shadow"], ShadowReport) if data["shadow"] else None,
+        sensitivity=make(data["sensitivity"], SensitivityReport) if data["sensitivity"] else None,
+        histograms=tuple(make(one, Histogram) for one in data["histograms"]),
+        memory=tuple(make(one, MemoryBlock) for one in data["memory"]),
+        timeline=_timeline(data["timeline"]) if data["timeline"] else None,
+    )
+
+
+def _layer(data: dict[str, Any]) -> LayerReport:
+    moved = {"bytes_read": data["bytes"]["read"], "bytes_written": data["bytes"]["written"]}
+    layer: LayerReport = _converter().structure({**data, **moved}, LayerReport)
+    return layer
+
+
+def _timeline(data: dict[str, Any]) -> Timeline:
+    return Timeline(data["resolution"], tuple(WorkSpan(*span) for span in data["spans"]))
+
+
+def _output(name: str, data: dict[str, Any]) -> OutputReport:
+    scale = None if data["scale"] is None else float(data["scale"])
+    values = np.array(_numbers(data["values"])).reshape(data["shape"])
+    return OutputReport(name, data["elem"], scale, data["offset"], values)
+
+
+def _numbers(values: Any) -> Any:
+    """The texts for what JSON has no numbers for as floats."""
+    if isinstance(values, list):
+        return [_numbers(value) for value in values]
+    return float(values) if isinstance(values, str) else values
+
+
+def _check_indices(report: RunReport, place: Place | None) -> None:
+    """Other parts name layers by their position."""
+    count = len(report.layers)
+    named = [layer.index for layer in report.layers]
+    if named != list(range(count)):
+        raise _unusable(place, "layers whose index is not their position", "0, 1, 2, ...")
+    indices = [one.index for one in report.histograms]
+    if report.timeline is not None:
+        indices += [span.layer for span in report.timeline.spans if span.layer is not None]
+    if any(index >= count for index in indices):
+        raise _unusable(place, f"layer {max(indices)}", f"one of {count} layers")
+
+
+def _unusable(place: Place | None, found: str, expected: str) -> UserError:
+    return fail(
+        "REPORT001",
+        "this is no report that can be used",
+        place=place,
+        found=found,
+        expected=expected,
+        hint="`nmpsim run NET.bin --format json -o RUN.json` writes one",
+    )
+
+
+def _short(what: object) -> str:
+    text = str(what)
+    return text if len(text) <= _MOST_FOUND else text[:_MOST_FOUND] + "..."

@@ -1,0 +1,96 @@
+"""Reports read back: the same, or one clear error."""
+
+import json
+
+import attrs
+import jsonschema
+import numpy as np
+import pytest
+from report_samples import TRAP, detailed_report, sample_report
+
+from nmpsim.diagnostics import UserError
+from nmpsim.report.data import OutputReport
+from nmpsim.report.json import json_text, report_schema, to_json
+from nmpsim.report.read import read_report, report_from_json
+
+
+@pytest.mark.parametrize(
+    "report", [sample_report(), sample_report(trap=TRAP), detailed_report()], ids=str
+)
+def test_a_report_reads_back(report, tmp_path):
+    path = tmp_path / "a run.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json_text(to_json(report)).replace("\n", "\r\n").encode())
+    read = read_report(path)
+    assert to_json(read) == to_json(report)
+    for field in ("layers", "trap", "histograms", "memory", "timeline"):
+        assert getattr(read, field) == getattr(report, field), field
+
+
+def test_a_detailed_report_fits_the_schema():
+    jsonschema.Draft202012Validator(report_schema()).validate(to_json(detailed_report()))
+
+
+@pytest.mark.parametrize(
+    "values", [np.zeros((0, 4)), np.array(3), np.array([np.nan, np.inf, -np.inf, 0.5])]
+)
+def test_odd_outputs_read_back(values):
+    output = OutputReport("y", "float", None, None, values)
+    data = to_json(sample_report(output_reports=(output,)))
+    (read,) = report_from_json(json.loads(json_text(data))).output_reports
+    assert np.array_equal(read.values, values, equal_nan=True)
+    assert read.values.shape == values.shape
+
+
+def changed(change):
+    data = to_json(detailed_report())
+    change(data)
+    return json.dumps(data).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b"", "Expecting value"),
+        (b"\xff\xfe", "utf-8"),
+        (b"[1, 2]", "list"),
+        (b"{}", "None"),
+        (b'{"schema": "nmpsim-report-0"}', "nmpsim-report-0"),
+        (b"[" * 100_000, "recursion"),
+        (b'{"schema": NaN}', "NaN"),
+        (changed(lambda d: d.pop("layers")), "'layers'"),
+        (changed(lambda d: d["layers"][1].update(cycles="7")), "layers[1].cycles: '7'"),
+        (changed(lambda d: d["layers"][1].update(macs=10**30)), "layers[1].macs"),
+        (changed(lambda d: d.update(seconds=1e999)), "Infinity is not JSON"),
+        (changed(lambda d: d["layers"].pop(0)), "index"),
+        (changed(lambda d: d["histograms"][0].update(index=99)), "layer 99"),
+        (changed(lambda d: d["timeline"]["spans"][0].__setitem__(2, 50)), "layer 50"),
+        (changed(lambda d: d["timeline"]["spans"][0].pop()), "timeline.spans[0]"),
+        (changed(lambda d: d["outputs"]["prob"].update(shape=[7])), "cannot reshape"),
+        (changed(lambda d: d["outputs"]["prob"].update(values=[[1], [2, 3]])), "inhomogeneous"),
+    ],
+)
+def test_what_is_no_report(text, found, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_bytes(text)
+    with pytest.raises(UserError) as caught:
+        read_report(path)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "REPORT001"
+    assert diagnostic.place.file == str(path)
+    assert found in diagnostic.found
+    assert len(diagnostic.found) < 300
+
+
+@pytest.mark.parametrize("name", ["missing.json", "."])
+def test_what_cannot_be_read(name, tmp_path):
+    with pytest.raises(UserError) as caught:
+        read_report(tmp_path / name)
+    assert caught.value.diagnostics[0].code == "FILE001"
+
+
+def test_nothing_of_a_report_is_lost():
+    """A new field of the data that the JSON does not carry would be."""
+    lost = {"layer_outputs"}
+    told = {"output_reports": "outputs"}
+    fields = {f.name for f in attrs.fields(type(sample_report()))} - lost
+    assert {told.get(name, name) for name in fields} <= set(to_json(sample_report()))
