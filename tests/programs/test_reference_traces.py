@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 
@@ -21,7 +22,9 @@ def test_digits(engine: str) -> None:
     compiled = nmpsim.compile(folder / "digits.lir.txt", folder / "digits.npz")
     image = np.load(folder / "images" / "7.npy")
 
-    report = nmpsim.Device(engine=engine).run(bundle_from_bytes(compiled.image), {"data": image})
+    bundle = bundle_from_bytes(compiled.image)
+    report = nmpsim.Device(engine=engine).run(bundle, {"data": image})
+    report = attrs.evolve(report, memory=nmpsim.memory_map(bundle))
 
     expected = json.loads((ROOT / "traces" / "digits-7.json").read_text(encoding="utf-8"))
     given = json.loads(json.dumps(to_json(report)))
