@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from nmpsim.core.state import Machine, Outcome
+from nmpsim.core.stops import Stops
 from nmpsim.diagnostics import fail
 from nmpsim.timing import Costs
 
 ENGINES = ("compiled", "reference")
-MOST_STEPS = 1 << 20
-"""Instructions of one turn at most: a program without end must come back to its caller too."""
 
 
 class Engine(Protocol):
@@ -22,12 +21,19 @@ class Engine(Protocol):
         """False if the first run will have to compile kernels."""
         ...
 
-    def run(self, machine: Machine, costs: Costs, turns: int, stop_at_layers: bool) -> Outcome:
+    def run(
+        self,
+        machine: Machine,
+        costs: Costs,
+        turns: int,
+        stop_at_layers: bool,
+        stops: Stops | None = None,
+    ) -> Outcome:
         """Run until all cores have halted, a trap, a deadlock or the cycle limit.
 
-        Comes back with PAUSED after ``turns`` turns of cores and DRAM, and with LAYER_END when a
-        barrier was passed that the bundle knows and ``stop_at_layers`` is set; calling again goes
-        on where it was.
+        Comes back with PAUSED after ``turns`` turns of cores and DRAM, with LAYER_END when a
+        barrier was passed that the bundle knows and ``stop_at_layers`` is set, and with STOPPED
+        for what ``stops`` asks; calling again goes on where it was.
         """
         ...
 

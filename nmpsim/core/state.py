@@ -48,6 +48,7 @@ class Outcome(IntEnum):
     TRAP = 3
     DEADLOCK = 4
     CYCLE_LIMIT = 5
+    STOPPED = 6
 
 
 class Count(IntEnum):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.engine import MOST_STEPS
 from nmpsim.core.state import MOST_NOTES, WORK, Machine
+from nmpsim.core.stops import MOST_STEPS
 
 ROOM = 1 << 14
 """Entries between two visits to Python: 2.3 MB."""

@@ -24,6 +24,7 @@ COMPILED_SOURCES = (
     "core/decode.py",
     "core/engine.py",
     "core/state.py",
+    "core/stops.py",
     "isa/*.py",
     "kernels/*.py",
     "memory/*.py",

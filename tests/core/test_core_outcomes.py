@@ -14,8 +14,8 @@ from core_machines import (
     run_both,
 )
 
-from nmpsim.core.engine import MOST_STEPS
 from nmpsim.core.state import Outcome, Status, Trap
+from nmpsim.core.stops import MOST_STEPS
 from nmpsim.isa.table import Cause
 from nmpsim.timing import costs_of
 

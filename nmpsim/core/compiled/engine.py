@@ -11,20 +11,28 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.accounts import ON_CONTROL, book
-from nmpsim.core.compiled.ending import FETCHED, TRAPPED, WENT_ON
+from nmpsim.core.compiled.ending import FETCHED, TRAPPED, WENT_ON, ZERO
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.record import steps_with_room
 from nmpsim.core.compiled.scalar import fetch, step
 from nmpsim.core.compiled.units import serve
-from nmpsim.core.decode import INSTRUCTION_UNIT
+from nmpsim.core.compiled.watch import (
+    is_stop_address,
+    note_core,
+    note_turn,
+    trace_is_full,
+    wants_to_stop,
+)
+from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT
 from nmpsim.core.state import NEVER, Machine, Outcome, Status
+from nmpsim.core.stops import Stops, no_stops
 from nmpsim.isa.words import MOST_WORDS
 from nmpsim.kernels.jit import is_cached, jit, jit_entry
 from nmpsim.timing import Costs
 
 DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
 TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
-CYCLE_LIMIT = int(Outcome.CYCLE_LIMIT)
+CYCLE_LIMIT, STOPPED_OUTCOME = int(Outcome.CYCLE_LIMIT), int(Outcome.STOPPED)
 RUNNING, HALTED = int(Status.RUNNING), int(Status.HALTED)
 
 
@@ -61,28 +69,37 @@ def all_halted(m: Any) -> Any:
 
 
 @jit_entry
-def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any) -> Any:
+def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
     """Run for at most ``turns`` turns of cores and of the DRAM; the outcome."""
     d = np.zeros(MOST_WORDS, np.int64)
     for _ in range(turns):
-        most_steps = steps_with_room(m)
+        most_steps = min(steps_with_room(m), stops.steps_per_turn)
         if most_steps == 0:
             return PAUSED
         core = first_core(m)
         requester, unit = first_request(m)
         if core < 0 and requester < 0:
             return DONE if all_halted(m) else DEADLOCK
+        if trace_is_full(stops):
+            return STOPPED_OUTCOME
         if core < 0 or (requester >= 0 and m.cores[requester].request[unit] < m.cores[core].clock):
+            if m.cores[requester].request[unit] >= stops.until_cycle:
+                return STOPPED_OUTCOME
             serve(m, costs, requester, unit)
+            note_turn(stops)
             continue
         if m.cores[core].clock > costs.limits_cycles:
             m.shared[0].trap[0] = core
             m.shared[0].trap[3] = m.cores[core].pc
             m.shared[0].trap[4] = m.cores[core].clock
             return CYCLE_LIMIT
+        if m.cores[core].clock >= stops.until_cycle or is_stop_address(m, stops, core):
+            return STOPPED_OUTCOME
         m.shared[0].last_barrier = -1
         steps = 0
         ended = WENT_ON
+        retired = m.cores[core].retired
+        number, word = ILLEGAL, ZERO
         while ended == WENT_ON and steps < most_steps:
             if m.cores[core].clock > costs.limits_cycles:
                 break
@@ -102,9 +119,15 @@ def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any) -> Any:
         book(m, core, ON_CONTROL)
         if ended == TRAPPED and may_be_seen:
             return TRAP
+        has_retired = m.cores[core].retired > retired
+        if has_retired:
+            note_core(m, costs, stops, core, number, word)
+        note_turn(stops)
         barrier = m.shared[0].last_barrier
         if stop_at_layers and 0 <= barrier < m.barriers.size:
             return LAYER_END
+        if has_retired and wants_to_stop(stops, core, number):
+            return STOPPED_OUTCOME
     return PAUSED
 
 
@@ -117,6 +140,14 @@ class CompiledEngine:
         """False if the first run will have to compile kernels."""
         return is_cached()
 
-    def run(self, machine: Machine, costs: Costs, turns: int, stop_at_layers: bool) -> Outcome:
+    def run(
+        self,
+        machine: Machine,
+        costs: Costs,
+        turns: int,
+        stop_at_layers: bool,
+        stops: Stops | None = None,
+    ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
-        return Outcome(run(machine, costs, turns, stop_at_layers))
+        asked = no_stops(machine.cores.size) if stops is None else stops
+        return Outcome(run(machine, costs, turns, stop_at_layers, asked))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.engine import MOST_STEPS
 from nmpsim.core.state import MOST_NOTES, Job
+from nmpsim.core.stops import MOST_STEPS
 from nmpsim.kernels.jit import jit
 from nmpsim.timing.dram import BYTES_DONE, COUNT_X, COUNT_Y, CURSOR_WORDS, RUN, RUNS_DONE
 

@@ -18,7 +18,9 @@ from nmpsim.core.reference.sync import SYNC
 from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
 from nmpsim.core.reference.units import Queue, serve
+from nmpsim.core.reference.watch import Watch
 from nmpsim.core.state import NEVER, Machine, Outcome, Status, Trap
+from nmpsim.core.stops import Stops, no_stops
 from nmpsim.core.work import steps_with_room
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import Cause, Unit
@@ -44,18 +46,26 @@ class ReferenceEngine:
         """True: there is nothing to compile."""
         return True
 
-    def run(self, machine: Machine, costs: Costs, turns: int, stop_at_layers: bool) -> Outcome:
+    def run(
+        self,
+        machine: Machine,
+        costs: Costs,
+        turns: int,
+        stop_at_layers: bool,
+        stops: Stops | None = None,
+    ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
+        watch = Watch(no_stops(machine.cores.size) if stops is None else stops, costs)
         for _ in range(turns):
-            outcome = take_turn(machine, costs, stop_at_layers)
+            outcome = take_turn(machine, costs, stop_at_layers, watch)
             if outcome is not None:
                 return outcome
         return Outcome.PAUSED
 
 
-def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool) -> Outcome | None:
+def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool, watch: Watch) -> Outcome | None:
     """Let the DRAM or a core go on, whoever is earlier; an outcome if the engine comes back."""
-    most_steps = steps_with_room(machine)
+    most_steps = min(steps_with_room(machine), watch.stops.steps_per_turn)
     if most_steps == 0:
         return Outcome.PAUSED
     cores = all_cores(machine)
@@ -63,24 +73,50 @@ def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool) -> Outcome |
         (c for c in cores if c.status == Status.RUNNING), key=lambda c: c.clock, default=None
     )
     queue = earliest_request(cores, costs)
+    if (core is not None or queue is not None) and watch.trace_is_full():
+        return Outcome.STOPPED
     if queue is not None and (core is None or queue.request < core.clock):
-        serve(machine, queue)
-        return None
+        return serve_request(machine, queue, watch)
     if core is None:
         is_done = all(c.status == Status.HALTED for c in cores)
         return Outcome.DONE if is_done else Outcome.DEADLOCK
     if core.clock > costs.limits_cycles:
         note_cycle_limit(core)
         return Outcome.CYCLE_LIMIT
+    if core.clock >= watch.stops.until_cycle or watch.is_stop_address(core):
+        return Outcome.STOPPED
+    return take_core_turn(core, costs, stop_at_layers, watch, most_steps)
+
+
+def serve_request(machine: Machine, queue: Queue, watch: Watch) -> Outcome | None:
+    """The DRAM's turn."""
+    if queue.request >= watch.stops.until_cycle:
+        return Outcome.STOPPED
+    serve(machine, queue)
+    watch.note_turn()
+    return None
+
+
+def take_core_turn(
+    core: Core, costs: Costs, stop_at_layers: bool, watch: Watch, most_steps: int
+) -> Outcome | None:
+    """A core's turn."""
+    machine, retired = core.machine, core.retired
     machine.shared[0]["last_barrier"] = -1
     try:
-        run_core(core, costs, most_steps)
+        run_core(core, costs, watch, most_steps)
     except EndOfTurnError:
         pass
     except EndOfRunError:
         return Outcome.TRAP
+    has_retired = core.retired > retired
+    if has_retired:
+        watch.note_core(core)
+    watch.note_turn()
     is_known = 0 <= int(machine.shared[0]["last_barrier"]) < machine.barriers.size
-    return Outcome.LAYER_END if stop_at_layers and is_known else None
+    if stop_at_layers and is_known:
+        return Outcome.LAYER_END
+    return Outcome.STOPPED if has_retired and watch.wants_to_stop(core) else None
 
 
 def earliest_request(cores: list[Core], costs: Costs) -> Queue | None:
@@ -98,19 +134,19 @@ def note_cycle_limit(core: Core) -> None:
     record[Trap.CYCLE] = core.clock
 
 
-def run_core(core: Core, costs: Costs, most_steps: int) -> None:
+def run_core(core: Core, costs: Costs, watch: Watch, most_steps: int) -> None:
     """Run a core whose turn it is; its first instruction may be one that others see."""
     for steps in range(most_steps):
         if core.clock > costs.limits_cycles:
             return
         is_turn = steps == 0
         try:
-            do_instruction(core, costs, is_turn)
+            do_instruction(core, costs, is_turn, watch)
         except TrapError as trap:
             enter_trap(core, trap, is_turn)
 
 
-def do_instruction(core: Core, costs: Costs, is_turn: bool) -> None:
+def do_instruction(core: Core, costs: Costs, is_turn: bool, watch: Watch) -> None:
     """Fetch, decode and do one instruction."""
     found = locate(core, core.pc, 4)
     if found is None:
@@ -121,5 +157,6 @@ def do_instruction(core: Core, costs: Costs, is_turn: bool) -> None:
     decoded = decode(word)
     if decoded is None:
         raise TrapError(Cause.ILLEGAL_INSTRUCTION, word)
+    watch.begins(decoded, word)
     step = Step(core, costs, decoded.instruction, decoded.operands, word, is_turn)
     INSTRUCTIONS[decoded.instruction.mnemonic](step)

@@ -1,0 +1,95 @@
+"""What a debugger asked for: reasons to come back, and the trace of instructions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.core.compiled.ending import WORD
+from nmpsim.core.decode import INSTRUCTION_UNIT, OP
+from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row
+from nmpsim.kernels.jit import jit
+
+TURNS, ROWS, STOPPED_CORE = int(Noted.TURNS), int(Noted.ROWS), int(Noted.CORE)
+NUMBER, TURN, CORE, PC, WORD_COLUMN = (
+    int(c) for c in (Row.NUMBER, Row.TURN, Row.CORE, Row.PC, Row.WORD)
+)
+RS1, RS2, BEGIN, END = int(Row.RS1), int(Row.RS2), int(Row.BEGIN), int(Row.END)
+JOB, FINISHED = int(Row.JOB), int(Row.FINISHED)
+
+
+@jit
+def note_turn(stops: Any) -> None:
+    """One turn more."""
+    stops.noted[TURNS] += 1
+
+
+@jit
+def trace_is_full(stops: Any) -> Any:
+    """True if the trace may not hold another turn."""
+    capacity = stops.trace.shape[0]
+    return 0 < capacity <= stops.noted[ROWS]
+
+
+@jit
+def is_stop_address(m: Any, stops: Any, core: Any) -> Any:
+    """Is the core about to do an instruction that was asked for?"""
+    for i in range(stops.addresses.shape[0]):
+        if (
+            stops.addresses[i, 1] == m.cores[core].pc
+            and (stops.addresses[i, 0] < 0 or stops.addresses[i, 0] == core)
+            and stops.passed[core] != m.cores[core].retired
+        ):
+            stops.noted[STOPPED_CORE] = core
+            return True
+    return False
+
+
+@jit
+def wants_to_stop(stops: Any, core: Any, number: Any) -> Any:
+    """Was the instruction that a core has just done one to stop after?"""
+    if stops.after == 0 or not stops.cores[core]:
+        return False
+    unit = INSTRUCTION_UNIT[number]
+    if stops.after & ANY_INSTRUCTION or (unit >= 0 and (stops.after >> unit) & 1):
+        stops.noted[STOPPED_CORE] = core
+        return True
+    return False
+
+
+@jit
+def is_traced(number: Any) -> Any:
+    """Tensor instructions, synchronisation and scalar stores."""
+    return (
+        INSTRUCTION_UNIT[number] >= 0
+        or OP.nmp_wait <= number <= OP.nmp_halt
+        or OP.sb <= number <= OP.sw
+    )
+
+
+@jit
+def note_core(m: Any, costs: Any, stops: Any, core: Any, number: Any, word: Any) -> None:
+    """A core's instruction is done."""
+    begin = stops.clocks[core]
+    stops.clocks[core] = m.cores[core].clock
+    if stops.trace.shape[0] == 0 or not is_traced(number):
+        return
+    row = stops.noted[ROWS]
+    stops.noted[ROWS] = row + 1
+    stops.trace[row, NUMBER] = number
+    stops.trace[row, TURN] = stops.noted[TURNS]
+    stops.trace[row, CORE] = core
+    stops.trace[row, PC] = m.cores[core].pc - 4
+    stops.trace[row, WORD_COLUMN] = word
+    stops.trace[row, RS1] = np.int64(m.cores[core].registers[(word >> 15) & 31]) & WORD
+    stops.trace[row, RS2] = np.int64(m.cores[core].registers[(word >> 20) & 31]) & WORD
+    stops.trace[row, BEGIN] = begin
+    stops.trace[row, END] = m.cores[core].clock
+    unit = INSTRUCTION_UNIT[number]
+    stops.trace[row, JOB] = -1
+    stops.trace[row, FINISHED] = m.cores[core].clock
+    if unit >= 0:
+        job = m.cores[core].issued[unit] - 1
+        stops.trace[row, JOB] = job
+        stops.trace[row, FINISHED] = m.cores[core].finished[unit, job % costs.queues_depth]

@@ -1,0 +1,107 @@
+"""What a debugger asked for: reasons to come back, and the trace of instructions."""
+
+from __future__ import annotations
+
+from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.units import Queue
+from nmpsim.core.reference.words import unsigned
+from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, Stops
+from nmpsim.isa.codec import Decoded
+from nmpsim.isa.table import INSTRUCTIONS
+from nmpsim.timing import Costs
+
+NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
+SCALAR_STORES = ("sb", "sh", "sw")
+SYNCHRONISATION = ("nmp.wait", "nmp.barrier", "nmp.post", "nmp.pend", "nmp.halt")
+
+
+class Watch:
+    """Looks on while an engine runs."""
+
+    def __init__(self, stops: Stops, costs: Costs) -> None:
+        self.stops = stops
+        self._decoded: Decoded | None = None
+        self._word = 0
+        self._costs = costs
+
+    def begins(self, decoded: Decoded, word: int) -> None:
+        """A core begins an instruction."""
+        self._decoded, self._word = decoded, word
+
+    def note_turn(self) -> None:
+        """One turn more."""
+        self.stops.noted[Noted.TURNS] += 1
+
+    def trace_is_full(self) -> bool:
+        """True if the trace may not hold another turn."""
+        capacity = len(self.stops.trace)
+        return 0 < capacity <= int(self.stops.noted[Noted.ROWS])
+
+    def is_stop_address(self, core: Core) -> bool:
+        """Is the core about to do an instruction that was asked for?"""
+        wanted = any(
+            address == core.pc and number in (-1, core.number)
+            for number, address in self.stops.addresses
+        )
+        if not wanted or int(self.stops.passed[core.number]) == core.retired:
+            return False
+        self.stops.noted[Noted.CORE] = core.number
+        return True
+
+    def wants_to_stop(self, core: Core) -> bool:
+        """Was the instruction that a core has just done one to stop after?"""
+        after = self.stops.after
+        if self._decoded is None or not after or not self.stops.cores[core.number]:
+            return False
+        unit = self._decoded.instruction.unit
+        if not after & ANY_INSTRUCTION and (unit is None or not after >> unit & 1):
+            return False
+        self.stops.noted[Noted.CORE] = core.number
+        return True
+
+    def note_core(self, core: Core) -> None:
+        """A core's instruction is done."""
+        begin = int(self.stops.clocks[core.number])
+        self.stops.clocks[core.number] = core.clock
+        decoded = self._decoded
+        if not len(self.stops.trace) or decoded is None or not _is_traced(decoded):
+            return
+        instruction = decoded.instruction
+        job, finished = -1, core.clock
+        if instruction.unit is not None:
+            queue = Queue(core, instruction.unit, self._costs)
+            job = queue.issued - 1
+            finished = queue.finished(job)
+        word = self._word
+        self._add_row(
+            {
+                Row.NUMBER: NUMBERS[instruction.mnemonic],
+                Row.CORE: core.number,
+                Row.PC: core.pc - 4,
+                Row.WORD: word,
+                Row.RS1: unsigned(core.register(word >> 15 & 31)),
+                Row.RS2: unsigned(core.register(word >> 20 & 31)),
+                Row.BEGIN: begin,
+                Row.END: core.clock,
+                Row.JOB: job,
+                Row.FINISHED: finished,
+            }
+        )
+
+    def _add_row(self, values: dict[Row, int]) -> None:
+        row = self.stops.trace[self.stops.noted[Noted.ROWS]]
+        row[:] = 0
+        row[Row.TURN] = self.stops.noted[Noted.TURNS]
+        for column, value in values.items():
+            row[column] = value
+        self.stops.noted[Noted.ROWS] += 1
+
+
+def _is_traced(decoded: Decoded) -> bool:
+    """Tensor instructions, synchronisation and scalar stores."""
+    instruction = decoded.instruction
+    return (
+        instruction.unit is not None
+        or instruction.mnemonic in SYNCHRONISATION
+        or instruction.mnemonic in SCALAR_STORES
+    )

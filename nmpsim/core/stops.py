@@ -1,0 +1,116 @@
+"""What a debugger asks an engine for: when to come back, and what to write down.
+
+A plain run asks for nothing (:func:`no_stops`). With one step a turn each turn is one instruction
+of a core or one grant of the DRAM, in order of simulated time, so the number of turns names a
+state of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.core.state import NEVER
+from nmpsim.isa.table import Unit
+
+Int64s = npt.NDArray[np.int64]
+
+MOST_STEPS = 1 << 20
+"""Instructions of one turn at most: a program without end must come back to its caller too."""
+
+ANY_INSTRUCTION = 1 << len(Unit)
+"""Bit of ``Stops.after`` for every instruction; bit ``1 << unit`` is for those of a unit."""
+
+
+class Row(IntEnum):
+    """Columns of ``Stops.trace``: a row for each instruction that is more than arithmetic."""
+
+    NUMBER = 0
+    """Row of the instruction table."""
+    TURN = 1
+    """Turns done before it."""
+    CORE = 2
+    PC = 3
+    WORD = 4
+    RS1 = 5
+    """Value of the first source register, unsigned."""
+    RS2 = 6
+    """Value of the second one, unsigned."""
+    BEGIN = 7
+    """Cycle at which the core's instruction before it was done."""
+    END = 8
+    """Cycle at which it was done itself (a tensor instruction: issued)."""
+    JOB = 9
+    """Number of a tensor instruction in its unit's queue."""
+    FINISHED = 10
+    """Cycle at which the unit is done with it; NEVER for a transfer that is not served yet."""
+
+
+class Noted(IntEnum):
+    """Entries of ``Stops.noted``."""
+
+    TURNS = 0
+    """Turns done so far."""
+    ROWS = 1
+    """Rows of the trace that are used."""
+    CORE = 2
+    """Core that an engine stopped for, or -1."""
+
+
+class Stops(NamedTuple):
+    """When an engine comes back with STOPPED, and where it writes down what it saw."""
+
+    steps_per_turn: int
+    until_cycle: int
+    """Come back before anything begins at this cycle or later."""
+    after: int
+    """Bits of units: come back after an instruction for one of them was done ..."""
+    cores: npt.NDArray[np.bool_]
+    """... by one of these [cores]."""
+    addresses: Int64s
+    """[n, 2] core (-1: any) and address: come back before a turn that would begin there."""
+    passed: Int64s
+    """[cores] do not stop at an address while the core has retired just so many."""
+    clocks: Int64s
+    """[cores] cycle at which each core's last instruction was done; kept by the engine."""
+    noted: Int64s
+    """[Noted] kept by the engine."""
+    trace: Int64s
+    """[capacity, Row]; an engine comes back when it is full; without rows nothing is written."""
+
+
+def make_stops(
+    cores: int,
+    *,
+    steps_per_turn: int = 1,
+    until_cycle: int = NEVER,
+    after: int = 0,
+    of_cores: Sequence[int] | None = None,
+    addresses: Sequence[tuple[int, int]] = (),
+    trace_rows: int = 0,
+) -> Stops:
+    """Stops for a machine of so many cores; ``of_cores`` None is all of them."""
+    chosen = np.ones(cores, np.bool_)
+    if of_cores is not None:
+        chosen[:] = False
+        chosen[list(of_cores)] = True
+    return Stops(
+        steps_per_turn,
+        until_cycle,
+        after,
+        chosen,
+        np.array(addresses, np.int64).reshape(-1, 2),
+        np.full(cores, -1, np.int64),
+        np.zeros(cores, np.int64),
+        np.zeros(len(Noted), np.int64),
+        np.zeros((trace_rows, len(Row)), np.int64),
+    )
+
+
+def no_stops(cores: int) -> Stops:
+    """A plain run: cores run ahead as far as nobody can see it, nothing is written down."""
+    return make_stops(cores, steps_per_turn=MOST_STEPS)
