@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 import numba
 import platformdirs
+from numba.extending import register_jitable
 
 from nmpsim.kernels.host import FLAVOUR
+from nmpsim.kernels.parts import PartCompiler
 
 _numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -80,11 +82,12 @@ def is_cached() -> bool:
     return any(CACHE.rglob("*.nbi"))
 
 
-_WITHOUT_ENTRY = {
+_PART = {
     "nogil": True,
     "error_model": "numpy",
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    "pipeline_class": PartCompiler,
 }
 """An entry from Python would unpack the whole machine: most of compiling would be that."""
 
@@ -95,24 +98,25 @@ def jit(function: _F) -> _F:
     It counts no references: counting those of the machine's arrays at every call would take longer
     than most calls. So it can neither make arrays nor return one.
     """
-    compiled: _F = _numba.njit(**_WITHOUT_ENTRY, _nrt=False)(function)
+    compiled: _F = _numba.njit(**_PART, _nrt=False)(function)
     return compiled
 
 
 def jit_allocating(function: _F) -> _F:
     """As ``jit``, for a function that makes arrays, and so counts references."""
-    compiled: _F = _numba.njit(**_WITHOUT_ENTRY, _nrt=True)(function)
+    compiled: _F = _numba.njit(**_PART, _nrt=True)(function)
     return compiled
 
 
 def jit_inlined(function: _F) -> _F:
-    """As ``jit``, but compiled as a part of each caller.
-
-    For a function that chooses an array; and for one with a single caller, where it saves time:
-    LLVM goes over all that a function calls again for each level of calls.
-    """
-    compiled: _F = _numba.njit(**_WITHOUT_ENTRY, _nrt=False, inline="always")(function)
+    """As ``jit``, but compiled as a part of each caller; for a function that chooses an array."""
+    compiled: _F = _numba.njit(**_PART, _nrt=False, inline="always")(function)
     return compiled
+
+
+def jit_pure(function: Callable[..., Any]) -> None:
+    """Make a plain Python function callable from compiled code, as a ``jit`` function is."""
+    register_jitable(**_PART, _nrt=False)(function)
 
 
 def jit_entry(function: _F) -> _F:

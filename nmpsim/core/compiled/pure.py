@@ -6,10 +6,9 @@ module of compiled code imports this one before it uses them.
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
-
+from nmpsim.kernels.jit import jit_pure
 from nmpsim.memory import checks
 from nmpsim.timing import compute, dram
 
 for _function in (*compute.FUNCTIONS, *dram.FUNCTIONS, *checks.FUNCTIONS):
-    register_jitable(_function)
+    jit_pure(_function)
