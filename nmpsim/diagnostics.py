@@ -66,6 +66,9 @@ CODES: dict[str, str] = {
     "RESULT001": "results file of something else",
     "REPORT001": "report cannot be used",
     "WORK001": "workers cannot be used",
+    "DIFF001": "runs that cannot be compared",
+    "DUMP001": "dump of Glow damaged",
+    "DUMP002": "dump of Glow without its list of files",
     "ENV001": "unusable environment variable",
 }
 """Every code with its title; codes are stable and are never given a new meaning."""

@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "run": "nmpsim.cli.commands.run",
     "eval": "nmpsim.cli.commands.eval",
     "sweep": "nmpsim.cli.commands.sweep",
+    "diff": "nmpsim.cli.commands.diff",
     "inspect": "nmpsim.cli.commands.inspect",
     "explain": "nmpsim.cli.commands.explain",
     "lint": "nmpsim.cli.commands.lint",

@@ -1,0 +1,104 @@
+"""What a program instrumented by Glow prints: ``-instrument-debug-format=console``.
+
+A line with the name ``debug_print.before|after.INSTRUCTION.OPERAND.KIND``, then
+``shape: ( n ... )``, the extremes, and up to 100 numbers with three decimals; a tensor of zeros and
+a scalar have lines of their own. The text does not say what the elements are. Sources: Glow's
+``lib/Optimizer/IROptimizer/IRInstrumentation.cpp`` (names), ``lib/Backends/CPU/libjit/libjit.cpp``
+and ``lib/Base/Tensor.cpp`` (the rest).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from nmpsim.analysis.diff.glow_folder import read_text
+from nmpsim.analysis.diff.printed import NUMBER, printed_values
+from nmpsim.analysis.diff.tensors import Tensor, Values
+from nmpsim.diagnostics import Place, fail
+from nmpsim.lir.limits import size_problem
+
+MOST_PRINTED = 100
+"""Elements that Glow prints of a tensor."""
+_TITLE = re.compile(r"debug_print\.(before|after)\.(\S+)\.([^.\s]+)\.([^.\s:]+)")
+_SHAPE = re.compile(r"shape: \(((?: *\d{1,9})*) *\)")
+_SCALAR = re.compile(rf"\[ Scalar containing: ({NUMBER}) \]")
+_ZEROS = "[ Zero tensor ]"
+_NUMBER = re.compile(NUMBER)
+
+
+def is_console_text(path: Path) -> bool:
+    """True if the file's begin looks like what an instrumented program prints."""
+    try:
+        with path.open("rb") as file:
+            return b"debug_print." in file.read(1 << 16)
+    except OSError:
+        return False
+
+
+def console_tensors(path: Path) -> list[Tensor]:
+    """All tensors of a text, in its order; of what was printed twice the last.
+
+    Raises FILE001 if it cannot be read, DUMP001 if it is damaged.
+    """
+    found: dict[tuple[str, str], Tensor] = {}
+    for line, lines in _parts(read_text(path).splitlines()):
+        match = _TITLE.search(lines[0])
+        assert match is not None
+        when, name, operand, _ = match.groups()
+        tensor = _tensor(name, operand, when == "after", lines[1:], Place(str(path), line))
+        found.pop((name, operand), None)
+        found[name, operand] = tensor
+    return list(found.values())
+
+
+def _parts(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Number of the first line, and the lines, of each tensor."""
+    starts = [number for number, text in enumerate(lines) if _TITLE.search(text)]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        yield start + 1, lines[start:end]
+
+
+def _tensor(name: str, operand: str, is_result: bool, lines: list[str], place: Place) -> Tensor:
+    values = _values("\n".join(lines), place)
+    return Tensor(name, operand, is_result, None, lambda: values)
+
+
+def _values(text: str, place: Place) -> Values:
+    if scalar := _SCALAR.search(text):
+        return printed_values([scalar[1]], (), None, place)
+    head = _SHAPE.search(text)
+    if head is None:
+        hint = "the text may have been cut off"
+        raise fail("DUMP001", "no shape below this line", place=place, hint=hint)
+    shape = tuple(map(int, head[1].split()))
+    if problem := size_problem(shape):
+        found, expected = problem
+        message = "the tensor is too large"
+        raise fail("DUMP001", message, place=place, found=found, expected=expected)
+    rest = text[head.end() :]
+    if _ZEROS in rest:
+        return Values(shape, np.broadcast_to(np.float64(0), math.prod(shape)), is_typed=False)
+    return printed_values(_numbers(rest, math.prod(shape), place), shape, None, place)
+
+
+def _numbers(text: str, size: int, place: Place) -> list[str]:
+    """The numbers of the first list in a text; what the program prints next may have some too."""
+    count = min(size, MOST_PRINTED)
+    found = _NUMBER.finditer(text, text.find("[")) if "[" in text else iter(())
+    numbers = [match[0] for match in islice(found, count)]
+    if len(numbers) < count:
+        raise fail(
+            "DUMP001",
+            "there are fewer numbers than the tensor has elements",
+            place=place,
+            found=f"{len(numbers):,}",
+            expected=f"{count:,}",
+            hint="the text may have been cut off",
+        )
+    return numbers

@@ -1,0 +1,149 @@
+"""Two reports: answers, and what each layer cost and cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+
+from nmpsim.analysis.diff.compare import Parameters, RunDifference, compare_runs
+from nmpsim.analysis.diff.tensors import Tensor, Values
+from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.report.data import LayerReport, OutputReport, RunReport
+
+Number = int | float
+
+
+@attrs.frozen
+class Change:
+    """A fact that two reports tell differently."""
+
+    what: str
+    first: str | Number | None
+    second: str | Number | None
+
+
+@attrs.frozen
+class LayerChange:
+    """A layer that both reports have and of which they tell something differently."""
+
+    name: str
+    index: int
+    """In the first report."""
+    changes: tuple[Change, ...]
+
+
+@attrs.frozen
+class ReportDifference:
+    """Two reports; wall time and the engine do not count."""
+
+    facts: tuple[Change, ...]
+    """Of the whole run: program, arithmetic, cycles, trap, settings of the device."""
+    layers: tuple[LayerChange, ...]
+    only_first: tuple[str, ...]
+    """Layers that only the first report has."""
+    only_second: tuple[str, ...]
+    outputs: RunDifference | None
+    """None if they have no output in common."""
+
+    @property
+    def differs(self) -> bool:
+        """True unless both tell the same."""
+        return bool(
+            self.facts
+            or self.layers
+            or self.only_first
+            or self.only_second
+            or self.outputs is None
+            or self.outputs.differing
+            or self.outputs.only_first
+            or self.outputs.only_second
+        )
+
+
+def compare_reports(first: RunReport, second: RunReport, *, within: int = 0) -> ReportDifference:
+    """What two reports tell differently; ``within`` is as for ``compare_runs``."""
+    mine = {layer.name: layer for layer in first.layers}
+    theirs = {layer.name: layer for layer in second.layers}
+    return ReportDifference(
+        facts=tuple(_changes(_facts(first), _facts(second))),
+        layers=tuple(_layer_changes(mine, theirs)),
+        only_first=tuple(name for name in mine if name not in theirs),
+        only_second=tuple(name for name in theirs if name not in mine),
+        outputs=_outputs(first, second, within),
+    )
+
+
+def _layer_changes(
+    mine: dict[str, LayerReport], theirs: dict[str, LayerReport]
+) -> Iterator[LayerChange]:
+    for name, layer in mine.items():
+        if name not in theirs:
+            continue
+        changes = tuple(_changes(_layer_facts(layer), _layer_facts(theirs[name])))
+        if changes:
+            yield LayerChange(name, layer.index, changes)
+
+
+def _changes(
+    first: dict[str, str | Number | None], second: dict[str, str | Number | None]
+) -> Iterator[Change]:
+    for what in dict.fromkeys([*first, *second]):
+        # What one report does not tell of a count is that there was nothing to count.
+        one, other = first.get(what, 0), second.get(what, 0)
+        if one != other:
+            yield Change(what, one, other)
+
+
+def _facts(report: RunReport) -> dict[str, str | Number | None]:
+    return {
+        "program": report.program,
+        "numerics": report.numerics,
+        "cycles": report.cycles,
+        "trap": None if report.trap is None else report.trap.message,
+        **{f"device {name}": value for name, value in report.device.items()},
+    }
+
+
+def _layer_facts(layer: LayerReport) -> dict[str, str | Number | None]:
+    cut: Counter[str] = Counter()
+    for one in layer.saturation:
+        cut[f"cut at {one.stage} {one.side}"] += one.count
+    return {
+        "op": layer.op,
+        "placement": layer.placement,
+        "numerics": layer.numerics,
+        "elem": layer.elem,
+        "shape": "x".join(map(str, layer.shape)),
+        "scale": layer.scale,
+        "offset": layer.offset,
+        "cycles": layer.cycles,
+        "macs": layer.macs,
+        "bytes read": layer.bytes_read,
+        "bytes written": layer.bytes_written,
+        "bursts": layer.bursts,
+        "row misses": layer.row_misses,
+        **cut,
+    }
+
+
+def _outputs(first: RunReport, second: RunReport, within: int) -> RunDifference | None:
+    mine = [_tensor(output) for output in first.output_reports]
+    theirs = [_tensor(output) for output in second.output_reports]
+    if not {one.name for one in mine} & {one.name for one in theirs}:
+        return None
+    parameters = {
+        output.name: Parameters(output.scale, output.offset or 0)
+        for output in first.output_reports
+        if output.scale is not None
+    }
+    return compare_runs(mine, theirs, within=within, parameters=parameters)
+
+
+def _tensor(output: OutputReport) -> Tensor:
+    dtype = ELEM_DTYPES.get(output.elem, output.values.dtype)
+    with np.errstate(over="ignore"):
+        values = output.values.astype(dtype)
+    return Tensor(output.name, None, True, None, lambda: Values.of(values))

@@ -1,0 +1,149 @@
+"""``nmpsim diff``: where two runs part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from nmpsim.cli.options import FILE, Command, format_option, output_option, show
+from nmpsim.cli.runs import Given, given
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
+
+if TYPE_CHECKING:
+    from nmpsim.analysis.diff import Parameters, ReportDifference, RunDifference
+
+
+@attrs.frozen
+class _SoFar:
+    """How many tensors are compared."""
+
+    done: int
+    total: int
+    name: str
+    kind: str = "layer"
+
+
+@click.command("diff", cls=Command, short_help="Tell where two runs part, layer by layer.")
+@click.argument("first", metavar="A", type=FILE)
+@click.argument("second", metavar="B", type=FILE)
+@click.option(
+    "--bundle",
+    metavar="NET.bin",
+    type=FILE,
+    help="The program of A: scales and offsets of its layers, for SQNR.",
+)
+@click.option(
+    "--layout",
+    type=click.Choice(["auto", "same", "nchw", "nhwc"]),
+    default="auto",
+    show_default=True,
+    help="Layout of B's tensors of four dimensions where A's have the other; auto: as their shapes"
+    " say.",
+)
+@click.option(
+    "--within",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Units of the last place by which elements may differ.",
+)
+@click.option("--all", "show_all", is_flag=True, help="List equal layers too.")
+@format_option
+@output_option("FILE", "Write the result here instead of to stdout.", required=False)
+def command(
+    first: Path,
+    second: Path,
+    bundle: Path | None,
+    layout: str,
+    within: int,
+    show_all: bool,
+    style: str,
+    output: Path | None,
+) -> int:
+    """Tell where run A parts from run B: first difference, worst, every layer.
+
+    \b
+    A and B are two of
+      a JSON report (nmpsim run --format json): both must be reports
+      an .npz file: --save-layers, --save-outputs, or a recorded run of Glow
+      a folder with instrument-debug.info and dataNNNN files, as a program
+        instrumented by Glow writes it (bin, txt, rawbin, rawtxt)
+      the text that such a program printed (console)
+
+    Exit codes: 0 nothing differs, 1 something differs, 2 something given cannot be used.
+    """
+    from nmpsim.analysis.diff import report_document, run_document
+    from nmpsim.cli.files import check_outputs
+    from nmpsim.views.diff_text import print_report_difference, print_run_difference
+
+    check_outputs([output], [first, second, bundle])
+    one, other = given(first), given(second)
+    if "report" in (one.kind, other.kind):
+        reports = _reports(one, other, within)
+        show(
+            style,
+            lambda: report_document(reports),
+            lambda console: print_report_difference(reports, console),
+            output,
+        )
+        return EXIT_WORSE if reports.differs else EXIT_OK
+    found = _runs(one, other, layout, within, _parameters(bundle))
+    show(
+        style,
+        lambda: run_document(found),
+        lambda console: print_run_difference(found, console, show_all=show_all),
+        output,
+    )
+    return EXIT_WORSE if found.differing else EXIT_OK
+
+
+def _reports(one: Given, other: Given, within: int) -> ReportDifference:
+    from nmpsim.analysis.diff import compare_reports
+    from nmpsim.report.read import read_report
+
+    if one.kind != other.kind:
+        raise fail(
+            "ARG001",
+            "a report can be compared with a report only",
+            found=f"{one.kind} and {other.kind}",
+            hint="nmpsim run --save-layers L.npz keeps what Glow's dumps can be compared with",
+        )
+    return compare_reports(read_report(one.path), read_report(other.path), within=within)
+
+
+def _runs(
+    one: Given, other: Given, layout: str, within: int, parameters: Mapping[str, Parameters]
+) -> RunDifference:
+    from nmpsim.analysis.diff import compare_runs
+    from nmpsim.views.progress import RunProgress, stderr_console
+
+    with RunProgress(stderr_console()) as progress:
+        return compare_runs(
+            one.tensors(),
+            other.tensors(),
+            layout=layout,
+            within=within,
+            parameters=parameters,
+            progress=lambda *so_far: progress(_SoFar(*so_far)),
+        )
+
+
+def _parameters(bundle: Path | None) -> Mapping[str, Parameters]:
+    from nmpsim import session
+    from nmpsim.analysis.diff import Parameters
+
+    if bundle is None:
+        return {}
+    metadata = session.load(bundle).metadata
+    results = {layer.name: layer.output for layer in metadata.layers}
+    results |= {tensor.name: tensor for tensor in metadata.outputs}
+    return {
+        name: Parameters(tensor.scale, tensor.offset or 0)
+        for name, tensor in results.items()
+        if tensor.scale is not None
+    }

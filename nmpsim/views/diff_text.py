@@ -1,0 +1,149 @@
+"""Differences for reading: the first, the worst, a table."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from nmpsim.analysis.diff import ReportDifference, RunDifference, TensorDifference
+from nmpsim.analysis.difference import Element
+from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.console import heading, line
+from nmpsim.views.text import elem_text, plural, real_text, shape_text, visible_line
+
+MOST_ROWS = 40
+"""Rows of a table that are shown unless all are asked for."""
+MOST_NAMES = 8
+"""Layers that only one run has of which the names are told."""
+
+
+def print_run_difference(found: RunDifference, console: Console, *, show_all: bool = False) -> None:
+    """First difference, worst, table, what could not be compared, the sum."""
+    differing = found.differing
+    if differing:
+        _print_place("first difference", differing[0], "first", console)
+    if found.worst is not None:
+        _print_place("worst difference", found.worst, "worst", console)
+    rows = found.tensors if show_all else differing
+    if rows:
+        console.print()
+        console.print(_table(rows if show_all else rows[:MOST_ROWS], found.within, console))
+        if not show_all and len(rows) > MOST_ROWS:
+            line(console, f"  and {len(rows) - MOST_ROWS:,} more; --all shows them")
+    for one in differing:
+        if one.problem:
+            line(console, f"not compared: {_name(one)}: {one.problem}", "yellow")
+    _print_only("the first run", found.only_first, console)
+    _print_only("the second run", found.only_second, console)
+    if rows or found.only_first or found.only_second:
+        console.print()
+    line(console, _sum(found), "bold")
+
+
+def print_report_difference(found: ReportDifference, console: Console) -> None:
+    """What differs of the whole run, of each layer, of the outputs."""
+    if found.facts:
+        heading(console, "the whole run")
+        for fact in found.facts:
+            line(console, f"  {fact.what}: {_fact(fact.first)} -> {_fact(fact.second)}")
+    if found.layers:
+        heading(console, f"{plural(len(found.layers), 'layer')} that differ")
+    for layer in found.layers[:MOST_ROWS]:
+        line(console, f"  {layer.index} {layer.name}")
+        for change in layer.changes:
+            line(
+                console,
+                f"    {change.what}: {_fact(change.first)} -> {_fact(change.second)}"
+                f"{_percent(change.first, change.second)}",
+            )
+    if len(found.layers) > MOST_ROWS:
+        line(console, f"  and {len(found.layers) - MOST_ROWS:,} more; --format json has all")
+    _print_only("the first report", found.only_first, console)
+    _print_only("the second report", found.only_second, console)
+    heading(console, "outputs")
+    if found.outputs is None:
+        line(console, "the reports have no output in common", "bold")
+        return
+    print_run_difference(found.outputs, console)
+
+
+def _print_place(title: str, one: TensorDifference, which: str, console: Console) -> None:
+    line(console, f"{title}: {_name(one)}, {elem_text(one.elem)} {shape_text(one.shape)}", "bold")
+    if one.difference is None:
+        line(console, f"  {one.problem}")
+        return
+    element: Element | None = getattr(one.difference, which)
+    if element is not None:
+        at = ", ".join(map(str, element.at))
+        numbers = f"{real_text(element.actual)}, not {real_text(element.expected)}"
+        line(console, f"  at [{at}]: {numbers} ({element.ulp:,} ulp)")
+
+
+def _table(rows: tuple[TensorDifference, ...], within: int, console: Console) -> object:
+    def told(text: str, one: TensorDifference) -> str:
+        return "-" if one.difference is None else text
+
+    cells: list[list[str]] = []
+    for one in rows:
+        difference = one.difference
+        cells.append(
+            [
+                "" if one.number is None else str(one.number),
+                visible_line(_name(one)),
+                elem_text(one.elem),
+                shape_text(one.shape),
+                told(f"{difference.differing:,}" if difference else "", one),
+                f"{one.compared:,}",
+                told(f"{difference.worst_ulp:,}" if difference else "", one),
+                f"{difference.sqnr_db:.1f}" if difference and one.has_scale else "-",
+                _note(one, within),
+            ]
+        )
+    titles = ("#", "layer", "type", "shape", "differ", "of", "worst ulp", "SQNR dB", "")
+    right = {0, 4, 5, 6, 7}
+    columns = [
+        Column(title, [row[index] for row in cells], 8 if index == 1 else None, index in right)
+        for index, title in enumerate(titles)
+    ]
+    return fitted_table(columns, console)
+
+
+def _note(one: TensorDifference, within: int) -> str:
+    notes = [] if one.differs(within) else ["equal"]
+    if one.problem:
+        notes.append("not compared")
+    if one.turned:
+        notes.append(f"second is {one.turned}")
+    return ", ".join(notes)
+
+
+def _print_only(whose: str, names: tuple[str, ...], console: Console) -> None:
+    if not names:
+        return
+    some = ", ".join(names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    line(console, f"only in {whose}: {some}{more}")
+
+
+def _sum(found: RunDifference) -> str:
+    compared = plural(len(found.tensors), "tensor")
+    allowed = f" by more than {found.within} ulp" if found.within else ""
+    if not found.differing:
+        within = f" within {found.within} ulp" if found.within else ""
+        return f"{compared} compared, all equal{within}"
+    return f"{compared} compared, {len(found.differing):,} differ{allowed}"
+
+
+def _name(one: TensorDifference) -> str:
+    return one.name if one.operand is None else f"{one.name}.{one.operand}"
+
+
+def _fact(value: str | int | float | None) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _percent(first: object, second: object) -> str:
+    if not (isinstance(first, int) and isinstance(second, int) and first):
+        return ""
+    return f" ({100 * (second - first) / first:+.1f} %)"

@@ -1,0 +1,180 @@
+"""What Glow's instrumentation writes is read as it was meant."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from glow_dumps import Dumped, console_text, contents, write_folder
+
+from nmpsim.analysis.diff import compare_runs, console_tensors, folder_tensors, saved_tensors
+from nmpsim.diagnostics import UserError
+
+RNG = np.random.default_rng(3)
+QUANT = "[S:0.015625000 O:-3][-1.953,2.031]"
+INT8 = RNG.integers(-128, 128, (1, 5, 6, 4), np.int8)
+FLOAT = RNG.normal(size=(1, 10)).astype(np.float32)
+TENSORS = [
+    Dumped("conv1__2", "Dest", INT8, QUANT),
+    Dumped("conv1__2", "Src", RNG.integers(-128, 128, (1, 6, 7, 3), np.int8), QUANT, "before"),
+    Dumped("conv1__2", "Bias", RNG.integers(-(10**9), 10**9, 4, np.int32), "", "before"),
+    Dumped("zeros", "Dest", np.zeros((2, 3), np.int16), QUANT),
+    Dumped("prob_dequantize", "Dest", FLOAT),
+]
+FORMATS = ("bin", "txt", "rawbin", "rawtxt")
+
+
+def saved(**changed):
+    """The results of the tensors above as a run saves them."""
+    results = {t.instruction: t.values for t in TENSORS if t.operand == "Dest"} | changed
+    keyed = {f"{n:04d}:{name}": values for n, (name, values) in enumerate(results.items())}
+    return list(saved_tensors(keyed, keyed.__getitem__))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_is_equal_to_what_it_was_made_from(tmp_path, format):
+    tensors = folder_tensors(write_folder(tmp_path, format, TENSORS))
+    assert [(t.name, t.operand) for t in tensors] == [(t.instruction, t.operand) for t in TENSORS]
+    for tensor, written in zip(tensors, TENSORS, strict=True):
+        values = tensor.load()
+        assert (values.shape, values.array.dtype) == (written.values.shape, written.values.dtype)
+        if format.endswith("bin") or written.values.dtype.kind == "i":
+            np.testing.assert_array_equal(values.array, written.values.reshape(-1))
+    assert not compare_runs(saved(), tensors).differing
+
+
+@pytest.mark.parametrize("format", [*FORMATS, "console"])
+def test_one_wrong_element_is_found(tmp_path, format):
+    wrong = INT8.copy()
+    wrong[0, 2, 3, 1] ^= 4
+    if format == "console":
+        (tmp_path / "log").write_text(console_text(TENSORS))
+        tensors = console_tensors(tmp_path / "log")
+    else:
+        tensors = folder_tensors(write_folder(tmp_path, format, TENSORS))
+    (found,) = compare_runs(saved(conv1__2=wrong), tensors).differing
+    assert found.name == "conv1__2"
+    assert found.difference.first.at == (0, 2, 3, 1)
+    assert found.difference.first.expected == INT8[0, 2, 3, 1]
+    assert found.worst_ulp == 4
+
+
+@pytest.mark.parametrize("format", ["txt", "rawtxt"])
+def test_a_float_is_wrong_from_the_last_printed_digit_on(tmp_path, format):
+    tensors = folder_tensors(write_folder(tmp_path, format, TENSORS))
+    near, far = FLOAT.copy(), FLOAT.copy()
+    near[0, 3] = np.nextafter(near[0, 3], np.float32(9))
+    far[0, 3] += np.float32(2e-6)
+    assert not compare_runs(saved(prob_dequantize=near), tensors).differing
+    (found,) = compare_runs(saved(prob_dequantize=far), tensors).differing
+    assert found.difference.first.at == (0, 3)
+
+
+def test_six_significant_digits_of_a_stream(tmp_path):
+    values = np.array([[0.125, -1.5, 1234567.0, 1e-9, 3.0000001]], np.float32)
+    write_folder(tmp_path, "rawtxt", [Dumped("a", "Dest", values)])
+    (tmp_path / "data0000.txt").write_text("0.125, -1.5, 1.23457e+06, 1e-09, 3, ")
+    keyed = {"0001:a": values}
+    run = list(saved_tensors(keyed, keyed.__getitem__))
+    assert not compare_runs(run, folder_tensors(tmp_path)).differing
+    keyed["0001:a"] = values * np.float32(1.0001)
+    assert compare_runs(run, folder_tensors(tmp_path)).differing
+
+
+def test_the_console_tells_a_hundred_elements(tmp_path):
+    (tmp_path / "log").write_text("noise\n" + console_text(TENSORS) + "Result: 7\n")
+    found = compare_runs(saved(), console_tensors(tmp_path / "log"))
+    assert not found.differing
+    assert [(t.name, t.compared) for t in found.tensors] == [
+        ("conv1__2", 100),
+        ("zeros", 6),
+        ("prob_dequantize", 10),
+    ]
+    hidden = INT8.copy()
+    hidden[0, 4, 5, 3] += 1
+    assert not compare_runs(saved(conv1__2=hidden), console_tensors(tmp_path / "log")).differing
+
+
+def test_the_last_inference_on_the_console_counts(tmp_path):
+    other = Dumped("conv1__2", "Dest", INT8 // 2, QUANT)
+    (tmp_path / "log").write_text(console_text([other]) + console_text(TENSORS))
+    assert not compare_runs(saved(), console_tensors(tmp_path / "log")).differing
+
+
+def test_a_scalar(tmp_path):
+    (tmp_path / "log").write_text(console_text([Dumped("a", "Dest", np.float32(1.5).reshape(()))]))
+    (tensor,) = console_tensors(tmp_path / "log")
+    assert (tensor.load().shape, tensor.load().array.tolist()) == ((), [1.5])
+
+
+def test_an_older_list_and_windows_line_ends(tmp_path):
+    write_folder(tmp_path, "txt", TENSORS, name="Type")
+    info = (tmp_path / "instrument-debug.info").read_bytes().replace(b"\n", b"\r\n")
+    (tmp_path / "instrument-debug.info").unlink()
+    (tmp_path / "debug.info").write_bytes(info)
+    assert not compare_runs(saved(), folder_tensors(tmp_path)).differing
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("damage", ["short", "long", "empty", "gone", "noise"])
+def test_a_damaged_dump(tmp_path, format, damage):
+    write_folder(tmp_path, format, TENSORS)
+    file = tmp_path / f"data0000.{format[-3:]}"
+    data = contents(TENSORS[0], format)
+    changed = {"short": data[:-40], "long": data + data, "empty": b"", "noise": b"\xff>\x00," * 60}
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(changed[damage])
+    with pytest.raises(UserError) as caught:
+        compare_runs(saved(), folder_tensors(tmp_path))
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == ("FILE001" if damage == "gone" else "DUMP001")
+    assert file.name in str(diagnostic)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Format: xml\n",
+        "Name: a\n",
+        "Format: bin\n[0] Dest: data0000.bin float<1>\n",
+        "Format: bin\nName: a\n[0] Dest: ../data0000.bin float<1>\n",
+        "Format: bin\nName: a\n[0] Dest: data0000.bin float<99999999999999999999>\n",
+        "Format: bin\nName: a\n[0] Dest: data0000.bin what<1>\n",
+        "Format: bin\nName: a\n[0]\n",
+    ],
+)
+def test_a_damaged_list(tmp_path, text):
+    (tmp_path / "instrument-debug.info").write_text(text)
+    with pytest.raises(UserError):
+        folder_tensors(tmp_path)
+
+
+def test_a_folder_without_a_list(tmp_path):
+    (tmp_path / "data0000.bin").write_bytes(b"")
+    with pytest.raises(UserError, match="DUMP002"):
+        folder_tensors(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "debug_print.after.a.Dest.conv\n",
+        "debug_print.after.a.Dest.conv\nshape: ( 1 2 )\nmax: 1.000  min: 0.000\n[1.000, \n",
+        f"debug_print.after.a.Dest.conv\nshape: ({' 999999999' * 3} )\n[ Zero tensor ]\n",
+        "debug_print.after.a.Dest.conv\nshape: ( 1 1 1 1 1 1 1 1 )\n[ Zero tensor ]\n",
+    ],
+)
+def test_a_damaged_console(tmp_path, text):
+    (tmp_path / "log").write_text(text)
+    with pytest.raises(UserError, match="DUMP001"):
+        console_tensors(tmp_path / "log")
+
+
+def test_a_huge_tensor_of_zeros_needs_no_memory(tmp_path):
+    shape = "30000 30000"
+    text = f"debug_print.after.conv1__2.Dest.conv\nshape: ( {shape} )\n[ Zero tensor ]\n"
+    Path(tmp_path / "log").write_text(text)
+    (found,) = compare_runs(saved(), console_tensors(tmp_path / "log")).differing
+    assert "shapes differ" in found.problem

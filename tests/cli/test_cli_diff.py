@@ -1,0 +1,137 @@
+"""``nmpsim diff`` on runs of the digits and on recorded runs of Glow."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Bundle, reports and layers of two digits, in a folder with a blank."""
+    import nmpsim
+    from nmpsim.atomic import write_npz
+    from nmpsim.bundle import bundle_from_bytes
+    from nmpsim.report.json import json_text, to_json
+
+    folder = tmp_path_factory.mktemp("two runs")
+    compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
+    nmpsim.save(compiled, folder / "digits.bin")
+    device = nmpsim.Device(engine="reference")
+    for digit in ("7", "3"):
+        image = np.load(DIGITS / "images" / f"{digit}.npy")
+        bundle = bundle_from_bytes(compiled.image)
+        report = device.run(bundle, {"data": image}, save_layers=True)
+        (folder / f"{digit}.json").write_text(json_text(to_json(report)))
+        write_npz(folder / f"{digit}.npz", report.layer_outputs)
+    return folder
+
+
+def test_a_run_and_itself(nmpsim_cli, runs):
+    result = nmpsim_cli("diff", runs / "7.npz", runs / "7.npz")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.endswith("compared, all equal\n")
+    assert "first" not in result.stdout
+    assert "conv1" in nmpsim_cli("diff", runs / "7.npz", runs / "7.npz", "--all").stdout
+    assert nmpsim_cli("diff", runs / "7.json", runs / "7.json").exit_code == 0
+
+
+def test_one_wrong_element(nmpsim_cli, runs, tmp_path):
+    with np.load(runs / "7.npz") as saved:
+        layers = dict(saved)
+    name = next(key for key in layers if layers[key].ndim == 4 and layers[key].size > 100)
+    layers[name] = layers[name].copy()
+    layers[name][0, 1, 2, 3] ^= 8
+    np.savez(tmp_path / "wrong.npz", **layers)
+
+    options = ("--bundle", runs / "digits.bin")
+    result = nmpsim_cli("diff", tmp_path / "wrong.npz", runs / "7.npz", *options)
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert result.stdout.startswith(f"first difference: {name[5:]}, Int8 ")
+    assert "at [0, 1, 2, 3]: " in result.stdout
+    assert "(8 ulp)" in result.stdout
+    within = nmpsim_cli("diff", tmp_path / "wrong.npz", runs / "7.npz", "--within", 8)
+    assert within.exit_code == 0
+
+    document = json.loads(
+        nmpsim_cli(
+            "diff", tmp_path / "wrong.npz", runs / "7.npz", *options, "--format", "json"
+        ).stdout
+    )
+    assert (document["schema"], document["equal"]) == ("nmpsim-diff-1", False)
+    assert document["first"] == document["worst"] == name[5:]
+    wrong = next(one for one in document["tensors"] if one["differs"])
+    assert (wrong["differing_elements"], wrong["worst_ulp"]) == (1, 8)
+    assert wrong["first"]["at"] == [0, 1, 2, 3]
+    assert wrong["sqnr_db"] > 20
+
+
+def test_two_reports(nmpsim_cli, runs, tmp_path):
+    result = nmpsim_cli("diff", runs / "7.json", runs / "3.json")
+    assert result.exit_code == 1
+    assert "first difference: prob__1" in result.stdout
+
+    report = json.loads((runs / "7.json").read_text())
+    report["cycles"] += 5
+    report["layers"][2]["cycles"] += 5
+    report["layers"][2]["saturation"].append(
+        {"stage": "result", "side": "high", "count": 3, "elements": 99, "worst": 1,
+         "first": [0, 0, 0, 0], "channels": [[0, 3]]}
+    )  # fmt: skip
+    report["device"]["dram_latency_cycles"] = 41
+    report["host_seconds"] = 9.0
+    (tmp_path / "slower.json").write_text(json.dumps(report))
+    result = nmpsim_cli("diff", runs / "7.json", tmp_path / "slower.json", "--format", "json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["kind"], document["equal"]) == (1, "reports", False)
+    facts = {fact["what"]: fact["second"] - fact["first"] for fact in document["facts"]}
+    assert facts == {"cycles": 5, "device dram_latency_cycles": 1}
+    (layer,) = document["layers"]
+    assert layer["index"] == 2
+    assert [(c["what"], c["second"] - c["first"]) for c in layer["changes"]] == [
+        ("cycles", 5),
+        ("cut at result high", 3),
+    ]
+    text = nmpsim_cli("diff", runs / "7.json", tmp_path / "slower.json").stdout
+    assert "    cut at result high: 0 -> 3\n" in text
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        ("7.npz", "7.json", "ARG001"),
+        ("7.npz", "digits.bin", "ARG001"),
+        ("7.npz", "none.npz", "FILE001"),
+        ("7.npz", "empty", "DUMP002"),
+        ("7.npz", "nothing", "ARG001"),
+        ("7.npz", "cut.npz", "INPUT003"),
+        ("7.json", "cut.json", "REPORT001"),
+        ("7.npz", "other.npz", "DIFF001"),
+    ],
+)
+def test_what_cannot_be_compared(nmpsim_cli, runs, tmp_path, first, second, code):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "nothing").write_bytes(b"")
+    (tmp_path / "cut.npz").write_bytes((runs / "7.npz").read_bytes()[:700])
+    (tmp_path / "cut.json").write_bytes((runs / "7.json").read_bytes()[:700])
+    np.savez(tmp_path / "other.npz", x=np.zeros(3, np.int8))
+    other = runs / second if (runs / second).exists() else tmp_path / second
+    result = nmpsim_cli("diff", runs / first, other)
+    assert result.exit_code == 2
+    assert f"error[{code}]" in result.stderr
+    assert str(other) in result.stderr or code == "DIFF001" or second == "7.json"
+
+
+def test_a_run_and_what_glow_recorded(nmpsim_cli, shared, tmp_path):
+    """Every layer of a network as Glow's own kernels computed it."""
+    folder = shared / "lir" / "lenet" / "i8_asym_b32"
+    net, layers = tmp_path / "lenet.bin", tmp_path / "layers.npz"
+    lir, weights = folder / "cpu.lir.txt", folder / "cpu.npz"
+    assert nmpsim_cli("compile", lir, "--weights", weights, "-o", net).exit_code == 0
+    assert nmpsim_cli("run", net, "--input", weights, "--save-layers", layers).exit_code == 0
+    result = nmpsim_cli("diff", layers, weights, "--bundle", net, "--all")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.endswith(" tensors compared, all equal\n")
