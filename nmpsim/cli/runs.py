@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from nmpsim.cli.arrays import ArrayFile
 from nmpsim.diagnostics import Place, fail
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ class Given:
     def tensors(self) -> list[Tensor]:
         """The tensors of a run; not for a report."""
         from nmpsim.analysis.diff import console_tensors, folder_tensors, saved_tensors
+        from nmpsim.cli.arrays import ArrayFile
 
         if self.kind == "folder":
             return folder_tensors(self.path)
