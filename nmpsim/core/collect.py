@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -13,7 +15,15 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.host import Cut
 from nmpsim.core.state import Count, Machine
 from nmpsim.kernels.stages import SIDE_NAMES, STAGE_NAMES
-from nmpsim.report.data import ACTIVITIES, CAUSES, Bound, LayerReport, Saturation
+from nmpsim.report.data import (
+    ACTIVITIES,
+    CAUSES,
+    Bound,
+    ChannelCounts,
+    LayerReport,
+    Saturation,
+)
+from nmpsim.timing import Costs, costs_of
 from nmpsim.timing.bounds import (
     burst_efficiency,
     mac_bound,
@@ -30,15 +40,46 @@ def layer_channels(layer: Layer) -> int:
     return max(layer.output.shape[-1], 1) if layer.output.shape else 1
 
 
-def layer_bound(layer: Layer, counts: npt.NDArray[np.int64], config: DeviceConfig) -> Bound:
+@attrs.frozen
+class Counters:
+    """What a machine counted, as plain numbers, layer by layer."""
+
+    config: DeviceConfig
+    costs: Costs
+    counts: Sequence[Sequence[int]]
+    """[layers][Count]"""
+    spent: Sequence[Sequence[int]]
+    """[layers][Spent]"""
+    elements: Sequence[int]
+    cut: Sequence[Sequence[Sequence[int]]]
+    """[layers][stages][sides]; so the next two."""
+    worst: Sequence[Sequence[Sequence[int]]]
+    first: Sequence[Sequence[Sequence[int]]]
+    channel_base: Sequence[int]
+    channel_cut: npt.NDArray[np.int64]
+    """[stages, sides, channels of all layers]; the machine's own."""
+
+
+def counters_of(machine: Machine, config: DeviceConfig) -> Counters:
+    """Read a machine's counters at once: its records are slow to read one by one."""
+    columns = ("counts", "spent", "elements", "cut", "worst", "first", "channel_base")
+    return Counters(
+        config,
+        costs_of(config),
+        **{name: machine.layers[name].tolist() for name in columns},
+        channel_cut=machine.channel_cut,
+    )
+
+
+def layer_bound(layer: Layer, of: Counters) -> Bound:
     """What bounds a layer, and how that is computed."""
-    wide = is_wide(layer)
-    macs, busy, bursts = (int(counts[i]) for i in (Count.MACS, Count.BUSY_VECTOR, Count.BURSTS))
+    counts, config, wide = of.counts[layer.index], of.config, is_wide(layer)
+    macs, busy, bursts = (counts[i] for i in (Count.MACS, Count.BUSY_VECTOR, Count.BURSTS))
     mac, vector = mac_bound(macs, wide, config), vector_bound(busy, config)
-    memory, cores = memory_bound(bursts, config), config.cores_count
+    memory, cores = memory_bound(bursts, of.costs), config.cores_count
     rate = macs_per_cycle(config, wide) // cores
     formulas = (
-        (memory, f"{bursts} bursts x {memory_bound(1, config)} cycles"),
+        (memory, f"{bursts} bursts x {memory_bound(1, of.costs)} cycles"),
         (vector, f"{busy} cycles of vector units / {cores} cores"),
         (mac, f"{macs} MACs / ({cores} cores x {rate} MACs a cycle)"),
     )
@@ -52,17 +93,12 @@ def is_wide(layer: Layer) -> int:
     return 1 if layer.output.elem == "i16" else 0
 
 
-def layer_report(
-    layer: Layer, machine: Machine, config: DeviceConfig, cycles: int, cut: Cut | None
-) -> LayerReport:
+def layer_report(layer: Layer, of: Counters, cycles: int, cut: Cut | None) -> LayerReport:
     """What a layer did; ``cut`` is what a host operation clipped."""
-    account = machine.layers[layer.index]
-    counts = account.counts
-    macs = int(counts[Count.MACS])
-    peak = cycles * macs_per_cycle(config, is_wide(layer))
-    bytes_read, bytes_written = int(counts[Count.BYTES_READ]), int(counts[Count.BYTES_WRITTEN])
-    bursts = int(counts[Count.BURSTS])
-    saturation = host_saturation(cut) if cut else device_saturation(layer, machine)
+    counts = of.counts[layer.index]
+    macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
+    peak = cycles * macs_per_cycle(of.config, is_wide(layer))
+    bytes_read, bytes_written = counts[Count.BYTES_READ], counts[Count.BYTES_WRITTEN]
     return LayerReport(
         index=layer.index,
         name=layer.name,
@@ -83,40 +119,38 @@ def layer_report(
         bytes_read=bytes_read,
         bytes_written=bytes_written,
         bursts=bursts,
-        row_misses=int(counts[Count.ROW_MISSES]),
+        row_misses=counts[Count.ROW_MISSES],
         stalls=activities(counts),
-        busy={u: int(counts[Count.BUSY_LOAD + i]) for i, u in enumerate(UNITS)},
-        elements=int(cut.unclipped.size if cut else account.elements),
-        saturation=saturation,
-        core_cycles={name: int(account.spent[i]) for i, name in enumerate(CAUSES)},
-        bound=layer_bound(layer, counts, config),
-        burst_efficiency=burst_efficiency(bytes_read + bytes_written, bursts, config),
+        busy={u: counts[Count.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
+        elements=int(cut.unclipped.size) if cut else of.elements[layer.index],
+        saturation=host_saturation(cut) if cut else device_saturation(layer, of),
+        core_cycles=dict(zip(CAUSES, of.spent[layer.index], strict=True)),
+        bound=layer_bound(layer, of),
+        burst_efficiency=burst_efficiency(bytes_read + bytes_written, bursts, of.config),
     )
 
 
-def activities(counts: npt.NDArray[np.int64]) -> Mapping[str, int]:
+def activities(counts: Sequence[int]) -> Mapping[str, int]:
     """Core cycles by activity."""
-    return {name: int(counts[i]) for i, name in enumerate(ACTIVITIES)}
+    return dict(zip(ACTIVITIES, counts, strict=False))
 
 
-def device_saturation(layer: Layer, machine: Machine) -> tuple[Saturation, ...]:
+def device_saturation(layer: Layer, of: Counters) -> tuple[Saturation, ...]:
     """Everything that the device cut in a layer."""
-    account = machine.layers[layer.index]
-    base, count = int(account.channel_base), int(account.channels)
-    by_channel = machine.channel_cut[:, :, base : base + count]
+    cut, base = of.cut[layer.index], of.channel_base[layer.index]
+    channels = slice(base, base + layer_channels(layer))
     found = []
     for stage, stage_name in enumerate(STAGE_NAMES):
         for side, side_name in enumerate(SIDE_NAMES):
-            if account.cut[stage, side]:
-                channels = by_channel[stage, side]
+            if cut[stage][side]:
                 found.append(
                     Saturation(
                         stage=stage_name,
                         side=_side(side_name),
-                        count=int(account.cut[stage, side]),
-                        worst=int(account.worst[stage, side]),
-                        first=_coordinates(int(account.first[stage, side]), layer.output.shape),
-                        channels=tuple((int(c), int(channels[c])) for c in np.nonzero(channels)[0]),
+                        count=cut[stage][side],
+                        worst=of.worst[layer.index][stage][side],
+                        first=_coordinates(of.first[layer.index][stage][side], layer.output.shape),
+                        channels=ChannelCounts(of.channel_cut[stage, side, channels].copy()),
                     )
                 )
     return tuple(found)
@@ -126,23 +160,23 @@ def host_saturation(cut: Cut) -> tuple[Saturation, ...]:
     """What a host operation cut."""
     found = []
     sides = (
-        ("low", cut.low_stage, cut.low - cut.unclipped),
-        ("high", cut.high_stage, cut.unclipped - cut.high),
+        ("low", cut.low_stage, cut.low - int(cut.unclipped.min(initial=cut.low))),
+        ("high", cut.high_stage, int(cut.unclipped.max(initial=cut.high)) - cut.high),
     )
-    for side, stage, over in sides:
-        hit = over > 0
-        if not hit.any():
+    for side, stage, worst in sides:
+        if worst <= 0:
             continue
+        hit = cut.unclipped < cut.low if side == "low" else cut.unclipped > cut.high
         first = np.unravel_index(int(np.argmax(hit)), hit.shape) if hit.ndim else ()
-        per_channel = hit.reshape(-1, hit.shape[-1] if hit.ndim else 1).sum(axis=0)
+        per_channel = hit.reshape(-1, hit.shape[-1] if hit.ndim else 1).sum(axis=0, dtype=np.int64)
         found.append(
             Saturation(
                 stage=stage,
                 side=_side(side),
                 count=int(hit.sum()),
-                worst=int(over.max()),
+                worst=worst,
                 first=tuple(int(i) for i in first),
-                channels=tuple((int(c), int(per_channel[c])) for c in np.nonzero(per_channel)[0]),
+                channels=ChannelCounts(per_channel),
             )
         )
     return tuple(found)
@@ -154,6 +188,6 @@ def _side(name: str) -> Literal["low", "high"]:
 
 def _coordinates(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Coordinates of a row-major index; () if it lies outside."""
-    if not 0 <= index < np.prod(shape, dtype=np.int64):
+    if not 0 <= index < math.prod(shape):
         return ()
     return tuple(int(i) for i in np.unravel_index(index, shape))

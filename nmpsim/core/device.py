@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer, Step
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, default_device
-from nmpsim.core.collect import layer_channels, layer_report
+from nmpsim.core.collect import counters_of, layer_channels, layer_report
 from nmpsim.core.engine import Engine, make_engine
 from nmpsim.core.host import Cut, read_tensor, run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
@@ -200,6 +200,7 @@ class _Run:
             OutputReport(t.name, t.elem, t.scale, t.offset, read_tensor(self._machine, t).copy())
             for t in metadata.outputs
         )
+        counted = counters_of(self._machine, self._config)
         return RunReport(
             program=metadata.program,
             device=self._config.settings(),
@@ -212,13 +213,7 @@ class _Run:
             seconds=cycles / (self._config.cores_clock_mhz * 1e6),
             host_seconds=host_seconds,
             layers=tuple(
-                layer_report(
-                    layer,
-                    self._machine,
-                    self._config,
-                    self._cycles[layer.index],
-                    self._cuts.get(layer.index),
-                )
+                layer_report(layer, counted, self._cycles[layer.index], self._cuts.get(layer.index))
                 for layer in self._layers
             ),
             trap=trap,

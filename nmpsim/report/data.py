@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, overload
 
 import attrs
+import numpy as np
 import numpy.typing as npt
 
 from nmpsim.report.details import Histogram, MemoryBlock, Timeline
@@ -65,6 +66,37 @@ class Bound:
         return "memory" if self.memory > max(self.mac, self.vector) else "compute"
 
 
+@attrs.frozen(eq=False)
+class ChannelCounts(Sequence[tuple[int, int]]):
+    """(channel, count) of every channel whose count is not 0.
+
+    The pairs are made when somebody reads them: a report of a large network has tens of thousands.
+    """
+
+    _counts: npt.NDArray[np.int64]
+    """int64 [channels]"""
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        channels = np.flatnonzero(self._counts)
+        return zip(channels.tolist(), self._counts[channels].tolist(), strict=True)
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._counts))
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[tuple[int, int], ...]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
 @attrs.frozen
 class Saturation:
     """Values of one layer that were cut at one stage on one side."""
@@ -78,7 +110,7 @@ class Saturation:
     """Largest overshoot, in units of the last place of what was cut."""
     first: tuple[int, ...]
     """Coordinates of the first such value in the layer's output, row-major order."""
-    channels: tuple[tuple[int, int], ...]
+    channels: Sequence[tuple[int, int]]
     """(channel, count) of every channel concerned."""
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from nmpsim.config import DeviceConfig
 from nmpsim.timing.compute import ceil_div, lanes_of
-from nmpsim.timing.costs import costs_of
+from nmpsim.timing.costs import Costs
 from nmpsim.timing.dram import grant_cycles
 
 
@@ -28,9 +28,9 @@ def vector_bound(busy_cycles: int, config: DeviceConfig) -> int:
     return ceil_div(busy_cycles, config.cores_count)
 
 
-def memory_bound(bursts: int, config: DeviceConfig) -> int:
+def memory_bound(bursts: int, costs: Costs) -> int:
     """Bursts times the cycles of one, if every row were open."""
-    return grant_cycles(bursts, False, costs_of(config))
+    return grant_cycles(bursts, False, costs)
 
 
 def burst_efficiency(bytes_moved: int, bursts: int, config: DeviceConfig) -> float:

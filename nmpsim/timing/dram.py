@@ -56,14 +56,12 @@ def next_address(cursor: Any) -> int:
 
 def take_grant(cursor: Any, costs: Any) -> int:
     """Move on over all that the next DRAM row holds; number of bursts that it takes."""
-    row = next_address(cursor) // costs.dram_row_bytes
-    row_end = (row + 1) * costs.dram_row_bytes
+    address = next_address(cursor)
+    row_begin = address // costs.dram_row_bytes * costs.dram_row_bytes
+    row_end = row_begin + costs.dram_row_bytes
     bursts = 0
     last_burst = -1
-    while not is_served(cursor):
-        address = next_address(cursor)
-        if address // costs.dram_row_bytes != row:
-            break
+    while not is_served(cursor) and row_begin <= address < row_end:
         left = cursor[RUN] - cursor[BYTES_DONE]
         taken = min(left, row_end - address)
         first = address // costs.dram_burst_bytes
@@ -75,6 +73,7 @@ def take_grant(cursor: Any, costs: Any) -> int:
             cursor[BYTES_DONE] = 0
         else:
             cursor[BYTES_DONE] += taken
+        address = next_address(cursor)
     return int(bursts)
 
 

@@ -15,6 +15,7 @@ from nmpsim.core.compiled.ending import FETCHED, TRAPPED, WENT_ON, ZERO
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.record import steps_with_room
 from nmpsim.core.compiled.scalar import fetch, step
+from nmpsim.core.compiled.turns import earliest, lets_others_go_on, note_all_cycles, note_cycles
 from nmpsim.core.compiled.units import serve
 from nmpsim.core.compiled.watch import (
     is_stop_address,
@@ -24,7 +25,7 @@ from nmpsim.core.compiled.watch import (
     wants_to_stop,
 )
 from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT
-from nmpsim.core.state import NEVER, Machine, Outcome, Status
+from nmpsim.core.state import Machine, Outcome, Status
 from nmpsim.core.stops import Stops, no_stops
 from nmpsim.isa.words import MOST_WORDS
 from nmpsim.kernels.jit import is_cached, jit, jit_entry
@@ -33,30 +34,7 @@ from nmpsim.timing import Costs
 DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
 TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
 CYCLE_LIMIT, STOPPED_OUTCOME = int(Outcome.CYCLE_LIMIT), int(Outcome.STOPPED)
-RUNNING, HALTED = int(Status.RUNNING), int(Status.HALTED)
-
-
-@jit
-def first_core(m: Any) -> Any:
-    """Running core with the lowest clock, or -1."""
-    best = -1
-    for core in range(m.cores.size):
-        if m.cores[core].status == RUNNING and (
-            best < 0 or m.cores[core].clock < m.cores[best].clock
-        ):
-            best = core
-    return best
-
-
-@jit
-def first_request(m: Any) -> Any:
-    """Core and queue of the earliest DRAM request; the core is -1 if there is none."""
-    best_core, best_unit, best = -1, 0, NEVER
-    for core in range(m.cores.size):
-        for unit in range(2):
-            if m.cores[core].request[unit] < best:
-                best_core, best_unit, best = core, unit, m.cores[core].request[unit]
-    return best_core, best_unit
+HALTED = int(Status.HALTED)
 
 
 @jit
@@ -72,20 +50,22 @@ def all_halted(m: Any) -> Any:
 def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
     """Run for at most ``turns`` turns of cores and of the DRAM; the outcome."""
     d = np.zeros(MOST_WORDS, np.int64)
+    clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
+    note_all_cycles(m, clocks, requests)
     for _ in range(turns):
         most_steps = min(steps_with_room(m), stops.steps_per_turn)
         if most_steps == 0:
             return PAUSED
-        core = first_core(m)
-        requester, unit = first_request(m)
-        if core < 0 and requester < 0:
+        core, request = earliest(clocks), earliest(requests)
+        if core < 0 and request < 0:
             return DONE if all_halted(m) else DEADLOCK
         if trace_is_full(stops):
             return STOPPED_OUTCOME
-        if core < 0 or (requester >= 0 and m.cores[requester].request[unit] < m.cores[core].clock):
-            if m.cores[requester].request[unit] >= stops.until_cycle:
+        if core < 0 or (request >= 0 and requests[request] < clocks[core]):
+            if requests[request] >= stops.until_cycle:
                 return STOPPED_OUTCOME
-            serve(m, costs, requester, unit)
+            serve(m, costs, request >> 1, request & 1)
+            note_cycles(m, request >> 1, clocks, requests)
             note_turn(stops)
             continue
         if m.cores[core].clock > costs.limits_cycles:
@@ -98,6 +78,7 @@ def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
         m.shared[0].last_barrier = -1
         steps = 0
         ended = WENT_ON
+        meets = False
         retired = m.cores[core].retired
         number, word = ILLEGAL, ZERO
         while ended == WENT_ON and steps < most_steps:
@@ -105,6 +86,7 @@ def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
                 break
             may_be_seen = steps == 0
             ended, number, word = fetch(m, core, may_be_seen)
+            meets |= lets_others_go_on(number)
             if ended == FETCHED:
                 if INSTRUCTION_UNIT[number] >= 0:
                     ended = tensor(m, costs, core, number, word, d, may_be_seen)
@@ -117,6 +99,10 @@ def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
                 break
             steps += 1
         book(m, core, ON_CONTROL)
+        if meets:
+            note_all_cycles(m, clocks, requests)
+        else:
+            note_cycles(m, core, clocks, requests)
         if ended == TRAPPED and may_be_seen:
             return TRAP
         has_retired = m.cores[core].retired > retired

@@ -38,17 +38,17 @@ def quantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
     PyTorch: ``rne(fma(x, fl(1/S), O))``, where O is that of an unsigned 8-bit tensor.
     """
     dest, src = operands
+    if dest.numerics not in ("q31", "float", *TORCH):
+        return clipped(quantize_reals(src.values, dest), dest)
     x: FloatArray = np.where(np.isnan(src.values), np.float32(0), src.values)
     if dest.numerics == "q31":
         exact = round_half_away(x / dest.scale32) + np.int64(dest.offset)
     elif dest.numerics == "float":
         exact = round_half_even(x / dest.scale32) + np.int64(dest.offset)
-    elif dest.numerics in TORCH:
+    else:
         moved = UNSIGNED if dest.dtype == np.int8 else 0
         placed = fused_multiply_add(x, np.float32(1) / dest.scale32, dest.offset + moved)
         exact = round_half_even(placed) - np.int64(moved)
-    else:
-        exact = quantize_reals(x, dest)
     return clipped(exact, dest)
 
 

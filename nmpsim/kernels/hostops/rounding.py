@@ -15,7 +15,11 @@ _HUGE = 2.0**62
 
 def to_int64(integral: npt.NDArray[np.floating[Any]]) -> IntArray:
     """Integral floats as int64; beyond +-2**62 (infinities too) held there, NaN becomes 0."""
-    held = np.clip(np.nan_to_num(integral.astype(np.float64), nan=0.0), -_HUGE, _HUGE)
+    # 2**62 is a power of two: float32 holds it, too
+    held: npt.NDArray[np.floating[Any]] = np.clip(integral, -_HUGE, _HUGE)
+    missing = np.isnan(held)
+    if missing.any():
+        held = np.where(missing, 0.0, held)
     return held.astype(np.int64)
 
 
@@ -75,9 +79,10 @@ def quantize_reals(x: AnyArray, grid: HostTensor) -> IntArray:
     NaN, on which the reference is undefined, is taken as real zero.
     """
     reals = np.asarray(x, dtype=np.float32)
-    finite = np.where(np.isnan(reals), np.float32(0), reals)
-    placed = finite / grid.scale32 + np.float32(grid.offset)
-    return round_half_even(placed.astype(np.float32))
+    placed = np.where(np.isnan(reals), np.float32(0), reals)
+    placed /= grid.scale32
+    placed += np.float32(grid.offset)
+    return round_half_even(placed)
 
 
 def quantize_value(value: float, grid: HostTensor, dtype: npt.DTypeLike | None = None) -> int:

@@ -100,5 +100,6 @@ def clipped(values: IntArray, dest: HostTensor) -> HostResult:
     """A result for operand 0: int64 ``values`` saturated to the integer range of ``dest``."""
     wide = np.broadcast_to(values, dest.shape)
     limits = np.iinfo(dest.dtype)
-    narrow = np.clip(wide, limits.min, limits.max).astype(dest.dtype)
+    narrow = np.empty(dest.shape, dest.dtype)
+    np.clip(wide, limits.min, limits.max, out=narrow, casting="unsafe")
     return HostResult({0: narrow}, {0: np.ascontiguousarray(wide)})
