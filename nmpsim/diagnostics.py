@@ -60,6 +60,8 @@ CODES: dict[str, str] = {
     "QUANT003": "nothing is quantized",
     "QUANT004": "unknown operation",
     "LAYER001": "layer unknown or ambiguous",
+    "DEBUG001": "debugger command not understood",
+    "DEBUG002": "the debugger knows nothing of that name",
     "PKG001": "optional package missing",
     "GRID001": "grid of device settings cannot be used",
     "DATA001": "data set or labels cannot be used",

@@ -12,25 +12,21 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer, Step
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, default_device
-from nmpsim.core.collect import counters_of, layer_channels, layer_report
+from nmpsim.core.account import Account, book_cycles, run_report
 from nmpsim.core.engine import Engine, make_engine
-from nmpsim.core.host import Cut, read_tensor, run_host_step, write_tensor
+from nmpsim.core.host import read_tensor, run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.load import machine_of
 from nmpsim.core.state import (
-    NEVER,
-    Count,
     Machine,
     Outcome,
     end_segment,
-    make_machine,
     reset,
     start_cores,
 )
 from nmpsim.core.trapped import trap_report
 from nmpsim.core.work import WorkListener, take_work, with_work
-from nmpsim.diagnostics import Place, fail
-from nmpsim.isa.table import DRAM_BASE
-from nmpsim.report.data import OutputReport, RunReport, TrapReport
+from nmpsim.report.data import RunReport, TrapReport
 from nmpsim.timing import costs_of
 
 TURNS = 20_000
@@ -96,61 +92,8 @@ class Device:
 
     def _machine(self, bundle: Bundle) -> Machine:
         if self._loaded is None or self._loaded[0] is not bundle:
-            _check_fits(bundle, self.config)
-            layers = bundle.metadata.layers
-            barriers = [len(layers)] * (
-                max((layer.barrier for layer in layers if layer.barrier is not None), default=-1)
-                + 1
-            )
-            for layer in layers:
-                if layer.barrier is not None:
-                    barriers[layer.barrier] = layer.index
-            machine = make_machine(
-                self.config,
-                bundle.image,
-                bundle.image_base,
-                bundle.rw_base,
-                bundle.rw_bytes,
-                [layer_channels(layer) for layer in layers],
-                barriers,
-            )
-            self._loaded = (bundle, machine)
+            self._loaded = (bundle, machine_of(bundle, self.config))
         return self._loaded[1]
-
-
-def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
-    made_for = bundle.metadata.device
-    place = Place(str(bundle.path))
-    hint = "compile it for this device (nmpsim compile --device), or run it on its own"
-    if made_for.get("cores_count") != config.cores_count:
-        raise fail(
-            "BUN004",
-            "the bundle was compiled for another number of cores",
-            place=place,
-            found=made_for.get("cores_count"),
-            expected=config.cores_count,
-            hint=hint,
-        )
-    needed = made_for.get("scratchpad_bytes")
-    if not isinstance(needed, int) or needed > config.scratchpad_bytes:
-        raise fail(
-            "BUN004",
-            "the bundle was compiled for larger scratchpads",
-            place=place,
-            found=needed,
-            expected=f"at most {config.scratchpad_bytes}",
-            hint=hint,
-        )
-    end = bundle.rw_base + bundle.rw_bytes - DRAM_BASE
-    if end > config.dram_bytes:
-        raise fail(
-            "BUN004",
-            "the bundle needs more DRAM than the device has",
-            place=place,
-            found=f"{end} bytes",
-            expected=f"at most {config.dram_bytes} bytes",
-            hint="[dram] bytes in the device file",
-        )
 
 
 class _Run:
@@ -175,11 +118,9 @@ class _Run:
         self._progress = progress
         self._work = work
         self._layers = bundle.metadata.layers
-        self._cycles = dict.fromkeys(range(len(self._layers)), 0)
-        self._cuts: dict[int, Cut] = {}
+        self._account = Account.of(self._layers)
         self._saved: dict[str, npt.NDArray[Any]] = {}
         self._done = 0
-        self._last_cycle = 0
 
     def report(self) -> RunReport:
         """Run every step; the report up to the end or to a trap."""
@@ -194,28 +135,13 @@ class _Run:
                 trap = self._device(step)
             if trap:
                 break
-        host_seconds = time.perf_counter() - begin
-        metadata, cycles = self._bundle.metadata, int(self._machine.cores.clock.max())
-        outputs = tuple(
-            OutputReport(t.name, t.elem, t.scale, t.offset, read_tensor(self._machine, t).copy())
-            for t in metadata.outputs
-        )
-        counted = counters_of(self._machine, self._config)
-        return RunReport(
-            program=metadata.program,
-            device=self._config.settings(),
-            sources=self._config.sources,
+        return run_report(
+            self._bundle,
+            self._machine,
+            self._config,
+            self._account,
             engine=self._engine.name,
-            numerics=metadata.numerics,
-            outputs={o.name: o.values for o in outputs},
-            output_reports=outputs,
-            cycles=cycles,
-            seconds=cycles / (self._config.cores_clock_mhz * 1e6),
-            host_seconds=host_seconds,
-            layers=tuple(
-                layer_report(layer, counted, self._cycles[layer.index], self._cuts.get(layer.index))
-                for layer in self._layers
-            ),
+            host_seconds=time.perf_counter() - begin,
             trap=trap,
             layer_outputs=self._saved,
         )
@@ -224,7 +150,7 @@ class _Run:
         cut = run_host_step(self._machine, step)
         for index in step.layers:
             if cut is not None:
-                self._cuts[index] = cut
+                self._account.cuts[index] = cut
             self._layer_done(index)
 
     def _device(self, step: Step) -> TrapReport | None:
@@ -242,7 +168,7 @@ class _Run:
                 break
         if outcome == Outcome.DONE:
             end_segment(self._machine)
-        self._book_cycles(step, outcome == Outcome.DONE)
+        book_cycles(self._account, self._machine, self._layers, step, outcome == Outcome.DONE)
         if outcome == Outcome.DONE:
             return None
         return trap_report(self._machine, outcome, self._config, self._layers)
@@ -256,32 +182,6 @@ class _Run:
             self._saved[layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
         if self._progress:
             self._progress(Progress("layer", self._done, len(self._layers), layer.name))
-
-    def _book_cycles(self, step: Step, whole: bool) -> None:
-        """A layer lasts from the end of the one before to its barrier.
-
-        What comes after the last barrier that was passed is the next layer's, or the last one's.
-        """
-        end = int(self._machine.cores.clock.max())
-        for index in step.layers:
-            barrier = self._layers[index].barrier
-            cycle = NEVER if barrier is None else int(self._machine.barriers[barrier].cycle)
-            is_last = whole and index == step.layers[-1]
-            until = end if cycle == NEVER or is_last else cycle
-            self._cycles[index] = until - self._last_cycle
-            self._last_cycle = until
-            if is_last or (whole and cycle == NEVER):
-                _give_unnamed_cycles(self._machine, index)
-            if cycle == NEVER:
-                break
-
-
-def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
-    """Cycles of cores that named no layer of the bundle are for ``layer``."""
-    activities = slice(0, Count.IDLE + 1)
-    for cycles in (machine.layers.counts[:, activities], machine.layers.spent):
-        cycles[layer] += cycles[-1]
-        cycles[-1] = 0
 
 
 def layer_key(layer: Layer) -> str:

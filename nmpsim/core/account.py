@@ -1,0 +1,104 @@
+"""What a run knows beside its machine: cycles by layer, what the host clipped; and its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Layer, Step
+from nmpsim.bundle.read import Bundle
+from nmpsim.config import DeviceConfig
+from nmpsim.core.collect import counters_of, layer_report
+from nmpsim.core.host import Cut, read_tensor
+from nmpsim.core.state import NEVER, Count, Machine
+from nmpsim.report.data import OutputReport, RunReport, TrapReport
+
+
+@attrs.define
+class Account:
+    """Cycles by layer so far, and what host operations clipped."""
+
+    cycles: dict[int, int]
+    cuts: dict[int, Cut]
+    last_cycle: int = 0
+    """Cycle up to which they are booked."""
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer]) -> Account:
+        """Nothing has run yet."""
+        return cls(dict.fromkeys(range(len(layers)), 0), {})
+
+    def copy(self) -> Account:
+        """One that goes its own way."""
+        return Account(dict(self.cycles), dict(self.cuts), self.last_cycle)
+
+
+def book_cycles(
+    account: Account, machine: Machine, layers: Sequence[Layer], step: Step, whole: bool
+) -> None:
+    """Book a device segment, ``whole`` or as far as it came.
+
+    A layer lasts from the end of the one before to its barrier. What comes after the last barrier
+    that was passed is the next layer's, or the last one's.
+    """
+    end = int(machine.cores.clock.max())
+    for index in step.layers:
+        barrier = layers[index].barrier
+        cycle = NEVER if barrier is None else int(machine.barriers[barrier].cycle)
+        is_last = whole and index == step.layers[-1]
+        until = end if cycle == NEVER or is_last else cycle
+        account.cycles[index] = until - account.last_cycle
+        account.last_cycle = until
+        if is_last or (whole and cycle == NEVER):
+            _give_unnamed_cycles(machine, index)
+        if cycle == NEVER:
+            break
+
+
+def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
+    """Cycles of cores that named no layer of the bundle are for ``layer``."""
+    activities = slice(0, Count.IDLE + 1)
+    for cycles in (machine.layers.counts[:, activities], machine.layers.spent):
+        cycles[layer] += cycles[-1]
+        cycles[-1] = 0
+
+
+def run_report(
+    bundle: Bundle,
+    machine: Machine,
+    config: DeviceConfig,
+    account: Account,
+    *,
+    engine: str,
+    host_seconds: float,
+    trap: TrapReport | None,
+    layer_outputs: Mapping[str, npt.NDArray[Any]],
+) -> RunReport:
+    """The report of a run that has come this far."""
+    metadata, cycles = bundle.metadata, int(machine.cores.clock.max())
+    outputs = tuple(
+        OutputReport(t.name, t.elem, t.scale, t.offset, read_tensor(machine, t).copy())
+        for t in metadata.outputs
+    )
+    counted = counters_of(machine, config)
+    return RunReport(
+        program=metadata.program,
+        device=config.settings(),
+        sources=config.sources,
+        engine=engine,
+        numerics=metadata.numerics,
+        outputs={o.name: o.values for o in outputs},
+        output_reports=outputs,
+        cycles=cycles,
+        seconds=cycles / (config.cores_clock_mhz * 1e6),
+        host_seconds=host_seconds,
+        layers=tuple(
+            layer_report(layer, counted, account.cycles[layer.index], account.cuts.get(layer.index))
+            for layer in metadata.layers
+        ),
+        trap=trap,
+        layer_outputs=layer_outputs,
+    )

@@ -1,0 +1,69 @@
+"""A machine for a bundle."""
+
+from __future__ import annotations
+
+from nmpsim.bundle.read import Bundle
+from nmpsim.config import DeviceConfig
+from nmpsim.core.collect import layer_channels
+from nmpsim.core.state import Machine, make_machine
+from nmpsim.diagnostics import Place, fail
+from nmpsim.isa.table import DRAM_BASE
+
+
+def machine_of(bundle: Bundle, config: DeviceConfig) -> Machine:
+    """A machine at rest that holds a bundle.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` BUN004 if the bundle was compiled for another
+    device.
+    """
+    _check_fits(bundle, config)
+    layers = bundle.metadata.layers
+    last = max((layer.barrier for layer in layers if layer.barrier is not None), default=-1)
+    barriers = [len(layers)] * (last + 1)
+    for layer in layers:
+        if layer.barrier is not None:
+            barriers[layer.barrier] = layer.index
+    return make_machine(
+        config,
+        bundle.image,
+        bundle.image_base,
+        bundle.rw_base,
+        bundle.rw_bytes,
+        [layer_channels(layer) for layer in layers],
+        barriers,
+    )
+
+
+def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
+    made_for = bundle.metadata.device
+    place = Place(str(bundle.path))
+    hint = "compile it for this device (nmpsim compile --device), or run it on its own"
+    if made_for.get("cores_count") != config.cores_count:
+        raise fail(
+            "BUN004",
+            "the bundle was compiled for another number of cores",
+            place=place,
+            found=made_for.get("cores_count"),
+            expected=config.cores_count,
+            hint=hint,
+        )
+    needed = made_for.get("scratchpad_bytes")
+    if not isinstance(needed, int) or needed > config.scratchpad_bytes:
+        raise fail(
+            "BUN004",
+            "the bundle was compiled for larger scratchpads",
+            place=place,
+            found=needed,
+            expected=f"at most {config.scratchpad_bytes}",
+            hint=hint,
+        )
+    end = bundle.rw_base + bundle.rw_bytes - DRAM_BASE
+    if end > config.dram_bytes:
+        raise fail(
+            "BUN004",
+            "the bundle needs more DRAM than the device has",
+            place=place,
+            found=f"{end} bytes",
+            expected=f"at most {config.dram_bytes} bytes",
+            hint="[dram] bytes in the device file",
+        )

@@ -1,0 +1,413 @@
+"""The debugger: step, run and go back, stop where asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Layer
+from nmpsim.bundle.read import Bundle
+from nmpsim.config import DeviceConfig, from_settings
+from nmpsim.core.state import NEVER, Status
+from nmpsim.core.stops import ANY_INSTRUCTION, Row
+from nmpsim.core.trapped import word_at
+from nmpsim.debugger.breakpoints import (
+    AtAddress,
+    AtCycle,
+    AtLayer,
+    Breakpoint,
+    Condition,
+    Hit,
+    OnTrap,
+)
+from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
+from nmpsim.debugger.observers import Observer
+from nmpsim.debugger.records import Location, Reason, Stopped
+from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
+from nmpsim.diagnostics import fail
+from nmpsim.isa.assembly import disassemble_word
+from nmpsim.isa.table import Unit
+
+StepUnit = Literal["layer", "tile", "tensor", "instruction"]
+UNITS: dict[StepUnit, int] = {
+    "tile": 1 << Unit.STORE,
+    "tensor": sum(1 << unit for unit in Unit),
+    "instruction": ANY_INSTRUCTION,
+}
+"""Instructions after which a step ends; a tile is done when its result is sent to the DRAM."""
+
+Listener = Callable[[Location], None]
+
+
+class Debugger:
+    """A run of a bundle that can be stopped, looked into and turned back."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        inputs: Mapping[str, npt.NDArray[Any]],
+        *,
+        config: DeviceConfig | None = None,
+        engine: str = "compiled",
+        budget_mib: int = DEFAULT_BUDGET_MIB,
+    ) -> None:
+        """Stand before the first thing that happens.
+
+        Args:
+            bundle: as :func:`nmpsim.load` gives it.
+            inputs: as for :meth:`nmpsim.Device.run`.
+            config: the device that the bundle was compiled for if None.
+            engine: compiled or reference.
+            budget_mib: memory for snapshots; the less, the longer going back may take.
+
+        Raises:
+            UserError: BUN004, INPUT001, INPUT002, ARG001.
+        """
+        device = from_settings(bundle.metadata.device) if config is None else config
+        self.execution = Execution(bundle, inputs, device, engine, budget_mib)
+        self.breakpoints: list[Breakpoint] = []
+        self.ends: dict[int, int] = {}
+        """Position at which each layer was done, as far as the run has come once."""
+        self.progress: Listener | None = None
+        """Called when a layer is done."""
+        self.interrupted: Callable[[], bool] = lambda: False
+        """Asked now and then; the run stops when it says yes."""
+        self.observers: list[Observer] = []
+        """Look at all that is done and say what met a breakpoint."""
+        self._number = 0
+
+    @property
+    def bundle(self) -> Bundle:
+        """The program."""
+        return self.execution.bundle
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The program's layers."""
+        return self.execution.layers
+
+    def add_breakpoint(self, condition: Condition, text: str) -> Breakpoint:
+        """A new breakpoint or watchpoint; ``text`` is how it is shown."""
+        self._number += 1
+        added = Breakpoint(self._number, condition, text)
+        self.breakpoints.append(added)
+        return added
+
+    def breakpoint(self, number: int) -> Breakpoint:
+        """The one with this number; UserError (DEBUG002) if there is none."""
+        for one in self.breakpoints:
+            if one.number == number:
+                return one
+        known = ", ".join(str(one.number) for one in self.breakpoints) or "none yet"
+        raise fail("DEBUG002", "there is no such breakpoint", found=number, expected=known)
+
+    def delete_breakpoint(self, number: int) -> None:
+        """Forget one."""
+        self.breakpoints.remove(self.breakpoint(number))
+
+    # --- moving -----------------------------------------------------------------------------
+
+    def step(
+        self, unit: StepUnit, count: int = 1, *, core: int | None = None, back: bool = False
+    ) -> Stopped:
+        """Go on, or back, by ``count`` layers, tiles, tensor instructions or instructions.
+
+        ``core``: count its instructions only (others go on meanwhile, in order of simulated
+        time). Breakpoints on the way stop it earlier.
+        """
+        if unit == "layer":
+            return self._layers_back(count) if back else self._forward(layers=count)
+        cores = self._chosen(core)
+        if back:
+            return self._back(UNITS[unit], cores, count)
+        return self._forward(after=UNITS[unit], cores=cores, steps=count)
+
+    def step_over(self, core: int | None = None, *, back: bool = False) -> Stopped:
+        """As a step by one instruction, but a call is gone through until it returns."""
+        chosen = self.next_core() if core is None else core
+        target = None if chosen is None or back else self._return_address(chosen)
+        if chosen is None or target is None:
+            return self.step("instruction", core=core, back=back)
+        return self._forward(address=AtAddress(target, chosen))
+
+    def run(self, *, back: bool = False) -> Stopped:
+        """Until a breakpoint, a trap or the end; or back to the last breakpoint or the start."""
+        return self._run_back() if back else self._forward()
+
+    def until_cycle(self, cycle: int) -> Stopped:
+        """Until everything before ``cycle`` has begun; goes back if it is past it."""
+        if cycle <= self.execution.cycle:
+            self.go_to(0)
+        return self._forward(cycle=cycle) if cycle > 0 else self.stopped("begin")
+
+    def until_layer(self, index: int) -> Stopped:
+        """Until a layer is done; goes back if it was done earlier."""
+        known = self.ends.get(index)
+        if known is not None:
+            self.go_to(known)
+            return self.stopped("step")
+        return self._forward(layer=index)
+
+    def go_to(self, position: int) -> Stopped:
+        """The state after so many moves, whatever breakpoints are on the way."""
+        self.execution.go_to(position, self._watch)
+        return self.stopped("begin" if self.execution.position == 0 else "step")
+
+    def restart(self) -> Stopped:
+        """Back to the start."""
+        return self.go_to(0)
+
+    # --- where it is ------------------------------------------------------------------------
+
+    def next_core(self) -> int | None:
+        """The core that goes on next, unless the DRAM is earlier; None if all have stopped."""
+        cores = self.execution.machine.cores
+        running = np.flatnonzero(cores.status == Status.RUNNING)
+        if not self.execution.is_started or running.size == 0:
+            return None
+        return int(running[np.argmin(cores.clock[running])])
+
+    def layer_order(self) -> list[int]:
+        """Layers in the order in which they are computed."""
+        return [index for step in self.bundle.metadata.steps for index in step.layers]
+
+    def current_layer(self) -> int | None:
+        """The first layer that is not done yet; None at the end."""
+        position = self.execution.position
+        for index in self.layer_order():
+            if self.ends.get(index, FOREVER) > position:
+                return index
+        return None
+
+    def location(self) -> Location:
+        """Where the run is."""
+        index, core = self.current_layer(), self.next_core()
+        layer = None if index is None else self.layers[index]
+        pc = None if core is None else int(self.execution.machine.cores[core].pc)
+        position = self.execution.position
+        return Location(
+            position=position,
+            cycle=self.execution.cycle,
+            layer=index,
+            layer_name=layer.name if layer else "",
+            line=layer.line if layer else 0,
+            placement=layer.placement if layer else "",
+            layers_done=sum(end <= position for end in self.ends.values()),
+            layers=len(self.layers),
+            core=core,
+            pc=pc,
+            instruction=self.instruction_at(core, pc) if core is not None and pc else "",
+        )
+
+    def instruction_at(self, core: int, pc: int) -> str:
+        """The instruction at an address, as a core sees it; empty if there is none."""
+        word = word_at(self.execution.machine, core, pc)
+        return "" if word is None else disassemble_word(word, pc, {})
+
+    def stopped(self, reason: Reason, **more: Any) -> Stopped:
+        """An answer that says where the run is now."""
+        return Stopped(reason, self.location(), **more)
+
+    # --- how it moves -----------------------------------------------------------------------
+
+    def _forward(
+        self,
+        *,
+        steps: int = 0,
+        after: int = 0,
+        cores: npt.NDArray[np.bool_] | None = None,
+        layers: int = 0,
+        layer: int | None = None,
+        cycle: int = NEVER,
+        address: AtAddress | None = None,
+    ) -> Stopped:
+        """Go on until a goal is reached or a breakpoint met."""
+        execution = self.execution
+        if execution.is_over:
+            return self._over()
+        execution.pass_address(self.next_core())
+        addresses = self._addresses(address)
+        while True:
+            pause = execution.advance(
+                cycle=min(cycle, self._next_cycle()), after=after, cores=cores, addresses=addresses
+            )
+            hits = self._look(pause)
+            if hits:
+                return self._at_hits(hits)
+            if pause.why in (Why.END, Why.TRAP):
+                return self._over()
+            if pause.why == Why.LAYER:
+                layers -= 1
+                if layers == 0 or layer in pause.layers:
+                    return self.stopped("step")
+            if _is_step(pause, after, cores):
+                steps -= 1
+                if steps <= 0:
+                    return self.stopped("step", core=pause.core)
+            if self.interrupted():
+                return self.stopped("interrupted")
+
+    def _over(self) -> Stopped:
+        trap = self.execution.trap
+        if trap is None:
+            return self.stopped("end")
+        return self.stopped("trap", message=trap.message, core=trap.core)
+
+    def _look(self, pause: Pause) -> list[Hit]:
+        """Note what happened; the breakpoints that it met, the earliest first."""
+        self._watch(pause)
+        active = [one for one in self.breakpoints if one.is_enabled]
+        hits = [hit for one in active for hit in self._own_hits(one, pause)]
+        hits += [hit for observer in self.observers for hit in observer.hits(active, pause)]
+        return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
+
+    def _own_hits(self, one: Breakpoint, pause: Pause) -> list[Hit]:
+        condition, machine = one.condition, self.execution.machine
+        if isinstance(condition, OnTrap) and pause.why == Why.TRAP and self.execution.trap:
+            return [Hit(pause.position, one.number, self.execution.trap.message)]
+        if (
+            isinstance(condition, AtLayer)
+            and pause.why == Why.LAYER
+            and self.current_layer() == condition.index
+        ):
+            name = self.layers[condition.index].name
+            return [Hit(pause.position, one.number, f"{name} begins")]
+        if pause.why != Why.STOPPED:
+            return []
+        if isinstance(condition, AtCycle) and self.execution.cycle >= condition.cycle:
+            return [Hit(pause.position, one.number, f"cycle {self.execution.cycle}")]
+        if isinstance(condition, AtAddress) and pause.core is not None:
+            core = pause.core
+            is_there = int(machine.cores[core].pc) == condition.address
+            if is_there and condition.core in (None, core):
+                return [Hit(pause.position, one.number, f"core {core} at {condition.address:#x}")]
+        return []
+
+    def _watch(self, pause: Pause) -> None:
+        """Note where layers end, and keep snapshots there."""
+        for index in pause.layers:
+            self.ends.setdefault(index, pause.position)
+        if pause.why == Why.LAYER:
+            self.execution.take_snapshot()
+            if self.progress is not None:
+                self.progress(self.location())
+        for observer in self.observers:
+            observer.watch(pause)
+
+    def _at_hits(self, hits: list[Hit]) -> Stopped:
+        """Stop where the earliest was met; the others of the same moment are told, too."""
+        first = hits[0].position
+        if self.execution.position != first:
+            self.execution.go_to(first, self._watch)
+        met = tuple(hit for hit in hits if hit.position == first)
+        for hit in met:
+            self.breakpoint(hit.breakpoint).hits += 1
+        if self.execution.trap is not None:
+            return self.stopped("trap", hits=met, message=self.execution.trap.message)
+        return self.stopped("breakpoint", hits=met)
+
+    def _addresses(self, more: AtAddress | None) -> npt.NDArray[np.int64]:
+        conditions = [one.condition for one in self.breakpoints if one.is_enabled]
+        wanted = [c for c in (*conditions, more) if isinstance(c, AtAddress)]
+        pairs = [(-1 if c.core is None else c.core, c.address) for c in wanted]
+        return np.array(pairs, np.int64).reshape(-1, 2)
+
+    def _next_cycle(self) -> int:
+        now = self.execution.cycle
+        cycles = [
+            one.condition.cycle
+            for one in self.breakpoints
+            if one.is_enabled and isinstance(one.condition, AtCycle)
+        ]
+        return min((cycle for cycle in cycles if cycle > now), default=NEVER)
+
+    def _chosen(self, core: int | None) -> npt.NDArray[np.bool_] | None:
+        if core is None:
+            return None
+        chosen = np.zeros(self.execution.config.cores_count, np.bool_)
+        chosen[self.checked_core(core)] = True
+        return chosen
+
+    def checked_core(self, core: int) -> int:
+        """A core's number; UserError (DEBUG002) if there is none such."""
+        count = self.execution.config.cores_count
+        if not 0 <= core < count:
+            raise fail(
+                "DEBUG002", "there is no such core", found=core, expected=f"0 to {count - 1}"
+            )
+        return core
+
+    def _return_address(self, core: int) -> int | None:
+        """Where the call that a core is about to make returns to; None if it is no call."""
+        pc = int(self.execution.machine.cores[core].pc)
+        word = word_at(self.execution.machine, core, pc)
+        is_call = word is not None and word & 0x7F in (0x6F, 0x67) and word >> 7 & 31 == 1
+        return pc + 4 if is_call else None
+
+    # --- backwards --------------------------------------------------------------------------
+
+    def _layers_back(self, count: int) -> Stopped:
+        ends = sorted({0, *self.ends.values()})
+        earlier = [end for end in ends if end < self.execution.position]
+        return self.go_to(earlier[-count] if count <= len(earlier) else 0)
+
+    def _back(self, after: int, cores: npt.NDArray[np.bool_] | None, count: int) -> Stopped:
+        """Back to just before the last ``count`` such instructions were done."""
+
+        def stops(pause: Pause) -> list[int]:
+            return [pause.position] if _is_step(pause, after, cores) else []
+
+        found = self._earlier(count, stops, after=after, cores=cores)
+        return self.go_to(found if found is not None else 0)
+
+    def _run_back(self) -> Stopped:
+        """To the last position before this one where a breakpoint was met."""
+        hits: list[Hit] = []
+
+        def met(pause: Pause) -> list[int]:
+            new = self._look(pause)
+            hits.extend(new)
+            return [hit.position for hit in new]
+
+        position = self._earlier(1, met, addresses=self._addresses(None), is_run=True)
+        if position is None:
+            return self.go_to(0)
+        return self._at_hits([hit for hit in hits if hit.position == position])
+
+    def _earlier(
+        self,
+        count: int,
+        look: Callable[[Pause], list[int]],
+        is_run: bool = False,
+        **conditions: Any,
+    ) -> int | None:
+        """The ``count``-th last position before this one that ``look`` names, or None."""
+        execution, here = self.execution, self.execution.position
+        until, found = here, set[int]()
+        while until > 0:
+            snapshot = execution.snapshots.before(until - 1)
+            execution.restore(snapshot)
+            while execution.position < until:
+                execution.pass_address(self.next_core())
+                cycle = self._next_cycle() if is_run else NEVER
+                pause = execution.advance(until, cycle=cycle, **conditions)
+                found |= {position for position in look(pause) if position < here}
+                if pause.why in (Why.END, Why.TRAP):
+                    break
+            if len(found) >= count:
+                return sorted(found)[-count]
+            until = snapshot.position
+        return None
+
+
+def _is_step(pause: Pause, after: int, cores: npt.NDArray[np.bool_] | None) -> bool:
+    """Did the pause come after an instruction that was asked for?
+
+    The one that ends a layer is told as the layer's end.
+    """
+    if pause.why == Why.LAYER and after & ANY_INSTRUCTION and len(pause.trace):
+        return cores is None or bool(cores[pause.trace[-1, Row.CORE]])
+    return pause.why == Why.STOPPED

@@ -1,0 +1,285 @@
+"""A run in moves, each of which names a state: forwards, and back to any of them.
+
+A move is one turn of the engine (an instruction of a core or a grant of the DRAM, in order of
+simulated time), one operation of the host, or the start or end of a device segment. The number of
+moves made is the *position*. The same position is always the same state, however it was reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Layer, Step
+from nmpsim.bundle.read import Bundle
+from nmpsim.config import DeviceConfig
+from nmpsim.core.account import Account, book_cycles, run_report
+from nmpsim.core.engine import make_engine
+from nmpsim.core.host import run_host_step, write_tensor
+from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.load import machine_of
+from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start_cores
+from nmpsim.core.stops import Noted, Stops, make_stops
+from nmpsim.core.trapped import trap_report
+from nmpsim.core.work import take_work, with_work
+from nmpsim.debugger.snapshots import (
+    DEFAULT_BUDGET_MIB,
+    Snapshot,
+    Snapshots,
+    restore,
+    small_arrays,
+    take_pages,
+)
+from nmpsim.report.data import RunReport, TrapReport
+from nmpsim.timing import costs_of
+
+TRACE_ROWS = 1 << 14
+MOST_TURNS = 1 << 14
+"""Turns at a time, so that Ctrl-C and progress get their say."""
+FOREVER = 1 << 62
+
+
+class Why(Enum):
+    """Why an advance came back."""
+
+    LIMIT = "limit"
+    LAYER = "layer"
+    """One or more layers are done."""
+    STOPPED = "stopped"
+    """For a condition of ``Stops``."""
+    BUSY = "busy"
+    """For nothing: the log was read out; go on."""
+    TRAP = "trap"
+    END = "end"
+
+
+@attrs.frozen(eq=False)
+class Pause:
+    """An advance came back."""
+
+    why: Why
+    start: int
+    """Position where it began."""
+    position: int
+    trace: npt.NDArray[np.int64]
+    """[rows, Row] instructions done meanwhile; ``Row.TURN`` is the position before each."""
+    work: Any
+    """What units did meanwhile (:data:`nmpsim.core.state.WORK`)."""
+    layers: tuple[int, ...] = ()
+    """Layers that are done now, if any."""
+    core: int | None = None
+    """Core that it stopped for, if any."""
+
+
+class Execution:
+    """A bundle on a machine, with inputs."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        inputs: Mapping[str, npt.NDArray[Any]],
+        config: DeviceConfig,
+        engine: str = "compiled",
+        budget_mib: int = DEFAULT_BUDGET_MIB,
+    ) -> None:
+        """Position 0: inputs written, nothing done yet.
+
+        Raises :class:`~nmpsim.diagnostics.UserError`: BUN004, INPUT001, INPUT002, ARG001.
+        """
+        self.bundle, self.config = bundle, config
+        self.machine: Machine = with_work(machine_of(bundle, config))
+        self.engine, self.costs = make_engine(engine), costs_of(config)
+        self.inputs = checked_inputs(bundle.metadata, inputs)
+        self.snapshots = Snapshots(budget_mib)
+        self.position = 0
+        self.trap: TrapReport | None = None
+        self._step, self._is_started = 0, False
+        self.account = Account.of(self.layers)
+        self._stops = make_stops(config.cores_count, trace_rows=TRACE_ROWS)
+        reset(self.machine)
+        for tensor in bundle.metadata.inputs:
+            write_tensor(self.machine, tensor, self.inputs[tensor.name])
+        self.take_snapshot()
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The program's layers."""
+        return self.bundle.metadata.layers
+
+    @property
+    def step(self) -> Step | None:
+        """The step of the bundle that the run is at; None at the end."""
+        steps = self.bundle.metadata.steps
+        return steps[self._step] if self._step < len(steps) else None
+
+    @property
+    def is_started(self) -> bool:
+        """Are cores within a device segment?"""
+        return self._is_started
+
+    @property
+    def is_over(self) -> bool:
+        """At the end, or at a trap that nobody handles."""
+        return self.step is None or self.trap is not None
+
+    @property
+    def cycle(self) -> int:
+        """Cycle at which the next thing happens, or at which the last core stopped."""
+        running = self.machine.cores.clock[self.machine.cores.status == 0]
+        requests = self.machine.cores.request
+        waiting = requests[requests < NEVER]
+        if self._is_started and running.size + waiting.size:
+            return int(min([*running, *waiting]))
+        return int(self.machine.cores.clock.max())
+
+    def advance(
+        self,
+        until: int = FOREVER,
+        *,
+        cycle: int = NEVER,
+        after: int = 0,
+        cores: npt.NDArray[np.bool_] | None = None,
+        addresses: npt.NDArray[np.int64] | None = None,
+    ) -> Pause:
+        """Make moves up to position ``until``, or until something happens.
+
+        Args:
+            until: comes back there with LIMIT.
+            cycle: comes back before anything begins at this cycle or later.
+            after: comes back after an instruction for a unit, see :class:`~nmpsim.core.stops.Stops`
+            cores: those that ``after`` looks at, [cores]; all if None.
+            addresses: comes back before these, [n, 2] core (-1: any) and address.
+        """
+        start, step = self.position, self.step
+        if step is None:
+            return self._pause(Why.END, start)
+        if self.position >= until:
+            return self._pause(Why.LIMIT, start)
+        self.trap = None
+        if step.kind == "host":
+            return self._host(step)
+        if not self._is_started:
+            return self._start(step)
+        stops = self._stops._replace(until_cycle=cycle, after=after)
+        if cores is not None:
+            stops = stops._replace(cores=cores)
+        if addresses is not None:
+            stops = stops._replace(addresses=addresses)
+        return self._device(step, stops, min(until - self.position, MOST_TURNS))
+
+    def pass_address(self, core: int | None) -> None:
+        """Let a core leave the address that it stands at without stopping there."""
+        if core is not None:
+            self._stops.passed[core] = self.machine.cores[core].retired
+
+    def take_snapshot(self) -> None:
+        """Keep the state at this position."""
+        if self.snapshots.has(self.position):
+            return
+        before = self.snapshots.before(self.position) if len(self.snapshots) else None
+        records = (*(a.copy() for a in small_arrays(self.machine)), self._stops.clocks.copy())
+        self.snapshots.add(
+            Snapshot(
+                self.position,
+                self._step,
+                self._is_started,
+                self.account.copy(),
+                take_pages(self.machine, before),
+                records,
+            )
+        )
+
+    def go_to(self, position: int, look: Callable[[Pause], None] | None = None) -> None:
+        """Go back or forth to a position, or to the end if that comes first."""
+        if position < self.position or self.snapshots.before(position).position > self.position:
+            self.restore(self.snapshots.before(position))
+        while self.position < position:
+            pause = self.advance(position)
+            if look is not None:
+                look(pause)
+            if pause.why in (Why.END, Why.TRAP):
+                break
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Be where a snapshot was taken."""
+        *records, clocks = snapshot.records
+        restore(self.machine, attrs.evolve(snapshot, records=tuple(records)))
+        self._stops.clocks[:] = clocks
+        self._stops.passed[:] = -1
+        self.position, self.trap = snapshot.position, None
+        self._step, self._is_started = snapshot.step, snapshot.is_started
+        self.account = snapshot.account.copy()
+
+    def report(self) -> RunReport:
+        """The report of the run up to here."""
+        account = self.account.copy()
+        if self._is_started and self.step is not None:
+            book_cycles(account, self.machine, self.layers, self.step, False)
+        return run_report(
+            self.bundle,
+            self.machine,
+            self.config,
+            account,
+            engine=self.engine.name,
+            host_seconds=0.0,
+            trap=self.trap,
+            layer_outputs={},
+        )
+
+    def _host(self, step: Step) -> Pause:
+        cut = run_host_step(self.machine, step)
+        if cut is not None:
+            self.account.cuts.update(dict.fromkeys(step.layers, cut))
+        self._step += 1
+        self.position += 1
+        return self._pause(Why.LAYER, self.position - 1, step.layers)
+
+    def _start(self, step: Step) -> Pause:
+        start_cores(self.machine, step.entry or 0)
+        self._stops.clocks[:] = self.machine.cores.clock
+        self._is_started = True
+        self.position += 1
+        return self._pause(Why.BUSY, self.position - 1)
+
+    def _device(self, step: Step, stops: Stops, turns: int) -> Pause:
+        start = self.position
+        stops.noted[:] = (start, 0, -1)
+        outcome = self.engine.run(self.machine, self.costs, turns, True, stops)
+        self.position = int(stops.noted[Noted.TURNS])
+        if outcome == Outcome.LAYER_END:
+            barrier = int(self.machine.shared[0].last_barrier)
+            index = int(self.machine.barriers[barrier].layer)
+            done = (index,) if index < len(self.layers) else ()
+            return self._pause(Why.LAYER if done else Why.BUSY, start, done)
+        if outcome == Outcome.DONE:
+            return self._end(step, start)
+        if outcome in (Outcome.TRAP, Outcome.DEADLOCK, Outcome.CYCLE_LIMIT):
+            self.trap = trap_report(self.machine, outcome, self.config, self.layers)
+            return self._pause(Why.TRAP, start)
+        is_stop = outcome == Outcome.STOPPED and not self._is_full(stops)
+        return self._pause(Why.STOPPED if is_stop else Why.BUSY, start)
+
+    def _end(self, step: Step, start: int) -> Pause:
+        end_segment(self.machine)
+        book_cycles(self.account, self.machine, self.layers, step, True)
+        self._step += 1
+        self._is_started = False
+        self.position += 1
+        without_barrier = tuple(i for i in step.layers if self.layers[i].barrier is None)
+        return self._pause(Why.LAYER if without_barrier else Why.BUSY, start, without_barrier)
+
+    @staticmethod
+    def _is_full(stops: Stops) -> bool:
+        return bool(stops.noted[Noted.CORE] < 0 and stops.noted[Noted.ROWS] >= len(stops.trace))
+
+    def _pause(self, why: Why, start: int, layers: tuple[int, ...] = ()) -> Pause:
+        noted = self._stops.noted
+        rows = self._stops.trace[: noted[Noted.ROWS]].copy()
+        core = int(noted[Noted.CORE]) if why == Why.STOPPED and noted[Noted.CORE] >= 0 else None
+        noted[Noted.ROWS] = 0
+        return Pause(why, start, self.position, rows, take_work(self.machine), tuple(layers), core)

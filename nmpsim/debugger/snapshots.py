@@ -1,0 +1,116 @@
+"""Copies of the machine that the debugger goes back to.
+
+A snapshot shares with the one before it all pages of memory that did not change, so a layer costs
+about what it wrote. When all of them outgrow the budget, every second one is dropped.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.core.account import Account
+from nmpsim.core.state import Machine
+
+PAGE_BYTES = 1 << 14
+DEFAULT_BUDGET_MIB = 512
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@attrs.frozen(eq=False)
+class Snapshot:
+    """Everything that a run has changed at one position."""
+
+    position: int
+    step: int
+    is_started: bool
+    account: Account
+    pages: tuple[Bytes, ...]
+    """Of ``paged_memories``, one after the other."""
+    records: tuple[Any, ...]
+    """Copies of ``small_arrays``."""
+
+
+def paged_memories(machine: Machine) -> tuple[Bytes, ...]:
+    """The large memories that a run writes, each as one row of bytes."""
+    return machine.ram, machine.scratchpad.reshape(-1)
+
+
+def small_arrays(machine: Machine) -> tuple[Any, ...]:
+    """All else that a run writes."""
+    return (
+        machine.cores,
+        machine.layers,
+        machine.channel_cut,
+        machine.barriers,
+        machine.shared,
+        machine.control,
+    )
+
+
+def take_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
+    """The machine's memory in pages, those of ``before`` where they are equal."""
+    pages: list[Bytes] = []
+    for memory in paged_memories(machine):
+        for start in range(0, memory.size, PAGE_BYTES):
+            page = memory[start : start + PAGE_BYTES]
+            old = before.pages[len(pages)] if before is not None else None
+            is_same = old is not None and np.array_equal(old, page)
+            pages.append(old if is_same and old is not None else page.copy())
+    return tuple(pages)
+
+
+def restore(machine: Machine, snapshot: Snapshot) -> None:
+    """Put a snapshot's memory and records back."""
+    number = 0
+    for memory in paged_memories(machine):
+        for start in range(0, memory.size, PAGE_BYTES):
+            memory[start : start + PAGE_BYTES] = snapshot.pages[number]
+            number += 1
+    for array, copy in zip(small_arrays(machine), snapshot.records, strict=True):
+        array[...] = copy
+
+
+class Snapshots:
+    """Snapshots by position, within a budget; the first one always stays."""
+
+    def __init__(self, budget_mib: int = DEFAULT_BUDGET_MIB) -> None:
+        self._budget_bytes = budget_mib << 20
+        self._kept: list[Snapshot] = []
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they take together."""
+        pages = {id(page): page.nbytes for one in self._kept for page in one.pages}
+        records = sum(int(record.nbytes) for one in self._kept for record in one.records)
+        return sum(pages.values()) + records
+
+    def before(self, position: int) -> Snapshot:
+        """The last one at ``position`` or before it; there is one at 0."""
+        return self._kept[self._index(position) - 1]
+
+    def has(self, position: int) -> bool:
+        """Is there one at exactly this position?"""
+        index = self._index(position)
+        return index > 0 and self._kept[index - 1].position == position
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Keep one; thin out if that is too much."""
+        self._kept.insert(self._index(snapshot.position), snapshot)
+        while self.nbytes > self._budget_bytes and len(self._kept) > 2:
+            self._kept = [self._kept[0], *self._kept[2::2]]
+
+    def drop_after(self, position: int) -> None:
+        """Forget those of a future that will not come."""
+        self._kept = self._kept[: self._index(position)]
+
+    def _index(self, position: int) -> int:
+        return bisect_right([one.position for one in self._kept], position)

@@ -1,0 +1,30 @@
+"""Programs to debug."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import nmpsim
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.debugger import Debugger
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+@pytest.fixture(scope="session")
+def digits() -> Bundle:
+    return bundle_from_bytes(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
+
+
+@pytest.fixture(scope="session")
+def seven() -> dict[str, npt.NDArray[np.float32]]:
+    return {"data": np.load(DIGITS / "images" / "7.npy")}
+
+
+@pytest.fixture
+def debugger(digits: Bundle, seven: dict[str, npt.NDArray[np.float32]]) -> Debugger:
+    return Debugger(digits, seven)

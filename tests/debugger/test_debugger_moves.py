@@ -1,0 +1,149 @@
+"""Forwards and backwards: every way to a position leads to the same state."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nmpsim
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.breakpoints import AtAddress, AtCycle, AtLayer
+from nmpsim.debugger.snapshots import paged_memories, small_arrays
+from nmpsim.report.json import to_json
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+@cache
+def program() -> Bundle:
+    return bundle_from_bytes(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
+
+
+@cache
+def image() -> Any:
+    return np.load(DIGITS / "images" / "7.npy")
+
+
+def fresh(engine: str = "compiled", budget_mib: int = 512) -> Debugger:
+    return Debugger(program(), {"data": image()}, engine=engine, budget_mib=budget_mib)
+
+
+def state(debugger: Debugger) -> list[bytes]:
+    machine = debugger.execution.machine
+    return [array.tobytes() for array in (*paged_memories(machine), *small_arrays(machine))]
+
+
+def report(debugger: Debugger) -> Any:
+    told = to_json(debugger.execution.report())
+    told.pop("host_seconds")
+    return told
+
+
+@cache
+def straight() -> tuple[Any, list[bytes]]:
+    told = to_json(nmpsim.Device(nmpsim.device_of(program())).run(program(), {"data": image()}))
+    told.pop("host_seconds")
+    debugger = fresh()
+    debugger.run()
+    assert report(debugger) == told
+    return told, state(debugger)
+
+
+MOVES = st.tuples(
+    st.sampled_from(["layer", "tile", "tensor", "instruction"]),
+    st.integers(1, 7),
+    st.sampled_from([None, None, 0, 3, 31]),
+    st.booleans(),
+)
+
+
+@given(st.lists(MOVES, max_size=8), st.sampled_from([0, 512]))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_walk_ends_like_a_straight_run(moves: list[Any], budget: int) -> None:
+    debugger = fresh(budget_mib=budget)
+    for unit, count, core, back in moves:
+        debugger.step(unit, count, core=core, back=back)
+    stopped = debugger.run()
+    assert stopped.reason == "end"
+    assert (report(debugger), state(debugger)) == straight()
+
+
+@given(st.lists(st.integers(0, 12_000), min_size=1, max_size=6))
+@settings(max_examples=25, deadline=None)
+def test_a_position_is_a_state(positions: list[int]) -> None:
+    wanderer, direct = fresh(), fresh()
+    for position in positions:
+        wanderer.go_to(position)
+    direct.go_to(positions[-1])
+    assert wanderer.execution.position == direct.execution.position
+    assert state(wanderer) == state(direct)
+
+
+@pytest.mark.parametrize("unit", ["layer", "tile", "tensor", "instruction"])
+def test_a_step_back_undoes_a_step(debugger: Debugger, unit: Any) -> None:
+    debugger.step("layer", 2)
+    for _ in range(3):
+        debugger.step(unit, core=None)
+    here, before = debugger.execution.position, state(debugger)
+    debugger.step(unit)
+    assert debugger.execution.position > here
+    stopped = debugger.step(unit, back=True)
+    assert stopped.reason == "step"
+    assert (debugger.execution.position, state(debugger)) == (here, before)
+
+
+def test_both_engines_stop_at_the_same_places() -> None:
+    places = []
+    for engine in nmpsim.core.engine.ENGINES:  # type: ignore[attr-defined]
+        debugger = fresh(engine)
+        seen = [debugger.step("tensor", 5) for _ in range(4)]
+        seen += [debugger.step("instruction", 3, core=2), debugger.step("layer")]
+        places.append([one.location for one in seen])
+    assert places[0] == places[1]
+
+
+def test_breakpoints_stop_a_run_and_a_run_back(debugger: Debugger) -> None:
+    debugger.add_breakpoint(AtLayer(3), "layer 3")
+    debugger.add_breakpoint(AtCycle(1000), "cycle 1000")
+    stops = [debugger.run() for _ in range(3)]
+    found = [(one.reason, [hit.breakpoint for hit in one.hits]) for one in stops]
+    assert sorted(found[:2]) == [("breakpoint", [1]), ("breakpoint", [2])]
+    assert found[2] == ("end", [])
+    back = [debugger.run(back=True) for _ in range(3)]
+    assert [one.location for one in back[:2]] == [one.location for one in stops[1::-1]]
+    assert back[2].reason == "begin"
+
+
+def test_an_address_of_one_core(debugger: Debugger) -> None:
+    debugger.step("layer")
+    debugger.step("instruction", 10)
+    pc = int(debugger.execution.machine.cores[5].pc)
+    debugger.restart()
+    debugger.add_breakpoint(AtAddress(pc, 5), "there")
+    stopped = debugger.run()
+    assert stopped.reason == "breakpoint"
+    assert (stopped.location.core, stopped.location.pc) == (5, pc)
+    assert debugger.run().reason == "end", "each instruction of the program is done once"
+
+
+def test_a_run_can_be_interrupted(debugger: Debugger) -> None:
+    debugger.interrupted = lambda: True
+    assert debugger.run().reason == "interrupted"
+    debugger.interrupted = lambda: False
+    assert debugger.run().reason == "end"
+    assert (report(debugger), state(debugger)) == straight()
+
+
+def test_snapshots_keep_their_budget(debugger: Debugger) -> None:
+    small = fresh(budget_mib=5)
+    small.run()
+    debugger.run()
+    assert small.execution.snapshots.nbytes < debugger.execution.snapshots.nbytes
+    assert len(small.execution.snapshots) >= 2
