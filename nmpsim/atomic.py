@@ -10,7 +10,7 @@ import os
 import secrets
 import stat
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,12 +25,20 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
     Raises FILE002; a file that was there before stays then, and nothing half-written is left.
     """
+    with new_file(path) as file:
+        write(file)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """As :func:`write_file`, for what is written while something else goes on."""
     try:
         if is_special(path):
             with path.open("wb") as file:
-                write(file)
+                yield file
         else:
-            _replace(real_path(path), write)
+            with _replacing(real_path(path)) as file:
+                yield file
     except OSError as error:
         hint = "the folder must exist and be writable, and the disk must have room"
         raise cannot_write(path, error.strerror or str(error), hint) from error
@@ -67,11 +75,12 @@ def cannot_write(path: Path, why: str, hint: str | None) -> UserError:
     return fail("FILE002", f"cannot write the file: {why}", place=Place(str(path)), hint=hint)
 
 
-def _replace(target: Path, write: Callable[[IO[bytes]], object]) -> None:
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[IO[bytes]]:
     temporary = target.with_name(f".nmpsim-{secrets.token_hex(6)}.tmp")
     try:
         with temporary.open("xb") as file:
-            write(file)
+            yield file
         temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):

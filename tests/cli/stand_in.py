@@ -62,11 +62,11 @@ class Session(types.ModuleType):
         return from_settings(bundle.metadata.device)
 
     def Device(self, config: Any = None, engine: str = "compiled") -> types.SimpleNamespace:  # noqa: N802
-        def run(bundle: Any, inputs: Any, *, save_layers: bool, progress: Any) -> Any:
+        def run(bundle: Any, inputs: Any, *, save_layers: bool, progress: Any, work: Any) -> Any:
             self.calls.append({"inputs": inputs, "config": config, "engine": engine})
             return self._run(save_layers, progress)
 
-        return types.SimpleNamespace(run=run)
+        return types.SimpleNamespace(run=run, config=config)
 
     def _run(self, save_layers: bool, progress: Any) -> Any:
         if self.behaviour == "bug":

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import attrs
 import numpy as np
 import pytest
 
 import nmpsim
+from nmpsim.analysis.trace import DramTrace, Selection, TimelineTrace
 from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
 from nmpsim.report.json import to_json
+from nmpsim.timing import costs_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,3 +35,26 @@ def test_digits(engine: str) -> None:
     given = json.loads(json.dumps(to_json(report)))
     del given["host_seconds"]
     assert given == {**expected, "engine": engine}
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_units_and_dram_of_two_cores(engine: str) -> None:
+    """The cycles that the comment of contention.s works out, and the addresses behind them."""
+    config = attrs.evolve(nmpsim.default_device(), cores_count=2)
+    text = (ROOT / "programs" / "assembly" / "contention.s").read_text(encoding="utf-8")
+    assembled = assemble(text, "contention.s", config.settings())
+    bundle = bundle_from_bytes(assembled.bundle())
+    file, addresses = io.BytesIO(), io.BytesIO()
+    timeline = TimelineTrace(file, bundle, 2, Selection())
+    dram = DramTrace(addresses, costs_of(config), Selection())
+
+    def listen(work: Any) -> None:
+        timeline(work)
+        dram(work)
+
+    inputs = {"block": np.zeros(256, np.int8)}
+    timeline.finish(nmpsim.Device(config, engine).run(bundle, inputs, work=listen))
+
+    traces = ROOT / "traces"
+    assert file.getvalue().decode() == (traces / "contention.json").read_text(encoding="utf-8")
+    assert addresses.getvalue().decode() == (traces / "contention.trc").read_text(encoding="utf-8")

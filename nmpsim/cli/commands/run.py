@@ -21,6 +21,7 @@ from nmpsim.cli.options import (
     output_option,
     show,
 )
+from nmpsim.cli.traces import TraceRequest, open_traces, trace_options
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class _Request:
     float_weights: Path | None
     sensitivity: bool
     histogram: tuple[str, ...]
+    traces: TraceRequest
     style: str
     output: Path | None
 
@@ -99,6 +101,7 @@ class _Request:
     help="Count the values of a layer's output for the JSON report: its name, number:N, index:N, or"
     " all. May be given several times.",
 )
+@trace_options
 @format_option
 @output_option("REPORT", "Write the report here instead of to stdout.", required=False)
 def command(**arguments: Any) -> int:
@@ -106,11 +109,13 @@ def command(**arguments: Any) -> int:
 
     Exit code 1 if the run trapped (fault, deadlock, cycle limit).
     """
-    return _run(_Request(**arguments))
+    traces = TraceRequest.taken_from(arguments)
+    return _run(_Request(**arguments, traces=traces))
 
 
 def _run(request: _Request) -> int:
-    outputs = (request.output, request.save_outputs, request.save_layers)
+    saved = (request.output, request.save_outputs, request.save_layers)
+    outputs = (*saved, *request.traces.outputs)
     check_outputs(outputs, [request.bundle, request.device, request.float_weights])
     if request.float_weights is not None and not request.shadow:
         raise fail("ARG001", "--float-weights is for --shadow alone", hint="add --shadow")
@@ -131,7 +136,11 @@ def _run(request: _Request) -> int:
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
     keep = request.shadow or bool(request.histogram) or request.save_layers is not None
     with RunProgress(stderr_console()) as progress:
-        report = device.run(bundle, arrays, save_layers=keep, progress=progress)
+        with open_traces(request.traces, bundle, device.config) as traces:
+            report = device.run(
+                bundle, arrays, save_layers=keep, progress=progress, work=traces.listener
+            )
+            traces.finish(report)
         if shadow is not None:
             report = shadow.beside(report, arrays, progress=progress)
         if request.sensitivity:

@@ -1,0 +1,50 @@
+"""The addresses that a run asks of the DRAM, as DRAMsim3 reads them.
+
+A line for each burst: address in hexadecimal, ``READ`` or ``WRITE``, cycle; as ``src/common.cc`` of
+DRAMsim3 parses a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any
+
+from nmpsim.analysis.trace.selection import Selection
+from nmpsim.isa.table import DRAM_BASE, Unit
+from nmpsim.timing import Costs
+from nmpsim.timing.dram import grant_cycles, next_address, take_grant
+
+
+class DramTrace:
+    """Listens to a run's work and writes what the DRAM served, in that order."""
+
+    def __init__(self, file: IO[bytes], costs: Costs, chosen: Selection) -> None:
+        """``file`` is written to while the run goes on."""
+        self._file = file
+        self._costs = costs
+        self._chosen = chosen
+
+    def __call__(self, work: Any) -> None:
+        """Write an array of WORK."""
+        chosen = self._chosen.of(work)
+        lines = [line for entry in chosen[chosen["is_grant"] == 1] for line in self._lines(entry)]
+        self._file.write("".join(lines).encode("ascii"))
+
+    def _lines(self, entry: Any) -> Iterator[str]:
+        operation = "WRITE" if entry["unit"] == Unit.STORE else "READ"
+        burst = self._costs.dram_burst_bytes
+        count = int(entry["bytes"]) // burst
+        each = grant_cycles(1, False, self._costs)
+        cycle = int(entry["end"]) - count * each
+        for number, address in enumerate(_bursts(entry["cursor"], count, self._costs)):
+            yield f"{address:#x} {operation} {cycle + number * each}\n"
+
+
+def _bursts(cursor: Any, count: int, costs: Costs) -> Iterator[int]:
+    """Addresses in DRAM of a grant's bursts."""
+    cursor = cursor.tolist()
+    one_burst = costs._replace(dram_row_bytes=costs.dram_burst_bytes)
+    for _ in range(count):
+        address = next_address(cursor)
+        yield address - address % costs.dram_burst_bytes - DRAM_BASE
+        take_grant(cursor, one_burst)

@@ -1,0 +1,49 @@
+"""A stream of events in Chrome's JSON trace format, bounded in size.
+
+The format is Google's "Trace Event Format"; Perfetto, Chrome (``chrome://tracing``) and speedscope
+read it. It counts in microseconds; here one microsecond stands for one cycle.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import IO, Any
+
+
+class EventStream:
+    """Writes events as they come; what does not fit within the limit is counted."""
+
+    def __init__(self, file: IO[bytes], limit: int) -> None:
+        """``limit``: bytes of events that may be left out."""
+        self._file = file
+        self._left = limit
+        self._separator = ""
+        self.dropped = 0
+        """Events left out because of the limit."""
+        file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+
+    def add(self, *events: dict[str, Any]) -> bool:
+        """Write events that belong together, all or none; False if they do not fit."""
+        text = ",\n".join(_text(event) for event in events).encode()
+        self._left -= len(text)
+        if self._left < 0:
+            self.dropped += len(events)
+            return False
+        self._write(text)
+        return True
+
+    def add_always(self, event: dict[str, Any]) -> None:
+        """Write an event that must not be missing; the few of them do not count."""
+        self._write(_text(event).encode())
+
+    def close(self, facts: dict[str, Any]) -> None:
+        """End the document with facts about the whole."""
+        self._file.write(b'\n],"otherData":' + _text(facts).encode() + b"}\n")
+
+    def _write(self, text: bytes) -> None:
+        self._file.write(self._separator.encode() + text)
+        self._separator = ",\n"
+
+
+def _text(data: dict[str, Any]) -> str:
+    return json.dumps(data, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,67 @@
+"""Which part of a run a trace is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.analysis.select import select_layer
+from nmpsim.bundle.metadata import Metadata
+from nmpsim.diagnostics import fail
+
+_CORES = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
+
+
+@attrs.frozen
+class Selection:
+    """Cores and layers; None stands for all."""
+
+    cores: frozenset[int] | None = None
+    layers: frozenset[int] | None = None
+    """Indices."""
+
+    def of(self, work: Any) -> Any:
+        """The entries of an array of WORK that are asked for."""
+        for field, wanted in (("core", self.cores), ("layer", self.layers)):
+            if wanted is not None:
+                work = work[np.isin(work[field], list(wanted))]
+        return work
+
+
+def selection(
+    metadata: Metadata, count: int, cores: str | None, layers: Iterable[str]
+) -> Selection:
+    """What was asked for in words.
+
+    Args:
+        metadata: of the bundle that is run.
+        count: cores of the device.
+        cores: numbers and ranges, such as ``0-3,8``; None for all.
+        layers: as for :func:`~nmpsim.analysis.select.select_layer`; none for all.
+
+    Raises:
+        UserError: ARG001 for cores that do not exist, LAYER001 for layers.
+    """
+    wanted = frozenset(select_layer(metadata.layers, name).index for name in layers)
+    return Selection(None if cores is None else _cores(cores, count), wanted or None)
+
+
+def _cores(text: str, count: int) -> frozenset[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _CORES.fullmatch(part.strip())
+        first = int(match[1]) if match else count
+        last = int(match[2] or match[1]) if match else count
+        if not first <= last < count:
+            raise fail(
+                "ARG001",
+                "these are no cores of the device",
+                found=repr(part[:40]),
+                expected=f"numbers and ranges from 0 to {count - 1}, such as 0-3,8",
+            )
+        found.update(range(first, last + 1))
+    return frozenset(found)

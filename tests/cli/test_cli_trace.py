@@ -1,0 +1,70 @@
+"""``nmpsim run --trace`` and ``--dram-trace``."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "programs" / "digits"
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory):
+    import nmpsim
+
+    path = tmp_path_factory.mktemp("a net") / "digits.bin"
+    nmpsim.save(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), path)
+    return path
+
+
+@pytest.fixture
+def run(nmpsim_cli, net):
+    def run(*options):
+        return nmpsim_cli("run", net, "--input", DIGITS / "images" / "7.npy", *options)
+
+    return run
+
+
+def test_traces_beside_the_report(run, tmp_path):
+    plain, packed = tmp_path / "t.json", tmp_path / "t.json.gz"
+    assert run("--trace", plain, "--dram-trace", tmp_path / "t.trc").exit_code == 0
+    result = run("--trace", packed, "--format", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    trace = json.loads(plain.read_text())
+    assert trace == json.loads(gzip.decompress(packed.read_bytes()))
+    assert trace["otherData"]["cycles"] == json.loads(result.stdout)["cycles"]
+    first = (tmp_path / "t.trc").read_text().splitlines()[0].split()
+    assert (int(first[0], 16) % 64, first[1], int(first[2])) == (0, "READ", 46)
+
+
+def test_a_part_of_a_trace(run, tmp_path):
+    path = tmp_path / "t.json"
+    chosen = ("--trace-cores", "1", "--trace-layer", "conv1__2", "--trace-layer", "index:2")
+    assert run("--trace", path, *chosen).exit_code == 0
+    events = json.loads(path.read_text())["traceEvents"]
+    assert {e["pid"] for e in events} == {1, 2, 11}
+    work = {e["args"]["layer"] for e in events if e["ph"] == "X" and e["pid"] != 1}
+    assert work == {"conv1__2", "pool1__2"}
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--trace-cores", "1"), "ARG001"),
+        (("--trace", "T", "--trace-cores", "32"), "ARG001"),
+        (("--trace", "T", "--trace-cores", "3-1"), "ARG001"),
+        (("--trace", "T", "--trace-cores", "all"), "ARG001"),
+        (("--trace", "T", "--trace-layer", "nothing"), "LAYER001"),
+        (("--trace", "T", "--trace-limit", "0"), "ARG001"),
+        (("--trace", "T", "--dram-trace", "T"), "ARG001"),
+        (("--trace", "missing/T"), "FILE002"),
+    ],
+)
+def test_what_cannot_be_traced(run, tmp_path, monkeypatch, options, code):
+    monkeypatch.chdir(tmp_path)
+    result = run(*options)
+    assert result.exit_code == 2
+    assert f"error[{code}]" in result.stderr
+    assert list(tmp_path.iterdir()) == []
