@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nmpsim.analysis.histograms import histograms as histograms
     from nmpsim.analysis.memory_map import memory_map as memory_map
+    from nmpsim.analysis.timeline import TimelineRecorder as TimelineRecorder
     from nmpsim.bundle import Bundle as Bundle
     from nmpsim.config import DeviceConfig as DeviceConfig
     from nmpsim.config import default_device as default_device
@@ -58,6 +59,7 @@ _HOMES = {
     "RunReport": "nmpsim.report.data",
     "Shadow": "nmpsim.session",
     "SweepResult": "nmpsim.experiments",
+    "TimelineRecorder": "nmpsim.analysis.timeline",
     "UserError": "nmpsim.diagnostics",
     "calibrate": "nmpsim.session",
     "compile": "nmpsim.session",

@@ -23,6 +23,7 @@ from nmpsim.report.data import (
     LayerReport,
     Saturation,
 )
+from nmpsim.report.details import UNITS
 from nmpsim.timing import Costs, costs_of
 from nmpsim.timing.bounds import (
     burst_efficiency,
@@ -31,8 +32,6 @@ from nmpsim.timing.bounds import (
     memory_bound,
     vector_bound,
 )
-
-UNITS = ("load", "store", "mac", "vector")
 
 
 def layer_channels(layer: Layer) -> int:

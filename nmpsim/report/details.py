@@ -6,6 +6,10 @@ from typing import Literal
 
 import attrs
 
+Unit = Literal["load", "store", "mac", "vector"]
+UNITS: tuple[Unit, ...] = ("load", "store", "mac", "vector")
+"""Units of a core, as the device numbers them."""
+
 
 @attrs.frozen
 class Histogram:
@@ -45,7 +49,7 @@ class WorkSpan:
     """When one unit of one core worked for a layer."""
 
     core: int
-    unit: Literal["load", "store", "mac", "vector"]
+    unit: Unit
     layer: int | None
     """Index of the layer; None if the program named none."""
     begin: int

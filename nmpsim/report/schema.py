@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from nmpsim.report.data import SCHEMA
+from nmpsim.report.details import UNITS
 from nmpsim.report.sensitivity import SENSITIVITY_SCHEMA
 from nmpsim.report.shadow import SHADOW_SCHEMA
 
@@ -297,7 +298,7 @@ def _memory_block() -> dict[str, Any]:
 
 
 def _timeline() -> dict[str, Any]:
-    unit = {"enum": ["load", "store", "mac", "vector"]}
+    unit = {"enum": list(UNITS)}
     layer = {**_COUNT, "type": ["integer", "null"]}
     items = [_COUNT, unit, layer, _COUNT, _COUNT, _COUNT]
     span = {"type": "array", "prefixItems": items, "minItems": 6, "maxItems": 6}

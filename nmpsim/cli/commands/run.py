@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from rich.console import Console
 
+    from nmpsim.analysis.timeline import TimelineRecorder
     from nmpsim.bundle import Bundle
     from nmpsim.config import DeviceConfig
     from nmpsim.core.device import Listener
+    from nmpsim.core.work import WorkListener
     from nmpsim.report.data import RunReport
 
 
@@ -50,6 +52,7 @@ class _Request:
     float_weights: Path | None
     sensitivity: bool
     histogram: tuple[str, ...]
+    timeline: bool
     traces: TraceRequest
     style: str
     output: Path | None
@@ -101,6 +104,11 @@ class _Request:
     help="Count the values of a layer's output for the JSON report: its name, number:N, index:N, or"
     " all. May be given several times.",
 )
+@click.option(
+    "--timeline",
+    is_flag=True,
+    help="Note when each unit of each core worked, for the JSON report.",
+)
 @trace_options
 @format_option
 @output_option("REPORT", "Write the report here instead of to stdout.", required=False)
@@ -119,9 +127,9 @@ def _run(request: _Request) -> int:
     check_outputs(outputs, [request.bundle, request.device, request.float_weights])
     if request.float_weights is not None and not request.shadow:
         raise fail("ARG001", "--float-weights is for --shadow alone", hint="add --shadow")
-    if request.histogram and request.style != "json":
-        message = "--histogram is for the JSON report alone"
-        raise fail("ARG001", message, hint="add --format json; `nmpsim report` draws it")
+    if (request.histogram or request.timeline) and request.style != "json":
+        message = "--histogram and --timeline are for the JSON report alone"
+        raise fail("ARG001", message, hint="add --format json; `nmpsim report` draws them")
     config = load_device(request.device)
     from nmpsim import session
     from nmpsim.cli.inputs import input_path, load_inputs
@@ -134,20 +142,41 @@ def _run(request: _Request) -> int:
     check_outputs(outputs, [input_path(one, [t.name for t in tensors]) for one in request.inputs])
     device = session.Device(config or session.device_of(bundle), engine=request.engine)
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
+    recorder = _recorder(request)
     keep = request.shadow or bool(request.histogram) or request.save_layers is not None
     with RunProgress(stderr_console()) as progress:
         with open_traces(request.traces, bundle, device.config) as traces:
-            report = device.run(
-                bundle, arrays, save_layers=keep, progress=progress, work=traces.listener
-            )
+            work = _all_of(traces.listener, recorder)
+            report = device.run(bundle, arrays, save_layers=keep, progress=progress, work=work)
             traces.finish(report)
         if shadow is not None:
             report = shadow.beside(report, arrays, progress=progress)
         if request.sensitivity:
             report = _with_sensitivity(bundle, arrays, report, device.config, progress)
     _save(request, bundle, report)
+    if recorder is not None:
+        report = attrs.evolve(report, timeline=recorder.timeline(len(report.layers)))
     _show(request, _with_details(request, bundle, report))
     return EXIT_WORSE if report.trap else EXIT_OK
+
+
+def _recorder(request: _Request) -> TimelineRecorder | None:
+    if not request.timeline:
+        return None
+    from nmpsim.analysis.timeline import TimelineRecorder
+
+    return TimelineRecorder()
+
+
+def _all_of(*listeners: WorkListener | None) -> WorkListener | None:
+    """One listener that tells all of them; None if there are none, as then nothing is recorded."""
+    present = [listener for listener in listeners if listener is not None]
+
+    def tell(work: Any) -> None:
+        for listener in present:
+            listener(work)
+
+    return tell if present else None
 
 
 def _check_layers(bundle: Bundle, names: tuple[str, ...]) -> None:

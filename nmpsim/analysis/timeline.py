@@ -1,0 +1,63 @@
+"""When the units of a device worked, from its record of work, in bounded memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.report.details import UNITS, Timeline, WorkSpan
+
+MOST_SPANS = 10_000
+"""Spans of a time line, where joining across pauses can bring it down to so many."""
+_SPAN = np.dtype([(name, "i8") for name in ("core", "unit", "layer", "begin", "end", "busy")])
+
+
+class TimelineRecorder:
+    """Listens to the work of units: ``device.run(bundle, inputs, work=recorder)``."""
+
+    def __init__(self, most: int = MOST_SPANS) -> None:
+        self._most = most
+        self._resolution = 0
+        self._spans = np.zeros(0, _SPAN)
+
+    def __call__(self, work: Any) -> None:
+        """Take note of an array of ``nmpsim.core.state.WORK``."""
+        done = work[work.is_grant == 0]
+        spans = np.zeros(len(done), _SPAN)
+        for name in ("core", "unit", "layer", "begin", "end"):
+            spans[name] = done[name]
+        spans["busy"] = spans["end"] - spans["begin"]
+        self._spans = np.concatenate([self._spans, spans])
+        if len(self._spans) > 2 * self._most:
+            self._join()
+
+    def timeline(self, layers: int) -> Timeline:
+        """What was noted; ``layers`` is how many the program has."""
+        self._join()
+        spans = (
+            WorkSpan(core, UNITS[unit], layer if layer < layers else None, begin, end, busy)
+            for core, unit, layer, begin, end, busy in self._spans.tolist()
+        )
+        return Timeline(self._resolution, tuple(spans))
+
+    def _join(self) -> None:
+        """Join over longer and longer pauses until there are few enough, or no pauses are left."""
+        self._spans = np.sort(self._spans, order=["core", "unit", "begin", "end"])
+        last = int(self._spans["end"].max(initial=0))
+        while len(self._spans) > self._most and self._resolution < last:
+            self._resolution = max(1, 2 * self._resolution)
+            self._spans = _joined(self._spans, self._resolution)
+
+
+def _joined(spans: Any, resolution: int) -> Any:
+    """Neighbours of one core, unit and layer with at most such a pause between them as one."""
+    before, after = spans[:-1], spans[1:]
+    apart = after["begin"] - before["end"] > resolution
+    for name in ("core", "unit", "layer"):
+        apart |= before[name] != after[name]
+    starts = np.concatenate([[0], np.flatnonzero(apart) + 1])
+    joined = spans[starts]
+    joined["end"] = np.maximum.reduceat(spans["end"], starts)
+    joined["busy"] = np.add.reduceat(spans["busy"], starts)
+    return joined

@@ -1,0 +1,86 @@
+"""Time lines of units' work."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nmpsim
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.core.state import WORK
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+def work(*entries):
+    """Entries (core, unit, layer, begin, end) as an engine notes them."""
+    noted = np.zeros(len(entries), WORK).view(np.recarray)
+    for place, name in enumerate(("core", "unit", "layer", "begin", "end")):
+        noted[name] = [entry[place] for entry in entries]
+    return noted
+
+
+def spans(recorder, layers=9):
+    timeline = recorder.timeline(layers)
+    return timeline.resolution, [
+        (s.core, s.unit, s.layer, s.begin, s.end, s.busy) for s in timeline.spans
+    ]
+
+
+def test_all_work_in_order():
+    recorder = nmpsim.TimelineRecorder()
+    recorder(work((1, 2, 0, 50, 60), (0, 0, 0, 10, 20)))
+    recorder(work((0, 0, 9, 25, 30)))
+    assert spans(recorder) == (
+        0,
+        [
+            (0, "load", 0, 10, 20, 10),
+            (0, "load", None, 25, 30, 5),
+            (1, "mac", 0, 50, 60, 10),
+        ],
+    )
+
+
+def test_grants_are_parts_of_what_is_there_already():
+    recorder = nmpsim.TimelineRecorder()
+    noted = work((0, 0, 0, 10, 20), (0, 0, 0, 12, 14))
+    noted.is_grant[1] = 1
+    recorder(noted)
+    assert spans(recorder) == (0, [(0, "load", 0, 10, 20, 10)])
+
+
+def test_too_many_are_joined_over_short_pauses_within_a_layer():
+    recorder = nmpsim.TimelineRecorder(most=4)
+    begins = [0, 11, 22, 100, 111, 200]
+    recorder(work(*((0, 3, int(b >= 200), b, b + 10) for b in begins)))
+    assert spans(recorder) == (
+        1,
+        [
+            (0, "vector", 0, 0, 32, 30),
+            (0, "vector", 0, 100, 121, 20),
+            (0, "vector", 1, 200, 210, 10),
+        ],
+    )
+
+
+def test_joining_ends_where_layers_and_units_differ():
+    recorder = nmpsim.TimelineRecorder(most=1)
+    recorder(work((0, 0, 0, 0, 5), (0, 2, 0, 0, 5), (0, 2, 1, 9, 12), (1, 2, 1, 0, 3)))
+    resolution, found = spans(recorder)
+    assert len(found) == 4
+    assert resolution >= 12
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_the_busy_cycles_are_those_of_the_report(engine):
+    compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
+    bundle = bundle_from_bytes(compiled.image)
+    recorder = nmpsim.TimelineRecorder()
+    image = np.load(DIGITS / "images" / "7.npy")
+    report = nmpsim.Device(engine=engine).run(bundle, {"data": image}, work=recorder)
+    timeline = recorder.timeline(len(report.layers))
+    assert max(span.end for span in timeline.spans) <= report.cycles
+    for layer in report.layers:
+        for unit in ("mac", "vector"):
+            mine = [s.busy for s in timeline.spans if (s.unit, s.layer) == (unit, layer.index)]
+            assert sum(mine) == layer.busy[unit], (layer.name, unit)
