@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "quantize": "nmpsim.cli.commands.quantize",
     "compile": "nmpsim.cli.commands.compile",
     "run": "nmpsim.cli.commands.run",
+    "report": "nmpsim.cli.commands.report",
     "eval": "nmpsim.cli.commands.eval",
     "sweep": "nmpsim.cli.commands.sweep",
     "diff": "nmpsim.cli.commands.diff",

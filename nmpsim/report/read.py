@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cattrs import Converter
     from jsonschema.protocols import Validator
 
-MAX_REPORT_BYTES = 256 << 20
+MAX_REPORT_BYTES = 64 << 20
 """A reader refuses more, so a hostile file cannot make it use much memory."""
 _MOST_FOUND = 200
 """Characters of what is wrong that a message shows."""

@@ -48,7 +48,7 @@ def print_run(report: RunReport, console: Console) -> None:
         console.print(layer_table(report, console))
     _print_saturation_note(report, console)
     heading(console, "total")
-    for label, text in _totals(report):
+    for label, text in run_totals(report):
         line(console, f"  {label:<12} {text}")
     _print_causes(report, console)
     _print_bounds(report, console)
@@ -92,7 +92,8 @@ def _cut_share(layer: LayerReport) -> float:
     return layer.saturated / max(layer.elements, 1)
 
 
-def _totals(report: RunReport) -> list[tuple[str, str]]:
+def run_totals(report: RunReport) -> list[tuple[str, str]]:
+    """What a run came to: labels and texts."""
     clock = report.device.get("cores_clock_mhz")
     macs = sum(layer.macs for layer in report.layers)
     host = sum(layer.placement == "host" for layer in report.layers)

@@ -1,0 +1,147 @@
+"""Several runs beside each other: totals, layers, and what changed most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.views.html.figures import NAME_CHARACTERS, Figure, axis, figure_spec, tooltips
+from nmpsim.views.html.tables import Cell, Heading, Table, count, text
+from nmpsim.views.text import duration, shorten_middle, visible_line
+
+MOST_DRAWN = 20
+"""Layers in the figure: those whose cycles changed most."""
+_Runs = Mapping[str, RunReport]
+
+
+@attrs.frozen
+class _Row:
+    """A layer of any of the runs; None in those that have none of its name."""
+
+    name: str
+    layers: tuple[LayerReport | None, ...]
+
+    def cycles(self) -> list[int | None]:
+        return [None if layer is None else layer.cycles for layer in self.layers]
+
+    def change(self) -> int:
+        """The largest difference to the first run."""
+        first, *others = [layer.cycles if layer else 0 for layer in self.layers]
+        return max((other - first for other in others), key=abs)
+
+
+def totals_table(runs: _Runs) -> Table:
+    """A row for each run."""
+    headings = (
+        Heading("run", "as its file is called", number=False),
+        Heading("network", "name of the program", number=False),
+        Heading("device", "its name and number of cores", number=False),
+        Heading("cycles", "of the whole run"),
+        Heading("change", "of cycles against the first run"),
+        Heading("time", "these cycles at the device's clock"),
+        Heading("cut", "values saturated, not by the network's wish"),
+        Heading("end", "whether the run reached its end", number=False),
+    )
+    first = next(iter(runs.values()))
+    return Table(headings, tuple(_total(name, run, first) for name, run in runs.items()))
+
+
+def layers_table(runs: _Runs) -> Table:
+    """A row for each layer of any run: cycles and saturation in each, changes against the first."""
+    names = list(runs)
+    headings = [Heading("layer", "name of the LIR instruction", number=False)]
+    for name in names:
+        headings.append(Heading(f"cycles {name}", f"of the layer in {name}"))
+    for name in names[1:]:
+        headings.append(Heading(f"change {name}", f"of cycles, {name} against {names[0]}"))
+    for name in names:
+        headings.append(Heading(f"cut {name}", f"values saturated in {name}"))
+    return Table(tuple(headings), tuple(_layer_row(row) for row in _rows(runs)))
+
+
+def change_figure(runs: _Runs) -> Figure | None:
+    """Layers whose cycles changed most; None if none did."""
+    changed = sorted((row for row in _rows(runs) if row.change()), key=lambda r: -abs(r.change()))
+    values = [
+        {
+            "layer": shorten_middle(visible_line(row.name), NAME_CHARACTERS),
+            "run": name,
+            "cycles": cycles,
+        }
+        for row in changed[:MOST_DRAWN]
+        for name, cycles in zip(runs, row.cycles(), strict=True)
+        if cycles is not None
+    ]
+    if not values:
+        return None
+    shown = min(len(changed), MOST_DRAWN)
+    spec = figure_spec(
+        values,
+        max(120, 14 * shown * len(runs)),
+        mark="bar",
+        encoding={
+            "y": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 220}),
+            "yOffset": {"field": "run", "sort": list(runs)},
+            "x": axis("cycles", "quantitative", "cycles"),
+            "color": axis("run", "nominal", "run", sort=list(runs)),
+            "tooltip": tooltips(layer="layer", run="run", cycles="cycles"),
+        },
+    )
+    said = f"The {shown} of {len(changed)} layers with other cycles, largest change first."
+    return Figure("What changed most", said, spec)
+
+
+def _total(name: str, run: RunReport, first: RunReport) -> tuple[Cell, ...]:
+    return (
+        text(name),
+        text(run.program),
+        text(f"{run.device.get('name', '?')}, {run.device.get('cores_count', '?')} cores"),
+        count(run.cycles),
+        _change(first.cycles, run.cycles),
+        Cell(duration(run.seconds), run.seconds),
+        count(sum(layer.saturated for layer in run.layers)),
+        text(run.trap.kind if run.trap else "reached", "cut" if run.trap else ""),
+    )
+
+
+def _rows(runs: _Runs) -> list[_Row]:
+    """Layers by name, in the order of the first run; those of others behind."""
+    tables = [{layer.name: layer for layer in run.layers} for run in runs.values()]
+    names = dict.fromkeys(name for table in tables for name in table)
+    return [_Row(name, tuple(table.get(name) for table in tables)) for name in names]
+
+
+def _layer_row(row: _Row) -> tuple[Cell, ...]:
+    first, *others = row.cycles()
+    cut = [None if layer is None else layer.saturated for layer in row.layers]
+    return (
+        text(row.name),
+        *(_count(cycles) for cycles in (first, *others)),
+        *(_change(first, cycles) for cycles in others),
+        *(_count(one, "cut" if one else "") for one in cut),
+    )
+
+
+def _count(number: int | None, mark: str = "") -> Cell:
+    return Cell("not there", -1) if number is None else count(number, mark)
+
+
+def _change(before: int | None, after: int | None) -> Cell:
+    if before is None or after is None:
+        return Cell("-", 0)
+    if before == after:
+        return Cell("same", 0)
+    share = f" ({100 * (after - before) / before:+.1f}%)" if before else ""
+    return Cell(f"{after - before:+,}{share}", after - before, "more" if after > before else "less")
+
+
+def run_names(names: Sequence[str]) -> list[str]:
+    """The names, with a number behind those that come again."""
+    seen: dict[str, int] = {}
+    unique = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        unique.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return unique

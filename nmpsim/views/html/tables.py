@@ -1,0 +1,211 @@
+"""Tables of a page: what each column means, and its cells as text with what they sort by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.views.text import elem_text, percent, shape_text, visible_line
+
+
+@attrs.frozen
+class Cell:
+    """A text, and the number or text that its column is sorted by."""
+
+    text: str
+    value: float | str
+    mark: str = ""
+    """A class of the style sheet; never the only bearer of a meaning."""
+
+
+@attrs.frozen
+class Heading:
+    """A column: its title and what that means."""
+
+    title: str
+    meaning: str
+    number: bool = True
+
+
+@attrs.frozen
+class Table:
+    """Rows of cells under headings."""
+
+    headings: tuple[Heading, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@attrs.frozen
+class _Column:
+    heading: Heading
+    cell: Callable[[RunReport, LayerReport], Cell]
+
+
+def layer_table(report: RunReport) -> Table:
+    """A row a layer."""
+    rows = (tuple(column.cell(report, layer) for column in _LAYER) for layer in report.layers)
+    return Table(tuple(column.heading for column in _LAYER), tuple(rows))
+
+
+def placement_table(report: RunReport) -> Table:
+    """What ran on what: a row for each operation, element type, place and reason."""
+    groups: dict[tuple[str, str, str, str], list[LayerReport]] = {}
+    for layer in report.layers:
+        key = (layer.placement, layer.op, elem_text(layer.elem), layer.reason)
+        groups.setdefault(key, []).append(layer)
+    headings = (
+        Heading("on", "the device, or the host that it belongs to", number=False),
+        Heading("operation", "opcode of the LIR", number=False),
+        Heading("type", "of the results", number=False),
+        Heading("layers", "how many"),
+        Heading("MACs", "multiplications that these layers need"),
+        Heading("cycles", "that these layers took; the host takes none of the device's"),
+        Heading("time %", "of all cycles"),
+        Heading("because", "why the host did it", number=False),
+    )
+    return Table(headings, tuple(_placement_row(report, *item) for item in groups.items()))
+
+
+def plain_table(titles: Sequence[Heading], rows: Iterable[Sequence[Any]]) -> Table:
+    """Cells from texts and numbers as they are."""
+    return Table(tuple(titles), tuple(tuple(map(plain, row)) for row in rows))
+
+
+def plain(value: Any) -> Cell:
+    """A text, a number, or nothing."""
+    if value is None:
+        return Cell("-", -1)
+    if isinstance(value, bool | str):
+        return text(str(value))
+    if isinstance(value, int):
+        return count(value)
+    return Cell(f"{value:.4g}", value if math.isfinite(value) else math.copysign(1e308, value))
+
+
+def text(words: str, mark: str = "") -> Cell:
+    """A name of somebody's: control characters become visible."""
+    shown = visible_line(words)
+    return Cell(shown, shown, mark)
+
+
+def count(number: int, mark: str = "") -> Cell:
+    """A whole number with commas."""
+    return Cell(f"{number:,}", number, mark)
+
+
+def _placement_row(
+    report: RunReport, key: tuple[str, str, str, str], layers: Sequence[LayerReport]
+) -> tuple[Cell, ...]:
+    place, op, elem, reason = key
+    cycles = sum(layer.cycles for layer in layers)
+    return (
+        text(place, "host" if place == "host" else ""),
+        text(op),
+        text(elem),
+        count(len(layers)),
+        count(sum(layer.macs for layer in layers)),
+        count(cycles),
+        _percent(cycles, report.cycles),
+        text(reason),
+    )
+
+
+def _percent(part: float, whole: float) -> Cell:
+    return Cell(percent(part, whole), part / whole if whole > 0 else -1)
+
+
+def _cut(layer: LayerReport) -> Cell:
+    if not layer.saturated:
+        return Cell("-", 0)
+    share = percent(layer.saturated, layer.elements)
+    return Cell(f"{layer.saturated:,} ({share}%)", layer.saturated, "cut")
+
+
+def _worst(layer: LayerReport) -> Cell:
+    worst = max((cut.worst for cut in layer.saturation if not cut.wanted), default=0)
+    return count(worst) if worst else Cell("-", 0)
+
+
+def _cause(layer: LayerReport) -> Cell:
+    if not any(layer.core_cycles.values()):
+        return Cell("-", "")
+    name, cycles = max(layer.core_cycles.items(), key=lambda item: item[1])
+    return Cell(f"{name} {percent(cycles, sum(layer.core_cycles.values()))}%", name)
+
+
+def _distance(layer: LayerReport) -> Cell:
+    return (
+        Cell("-", -1) if layer.distance is None else Cell(f"{layer.distance:.2f}", layer.distance)
+    )
+
+
+_LAYER = (
+    _Column(Heading("#", "position in the run"), lambda _, layer: count(layer.index)),
+    _Column(
+        Heading("layer", "name of the LIR instruction", number=False),
+        lambda _, layer: text(layer.name),
+    ),
+    _Column(
+        Heading("line", "of that instruction in the LIR text"),
+        lambda _, layer: count(layer.line) if layer.line else Cell("-", 0),
+    ),
+    _Column(Heading("operation", "its opcode", number=False), lambda _, layer: text(layer.op)),
+    _Column(
+        Heading("on", "device, or host: then it takes no device cycles", number=False),
+        lambda _, layer: text(layer.placement, "host" if layer.placement == "host" else ""),
+    ),
+    _Column(
+        Heading("arithmetic", "profile of numerics that it followed", number=False),
+        lambda _, layer: text(layer.numerics or "-"),
+    ),
+    _Column(
+        Heading("output", "element type and shape", number=False),
+        lambda _, layer: text(f"{elem_text(layer.elem)} {shape_text(layer.shape)}"),
+    ),
+    _Column(
+        Heading("cycles", "from the end of the layer before to the barrier that ends this one"),
+        lambda _, layer: count(layer.cycles),
+    ),
+    _Column(
+        Heading("time %", "of the cycles of the run"),
+        lambda report, layer: _percent(layer.cycles, report.cycles),
+    ),
+    _Column(
+        Heading("x bound", "cycles as a multiple of what no schedule can beat"),
+        lambda _, layer: _distance(layer),
+    ),
+    _Column(
+        Heading("bound by", "what sets that bound: MAC arrays and vector units, or DRAM", False),
+        lambda _, layer: text(layer.bound.kind),
+    ),
+    _Column(
+        Heading("most time", "where most core cycles went, and their share", number=False),
+        lambda _, layer: _cause(layer),
+    ),
+    _Column(Heading("MACs", "multiplications needed"), lambda _, layer: count(layer.macs)),
+    _Column(
+        Heading("mac %", "of what all MAC arrays could have done in these cycles"),
+        lambda _, layer: _percent(layer.utilization, 1.0 if layer.macs else 0),
+    ),
+    _Column(Heading("bytes read", "from DRAM by loads"), lambda _, layer: count(layer.bytes_read)),
+    _Column(
+        Heading("bytes written", "into DRAM by stores"),
+        lambda _, layer: count(layer.bytes_written),
+    ),
+    _Column(
+        Heading("burst %", "bytes moved of the bytes of the DRAM's bursts"),
+        lambda _, layer: _percent(layer.burst_efficiency, 1.0 if layer.bursts else 0),
+    ),
+    _Column(
+        Heading("cut", "results that did not fit and were saturated, not by the network's wish"),
+        lambda _, layer: _cut(layer),
+    ),
+    _Column(
+        Heading("worst", "largest overshoot of these, in units of the last place of what was cut"),
+        lambda _, layer: _worst(layer),
+    ),
+)

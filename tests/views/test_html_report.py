@@ -1,0 +1,264 @@
+"""The HTML page of runs: whole, self-contained, and harmless whatever names a report has."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import attrs
+import pytest
+from report_samples import CUTS, TRAP, detailed_report, layer, sample_report
+
+from nmpsim.diagnostics import UserError
+from nmpsim.report.data import RunReport
+from nmpsim.report.details import Timeline, WorkSpan
+from nmpsim.views.html import html_page
+from nmpsim.views.html.compare import change_figure, layers_table, run_names
+from nmpsim.views.html.figures import CHANNEL_CELLS, run_figures
+
+EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
+EVIL += "\x1b[31m\ud800\uffff"
+MOST_BYTES = 5_000_000
+
+
+class Page(HTMLParser):
+    """Tags, attributes and the texts of table cells."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.cells: list[list[str]] = []
+        self._in_cell = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag == "tr":
+            self.cells.append([])
+        self._in_cell = tag in ("td", "th")
+        if self._in_cell:
+            self.cells[-1].append("")
+
+    def handle_data(self, data):
+        if self._in_cell:
+            self.cells[-1][-1] += data
+
+    def handle_endtag(self, tag):
+        self._in_cell = False
+
+    def named(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def evil_report() -> RunReport:
+    report = detailed_report(program=EVIL, notes=(EVIL,), trap=attrs.evolve(TRAP, message=EVIL))
+    layers = [attrs.evolve(one, name=EVIL, op=EVIL, reason=EVIL) for one in report.layers]
+    memory = [attrs.evolve(one, name=EVIL) for one in report.memory]
+    return attrs.evolve(
+        report, layers=tuple(layers), memory=tuple(memory), sources=dict.fromkeys([EVIL], EVIL)
+    )
+
+
+@pytest.fixture(scope="module")
+def text():
+    return html_page({"a run": detailed_report()})
+
+
+@pytest.fixture(scope="module")
+def page(text):
+    return Page(text)
+
+
+def test_tables_need_no_script(page):
+    (heads, *rows) = [row for row in page.cells if "layer" in row or "fc" in row]
+    cells = dict(zip(heads, rows[-1], strict=True))
+    assert cells["layer"] == "fc"
+    assert cells["cycles"] == "2,499"
+    assert cells["x bound"] == f"{2499 / 782:.2f}"
+    assert cells["most time"] == "mac 60.0%"
+    assert {"time %", "mac %", "bytes read", "burst %", "cut", "worst"} < set(heads)
+
+
+def test_every_column_says_what_it_means(page):
+    headings = page.named("th")
+    assert len(headings) > 30
+    assert all(len(heading["title"]) > 5 for heading in headings)
+
+
+def test_every_figure_is_there_with_a_picture_for_those_without_script(page, text):
+    titles = re.findall(r"<figure.*?<h3>(.*?)</h3>", text, re.S)
+    assert titles == [
+        "Cycles by layer and cause",
+        "Roofline",
+        "Saturation by layer and channel",
+        "Cores over time",
+        "Memory over time",
+        "Values of 1 fc",
+        "Values of 2 softmax",
+    ]
+    pictures = page.named("img")
+    assert len(pictures) == len(titles)
+    assert all(picture["src"].startswith("data:image/") for picture in pictures)
+    assert all(
+        picture["alt"].startswith(title) for picture, title in zip(pictures, titles, strict=True)
+    )
+
+
+def test_the_page_asks_nothing_of_any_network(page, text):
+    addresses = [a.get("src") or a.get("href") or "" for _, a in page.tags]
+    assert {one[:5] for one in addresses if one} <= {"data:", "data,", "#run-"}
+    (policy,) = [a["content"] for a in page.named("meta") if "http-equiv" in a]
+    assert policy.startswith("default-src 'none'")
+    assert "@import" not in text
+
+
+def test_names_of_a_report_stay_text():
+    text = html_page({EVIL: evil_report(), "b": sample_report()})
+    page = Page(text)
+    assert "alert(1)</script>" not in text
+    assert "<img src=x" not in text
+    assert "\x1b" not in text
+    text.encode()
+    assert "{{ 7" in text
+    assert len(page.named("img")) == text.count('class="still"')
+    kinds = [script.get("type") for script in page.named("script")]
+    assert kinds.count(None) == 2  # ours: Vega, and the page's own
+    for spec in re.findall(r'<script type="application/json">(.*?)</script>', text, re.S):
+        json.loads(spec)
+
+
+def test_what_is_not_known_is_said():
+    text = html_page({"run": sample_report()})
+    assert "nmpsim run --timeline" in text
+    assert "nmpsim run --histogram LAYER" in text
+    assert "Cores over time</h3>" not in text
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        sample_report(layers=(), output_reports=()),
+        sample_report(cycles=0, trap=TRAP),
+        sample_report(layers=tuple(layer(n, cycles=0, macs=0) for n in range(2))),
+        sample_report(layers=(layer(0, shape=(), elements=0, saturation=CUTS),)),
+    ],
+    ids=["no layers", "a trap", "no cycles", "a scalar"],
+)
+def test_odd_runs_have_a_page(report):
+    text = html_page({"run": report})
+    assert text.endswith("</html>")
+    assert ("The run stopped" in text) == (report.trap is not None)
+
+
+def test_a_large_network_stays_small():
+    layers = [
+        layer(n, f"stage{n // 10}_block{n}_conv2_relu", shape=(1, 7, 7, 2048), saturation=CUTS)
+        for n in range(80)
+    ]
+    spans = [
+        WorkSpan(n % 32, "mac", n % 80, 1000 * (n // 32), 1000 * (n // 32) + 900, 700)
+        for n in range(10_000)
+    ]
+    report = detailed_report(layers=tuple(layers), timeline=Timeline(64, tuple(spans)))
+    assert len(html_page({"run": report}).encode()) < MOST_BYTES
+
+
+def test_channels_share_cells():
+    cut = attrs.evolve(CUTS[0], channels=((0, 1), (31, 2), (32, 4), (2047, 8)))
+    wide = layer(0, shape=(1, 7, 7, 2048), elements=7 * 7 * 2048, saturation=(cut, CUTS[1]))
+    figures = run_figures(sample_report(layers=(wide,)))
+    (figure,) = [one for one in figures if one.title.startswith("Saturation")]
+    cells = figure.spec["data"]["values"]
+    assert [(cell["channels"], cell["count"]) for cell in cells] == [
+        ("0 to 31", 3),
+        ("32 to 63", 4),
+        ("2016 to 2047", 8),
+    ]
+    assert cells[0]["share"] == pytest.approx(100 * 3 / (49 * 2048 / CHANNEL_CELLS), abs=1e-4)
+
+
+def test_several_runs_are_compared():
+    first = sample_report()
+    slower = attrs.evolve(first.layers[1], cycles=2999)
+    other = sample_report(cycles=4000, layers=(first.layers[0], slower, layer(2, "new")))
+    runs = {"old": first, "new": other, "same": first}
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in layers_table(runs).rows}
+    assert rows["fc"] == ["2,499", "2,999", "2,499", "+500 (+20.0%)", "same", "0", "0", "0"]
+    assert rows["softmax"][:4] == ["1", "not there", "1", "-"]
+    assert rows["new"][:4] == ["not there", "1,000", "not there", "-"]
+    figure = change_figure(runs)
+    assert [value["layer"] for value in figure.spec["data"]["values"]][:3] == ["new", "fc", "fc"]
+    text = html_page(runs)
+    assert "What changed most" in text
+    assert "+500 (+14.3%)" in html.unescape(text)
+
+
+def test_equal_runs_have_no_figure_of_changes():
+    assert change_figure({"a": sample_report(), "b": sample_report()}) is None
+
+
+def test_runs_of_one_name_are_told_apart():
+    assert run_names(["a", "b", "a"]) == ["a", "b", "a (2)"]
+
+
+def test_a_device_that_is_none():
+    with pytest.raises(UserError, match="DEV"):
+        html_page({"run": sample_report(device={"name": "x", "cores_count": "many"})})
+
+
+PROBE = """<script>
+const drawn = () =>
+  document.querySelectorAll("figure.drawn .live :is(svg.marks, canvas.marks)").length;
+function look(left) {
+  const figures = document.querySelectorAll("figure").length;
+  if (drawn() < figures && left) {
+    setTimeout(look, 100, left - 1);
+    return;
+  }
+  const table = document.querySelectorAll("table.sortable")[1];
+  const names = () => Array.from(table.tBodies[0].rows, (row) => row.cells[1].textContent);
+  const column = Array.from(table.tHead.rows[0].cells).find((c) => c.textContent === "cycles");
+  const tooWide = document.documentElement.scrollWidth - window.innerWidth;
+  column.click();
+  const down = names();
+  column.click();
+  const found = { figures, drawn: drawn(), tooWide, down, up: names() };
+  document.body.innerHTML = "<pre id=found></pre>";
+  document.getElementById("found").textContent = JSON.stringify(found);
+}
+window.addEventListener("load", () => {
+  for (const figure of document.querySelectorAll("figure:not(.drawn)")) {  // a headless browser
+    watcher.unobserve(figure);  // may draw no frame, and then nothing comes into view
+    enliven(figure);
+  }
+  look(200);
+});
+</script></body></html>"""
+
+
+@pytest.mark.parametrize("window", ["1280,6000", "420,9000"], ids=["desktop", "narrow"])
+def test_in_a_browser(text, tmp_path, window):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        pytest.skip("no Chromium on this machine")
+    path = tmp_path / "page with space.html"
+    path.write_text(text.removesuffix("</body>\n</html>") + PROBE, encoding="utf-8")
+    flags = "headless no-sandbox disable-gpu disable-quic no-first-run disable-component-update"
+    flags += " disable-background-networking disable-sync enable-logging=stderr dump-dom"
+    words = [f"--{flag}" for flag in flags.split()]
+    words += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={window}"]
+    done = subprocess.run(
+        [browser, *words, "--virtual-time-budget=60000", path.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = json.loads(html.unescape(re.findall(r'<pre id="found">(.*?)</pre>', done.stdout)[0]))
+    assert "CONSOLE" not in done.stderr
+    assert found["drawn"] == found["figures"] == 7
+    assert found["tooWide"] <= 0
+    assert found["down"][:2] == ["fc", "a_rather_long_network_name__stage1_block1_conv1_res"]
+    assert found["up"] == found["down"][::-1]
