@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.accounts import ON_CONTROL, book
+from nmpsim.core.compiled.by_reference import by_reference
 from nmpsim.core.compiled.ending import FETCHED, TRAPPED, WENT_ON, ZERO
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.record import steps_with_room
@@ -47,8 +48,9 @@ def all_halted(m: Any) -> Any:
 
 
 @jit_entry
-def run(m: Any, costs: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
+def run(machine: Any, settings: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
     """Run for at most ``turns`` turns of cores and of the DRAM; the outcome."""
+    m, costs = by_reference(machine), by_reference(settings)
     d = np.zeros(MOST_WORDS, np.int64)
     clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
     note_all_cycles(m, clocks, requests)

@@ -1,0 +1,66 @@
+"""Named tuples that are passed on by address.
+
+Numba passes a tuple member by member: for the machine, with some seven words for each array, that
+would be more than a hundred words on the stack for every call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, imputils, types
+from numba.core.typing import templates
+from numba.extending import intrinsic, models, register_model
+
+_numba: Any = numba  # its types, where it ships any, do not know all that is used here
+_types: Any = types
+_models: Any = models
+_cgutils: Any = cgutils
+_imputils: Any = imputils
+_templates: Any = templates
+
+
+class Reference(_types.Type):  # type: ignore[misc]  # Numba has no types
+    """Address of a named tuple, which has its fields."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+        super().__init__(name=f"Reference({target})")
+
+
+@register_model(Reference)
+class _ReferenceModel(_models.PrimitiveModel):  # type: ignore[misc]  # Numba has no types
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, manager.lookup(kind.target).get_value_type().as_pointer())
+
+
+@_templates.infer_getattr
+class _ReferenceFields(_templates.AttributeTemplate):  # type: ignore[misc]  # Numba has no types
+    key = Reference
+
+    def generic_resolve(self, kind: Any, name: str) -> Any:
+        return kind.target[kind.target.fields.index(name)] if name in kind.target.fields else None
+
+
+@_imputils.lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]  # Numba has no types
+def _load_field(context: Any, builder: Any, kind: Any, address: Any, name: str) -> Any:
+    i = kind.target.fields.index(name)
+    value = builder.load(builder.gep(address, [ir.Constant(ir.IntType(32), n) for n in (0, i)]))
+    return _imputils.impl_ret_borrowed(context, builder, kind.target[i], value)
+
+
+def _type_of_reference(_: Any, target: Any) -> Any:
+    def generate(_: Any, builder: Any, __: Any, values: Any) -> Any:
+        return _cgutils.alloca_once_value(builder, values[0])
+
+    return Reference(target)(target), generate
+
+
+def _itself(target: Any) -> Any:
+    return target
+
+
+by_reference: Any = _itself if _numba.config.DISABLE_JIT else intrinsic(_type_of_reference)
+"""``by_reference(named_tuple)``: its address, valid until the calling function returns."""
