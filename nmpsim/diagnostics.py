@@ -18,6 +18,8 @@ EXIT_USER = 2
 """The user gave something that cannot be used."""
 EXIT_BUG = 3
 """nmpsim itself is wrong."""
+EXIT_OVER_BUDGET = 4
+"""`nmpsim check`: the answer is right, but more was spent than allowed."""
 
 CODES: dict[str, str] = {
     "ARG001": "unusable command-line argument",
@@ -71,6 +73,10 @@ CODES: dict[str, str] = {
     "DIFF001": "runs that cannot be compared",
     "DUMP001": "dump of Glow damaged",
     "DUMP002": "dump of Glow without its list of files",
+    "SUITE001": "suite cannot be used",
+    "SUITE002": "nothing to check",
+    "BASE001": "baseline cannot be used",
+    "BASE002": "baseline stale or of something else",
     "ENV001": "unusable environment variable",
 }
 """Every code with its title; codes are stable and are never given a new meaning."""

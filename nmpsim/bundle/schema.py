@@ -124,6 +124,10 @@ def _plain_value(_: object, field: attrs.Attribute[Any] | None, value: Any) -> A
 
 @cache
 def _converter() -> Converter:
+    return strict_converter()
+
+
+def strict_converter() -> Converter:
     """A cattrs converter that changes nothing on its own: no ``int("3")``, no unknown keys."""
     from cattrs import Converter
 

@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "compile": "nmpsim.cli.commands.compile",
     "run": "nmpsim.cli.commands.run",
     "report": "nmpsim.cli.commands.report",
+    "check": "nmpsim.cli.commands.check",
     "eval": "nmpsim.cli.commands.eval",
     "sweep": "nmpsim.cli.commands.sweep",
     "diff": "nmpsim.cli.commands.diff",
@@ -118,5 +119,6 @@ def app() -> None:
       nmpsim compile NET.lir --weights W.npz -o NET.bin
       nmpsim run NET.bin --input X.npy
 
-    Exit codes: 0 fine, 1 the run trapped, 2 something given cannot be used, 3 a bug of nmpsim.
+    Exit codes: 0 fine, 1 the run trapped, 2 something given cannot be used, 3 a bug of nmpsim;
+    each command's own help has the rest.
     """

@@ -40,11 +40,11 @@ def load_inputs(arguments: Sequence[str], inputs: Sequence[Tensor]) -> dict[str,
 
 def input_path(argument: str, names: Sequence[str]) -> Path:
     """The file of an argument of ``--input``."""
-    return _split(argument, names)[1]
+    return split_argument(argument, names)[1]
 
 
 def _arrays_of(argument: str, tensors: dict[str, Tensor]) -> dict[str, StoredArray]:
-    name, path = _split(argument, list(tensors))
+    name, path = split_argument(argument, list(tensors))
     file = ArrayFile(path)
     if name is not None:
         return {name: _array_for(name, file)}
@@ -61,8 +61,11 @@ def _arrays_of(argument: str, tensors: dict[str, Tensor]) -> dict[str, StoredArr
     return {next(iter(tensors)): file.array("")}
 
 
-def _split(argument: str, names: Sequence[str]) -> tuple[str | None, Path]:
-    """Name and path; a name may hold ``=`` and so may a path that exists."""
+def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Path]:
+    """Name and path of an argument; a name may hold ``=`` and so may a path that exists.
+
+    Raises INPUT001 for a name that is none of ``names``.
+    """
     for name in sorted(names, key=len, reverse=True):
         for prefix in (name, PREFIX + name):
             if argument.startswith(prefix + "="):

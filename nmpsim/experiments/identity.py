@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 import nmpsim
 
-_SEEN_ONLY = ("cli", "views")
-"""Packages that show results and do not make them."""
+_SEEN_ONLY = ("cli", "views", "checking")
+"""Packages that show or judge results and do not make them."""
 
 
 @functools.cache

@@ -6,7 +6,14 @@ import attrs
 import pytest
 
 from nmpsim.config import SOURCES, DeviceConfig, default_device
-from nmpsim.diagnostics import CODES, EXIT_BUG, EXIT_OK, EXIT_USER, EXIT_WORSE
+from nmpsim.diagnostics import (
+    CODES,
+    EXIT_BUG,
+    EXIT_OK,
+    EXIT_OVER_BUDGET,
+    EXIT_USER,
+    EXIT_WORSE,
+)
 from nmpsim.kernels.stages import STAGE_NAMES
 from nmpsim.report.data import ACTIVITIES
 from nmpsim.report.json import report_schema
@@ -99,7 +106,15 @@ def test_the_error_page_has_every_code(page, rows):
     titles = [tuple(row) for row in table if re.fullmatch(r"[A-Z]+\d{3}", row[0])]
     assert titles == list(CODES.items())
     exits = [int(row[0]) for row in table if row[0].isdigit()]
-    known = [EXIT_OK, EXIT_WORSE, EXIT_USER, EXIT_BUG, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE]
+    known = [
+        EXIT_OK,
+        EXIT_WORSE,
+        EXIT_USER,
+        EXIT_BUG,
+        EXIT_OVER_BUDGET,
+        EXIT_INTERRUPTED,
+        EXIT_BROKEN_PIPE,
+    ]
     assert exits == known
 
 

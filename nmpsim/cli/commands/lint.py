@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.options import FILE, Command, format_option, show
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
+
+if TYPE_CHECKING:
+    from nmpsim.analysis.lint import LintReport
 
 
 @click.command("lint", cls=Command, short_help="Tell what will go wrong, before it does.")
@@ -47,6 +52,7 @@ from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @click.option("--all", "show_all", is_flag=True, help="Tell every finding, however many.")
+@click.option("--sarif", metavar="S.sarif", type=FILE, help="Also write SARIF, for code scanning.")
 @format_option
 def command(
     program: Path,
@@ -55,6 +61,7 @@ def command(
     numerics: str | None,
     strict: bool,
     show_all: bool,
+    sarif: Path | None,
     style: str,
     **references: Path | None,
 ) -> int:
@@ -65,11 +72,14 @@ def command(
     """
     if references["original_tensors"] is not None and references["original_weights"] is None:
         raise click.UsageError("--original-tensors goes with --original-weights")
+    check_outputs([sarif], [program, weights, tensors, *references.values()])
     from nmpsim.analysis.lint import References, lint_json, load_subject, run_rules
     from nmpsim.views.lint_text import print_findings
 
     subject = load_subject(program, weights, tensors, numerics, References(**references))
     report = run_rules(subject)
+    if sarif is not None:
+        _write_sarif(report, sarif)
     show(
         style,
         lambda: lint_json(subject, report),
@@ -77,3 +87,10 @@ def command(
     )
     failed = report.count("error") or (strict and report.count("warning"))
     return EXIT_WORSE if failed else EXIT_OK
+
+
+def _write_sarif(report: LintReport, path: Path) -> None:
+    from nmpsim.report.json import json_text
+    from nmpsim.views.sarif import LINT_RULES, lint_results, sarif
+
+    emit(json_text(sarif(LINT_RULES, lint_results(report.findings))), path)

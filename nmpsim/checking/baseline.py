@@ -1,0 +1,244 @@
+"""What a run was when it was good: a JSON file that people read and keep beside their sources."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.atomic import write_file
+from nmpsim.bundle.schema import strict_converter
+from nmpsim.checking.run import Run, output_digest
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.experiments.identity import code_version
+from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.report.data import LayerReport, OutputReport, Saturation
+from nmpsim.report.json import json_text
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+SCHEMA = "nmpsim-baseline-1"
+MOST_VALUES = 4096
+"""Of an output with more elements only the digest is kept."""
+MOST_BYTES = 64 << 20
+UPDATE_HINT = "nmpsim check --update-baseline"
+
+
+@attrs.frozen
+class BaselineLayer:
+    """A layer as it was."""
+
+    name: str
+    op: str
+    shape: tuple[int, ...]
+    cycles: int
+    saturated: Mapping[str, int]
+    """Stage and side, as ``result high`` -> values that were cut and should not be."""
+    output: str
+    """Digest of its output."""
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What makes it the same layer in another run."""
+        return self.name, self.op, self.shape
+
+
+@attrs.frozen
+class BaselineOutput:
+    """An output as it was."""
+
+    elem: str
+    shape: tuple[int, ...]
+    digest: str
+    values: tuple[Any, ...] | None
+    """In row-major order, as stored; None of a large one."""
+
+    def array(self) -> npt.NDArray[Any] | None:
+        """The values in their shape; None if they were not kept."""
+        if self.values is None:
+            return None
+        plain = [float(value) for value in self.values] if _is_float(self.elem) else self.values
+        return np.asarray(plain, ELEM_DTYPES[self.elem]).reshape(self.shape)
+
+
+@attrs.frozen
+class Baseline:
+    """A run as it was."""
+
+    nmpsim: str
+    """Version, and a digest of the sources."""
+    program: str
+    numerics: str
+    bundle: str
+    """Digest of the bundle; another one is what checks are for."""
+    inputs: str
+    """Digest of the inputs; others cannot be compared."""
+    device: Mapping[str, Any]
+    cycles: int
+    memory_bytes: int
+    outputs: Mapping[str, BaselineOutput]
+    layers: tuple[BaselineLayer, ...]
+
+
+def baseline_of(run: Run) -> Baseline:
+    """A run that reached its end, as a baseline."""
+    report = run.report
+    return Baseline(
+        nmpsim=code_version(),
+        program=report.program,
+        numerics=report.numerics,
+        bundle=run.bundle,
+        inputs=run.inputs,
+        device=dict(report.device),
+        cycles=report.cycles,
+        memory_bytes=run.memory_bytes,
+        outputs={output.name: _output(output) for output in report.output_reports},
+        layers=tuple(
+            BaselineLayer(
+                layer.name, layer.op, layer.shape, layer.cycles, saturated(layer), run.digest(layer)
+            )
+            for layer in report.layers
+        ),
+    )
+
+
+def saturated(layer: LayerReport) -> dict[str, int]:
+    """What was cut and should not be, by stage and side."""
+    found: dict[str, int] = {}
+    for cut in layer.saturation:
+        if not cut.wanted:
+            found[_stage(cut)] = found.get(_stage(cut), 0) + cut.count
+    return found
+
+
+def write_baseline(path: Path, baseline: Baseline) -> None:
+    """Write the file, whole or not at all; FILE002 if it cannot be."""
+    document = {"schema": SCHEMA, **attrs.asdict(baseline, value_serializer=_plain)}
+    write_file(path, lambda file: file.write(json_text(document).encode()))
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline of a file; BASE001 if there is none or it cannot be used."""
+    place = Place(str(path))
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except FileNotFoundError as error:
+        raise fail("BASE001", "there is no baseline yet", place=place, hint=UPDATE_HINT) from error
+    except OSError as error:
+        raise _unusable(place, error.strerror or str(error)) from error
+    try:
+        document = json.loads(raw.decode("utf-8-sig")) if len(raw) <= MOST_BYTES else None
+    except (ValueError, RecursionError) as error:
+        raise _unusable(place, f"it is not JSON: {error}") from error
+    if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
+        raise _unusable(place, f"it is no {SCHEMA}")
+    return _structured(document, place)
+
+
+def refuse_foreign(baseline: Baseline, run: Run, place: Place) -> None:
+    """BASE002 if the baseline is of something else, or of another nmpsim."""
+    report = run.report
+    now = tuple((layer.name, layer.op, layer.shape) for layer in report.layers)
+    before = tuple(layer.identity for layer in baseline.layers)
+    facts = (
+        ("another program", baseline.program, report.program),
+        ("other inputs", baseline.inputs, run.inputs),
+        ("other layers", *_first_difference(before, now)),
+        ("another version of nmpsim", baseline.nmpsim, code_version()),
+    )
+    for what, found, expected in facts:
+        if found != expected:
+            raise foreign(place, what, found, expected)
+
+
+def foreign(place: Place, what: str, found: object, expected: object) -> UserError:
+    """The error that a baseline is of ``what``."""
+    return fail(
+        "BASE002",
+        f"the baseline is of {what}",
+        place=place,
+        found=found,
+        expected=expected,
+        hint=f"if that is meant: {UPDATE_HINT}",
+    )
+
+
+def _first_difference(
+    before: tuple[tuple[object, ...], ...], now: tuple[tuple[object, ...], ...]
+) -> tuple[object, object]:
+    for one, other in zip(before, now, strict=False):
+        if one != other:
+            return one, other
+    return f"{len(before)} layers", f"{len(now)} layers"
+
+
+def _stage(cut: Saturation) -> str:
+    return f"{cut.stage} {cut.side}"
+
+
+def _output(output: OutputReport) -> BaselineOutput:
+    kept = tuple(output.values.reshape(-1).tolist()) if output.values.size <= MOST_VALUES else None
+    return BaselineOutput(
+        output.elem, tuple(output.values.shape), output_digest(output.values), kept
+    )
+
+
+def _plain(_: object, __: object, value: Any) -> Any:
+    """What JSON has no number for as a text that ``float`` reads."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _structured(document: dict[str, Any], place: Place) -> Baseline:
+    from cattrs import BaseValidationError, transform_error
+
+    try:
+        baseline = _converter().structure(document, Baseline)
+        for output in baseline.outputs.values():
+            output.array()
+    except BaseValidationError as error:
+        raise _unusable(place, transform_error(error, path="baseline")[0][:300]) from error
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise _unusable(place, f"{type(error).__name__}: {error}"[:300]) from error
+    return baseline
+
+
+@cache
+def _converter() -> Converter:
+    converter = strict_converter()
+    converter.register_structure_hook_func(
+        lambda kind: kind == Mapping[str, BaselineOutput],
+        lambda value, _: {
+            name: converter.structure(one, BaselineOutput) for name, one in dict(value).items()
+        },
+    )
+    converter.register_structure_hook_func(
+        lambda kind: kind == (tuple[Any, ...] | None),
+        lambda value, _: None if value is None else tuple(value),
+    )
+    converter.register_structure_hook_func(lambda kind: kind == Mapping[str, int], _counts)
+    return converter
+
+
+def _counts(value: Any, _: object) -> dict[str, int]:
+    if type(value) is not dict or not all(type(count) is int for count in value.values()):
+        raise TypeError("no object with numbers")
+    return value
+
+
+def _is_float(elem: str) -> bool:
+    return ELEM_DTYPES[elem].kind == "f"
+
+
+def _unusable(place: Place, why: str) -> UserError:
+    return fail("BASE001", f"the baseline cannot be used: {why}", place=place, hint=UPDATE_HINT)

@@ -1,0 +1,146 @@
+"""One case: run it, judge it, or write its baseline. What a worker process does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.checking.baseline import (
+    Baseline,
+    baseline_of,
+    read_baseline,
+    refuse_foreign,
+    write_baseline,
+)
+from nmpsim.checking.budgets import check_cycles, check_memory, check_saturation
+from nmpsim.checking.expectations import (
+    check_layers,
+    check_layers_as_before,
+    check_outputs,
+    check_outputs_as_before,
+    check_top1,
+    check_trap,
+)
+from nmpsim.checking.results import CaseResult, Check, LayerOutcome
+from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
+from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
+from nmpsim.config import DeviceConfig, from_settings, load_device
+from nmpsim.core.device import Device
+from nmpsim.diagnostics import Place, UserError
+
+
+@attrs.frozen(eq=False)
+class Expected:
+    """The arrays that a case's files hold."""
+
+    outputs: Arrays | None = None
+    layers: Arrays | None = None
+
+
+@attrs.frozen(eq=False)
+class CaseWork:
+    """A case with what its files hold."""
+
+    case: Case
+    inputs: Arrays
+    expected: Expected
+    update_baseline: bool = False
+
+
+def check_case(_: object, work: CaseWork) -> CaseResult:
+    """Run a case and check it; what a user must mend is in the result."""
+    case = work.case
+    try:
+        bundle = read_bundle(case.bundle)
+        before = None
+        if case.baseline is not None and not work.update_baseline:
+            before = read_baseline(case.baseline)
+        run = run_bundle(Device(_device(case, bundle)), bundle, work.inputs)
+        result = judged(case, run, work.expected, before)
+        if work.update_baseline and case.baseline is not None and not result.failed:
+            write_baseline(case.baseline, baseline_of(run))
+            result = attrs.evolve(result, baseline_written=True)
+        return result
+    except UserError as error:
+        return CaseResult(case.name, case.lir, errors=error.diagnostics)
+
+
+def judged(case: Case, run: Run, expected: Expected, baseline: Baseline | None) -> CaseResult:
+    """What comes out for a run.
+
+    Raises:
+        UserError: BASE002 for a baseline of something else; INPUT001, INPUT002, DATA001 or
+            SUITE002 for expectations that do not fit the program.
+    """
+    place = Place(str(case.baseline))
+    if baseline is not None:
+        refuse_foreign(baseline, run, place)
+    if run.report.trap is not None:
+        checks = [check_trap(run.report.trap, run)]
+    else:
+        checks = [*_answers(case.expect, run, expected, baseline)]
+        checks += _costs(case.budget, run, baseline, place)
+    return CaseResult(
+        name=case.name,
+        source=case.lir or run.source,
+        checks=tuple(checks),
+        layers=_outcomes(run, baseline),
+        cycles=run.report.cycles,
+        cycles_before=None if baseline is None else baseline.cycles,
+        device_changes=()
+        if baseline is None
+        else changed_settings(baseline.device, run.report.device),
+    )
+
+
+def _answers(
+    expect: Expect, run: Run, expected: Expected, baseline: Baseline | None
+) -> Iterator[Check]:
+    if expected.outputs is not None:
+        yield check_outputs(run, expected.outputs, expect, baseline)
+    elif baseline is not None:
+        yield check_outputs_as_before(run, baseline, expect)
+    if expected.layers is not None:
+        yield check_layers(run, expected.layers, expect)
+    elif baseline is not None and expect.only:
+        yield check_layers_as_before(run, baseline, expect)
+    if expect.top1 is not None:
+        yield check_top1(run, expect.top1)
+
+
+def _costs(budget: Budget, run: Run, baseline: Baseline | None, place: Place) -> Iterator[Check]:
+    if budget.cycles is not None or baseline is not None:
+        yield check_cycles(run, budget, baseline, place)
+    limit = budget.saturation or SaturationLimit(None)
+    if limit.at_most is not None or baseline is not None:
+        yield check_saturation(run, limit, baseline)
+    if budget.memory_bytes is not None:
+        yield check_memory(run, budget.memory_bytes)
+
+
+def _outcomes(run: Run, baseline: Baseline | None) -> tuple[LayerOutcome, ...]:
+    layers = run.report.layers
+    before = [None] * len(layers) if baseline is None else list(baseline.layers)
+    return tuple(
+        LayerOutcome(
+            layer.index,
+            layer.name,
+            layer.op,
+            layer.line,
+            layer.cycles,
+            None if then is None else then.cycles,
+            layer.saturated,
+            None if then is None else sum(then.saturated.values()),
+            None if then is None else run.digest(layer) != then.output,
+            tuple(cut for cut in layer.saturation if not cut.wanted),
+        )
+        for layer, then in zip(layers, before, strict=True)
+    )
+
+
+def _device(case: Case, bundle: Bundle) -> DeviceConfig:
+    if case.device is not None:
+        return load_device(case.device)
+    return from_settings(bundle.metadata.device)

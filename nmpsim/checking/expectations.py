@@ -1,0 +1,234 @@
+"""Is the answer right? Outputs and layers against files and baselines, and the class named."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.difference import Difference, compare
+from nmpsim.checking.baseline import Baseline
+from nmpsim.checking.results import Check, Culprit
+from nmpsim.checking.run import Arrays, Run, output_digest
+from nmpsim.checking.suite import Expect
+from nmpsim.diagnostics import fail
+from nmpsim.experiments.samples import is_scores
+from nmpsim.experiments.worker import ranking, scores_of
+from nmpsim.report.data import LayerReport, OutputReport, TrapReport
+
+Array = npt.NDArray[Any]
+
+
+def check_trap(trap: TrapReport, run: Run) -> Check:
+    """A run that did not reach its end."""
+    message = f"the run stopped: {trap.kind}: {trap.message}"
+    layers = [layer for layer in run.report.layers if layer.name == trap.layer]
+    culprits = tuple(culprit(layer, message) for layer in layers)
+    return Check("trap", "wrong", f"{message}{_in_layers(culprits)}", culprits)
+
+
+def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline | None) -> Check:
+    """Outputs against arrays under their names.
+
+    Raises INPUT001 for an array that is no output, INPUT002 for one that cannot be compared.
+    """
+    outputs = {output.name: output for output in run.report.output_reports}
+    _refuse_unknown(expected, outputs, "output")
+    found = {name: compare_output(outputs[name], array) for name, array in expected.items()}
+    return _outputs_check(run, found, expect, baseline)
+
+
+def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Check:
+    """Outputs against the baseline's; BASE002 if it has none to compare within a tolerance."""
+    changed: dict[str, Difference | None] = {}
+    for output in run.report.output_reports:
+        before = baseline.outputs.get(output.name)
+        if before is None or before.digest != output_digest(output.values):
+            kept = None if before is None else before.array()
+            changed[output.name] = None if kept is None else compare_output(output, kept)
+    return _outputs_check(run, changed, expect, baseline)
+
+
+def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
+    """Layers' outputs against arrays under ``NNNN:name`` or ``name``; raises as check_outputs."""
+    layers = {layer.name: layer for layer in run.report.layers}
+    named = {_layer_name(key): array for key, array in expected.items()}
+    _refuse_unknown(named, layers, "layer")
+    chosen = [name for name in named if not expect.only or _is_chosen(name, expect)]
+    _refuse_none_chosen(chosen, expect)
+    culprits = []
+    for name in sorted(chosen, key=lambda name: layers[name].index):
+        layer, output = layers[name], run.layer_outputs[layers[name].index]
+        if output is not None:
+            found = compare_output(_as_output(layer, output), named[name])
+            if not is_near(found, expect):
+                culprits.append(culprit(layer, described(found)))
+    return _layers_check(len(chosen), culprits)
+
+
+def check_layers_as_before(run: Run, baseline: Baseline, expect: Expect) -> Check:
+    """The outputs of chosen layers against the baseline's, to the bit."""
+    chosen = [layer for layer in run.report.layers if _is_chosen(layer.name, expect)]
+    _refuse_none_chosen([layer.name for layer in chosen], expect)
+    culprits = [
+        culprit(layer, "its output is not the baseline's")
+        for layer in chosen
+        if run.digest(layer) != baseline.layers[layer.index].output
+    ]
+    return _layers_check(len(chosen), culprits)
+
+
+def check_top1(run: Run, label: int) -> Check:
+    """The class that the program names; DATA001 if it names none."""
+    outputs = run.report.output_reports
+    scores = [output for output in outputs if is_scores(output.values.shape)]
+    if not scores:
+        raise fail("DATA001", "the program is no classifier", expected="one score for each class")
+    best = int(ranking(scores_of(outputs))[0])
+    if best == label:
+        return Check("top1", "passed", f"class {best}")
+    message = f"class {best}, expected {label}"
+    maker = _maker(run, scores[0].name, message)
+    return Check("top1", "wrong", f"{message}{_in_layers(maker)}", maker)
+
+
+def compare_output(output: OutputReport, expected: Array) -> Difference:
+    """How far an output is from an array of its shape with numbers that its type can hold.
+
+    Raises INPUT002 if the array is something else.
+    """
+    own = output.values.dtype
+    with np.errstate(invalid="ignore", over="ignore"):
+        stored = np.asarray(expected).astype(own)
+    same = np.array_equal(stored, expected, equal_nan=own.kind == "f")
+    if expected.shape != output.values.shape or not (
+        own.kind == expected.dtype.kind == "f" or same
+    ):
+        raise fail(
+            "INPUT002",
+            f"what is expected of {output.name!r} is no such output",
+            found=f"{expected.dtype} of shape {expected.shape}",
+            expected=f"{own} of shape {output.values.shape}, as the device stores it",
+        )
+    return compare(output.values, stored, output.elem, output.scale, output.offset)
+
+
+def is_near(found: Difference, expect: Expect) -> bool:
+    """Whether an output is right: to the bit, unless a tolerance was given."""
+    near = True
+    if expect.ulp or expect.sqnr_db is None:
+        near = found.worst_ulp <= expect.ulp
+    if expect.sqnr_db is not None:
+        near = near and (found.equal or found.sqnr_db >= expect.sqnr_db)
+    return near
+
+
+def described(found: Difference) -> str:
+    """How many elements differ, the first, the worst, and how much that is."""
+    first, worst = found.first, found.worst
+    if first is None or worst is None:
+        return "equal"
+    text = (
+        f"{found.differing:,} of {found.elements:,} elements differ,"
+        f" first {list(first.at)}: {first.actual!r}, expected {first.expected!r}"
+    )
+    if worst.at != first.at:
+        text += f"; worst {list(worst.at)}: {worst.actual!r}, expected {worst.expected!r}"
+    return f"{text}; off by up to {worst.ulp:,} ulp, SQNR {found.sqnr_db:.1f} dB"
+
+
+def culprit(layer: LayerReport, message: str) -> Culprit:
+    """A layer that something is wrong with."""
+    return Culprit(layer.index, layer.name, layer.line, message)
+
+
+def _outputs_check(
+    run: Run,
+    found: Mapping[str, Difference | None],
+    expect: Expect,
+    baseline: Baseline | None,
+) -> Check:
+    wrong = {
+        name: "not the baseline's" if one is None else described(one)
+        for name, one in found.items()
+        if one is None or not is_near(one, expect)
+    }
+    if not wrong:
+        count = len(run.report.output_reports)
+        return Check("outputs", "passed", f"{count} as expected" if count != 1 else "as expected")
+    name, text = next(iter(wrong.items()))
+    culprits = _first_changed(run, baseline) or _maker(run, name, f"output {name}: {text}")
+    message = "; ".join(f"output {name}: {text}" for name, text in wrong.items())
+    return Check("outputs", "wrong", f"{message}{_in_layers(culprits)}", culprits)
+
+
+def _layers_check(count: int, culprits: list[Culprit]) -> Check:
+    if not culprits:
+        return Check("layers", "passed", f"{count} as expected")
+    first = culprits[0]
+    message = f"{len(culprits)} of {count} layers differ; {first.message}"
+    return Check("layers", "wrong", f"{message}{_in_layers([first])}", tuple(culprits))
+
+
+def _first_changed(run: Run, baseline: Baseline | None) -> tuple[Culprit, ...]:
+    """The first layer whose output is not the baseline's."""
+    if baseline is None:
+        return ()
+    for layer, before in zip(run.report.layers, baseline.layers, strict=True):
+        if run.digest(layer) != before.output:
+            return (culprit(layer, "the first layer whose output is not the baseline's"),)
+    return ()
+
+
+def _maker(run: Run, output: str, message: str) -> tuple[Culprit, ...]:
+    index = run.makers.get(output)
+    return () if index is None else (culprit(run.report.layers[index], message),)
+
+
+def _in_layers(culprits: tuple[Culprit, ...] | list[Culprit]) -> str:
+    if not culprits:
+        return ""
+    first = culprits[0]
+    line = f", line {first.line} of the LIR" if first.line else ""
+    return f" (first in layer {first.name}{line})"
+
+
+def _as_output(layer: LayerReport, values: Array) -> OutputReport:
+    return OutputReport(layer.name, layer.elem, layer.scale, layer.offset, values)
+
+
+def _layer_name(key: str) -> str:
+    """``name`` of ``NNNN:name``."""
+    number, colon, name = key.partition(":")
+    return name if colon and number.isdigit() else key
+
+
+def _is_chosen(name: str, expect: Expect) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in expect.only)
+
+
+def _refuse_none_chosen(chosen: list[str], expect: Expect) -> None:
+    if not chosen:
+        raise fail(
+            "SUITE002",
+            "no layer is compared",
+            found=f"expect.only = {list(expect.only)}",
+            hint="`nmpsim inspect` shows the layers' names",
+        )
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
+    def unknown() -> Iterator[str]:
+        return (name for name in given if name not in known)
+
+    for name in unknown():
+        raise fail(
+            "INPUT001",
+            f"the program has no {what} {name!r}",
+            expected=", ".join(list(known)[:8]),
+        )
+    if not given:
+        raise fail("SUITE002", f"no {what} is compared: the file of what is expected has no array")

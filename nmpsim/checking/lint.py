@@ -1,0 +1,36 @@
+"""What lint says about the programs of a suite, at the lines of their LIR text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from nmpsim.analysis.lint import Finding, load_subject, run_rules
+from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.checking.suite import Case
+from nmpsim.diagnostics import Place, UserError
+
+
+def lint_cases(cases: Iterable[Case]) -> tuple[Finding, ...]:
+    """Findings of every bundle, each looked at once; a bundle without its LIR has none."""
+    bundles = {case.bundle: case for case in cases}
+    return tuple(finding for case in bundles.values() for finding in _findings(case))
+
+
+def _findings(case: Case) -> Iterator[Finding]:
+    try:
+        bundle = read_bundle(case.bundle)
+        report = run_rules(load_subject(bundle))
+    except UserError:  # checking the case says what is wrong with its bundle
+        return
+    lines = dict(_lines(bundle))
+    source = case.lir or bundle.metadata.source
+    for finding in report.findings:
+        yield attrs.evolve(finding, place=Place(source, lines.get(finding.layer) or None))
+
+
+def _lines(bundle: Bundle) -> Iterator[tuple[str, int]]:
+    """Instruction -> line of its layer in the text that the bundle was compiled from."""
+    for layer in bundle.metadata.layers:
+        yield from ((name, layer.line) for name in (layer.name, *layer.fused))

@@ -1,0 +1,121 @@
+"""What checks found: frozen data that the views show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import attrs
+
+from nmpsim.diagnostics import (
+    EXIT_OK,
+    EXIT_OVER_BUDGET,
+    EXIT_USER,
+    EXIT_WORSE,
+    Diagnostic,
+)
+from nmpsim.report.data import Saturation
+
+Status: TypeAlias = Literal["passed", "wrong", "over"]
+"""over: the answer is right, but it cost more than allowed."""
+
+
+@attrs.frozen
+class Culprit:
+    """A layer that a check failed for, and what it did."""
+
+    index: int
+    name: str
+    line: int
+    """In the LIR text; 0 if unknown."""
+    message: str
+
+
+@attrs.frozen
+class Check:
+    """One thing that was asked of a run."""
+
+    name: str
+    """trap, outputs, layers, top1, cycles, saturation or memory"""
+    status: Status
+    message: str
+    """What was found; of a failed check it names the layer."""
+    culprits: tuple[Culprit, ...] = ()
+    """Worst first; of outputs and layers in program order."""
+
+    @property
+    def failed(self) -> bool:
+        """True unless it passed."""
+        return self.status != "passed"
+
+
+@attrs.frozen
+class LayerOutcome:
+    """A layer of the run, beside the baseline where there is one."""
+
+    index: int
+    name: str
+    op: str
+    line: int
+    cycles: int
+    cycles_before: int | None
+    saturated: int
+    saturated_before: int | None
+    output_changed: bool | None
+    """None without a baseline."""
+    cuts: tuple[Saturation, ...]
+    """What was cut and should not be."""
+
+    @property
+    def change(self) -> Literal["regressed", "improved", "unchanged", "unknown"]:
+        """By its cycles, then by what saturated; unknown without a baseline."""
+        if self.cycles_before is None or self.saturated_before is None:
+            return "unknown"
+        now, before = (self.cycles, self.saturated), (self.cycles_before, self.saturated_before)
+        if now == before:
+            return "unchanged"
+        worse = self.cycles > self.cycles_before or self.saturated > self.saturated_before
+        return "regressed" if worse else "improved"
+
+    @property
+    def more_cycles(self) -> int:
+        """Than in the baseline."""
+        return self.cycles - (self.cycles if self.cycles_before is None else self.cycles_before)
+
+
+@attrs.frozen
+class CaseResult:
+    """What became of a case."""
+
+    name: str
+    source: str
+    """The LIR text, for places."""
+    checks: tuple[Check, ...] = ()
+    layers: tuple[LayerOutcome, ...] = ()
+    cycles: int = 0
+    cycles_before: int | None = None
+    device_changes: tuple[str, ...] = ()
+    """Settings that are not what they were in the baseline."""
+    baseline_written: bool = False
+    errors: tuple[Diagnostic, ...] = ()
+    """Why it could not be checked."""
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """Checks that did not pass."""
+        return tuple(check for check in self.checks if check.failed)
+
+    @property
+    def status(self) -> Literal["passed", "wrong", "over", "error"]:
+        """The worst that happened."""
+        if self.errors:
+            return "error"
+        found = {check.status for check in self.checks}
+        return "wrong" if "wrong" in found else "over" if "over" in found else "passed"
+
+
+def exit_code(results: Iterable[CaseResult]) -> int:
+    """What cannot be checked comes first, then wrong answers, then budgets."""
+    found = {result.status for result in results}
+    codes = (("error", EXIT_USER), ("wrong", EXIT_WORSE), ("over", EXIT_OVER_BUDGET))
+    return next((code for status, code in codes if status in found), EXIT_OK)

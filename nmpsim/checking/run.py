@@ -1,0 +1,73 @@
+"""A run with what names it: what checks and baselines are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy.typing as npt
+
+from nmpsim.bundle import Bundle
+from nmpsim.core.device import Device, layer_key
+from nmpsim.experiments.identity import digest_of_arrays
+from nmpsim.report.data import LayerReport, RunReport
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+@attrs.frozen(eq=False)
+class Run:
+    """A run of a bundle, with every layer's output."""
+
+    report: RunReport
+    bundle: str
+    """Digest of the bundle."""
+    inputs: str
+    """Digest of the inputs as they were given."""
+    source: str
+    """Name of the LIR text."""
+    memory_bytes: int
+    """DRAM for code, constants and activations."""
+    layer_outputs: tuple[npt.NDArray[Any] | None, ...]
+    """By index; None of a layer that the run did not reach."""
+    makers: Mapping[str, int]
+    """Output of the program -> index of the layer that made it."""
+
+    def digest(self, layer: LayerReport) -> str:
+        """Of a layer's output; empty if the run did not reach it."""
+        output = self.layer_outputs[layer.index]
+        return "" if output is None else output_digest(output)
+
+
+def run_bundle(device: Device, bundle: Bundle, inputs: Arrays) -> Run:
+    """Run a bundle and keep what checks need.
+
+    Raises:
+        UserError: INPUT001, INPUT002 or BUN004.
+    """
+    report = device.run(bundle, inputs, save_layers=True)
+    saved = report.layer_outputs
+    return Run(
+        attrs.evolve(report, layer_outputs={}),
+        bundle.digest,
+        digest_of_arrays(inputs),
+        bundle.metadata.source,
+        int(bundle.image.size) + bundle.rw_bytes,
+        tuple(saved.get(layer_key(layer)) for layer in bundle.metadata.layers),
+        {layer.operand: layer.index for layer in bundle.metadata.layers},
+    )
+
+
+def output_digest(values: npt.NDArray[Any]) -> str:
+    """Name for an output's values."""
+    return digest_of_arrays({"": values})
+
+
+def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """``setting OLD -> NEW`` of two devices' settings; a device's name does nothing."""
+    return tuple(
+        f"{key} {before.get(key)} -> {now.get(key)}"
+        for key in sorted({*before, *now} - {"name"})
+        if before.get(key) != now.get(key)
+    )

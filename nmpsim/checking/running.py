@@ -1,0 +1,61 @@
+"""The cases of a suite, several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from nmpsim.checking.case import CaseWork, check_case
+from nmpsim.checking.results import CaseResult
+from nmpsim.core.device import Listener, Progress
+from nmpsim.core.engine import make_engine
+from nmpsim.experiments.local import fitting_jobs
+from nmpsim.experiments.pool import open_pool, run_all
+
+
+def check_cases(
+    work: Iterable[CaseWork | CaseResult],
+    names: tuple[str, ...],
+    *,
+    jobs: int | None = None,
+    progress: Listener | None = None,
+) -> tuple[CaseResult, ...]:
+    """Check cases in parallel; one alone is checked in this process.
+
+    It starts processes anew: a script that calls it needs ``if __name__ == "__main__":``.
+
+    Args:
+        work: a case, or the result of one that could not be read; taken as there is room.
+        names: of all cases, in the order of the results.
+        jobs: processes, one for each processor if None.
+        progress: called with ``compiling`` if kernels must be compiled, and with ``case``.
+
+    Raises:
+        UserError: WORK001 if a worker was lost.
+    """
+    found: dict[str, CaseResult] = {}
+    for result in _results(work, fitting_jobs(jobs, len(names)), progress):
+        found[result.name] = result
+        if progress:
+            progress(Progress("case", len(found), len(names), result.name))
+    return tuple(found[name] for name in names)
+
+
+def _results(
+    work: Iterable[CaseWork | CaseResult], jobs: int, progress: Listener | None
+) -> Iterator[CaseResult]:
+    def compiling() -> None:
+        if progress:
+            progress(Progress("compiling"))
+
+    if jobs == 1:
+        if not make_engine("compiled").is_ready():
+            compiling()
+        yield from (check_case(None, one) if isinstance(one, CaseWork) else one for one in work)
+        return
+    with open_pool(None, jobs=jobs, scheduler=None) as pool:
+        pool.prepare(compiling)
+        yield from run_all(pool, _checked, work)
+
+
+def _checked(shared: object, work: CaseWork | CaseResult) -> CaseResult:
+    return check_case(shared, work) if isinstance(work, CaseWork) else work

@@ -1,0 +1,287 @@
+"""``nmpsim check``: a bundle or a suite as a build's last word."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from nmpsim.cli.files import check_outputs, emit
+from nmpsim.cli.guard import say
+from nmpsim.cli.options import FILE, Command, format_option, output_option, show
+from nmpsim.diagnostics import Place, fail
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nmpsim.checking import CaseResult, SaturationLimit, Suite
+
+_BUNDLE_OPTIONS = (
+    "inputs",
+    "device",
+    "baseline",
+    "expect",
+    "expect_layers",
+    "only",
+    "ulp",
+    "sqnr",
+    "top1",
+    "cycles",
+    "cycles_percent",
+    "saturation",
+    "memory",
+)
+
+
+@attrs.frozen(kw_only=True)
+class _Request:
+    """What the command line asks for."""
+
+    program: Path
+    inputs: tuple[str, ...]
+    device: Path | None
+    baseline: Path | None
+    expect: Path | None
+    expect_layers: Path | None
+    only: tuple[str, ...]
+    ulp: int | None
+    sqnr: float | None
+    top1: int | None
+    cycles: int | None
+    cycles_percent: float | None
+    saturation: str | None
+    memory: int | None
+    names: tuple[str, ...]
+    update_baseline: bool
+    junit: Path | None
+    sarif: Path | None
+    markdown: Path | None
+    github: bool | None
+    jobs: int | None
+    style: str
+    output: Path | None
+
+    @property
+    def results(self) -> tuple[Path | None, ...]:
+        """Files that are written beside the report."""
+        return self.output, self.junit, self.sarif, self.markdown
+
+
+@click.command("check", cls=Command, short_help="Check answers and costs, for CI.")
+@click.argument("program", metavar="SUITE.toml|NET.bin", type=FILE)
+@click.option(
+    "--input",
+    "inputs",
+    metavar="[NAME=]FILE",
+    multiple=True,
+    help="Of NET.bin: as for `nmpsim run`.",
+)
+@click.option("--device", metavar="D.toml", type=FILE, help="Of NET.bin: run on this device.")
+@click.option(
+    "--baseline",
+    metavar="B.json",
+    type=FILE,
+    help="Of NET.bin: outputs must be these, cycles and saturation no worse, unless another"
+    " option says what they must be.",
+)
+@click.option("--expect", metavar="E.npz", type=FILE, help="Of NET.bin: what it must answer.")
+@click.option(
+    "--expect-layers",
+    metavar="L.npz",
+    type=FILE,
+    help="Of NET.bin: the outputs of layers, as `nmpsim run --save-layers` writes them.",
+)
+@click.option(
+    "--only", metavar="LAYER", multiple=True, help="Compare these layers only; conv* is a pattern."
+)
+@click.option("--ulp", metavar="N", type=click.IntRange(0), help="Units of the last place allowed.")
+@click.option("--sqnr", metavar="DB", type=float, help="Signal to noise, in dB, that is enough.")
+@click.option("--top1", metavar="CLASS", type=click.IntRange(0), help="The class it must name.")
+@click.option("--cycles", metavar="N", type=click.IntRange(0), help="At most so many cycles.")
+@click.option(
+    "--cycles-percent", metavar="P", type=click.FloatRange(0), help="So much above the baseline."
+)
+@click.option(
+    "--saturation", metavar="none|baseline|N", help="Values that may be cut where none should be."
+)
+@click.option("--memory", metavar="BYTES", type=click.IntRange(0), help="At most so much DRAM.")
+@click.option(
+    "--case", "names", metavar="NAME", multiple=True, help="Of a suite: only cases of this name."
+)
+@click.option(
+    "--update-baseline", is_flag=True, help="Write the baselines; other checks are done first."
+)
+@click.option("--junit", metavar="J.xml", type=FILE, help="Write JUnit XML, a test case a layer.")
+@click.option("--sarif", metavar="S.sarif", type=FILE, help="Write SARIF: lint, cuts, failures.")
+@click.option("--markdown", metavar="M.md", type=FILE, help="Write a summary for a pull request.")
+@click.option(
+    "--github/--no-github",
+    default=None,
+    help="Annotate the pull request.  [default: if GITHUB_ACTIONS is true]",
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Processes that run at once.  [default: one for each processor]",
+)
+@format_option
+@output_option("REPORT", "Write the report here instead of to stdout.", required=False)
+def command(**arguments: Any) -> int:
+    """Check what a bundle, or every case of a suite, answers and costs.
+
+    \b
+      nmpsim check suite.toml --junit junit.xml
+      nmpsim check NET.bin --input X.npy --expect E.npz --baseline B.json
+
+    Exit codes: 0 as asked, 1 a wrong answer or a trap, 4 only over budget, 2 something given
+    cannot be used (a stale baseline, nothing to check), 3 a bug. docs/check.md has all keys.
+    """
+    return _check(_Request(**arguments))
+
+
+def _check(request: _Request) -> int:
+    from nmpsim.checking import check_cases, exit_code
+    from nmpsim.cli.suite_files import case_work
+    from nmpsim.views.progress import RunProgress, stderr_console
+
+    suite = _chosen(_suite(request), request.names)
+    _check_files(request, suite)
+    names = tuple(case.name for case in suite.cases)
+    work = case_work(suite.cases, update=request.update_baseline)
+    with RunProgress(stderr_console()) as progress:
+        results = check_cases(work, names, jobs=request.jobs, progress=progress)
+    _write(request, suite, results)
+    _annotate(request, results)
+    _show(request, results)
+    return exit_code(results)
+
+
+def _suite(request: _Request) -> Suite:
+    from nmpsim.analysis.program import is_bundle
+    from nmpsim.checking import Suite, read_suite
+
+    if is_bundle(request.program) or request.program.suffix == ".bin":
+        return Suite(str(request.program), (_case(request),)).checked()
+    given = [name for name in _BUNDLE_OPTIONS if getattr(request, name) not in (None, ())]
+    if given:
+        raise fail(
+            "ARG001",
+            f"--{given[0].replace('_', '-').removesuffix('s')} is for a single bundle",
+            place=Place(str(request.program)),
+            hint="say it in the suite",
+        )
+    return read_suite(request.program)
+
+
+def _case(request: _Request) -> Any:
+    from nmpsim.bundle import read_bundle
+    from nmpsim.checking import Budget, Case, Expect, InputFile
+    from nmpsim.cli.inputs import split_argument
+
+    if request.names:
+        raise click.UsageError("--case is for a suite")
+    names = [tensor.name for tensor in read_bundle(request.program).metadata.inputs]
+    files = [split_argument(argument, names) for argument in request.inputs]
+    return Case(
+        bundle=request.program,
+        input=tuple(InputFile(path, name) for name, path in files),
+        name=request.program.stem,
+        device=request.device,
+        baseline=request.baseline,
+        expect=Expect(
+            request.expect,
+            request.expect_layers,
+            request.only,
+            request.ulp or 0,
+            request.sqnr,
+            request.top1,
+        ),
+        budget=Budget(
+            request.cycles,
+            request.cycles_percent,
+            _saturation(request.saturation),
+            request.memory,
+        ),
+    )
+
+
+def _saturation(text: str | None) -> SaturationLimit | None:
+    from nmpsim.checking import SaturationLimit
+
+    if text is None:
+        return None
+    words = {"none": 0, "baseline": None}
+    if text in words:
+        return SaturationLimit(words[text])
+    if not text.isascii() or not text.isdigit():
+        raise click.UsageError(f"--saturation is none, baseline or a number, not {text}")
+    return SaturationLimit(int(text))
+
+
+def _chosen(suite: Suite, names: Sequence[str]) -> Suite:
+    known = [case.name for case in suite.cases]
+    for name in names:
+        if name not in known:
+            place, expected = Place(suite.file), ", ".join(known)
+            raise fail("ARG001", f"no case is named {name!r}", place=place, expected=expected)
+    cases = tuple(case for case in suite.cases if not names or case.name in names)
+    return attrs.evolve(suite, cases=cases)
+
+
+def _check_files(request: _Request, suite: Suite) -> None:
+    """Nothing that is written may be something that is read."""
+    read: list[Path | None] = [request.program]
+    for case in suite.cases:
+        read += [case.bundle, case.device, case.expect.outputs, case.expect.layers]
+        read += [one.path for one in case.input]
+    baselines = [case.baseline for case in suite.cases]
+    if not request.update_baseline:
+        check_outputs(request.results, [*read, *baselines])
+        return
+    if not any(baselines):
+        hint = "baseline = ... in the suite, or --baseline"
+        raise fail("ARG001", "there is no baseline to update", hint=hint)
+    check_outputs([*request.results, *baselines], read)
+
+
+def _write(request: _Request, suite: Suite, results: Sequence[CaseResult]) -> None:
+    if request.junit is not None:
+        from nmpsim.views.check_junit import junit_text
+
+        emit(junit_text(results), request.junit)
+    if request.sarif is not None:
+        from nmpsim.checking.lint import lint_cases
+        from nmpsim.report.json import json_text
+        from nmpsim.views.check_sarif import check_sarif
+
+        emit(json_text(check_sarif(results, lint_cases(suite.cases))), request.sarif)
+    if request.markdown is not None:
+        from nmpsim.views.check_markdown import markdown_text
+
+        emit(markdown_text(results), request.markdown)
+
+
+def _annotate(request: _Request, results: Sequence[CaseResult]) -> None:
+    """GitHub reads workflow commands from stderr too, where they disturb no report."""
+    running_there = os.environ.get("GITHUB_ACTIONS") == "true"
+    if running_there if request.github is None else request.github:
+        from nmpsim.views.check_github import github_annotations
+
+        for text in github_annotations(results):
+            say(text)
+
+
+def _show(request: _Request, results: Sequence[CaseResult]) -> None:
+    from nmpsim.checking import check_json
+    from nmpsim.views.check_text import print_checks
+
+    show(
+        request.style,
+        lambda: check_json(results),
+        lambda console: print_checks(results, console),
+        request.output,
+    )

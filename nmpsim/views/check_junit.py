@@ -1,0 +1,82 @@
+"""Checks as JUnit XML: a suite a case, in it a test case for each check and for each layer.
+
+The dialect is the one of Ant and Jenkins (``junit-10.xsd`` of Jenkins' xUnit plugin).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from nmpsim.checking import CaseResult, LayerOutcome
+from nmpsim.diagnostics import fail
+from nmpsim.views.text import visible
+
+if TYPE_CHECKING:
+    from junitparser import TestCase
+    from junitparser.junitparser import FinalResult
+
+
+def junit_text(results: Sequence[CaseResult]) -> str:
+    """The document; PKG001 without the package junitparser."""
+    try:
+        from junitparser import JUnitXml, TestSuite
+    except ImportError as error:
+        message = "JUnit XML cannot be written without the package junitparser"
+        raise fail("PKG001", message, hint="pip install 'nmpsim[ci]'") from error
+    document = JUnitXml("nmpsim check")
+    for result in results:
+        suite = TestSuite(_plain(result.name))
+        suite.add_testcases([*_errors(result), *_checks(result), *_layers(result)])
+        document.add_testsuite(suite)
+    sink = io.BytesIO()
+    document.write(sink, pretty=True)
+    return sink.getvalue().decode()
+
+
+def _errors(result: CaseResult) -> Iterator[TestCase]:
+    from junitparser import Error, TestCase
+
+    if result.errors:
+        case = TestCase("can be checked", _plain(result.name))
+        first = result.errors[0]
+        error = Error(_plain(first.message), first.code)
+        error.text = _plain("\n".join(str(one) for one in result.errors))
+        case.result = [error]
+        yield case
+
+
+def _checks(result: CaseResult) -> Iterator[TestCase]:
+    from junitparser import Failure, TestCase
+
+    for check in result.checks:
+        case = TestCase(check.name, f"{_plain(result.name)}.checks")
+        if check.failed:
+            case.result = [Failure(_plain(check.message), check.status)]
+        yield case
+
+
+def _layers(result: CaseResult) -> Iterator[TestCase]:
+    from junitparser import Failure, TestCase
+
+    for layer in result.layers:
+        case = TestCase(_layer_name(layer), f"{_plain(result.name)}.layers")
+        failures: list[FinalResult] = [
+            Failure(_plain(f"{check.name}: {culprit.message}"), check.status)
+            for check in result.failed
+            for culprit in check.culprits
+            if culprit.index == layer.index
+        ]
+        if failures:
+            case.result = failures
+        yield case
+
+
+def _layer_name(layer: LayerOutcome) -> str:
+    return _plain(f"{layer.index:04d} {layer.name} ({layer.op})")
+
+
+def _plain(text: str) -> str:
+    """What XML can hold: neither control characters nor halves of surrogate pairs."""
+    return visible(text).encode("utf-8", "backslashreplace").decode()

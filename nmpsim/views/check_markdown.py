@@ -1,0 +1,100 @@
+"""Checks as Markdown for a pull request: what failed, and which layers changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nmpsim.checking import CaseResult, LayerOutcome
+from nmpsim.views.check_text import STATUS_WORDS, summary
+
+_SIGNS = {"passed": "✅", "wrong": "❌", "over": "⚠️", "error": "🛑"}
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
+_GROUPS = ("regressed", "improved", "unchanged")
+
+
+def markdown_text(results: Sequence[CaseResult]) -> str:
+    """The document: a table of cases, then each case's failures and layers."""
+    return "\n".join(_lines(results)) + "\n"
+
+
+def _lines(results: Sequence[CaseResult]) -> Iterator[str]:
+    yield f"## nmpsim: {summary(results)}"
+    yield ""
+    yield "| case | result | cycles | baseline | change |"
+    yield "| --- | --- | ---: | ---: | ---: |"
+    for result in results:
+        status = f"{_SIGNS[result.status]} {STATUS_WORDS[result.status].lower()}"
+        yield f"| {_plain(result.name)} | {status} | {_cycles(result)} |"
+    for result in results:
+        yield from _case(result)
+
+
+def _cycles(result: CaseResult) -> str:
+    if result.errors:
+        return "- | - | -"
+    before = result.cycles_before
+    if before is None:
+        return f"{result.cycles:,} | - | -"
+    return f"{result.cycles:,} | {before:,} | {_change(result.cycles, before)}"
+
+
+def _change(now: int, before: int) -> str:
+    if now == before:
+        return "0"
+    share = f" ({100 * (now - before) / before:+.1f}%)" if before else ""
+    return f"{now - before:+,}{share}"
+
+
+def _case(result: CaseResult) -> Iterator[str]:
+    changed = any(layer.change in ("regressed", "improved") for layer in result.layers)
+    if result.status == "passed" and not changed:
+        return
+    yield ""
+    yield f"### {_plain(result.name)}"
+    yield ""
+    for error in result.errors:
+        yield f"- **{error.code}** {_plain(error.message)}"
+    for check in result.failed:
+        yield f"- **{check.name}**: {_plain(check.message)}"
+    if result.device_changes:
+        yield f"- device settings that changed: {_plain(', '.join(result.device_changes))}"
+    for group in _GROUPS:
+        yield from _group(group, [layer for layer in result.layers if layer.change == group])
+
+
+def _group(title: str, layers: list[LayerOutcome]) -> Iterator[str]:
+    """Layers of one kind, those that weigh most first: by change, or else by their cycles."""
+    if not layers:
+        return
+    layers.sort(key=lambda layer: (-abs(layer.more_cycles), -layer.cycles))
+    count = f"{len(layers)} {title} layer{'s' if len(layers) != 1 else ''}"
+    yield ""
+    yield f"<details{' open' if title == 'regressed' else ''}><summary>{count}</summary>"
+    yield ""
+    yield "| layer | line | operation | cycles | baseline | change | cut | was | output |"
+    yield "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- |"
+    yield from map(_row, layers)
+    yield ""
+    yield "</details>"
+
+
+def _row(layer: LayerOutcome) -> str:
+    before = layer.cycles_before or 0
+    cells = (
+        _plain(layer.name),
+        str(layer.line or "-"),
+        _plain(layer.op),
+        f"{layer.cycles:,}",
+        f"{before:,}",
+        _change(layer.cycles, before),
+        f"{layer.saturated:,}",
+        f"{layer.saturated_before or 0:,}",
+        "changed" if layer.output_changed else "same",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _plain(text: str) -> str:
+    """On one line, and nothing in it is Markdown or HTML."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

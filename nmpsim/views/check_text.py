@@ -1,0 +1,65 @@
+"""Checks for reading: every case, and of a failed one which layer and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from nmpsim.checking import CaseResult, Culprit
+from nmpsim.views.console import heading, line
+from nmpsim.views.text import plural
+
+MOST_CULPRITS = 8
+"""Layers of a failed check that are told."""
+STATUS_WORDS = {
+    "passed": "passed",
+    "wrong": "WRONG ANSWER",
+    "over": "OVER BUDGET",
+    "error": "CANNOT BE CHECKED",
+}
+_STYLES = {"passed": "green", "wrong": "red", "over": "yellow", "error": "red"}
+
+
+def print_checks(results: Sequence[CaseResult], console: Console) -> None:
+    """All cases, then the count."""
+    for result in results:
+        heading(console, f"{result.name}: {STATUS_WORDS[result.status]}")
+        _print_case(result, console)
+    console.print()
+    line(console, summary(results), "bold")
+
+
+def summary(results: Sequence[CaseResult]) -> str:
+    """``3 cases: 1 passed, 2 over budget``"""
+    counts = {status: sum(result.status == status for result in results) for status in STATUS_WORDS}
+    parts = [f"{n} {STATUS_WORDS[status].lower()}" for status, n in counts.items() if n]
+    return f"{plural(len(results), 'case')}: {', '.join(parts)}"
+
+
+def _print_case(result: CaseResult, console: Console) -> None:
+    for error in result.errors:
+        for text in str(error).splitlines():
+            line(console, f"  {text}", "red")
+    for check in result.checks:
+        word = "ok  " if not check.failed else "FAIL"
+        line(console, f"  {word} {check.name:<10} {check.message}", _STYLES[check.status])
+        for text in _culprit_lines(check.culprits):
+            line(console, f"         {text}")
+    if result.device_changes and not result.errors:
+        line(console, f"  device settings that changed: {', '.join(result.device_changes)}")
+    if result.baseline_written:
+        line(console, "  baseline written")
+
+
+def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
+    shown = [f"{where(one)}: {one.message}" for one in culprits[:MOST_CULPRITS]]
+    if len(culprits) > MOST_CULPRITS:
+        shown.append(f"and {plural(len(culprits) - MOST_CULPRITS, 'layer')} more")
+    return shown
+
+
+def where(layer: Culprit) -> str:
+    """``layer 3 conv1, line 25``"""
+    text = f"layer {layer.index} {layer.name}"
+    return f"{text}, line {layer.line}" if layer.line else text
