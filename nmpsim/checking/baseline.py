@@ -152,6 +152,7 @@ def refuse_foreign(baseline: Baseline, run: Run, place: Place) -> None:
     facts = (
         ("another program", baseline.program, report.program),
         ("other inputs", baseline.inputs, run.inputs),
+        ("other outputs", sorted(baseline.outputs), sorted(report.outputs)),
         ("other layers", *_first_difference(before, now)),
         ("another version of nmpsim", baseline.nmpsim, code_version()),
     )
@@ -219,7 +220,7 @@ def _converter() -> Converter:
     converter.register_structure_hook_func(
         lambda kind: kind == Mapping[str, BaselineOutput],
         lambda value, _: {
-            name: converter.structure(one, BaselineOutput) for name, one in dict(value).items()
+            name: converter.structure(one, BaselineOutput) for name, one in _object(value).items()
         },
     )
     converter.register_structure_hook_func(
@@ -231,8 +232,14 @@ def _converter() -> Converter:
 
 
 def _counts(value: Any, _: object) -> dict[str, int]:
-    if type(value) is not dict or not all(type(count) is int for count in value.values()):
+    if not all(type(count) is int for count in _object(value).values()):
         raise TypeError("no object with numbers")
+    return _object(value)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise TypeError("no object")
     return value
 
 

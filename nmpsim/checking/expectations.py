@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,27 +37,35 @@ def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline
     Raises INPUT001 for an array that is no output, INPUT002 for one that cannot be compared.
     """
     outputs = {output.name: output for output in run.report.output_reports}
-    _refuse_unknown(expected, outputs, "output")
+    refuse_unknown(expected, outputs, "output")
     found = {name: compare_output(outputs[name], array) for name, array in expected.items()}
     return _outputs_check(run, found, expect, baseline)
 
 
 def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Check:
-    """Outputs against the baseline's; BASE002 if it has none to compare within a tolerance."""
+    """Outputs against the baseline's; without a tolerance or chosen layers, those of all layers.
+
+    A layer may change while the program's answer happens to stay: that is not the same program.
+    """
     changed: dict[str, Difference | None] = {}
     for output in run.report.output_reports:
         before = baseline.outputs.get(output.name)
         if before is None or before.digest != output_digest(output.values):
             kept = None if before is None else before.array()
             changed[output.name] = None if kept is None else compare_output(output, kept)
-    return _outputs_check(run, changed, expect, baseline)
+    found = _outputs_check(run, changed, expect, baseline)
+    culprits = _first_changed(run, baseline)
+    if found.failed or not culprits or not _is_strict(expect):
+        return found
+    message = f"a layer's output is not the baseline's{_in_layers(culprits)}"
+    return Check("outputs", "wrong", message, culprits)
 
 
 def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
     """Layers' outputs against arrays under ``NNNN:name`` or ``name``; raises as check_outputs."""
     layers = {layer.name: layer for layer in run.report.layers}
-    named = {_layer_name(key): array for key, array in expected.items()}
-    _refuse_unknown(named, layers, "layer")
+    named = {layer_name(key): array for key, array in expected.items()}
+    refuse_unknown(named, layers, "layer")
     chosen = [name for name in named if not expect.only or _is_chosen(name, expect)]
     _refuse_none_chosen(chosen, expect)
     culprits = []
@@ -165,6 +174,10 @@ def _outputs_check(
     return Check("outputs", "wrong", f"{message}{_in_layers(culprits)}", culprits)
 
 
+def _is_strict(expect: Expect) -> bool:
+    return not expect.ulp and expect.sqnr_db is None and not expect.only
+
+
 def _layers_check(count: int, culprits: list[Culprit]) -> Check:
     if not culprits:
         return Check("layers", "passed", f"{count} as expected")
@@ -200,8 +213,8 @@ def _as_output(layer: LayerReport, values: Array) -> OutputReport:
     return OutputReport(layer.name, layer.elem, layer.scale, layer.offset, values)
 
 
-def _layer_name(key: str) -> str:
-    """``name`` of ``NNNN:name``."""
+def layer_name(key: str) -> str:
+    """``name`` of ``NNNN:name``, the key of a layer in ``--save-layers``."""
     number, colon, name = key.partition(":")
     return name if colon and number.isdigit() else key
 
@@ -220,15 +233,17 @@ def _refuse_none_chosen(chosen: list[str], expect: Expect) -> None:
         )
 
 
-def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
-    def unknown() -> Iterator[str]:
-        return (name for name in given if name not in known)
-
-    for name in unknown():
-        raise fail(
-            "INPUT001",
-            f"the program has no {what} {name!r}",
-            expected=", ".join(list(known)[:8]),
-        )
-    if not given:
+def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    """INPUT001 for a name that is none of ``known``, SUITE002 if none is given."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            raise fail(
+                "INPUT001",
+                f"the program has no {what} {name!r}",
+                expected=", ".join(names[:8]),
+                hint=f"did you mean {near[0]!r}?" if near else None,
+            )
+    if not list(given):
         raise fail("SUITE002", f"no {what} is compared: the file of what is expected has no array")

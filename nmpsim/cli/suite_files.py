@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpsim.bundle import read_bundle
 from nmpsim.checking import Case, CaseResult, CaseWork, Expected
+from nmpsim.checking.expectations import layer_name, refuse_unknown
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.cli.inputs import load_inputs
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.views.text import shape_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from nmpsim.bundle import Metadata
+    from nmpsim.bundle import Metadata, Tensor
 
 _OUTPUT = "output/"
 """What the files of recorded runs write before an output's name."""
@@ -42,37 +44,32 @@ def _work(case: Case, update: bool) -> CaseWork:
 def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     """Outputs by name; a file with one array may leave the name of the only output out."""
     file = ArrayFile(path)
-    names = [output.name for output in metadata.outputs]
-    if len(file.keys) == len(names) == 1 and file.keys[0].removeprefix(_OUTPUT) not in names:
-        return {names[0]: _read(file, file.keys[0], _elements(metadata))}
-    return {key.removeprefix(_OUTPUT): _read(file, key, _elements(metadata)) for key in file.keys}
+    outputs = {output.name: output for output in metadata.outputs}
+    keys = {key.removeprefix(_OUTPUT): key for key in file.keys}
+    if len(keys) == len(outputs) == 1 and not file.is_archive:
+        keys = dict(zip(outputs, file.keys, strict=True))
+    return _arrays(file, keys, outputs, "output")
 
 
 def _layers(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     file = ArrayFile(path)
-    return {key: _read(file, key, _elements(metadata)) for key in file.keys}
+    layers = {layer.name: layer.output for layer in metadata.layers}
+    return _arrays(file, {layer_name(key): key for key in file.keys}, layers, "layer")
 
 
-def _elements(metadata: Metadata) -> int:
-    """The most that an array to compare can have."""
-    tensors = [*metadata.outputs, *(layer.output for layer in metadata.layers)]
-    sizes = [1]
-    for tensor in tensors:
-        size = 1
-        for dim in tensor.shape:
-            size *= dim
-        sizes.append(size)
-    return max(sizes)
-
-
-def _read(file: ArrayFile, key: str, most: int) -> npt.NDArray[Any]:
-    stored = file.array(key)
-    if stored.size > most:
-        raise fail(
-            "INPUT002",
-            f"{key or 'the array'!r} is larger than anything that the program makes",
-            place=Place(str(file.path)),
-            found=f"{stored.size:,} elements",
-            expected=f"at most {most:,}",
-        )
-    return stored.read()
+def _arrays(
+    file: ArrayFile, keys: Mapping[str, str], tensors: Mapping[str, Tensor], what: str
+) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of these keys by the names of tensors; none is larger than its tensor."""
+    refuse_unknown(keys, tensors, what)
+    stored = {name: file.array(key) for name, key in keys.items()}
+    for name, array in stored.items():
+        if array.shape != tensors[name].shape:
+            raise fail(
+                "INPUT002",
+                f"what is expected of {what} {name!r} has another shape",
+                place=Place(str(file.path)),
+                found=shape_text(array.shape),
+                expected=shape_text(tensors[name].shape),
+            )
+    return {name: array.read() for name, array in stored.items()}

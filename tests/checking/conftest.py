@@ -1,0 +1,55 @@
+"""What these tests share: a user's folder with the digits, a suite and its baselines."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nmpsim
+
+FOLDER = Path(__file__).parent
+DIGITS = FOLDER.parents[1] / "programs" / "digits"
+sys.path[:0] = [str(FOLDER)]
+
+from user_project import SUITE, Project, run_cli  # noqa: E402 - found by the line above
+
+
+@pytest.fixture(scope="session")
+def good_project(tmp_path_factory) -> Path:
+    """Compiled and with a baseline; not to be changed."""
+    folder = tmp_path_factory.mktemp("good project")
+    shutil.copytree(DIGITS / "images", folder / "images")
+    for name in ("digits.lir.txt", "digits.npz", "digits.tensors.json"):
+        shutil.copy(DIGITS / name, folder)
+    project = Project(folder)
+    project.write('name = "nmp"', "board.toml")
+    project.write(SUITE)
+    project.compile()
+    done = project.check("--update-baseline")
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.fixture
+def project(good_project, tmp_path) -> Project:
+    """A copy of it, in a folder with a space in its name."""
+    folder = tmp_path / "a project"
+    shutil.copytree(good_project, folder)
+    return Project(folder)
+
+
+@pytest.fixture
+def cli():
+    """Run a command line within this process."""
+    return run_cli
+
+
+@pytest.fixture
+def expected(project) -> dict:
+    """What the digits answer to the seven."""
+    bundle = nmpsim.load(project.folder / "digits.bin")
+    x = np.load(project.folder / "images" / "7.npy")
+    report = nmpsim.Device().run(bundle, {"data": x}, save_layers=True)
+    return {"outputs": dict(report.outputs), "layers": dict(report.layer_outputs)}

@@ -1,0 +1,184 @@
+"""Baselines: written only on request, readable, and of no use for anything else."""
+
+import json
+
+import numpy as np
+import pytest
+from user_project import SUITE
+
+
+@pytest.fixture
+def baseline(project):
+    """Changes the baseline's document."""
+    path = project.folder / "seven.json"
+
+    def change(**values):
+        document = json.loads(path.read_text())
+        path.write_text(json.dumps({**document, **values}))
+
+    return change
+
+
+def refused(project, code, words=""):
+    done = project.check()
+    assert done.exit_code == 2
+    assert f"error[{code}]" in done.stdout
+    assert words in done.stdout
+    assert "--update-baseline" in done.stdout
+
+
+def test_it_says_what_it_is_of(project):
+    document = json.loads((project.folder / "seven.json").read_text())
+    assert document["schema"] == "nmpsim-baseline-1"
+    assert document["device"]["dram_bytes_per_cycle"] == 16
+    assert document["nmpsim"].startswith("0.")
+    assert document["cycles"] == sum(layer["cycles"] for layer in document["layers"])
+    assert len(document["outputs"]["prob__1"]["values"]) == 10
+    assert all(document[key] for key in ("bundle", "inputs", "program", "numerics"))
+
+
+def test_it_is_the_same_when_written_again(project):
+    path = project.folder / "seven.json"
+    before = path.read_bytes()
+    assert "baseline written" in project.check("--update-baseline").stdout
+    assert path.read_bytes() == before
+
+
+def test_a_check_never_writes_it(project):
+    path = project.folder / "seven.json"
+    path.unlink()
+    refused(project, "BASE001", "no baseline yet")
+    assert not path.exists()
+
+
+def test_a_wrong_answer_is_no_baseline(project):
+    path = project.folder / "seven.json"
+    before = path.read_bytes()
+    project.write(SUITE.replace("top1 = 7", "top1 = 1"))
+    assert project.check("--update-baseline").exit_code == 1
+    assert path.read_bytes() == before
+
+
+def test_there_must_be_one_to_update(project):
+    project.write('[[case]]\nbundle = "digits.bin"\ninput = "images/7.npy"\nexpect.top1 = 7')
+    done = project.check("--update-baseline")
+    assert done.exit_code == 2
+    assert "no baseline to update" in done.stderr
+
+
+def test_of_other_inputs(project):
+    project.write(SUITE.replace("7.npy", "3.npy").replace("expect.top1 = 7", ""))
+    refused(project, "BASE002", "other inputs")
+
+
+def test_of_another_version(project, baseline):
+    baseline(nmpsim="0.0.1+12345678")
+    refused(project, "BASE002", "another version of nmpsim")
+
+
+def test_of_another_program(project, baseline):
+    baseline(program="other")
+    refused(project, "BASE002", "another program")
+
+
+def test_of_other_outputs(project, baseline):
+    baseline(outputs={})
+    refused(project, "BASE002", "other outputs")
+
+
+def test_of_other_layers(project, baseline):
+    layers = json.loads((project.folder / "seven.json").read_text())["layers"]
+    baseline(layers=layers[:-1])
+    refused(project, "BASE002", "other layers")
+    baseline(layers=[{**layers[0], "shape": [1]}, *layers[1:]])
+    refused(project, "BASE002", "other layers")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"\xff",
+        b'{"schema": "nmpsim-baseline-1"}',
+        b'{"schema": "nmpsim-baseline-9"}',
+        b"[" * 100_000,
+    ],
+)
+def test_damaged(project, content):
+    (project.folder / "seven.json").write_bytes(content)
+    refused(project, "BASE001")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cycles": "3"},
+        {"cycles": None},
+        {"layers": [3]},
+        {"layers": {}},
+        {"outputs": []},
+        {"outputs": {"prob__1": 3}},
+        {"outputs": {"prob__1": {"elem": "x", "shape": [1], "digest": "", "values": [1]}}},
+        {"outputs": {"prob__1": {"elem": "i8", "shape": [1], "digest": "", "values": [999]}}},
+        {"outputs": {"prob__1": {"elem": "i8", "shape": [-9], "digest": "", "values": ["x"]}}},
+        {"outputs": {"prob__1": {"elem": "float", "shape": [2], "digest": "", "values": [[1]]}}},
+        {"outputs": {"prob__1": {"elem": "float", "shape": [2], "digest": "", "values": 3}}},
+        {"more": 1},
+    ],
+)
+def test_values_of_the_wrong_kind(project, baseline, change):
+    baseline(**change)
+    refused(project, "BASE001")
+
+
+def test_the_difference_to_its_values_is_told(project, baseline):
+    outputs = json.loads((project.folder / "seven.json").read_text())["outputs"]
+    values = outputs["prob__1"]["values"]
+    one_up = float(np.nextafter(np.float32(values[4]), np.float32(1)))
+    outputs["prob__1"].update(values=[*values[:4], one_up, *values[5:]], digest="0")
+    baseline(outputs=outputs)
+    (check, *_) = project.found()["checks"]
+    assert check["status"] == "wrong"
+    assert "1 of 10 elements differ, first [0, 4]" in check["message"]
+    project.write(SUITE + "expect.ulp = 1")
+    assert project.statuses()["outputs"] == "passed"
+
+
+def test_saturation_that_got_worse(project, baseline):
+    np.save(project.folder / "bright.npy", 10 * np.load(project.folder / "images" / "7.npy"))
+    project.write(SUITE.replace("images/7.npy", "bright.npy").replace("expect.top1 = 7", ""))
+    project.check("--update-baseline")
+    assert project.statuses()["saturation"] == "passed"
+    layers = json.loads((project.folder / "seven.json").read_text())["layers"]
+    layers[0]["saturated"] = {stage: n - 1 for stage, n in layers[0]["saturated"].items()}
+    baseline(layers=layers)
+    assert project.statuses() == {"outputs": "passed", "cycles": "passed", "saturation": "over"}
+    assert "layer 0 conv1__6_quantize" in project.check().stdout
+
+
+def test_a_margin_for_cycles(project, baseline):
+    baseline(cycles=2560)
+    assert project.statuses()["cycles"] == "over"
+    project.write(SUITE + "budget.cycles_percent = 1.5")
+    assert project.statuses()["cycles"] == "over"
+    project.write(SUITE + "budget.cycles_percent = 2")
+    assert project.statuses()["cycles"] == "passed"
+
+
+def test_chosen_layers_of_a_baseline(project, baseline):
+    layers = json.loads((project.folder / "seven.json").read_text())["layers"]
+    layers[3]["output"] = "0"
+    baseline(layers=layers)
+    assert project.statuses()["outputs"] == "wrong"
+    project.write(SUITE + 'expect.only = ["conv2*"]')
+    assert project.statuses() == {
+        "outputs": "passed",
+        "layers": "wrong",
+        "top1": "passed",
+        "cycles": "passed",
+        "saturation": "passed",
+    }
+    project.write(SUITE + 'expect.only = ["conv1*", "fc__1"]')
+    assert project.statuses()["layers"] == "passed"

@@ -1,0 +1,83 @@
+"""Each change of a user's project turns exactly the right check red, and names the layer."""
+
+import attrs
+import numpy as np
+from bundle_edits import change_descriptor
+from user_project import SUITE
+
+import nmpsim
+
+PASSED = {"outputs": "passed", "top1": "passed", "cycles": "passed", "saturation": "passed"}
+
+
+def test_nothing_changed(project):
+    done = project.check()
+    assert done.exit_code == 0, done.output
+    assert project.statuses() == PASSED
+
+
+def change_weight(project, place, by):
+    path = project.folder / "digits.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    key = next(key for key in arrays if "conv2_weights" in key)
+    arrays[key][place] += by
+    np.savez(path, **arrays)
+    project.compile()
+
+
+def test_one_weight(project):
+    change_weight(project, (5, 1, 1, 7), 3)
+    assert project.statuses() == {**PASSED, "outputs": "wrong"}
+    done = project.check()
+    assert done.exit_code == 1
+    assert "layer 3 conv2__2, line 26" in done.stdout
+
+
+def test_one_weight_that_happens_to_change_no_answer(project, expected):
+    change_weight(project, (5, 1, 1, 7), 3)
+    np.savez(project.folder / "answers.npz", **expected["outputs"])
+    project.write(SUITE + 'expect.outputs = "answers.npz"')
+    assert project.statuses() == PASSED
+
+
+def test_one_rescale_integer(project):
+    change_descriptor(project.folder / "digits.bin", "conv", layer=1, field="out_mul", by=1)
+    assert project.statuses() == {**PASSED, "outputs": "wrong"}
+    done = project.check()
+    assert done.exit_code == 1
+    assert "layer 1 conv1__2, line 20" in done.stdout
+
+
+def test_one_tile_size(project):
+    small = attrs.evolve(nmpsim.default_device(), scratchpad_bytes=4096)
+    project.compile(device=small)  # a layer has smaller tiles, which happen to be faster
+    assert project.check("--update-baseline").exit_code == 0
+    project.compile()
+
+    assert project.statuses() == {**PASSED, "cycles": "over"}
+    done = project.check()
+    assert done.exit_code == 4
+    assert "layer conv2__2 (1,206 cycles, 32 more than 1,174)" in done.stdout
+
+
+def test_the_bandwidth(project):
+    project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
+    assert project.statuses() == {**PASSED, "cycles": "over"}
+    done = project.check()
+    assert done.exit_code == 4
+    assert "dram_bytes_per_cycle 16 -> 4" in done.stdout
+    assert "layer conv2__2 (" in done.stdout
+
+
+def test_more_bandwidth_is_no_pass_either(project):
+    project.write("[dram]\nbytes_per_cycle = 64\n", "board.toml")
+    done = project.check()
+    assert done.exit_code == 2
+    assert "BASE002" in done.stdout
+    assert "dram_bytes_per_cycle 16 -> 64" in done.stdout
+
+
+def test_a_clock_that_changes_no_cycle_is_no_pass_either(project):
+    project.write("[cores]\nclock_mhz = 1000\n", "board.toml")
+    assert "cores_clock_mhz 800 -> 1000" in project.check().stdout

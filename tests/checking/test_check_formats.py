@@ -1,0 +1,180 @@
+"""JUnit, SARIF, Markdown and annotations: valid by their public schemas, and they say it all."""
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import numpy as np
+import pytest
+import xmlschema
+from bundle_edits import change_descriptor
+
+SCHEMAS = Path(__file__).parent / "schemas"
+
+
+@pytest.fixture(params=["good", "wrong", "slow", "broken"])
+def outcome(request, project):
+    """A project, and what is wrong with it."""
+    if request.param == "wrong":
+        change_descriptor(project.folder / "digits.bin", "conv", layer=1, field="out_mul", by=1)
+    elif request.param == "slow":
+        project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
+    elif request.param == "broken":
+        (project.folder / "seven.json").write_text("{")
+    return request.param, project
+
+
+def test_junit_is_valid_and_has_a_case_a_layer(outcome):
+    kind, project = outcome
+    path = project.folder / "junit.xml"
+    project.check("--junit", path)
+    xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd").validate(path)
+    (suite,) = ElementTree.parse(path).getroot()
+    assert suite.get("name") == "seven"
+    layers = [case for case in suite if case.get("classname") == "seven.layers"]
+    failed = [case.get("name") for case in suite if case.find("failure") is not None]
+    if kind == "broken":
+        assert (suite.get("errors"), layers) == ("1", [])
+        assert suite.find("testcase/error").get("type") == "BASE001"
+        return
+    assert len(layers) == 8
+    assert layers[3].get("name") == "0003 conv2__2 (convolution)"
+    if kind == "good":
+        assert failed == []
+    if kind == "wrong":
+        assert failed == ["outputs", "0001 conv1__2 (convolution)"]
+    if kind == "slow":
+        assert failed[0] == "cycles"
+        assert "0003 conv2__2 (convolution)" in failed
+
+
+def test_sarif_is_valid_and_points_at_lines(outcome):
+    kind, project = outcome
+    path = project.folder / "check.sarif"
+    project.check("--sarif", path)
+    document = json.loads(path.read_text())
+    schema = json.loads((SCHEMAS / "sarif-schema-2.1.0.json").read_text())
+    jsonschema.Draft4Validator(schema).validate(document)
+    (run,) = document["runs"]
+    ids = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert len(ids) == len(set(ids))
+    for result in run["results"]:
+        assert ids[result["ruleIndex"]] == result["ruleId"]
+    errors = {r["ruleId"] for r in run["results"] if r["level"] == "error"}
+    assert (
+        errors
+        == {
+            "good": set(),
+            "wrong": {"check/outputs"},
+            "slow": {"check/cycles"},
+            "broken": set(),
+        }[kind]
+    )
+    if kind == "wrong":
+        (result,) = (r for r in run["results"] if r["level"] == "error")
+        place = result["locations"][0]
+        assert place["physicalLocation"] == {
+            "artifactLocation": {"uri": "digits.lir.txt"},
+            "region": {"startLine": 20},
+        }
+        assert place["logicalLocations"][0]["name"] == "conv1__2"
+
+
+def test_sarif_has_every_cut_and_what_lint_finds(project, cli):
+    image = np.load(project.folder / "images" / "7.npy")
+    np.save(project.folder / "bright.npy", 10 * image)
+    project.write(
+        """
+        [[case]]
+        bundle = "digits.bin"
+        input = "bright.npy"
+        budget.saturation = 99999
+        """
+    )
+    path = project.folder / "check.sarif"
+    assert project.check("--sarif", path).exit_code == 0
+    results = json.loads(path.read_text())["runs"][0]["results"]
+    cuts = [r for r in results if r["ruleId"].startswith("saturation/")]
+    cut = {layer["name"] for layer in project.found()["layers"] if layer["saturated"]}
+    assert {r["locations"][0]["logicalLocations"][0]["name"] for r in cuts} == cut
+    assert "conv1__6_quantize" in cut
+    linted = cli("lint", project.folder / "digits.bin", "--format", "json")
+    findings = json.loads(linted.stdout)["findings"]
+    assert findings
+    assert [r["ruleId"] for r in results[: -len(cuts)]] == [f["rule"] for f in findings]
+
+
+def test_lint_writes_sarif_with_the_lines_of_the_text(project, cli):
+    lir, path = project.folder / "digits.lir.txt", project.folder / "lint.sarif"
+    words = ("lint", lir, "--weights", project.folder / "digits.npz")
+    findings = json.loads(cli(*words, "--sarif", path, "--format", "json").stdout)["findings"]
+    document = json.loads(path.read_text())
+    schema = json.loads((SCHEMAS / "sarif-schema-2.1.0.json").read_text())
+    jsonschema.Draft4Validator(schema).validate(document)
+    results = document["runs"][0]["results"]
+    assert [r["ruleId"] for r in results] == [f["rule"] for f in findings]
+    for result, finding in zip(results, findings, strict=True):
+        region = result["locations"][0]["physicalLocation"].get("region", {})
+        assert region.get("startLine") == finding["line"]
+
+
+def test_markdown(outcome):
+    kind, project = outcome
+    path = project.folder / "summary.md"
+    project.check("--markdown", path)
+    text = path.read_text()
+    words = {
+        "good": "1 passed",
+        "wrong": "1 wrong answer",
+        "slow": "1 over budget",
+        "broken": "1 cannot be checked",
+    }
+    assert text.startswith(f"## nmpsim: 1 case: {words[kind]}\n")
+    if kind == "slow":
+        assert "regressed layers</summary>" in text
+        assert "unchanged layers</summary>" in text
+        regressed = text.split("regressed layers</summary>")[1].split("</details>")[0]
+        grown = [int(n.replace(",", "")) for n in re.findall(r"\+([\d,]+) \(", regressed)]
+        assert grown == sorted(grown, reverse=True)
+        assert len(grown) >= 3
+        assert "dram\\_bytes\\_per\\_cycle 16 -\\> 4" in text
+    if kind == "wrong":
+        assert "conv1\\_\\_2, line 20" in text
+
+
+def test_annotations(outcome, monkeypatch):
+    kind, project = outcome
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    done = project.check("--format", "json")
+    json.loads(done.stdout)  # annotations do not disturb it
+    lines = [line for line in done.stderr.splitlines() if line.startswith("::")]
+    assert bool(lines) == (kind != "good")
+    for line in lines:
+        assert re.fullmatch(r"::error (file=[^,:]+,)?(line=\d+,)?title=[^:,]+::.+", line), line
+    if kind == "wrong":
+        (line,) = lines
+        assert line.startswith("::error file=digits.lir.txt,line=20,title=seven%3A outputs::layer")
+    assert "::" not in project.check("--no-github").stderr
+
+
+def test_names_that_mean_something_elsewhere(project):
+    text = (project.folder / "suite.toml").read_text()
+    project.write(text.replace('name = "seven"', r'name = "<b>|\u0007 &: ,%\n"'))
+    project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
+    junit, markdown = project.folder / "junit.xml", project.folder / "summary.md"
+    done = project.check("--junit", junit, "--markdown", markdown, "--github")
+    assert done.exit_code == 4
+    xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd").validate(junit)
+    assert "| \\<b\\>\\|" in markdown.read_text()
+    assert "title=<b>|\\x07 &%3A %2C%25%0A" in done.stderr
+    assert "\x07" not in done.output
+
+
+def test_junit_without_its_package(project, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "junitparser", None)
+    done = project.check("--junit", project.folder / "junit.xml")
+    assert done.exit_code == 2
+    assert "PKG001" in done.stderr
+    assert "nmpsim[ci]" in done.stderr
