@@ -27,7 +27,7 @@ def check_trap(trap: TrapReport, run: Run) -> Check:
     """A run that did not reach its end."""
     message = f"the run stopped: {trap.kind}: {trap.message}"
     layers = [layer for layer in run.report.layers if layer.name == trap.layer]
-    culprits = tuple(culprit(layer, message) for layer in layers)
+    culprits = tuple(culprit(layer, "here the run stopped") for layer in layers)
     return Check("trap", "wrong", f"{message}{_in_layers(culprits)}", culprits)
 
 

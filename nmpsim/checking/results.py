@@ -30,6 +30,12 @@ class Culprit:
     """In the LIR text; 0 if unknown."""
     message: str
 
+    @property
+    def place(self) -> str:
+        """``layer 3 conv1, line 25``"""
+        text = f"layer {self.index} {self.name}"
+        return f"{text}, line {self.line}" if self.line else text
+
 
 @attrs.frozen
 class Check:

@@ -34,6 +34,21 @@ class Run:
     makers: Mapping[str, int]
     """Output of the program -> index of the layer that made it."""
 
+    @property
+    def outputs(self) -> Arrays:
+        """Every output of the program in its logical shape."""
+        return self.report.outputs
+
+    @property
+    def cycles(self) -> int:
+        """Of the whole run."""
+        return self.report.cycles
+
+    @property
+    def layers(self) -> tuple[LayerReport, ...]:
+        """What each layer did."""
+        return self.report.layers
+
     def digest(self, layer: LayerReport) -> str:
         """Of a layer's output; empty if the run did not reach it."""
         output = self.layer_outputs[layer.index]

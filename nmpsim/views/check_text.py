@@ -53,13 +53,7 @@ def _print_case(result: CaseResult, console: Console) -> None:
 
 
 def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
-    shown = [f"{where(one)}: {one.message}" for one in culprits[:MOST_CULPRITS]]
+    shown = [f"{one.place}: {one.message}" for one in culprits[:MOST_CULPRITS]]
     if len(culprits) > MOST_CULPRITS:
         shown.append(f"and {plural(len(culprits) - MOST_CULPRITS, 'layer')} more")
     return shown
-
-
-def where(layer: Culprit) -> str:
-    """``layer 3 conv1, line 25``"""
-    text = f"layer {layer.index} {layer.name}"
-    return f"{text}, line {layer.line}" if layer.line else text

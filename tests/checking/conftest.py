@@ -53,3 +53,9 @@ def expected(project) -> dict:
     x = np.load(project.folder / "images" / "7.npy")
     report = nmpsim.Device().run(bundle, {"data": x}, save_layers=True)
     return {"outputs": dict(report.outputs), "layers": dict(report.layer_outputs)}
+
+
+@pytest.fixture
+def repository_page():
+    """Reads a page by its path in the repository."""
+    return lambda name: (FOLDER.parents[1] / name).read_text(encoding="utf-8")

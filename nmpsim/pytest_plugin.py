@@ -1,0 +1,213 @@
+"""pytest's plugin: the fixtures ``nmp`` and ``nmp_snapshot``; docs/pytest.md describes them.
+
+pytest loads it whenever it starts, so nothing heavy is imported before a test asks for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from nmpsim.bundle import Bundle
+    from nmpsim.checking.run import Run
+    from nmpsim.checking.snapshot import Runner
+
+MARKER = (
+    "nmp_device(file=None, **settings): run on the device of a file (from the test's folder on),"
+    " or on the bundle's own, with some settings changed: nmp_device(dram_bytes_per_cycle=8)"
+)
+SNAPSHOTS = "nmp_snapshots"
+"""Folder beside the tests."""
+_written = pytest.StashKey[list[Path]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--nmp-update``"""
+    group = parser.getgroup("nmpsim")
+    group.addoption(
+        "--nmp-update", action="store_true", help="Write the snapshots of nmp_snapshot."
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker's line in ``pytest --markers``."""
+    config.addinivalue_line("markers", MARKER)
+    config.stash[_written] = []
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """How many snapshots were written."""
+    written = config.stash[_written]
+    if written:
+        word = "snapshot" if len(written) == 1 else "snapshots"
+        terminalreporter.write_line(f"nmpsim: {len(written)} {word} written")
+
+
+class NmpSession:
+    """Programs of a test session."""
+
+    def __init__(self) -> None:
+        self._runner: Runner | None = None
+
+    @property
+    def runner(self) -> Runner:
+        """What does the work; made when it is asked for."""
+        if self._runner is None:
+            from nmpsim.checking.snapshot import Runner
+
+            self._runner = Runner()
+        return self._runner
+
+    def load(self, path: Path | str) -> Bundle:
+        """The bundle of a file; each file is read once."""
+        return self.runner.load(path)
+
+    def compile(self, lir: Path | str, weights: Path | str | None = None, **options: Any) -> Bundle:
+        """Compile LIR text; options are those of :func:`nmpsim.compile`."""
+        return self.runner.compile(lir, weights, **options)
+
+
+class Nmp:
+    """Programs, and the device of a test."""
+
+    def __init__(self, session: NmpSession, node: pytest.Item) -> None:
+        self._session = session
+        self._file, self._settings = _device_of(node)
+        self.load = session.load
+        self.compile = session.compile
+
+    def run(self, bundle: Bundle | Path | str, inputs: Mapping[str, npt.ArrayLike]) -> Run:
+        """Run a bundle, or that of a file; the test fails if the run traps.
+
+        Raises:
+            UserError: codes of FILE, BUN, DEV and INPUT.
+        """
+        __tracebackhide__ = True
+        from nmpsim.checking.snapshot import trap_text
+        from nmpsim.diagnostics import UserError
+
+        try:
+            run = self._session.runner.run(bundle, inputs, self._file, self._settings)
+        except UserError as error:  # what matters is the test's line, not ours
+            raise error.with_traceback(None) from None
+        trap = trap_text(run)
+        if trap:
+            raise AssertionError(trap)
+        return run
+
+    def assert_outputs(
+        self,
+        run: Run,
+        outputs: Mapping[str, npt.ArrayLike] | None = None,
+        *,
+        layers: Mapping[str, npt.ArrayLike] | None = None,
+        ulp: int = 0,
+        sqnr_db: float | None = None,
+    ) -> None:
+        """Fail, and say which layer and element and by how much, unless a run's answer is right.
+
+        Args:
+            run: what ``run`` gave.
+            outputs: what outputs must be, by name, as the device stores them.
+            layers: what layers' outputs must be, likewise.
+            ulp: units of the last place that an element may be off.
+            sqnr_db: signal to quantization noise that is enough instead.
+        """
+        __tracebackhide__ = True
+        from nmpsim.checking.snapshot import compare_arrays
+
+        if not outputs and not layers:
+            pytest.fail("assert_outputs has nothing to compare with")
+        wrong = compare_arrays(run, outputs or {}, layers or {}, ulp, sqnr_db)
+        if wrong:
+            raise AssertionError(wrong)
+
+
+class NmpSnapshot:
+    """Runs of a test as they were."""
+
+    def __init__(self, node: pytest.Item, update: bool) -> None:
+        self._node = node
+        self._update = update
+        self._names: set[str] = set()
+
+    def check(
+        self,
+        run: Run,
+        name: str = "",
+        *,
+        cycles_percent: float = 0.0,
+        ulp: int = 0,
+        sqnr_db: float | None = None,
+    ) -> None:
+        """Fail if outputs, cycles or saturation are worse than in the snapshot.
+
+        Args:
+            run: what ``nmp.run`` gave.
+            name: tells several snapshots of a test apart.
+            cycles_percent: how many more cycles are allowed.
+            ulp: units of the last place that an element of an output may be off.
+            sqnr_db: signal to quantization noise that is enough instead.
+        """
+        __tracebackhide__ = True
+        from nmpsim.checking.snapshot import compare_snapshot, write_snapshot
+
+        if name in self._names:
+            pytest.fail(f"the test has two snapshots named {name!r}: give each its own name")
+        self._names.add(name)
+        path = snapshot_path(self._node, name)
+        if self._update:
+            write_snapshot(run, path)
+            self._node.config.stash[_written].append(path)
+            return
+        worse = compare_snapshot(run, path, cycles_percent, ulp, sqnr_db)
+        if worse:
+            raise AssertionError(f"{worse}\nIf that is meant: pytest --nmp-update")
+
+
+def snapshot_path(node: pytest.Item, name: str) -> Path:
+    """``nmp_snapshots/MODULE/TEST[.NAME].json`` beside the test's file."""
+    words = ".".join([*node.nodeid.split("::")[1:], *([name] if name else [])])
+    plain = re.sub(r"[^\w.\[\]-]", "_", words)
+    if plain != words or len(plain) > 100:
+        plain = f"{plain[:100]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
+    return node.path.parent / SNAPSHOTS / node.path.stem / f"{plain}.json"
+
+
+def _device_of(node: pytest.Item) -> tuple[Path | None, dict[str, Any]]:
+    """File and changed settings of a test's markers; those nearer to the test come last."""
+    file: Path | None = None
+    settings: dict[str, Any] = {}
+    for marker in reversed(list(node.iter_markers("nmp_device"))):
+        given = marker.args[0] if marker.args else marker.kwargs.get("file")
+        file = file if given is None else node.path.parent / given
+        settings |= {key: value for key, value in marker.kwargs.items() if key != "file"}
+    return file, settings
+
+
+@pytest.fixture(scope="session")
+def nmp_session() -> NmpSession:
+    """Loads and compiles programs, for fixtures of a whole session."""
+    return NmpSession()
+
+
+@pytest.fixture
+def nmp(nmp_session: NmpSession, request: pytest.FixtureRequest) -> Nmp:
+    """Loads, compiles and runs programs, on the device of the marker ``nmp_device``."""
+    return Nmp(nmp_session, request.node)
+
+
+@pytest.fixture
+def nmp_snapshot(request: pytest.FixtureRequest) -> NmpSnapshot:
+    """Outputs, cycles and saturation as they were when ``--nmp-update`` was given."""
+    return NmpSnapshot(request.node, request.config.getoption("--nmp-update"))

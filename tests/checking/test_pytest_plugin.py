@@ -1,0 +1,216 @@
+"""The plugin, in pytest runs of its own."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+import nmpsim.checking.snapshot  # noqa: F401 - pytester forgets what is imported in its runs
+
+pytest_plugins = "pytester"
+
+# Hypothesis's plugin would import Hypothesis anew in every run.
+PLUGIN = ("-p", "nmpsim.pytest_plugin", "-p", "no:hypothesispytest")
+HEADER = """
+import numpy as np
+import pytest
+
+SEVEN = {"data": np.load("images/7.npy")}
+"""
+
+
+@pytest.fixture
+def tests(pytester, good_project, expected):
+    """Runs test functions beside the digits; ``expected`` has imported what is heavy before."""
+    for name in ("digits.bin", "digits.lir.txt", "digits.npz", "digits.tensors.json"):
+        shutil.copy(good_project / name, pytester.path)
+    shutil.copytree(good_project / "images", pytester.path / "images")
+
+    def run(text, *words):
+        pytester.makepyfile(test_net=HEADER + text)
+        return pytester.runpytest_inprocess(*PLUGIN, "--strict-markers", *words)
+
+    return run
+
+
+def test_runs_and_their_reports(tests):
+    done = tests(
+        """
+        def test_answer(nmp):
+            run = nmp.run("digits.bin", SEVEN)
+            assert run.outputs["prob__1"].argmax() == 7
+            assert run.cycles == 2603 == run.report.cycles
+            assert run.layers[3].name == "conv2__2"
+
+        @pytest.fixture(scope="session")
+        def compiled(nmp_session):
+            return nmp_session.compile("digits.lir.txt", "digits.npz")
+
+        def test_compiled(nmp, compiled):
+            assert nmp.run(compiled, SEVEN).cycles == 2603
+            assert nmp.load("digits.bin") is nmp.load("digits.bin")
+        """.replace("\n        ", "\n")
+    )
+    done.assert_outcomes(passed=2)
+
+
+def test_a_wrong_output_is_told_with_its_element_and_layer(tests):
+    done = tests(
+        """
+def test_answer(nmp):
+    run = nmp.run("digits.bin", SEVEN)
+    wrong = run.outputs["prob__1"].copy()
+    nmp.assert_outputs(run, {"prob__1": wrong})
+    wrong[0, 4] = np.nextafter(wrong[0, 4], np.float32(1))
+    nmp.assert_outputs(run, {"prob__1": wrong}, ulp=1)
+    nmp.assert_outputs(run, {"prob__1": wrong}, sqnr_db=50)
+    nmp.assert_outputs(run, {"prob__1": wrong})
+
+def test_nothing(nmp):
+    nmp.assert_outputs(nmp.run("digits.bin", SEVEN))
+
+def test_layers(nmp):
+    run = nmp.run("digits.bin", SEVEN)
+    nmp.assert_outputs(run, layers={"fc__1": np.zeros((1, 10), np.int8)})
+"""
+    )
+    done.assert_outcomes(failed=3)
+    done.stdout.fnmatch_lines(
+        [
+            "E * AssertionError: outputs: output prob__1: 1 of 10 elements differ,*[[]0, 4]: *",
+            "E * layer 7 prob, line 38: *off by up to 1 ulp, SQNR * dB",
+            "*nothing to compare with*",
+            "E * AssertionError: layers: 1 of 1 layers differ; * of 10 elements differ,*",
+        ]
+    )
+    assert "snapshot.py" not in done.stdout.str()  # the traceback ends in the test
+
+
+def test_snapshots(tests, pytester):
+    text = """
+@pytest.mark.parametrize("digit", ["7", "a/b"])
+def test_net(nmp, nmp_snapshot, digit):
+    run = nmp.run("digits.bin", SEVEN)
+    nmp_snapshot.check(run)
+    nmp_snapshot.check(run, "again")
+"""
+    missing = tests(text)
+    missing.assert_outcomes(failed=2)
+    missing.stdout.fnmatch_lines(["*there is no baseline yet*", "*pytest --nmp-update*"])
+    folder = pytester.path / "nmp_snapshots" / "test_net"
+    assert not folder.exists()
+    updated = tests(text, "--nmp-update")
+    updated.assert_outcomes(passed=2)
+    updated.stdout.fnmatch_lines(["nmpsim: 4 snapshots written"])
+    names = sorted(path.name for path in folder.iterdir())
+    assert names[:2] == ["test_net[7].again.json", "test_net[7].json"]
+    assert all(re.fullmatch(r"test_net\[a_b\](.again)?-[0-9a-f]{8}.json", n) for n in names[2:])
+    assert len(names) == 4
+    tests(text).assert_outcomes(passed=2)
+
+
+def test_a_snapshot_that_got_worse(tests, pytester):
+    text = """
+def test_net(nmp, nmp_snapshot):
+    nmp_snapshot.check(nmp.run("digits.bin", SEVEN), cycles_percent=1)
+"""
+    tests(text, "--nmp-update").assert_outcomes(passed=1)
+    path = pytester.path / "nmp_snapshots" / "test_net" / "test_net.json"
+    document = json.loads(path.read_text())
+    document["cycles"] -= 100
+    document["layers"][3]["cycles"] -= 100
+    path.write_text(json.dumps(document))
+    done = tests(text)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(
+        ["E * layer 3 conv2__2, line 26: 1,206 cycles, 100 more than 1,106", "E *--nmp-update"]
+    )
+    assert "nmpsim check --update-baseline" not in done.stdout.str()
+    tests(text.replace("=1)", "=5)")).assert_outcomes(passed=1)
+
+
+def test_two_snapshots_need_two_names(tests):
+    done = tests(
+        """
+def test_net(nmp, nmp_snapshot):
+    run = nmp.run("digits.bin", SEVEN)
+    nmp_snapshot.check(run)
+    nmp_snapshot.check(run)
+""",
+        "--nmp-update",
+    )
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*give each its own name*"])
+
+
+def test_devices(tests, pytester):
+    (pytester.path / "slow.toml").write_text("[dram]\nbytes_per_cycle = 4\n")
+    done = tests(
+        """
+def cycles(nmp):
+    return nmp.run("digits.bin", SEVEN).cycles
+
+def test_its_own(nmp):
+    assert cycles(nmp) == 2603
+
+@pytest.mark.nmp_device("slow.toml")
+class TestSlow:
+    def test_file(self, nmp):
+        assert cycles(nmp) > 2700
+
+    @pytest.mark.nmp_device(dram_bytes_per_cycle=16)
+    def test_nearest(self, nmp):
+        assert cycles(nmp) == 2603
+
+@pytest.mark.nmp_device(dram_bytes_per_cycel=16)
+def test_unknown(nmp):
+    cycles(nmp)
+
+@pytest.mark.nmp_device(limits_cycles=100)
+def test_trap(nmp):
+    cycles(nmp)
+"""
+    )
+    done.assert_outcomes(passed=3, failed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "E * nmpsim.diagnostics.UserError: error?DEV002?: *setting ?dram? bytes_per_cycel",
+            "E * AssertionError: trap: the run stopped: cycle_limit*",
+        ]
+    )
+    assert "config.py" not in done.stdout.str()  # the traceback ends in the test
+
+
+def test_markers_are_described(tests):
+    done = tests("", "--markers")
+    done.stdout.fnmatch_lines(["@pytest.mark.nmp_device(file=None, [*][*]settings): *"])
+
+
+def test_an_installed_pytest_finds_it(repository_page):
+    project = tomllib.loads(repository_page("pyproject.toml"))["project"]
+    assert project["entry-points"]["pytest11"] == {PLUGIN[1]: PLUGIN[1]}
+
+
+def test_pytest_starts_as_fast_as_without(tmp_path):
+    code = (
+        "import pytest, sys\n"
+        "code = pytest.main(['-p', 'nmpsim.pytest_plugin', '-q', '-p', 'no:cacheprovider'])\n"
+        "heavy = {'numpy', 'numba', 'rich', 'cattrs', 'nmpsim.session'} & set(sys.modules)\n"
+        "sys.exit(f'{code} {heavy}' if code or heavy else 0)"
+    )
+    (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_does_what_it_says(tests, pytester, repository_page):
+    (example,) = re.findall(r"```python\n(.*?)```", repository_page("docs/pytest.md"), re.S)
+    pytester.makepyfile(test_page=example)
+    pytester.runpytest_inprocess(*PLUGIN, "--nmp-update").assert_outcomes(passed=3)
+    pytester.runpytest_inprocess(*PLUGIN).assert_outcomes(passed=3)

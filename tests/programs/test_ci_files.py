@@ -1,0 +1,183 @@
+"""The files of programs/ci/ in a user's repository, as far as a machine without GitHub runs them.
+
+The steps of the workflow that are shell lines are run as GitHub runs them; the one that installs
+nmpsim is left out, for it is there.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CI = ROOT / "programs" / "ci"
+DIGITS = ROOT / "programs" / "digits"
+INSTALL = "Install nmpsim"
+
+
+class Repository:
+    """A user's repository, made as the page says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "a repository"
+        shutil.copytree(DIGITS / "images", self.folder / "images")
+        for name in ("digits.lir.txt", "digits.npz", "digits.tensors.json"):
+            shutil.copy(DIGITS / name, self.folder)
+        for name in ("check.sh", "suite.toml", "board.toml"):
+            shutil.copy(CI / name, self.folder)
+        for name, target in (
+            ("nmpsim.yml", ".github/workflows/nmpsim.yml"),
+            ("pre-commit-config.yaml", ".pre-commit-config.yaml"),
+            ("test_network.py", "tests/test_network.py"),
+        ):
+            (self.folder / target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(CI / name, self.folder / target)
+        (self.folder / ".gitignore").write_text("digits.bin\n")
+        (self.folder / "baselines").mkdir()
+        self.environment = _environment(folder)
+
+    def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words,
+            cwd=self.folder,
+            env={**self.environment, **more},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def write_baselines(self) -> None:
+        for line in _indented_lines((CI / "README.md").read_text()):
+            if not line.startswith("git"):
+                done = self.run("bash", "-e", "-c", line)
+                assert done.returncode == 0, done.stdout + done.stderr
+
+    def change_a_weight(self) -> None:
+        with np.load(self.folder / "digits.npz") as file:
+            arrays = dict(file)
+        arrays["conv1_weights__1"][3, 1, 1, 0] += 40
+        np.savez(self.folder / "digits.npz", **arrays)
+
+
+def _indented_lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.startswith("    ")]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """With commands that start this Python, wherever its scripts are."""
+    commands = folder / "commands"
+    commands.mkdir()
+    plugin = "-p nmpsim.pytest_plugin"
+    for name, words in (
+        ("nmpsim", f'"{sys.executable}" -m nmpsim "$@"'),
+        ("python", f'PYTEST_ADDOPTS="{plugin}" exec "{sys.executable}" "$@"'),
+    ):
+        (commands / name).write_text(f"#!/bin/sh\n{words}\n")
+        (commands / name).chmod(0o755)
+    path = os.pathsep.join([str(commands), os.environ["PATH"]])
+    return {
+        **{key: value for key, value in os.environ.items() if not key.startswith("GIT")},
+        "PATH": path,
+        "PYTHONPATH": str(ROOT),
+        "GITHUB_STEP_SUMMARY": str(folder / "step-summary.md"),
+        "PRE_COMMIT_HOME": str(folder / "pre-commit"),
+    }
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    made = Repository(tmp_path_factory.mktemp("user"))
+    made.write_baselines()
+    return made
+
+
+def steps():
+    """Name, condition and shell line of each step that runs one here."""
+    workflow = yaml.safe_load((CI / "nmpsim.yml").read_text())
+    for step in workflow["jobs"]["check"]["steps"]:
+        if "run" in step and step["name"] != INSTALL:
+            yield step["name"], step.get("if"), step["run"]
+
+
+def run_workflow(repository):
+    """Exit code and output of each step, as GitHub goes on after a failed one."""
+    results = {}
+    for name, condition, line in steps():
+        if condition is None and any(code for code, _ in results.values()):
+            continue
+        done = repository.run("bash", "-e", "-c", line, GITHUB_ACTIONS="true")
+        results[name] = done.returncode, done.stdout + done.stderr
+    return results
+
+
+def test_the_workflow_is_one():
+    words = ("-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows")
+    done = subprocess.run(
+        [sys.executable, *words, str(CI / "nmpsim.yml")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    installs = [s for s in _all_steps() if s.get("name") == INSTALL]
+    assert len(installs) == 1
+    assert "ci]" in yaml.safe_load((CI / "nmpsim.yml").read_text())["env"]["NMPSIM"]
+
+
+def _all_steps():
+    return yaml.safe_load((CI / "nmpsim.yml").read_text())["jobs"]["check"]["steps"]
+
+
+def test_what_steps_keep_is_what_steps_write():
+    written = {word for _, _, line in steps() for word in line.split() if "." in word}
+    for step in _all_steps():
+        named = step.get("with", {})
+        for name in str(named.get("sarif_file", "")).split() + (
+            named["path"].split() if "upload-artifact" in step.get("uses", "") else []
+        ):
+            assert name in written
+
+
+def test_a_build_is_green_and_then_red(repository):
+    green = run_workflow(repository)
+    assert {name: code for name, (code, _) in green.items()} == {
+        "Check": 0,
+        "Test": 0,
+        "Summarize": 0,
+    }, green
+    summary = Path(repository.environment["GITHUB_STEP_SUMMARY"])
+    assert "2 passed" in summary.read_text()
+
+    before = (repository.folder / "digits.npz").read_bytes()
+    repository.change_a_weight()
+    red = run_workflow(repository)
+    (repository.folder / "digits.npz").write_bytes(before)
+    assert [code for code, _ in red.values()] == [1, 1, 0], red
+    assert (
+        "::error file=digits.lir.txt,line=20,title=three%3A outputs::layer conv1__2"
+        in (red["Check"][1])
+    )
+    assert "conv1__2, line 20" in red["Test"][1]
+    assert "2 wrong answer" in summary.read_text()
+    for name in ("junit.xml", "nmpsim.sarif", "summary.md"):
+        assert (repository.folder / name).stat().st_size
+
+
+def test_the_hooks(repository):
+    for line in ("git init -q", "git add -A"):
+        assert repository.run(*line.split()).returncode == 0
+    hooks = ("python", "-m", "pre_commit")
+    config = repository.run(*hooks, "validate-config", ".pre-commit-config.yaml")
+    assert config.returncode == 0, config.stdout
+
+    before = (repository.folder / "digits.npz").read_bytes()
+    repository.change_a_weight()
+    repository.run("git", "add", "-A")
+    bad = repository.run(*hooks, "run", "--all-files")
+    (repository.folder / "digits.npz").write_bytes(before)
+    assert bad.returncode == 1
+    assert "nmpsim lint" in bad.stdout.partition("Passed")[0]
+    assert "conv1__2, line 20" in bad.stdout.partition("Failed")[2]
