@@ -1,180 +1,220 @@
 """One inference of ResNet-50 on the device against native Int8 inference, in the same run.
 
-The other side is onnxruntime with one thread: a ResNet-50 of random weights, quantized statically
-(unsigned activations, signed weights by channel). A round takes the fastest of a few runs of each,
-by turns, and gives one ratio; what is printed, as a Markdown table, is the median over the rounds.
-Both are loaded and have run once before.
+The other side is onnxruntime with as many threads. A round takes the fastest of a few runs of each,
+by turns, and gives one ratio; what is printed, as Markdown tables, is the median over the rounds.
+All have run once before. A call of ``Device.run`` is timed from outside, to its return.
 
     pip install nmpsim[bench]
-    python benchmarks/speed.py NET.bin INPUT.npz [--rounds 10]
+    python benchmarks/speed.py [--rounds 7] [--readme README.md]
 
-INPUT.npz holds an array for each input of the bundle, by name.
+The programs and their input are among the reference files: ``shared`` beside the repository, or the
+folder that ``NMPSIM_SHARED`` names.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import datetime
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import attrs
+from host_time import host_time
+from resnet50_onnx import native, quantized_network
+from resnet50_programs import PROGRAMS, compile_program, image, resnet50_folder
 
 import nmpsim
+from nmpsim.atomic import write_file
 
 RUNS = 5
 """Runs of each side in a round."""
-IMAGE = (1, 3, 224, 224)
-STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
-"""Blocks and inner channels."""
+THREADS = (1,)
+REPOSITORY = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- speed -->\n", "<!-- end of speed -->\n"
+MEMORY = (
+    "import sys, numpy, nmpsim;"
+    "bundle = nmpsim.load(sys.argv[1]);"
+    "nmpsim.Device().run(bundle, dict(numpy.load(sys.argv[2])));"
+    "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])"
+)
 
 
-class Network:
-    """Nodes and weights of a float network as they are added."""
+@attrs.frozen
+class Loaded:
+    """A program that has run once."""
 
-    def __init__(self) -> None:
-        self.nodes: list[Any] = []
-        self.weights: list[Any] = []
-        self._rng = np.random.default_rng(1)
-
-    def node(self, op: str, inputs: list[str], **attributes: Any) -> str:
-        """Add a node; the name of its output."""
-        from onnx import helper
-
-        name = f"t{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
-        return name
-
-    def constant(self, *shape: int) -> str:
-        """Add random weights; their name."""
-        from onnx import numpy_helper
-
-        name = f"w{len(self.weights)}"
-        scale = np.sqrt(2 / max(1, np.prod(shape[1:])))
-        values = (self._rng.standard_normal(shape) * scale).astype(np.float32)
-        self.weights.append(numpy_helper.from_array(values, name))
-        return name
-
-    def conv(self, x: str, taken: int, given: int, kernel: int, stride: int) -> str:
-        """A convolution with bias that keeps the size, but for its stride."""
-        weights = [self.constant(given, taken, kernel, kernel), self.constant(given)]
-        return self.node(
-            "Conv",
-            [x, *weights],
-            kernel_shape=[kernel] * 2,
-            strides=[stride] * 2,
-            pads=[kernel // 2] * 4,
-        )
-
-    def block(self, x: str, taken: int, inner: int, stride: int) -> str:
-        """A bottleneck block with its shortcut."""
-        y = self.node("Relu", [self.conv(x, taken, inner, 1, 1)])
-        y = self.node("Relu", [self.conv(y, inner, inner, 3, stride)])
-        y = self.conv(y, inner, 4 * inner, 1, 1)
-        if taken != 4 * inner:
-            x = self.conv(x, taken, 4 * inner, 1, stride)
-        return self.node("Relu", [self.node("Add", [x, y])])
+    title: str
+    path: Path
+    compile_seconds: float
+    first_ms: float
+    """Load, and the first inference."""
+    run: Callable[[], Any]
 
 
-def float_network(path: Path) -> None:
-    """Write a float ResNet-50 of random weights."""
-    import onnx
-    from onnx import TensorProto, helper
-
-    net = Network()
-    x = net.node("Relu", [net.conv("data", 3, 64, 7, 2)])
-    x = net.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
-    channels = 64
-    for stage, (blocks, inner) in enumerate(STAGES):
-        for block in range(blocks):
-            x = net.block(x, channels, inner, 2 if block == 0 and stage > 0 else 1)
-            channels = 4 * inner
-    x = net.node("Flatten", [net.node("GlobalAveragePool", [x])])
-    x = net.node("Gemm", [x, net.constant(1000, channels), net.constant(1000)], transB=1)
-    graph = helper.make_graph(
-        net.nodes,
-        "resnet50",
-        [helper.make_tensor_value_info("data", TensorProto.FLOAT, IMAGE)],
-        [helper.make_tensor_value_info(x, TensorProto.FLOAT, (1, 1000))],
-        net.weights,
-    )
-    opset = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
-
-
-class Images:
-    """A few random images, for calibration."""
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(2)
-        self._left = [rng.standard_normal(IMAGE).astype(np.float32) for _ in range(2)]
-
-    def get_next(self) -> dict[str, Any] | None:
-        """The next one, or None."""
-        return {"data": self._left.pop()} if self._left else None
-
-
-def native(folder: Path) -> Callable[[], Any]:
-    """One inference of the quantized network by onnxruntime."""
-    import onnxruntime as ort
-    from onnxruntime.quantization import QuantType, quantize_static
-
-    float_network(folder / "float.onnx")
-    quantize_static(
-        folder / "float.onnx",
-        folder / "int8.onnx",
-        Images(),
-        activation_type=QuantType.QUInt8,
-        weight_type=QuantType.QInt8,
-        per_channel=True,
-    )
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = ort.InferenceSession(folder / "int8.onnx", options, ["CPUExecutionProvider"])
-    data = {"data": np.random.default_rng(3).standard_normal(IMAGE).astype(np.float32)}
-    return lambda: session.run(None, data)
+def milliseconds(work: Callable[[], Any]) -> float:
+    """How long something takes."""
+    begin = time.perf_counter()
+    work()
+    return (time.perf_counter() - begin) * 1e3
 
 
 def fastest(run: Callable[[], Any]) -> Iterator[float]:
     """Milliseconds of the fastest of a few runs, again and again."""
     while True:
-        times = []
-        for _ in range(RUNS):
-            begin = time.perf_counter()
+        yield min(milliseconds(run) for _ in range(RUNS))
+
+
+def load_programs(folder: Path) -> list[Loaded]:
+    """Compile and load every program, and run it once."""
+    inputs = image()
+    loaded = []
+    for program in PROGRAMS:
+        path, seconds = compile_program(program, folder)
+        device, bundles = nmpsim.Device(), [nmpsim.load(path)]
+        device.run(bundles[0], inputs)  # kernels are compiled, or read
+        device = nmpsim.Device()
+
+        def run(path: Path = path, device: nmpsim.Device = device, bundles: Any = bundles) -> Any:
+            return device.run(bundles[0], inputs)
+
+        def first(path: Path = path, run: Any = run, bundles: Any = bundles) -> None:
+            bundles[0] = nmpsim.load(path)
             run()
-            times.append(time.perf_counter() - begin)
-        yield min(times) * 1e3
+
+        loaded.append(Loaded(program.title, path, seconds, milliseconds(first), run))
+    return loaded
+
+
+def compare(programs: list[Loaded], network: Path, rounds: int) -> Iterator[str]:
+    """Rows of the table of times: ours, theirs and the ratio for each number of threads."""
+    names = [f"nmpsim, {n} thread{'s'[: n > 1]} | onnxruntime | ratio" for n in THREADS]
+    yield "| ResNet-50, 32 cores, one inference | " + " | ".join(names) + " |"
+    yield "| --- |" + " ---: |" * (3 * len(THREADS))
+    cells: dict[str, list[str]] = {program.title: [] for program in programs}
+    for threads in THREADS:
+        theirs = fastest(native(network, threads))
+        sides = {program.title: fastest(program.run) for program in programs}
+        taken = [
+            (next(theirs), {t: next(side) for t, side in sides.items()}) for _ in range(rounds)
+        ]
+        for title in sides:
+            ours = statistics.median(times[title] for _, times in taken)
+            other = statistics.median(native_ms for native_ms, _ in taken)
+            ratio = statistics.median(times[title] / native_ms for native_ms, times in taken)
+            cells[title] += [f"{ours:.1f} ms", f"{other:.1f} ms", f"{ratio:.2f}"]
+    for title, row in cells.items():
+        yield f"| {title} | " + " | ".join(row) + " |"
+
+
+def numbers_of(command: list[str], **environment: str) -> tuple[float, str]:
+    """Seconds that a process takes, and what it prints."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        command,
+        env=os.environ | environment,
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return time.perf_counter() - begin, done.stdout
+
+
+def memory_of(program: Loaded) -> float:
+    """Most megabytes of a process that loads a program and runs it."""
+    inputs = str(resnet50_folder() / "input.npz")
+    return float(numbers_of([sys.executable, "-c", MEMORY, str(program.path), inputs])[1]) / 1024
+
+
+def program_costs(programs: list[Loaded]) -> Iterator[str]:
+    """Rows of what a program costs beside its inferences."""
+    yield "| | compile | load and first inference | memory |"
+    yield "| --- | ---: | ---: | ---: |"
+    for program in programs:
+        seconds, first, memory = program.compile_seconds, program.first_ms, memory_of(program)
+        yield f"| {program.title} | {seconds:.1f} s | {first:.0f} ms | {memory:.0f} MB |"
+
+
+def start_costs(folder: Path) -> Iterator[str]:
+    """Rows of what ``nmpsim run`` takes from command to result, for the digits program."""
+    digits = REPOSITORY / "programs/digits"
+    command = [sys.executable, "-m", "nmpsim"]
+    bundle = str(folder / "digits.bin")
+    weights = ["--weights", str(digits / "digits.npz"), "-o", bundle]
+    numbers_of([*command, "compile", str(digits / "digits.lir.txt"), *weights])
+    asked = [*command, "run", bundle, "--input", str(digits / "images/7.npy")]
+    cache = {"NUMBA_CACHE_DIR": str(folder / "kernels")}
+    first = numbers_of(asked, **cache)[0]
+    later = min(numbers_of(asked, **cache)[0] for _ in range(3))
+    yield "| `nmpsim run` of the digits, from command to result | |"
+    yield "| --- | ---: |"
+    yield f"| first run on a machine, kernels are compiled | {first:.1f} s |"
+    yield f"| later runs | {later:.2f} s |"
+
+
+def time_shares(program: Loaded, folder: Path) -> Iterator[str]:
+    """Rows of where the host's time goes."""
+    found = host_time(program.path, resnet50_folder() / "input.npz", folder)
+    if found:
+        yield f"| host time, {program.title} | |"
+        yield "| --- | ---: |"
+    for part, share in found.items():
+        yield f"| {part} | {100 * share:.0f} % |"
+
+
+def machine() -> str:
+    """This machine, as far as it tells."""
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text().splitlines() if information.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{os.cpu_count()} CPUs, {names[0] if names else 'unknown processor'}"
+
+
+def tables(rounds: int) -> str:
+    """All measurements, in Markdown."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        programs = load_programs(folder)
+        parts = [
+            compare(programs, quantized_network(folder), rounds),
+            program_costs(programs),
+            start_costs(folder),
+            time_shares(programs[0], folder),
+        ]
+        text = "\n".join(line for part in parts for line in (*part, ""))
+    date = datetime.datetime.now(tz=datetime.UTC).date()
+    return f"Measured on {date} ({machine()}); onnxruntime runs a u8s8 ResNet-50.\n\n{text}"
+
+
+def put_into(page: Path, text: str) -> None:
+    """Replace what stands between the marks of a page."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        sys.exit(f"{page} has no place for the tables: {BEGIN.strip()} ... {END.strip()}")
+    made = f"{before}{BEGIN}\n{text}{END}{after}".encode()
+    write_file(page, lambda file: file.write(made))
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("bundle", type=Path)
-    parser.add_argument("input", type=Path)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--readme", type=Path, help="a page to put the tables into")
     asked = parser.parse_args()
-    bundle, device = nmpsim.load(asked.bundle), nmpsim.Device()
-    with np.load(asked.input) as archive:
-        inputs = {name: archive[name] for name in archive.files}
-    begin = time.perf_counter()
-    device.run(bundle, inputs)
-    first = time.perf_counter() - begin
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    with tempfile.TemporaryDirectory() as folder:
-        sides = fastest(lambda: device.run(bundle, inputs)), fastest(native(Path(folder)))
-        rounds = [tuple(map(next, sides)) for _ in range(asked.rounds)]
-    ours, theirs = (statistics.median(times) for times in zip(*rounds, strict=True))
-    ratio = statistics.median(a / b for a, b in rounds)
-    print("| one inference, one thread | |\n| --- | --- |")
-    print(f"| {asked.bundle.name} on the device | {ours:.1f} ms |")
-    print(f"| ResNet-50 u8s8, onnxruntime | {theirs:.1f} ms |")
-    print(f"| ratio | {ratio:.2f} |")
-    print(f"| first run, kernels read or compiled | {first:.1f} s |")
-    print(f"| memory of the process before onnxruntime | {memory:.0f} MB |")
+    if not resnet50_folder().is_dir():
+        sys.exit(f"no reference files at {resnet50_folder()}; NMPSIM_SHARED names the folder")
+    text = tables(asked.rounds)
+    print(text)
+    if asked.readme:
+        put_into(asked.readme, text)
 
 
 if __name__ == "__main__":
