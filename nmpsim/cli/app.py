@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "eval": "nmpsim.cli.commands.eval",
     "sweep": "nmpsim.cli.commands.sweep",
     "diff": "nmpsim.cli.commands.diff",
+    "reduce": "nmpsim.cli.commands.reduce",
     "inspect": "nmpsim.cli.commands.inspect",
     "explain": "nmpsim.cli.commands.explain",
     "lint": "nmpsim.cli.commands.lint",

@@ -90,6 +90,10 @@ class Device:
         run = _Run(bundle, machine, self.config, self._engine, save_layers, progress, work)
         return run.report()
 
+    def machine_after(self, bundle: Bundle) -> Machine:
+        """The machine as the last run of a bundle left it; at rest if there was none."""
+        return self._machine(bundle)
+
     def _machine(self, bundle: Bundle) -> Machine:
         if self._loaded is None or self._loaded[0] is not bundle:
             self._loaded = (bundle, machine_of(bundle, self.config))

@@ -1,0 +1,21 @@
+"""The smallest part of a program that still fails.
+
+``failures`` says what a failure is, ``extract`` cuts layers out of a module, ``instruction`` makes
+a program of the one instruction that trapped, ``search`` tries parts from the smallest up,
+``repro`` writes what was found so that it checks itself.
+"""
+
+from nmpsim.analysis.reduce.failures import Differs, Failure, Saturates, Traps, first_difference
+from nmpsim.analysis.reduce.repro import write_repro
+from nmpsim.analysis.reduce.search import Reduced, reduce
+
+__all__ = [
+    "Differs",
+    "Failure",
+    "Reduced",
+    "Saturates",
+    "Traps",
+    "first_difference",
+    "reduce",
+    "write_repro",
+]

@@ -1,0 +1,155 @@
+"""Some layers of a module as a module of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Layer
+from nmpsim.core.device import layer_key
+from nmpsim.evaluation.memory import Memory, locate
+from nmpsim.lir import Instruction, Module, Operand, Span, TensorType, WeightVar, verify
+from nmpsim.lir.opcodes import IN, OUT
+
+Array = npt.NDArray[Any]
+_NOWHERE = Span(0, 0)
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """A program, and what its inputs held in the run that it was cut out of."""
+
+    module: Module
+    inputs: Mapping[str, Array]
+
+
+def extract(
+    module: Module,
+    layers: Sequence[Layer],
+    wanted: range,
+    given: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+) -> Part:
+    """The layers of these indices as a program.
+
+    What they read and do not make is an input with the contents that it had when the first of them
+    began; what they leave is an output.
+
+    Args:
+        module: the whole program, with its constants.
+        layers: all of its layers, in the order of the run.
+        wanted: indices of those to keep.
+        given: inputs of the run as the device stored them, by name.
+        outputs: of all layers before, by the key of saved layers.
+
+    Raises:
+        UserError: LIR codes if that is no program.
+    """
+    kept = _instructions(module, [layers[index] for index in wanted])
+    used = {operand.name for instruction in kept for operand in instruction.operands}
+    views = _views(module, used)
+    places = locate(module)
+    storages = {places[name].storage for name in used}
+    read_first = _read_first(kept, {name: places[name].storage for name in used})
+    contents = _contents(module, layers[: wanted.start], given, outputs)
+    weights = _weights(module, storages, read_first | _left(kept, places, storages))
+    names = {weight.name for weight in weights}
+    buffers = [i for i in module.instructions if i.name in storages - names]
+    part = Module(
+        name=module.name,
+        weights=weights,
+        instructions=_numbered([*buffers, *_in_order(module, [*views, *kept]), *_freed(buffers)]),
+        constants={n: values for n, values in module.constants.items() if n in names},
+    )
+    verify(part)
+    constant = {weight.name for weight in weights if weight.constant}
+    inputs = {name: contents.read(name).copy() for name in read_first - constant}
+    return Part(part, inputs)
+
+
+def _instructions(module: Module, layers: Iterable[Layer]) -> list[Instruction]:
+    names = {name for layer in layers for name in layer.fused or (layer.name,)}
+    return [instruction for instruction in module.instructions if instruction.name in names]
+
+
+def _views(module: Module, used: set[str]) -> list[Instruction]:
+    """The tensorviews among what is used, and those that they are views of; adds to ``used``."""
+    views = []
+    for instruction in reversed(module.instructions):
+        if instruction.opcode == "tensorview" and instruction.name in used:
+            views.append(instruction)
+            used.update(operand.name for operand in instruction.operands)
+    return views
+
+
+def _read_first(kept: Sequence[Instruction], storage_of: Mapping[str, str]) -> set[str]:
+    """Storages whose contents before the first instruction matter."""
+    read: set[str] = set()
+    written: set[str] = set()
+    for instruction in kept:
+        for operand in instruction.operands:
+            storage = storage_of[operand.name]
+            # Only a part may be written through a view: what was there before stays.
+            if operand.kind != OUT or storage != operand.name:
+                read |= {storage} - written
+        written |= {storage_of[o.name] for o in instruction.operands if o.kind != IN}
+    return read
+
+
+def _left(kept: Sequence[Instruction], places: Mapping[str, Any], storages: set[str]) -> set[str]:
+    """Storages that hold a result nobody of the part reads any more: its outputs."""
+    left: set[str] = set()
+    for instruction in kept:
+        left -= {places[o.name].storage for o in instruction.operands if o.kind == IN}
+        left |= {places[o.name].storage for o in instruction.operands if o.kind != IN}
+    return left & storages
+
+
+def _contents(
+    module: Module,
+    before: Sequence[Layer],
+    given: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+) -> Memory:
+    memory = Memory(module, lambda type: type.dtype)
+    for name, values in given.items():
+        memory.write(name, values)
+    for layer in before:
+        memory.write(layer.operand, outputs[layer_key(layer)].reshape(layer.output.shape))
+    return memory
+
+
+def _weights(module: Module, storages: set[str], outside: set[str]) -> tuple[WeightVar, ...]:
+    """Constants, inputs and outputs; a buffer that lies on the border becomes a weight."""
+    weights = [weight for weight in module.weights if weight.name in storages]
+    for instruction in module.instructions:
+        type = instruction.attributes.get("Ty")
+        if instruction.name in outside and instruction.opcode == "allocactivation":
+            assert isinstance(type, TensorType)
+            weights.append(WeightVar(instruction.name, type, constant=False, span=_NOWHERE))
+    return tuple(weights)
+
+
+def _in_order(module: Module, chosen: Sequence[Instruction]) -> list[Instruction]:
+    return sorted(chosen, key=lambda instruction: instruction.number)
+
+
+def _freed(buffers: Sequence[Instruction]) -> list[Instruction]:
+    return [
+        Instruction(
+            number=0,
+            name=f"dealloc_{buffer.name}",
+            opcode="deallocactivation",
+            operands=(Operand(OUT, buffer.name, _NOWHERE),),
+            attributes={},
+            span=_NOWHERE,
+        )
+        for buffer in buffers
+    ]
+
+
+def _numbered(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
+    return tuple(attrs.evolve(one, number=number) for number, one in enumerate(instructions))

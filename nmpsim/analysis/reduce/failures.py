@@ -1,0 +1,113 @@
+"""What is wrong with a run, in a way that can be asked of a part of its program too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Layer
+from nmpsim.core.device import layer_key
+from nmpsim.report.data import RunReport, TrapReport
+
+Array = npt.NDArray[Any]
+
+
+@attrs.frozen
+class Traps:
+    """The run does not reach its end."""
+
+    kind: str
+    cause: int | None
+    fault: str
+    """What the message says of the descriptor's word at fault; empty for other traps."""
+
+    @classmethod
+    def of(cls, trap: TrapReport) -> Traps:
+        """The failure of a run that ended with this trap."""
+        return cls(trap.kind, trap.cause, _fault(trap))
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return f"{self.kind.replace('_', ' ')} {self.fault}".rstrip()
+
+    def happens(self, report: RunReport) -> bool:
+        """True if a run of a part ends in the same way."""
+        trap = report.trap
+        return trap is not None and Traps.of(trap) == self
+
+
+@attrs.frozen(eq=False)
+class Differs:
+    """A layer's result is not what it should be."""
+
+    layer: str
+    expected: Array
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return f"{self.layer} differs from the reference"
+
+    def happens(self, report: RunReport) -> bool:
+        """True if the layer's result is wrong in a run of a part that reaches its end."""
+        if report.trap is not None:
+            return False
+        return any(
+            key.partition(":")[2] == self.layer and not _same(values, self.expected)
+            for key, values in report.layer_outputs.items()
+        )
+
+
+@attrs.frozen
+class Saturates:
+    """Values of a layer are cut that the network did not ask to be cut."""
+
+    layer: str
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return f"{self.layer} saturates"
+
+    def happens(self, report: RunReport) -> bool:
+        """True if the layer saturates in a run of a part that reaches its end."""
+        return report.trap is None and any(
+            layer.name == self.layer and layer.saturated > 0 for layer in report.layers
+        )
+
+
+Failure = Traps | Differs | Saturates
+
+
+def first_difference(
+    report: RunReport, layers: Sequence[Layer], reference: Mapping[str, Array]
+) -> Differs | None:
+    """The first layer, in order of the run, that is not as ``reference`` has it by name."""
+    for layer in layers:
+        expected, values = reference.get(layer.name), report.layer_outputs.get(layer_key(layer))
+        if expected is None or values is None or expected.size != values.size:
+            continue
+        if expected.dtype == values.dtype and not _same(values, expected):
+            return Differs(layer.name, expected.reshape(values.shape))
+    return None
+
+
+def _same(values: Array, expected: Array) -> bool:
+    if values.size != expected.size or values.dtype != expected.dtype:
+        return False
+    return np.array_equal(
+        values.reshape(-1), expected.reshape(-1), equal_nan=values.dtype.kind == "f"
+    )
+
+
+def _fault(trap: TrapReport) -> str:
+    """``WORD is VALUE`` without the value: a part has its tensors at other addresses."""
+    if trap.kind != "trap":
+        return ""
+    words = trap.message.partition("): ")[2].split(", ")
+    return ", ".join(word.split(" is ")[0] for word in words)

@@ -1,0 +1,96 @@
+"""What was found as a folder that checks itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from nmpsim.analysis.reduce.failures import Differs, Saturates
+from nmpsim.analysis.reduce.search import Reduced
+from nmpsim.atomic import cannot_write, write_file, write_npz
+from nmpsim.core.device import layer_key
+from nmpsim.diagnostics import Place, fail
+from nmpsim.quantization.files import write_program
+
+SCHEMA = "nmpsim-repro-1"
+BUNDLE, INPUTS, EXPECTED = "repro.bin", "inputs.npz", "expected.npz"
+SUITE, FACTS, ASSEMBLY, LIR = "suite.toml", "repro.json", "repro.s", "repro.lir"
+
+
+def write_repro(folder: Path, found: Reduced) -> tuple[str, ...]:
+    """Write a new folder; names of its files. Raises FILE002 if it is there and not empty.
+
+    ``nmpsim check FOLDER/suite.toml`` fails as long as the failure is there.
+    """
+    _make(folder)
+    write_file(folder / BUNDLE, lambda file: file.write(found.image))
+    write_npz(folder / INPUTS, dict(found.inputs))
+    expected = _expected(found)
+    if expected:
+        write_npz(folder / EXPECTED, expected)
+    if found.module is not None:
+        write_program(found.module, folder / LIR)
+    if found.assembly is not None:
+        _write_text(folder / ASSEMBLY, found.assembly)
+    _write_text(folder / SUITE, _suite(found))
+    _write_text(folder / FACTS, json.dumps(_facts(found), indent=2) + "\n")
+    return tuple(sorted(path.name for path in folder.iterdir()))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+        is_empty = not any(folder.iterdir())
+    except OSError as error:
+        raise cannot_write(folder, error.strerror or str(error), "name a new folder") from error
+    if not is_empty:
+        message = "the folder is not empty"
+        raise fail("FILE002", message, place=Place(str(folder)), hint="name a new folder")
+
+
+def _write_text(path: Path, text: str) -> None:
+    write_file(path, lambda file: file.write(text.encode()))
+
+
+def _expected(found: Reduced) -> Mapping[str, npt.NDArray[Any]]:
+    failure = found.failure
+    if not isinstance(failure, Differs):
+        return {}
+    return {
+        layer_key(layer): failure.expected.reshape(layer.output.shape)
+        for layer in found.bundle.metadata.layers
+        if layer.name == failure.layer
+    }
+
+
+def _suite(found: Reduced) -> str:
+    lines = [
+        f"# {found.failure.text}",
+        "[[case]]",
+        f'bundle = "{BUNDLE}"',
+        *([f'input = "{INPUTS}"'] if found.inputs else []),
+    ]
+    if isinstance(found.failure, Differs):
+        lines.append(f'expect.layers = "{EXPECTED}"')
+    elif isinstance(found.failure, Saturates):
+        lines.append('budget.saturation = "none"')
+    else:  # whoever reaches the end at all has passed
+        lines.append(f"budget.cycles = {found.report.device['limits_cycles']}")
+    return "\n".join(lines) + "\n"
+
+
+def _facts(found: Reduced) -> dict[str, Any]:
+    trap = found.report.trap
+    return {
+        "schema": SCHEMA,
+        "failure": found.failure.text,
+        "part": found.what,
+        "layers": [layer.name for layer in found.bundle.metadata.layers],
+        "trap": None if trap is None else trap.message,
+        "engine": found.report.engine,
+        "parts_tried": found.tried,
+    }

@@ -1,0 +1,187 @@
+"""Trying parts of a program, the smallest first, until one fails as the whole did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy.typing as npt
+
+from nmpsim.analysis.reduce.extract import Part, extract
+from nmpsim.analysis.reduce.failures import Differs, Failure, Saturates, Traps
+from nmpsim.analysis.reduce.instruction import trapped_instruction
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.compiler.driver import compile_module
+from nmpsim.config import DeviceConfig
+from nmpsim.core.device import Device, layer_key
+from nmpsim.core.inputs import checked_inputs
+from nmpsim.diagnostics import UserError
+from nmpsim.lir import Module
+from nmpsim.report.data import RunReport
+
+Array = npt.NDArray[Any]
+Inputs = Mapping[str, Array]
+
+
+@attrs.frozen(eq=False)
+class Reduced:
+    """A part of a program that fails as the whole does."""
+
+    failure: Failure
+    image: bytes
+    """The part's bundle file."""
+    bundle: Bundle
+    inputs: Inputs
+    report: RunReport
+    """Of its run, with the outputs of its layers."""
+    what: str
+    """In words: which part, on how many cores."""
+    tried: int
+    """Parts that were compiled and run."""
+    module: Module | None = None
+    """The part's LIR, if it was compiled anew."""
+    assembly: str | None = None
+    """The part's text, if it is an instruction."""
+
+
+@attrs.frozen(eq=False)
+class _Whole:
+    """The run that failed."""
+
+    bundle: Bundle
+    inputs: Inputs
+    device: Device
+    report: RunReport
+    failure: Failure
+
+
+def reduce(
+    bundle: Bundle,
+    inputs: Inputs,
+    device: Device,
+    report: RunReport,
+    failure: Failure,
+    progress: Callable[[str], None] | None = None,
+) -> Reduced:
+    """The smallest part found that fails in the same way; the whole program, if no part does.
+
+    Tried are: the instruction that trapped, on one core; then the layer at fault, and more and more
+    layers before it, compiled anew, on one core and on all.
+
+    Args:
+        bundle: the program.
+        inputs: what it ran on.
+        device: on which it ran last.
+        report: of that run, with ``save_layers=True``.
+        failure: what is wrong with it.
+        progress: told what is tried.
+    """
+    whole = _Whole(bundle, inputs, device, report, failure)
+    tried = 0
+    for attempt in (*_instruction(whole), *_windows(whole)):
+        tried += 1
+        if progress is not None:
+            progress(attempt.what)
+        found = attempt.run(whole)
+        if found is not None:
+            return attrs.evolve(found, tried=tried)
+    image = Path(bundle.path).read_bytes()
+    return Reduced(failure, image, bundle, inputs, report, "the whole program", tried)
+
+
+@attrs.frozen(eq=False)
+class _Attempt:
+    what: str
+    make: Callable[[], tuple[bytes, Inputs, Module | None, str | None]]
+    config: DeviceConfig
+
+    def run(self, whole: _Whole) -> Reduced | None:
+        """The part, if it can be made and fails."""
+        try:
+            image, inputs, module, assembly = self.make()
+            bundle = bundle_from_bytes(image, "repro.bin")
+            device = Device(self.config, whole.report.engine)
+            report = device.run(bundle, inputs, save_layers=True)
+        except UserError:  # this part is no program of its own: a larger one may be
+            return None
+        if not whole.failure.happens(report):
+            return None
+        return Reduced(whole.failure, image, bundle, inputs, report, self.what, 0, module, assembly)
+
+
+def _instruction(whole: _Whole) -> Iterator[_Attempt]:
+    trap = whole.report.trap
+    if trap is None or trap.kind != "trap":
+        return
+    config = whole.device.config
+    part = trapped_instruction(whole.device.machine_after(whole.bundle), trap, config)
+    if part is not None:
+        what = f"one instruction ({trap.instruction}) on one core"
+        made = (part.bundle, part.inputs, None, part.text)
+        yield _Attempt(what, lambda: made, attrs.evolve(config, cores_count=1))
+
+
+def _windows(whole: _Whole) -> Iterator[_Attempt]:
+    try:
+        module = whole.bundle.module()
+    except UserError:  # it carries none: nothing can be compiled anew
+        return
+    last = _layer_at_fault(whole)
+    layers = whole.bundle.metadata.layers
+    config = whole.device.config
+    for count in _growing(last + 1):
+        wanted = range(last + 1 - count, last + 1)
+        name = layers[last].name
+        what = f"layer {name}" if count == 1 else f"{count} layers up to {name}"
+        for cores in dict.fromkeys((1, config.cores_count)):
+            device = attrs.evolve(config, cores_count=cores)
+            on = "one core" if cores == 1 else f"{cores} cores"
+            yield _Attempt(f"{what} on {on}", _maker(whole, module, wanted, device), device)
+
+
+def _growing(most: int) -> Iterator[int]:
+    """1, 2, 3, 5, 8, ... and the most."""
+    one, other = 1, 2
+    while one < most:
+        yield one
+        one, other = other, one + other
+    yield most
+
+
+def _maker(
+    whole: _Whole, module: Module, wanted: range, config: DeviceConfig
+) -> Callable[[], tuple[bytes, Inputs, Module | None, str | None]]:
+    def make() -> tuple[bytes, Inputs, Module | None, str | None]:
+        metadata = whole.bundle.metadata
+        given = checked_inputs(metadata, whole.inputs)
+        outputs = whole.report.layer_outputs
+        part: Part = extract(module, metadata.layers, wanted, given, outputs)
+        own = {
+            layer.name: layer.numerics
+            for layer in (metadata.layers[index] for index in wanted)
+            if layer.numerics and layer.numerics != metadata.numerics
+        }
+        image = compile_module(
+            part.module,
+            config,
+            numerics=metadata.numerics,
+            layer_numerics=own,
+            fuse_activations=any(layer.fused for layer in metadata.layers),
+        )
+        return image, part.inputs, part.module, None
+
+    return make
+
+
+def _layer_at_fault(whole: _Whole) -> int:
+    """Index of the layer in which the failure shows."""
+    layers = whole.bundle.metadata.layers
+    failure = whole.failure
+    if isinstance(failure, Differs | Saturates):
+        return next(layer.index for layer in layers if layer.name == failure.layer)
+    assert isinstance(failure, Traps)
+    outputs = whole.report.layer_outputs
+    missing = (layer.index for layer in layers if layer_key(layer) not in outputs)
+    return next(missing, len(layers) - 1)

@@ -1,0 +1,224 @@
+"""``nmpsim reduce``: the part that it writes fails as the whole did, and little is left."""
+
+import json
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import nmpsim
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+from nmpsim.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "programs" / "digits"
+IMAGE = DIGITS / "images" / "7.npy"
+
+
+def compiled(folder, text=None, constants=None):
+    """A bundle of the digits' program with another text or other constants."""
+    (folder / "net.lir").write_text(text or (DIGITS / "digits.lir.txt").read_text())
+    (folder / "net.tensors.json").write_text((DIGITS / "digits.tensors.json").read_text())
+    with np.load(DIGITS / "digits.npz") as stored:
+        arrays = {**stored, **(constants or {})}
+    np.savez(folder / "net.npz", **arrays)
+    tensors = folder / "net.tensors.json" if text is None else None
+    if text is not None:
+        (folder / "net.tensors.json").unlink()
+    program = nmpsim.compile(folder / "net.lir", folder / "net.npz", tensors)
+    nmpsim.save(program, folder / "net.bin")
+    return folder / "net.bin"
+
+
+def layers_of(bundle):
+    device = nmpsim.Device(nmpsim.device_of(nmpsim.load(bundle)))
+    return device.run(nmpsim.load(bundle), {"data": np.load(IMAGE)}, save_layers=True)
+
+
+def rerun(folder):
+    """The part's report, and what the folder says of it."""
+    checked = CliRunner().invoke(app, ["check", str(folder / "suite.toml")])
+    assert checked.exit_code in (1, 4), checked.output + checked.stderr
+    bundle = nmpsim.load(folder / "repro.bin")
+    with np.load(folder / "inputs.npz") as stored:
+        inputs = dict(stored)
+    report = nmpsim.Device(nmpsim.device_of(bundle)).run(bundle, inputs, save_layers=True)
+    return bundle, report, json.loads((folder / "repro.json").read_text())
+
+
+def test_a_wrong_weight_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
+    with np.load(DIGITS / "digits.npz") as stored:
+        key = next(k for k in stored if "conv2" in k and stored[k].ndim == 4)
+        weights = stored[key].copy()
+    (tmp_path / "good").mkdir()
+    right = layers_of(compiled(tmp_path / "good"))
+    weights.reshape(-1)[::7] ^= 64
+    wrong = compiled(tmp_path, constants={key: weights})
+    reference = {f"act/{k}:x": v for k, v in right.layer_outputs.items()}
+    np.savez(tmp_path / "right.npz", **reference)
+
+    folder = tmp_path / "a part"
+    options = ("--input", IMAGE, "--reference", tmp_path / "right.npz", "-o", folder)
+    result = nmpsim_cli("reduce", wrong, *options)
+    assert result.exit_code == 0, result.stderr
+    assert "layer conv2__2 on one core fails alike" in result.stderr
+
+    bundle, report, facts = rerun(folder)
+    assert [layer.name for layer in bundle.metadata.layers] == ["conv2__2"]
+    assert facts["layers"] == ["conv2__2"]
+    assert bundle.metadata.device["cores_count"] == 1
+    (key,), (values,) = zip(*report.layer_outputs.items(), strict=True)
+    with np.load(folder / "expected.npz") as expected:
+        assert list(expected) == [key]
+        assert (expected[key] != values).any()
+        name = next(k for k in right.layer_outputs if k.endswith(":conv2__2"))
+        np.testing.assert_array_equal(expected[key], right.layer_outputs[name])
+    saved = next(v for k, v in layers_of(wrong).layer_outputs.items() if k == name)
+    np.testing.assert_array_equal(values, saved)
+    config = nmpsim.device_of(bundle)
+    again = nmpsim.compile(folder / "repro.lir", folder / "repro.npz", device=config)
+    (folder / "repro.bin").write_bytes(again.image)
+    (values_again,) = rerun(folder)[1].layer_outputs.values()
+    np.testing.assert_array_equal(values_again, values)
+    # What the device gives is what is expected from here on: mended.
+    np.savez(folder / "expected.npz", **{key: values})
+    assert nmpsim_cli("check", folder / "suite.toml").exit_code == 0
+
+
+def test_every_layer_of_the_digits_can_be_cut_out(nmpsim_cli, tmp_path):
+    """With a reference that is wrong in that layer alone."""
+    net = compiled(tmp_path)
+    outputs = layers_of(net).layer_outputs
+    for number, (key, values) in enumerate(outputs.items()):
+        wrong = values.copy()
+        wrong.reshape(-1)[0] += 1
+        np.savez(tmp_path / "reference.npz", **{**outputs, key: wrong})
+        folder = tmp_path / str(number)
+        options = ("--input", IMAGE, "--reference", tmp_path / "reference.npz", "-o", folder)
+        assert nmpsim_cli("reduce", net, *options).exit_code == 0
+        _, report, facts = rerun(folder)
+        (values_again,) = report.layer_outputs.values()
+        np.testing.assert_array_equal(values_again, values)
+        assert facts["parts_tried"] == 1
+
+
+def test_saturation(nmpsim_cli, tmp_path):
+    text = (DIGITS / "digits.lir.txt").read_text()
+    line = next(x for x in text.splitlines() if "%conv1__2_res = alloc" in x)
+    scale = line.partition("[S:")[2].partition(" ")[0]
+    smaller = f"{float(scale) / 4:.9f}"
+    net = compiled(tmp_path, text.replace(f"[S:{scale} ", f"[S:{smaller} "))
+    cut = [layer for layer in layers_of(net).layers if layer.saturated]
+    assert cut
+    folder = tmp_path / "part"
+    options = ("--input", IMAGE, "--saturates", cut[0].name, "-o", folder)
+    result = nmpsim_cli("reduce", net, *options)
+    assert result.exit_code == 0, result.stderr
+    _, report, _ = rerun(folder)
+    (layer,) = report.layers
+    assert layer.name == cut[0].name
+    assert layer.saturated == cut[0].saturated
+    fine = next(x.name for x in layers_of(net).layers if not x.saturated)
+    result = nmpsim_cli("reduce", net, "--input", IMAGE, "--saturates", fine, "-o", tmp_path / "no")
+    assert result.exit_code == 1
+    assert not (tmp_path / "no").exists()
+
+
+def assembled(folder, text, cores=2):
+    config = attrs.evolve(nmpsim.default_device(), cores_count=cores)
+    path = folder / "net.bin"
+    path.write_bytes(assemble(text, device=config.settings()).bundle())
+    return path
+
+
+def test_a_wrong_descriptor_is_reduced_to_its_instruction(nmpsim_cli, tmp_path):
+    text = (ROOT / "programs" / "assembly" / "one_conv.s").read_text()
+    assert "kernel_h=3" in text
+    net = assembled(tmp_path, text.replace("kernel_h=3", "kernel_h=0"))
+    image = np.zeros((5, 5, 4), np.int8)
+    np.save(tmp_path / "x.npy", image)
+    folder = tmp_path / "part"
+    result = nmpsim_cli("reduce", net, "--input", tmp_path / "x.npy", "-o", folder)
+    assert result.exit_code == 0, result.stderr
+    assert "one instruction (nmp.conv t0) on one core fails alike" in result.stderr
+    bundle, report, facts = rerun(folder)
+    assert report.trap is not None
+    assert "kernel_h is 0" in report.trap.message
+    assert facts["trap"] == report.trap.message
+    assert nmpsim_cli("asm", folder / "repro.s", "--help").exit_code == 0
+    assert bundle_from_bytes((folder / "repro.bin").read_bytes()).digest == bundle.digest
+    assert "nmp.conv" in (folder / "repro.s").read_text()
+
+
+def test_a_scale_table_in_the_scratchpad_comes_along(nmpsim_cli, tmp_path):
+    """The fault is in what the descriptor points to."""
+    text = (ROOT / "programs" / "assembly" / "one_conv.s").read_text()
+    text = text.replace("kernel_h=3", "kernel_h=3, scales=SPM+0x8000", 1)
+    if "SPM" not in text.partition("kernel_h")[0]:
+        text = text.replace("SPM+0x8000", "0x20008000")
+    fill = "0x7f"
+    text = text.replace(
+        "_start:",
+        f"spoil: .descriptor fill, output=0x20008000, count=256, value={fill}\n_start:\n"
+        "    csrr a0, mhartid\n    bnez a0, skip_spoil\n    la t0, spoil\n    nmp.fill t0\n"
+        "    nmp.wait vector, 0\nskip_spoil:\n",
+        1,
+    )
+    net = assembled(tmp_path, text)
+    np.save(tmp_path / "x.npy", np.zeros((5, 5, 4), np.int8))
+    folder = tmp_path / "part"
+    result = nmpsim_cli("reduce", net, "--input", tmp_path / "x.npy", "-o", folder)
+    assert result.exit_code == 0, result.stderr
+    assert "one instruction" in result.stderr
+    _, report, _ = rerun(folder)
+    assert report.trap is not None
+    assert "scales" in report.trap.message
+
+
+@pytest.mark.parametrize(
+    ("code", "instruction"),
+    [
+        ("    li a1, 0x20000001\n    li a2, 5\n    sw a2, 0(a1)\n", "sw a2, 0(a1)"),
+        ("    li a1, 0x70000000\n    lw a2, 4(a1)\n", "lw a2, 4(a1)"),
+        ("    .word 0xffffffff\n", ".word 0xffffffff"),
+        ("    ebreak\n", "ebreak"),
+        ("    li a1, 0x20000002\n    nmp.load a1\n", "nmp.load a1"),
+    ],
+)
+def test_a_scalar_trap(nmpsim_cli, tmp_path, code, instruction):
+    net = assembled(tmp_path, f"_start:\n{code}    nmp.halt\n")
+    folder = tmp_path / "part"
+    result = nmpsim_cli("reduce", net, "-o", folder)
+    assert result.exit_code == 0, result.stderr
+    _, report, _ = rerun(folder)
+    assert report.trap is not None
+    assert report.trap.instruction == instruction
+
+
+def test_a_deadlock_keeps_the_whole_program(nmpsim_cli, tmp_path):
+    text = "_start:\n    li t0, 0\n    li t1, 3\n    nmp.barrier t0, t1\n    nmp.halt\n"
+    net = assembled(tmp_path, text)
+    result = nmpsim_cli("reduce", net, "-o", tmp_path / "part")
+    assert result.exit_code == 0, result.stderr
+    assert "the whole program fails alike" in result.stderr
+    assert (tmp_path / "part" / "repro.bin").read_bytes() == net.read_bytes()
+
+
+def test_nothing_to_reduce_and_nothing_written(nmpsim_cli, tmp_path):
+    net = compiled(tmp_path)
+    result = nmpsim_cli("reduce", net, "--input", IMAGE, "-o", tmp_path / "part")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("the program does not fail: there is nothing to reduce\n")
+    assert not (tmp_path / "part").exists()
+    for folder, extra in (
+        (tmp_path, ()),
+        (tmp_path / "a" / "b", ()),
+        (tmp_path / "part", ("--reference", net, "--saturates", "conv1")),
+        (tmp_path / "part", ("--reference", net)),
+    ):
+        result = nmpsim_cli("reduce", net, "--input", IMAGE, "-o", folder, *extra)
+        assert result.exit_code == 2, (folder, extra)
+        assert "error[" in result.stderr
