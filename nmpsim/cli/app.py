@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "run": "nmpsim.cli.commands.run",
     "report": "nmpsim.cli.commands.report",
     "check": "nmpsim.cli.commands.check",
+    "debug": "nmpsim.cli.commands.debug",
     "eval": "nmpsim.cli.commands.eval",
     "sweep": "nmpsim.cli.commands.sweep",
     "diff": "nmpsim.cli.commands.diff",

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, from_settings
+from nmpsim.core.host import read_tensor
 from nmpsim.core.state import NEVER, Status
 from nmpsim.core.stops import ANY_INSTRUCTION, Row
 from nmpsim.core.trapped import word_at
@@ -21,10 +22,11 @@ from nmpsim.debugger.breakpoints import (
     Breakpoint,
     Condition,
     Hit,
+    OnHazard,
     OnTrap,
 )
+from nmpsim.debugger.events import Events, Hazards
 from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
-from nmpsim.debugger.observers import Observer
 from nmpsim.debugger.records import Location, Reason, Stopped
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
 from nmpsim.diagnostics import fail
@@ -71,12 +73,13 @@ class Debugger:
         self.breakpoints: list[Breakpoint] = []
         self.ends: dict[int, int] = {}
         """Position at which each layer was done, as far as the run has come once."""
+        self.outputs: dict[int, npt.NDArray[Any]] = {}
+        """Output of each layer when it was done last; layers may share memory."""
         self.progress: Listener | None = None
         """Called when a layer is done."""
         self.interrupted: Callable[[], bool] = lambda: False
         """Asked now and then; the run stops when it says yes."""
-        self.observers: list[Observer] = []
-        """Look at all that is done and say what met a breakpoint."""
+        self.events = Events(self.execution)
         self._number = 0
 
     @property
@@ -91,6 +94,8 @@ class Debugger:
 
     def add_breakpoint(self, condition: Condition, text: str) -> Breakpoint:
         """A new breakpoint or watchpoint; ``text`` is how it is shown."""
+        if isinstance(condition, OnHazard):
+            self.check_hazards()
         self._number += 1
         added = Breakpoint(self._number, condition, text)
         self.breakpoints.append(added)
@@ -107,6 +112,15 @@ class Debugger:
     def delete_breakpoint(self, number: int) -> None:
         """Forget one."""
         self.breakpoints.remove(self.breakpoint(number))
+
+    def check_hazards(self) -> Hazards:
+        """Hazards up to here; from now on every instruction is looked at."""
+        if self.events.hazards is None:
+            here = self.execution.position
+            self.events.hazards = Hazards(self.execution)
+            self.execution.go_to(0)
+            self.execution.go_to(here, self._watch)
+        return self.events.hazards
 
     # --- moving -----------------------------------------------------------------------------
 
@@ -151,14 +165,42 @@ class Debugger:
             return self.stopped("step")
         return self._forward(layer=index)
 
+    def reach_layer(self, index: int) -> Stopped:
+        """As ``until_layer``, whatever breakpoints are on the way."""
+        enabled = [one for one in self.breakpoints if one.is_enabled]
+        for one in enabled:
+            one.is_enabled = False
+        try:
+            return self.until_layer(index)
+        finally:
+            for one in enabled:
+                one.is_enabled = True
+
     def go_to(self, position: int) -> Stopped:
         """The state after so many moves, whatever breakpoints are on the way."""
         self.execution.go_to(position, self._watch)
         return self.stopped("begin" if self.execution.position == 0 else "step")
 
+    def run_to_end(self) -> Stopped:
+        """The end, or a trap, whatever breakpoints are on the way."""
+        self.execution.go_to(FOREVER, self._watch)
+        return self._over()
+
     def restart(self) -> Stopped:
         """Back to the start."""
         return self.go_to(0)
+
+    def output_after(self, index: int) -> npt.NDArray[Any] | None:
+        """Do one layer, from the machine's state as it is, and give its output; keep no traces.
+
+        None if it is not reached. The machine is left where that was; restore it.
+        """
+        while True:
+            pause = self.execution.advance()
+            if index in pause.layers:
+                return read_tensor(self.execution.machine, self.layers[index].output).copy()
+            if pause.why in (Why.END, Why.TRAP, Why.LAYER):
+                return None
 
     # --- where it is ------------------------------------------------------------------------
 
@@ -229,6 +271,7 @@ class Debugger:
         if execution.is_over:
             return self._over()
         execution.pass_address(self.next_core())
+        self.events.begin()
         addresses = self._addresses(address)
         while True:
             pause = execution.advance(
@@ -261,7 +304,7 @@ class Debugger:
         self._watch(pause)
         active = [one for one in self.breakpoints if one.is_enabled]
         hits = [hit for one in active for hit in self._own_hits(one, pause)]
-        hits += [hit for observer in self.observers for hit in observer.hits(active, pause)]
+        hits += self.events.hits(active, pause)
         return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
 
     def _own_hits(self, one: Breakpoint, pause: Pause) -> list[Hit]:
@@ -290,12 +333,13 @@ class Debugger:
         """Note where layers end, and keep snapshots there."""
         for index in pause.layers:
             self.ends.setdefault(index, pause.position)
+            output = read_tensor(self.execution.machine, self.layers[index].output)
+            self.outputs[index] = output.copy()
         if pause.why == Why.LAYER:
             self.execution.take_snapshot()
             if self.progress is not None:
                 self.progress(self.location())
-        for observer in self.observers:
-            observer.watch(pause)
+        self.events.watch(pause)
 
     def _at_hits(self, hits: list[Hit]) -> Stopped:
         """Stop where the earliest was met; the others of the same moment are told, too."""
@@ -390,6 +434,7 @@ class Debugger:
         while until > 0:
             snapshot = execution.snapshots.before(until - 1)
             execution.restore(snapshot)
+            self.events.begin()
             while execution.position < until:
                 execution.pass_address(self.next_core())
                 cycle = self._next_cycle() if is_run else NEVER

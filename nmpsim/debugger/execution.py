@@ -74,6 +74,8 @@ class Pause:
     """Layers that are done now, if any."""
     core: int | None = None
     """Core that it stopped for, if any."""
+    is_segment_end: bool = False
+    """Have all cores halted?"""
 
 
 class Execution:
@@ -271,7 +273,8 @@ class Execution:
         self._is_started = False
         self.position += 1
         without_barrier = tuple(i for i in step.layers if self.layers[i].barrier is None)
-        return self._pause(Why.LAYER if without_barrier else Why.BUSY, start, without_barrier)
+        pause = self._pause(Why.LAYER if without_barrier else Why.BUSY, start, without_barrier)
+        return attrs.evolve(pause, is_segment_end=True)
 
     @staticmethod
     def _is_full(stops: Stops) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import attrs
-import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.select import select_layer
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.collect import counters_of, device_saturation, host_saturation
 from nmpsim.core.host import read_tensor
@@ -17,12 +19,14 @@ from nmpsim.core.state import CSRS, Status
 from nmpsim.core.trapped import word_at
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.execution import FOREVER
+from nmpsim.debugger.instructions import memory_at
 from nmpsim.debugger.records import CoreState, LayerState
 from nmpsim.diagnostics import fail
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.report.data import Saturation
 
+MOST_DIGITS = 9
 MOST_BYTES = 1 << 20
 """Largest piece of memory that is read at once."""
 
@@ -77,30 +81,28 @@ def saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
 
 
 def find_layer(debugger: Debugger, text: str) -> Layer:
-    """The layer of this name, or number in the report, or ``line:N`` of the LIR.
+    """The layer that a text names.
 
-    A name may be shortened where it stays clear. Raises UserError (LAYER001) if there is none.
+    Its index (``3``), a line of the LIR (``line:40``), a name of its own, of its output or of what
+    was fused into it, or a name without the number that Glow appends (``conv1`` for
+    ``conv1__2``); and what :func:`~nmpsim.analysis.select.select_layer` takes.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` LAYER001 if there is none, or several.
     """
     layers = debugger.layers
-    if text.isdigit() and int(text) < len(layers):
+    if text.isdecimal() and len(text) <= MOST_DIGITS and int(text) < len(layers):
         return layers[int(text)]
-    if text.startswith("line:") and text[5:].isdigit():
-        lines = [layer for layer in layers if layer.line == int(text[5:])]
-        if lines:
-            return lines[0]
-    named = [layer for layer in layers if text in (layer.name, layer.output.name, *layer.fused)]
-    named = named or [layer for layer in layers if layer.name.startswith(text)] if text else []
-    if len(named) == 1 or (named and named[0].name == text):
-        return named[0]
-    names = [layer.name for layer in (named or layers)]
-    near = difflib.get_close_matches(text, names, 1)
-    raise fail(
-        "LAYER001",
-        "several layers begin like that" if named else "there is no such layer",
-        found=repr(text),
-        expected="one of " + ", ".join(names[:8]) + (" ..." if len(names) > 8 else ""),
-        hint=f"did you mean {near[0]}?" if near else "`layers` lists them",
-    )
+    kind, _, number = text.partition(":")
+    found = [layer for layer in layers if (kind, number) == ("line", str(layer.line))]
+    found = found or [
+        layer for layer in layers if text in (layer.name, layer.output.name, *layer.fused)
+    ]
+    found = found or [layer for layer in layers if _COUNTER.sub("", layer.name) == text]
+    return found[0] if len(found) == 1 else select_layer(layers, text)
+
+
+_COUNTER = re.compile(r"__\d+$")
+"""What Glow appends to names."""
 
 
 def tensors(debugger: Debugger) -> Mapping[str, Tensor]:
@@ -116,19 +118,10 @@ def tensors(debugger: Debugger) -> Mapping[str, Tensor]:
 
 
 def find_tensor(debugger: Debugger, name: str) -> Tensor:
-    """A tensor by its name, or by the layer whose output it is; UserError (DEBUG002) if none."""
+    """A tensor by its name, or by the layer whose output it is; UserError (LAYER001) if none."""
     known = tensors(debugger)
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, 1)
-    if near or not any(layer.name.startswith(name) or name.isdigit() for layer in debugger.layers):
-        raise fail(
-            "DEBUG002",
-            "there is no such tensor",
-            found=repr(name),
-            expected="an input, an output or a layer",
-            hint=f"did you mean {near[0]}?" if near else "`layers` lists layers",
-        )
     return find_layer(debugger, name).output
 
 
@@ -172,18 +165,9 @@ def registers(debugger: Debugger, core: int) -> Mapping[str, int]:
 def memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
     """Bytes as a core sees them; UserError (DEBUG002) if they are not all in one memory."""
     machine = debugger.execution.machine
-    shared = machine.shared[0]
-    pieces = [
-        (machine.image, int(shared.image_base)),
-        (machine.ram, int(shared.ram_base)),
-        (
-            machine.scratchpad[debugger.checked_core(core)][: int(shared.scratchpad_bytes)],
-            SCRATCHPAD_BASE,
-        ),
-    ]
-    for piece, base in pieces:
-        if address - base >= 0 and address - base + count <= piece.size and count <= MOST_BYTES:
-            return bytes(np.asarray(piece[address - base : address - base + count]))
+    found = memory_at(machine, debugger.checked_core(core), address, count)
+    if found is not None and 0 <= count <= MOST_BYTES:
+        return found
     raise fail(
         "DEBUG002",
         "there is no such memory",
@@ -208,3 +192,49 @@ def code(
             text = disassemble_word(word, at, {})
             lines.append(CodeLine(at, text, symbols.get(at, ""), at == pc))
     return tuple(lines)
+
+
+def find_address(debugger: Debugger, word: str) -> int:
+    """An address: a number, or the name of a symbol; UserError (DEBUG002) if it is neither."""
+    if word[:1].isdigit():
+        try:
+            return int(word, 0)
+        except ValueError:
+            pass
+    known = debugger.bundle.symbols
+    if word in known:
+        return known[word]
+    near = difflib.get_close_matches(word, known, 1)
+    raise fail(
+        "DEBUG002",
+        "there is no such address",
+        found=repr(word),
+        expected="a number such as 0x80000000, or a symbol",
+        hint=f"did you mean {near[0]}?" if near else None,
+    )
+
+
+def flat_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """Row-major index of an element; UserError (DEBUG002) if it lies outside."""
+    if len(at) == 1 and len(shape) != 1 and 0 <= at[0] < math.prod(shape):
+        return at[0]
+    if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):
+        raise fail(
+            "DEBUG002",
+            "there is no such element",
+            found=", ".join(map(str, at)) or "nothing",
+            expected=f"coordinates in {' x '.join(map(str, shape)) or 'a scalar'}",
+        )
+    index = 0
+    for i, n in zip(at, shape, strict=True):
+        index = index * n + i
+    return index
+
+
+def coordinates(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Coordinates of a row-major index that lies inside."""
+    at = []
+    for n in reversed(shape):
+        index, i = divmod(index, n)
+        at.append(i)
+    return tuple(reversed(at))

@@ -1,0 +1,274 @@
+"""``nmpsim debug``: stop a run, look into it, turn it back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from nmpsim.cli.files import emit
+from nmpsim.cli.guard import say
+from nmpsim.cli.options import (
+    FILE,
+    Command,
+    bundle_argument,
+    device_option,
+    format_option,
+    load_device,
+)
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, UserError, fail
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from nmpsim.debugger.commands.shell import Shell
+    from nmpsim.debugger.records import Location
+    from nmpsim.debugger.script import Answer, Line
+    from nmpsim.views.progress import RunProgress
+
+MOST_SCRIPT_BYTES = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class _Request:
+    """What the command line asks for."""
+
+    bundle: Path
+    inputs: tuple[str, ...]
+    device: Path | None
+    engine: str
+    reference: Path | None
+    script: Path | None
+    commands: tuple[str, ...]
+    record: Path | None
+    budget: int
+    style: str
+
+
+@click.command("debug", cls=Command, short_help="Stop a run, look into it, turn it back.")
+@bundle_argument
+@click.option(
+    "--input",
+    "inputs",
+    metavar="[NAME=]FILE",
+    multiple=True,
+    help="As for `nmpsim run`.",
+)
+@device_option("the device that the bundle was made for")
+@click.option(
+    "--engine",
+    type=click.Choice(["compiled", "reference"]),
+    default="compiled",
+    show_default=True,
+    help="Both stop at the same places.",
+)
+@click.option(
+    "--reference",
+    metavar="R.npz",
+    type=FILE,
+    help="Outputs that layers should have: a saved run, a recorded run of Glow, or floats.",
+)
+@click.option("--script", metavar="FILE", type=FILE, help="Do the commands of this file.")
+@click.option(
+    "--command",
+    "-c",
+    "commands",
+    metavar="TEXT",
+    multiple=True,
+    help="Do this command; several are done in order, after the script.",
+)
+@click.option("--record", metavar="FILE", type=FILE, help="Keep the commands, for --script.")
+@click.option(
+    "--budget",
+    metavar="MIB",
+    type=click.IntRange(1, 1 << 20),
+    default=512,
+    show_default=True,
+    help="Memory for going back quickly.",
+)
+@format_option
+def command(**arguments: Any) -> int:
+    """Step through a run by layers, tiles or instructions, forwards and backwards.
+
+    \b
+    With --script or --command, or with commands on standard input, nothing is asked:
+      nmpsim debug NET.bin --input X.npy --reference R.npz -c diverge -c "why conv1 0 3 5 2"
+    Otherwise commands are read from the terminal; `help` lists them.
+
+    Exit codes: 0 fine, 1 a run trapped or an `expect` does not hold, 2 something given, or a
+    command, cannot be used.
+    """
+    return _debug(_Request(**arguments))
+
+
+def _debug(request: _Request) -> int:
+    from nmpsim.cli.files import check_outputs
+
+    check_outputs([request.record], [request.bundle, request.script, request.reference])
+    lines = list(_given_lines(request))
+    from nmpsim.views.progress import RunProgress, stderr_console
+
+    with RunProgress(stderr_console()) as progress:
+        shell = _shell(request, progress)
+        try:
+            if lines or not _is_terminal():
+                return _script(request, shell, lines or _standard_input())
+            return _converse(shell)
+        finally:
+            _record(request, shell)
+
+
+def _given_lines(request: _Request) -> Iterator[Line]:
+    from nmpsim.debugger.script import Line
+
+    if request.script is not None:
+        text = _read_script(request.script)
+        for number, line in enumerate(text.splitlines(), 1):
+            yield Line(line, str(request.script), number)
+    for number, line in enumerate(request.commands, 1):
+        yield Line(line, "--command", number)
+
+
+def _read_script(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_SCRIPT_BYTES + 1)
+    except OSError as error:
+        why = error.strerror or str(error)
+        message = f"cannot read the script: {why}"
+        raise fail("FILE001", message, place=Place(str(path))) from error
+    if len(data) > MOST_SCRIPT_BYTES:
+        message = f"the script has more than {MOST_SCRIPT_BYTES} bytes"
+        raise fail("FILE001", message, place=Place(str(path)))
+    return data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _standard_input() -> Iterable[Line]:
+    from nmpsim.debugger.script import Line
+
+    if sys.stdin is None:
+        return
+    for number, text in enumerate(sys.stdin, 1):
+        yield Line(text.rstrip("\r\n"), "standard input", number)
+
+
+def _shell(request: _Request, progress: RunProgress) -> Shell:
+    from nmpsim import session
+    from nmpsim.cli.inputs import load_inputs
+    from nmpsim.core.device import Progress
+    from nmpsim.debugger import Debugger
+    from nmpsim.debugger.commands.shell import Shell
+
+    config = load_device(request.device)
+    bundle = session.load(request.bundle)
+    arrays = load_inputs(request.inputs, bundle.metadata.inputs)
+    debugger = Debugger(
+        bundle, arrays, config=config, engine=request.engine, budget_mib=request.budget
+    )
+    if not debugger.execution.engine.is_ready():
+        progress(Progress("compiling"))
+
+    def done(at: Location) -> None:
+        progress(Progress("layer", at.layers_done, at.layers, at.layer_name))
+
+    debugger.progress = done
+    shell = Shell(debugger, _Arrays)
+    if request.reference is not None:
+        shell.load_reference(request.reference)
+    return shell
+
+
+class _Arrays:
+    """An ``.npz`` file, its arrays read when somebody wants them."""
+
+    def __init__(self, path: Path) -> None:
+        from nmpsim.cli.arrays import ArrayFile
+
+        self._file = ArrayFile(path)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """Names of the arrays."""
+        return self._file.keys
+
+    def read(self, key: str) -> npt.NDArray[Any]:
+        """One of them."""
+        return self._file.array(key).read()
+
+
+def _script(request: _Request, shell: Shell, lines: Iterable[Line]) -> int:
+    from nmpsim.debugger.script import document, run_script
+
+    is_text = request.style == "text"
+    outcome = run_script(shell, lines, _print if is_text else lambda _: None)
+    if is_text:
+        emit("".join(f"{line}\n" for line in outcome.never_hit))
+    else:
+        from nmpsim.report.json import json_text
+
+        emit(json_text(document(outcome)))
+    return EXIT_WORSE if outcome.is_worse else EXIT_OK
+
+
+def _print(answer: Answer) -> None:
+    from nmpsim.views.text import visible
+
+    emit(visible(f"> {answer.line.text.strip()}\n{answer.result.text}"))
+
+
+def _converse(shell: Shell) -> int:
+    """Ask for commands on a terminal."""
+    from nmpsim.debugger.script import never_hit
+    from nmpsim.views.text import visible
+
+    _complete_with(shell)
+    emit(visible(shell.execute("where").text) + "`help` lists the commands\n")
+    while True:
+        try:
+            result = shell.execute(input("(nmpsim) "))
+        except EOFError:
+            break
+        except UserError as error:
+            for diagnostic in error.diagnostics:
+                say(str(diagnostic))
+            continue
+        except KeyboardInterrupt:
+            say("interrupted; `quit` ends the session")
+            continue
+        emit(visible(result.text))
+        if result.ends:
+            break
+    emit("".join(f"{line}\n" for line in never_hit(shell)))
+    return EXIT_OK
+
+
+def _complete_with(shell: Shell) -> None:
+    """Completion and history, where the terminal can do it."""
+    try:
+        import readline
+    except ImportError:  # not on Windows
+        return
+
+    def complete(_: str, state: int) -> str | None:
+        found = shell.complete(readline.get_line_buffer()[: readline.get_endidx()])
+        return found[state] if state < len(found) else None
+
+    readline.set_completer_delims(" ")
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
+
+
+def _record(request: _Request, shell: Shell) -> None:
+    if request.record is not None:
+        from nmpsim.atomic import write_file
+
+        text = "".join(f"{line}\n" for line in shell.history)
+        write_file(request.record, lambda file: file.write(text.encode()))

@@ -1,0 +1,111 @@
+"""The words behind a command's name, taken one by one."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Sequence
+
+from nmpsim.diagnostics import UserError, fail
+
+
+def split_line(line: str) -> list[str]:
+    """The words of a command line, quoted as in a shell; a ``#`` begins a comment.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` DEBUG001 for a quote that is not closed.
+    """
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError as error:
+        raise fail("DEBUG001", f"the line ends too early: {error}", found=line.strip()) from None
+
+
+class Arguments:
+    """Words that are still to be read; what is wrong is a UserError (DEBUG001)."""
+
+    def __init__(self, words: Sequence[str], usage: str) -> None:
+        self._words = list(words)
+        self._usage = usage
+
+    def __bool__(self) -> bool:
+        return bool(self._words)
+
+    @property
+    def rest(self) -> str:
+        """What is left, as one text; takes it all."""
+        text = " ".join(self._words)
+        self._words = []
+        return text
+
+    def word(self, what: str) -> str:
+        """The next word."""
+        if not self._words:
+            raise self.wrong(f"{what} is missing")
+        return self._words.pop(0)
+
+    def flag(self, *names: str) -> bool:
+        """True, and takes it, if one of these words is there."""
+        for name in names:
+            if name in self._words:
+                self._words.remove(name)
+                return True
+        return False
+
+    def choice(self, choices: Sequence[str], default: str) -> str:
+        """The next word if it is one of ``choices`` or begins just one of them."""
+        if not self._words or not self._words[0][:1].isalpha():
+            return default
+        found = [name for name in choices if name.startswith(self._words[0])]
+        if len(found) == 1 or self._words[0] in choices:
+            word = self._words.pop(0)
+            return word if word in choices else found[0]
+        return default
+
+    def option(self, name: str) -> str | None:
+        """The word behind ``name``, wherever it stands; takes both."""
+        if name not in self._words:
+            return None
+        index = self._words.index(name)
+        if index + 1 >= len(self._words):
+            raise self.wrong(f"there is nothing behind {name!r}")
+        value = self._words.pop(index + 1)
+        self._words.pop(index)
+        return value
+
+    def integer(self, what: str, default: int | None = None) -> int:
+        """The next word as a number, also ``0x...``."""
+        if not self._words and default is not None:
+            return default
+        return self.number(self.word(what), what)
+
+    def integer_option(self, name: str) -> int | None:
+        """The number behind ``name``, if it is there."""
+        word = self.option(name)
+        return None if word is None else self.number(word, name)
+
+    def number(self, word: str, what: str) -> int:
+        """A word as a number."""
+        try:
+            return int(word, 0)
+        except ValueError:
+            raise self.wrong(f"{what} must be a whole number", word) from None
+
+    def coordinates(self) -> tuple[int, ...]:
+        """All words that are left as coordinates: ``1 2 3``, ``1,2,3`` or ``[1, 2, 3]``."""
+        text = self.rest.strip("[]()").replace(",", " ")
+        return tuple(self.number(word, "a coordinate") for word in text.split())
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self._words:
+            raise self.wrong("there is too much", " ".join(self._words))
+
+    def wrong(self, message: str, found: str | None = None) -> UserError:
+        """An error about these words."""
+        return fail("DEBUG001", message, found=found, expected=self._usage)
+
+
+def near(word: str, known: Sequence[str]) -> str | None:
+    """A hint for a word that is not known."""
+    close = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {close[0]!r}?" if close else None

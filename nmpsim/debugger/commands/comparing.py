@@ -1,0 +1,188 @@
+"""Commands that compare with a reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmpsim.analysis.difference import Difference
+from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.moving import told as told_stop
+from nmpsim.debugger.commands.result import Result, count, say, table
+from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.inspect import find_layer
+from nmpsim.debugger.reference import LayerComparison, compare_layer, isolate
+from nmpsim.diagnostics import fail
+
+if TYPE_CHECKING:
+    from nmpsim.debugger.commands.shell import Shell
+    from nmpsim.debugger.reference import Reference
+
+
+def load(shell: Shell, arguments: Arguments) -> Result:
+    """Load a reference."""
+    path = Path(arguments.word("a file"))
+    arguments.end()
+    known = len(shell.load_reference(path).layers)
+    total = len(shell.debugger.layers)
+    return say(f"reference {path}: {known} of {count(total, 'layer')}", layers=known, of=total)
+
+
+def _reference(shell: Shell) -> Reference:
+    if shell.reference is None:
+        raise fail("DEBUG002", "there is no reference", hint="`reference FILE` loads one")
+    return shell.reference
+
+
+def compare(shell: Shell, arguments: Arguments) -> Result:
+    """Layers beside the reference."""
+    reference = _reference(shell)
+    is_isolated = arguments.flag("isolated", "alone")
+    debugger = shell.debugger
+    if arguments:
+        chosen = [find_layer(debugger, arguments.word("a layer")).index]
+        is_isolated = True
+    else:
+        chosen = debugger.layer_order()
+    arguments.end()
+    found = [_compared(shell, reference, index, is_isolated) for index in chosen]
+    return _told(found, is_isolated)
+
+
+def _compared(shell: Shell, reference: Reference, index: int, is_isolated: bool) -> LayerComparison:
+    if is_isolated:
+        return isolate(shell.debugger, reference, index)
+    return compare_layer(shell.debugger, reference, index)
+
+
+NAMES = ("index", "layer", "result", "differ", "of", "worst", "first", "SQNR", "cosine")
+
+
+def _told(found: list[LayerComparison], is_isolated: bool) -> Result:
+    rows = [_row(one) for one in found]
+    lines = table((*NAMES, *(("alone",) if is_isolated else ())), [
+        [*row, *((_alone(one),) if is_isolated else ())]
+        for row, one in zip(rows, found, strict=True)
+    ])  # fmt: skip
+    wrong = [one for one in found if one.accumulated is not None and not one.accumulated.equal]
+    breaks = [one.name for one in found if one.breaks]
+    summary = f"{count(len(wrong), 'layer')} of {len(found)} differ"
+    if wrong:
+        summary += f", the first is {wrong[0].name}"
+    if is_isolated and breaks:
+        summary += f"; by itself goes wrong: {', '.join(breaks)}"
+    data = {
+        "layers": [_data(one) for one in found],
+        "differing": len(wrong),
+        "first": wrong[0].name if wrong else None,
+        "breaking": breaks if is_isolated else None,
+    }
+    return Result((*lines, summary), data)
+
+
+def _row(one: LayerComparison) -> list[object]:
+    d = one.accumulated
+    if d is None:
+        return [one.index, one.name, one.problem, "", "", "", "", "", ""]
+    first = list(d.first.at) if d.first else ""
+    result = "equal" if d.equal else "DIFFERS"
+    worst = f"{d.worst_ulp} ulp" if not d.equal else ""
+    return [one.index, one.name, result, d.differing, d.elements, worst, first,
+            _db(d), f"{d.cosine:.6f}"]  # fmt: skip
+
+
+def _db(d: Difference) -> str:
+    return "inf" if d.sqnr_db == float("inf") else f"{d.sqnr_db:.1f} dB"
+
+
+def _alone(one: LayerComparison) -> str:
+    if one.isolated is None:
+        return ""
+    if one.isolated.equal:
+        return "inherits" if one.inherits else "equal"
+    return f"BREAKS ({one.isolated.differing} differ)"
+
+
+def _data(one: LayerComparison) -> dict[str, Any]:
+    return {
+        "index": one.index,
+        "name": one.name,
+        "problem": one.problem,
+        "accumulated": _difference(one.accumulated),
+        "isolated": _difference(one.isolated),
+    }
+
+
+def _difference(d: Difference | None) -> dict[str, Any] | None:
+    if d is None:
+        return None
+    return {
+        "equal": d.equal,
+        "differing": d.differing,
+        "elements": d.elements,
+        "worst_ulp": d.worst_ulp,
+        "first": None if d.first is None else list(d.first.at),
+        "sqnr_db": d.sqnr_db if abs(d.sqnr_db) < float("inf") else str(d.sqnr_db),
+        "cosine": d.cosine,
+    }
+
+
+def diverge(shell: Shell, arguments: Arguments) -> Result:
+    """Go to the end of the first layer that differs."""
+    reference = _reference(shell)
+    arguments.end()
+    debugger = shell.debugger
+    for index in debugger.layer_order():
+        stopped = debugger.reach_layer(index)
+        if stopped.reason in ("interrupted", "trap"):
+            return told_stop(stopped)
+        one = compare_layer(debugger, reference, index)
+        if one.accumulated is not None and not one.accumulated.equal:
+            alone = isolate(debugger, reference, index)
+            told = _told([alone], True)
+            first = one.accumulated.first
+            lines = [*told.lines[:-1], _verdict(alone)]
+            if first is not None:
+                at = " ".join(map(str, first.at))
+                lines.append(
+                    f"first at {list(first.at)}: {first.actual:g} instead of {first.expected:g};"
+                    f" `why {one.name} {at}`"
+                )
+            return Result(tuple(lines), {**told.data, "verdict": _verdict(alone)})
+    return say("no layer differs from the reference", layers=[], differing=0, first=None)
+
+
+def _verdict(one: LayerComparison) -> str:
+    if one.breaks:
+        return f"{one.name} is the first layer that differs; it goes wrong by itself"
+    return f"{one.name} is the first layer that differs; alone on right inputs it is right"
+
+
+COMMANDS = (
+    Command(
+        "reference",
+        "reference FILE.npz",
+        "load outputs that layers should have",
+        load,
+        ("ref",),
+        ("<file>",),
+        "A saved run (run --save-layers), a recorded run of Glow, or float outputs under the"
+        " names of layers.",
+    ),
+    Command(
+        "compare",
+        "compare [LAYER] [isolated]",
+        "layers beside the reference, as the network ran and alone on right inputs",
+        compare,
+        ("cmp",),
+        ("<layer>", "isolated"),
+        "A layer that is wrong but right alone only inherits; one that is wrong alone breaks.",
+    ),
+    Command(
+        "diverge",
+        "diverge",
+        "go to the first layer that differs from the reference",
+        diverge,
+        ("first-difference",),
+    ),
+)

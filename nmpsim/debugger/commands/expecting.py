@@ -1,0 +1,137 @@
+"""Commands that work out expressions: for scripts that must say whether all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nmpsim.analysis.difference import Difference
+from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.result import Result, say
+from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.expressions import Function, Number, evaluate
+from nmpsim.debugger.inspect import (
+    find_layer,
+    find_tensor,
+    flat_index,
+    layer_states,
+    registers,
+    values_of,
+)
+from nmpsim.debugger.reference import compare_layer
+from nmpsim.diagnostics import UserError, fail
+
+if TYPE_CHECKING:
+    from nmpsim.debugger.commands.shell import Shell
+
+
+def functions_of(shell: Shell) -> Mapping[str, Function]:
+    """What an expression may ask about a run."""
+    debugger = shell.debugger
+
+    def saturation(words: Sequence[str]) -> Number:
+        index = find_layer(debugger, words[0]).index if words else None
+        states = layer_states(debugger)
+        return sum(state.saturated for state in states if index in (None, state.index))
+
+    def cycles(words: Sequence[str]) -> Number:
+        if not words:
+            return debugger.execution.report().cycles
+        return layer_states(debugger)[find_layer(debugger, words[0]).index].cycles
+
+    def differing(words: Sequence[str]) -> Number:
+        return sum(one.differing for one in _differences(shell, words))
+
+    def ulp(words: Sequence[str]) -> Number:
+        return max((one.worst_ulp for one in _differences(shell, words)), default=0)
+
+    def value(words: Sequence[str]) -> Number:
+        name, *at = _at_least(words, 1, "value(TENSOR, I, J, ...)")
+        tensor = find_tensor(debugger, name)
+        where = flat_index(tuple(_integer(word) for word in at), tensor.shape)
+        number: Number = values_of(debugger, tensor).reshape(-1)[where].item()
+        return number
+
+    def register(words: Sequence[str]) -> Number:
+        core, name = _at_least(words, 2, "register(CORE, NAME)")[:2]
+        found = registers(debugger, _integer(core))
+        if name not in found:
+            raise fail("DEBUG002", "there is no such register", found=name, expected="pc, a0, ...")
+        return found[name]
+
+    return {
+        "cycle": lambda _: debugger.execution.cycle,
+        "cycles": cycles,
+        "position": lambda _: debugger.execution.position,
+        "layers_done": lambda _: debugger.location().layers_done,
+        "trapped": lambda _: int(debugger.execution.trap is not None),
+        "saturation": saturation,
+        "differing": differing,
+        "ulp": ulp,
+        "value": value,
+        "register": register,
+        "hazards": lambda _: len(debugger.check_hazards().found),
+        "hits": lambda words: debugger.breakpoint(_integer(_at_least(words, 1, "hits(N)")[0])).hits,
+    }
+
+
+def _differences(shell: Shell, words: Sequence[str]) -> list[Difference]:
+    if shell.reference is None:
+        raise fail("DEBUG002", "there is no reference", hint="`reference FILE` loads one")
+    debugger = shell.debugger
+    chosen = [find_layer(debugger, words[0]).index] if words else debugger.layer_order()
+    found = [compare_layer(debugger, shell.reference, index).accumulated for index in chosen]
+    return [one for one in found if one is not None]
+
+
+def _at_least(words: Sequence[str], count: int, usage: str) -> Sequence[str]:
+    if len(words) < count:
+        raise fail("DEBUG001", "too few arguments", found=", ".join(words), expected=usage)
+    return words
+
+
+def _integer(word: str) -> int:
+    try:
+        return int(word, 0)
+    except ValueError:
+        raise _no_number(word) from None
+
+
+def _no_number(word: str) -> UserError:
+    return fail("DEBUG001", "a whole number is expected", found=word)
+
+
+def work_out(shell: Shell, arguments: Arguments) -> Result:
+    """The value of an expression."""
+    text = arguments.rest
+    value = evaluate(text, functions_of(shell))
+    return say(f"{text} = {value}", expression=text, value=value)
+
+
+def expect(shell: Shell, arguments: Arguments) -> Result:
+    """Say whether an expression holds."""
+    text = arguments.rest
+    value = evaluate(text, functions_of(shell))
+    line = f"expected, and so it is: {text}" if value else f"EXPECTED, BUT IT IS NOT SO: {text}"
+    return Result(
+        (line,), {"expression": text, "value": value, "holds": bool(value)}, is_worse=not value
+    )
+
+
+_NAMES = ("cycle", "cycles", "saturation", "differing", "ulp", "value", "register", "hazards",
+          "hits", "layers_done", "position", "trapped")  # fmt: skip
+
+COMMANDS = (
+    Command(
+        "expect",
+        "expect EXPRESSION",
+        "exit code 1 at the end unless it holds",
+        expect,
+        (),
+        (*_NAMES, "<layer>"),
+        "For example: expect cycles < 3000 and saturation(conv1) == 0. Known are "
+        + ", ".join(_NAMES),
+    ),
+    Command("eval", "eval EXPRESSION", "the value of an expression", work_out, ("=",),
+            (*_NAMES, "<layer>")),
+)  # fmt: skip

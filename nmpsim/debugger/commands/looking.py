@@ -1,0 +1,277 @@
+"""Commands that look; none of them changes anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Tensor
+from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.moving import instruction_line, place
+from nmpsim.debugger.commands.result import Result, say, table
+from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.inspect import (
+    code,
+    core_states,
+    find_address,
+    find_layer,
+    find_tensor,
+    flat_index,
+    layer_states,
+    memory,
+    registers,
+    saturation,
+    values_of,
+)
+
+if TYPE_CHECKING:
+    from nmpsim.debugger.commands.shell import Shell
+
+MOST_SHOWN = 256
+"""Elements of a tensor that are printed; JSON has them too."""
+
+
+def where(shell: Shell, arguments: Arguments) -> Result:
+    """Where the run is."""
+    arguments.end()
+    at = shell.debugger.location()
+    lines = (place(at), f"{at.layers_done} of {at.layers} layers done", *instruction_line(at))
+    return Result(lines, attrs.asdict(at))
+
+
+def layers(shell: Shell, arguments: Arguments) -> Result:
+    """Every layer."""
+    arguments.end()
+    states = [attrs.asdict(state) for state in layer_states(shell.debugger)]
+    names = ("index", "name", "op", "line", "placement", "state", "cycles", "saturated")
+    return Result(table(names, [[s[n] for n in names] for s in states]), {"layers": states})
+
+
+def layer(shell: Shell, arguments: Arguments) -> Result:
+    """All about one layer."""
+    chosen = _layer(shell, arguments)
+    arguments.end()
+    report = shell.debugger.execution.report().layers[chosen.index]
+    state = layer_states(shell.debugger)[chosen.index]
+    output = chosen.output
+    busy = {name: cycles for name, cycles in report.core_cycles.items() if cycles}
+    lines = [
+        f"layer {chosen.index} {chosen.name}: {chosen.op}, {chosen.placement}, {state.state}",
+        f"  line {chosen.line}, output {output.name} {_type(output)} at {output.address:#x}",
+        f"  {report.cycles} cycles, {report.macs} MACs, {report.bytes_read} bytes read,"
+        f" {report.bytes_written} written, {state.saturated} values saturated",
+    ]
+    if chosen.numerics:
+        lines.append(f"  arithmetic {chosen.numerics}")
+    if chosen.fused:
+        lines.append(f"  made of {', '.join(chosen.fused)}")
+    if chosen.reason:
+        lines.append(f"  on the host: {chosen.reason}")
+    if busy:
+        lines.append("  core cycles " + ", ".join(f"{n} {c}" for n, c in busy.items()))
+    data = attrs.asdict(state) | {
+        "cycles": report.cycles,
+        "macs": report.macs,
+        "core_cycles": busy,
+        "fused": list(chosen.fused),
+        "numerics": chosen.numerics,
+        "output": _tensor_data(output),
+    }
+    return Result(tuple(lines), data)
+
+
+def _layer(shell: Shell, arguments: Arguments) -> Any:
+    if arguments:
+        return find_layer(shell.debugger, arguments.word("a layer"))
+    return shell.current_layer()
+
+
+def _type(tensor: Tensor) -> str:
+    shape = "x".join(map(str, tensor.shape)) or "scalar"
+    if tensor.scale is None:
+        return f"{tensor.elem} {shape}"
+    return f"{tensor.elem} {shape} scale {tensor.scale:.9g} offset {tensor.offset or 0}"
+
+
+def _tensor_data(tensor: Tensor) -> dict[str, Any]:
+    return attrs.asdict(tensor) | {"shape": list(tensor.shape)}
+
+
+def tensor(shell: Shell, arguments: Arguments) -> Result:
+    """A tensor's values."""
+    in_memory = arguments.flag("memory")
+    name = arguments.word("a tensor") if arguments else shell.current_layer().name
+    found = find_tensor(shell.debugger, name)
+    at = arguments.coordinates()
+    values = _values(shell, found, in_memory)
+    if at:
+        return _element(found, values, at)
+    flat = values.reshape(-1)
+    head = f"{name} {_type(found)} at {found.address:#x}"
+    data: dict[str, Any] = {"tensor": _tensor_data(found), "values": _listed(flat[:MOST_SHOWN])}
+    lines = [head]
+    if flat.size:
+        facts = {"min": flat.min().item(), "max": flat.max().item(), "mean": float(flat.mean())}
+        lines.append("  " + ", ".join(f"{k} {v:.6g}" for k, v in facts.items()))
+        data |= facts
+    lines += _rows(values)
+    return Result(tuple(lines), data)
+
+
+def _values(shell: Shell, found: Tensor, in_memory: bool) -> npt.NDArray[Any]:
+    """As its layer left it, unless memory as it is now is asked for, or the layer has not run."""
+    debugger = shell.debugger
+    for one in debugger.layers:
+        is_done = debugger.ends.get(one.index, 1 << 62) <= debugger.execution.position
+        if one.output == found and is_done and not in_memory and one.index in debugger.outputs:
+            return debugger.outputs[one.index]
+    return values_of(debugger, found)
+
+
+def _element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) -> Result:
+    flat = flat_index(at, found.shape)
+    value = values.reshape(-1)[flat].item()
+    text = f"{list(at)} = {value}"
+    data: dict[str, Any] = {"at": list(at), "value": _plain(value)}
+    if found.scale is not None:
+        real = found.scale * (value - (found.offset or 0))
+        text += f", stands for {real:.6g}"
+        data["real"] = real
+    address = found.address + flat * values.itemsize
+    return say(f"{text}, at {address:#x}", **data, address=address)
+
+
+def _plain(value: Any) -> Any:
+    """A number that JSON can hold."""
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
+
+
+def _listed(values: npt.NDArray[Any]) -> list[Any]:
+    return [_plain(value) for value in values.tolist()]
+
+
+def _rows(values: npt.NDArray[Any]) -> list[str]:
+    """The first rows of a tensor, along its last dimension."""
+    width = values.shape[-1] if values.ndim else 1
+    rows = values.reshape(-1, width) if values.size else values.reshape(0, 1)
+    shown = rows[: max(1, MOST_SHOWN // max(width, 1))]
+    lines = []
+    for index, row in enumerate(shown):
+        at = np.unravel_index(index, values.shape[:-1]) if values.ndim > 1 else ()
+        texts = [f"{v:.5g}" if values.dtype.kind == "f" else str(v) for v in row[:MOST_SHOWN]]
+        lines.append(f"  {[int(i) for i in at]} {' '.join(texts)}")
+    if len(shown) < len(rows):
+        lines.append(f"  ... {len(rows) - len(shown)} more rows; name coordinates for an element")
+    return lines
+
+
+def saturated(shell: Shell, arguments: Arguments) -> Result:
+    """What was cut."""
+    debugger = shell.debugger
+    chosen = [_layer(shell, arguments)] if arguments else debugger.layers
+    arguments.end()
+    rows: list[list[object]] = []
+    for one in chosen:
+        for cut in saturation(debugger, one):
+            channels = ", ".join(f"{c}: {n}" for c, n in list(cut.channels)[:6])
+            more = " ..." if len(cut.channels) > 6 else ""
+            rows.append([one.name, cut.stage, cut.side, cut.count, cut.worst, list(cut.first),
+                         channels + more])  # fmt: skip
+    names = ("layer", "stage", "side", "count", "worst", "first", "channels")
+    lines = table(names, rows) if rows else ("nothing was cut so far",)
+    return Result(lines, {"saturation": [dict(zip(names, row, strict=True)) for row in rows]})
+
+
+def cores(shell: Shell, arguments: Arguments) -> Result:
+    """Every core."""
+    arguments.end()
+    states = core_states(shell.debugger)
+    rows = [
+        [s.core, s.status, s.clock, f"{s.pc:#x}", s.layer, s.retired, s.instruction] for s in states
+    ]
+    names = ("core", "status", "clock", "pc", "layer", "retired", "next")
+    return Result(table(names, rows), {"cores": [attrs.asdict(state) for state in states]})
+
+
+def show_registers(shell: Shell, arguments: Arguments) -> Result:
+    """One core's registers."""
+    core = arguments.integer("a core", shell.debugger.next_core() or 0)
+    arguments.end()
+    found = registers(shell.debugger, core)
+    cells = [f"{name:<9} {value:08x}" for name, value in found.items()]
+    lines = ["   ".join(cells[i : i + 4]) for i in range(0, len(cells), 4)]
+    return Result((f"core {core}", *lines), {"core": core, "registers": dict(found)})
+
+
+def show_memory(shell: Shell, arguments: Arguments) -> Result:
+    """Bytes."""
+    core = arguments.integer_option("core")
+    address = find_address(shell.debugger, arguments.word("an address"))
+    number = arguments.integer("bytes", 64)
+    arguments.end()
+    core = shell.debugger.next_core() or 0 if core is None else core
+    data = memory(shell.debugger, address, number, core)
+    lines = [f"{address + i:#010x}  {data[i : i + 16].hex(' ')}" for i in range(0, len(data), 16)]
+    return Result(tuple(lines), {"address": address, "core": core, "bytes": list(data)})
+
+
+def show_code(shell: Shell, arguments: Arguments) -> Result:
+    """Instructions."""
+    core = arguments.integer_option("core")
+    core = shell.debugger.next_core() or 0 if core is None else core
+    address = find_address(shell.debugger, arguments.word("an address")) if arguments else None
+    arguments.end()
+    lines = []
+    found = code(shell.debugger, core, address)
+    for one in found:
+        if one.symbol:
+            lines.append(f"{one.symbol}:")
+        lines.append(f"{'>' if one.is_next else ' '} {one.address:#010x}  {one.text}")
+    if not lines:
+        lines.append(f"there is no code; core {core} has not started yet, or name an address")
+    return Result(tuple(lines), {"core": core, "code": [attrs.asdict(one) for one in found]})
+
+
+def source(shell: Shell, arguments: Arguments) -> Result:
+    """LIR text around a layer."""
+    chosen = _layer(shell, arguments)
+    arguments.end()
+    numbers = shell.numbers_of(chosen)
+    module = shell.module()
+    lines = []
+    for instruction in module.instructions:
+        if min(numbers) - 4 <= instruction.number <= max(numbers) + 4:
+            mark = ">" if instruction.number in numbers else " "
+            lines.append(f"{mark} {instruction.number:4d} {shell.printed(instruction)}")
+    return Result(tuple(lines), {"layer": chosen.index, "numbers": sorted(numbers)})
+
+
+COMMANDS = (
+    Command("where", "where", "where the run is", where, ("pc", "status")),
+    Command("layers", "layers", "every layer: state, cycles, saturation", layers, ("ls",)),
+    Command("layer", "layer [LAYER]", "all about a layer", layer, ("l",), ("<layer>",)),
+    Command(
+        "tensor",
+        "tensor [TENSOR|LAYER] [I J ...] [memory]",
+        "values of a tensor, or one element",
+        tensor,
+        ("t", "print", "p"),
+        ("<tensor>", "memory"),
+        "Layers may share memory: an output is shown as its layer left it, with memory as the"
+        " bytes are now.",
+    ),
+    Command("saturation", "saturation [LAYER]", "values that were cut, by stage and side",
+            saturated, ("sat",), ("<layer>",)),
+    Command("source", "source [LAYER]", "the LIR around a layer", source, ("list",), ("<layer>",)),
+    Command("cores", "cores", "every core: status, cycle, next instruction", cores),
+    Command("registers", "registers [CORE]", "registers of a core", show_registers, ("regs",)),
+    Command("memory", "memory ADDRESS [BYTES] [core C]", "bytes as a core sees them", show_memory,
+            ("x",), ("core",)),
+    Command("code", "code [ADDRESS] [core C]", "the program around a core's next instruction",
+            show_code, ("disassemble",), ("core",)),
+)  # fmt: skip

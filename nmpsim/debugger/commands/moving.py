@@ -1,0 +1,165 @@
+"""Commands that move the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.result import Result
+from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.debugger import StepUnit
+from nmpsim.debugger.inspect import find_layer
+from nmpsim.debugger.records import Location, Stopped
+
+if TYPE_CHECKING:
+    from nmpsim.debugger.commands.shell import Shell
+
+STEP_UNITS: tuple[StepUnit, ...] = ("layer", "tile", "tensor", "instruction")
+
+
+def told(stopped: Stopped) -> Result:
+    """Why and where a run has stopped."""
+    lines = [f"breakpoint {hit.breakpoint}: {hit.text}" for hit in stopped.hits]
+    if stopped.reason == "trap":
+        lines.append(f"trap: {stopped.message}")
+    elif stopped.message:
+        lines.append(stopped.message)
+    lines += location_lines(stopped)
+    data: dict[str, Any] = attrs.asdict(stopped)
+    return Result(tuple(lines), data, is_worse=stopped.reason == "trap")
+
+
+def location_lines(stopped: Stopped) -> list[str]:
+    """Where a run is."""
+    at = stopped.location
+    if stopped.reason == "end":
+        return [f"the end: cycle {at.cycle}, {at.layers} layers done"]
+    text = {"interrupted": "interrupted: ", "begin": "the start: "}.get(stopped.reason, "")
+    return [text + place(at), *instruction_line(at)]
+
+
+def place(at: Location) -> str:
+    """A location in one line."""
+    layer = f"layer {at.layer} {at.layer_name}" if at.layer is not None else "no layer left"
+    where = f" ({at.placement}, line {at.line})" if at.line else ""
+    return f"{layer}{where}, cycle {at.cycle}, position {at.position}"
+
+
+def instruction_line(at: Location) -> list[str]:
+    """The next instruction, if cores are at work."""
+    if at.core is None or at.pc is None:
+        return []
+    return [f"  core {at.core}  {at.pc:#010x}  {at.instruction}"]
+
+
+def _unit(arguments: Arguments) -> StepUnit:
+    word = arguments.choice(STEP_UNITS, "layer")
+    return next(unit for unit in STEP_UNITS if unit == word)
+
+
+def step(shell: Shell, arguments: Arguments) -> Result:
+    """Forwards."""
+    core = arguments.integer_option("core")
+    is_over = arguments.flag("over")
+    arguments.flag("into")
+    unit, count = _unit(arguments), arguments.integer("how many", 1)
+    arguments.end()
+    if is_over and unit == "instruction":
+        return told(shell.debugger.step_over(core))
+    return told(shell.debugger.step(unit, _positive(arguments, count), core=core))
+
+
+def back(shell: Shell, arguments: Arguments) -> Result:
+    """Backwards."""
+    core = arguments.integer_option("core")
+    unit, count = _unit(arguments), arguments.integer("how many", 1)
+    arguments.end()
+    return told(shell.debugger.step(unit, _positive(arguments, count), core=core, back=True))
+
+
+def _positive(arguments: Arguments, count: int) -> int:
+    if count < 1:
+        raise arguments.wrong("the number of steps must be positive", str(count))
+    return count
+
+
+def run(shell: Shell, arguments: Arguments) -> Result:
+    """On to the next breakpoint."""
+    arguments.end()
+    return told(shell.debugger.run())
+
+
+def run_back(shell: Shell, arguments: Arguments) -> Result:
+    """Back to the last breakpoint."""
+    arguments.end()
+    return told(shell.debugger.run(back=True))
+
+
+def until(shell: Shell, arguments: Arguments) -> Result:
+    """On or back to a cycle, the end of a layer, a position."""
+    kind = arguments.choice(("cycle", "layer", "position", "end"), "layer")
+    if kind == "end":
+        arguments.end()
+        return told(shell.debugger.run_to_end())
+    if kind == "layer":
+        index = find_layer(shell.debugger, arguments.word("a layer")).index
+        arguments.end()
+        return told(shell.debugger.until_layer(index))
+    number = arguments.integer(f"a {kind}")
+    arguments.end()
+    if number < 0:
+        raise arguments.wrong(f"a {kind} cannot be negative", str(number))
+    if kind == "cycle":
+        return told(shell.debugger.until_cycle(number))
+    return told(shell.debugger.go_to(number))
+
+
+def restart(shell: Shell, arguments: Arguments) -> Result:
+    """Back to the start."""
+    arguments.end()
+    return told(shell.debugger.restart())
+
+
+COMMANDS = (
+    Command(
+        "step",
+        "step [layer|tile|tensor|instruction] [N] [core C] [over]",
+        "go on by layers, tiles, tensor instructions or instructions",
+        step,
+        ("s", "next", "n"),
+        (*STEP_UNITS, "core", "over", "into"),
+        "A tile is done when its result is on its way to the DRAM. With a core its instructions"
+        " count, the others go on meanwhile; over runs through a call.",
+    ),
+    Command(
+        "back",
+        "back [layer|tile|tensor|instruction] [N] [core C]",
+        "go back by the same",
+        back,
+        ("b", "reverse-step", "rs"),
+        (*STEP_UNITS, "core"),
+    ),
+    Command(
+        "continue", "continue", "run on to the next breakpoint, or to the end", run, ("c", "run")
+    ),
+    Command(
+        "reverse",
+        "reverse",
+        "run back to the last breakpoint, or to the start",
+        run_back,
+        ("rc", "reverse-continue"),
+    ),
+    Command(
+        "until",
+        "until cycle N | layer LAYER | position N | end",
+        "run on, or back, to a cycle, the end of a layer, a position, the end",
+        until,
+        ("u", "goto"),
+        ("cycle", "layer", "position", "end", "<layer>"),
+        "Breakpoints stop it on the way to a cycle or layer that was not reached before; not on"
+        " the way to a position or to the end.",
+    ),
+    Command("restart", "restart", "back to the start; breakpoints stay", restart),
+)

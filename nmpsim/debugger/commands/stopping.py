@@ -1,0 +1,161 @@
+"""Commands about breakpoints and watchpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmpsim.debugger.breakpoints import Access, Breakpoint, OnAccess, OnDifference
+from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.result import Result, count, say, table
+from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.conditions import FORMS, parse_condition
+from nmpsim.debugger.inspect import find_address, find_layer, find_tensor, flat_index, values_of
+
+if TYPE_CHECKING:
+    from nmpsim.debugger.commands.shell import Shell
+
+ACCESSES: tuple[Access, ...] = ("read", "write", "access")
+
+
+def add(shell: Shell, arguments: Arguments) -> Result:
+    """A breakpoint."""
+    text = arguments.rest
+    condition = parse_condition(
+        text,
+        lambda word: find_layer(shell.debugger, word).index,
+        lambda word: find_address(shell.debugger, word),
+    )
+    added = shell.debugger.add_breakpoint(condition, text)
+    lines = [f"breakpoint {added.number}: {text}"]
+    if isinstance(condition, OnDifference) and shell.reference is None:
+        lines.append("  there is no reference yet: `reference FILE` loads one")
+    return say(*lines, breakpoint=told(added))
+
+
+def watch(shell: Shell, arguments: Arguments) -> Result:
+    """A watchpoint."""
+    core = arguments.integer_option("core")
+    access = next(a for a in ACCESSES if a == _access(arguments))
+    what = arguments.word("a tensor or an address")
+    if what[:1].isdigit():
+        start, nbytes = arguments.number(what, "an address"), arguments.integer("bytes", 1)
+        text = f"{access} of {nbytes} bytes at {start:#x}"
+    else:
+        tensor = find_tensor(shell.debugger, what)
+        values = values_of(shell.debugger, tensor)
+        at = arguments.coordinates()
+        start, nbytes = tensor.address, values.nbytes
+        text = f"{access} of {tensor.name}"
+        if at:
+            start += flat_index(at, tensor.shape) * values.itemsize
+            nbytes = values.itemsize
+            text += f" {list(at)}"
+    arguments.end()
+    if nbytes < 1:
+        raise arguments.wrong("there must be at least one byte", str(nbytes))
+    condition = OnAccess(start, start + nbytes, access, core)
+    added = shell.debugger.add_breakpoint(condition, text)
+    return say(f"watchpoint {added.number}: {text}", breakpoint=told(added))
+
+
+def _access(arguments: Arguments) -> str:
+    for access in ACCESSES:
+        if arguments.flag(access):
+            return access
+    return "write"
+
+
+def told(one: Breakpoint) -> dict[str, Any]:
+    """A breakpoint as plain data."""
+    return {
+        "number": one.number,
+        "kind": "watchpoint" if one.is_watchpoint else "breakpoint",
+        "text": one.text,
+        "enabled": one.is_enabled,
+        "hits": one.hits,
+    }
+
+
+def show(shell: Shell, arguments: Arguments) -> Result:
+    """All of them."""
+    arguments.end()
+    rows = [told(one) for one in shell.debugger.breakpoints]
+    if not rows:
+        return say("no breakpoints", breakpoints=[])
+    lines = table(
+        ("number", "kind", "enabled", "hits", "what"),
+        [
+            [r["number"], r["kind"], "yes" if r["enabled"] else "no", r["hits"], r["text"]]
+            for r in rows
+        ],
+    )
+    return Result(lines, {"breakpoints": rows})
+
+
+def delete(shell: Shell, arguments: Arguments) -> Result:
+    """Forget some, or all."""
+    numbers = _numbers(shell, arguments)
+    for number in numbers:
+        shell.debugger.delete_breakpoint(number)
+    return say(f"{count(len(numbers), 'breakpoint')} deleted", deleted=numbers)
+
+
+def enable(shell: Shell, arguments: Arguments) -> Result:
+    """Let them stop the run again."""
+    return _switch(shell, arguments, True)
+
+
+def disable(shell: Shell, arguments: Arguments) -> Result:
+    """Keep them, but let them not stop the run."""
+    return _switch(shell, arguments, False)
+
+
+def _switch(shell: Shell, arguments: Arguments, is_enabled: bool) -> Result:
+    numbers = _numbers(shell, arguments)
+    for number in numbers:
+        shell.debugger.breakpoint(number).is_enabled = is_enabled
+    word = "enabled" if is_enabled else "disabled"
+    return say(f"{count(len(numbers), 'breakpoint')} {word}", numbers=numbers, enabled=is_enabled)
+
+
+def _numbers(shell: Shell, arguments: Arguments) -> list[int]:
+    """Those that are named; all if none is."""
+    if not arguments:
+        return [one.number for one in shell.debugger.breakpoints]
+    numbers = []
+    while arguments:
+        numbers.append(shell.debugger.breakpoint(arguments.integer("a number")).number)
+    return [int(number) for number in np.unique(numbers)]
+
+
+COMMANDS = (
+    Command(
+        "break",
+        "break " + " | ".join(FORMS),
+        "stop there, or when that happens",
+        add,
+        ("br", "stop"),
+        ("layer", "line", "address", "cycle", "trap", "hazard", "saturation", "stall", "result",
+         "in", "differs", "from", "reference", "by", "more", "than", "core", "<layer>"),
+        "A layer or line stops before it, an address before its instruction; the others just"
+        " after what they tell of.",
+    ),
+    Command(
+        "watch",
+        "watch TENSOR [I J ...] | ADDRESS [BYTES] [read|write|access] [core C]",
+        "stop after who writes (reads, touches) a tensor, an element, a piece of memory",
+        watch,
+        ("w",),
+        (*ACCESSES, "<tensor>"),
+    ),
+    Command("breakpoints", "breakpoints", "list them, with how often they were met", show,
+            ("info",)),
+    Command("delete", "delete [N ...]", "forget breakpoints; all without a number", delete, ("d",),
+            ("<breakpoint>",)),
+    Command("enable", "enable [N ...]", "let them stop the run again", enable, (),
+            ("<breakpoint>",)),
+    Command("disable", "disable [N ...]", "keep them without stopping", disable, (),
+            ("<breakpoint>",)),
+)  # fmt: skip

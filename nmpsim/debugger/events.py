@@ -1,0 +1,218 @@
+"""What happened between two pauses, for breakpoints on events and for watchpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import attrs
+
+from nmpsim.bundle.metadata import Step, Tensor
+from nmpsim.core.host import read_tensor
+from nmpsim.core.stops import Row
+from nmpsim.debugger.breakpoints import (
+    Breakpoint,
+    Hit,
+    OnAccess,
+    OnDifference,
+    OnHazard,
+    OnSaturation,
+    OnStall,
+)
+from nmpsim.debugger.execution import Execution, Pause, Why
+from nmpsim.debugger.hazards import Hazard, HazardCheck
+from nmpsim.debugger.instructions import Done, Touch, instructions
+from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, SCRATCHPAD_BASE, Unit
+from nmpsim.kernels.stages import STAGE_NAMES
+
+WANTED_STAGE = STAGE_NAMES.index("activation")
+"""Clips that the network asks for; they are no saturation."""
+COMPUTES = 1 << Unit.MAC | 1 << Unit.VECTOR
+
+Differs = Callable[[int], tuple[int, str] | None]
+"""Of a layer that is done: how far it is from the reference and that in words; None if unknown."""
+
+
+class Hazards:
+    """The hazard check over a whole run, once for each instruction."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self._check = HazardCheck(
+            execution.config.cores_count, execution.costs.queues_depth, execution.bundle.rw_base
+        )
+        self.checked = 0
+        """Position up to which everything was looked at."""
+        self.found: list[Hazard] = []
+
+    def watch(self, pause: Pause) -> None:
+        """Look at what is new in a pause; there must be no gap before it."""
+        new = pause.trace[pause.trace[:, Row.TURN] >= self.checked]
+        if pause.position <= self.checked:
+            return
+        for done in instructions(new, self._execution.machine):
+            self.found += self._check.feed(done)
+        if pause.is_segment_end:
+            self._check.end_segment()
+        self.checked = pause.position
+
+
+@attrs.define(eq=False)
+class Events:
+    """The observer behind ``saturation``, ``stall``, ``hazard``, ``result differs`` and watches."""
+
+    execution: Execution
+    hazards: Hazards | None = None
+    """None until somebody asks."""
+    differs: Differs | None = None
+    _cuts: dict[int, int] = attrs.field(factory=dict)
+    """Values that each layer had cut when the last pause began."""
+
+    def watch(self, pause: Pause) -> None:
+        """Note what happened."""
+        if self.hazards is not None:
+            self.hazards.watch(pause)
+
+    def begin(self) -> None:
+        """A run begins or begins again: take stock."""
+        self._cuts = self._cut_now()
+
+    def hits(self, breakpoints: Sequence[Breakpoint], pause: Pause) -> Sequence[Hit]:
+        """Which breakpoints did it meet, and where?"""
+        before, self._cuts = self._cuts, self._cut_now()
+        found: list[Hit] = []
+        conditions = [one.condition for one in breakpoints]
+        if any(isinstance(c, OnAccess) for c in conditions):
+            done = list(instructions(pause.trace, self.execution.machine))
+            found += self._accesses(breakpoints, pause, done)
+        for one in breakpoints:
+            condition = one.condition
+            if isinstance(condition, OnStall):
+                found += self._stalls(one, condition, pause)
+            elif isinstance(condition, OnHazard):
+                found += self._hazards(one, pause)
+            elif isinstance(condition, OnDifference):
+                found += self._differences(one, condition, pause)
+            elif isinstance(condition, OnSaturation):
+                found += self._saturation(one, condition, pause, before)
+        return found
+
+    def _stalls(self, one: Breakpoint, condition: OnStall, pause: Pause) -> Iterator[Hit]:
+        rows = pause.trace
+        long = rows[rows[:, Row.END] - rows[:, Row.BEGIN] > condition.limit]
+        for row in long:
+            core = int(row[Row.CORE])
+            if condition.core in (None, core):
+                name = INSTRUCTIONS[int(row[Row.NUMBER])].mnemonic
+                cycles = int(row[Row.END] - row[Row.BEGIN])
+                text = f"core {core} stood {cycles} cycles at {name}, {int(row[Row.PC]):#x}"
+                yield Hit(int(row[Row.TURN]) + 1, one.number, text)
+
+    def _hazards(self, one: Breakpoint, pause: Pause) -> Iterator[Hit]:
+        for hazard in self.hazards.found if self.hazards else ():
+            if pause.start < hazard.position <= pause.position:
+                yield Hit(hazard.position, one.number, hazard.what)
+
+    def _differences(self, one: Breakpoint, condition: OnDifference, pause: Pause) -> Iterator[Hit]:
+        for index in pause.layers:
+            if self.differs is None or condition.layer not in (None, index):
+                continue
+            apart = self.differs(index)
+            if apart is not None and apart[0] > condition.limit:
+                yield Hit(pause.position, one.number, apart[1])
+
+    # --- saturation -------------------------------------------------------------------------
+
+    def _cut_now(self) -> dict[int, int]:
+        """Values that each layer has cut so far, without clips that the network asks for."""
+        cut = self.execution.machine.layers.cut.sum(axis=2)
+        counts = cut.sum(axis=1) - cut[:, WANTED_STAGE]
+        found = {index: int(counts[index]) for index in range(len(self.execution.layers))}
+        for index, host in self.execution.account.cuts.items():
+            low = 0 if host.low_stage == "activation" else int((host.unclipped < host.low).sum())
+            high = 0 if host.high_stage == "activation" else int((host.unclipped > host.high).sum())
+            found[index] = low + high
+        return found
+
+    def _saturation(
+        self, one: Breakpoint, condition: OnSaturation, pause: Pause, before: dict[int, int]
+    ) -> Iterator[Hit]:
+        for index, count in self._cuts.items():
+            if condition.layer in (None, index) and count > condition.limit >= before[index]:
+                name = self.execution.layers[index].name
+                position, exact = self._where(index, condition.limit, pause, count)
+                yield Hit(position, one.number, f"{name} has cut {exact} values")
+
+    def _where(self, index: int, limit: int, pause: Pause, count: int) -> tuple[int, int]:
+        """The instruction with which a layer's count went beyond a limit, and the count then."""
+        execution, here = self.execution, pause.position
+        if self.execution.layers[index].placement == "host":
+            return here, count
+        execution.go_to(pause.start)
+        now = 0
+        while execution.position < here:
+            execution.advance(here, after=COMPUTES)
+            now = self._cut_now()[index]
+            if now > limit:
+                break
+        found = execution.position
+        execution.go_to(here)
+        return found, now
+
+    # --- watchpoints ------------------------------------------------------------------------
+
+    def _accesses(
+        self, breakpoints: Sequence[Breakpoint], pause: Pause, done: Sequence[Done]
+    ) -> Iterator[Hit]:
+        for one in breakpoints:
+            condition = one.condition
+            if not isinstance(condition, OnAccess):
+                continue
+            for instruction in done:
+                for touch in instruction.touches:
+                    if _is_watched(condition, instruction.core, touch):
+                        text = access_text(instruction, touch)
+                        yield Hit(instruction.position, one.number, text)
+                        break
+            for text in self._host_accesses(condition, pause):
+                yield Hit(pause.position, one.number, text)
+
+    def _host_accesses(self, condition: OnAccess, pause: Pause) -> Iterator[str]:
+        if pause.why != Why.LAYER or not pause.layers:
+            return
+        layer = self.execution.layers[pause.layers[0]]
+        if layer.placement != "host":
+            return
+        step = next(s for s in self.execution.bundle.metadata.steps if layer.index in s.layers)
+        for kind, tensor in host_touches(step):
+            end = tensor.address + read_tensor(self.execution.machine, tensor).nbytes
+            is_kind = condition.access in (kind, "access")
+            if is_kind and tensor.address < condition.end and condition.start < end:
+                yield f"the host {kind}s {tensor.name} ({layer.name})"
+
+
+def host_touches(step: Step) -> Iterable[tuple[str, Tensor]]:
+    """What a host operation reads and writes."""
+    for operand in step.operands:
+        if operand.role in ("in", "inout"):
+            yield "read", operand.tensor
+        if operand.role in ("out", "inout"):
+            yield "write", operand.tensor
+
+
+def _is_watched(condition: OnAccess, core: int, touch: Touch) -> bool:
+    if condition.access not in (touch.kind, "access"):
+        return False
+    if condition.core not in (None, core):
+        return False
+    is_local = SCRATCHPAD_BASE <= condition.start < DRAM_BASE
+    if (touch.box.space == "scratchpad") != is_local:
+        return False
+    return touch.box.meets(condition.start, condition.end)
+
+
+def access_text(done: Done, touch: Touch) -> str:
+    """An access in words."""
+    return (
+        f"core {done.core} {done.instruction.mnemonic} at {done.pc:#x} {touch.kind}s"
+        f" {touch.what}, cycle {done.end}"
+    )

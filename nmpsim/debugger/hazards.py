@@ -1,0 +1,205 @@
+"""Answers that depend on when a transfer lands: accesses that nothing orders.
+
+The simulator lets each instruction take effect when it is issued, so a program with a missing
+wait may answer right here and wrong on the chip. An instruction is ordered after another one
+
+- of the same unit of its core, because queues are in order;
+- of another unit of its core, if the core has waited for that (``nmp.wait``, or because the
+  queue was full) before it issued this one;
+- of another core, if that core had waited for it before a barrier or a post that this core has
+  passed or pended since (vector clocks: Mattern, *Virtual Time and Global States of Distributed
+  Systems*, 1989).
+
+Two accesses to the same bytes, one of them a write, that nothing orders are a hazard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from nmpsim.debugger.instructions import Done, Touch
+from nmpsim.isa.table import Unit
+
+WAIT, BARRIER, POST, PEND = "nmp.wait", "nmp.barrier", "nmp.post", "nmp.pend"
+
+
+@attrs.frozen
+class Hazard:
+    """Two instructions that touch the same bytes and that nothing orders."""
+
+    position: int
+    """State just after the later one."""
+    first: Done
+    then: Done
+    what: str
+    """In words."""
+
+
+@attrs.define
+class _Open:
+    """An access of an instruction that others may not be ordered after."""
+
+    done: Done
+    touch: Touch
+    awaited_at: int | None = None
+    """Own time of its core when the core knew that it was finished; None if it does not."""
+
+
+@attrs.define
+class _Core:
+    times: list[int]
+    """Of each core, up to which time of its this one knows all about it."""
+    arrived: tuple[int, int] | None = None
+    """(barrier, cores) that it stands at."""
+
+
+class HazardCheck:
+    """Fed with every instruction in order, tells the hazards."""
+
+    def __init__(self, cores: int, queue_depth: int, read_only_end: int) -> None:
+        """``read_only_end``: address behind the memory that nobody can write."""
+        self._depth, self._read_only_end = queue_depth, read_only_end
+        self._cores = [_Core([1 if i == n else 0 for i in range(cores)]) for n in range(cores)]
+        self._semaphores: dict[int, list[int]] = {}
+        self._local: list[list[_Open]] = [[] for _ in range(cores)]
+        """Of each core, accesses to its scratchpad by instructions that it has not waited for."""
+        self._shared: list[_Open] = []
+        """Accesses to writable DRAM that not every core is ordered after."""
+
+    def feed(self, done: Done) -> list[Hazard]:
+        """The hazards of one more instruction."""
+        name = done.instruction.mnemonic
+        if name == WAIT:
+            self._wait(done.core, done.word >> 15 & 31, done.word >> 20 & 31)
+        elif name == BARRIER:
+            self._barrier(done.core, done.rs1, done.rs2)
+        elif name == POST:
+            self._post(done.core, done.rs1)
+        elif name == PEND:
+            self._join(done.core, self._semaphores.get(done.rs1, []))
+        elif done.touches:
+            return self._access(done)
+        return []
+
+    def end_segment(self) -> None:
+        """The host goes on when all cores have halted: everything before is ordered."""
+        self._shared.clear()
+        for opened in self._local:
+            opened.clear()
+
+    def _access(self, done: Done) -> list[Hazard]:
+        if done.unit is not None:
+            # The queue had room: so this one was finished.
+            self._finish(done.core, done.unit, done.job - self._depth)
+        touches = [t for t in done.touches if not self._is_read_only(t)]
+        found = [
+            hazard
+            for touch in touches
+            for other in self._others(done, touch)
+            if (hazard := self._conflict(done, touch, other))
+        ]
+        for touch in touches:
+            self._open(done, touch)
+        return found[:1]
+
+    def _is_read_only(self, touch: Touch) -> bool:
+        return touch.box.space == "dram" and touch.box.end <= self._read_only_end
+
+    def _open(self, done: Done, touch: Touch) -> None:
+        opened = _Open(done, touch)
+        if touch.box.space == "scratchpad":
+            if done.unit is not None:
+                self._local[done.core].append(opened)
+            return
+        if done.unit is None:
+            opened.awaited_at = self._cores[done.core].times[done.core]
+        self._shared.append(opened)
+
+    def _others(self, done: Done, touch: Touch) -> Sequence[_Open]:
+        return self._local[done.core] if touch.box.space == "scratchpad" else self._shared
+
+    def _conflict(self, done: Done, touch: Touch, other: _Open) -> Hazard | None:
+        if touch.kind == "read" and other.touch.kind == "read":
+            return None
+        if touch.box.start >= other.touch.box.end or other.touch.box.start >= touch.box.end:
+            return None
+        if self._is_ordered(done, other) or not touch.box.meets_box(other.touch.box):
+            return None
+        return Hazard(done.position, other.done, done, _sentence(other, done, touch))
+
+    def _is_ordered(self, done: Done, other: _Open) -> bool:
+        if other.done.core == done.core:
+            return other.done.unit == done.unit or other.awaited_at is not None
+        known = self._cores[done.core].times[other.done.core]
+        return other.awaited_at is not None and other.awaited_at < known
+
+    def _wait(self, core: int, unit: int, outstanding: int) -> None:
+        jobs = [o.done.job for o in self._all(core) if o.done.unit == unit]
+        if jobs:
+            issued = max(jobs) + 1
+            self._finish(core, unit, issued - outstanding - 1)
+
+    def _all(self, core: int) -> list[_Open]:
+        return [*self._local[core], *(o for o in self._shared if o.done.core == core)]
+
+    def _finish(self, core: int, unit: int, job: int) -> None:
+        """A core knows that a unit is done with a job and those before it."""
+        now = self._cores[core].times[core]
+        for opened in self._all(core):
+            is_done = opened.done.unit == unit and opened.done.job <= job
+            if is_done and opened.awaited_at is None:
+                opened.awaited_at = now
+        self._local[core] = [o for o in self._local[core] if o.awaited_at is None]
+
+    def _barrier(self, core: int, number: int, count: int) -> None:
+        self._cores[core].arrived = (number, count)
+        there = [n for n, one in enumerate(self._cores) if one.arrived == (number, count)]
+        if len(there) < count:
+            return
+        for n in there:
+            self._cores[n].times[n] += 1
+            self._cores[n].arrived = None
+        merged = [max(t) for t in zip(*(self._cores[n].times for n in there), strict=True)]
+        for n in there:
+            self._cores[n].times = list(merged)
+        self._forget()
+
+    def _post(self, core: int, semaphore: int) -> None:
+        self._cores[core].times[core] += 1
+        before = self._semaphores.get(semaphore, [0] * len(self._cores))
+        now = self._cores[core].times
+        self._semaphores[semaphore] = [max(a, b) for a, b in zip(before, now, strict=True)]
+
+    def _join(self, core: int, times: Sequence[int]) -> None:
+        for n, time in enumerate(times):
+            self._cores[core].times[n] = max(self._cores[core].times[n], time)
+
+    def _forget(self) -> None:
+        """Drop what every core is ordered after."""
+        known = [min(one.times[n] for one in self._cores) for n in range(len(self._cores))]
+        self._shared = [
+            o for o in self._shared if o.awaited_at is None or o.awaited_at >= known[o.done.core]
+        ]
+
+
+def _sentence(other: _Open, done: Done, touch: Touch) -> str:
+    first, then = other.done, done
+    verb = {"read": "reads", "write": "writes"}
+    box = touch.box
+    where = f"{box.space} {box.start:#x} to {box.end - 1:#x}"
+    how = _missing(first, then)
+    return (
+        f"core {then.core} {then.instruction.mnemonic} at {then.pc:#x} {verb[touch.kind]} {where}"
+        f" ({touch.what}) that core {first.core} {first.instruction.mnemonic} at {first.pc:#x}"
+        f" {verb[other.touch.kind]} ({other.touch.what}); {how}"
+    )
+
+
+def _missing(first: Done, then: Done) -> str:
+    if first.core == then.core and first.unit is not None:
+        return f"no nmp.wait {Unit(first.unit).name.lower()} between them"
+    if first.unit is not None:
+        return "no wait and barrier, or post and pend, between them"
+    return "no barrier, or post and pend, between them"

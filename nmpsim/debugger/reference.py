@@ -1,0 +1,190 @@
+"""What layers should have answered: outputs of another run, and how far this one is from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.difference import Difference, compare
+from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.core.host import write_tensor
+from nmpsim.debugger.debugger import Debugger
+from nmpsim.diagnostics import fail
+from nmpsim.lir.nodes import ELEM_DTYPES
+
+Array = npt.NDArray[Any]
+
+_KEY = re.compile(r"(?:act/)?(\d{1,9}):([^:]+)(?::(.+))?")
+_NO_RESULTS = ("const/", "input/")
+_TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+@attrs.frozen
+class LayerComparison:
+    """A layer beside the reference."""
+
+    index: int
+    name: str
+    accumulated: Difference | None
+    """As the network ran; None if there is nothing to compare, or it has not run yet."""
+    isolated: Difference | None = None
+    """The layer alone, on the reference's inputs; None if that was not asked for."""
+    problem: str = ""
+    """Why there is nothing to compare."""
+
+    @property
+    def breaks(self) -> bool:
+        """Does it go wrong by itself?"""
+        return self.isolated is not None and not self.isolated.equal
+
+    @property
+    def inherits(self) -> bool:
+        """Is it wrong only because its inputs are?"""
+        is_wrong = self.accumulated is not None and not self.accumulated.equal
+        return is_wrong and self.isolated is not None and self.isolated.equal
+
+
+class Reference:
+    """Outputs that layers should have, by the index of the layer."""
+
+    def __init__(
+        self, layers: Iterable[Layer], keys: Iterable[str], read: Callable[[str], Array]
+    ) -> None:
+        """Match the arrays of a file with layers.
+
+        Keys are ``NNNN:name`` (a saved run), ``act/NNNN:name:operand`` (a recorded run of Glow) or
+        names of layers or their outputs; arrays are of the layers' type, or float.
+
+        Raises :class:`~nmpsim.diagnostics.UserError` DIFF001 if there is none for any layer.
+        """
+        found = _by_name(keys)
+        self._read = read
+        self._keys: dict[int, str] = {}
+        for layer in layers:
+            names = (layer.name, f"output/{layer.name}", layer.output.name)
+            numbered = found.get((layer.number, layer.name, layer.operand))
+            numbered = numbered or found.get((layer.number, layer.name, None))
+            key = numbered or next(
+                (found[None, name, None] for name in names if (None, name, None) in found), None
+            )
+            if key is not None:
+                self._keys[layer.index] = key
+        if not self._keys:
+            raise fail(
+                "DIFF001",
+                "the reference has no output of any layer",
+                found=", ".join(list(keys)[:4]) or "nothing",
+                expected="keys such as NNNN:name, as `nmpsim run --save-layers` writes them",
+            )
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """Layers that it knows."""
+        return frozenset(self._keys)
+
+    def output(self, layer: Layer) -> Array | None:
+        """What a layer should answer, in the shape of its output; None if it is not known."""
+        key = self._keys.get(layer.index)
+        return None if key is None else _shaped(self._read(key), layer.output.shape)
+
+
+def _by_name(keys: Iterable[str]) -> Mapping[tuple[int | None, str, str | None], str]:
+    found: dict[tuple[int | None, str, str | None], str] = {}
+    for key in keys:
+        if key.startswith(_NO_RESULTS):
+            continue
+        match = _KEY.fullmatch(key)
+        if match is None:
+            found[None, key, None] = key
+            continue
+        number, name, operand = match.groups()
+        found[int(number), name, operand] = key
+        found.setdefault((int(number), name, None), key)
+    return found
+
+
+def _shaped(values: Array, shape: tuple[int, ...]) -> Array | None:
+    """In a layer's shape, turned from the other layout if need be; None if it does not fit."""
+    if [n for n in values.shape if n != 1] == [n for n in shape if n != 1]:
+        return values.reshape(shape)
+    for axes in (_TO_NHWC, _TO_NCHW):
+        if values.ndim == 4 and tuple(values.shape[axis] for axis in axes) == shape:
+            return values.transpose(axes)
+    return None
+
+
+def difference(layer: Layer, actual: Array, expected: Array) -> Difference | str:
+    """How far a layer's output is from what is expected; a text if they cannot be compared."""
+    output = layer.output
+    if actual.dtype == expected.dtype:
+        return compare(actual, expected, output.elem, output.scale, output.offset)
+    if expected.dtype.kind != "f" or output.scale is None:
+        return f"the reference is {expected.dtype}, the layer {actual.dtype}"
+    stored = quantized(output, expected)
+    found = compare(actual, stored, output.elem, output.scale, output.offset)
+    # The float reference itself is the signal, not what is left of it in integers.
+    real = output.scale * (actual.astype(np.float64) - (output.offset or 0))
+    exact = compare(real, expected.astype(np.float64), "float")
+    return attrs.evolve(found, sqnr_db=exact.sqnr_db, cosine=exact.cosine)
+
+
+def quantized(tensor: Tensor, values: Array) -> Array:
+    """Real values as a tensor stores them, the nearest one."""
+    dtype = ELEM_DTYPES[tensor.elem]
+    limits = np.iinfo(dtype)
+    scaled = np.rint(values.astype(np.float64) / (tensor.scale or 1.0)) + (tensor.offset or 0)
+    return np.asarray(np.clip(scaled, limits.min, limits.max).astype(dtype))
+
+
+def compare_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
+    """A layer as the network ran it, beside the reference."""
+    layer = debugger.layers[index]
+    actual, expected = debugger.outputs.get(index), reference.output(layer)
+    if expected is None:
+        return LayerComparison(index, layer.name, None, problem="not in the reference")
+    if actual is None:
+        return LayerComparison(index, layer.name, None, problem="has not run yet")
+    found = difference(layer, actual, expected)
+    if isinstance(found, str):
+        return LayerComparison(index, layer.name, None, problem=found)
+    return LayerComparison(index, layer.name, found)
+
+
+def isolate(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
+    """As ``compare_layer``, and the layer alone on the reference's inputs.
+
+    The machine goes to where the layer begins, gets the reference's outputs of all layers before
+    it in place of its own, does the layer, and comes back to where it was.
+    """
+    told = compare_layer(debugger, reference, index)
+    layer, expected = debugger.layers[index], reference.output(debugger.layers[index])
+    if told.accumulated is None or expected is None:
+        return told
+    execution, here = debugger.execution, debugger.execution.position
+    order = debugger.layer_order()
+    before = order[: order.index(index)]
+    execution.go_to(max((debugger.ends[one] for one in before), default=0))
+    for one in before:
+        values = _stored(debugger.layers[one], reference)
+        write_tensor(
+            execution.machine,
+            debugger.layers[one].output,
+            debugger.outputs[one] if values is None else values,
+        )
+    actual = debugger.output_after(index)
+    execution.restore(execution.snapshots.before(here))
+    execution.go_to(here)
+    found = None if actual is None else difference(layer, actual, expected)
+    return attrs.evolve(told, isolated=found if isinstance(found, Difference) else None)
+
+
+def _stored(layer: Layer, reference: Reference) -> Array | None:
+    values = reference.output(layer)
+    if values is None or values.dtype == ELEM_DTYPES[layer.output.elem]:
+        return values
+    return quantized(layer.output, values) if layer.output.scale is not None else None

@@ -1,0 +1,99 @@
+"""Conditions and expressions: what they mean, and that nothing else gets through."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmpsim.debugger.breakpoints import (
+    AtAddress,
+    AtCycle,
+    AtLayer,
+    Condition,
+    OnDifference,
+    OnHazard,
+    OnSaturation,
+    OnStall,
+    OnTrap,
+)
+from nmpsim.debugger.conditions import parse_condition
+from nmpsim.debugger.expressions import evaluate
+from nmpsim.diagnostics import UserError
+
+LAYERS = {"conv3": 3, "line:40": 7}
+
+
+def parsed(text: str) -> Condition:
+    return parse_condition(text, LAYERS.__getitem__, lambda word: int(word, 0))
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("layer conv3", AtLayer(3)),
+        ("line 40", AtLayer(7)),
+        ("address 0x80000010 core 2", AtAddress(0x8000_0010, 2)),
+        ("address 0x10", AtAddress(16)),
+        ("cycle 1000", AtCycle(1000)),
+        ("trap", OnTrap()),
+        ("hazard", OnHazard()),
+        ("saturation", OnSaturation()),
+        ("saturation in conv3 > 10", OnSaturation(10, 3)),
+        ("saturation in conv3>=10", OnSaturation(9, 3)),
+        ("stall > 1000 cycles", OnStall(1000)),
+        ("stall on core 4 > 50", OnStall(50, 4)),
+        ("result differs", OnDifference()),
+        ("result differs from reference by more than 1", OnDifference(1)),
+        ("result of conv3 differs from the reference", OnDifference(0, 3)),
+    ],
+)
+def test_conditions(text: str, condition: Condition) -> None:
+    assert parsed(text) == condition
+
+
+@pytest.mark.parametrize(
+    "text", ["", "layer", "cycle x", "stall 5", "saturation > 1 2", "__import__('os')", "result"]
+)
+def test_what_is_no_condition_says_what_is(text: str) -> None:
+    with pytest.raises(UserError) as error:
+        parsed(text)
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.code == "DEBUG001"
+    assert "saturation [in LAYER]" in (diagnostic.expected or "")
+
+
+FUNCTIONS = {"cycle": lambda _: 500, "value": lambda words: int(words[1])}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1 + 2 * 3", 7),
+        ("(1 + 2) * -3", -9),
+        ("cycle < 1000 and not cycle == 3", 1),
+        ("cycle > 1000 or 0x10 == 16", 1),
+        ("value(a.b, -5) == -5", 1),
+        ("0.5 * 4", 2.0),
+        ("2 - 1 - 1", 0),
+    ],
+)
+def test_expressions(text: str, value: float) -> None:
+    assert evaluate(text, FUNCTIONS) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1 +", "x", "cycle.__class__", "(((", "1 2", "'a'", "(" * 5000, "-" * 900 + "1"]
+)
+def test_what_is_no_expression_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="DEBUG001"):
+        evaluate(text, FUNCTIONS)
+
+
+@given(st.text(max_size=40))
+def test_no_text_does_harm(text: str) -> None:
+    for read in (parsed, lambda text: evaluate(text, FUNCTIONS)):
+        with suppress(UserError, KeyError):
+            read(text)
