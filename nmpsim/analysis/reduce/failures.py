@@ -40,6 +40,14 @@ class Traps:
         trap = report.trap
         return trap is not None and Traps.of(trap) == self
 
+    def place(self, report: RunReport) -> tuple[int, ...] | None:
+        """None: no element of a result shows it."""
+        return None
+
+    def at(self, place: Sequence[int]) -> Traps:
+        """Itself: it is the same for every part."""
+        return self
+
 
 @attrs.frozen(eq=False)
 class Differs:
@@ -62,6 +70,16 @@ class Differs:
             for key, values in report.layer_outputs.items()
         )
 
+    def place(self, report: RunReport) -> tuple[int, ...] | None:
+        """Coordinates of the first element of a part's only layer that is wrong."""
+        (values,) = report.layer_outputs.values()
+        wrong = np.argwhere(values != self.expected.reshape(values.shape))
+        return tuple(wrong[0].tolist()) if wrong.size else None
+
+    def at(self, place: Sequence[int]) -> Differs:
+        """The same of one element."""
+        return Differs(self.layer, self.expected[tuple(slice(i, i + 1) for i in place)])
+
 
 @attrs.frozen
 class Saturates:
@@ -79,6 +97,15 @@ class Saturates:
         return report.trap is None and any(
             layer.name == self.layer and layer.saturated > 0 for layer in report.layers
         )
+
+    def place(self, report: RunReport) -> tuple[int, ...] | None:
+        """Coordinates of the first value of a part's only layer that was cut."""
+        cut = (one.first for layer in report.layers for one in layer.saturation if not one.wanted)
+        return next(cut, None)
+
+    def at(self, place: Sequence[int]) -> Saturates:
+        """Itself: a part may be any."""
+        return self
 
 
 Failure = Traps | Differs | Saturates

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
+from nmpsim.analysis.reduce.crop import crop
 from nmpsim.analysis.reduce.extract import Part, extract
 from nmpsim.analysis.reduce.failures import Differs, Failure, Saturates, Traps
 from nmpsim.analysis.reduce.instruction import trapped_instruction
@@ -17,12 +18,14 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device, layer_key
 from nmpsim.core.inputs import checked_inputs
-from nmpsim.diagnostics import UserError
+from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir import Module
 from nmpsim.report.data import RunReport
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
+Made = tuple[bytes, Inputs, Module | None, str | None]
+"""A part: its bundle file, its inputs, its LIR or its assembly."""
 
 
 @attrs.frozen(eq=False)
@@ -68,7 +71,8 @@ def reduce(
     """The smallest part found that fails in the same way; the whole program, if no part does.
 
     Tried are: the instruction that trapped, on one core; then the layer at fault, and more and more
-    layers before it, compiled anew, on one core and on all.
+    layers before it, compiled anew, on one core and on all. Where a layer fails alone, one element
+    of its result is tried alone too.
 
     Args:
         bundle: the program.
@@ -84,9 +88,10 @@ def reduce(
         tried += 1
         if progress is not None:
             progress(attempt.what)
-        found = attempt.run(whole)
+        found = attempt.run(whole.failure, whole.report.engine)
         if found is not None:
-            return attrs.evolve(found, tried=tried)
+            smaller = _element(whole, found, attempt.config)
+            return attrs.evolve(smaller or found, tried=tried + (smaller is not None))
     image = Path(bundle.path).read_bytes()
     return Reduced(failure, image, bundle, inputs, report, "the whole program", tried)
 
@@ -94,21 +99,21 @@ def reduce(
 @attrs.frozen(eq=False)
 class _Attempt:
     what: str
-    make: Callable[[], tuple[bytes, Inputs, Module | None, str | None]]
+    make: Callable[[], Made]
     config: DeviceConfig
 
-    def run(self, whole: _Whole) -> Reduced | None:
+    def run(self, failure: Failure, engine: str) -> Reduced | None:
         """The part, if it can be made and fails."""
         try:
             image, inputs, module, assembly = self.make()
             bundle = bundle_from_bytes(image, "repro.bin")
-            device = Device(self.config, whole.report.engine)
+            device = Device(self.config, engine)
             report = device.run(bundle, inputs, save_layers=True)
         except UserError:  # this part is no program of its own: a larger one may be
             return None
-        if not whole.failure.happens(report):
+        if not failure.happens(report):
             return None
-        return Reduced(whole.failure, image, bundle, inputs, report, self.what, 0, module, assembly)
+        return Reduced(failure, image, bundle, inputs, report, self.what, 0, module, assembly)
 
 
 def _instruction(whole: _Whole) -> Iterator[_Attempt]:
@@ -152,27 +157,53 @@ def _growing(most: int) -> Iterator[int]:
 
 def _maker(
     whole: _Whole, module: Module, wanted: range, config: DeviceConfig
-) -> Callable[[], tuple[bytes, Inputs, Module | None, str | None]]:
-    def make() -> tuple[bytes, Inputs, Module | None, str | None]:
+) -> Callable[[], Made]:
+    def make() -> Made:
         metadata = whole.bundle.metadata
         given = checked_inputs(metadata, whole.inputs)
         outputs = whole.report.layer_outputs
-        part: Part = extract(module, metadata.layers, wanted, given, outputs)
-        own = {
-            layer.name: layer.numerics
-            for layer in (metadata.layers[index] for index in wanted)
-            if layer.numerics and layer.numerics != metadata.numerics
-        }
-        image = compile_module(
-            part.module,
-            config,
-            numerics=metadata.numerics,
-            layer_numerics=own,
-            fuse_activations=any(layer.fused for layer in metadata.layers),
-        )
-        return image, part.inputs, part.module, None
+        part = extract(module, metadata.layers, wanted, given, outputs)
+        return _compiled(whole, part, config)
 
     return make
+
+
+def _compiled(whole: _Whole, part: Part, config: DeviceConfig) -> Made:
+    """A part as the whole was compiled, for some device."""
+    metadata = whole.bundle.metadata
+    names = {instruction.name for instruction in part.module.instructions}
+    own = {
+        layer.name: layer.numerics
+        for layer in metadata.layers
+        if layer.name in names and layer.numerics and layer.numerics != metadata.numerics
+    }
+    image = compile_module(
+        part.module,
+        config,
+        numerics=metadata.numerics,
+        layer_numerics=own,
+        fuse_activations=any(layer.fused for layer in metadata.layers),
+    )
+    return image, part.inputs, part.module, None
+
+
+def _element(whole: _Whole, found: Reduced, config: DeviceConfig) -> Reduced | None:
+    """One element of a layer's result, if that alone fails too."""
+    if found.module is None or len(found.bundle.metadata.layers) != 1:
+        return None
+    at = found.failure.place(found.report)
+    if at is None:
+        return None
+
+    def make() -> Made:
+        assert found.module is not None
+        part = crop(Part(found.module, found.inputs), at)
+        if part is None:
+            raise fail("COMP001", "nothing says what one element of the result needs")
+        return _compiled(whole, part, config)
+
+    what = f"element [{', '.join(map(str, at))}] of {found.what}"
+    return _Attempt(what, make, config).run(found.failure.at(at), whole.report.engine)
 
 
 def _layer_at_fault(whole: _Whole) -> int:

@@ -1,0 +1,203 @@
+"""One layer cut down to one element of its result, and to what that element needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy.typing as npt
+
+from nmpsim.analysis.reduce.extract import Part
+from nmpsim.evaluation.memory import Memory
+from nmpsim.lir import Instruction, Module, Span, TensorType, WeightVar, verify
+from nmpsim.lir.opcodes import IN
+
+Array = npt.NDArray[Any]
+Box = tuple[slice, ...]
+"""Of each dimension what is kept."""
+_ALL = slice(None)
+_SPATIAL = (1, 2)
+"""Dimensions of rows and columns, NHWC."""
+
+_POINTWISE = frozenset(
+    {
+        "relu",
+        "clip",
+        "leakyrelu",
+        "cpumaxsplat",
+        "elementadd",
+        "elementsub",
+        "elementmul",
+        "elementmax",
+        "elementmin",
+        "rescalequantized",
+        "quantize",
+        "dequantize",
+        "copy",
+        "sigmoid",
+        "tanh",
+    }
+)
+"""Opcodes whose result at some place hangs on their operands at this place alone."""
+
+
+@attrs.frozen
+class _Needs:
+    """What of its operands an instruction needs for a box of its result."""
+
+    boxes: tuple[Box, ...]
+    """Of each operand behind the result."""
+    attributes: Mapping[str, Any]
+    """Those that change."""
+
+
+def crop(part: Part, at: Sequence[int]) -> Part | None:
+    """The part's layer for the element ``at`` of its result; None for an operation without a rule.
+
+    Args:
+        part: a module of one layer, and its inputs.
+        at: coordinates in the layer's result.
+
+    Raises:
+        UserError: LIR codes if the outcome is no program.
+    """
+    kept = [i for i in part.module.instructions if i.opcode not in _NO_WORK]
+    tensors = _Tensors(part)
+    boxes: dict[str, Box] = {kept[-1].operands[0].name: tuple(slice(i, i + 1) for i in at)}
+    changed: list[Instruction] = []
+    for instruction in reversed(kept):
+        rule = _rule_of(instruction.opcode)
+        box = boxes.get(instruction.operands[0].name)
+        if rule is None or box is None:
+            return None
+        needs = rule(instruction, box, tensors)
+        if needs is None:
+            return None
+        boxes |= {o.name: b for o, b in zip(instruction.operands[1:], needs.boxes, strict=True)}
+        attributes = {**instruction.attributes, **needs.attributes}
+        changed.insert(0, attrs.evolve(instruction, attributes=attributes))
+    return _cropped(part, tensors, changed, boxes)
+
+
+_NO_WORK = ("allocactivation", "deallocactivation", "tensorview")
+
+
+class _Tensors:
+    """Types and contents of a part's tensors, views among them."""
+
+    def __init__(self, part: Part) -> None:
+        self._memory = Memory(part.module, lambda type: type.dtype)
+        for name, values in {**part.module.constants, **part.inputs}.items():
+            self._memory.write(name, values)
+
+    def type(self, name: str) -> TensorType:
+        return self._memory.place(name).type
+
+    def values(self, name: str) -> Array:
+        return self._memory.read(name)
+
+
+def _cropped(
+    part: Part, tensors: _Tensors, instructions: Sequence[Instruction], boxes: Mapping[str, Box]
+) -> Part:
+    constant = {weight.name for weight in part.module.weights if weight.constant}
+    read: dict[str, bool] = {}
+    """Tensor -> whether it is read before it is written, as an input or a constant is."""
+    for instruction in instructions:
+        for operand in sorted(instruction.operands, key=lambda o: o.kind != IN):
+            read.setdefault(operand.name, operand.kind == IN)
+    weights: list[WeightVar] = []
+    constants: dict[str, Array] = {}
+    inputs: dict[str, Array] = {}
+    for name, is_read in read.items():
+        type = tensors.type(name)
+        values = tensors.values(name)[boxes[name]].copy()
+        small = attrs.evolve(type, shape=values.shape, alignments=())
+        weights.append(WeightVar(name, small, name in constant, Span(0, 0)))
+        if is_read:
+            (constants if name in constant else inputs)[name] = values
+    numbered = [attrs.evolve(i, number=number) for number, i in enumerate(instructions)]
+    module = Module(part.module.name, tuple(weights), tuple(numbered), constants)
+    verify(module)
+    return Part(module, inputs)
+
+
+def _rule_of(opcode: str) -> Callable[[Instruction, Box, _Tensors], _Needs | None] | None:
+    if opcode in _POINTWISE:
+        return _pointwise
+    return _RULES.get(opcode)
+
+
+def _pointwise(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    shape = tensors.type(instruction.operands[0].name).shape
+    sources = instruction.operands[1:]
+    if any(tensors.type(operand.name).shape != shape for operand in sources):
+        return None
+    return _Needs((box,) * len(sources), {})
+
+
+def _convolution(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    numbers: Any = instruction.attributes
+    window = _window(instruction, box, tensors, numbers["Dilation"])
+    if window is None:
+        return None
+    rows, columns, changes = window
+    channel = box[3]
+    out_channels, _, _, depth = tensors.type(instruction.operands[2].name).shape
+    group = channel.start // (out_channels // numbers["Group"])
+    source = (box[0], rows, columns, slice(group * depth, (group + 1) * depth))
+    filter = (channel, _ALL, _ALL, _ALL)
+    return _Needs((source, filter, (channel,)), {**changes, "Group": 1})
+
+
+def _pool(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    window = _window(instruction, box, tensors, (1, 1))
+    if window is None or instruction.attributes["Layout"] != 0:
+        return None
+    rows, columns, changes = window
+    return _Needs(((box[0], rows, columns, box[3]),), changes)
+
+
+def _window(
+    instruction: Instruction, box: Box, tensors: _Tensors, dilation: Any
+) -> tuple[slice, slice, dict[str, Any]] | None:
+    """Rows and columns under the window of one pixel, and the attributes that change."""
+    numbers: Any = instruction.attributes
+    kernels, strides, pads = numbers["Kernels"], numbers["Strides"], numbers["Pads"]
+    shape = tensors.type(instruction.operands[1].name).shape
+    spans, before, after = [], [], []
+    for axis, dimension in enumerate(_SPATIAL):
+        start = box[dimension].start * strides[axis] - pads[axis]
+        end = start + (kernels[axis] - 1) * dilation[axis] + 1
+        low, high = max(start, 0), min(end, shape[dimension])
+        if low >= high:
+            return None
+        spans.append(slice(low, high))
+        before.append(low - start)
+        after.append(end - high)
+    return spans[0], spans[1], {"Pads": (*before, *after), "Strides": (1, 1)}
+
+
+def _fully_connected(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    row, column = box
+    return _Needs(((row, _ALL), (_ALL, column), (column,)), {})
+
+
+def _matmul(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    row, column = box
+    return _Needs(((row, _ALL), (_ALL, column)), {})
+
+
+def _batchedadd(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    return _Needs((box, box[1:]), {})
+
+
+_RULES: dict[str, Callable[[Instruction, Box, _Tensors], _Needs | None]] = {
+    "convolution": _convolution,
+    "maxpool": _pool,
+    "avgpool": _pool,
+    "fullyconnected": _fully_connected,
+    "matmul": _matmul,
+    "batchedadd": _batchedadd,
+}
