@@ -8,7 +8,7 @@ import numpy as np
 
 from nmpsim.kernels.channels import OFFSET
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.microkernel import MOST_PIXELS, SPARE_LANES, Window, excess, products
+from nmpsim.kernels.microkernel import MOST_PIXELS, Window, products
 from nmpsim.kernels.movement import ORIGIN, copy_run
 from nmpsim.kernels.narrow import (
     ROWS,
@@ -113,6 +113,7 @@ class Batch(NamedTuple):
     sums: Any
     results: Any
     windows: Any
+    excess: Any
     run: Any
 
 
@@ -129,7 +130,7 @@ def add_partials(spm: Any, start: Any, b: Any, step: Any, pixels: Any) -> None:
 @jit
 def put_sums(inputs: Any, base: Any, spm: Any, b: Any, pixels: Any) -> None:
     """Sums of products, and of inputs where weights have zero points."""
-    products(inputs, base, b.offsets, b.window, spm.i8, b.weights, pixels, b.sums)
+    products(inputs, base, b.offsets, b.window, spm.i8, b.weights, pixels, b.sums, b.excess)
     if has_offsets(b.integers):
         sum_windows(inputs, base, b.offsets, b.window, pixels, b.windows)
 
@@ -241,8 +242,7 @@ def conv_bytes(
     lane = first % LANES
     lanes = (lane + count + LANES - 1) // LANES * LANES
     window = window_of(w)
-    run_bytes = (window.length + 3) // _FOUR * _FOUR
-    depth = window.rows * window.runs * run_bytes
+    depth = window.rows * window.runs * ((window.length + 3) // _FOUR * _FOUR)
     batch = Batch(
         window,
         at.weights + (first - lane) * depth,
@@ -257,9 +257,8 @@ def conv_bytes(
         np.empty((MOST_PIXELS, lanes), np.int32),
         np.empty((MOST_PIXELS, lanes), np.int8),
         np.zeros(MOST_PIXELS, np.int32),
+        np.empty(MOST_PIXELS, np.int32),
         np.empty(count, np.int64),
     )
-    too_many = np.empty(lanes + SPARE_LANES, np.int32)
-    excess(np.zeros(run_bytes + 8, np.int8), window, spm.i8, batch.weights, too_many)
-    put_narrow(integers, too_many, parts.begins, lane, q, batch.table)
+    put_narrow(integers, parts.begins, lane, q, batch.table)
     convolve_batches(spm, w, at, parts, q, place, sink, batch)

@@ -52,30 +52,28 @@ class Window(NamedTuple):
 class _Vnni:
     """Four products of unsigned and signed bytes added to each lane by one instruction.
 
-    Inputs are made unsigned by adding 128, so the products of a pixel of zeros are too many.
+    Weights are made unsigned by adding 128, so a pixel's inputs are added 128 times too often: its
+    excess. Inputs stay as they are, because they are read again and again.
     """
 
     wide, narrow, lone = (6, 4), (12, 1), (1, 4)
-    excess = True
+    has_excess = True
 
     @staticmethod
     def weights(b: Any, address: Any) -> list[Any]:
-        return [load(b, address, _BYTES, 1)]
+        return [b.add(load(b, address, _BYTES, 1), ir.Constant(_BYTES, [-128] * 4 * LANES))]
 
     @staticmethod
     def inputs(b: Any, address: Any) -> Any:
-        signed = load(b, address, I32, 1)
-        return splat(b, b.xor(signed, ir.Constant(I32, 0x80808080 - (1 << 32))), LANES)
+        return splat(b, load(b, address, I32, 1), LANES)
 
     @staticmethod
     def add(b: Any, sums: list[Any], weights: list[Any], inputs: Any) -> list[Any]:
-        kind = ir.FunctionType(_SUMS, [_SUMS, _BYTES, _BYTES])
-        dot = declared(b, kind, "llvm.x86.avx512.vpdpbusd.512")
-        return [b.call(dot, [sums[0], b.bitcast(inputs, _BYTES), weights[0]])]
+        return [_dot(b, sums[0], weights[0], b.bitcast(inputs, _BYTES))]
 
     @staticmethod
-    def total(_: Any, sums: list[Any]) -> Any:
-        return sums[0]
+    def total(b: Any, sums: list[Any], excess: Any) -> Any:
+        return b.sub(sums[0], splat(b, load(b, excess, I32, 4), LANES))
 
 
 class _Portable:
@@ -85,7 +83,7 @@ class _Portable:
     """
 
     wide, narrow, lone = (4, 2), (4, 1), (1, 2)
-    excess = False
+    has_excess = False
 
     @staticmethod
     def weights(b: Any, address: Any) -> list[Any]:
@@ -107,8 +105,13 @@ class _Portable:
         ]
 
     @staticmethod
-    def total(b: Any, sums: list[Any]) -> Any:
+    def total(b: Any, sums: list[Any], _: Any) -> Any:
         return _add_in_twos(b, *sums)
+
+
+def _dot(b: Any, sums: Any, unsigned: Any, signed: Any) -> Any:
+    kind = ir.FunctionType(_SUMS, [_SUMS, _BYTES, _BYTES])
+    return b.call(declared(b, kind, "llvm.x86.avx512.vpdpbusd.512"), [sums, unsigned, signed])
 
 
 def _add_in_twos(b: Any, vector: Any, other: Any) -> Any:
@@ -140,6 +143,7 @@ def _kernel(shape: tuple[int, int]) -> Any:
         block_stride: Any,
         out: Any,
         out_stride: Any,
+        excess: Any,
     ) -> Any:
         corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(pixels)]
         zeros = [ir.Constant(_SUMS, [0] * LANES)] * (pixels * blocks * _PARTS)
@@ -162,10 +166,40 @@ def _kernel(shape: tuple[int, int]) -> Any:
             for n in range(blocks):
                 first = (p * blocks + n) * _PARTS
                 to = ahead(b, ahead(b, out, p, out_stride), 4 * LANES * n)
-                store(b, _flavour.total(b, sums[first : first + _PARTS]), to, 4)
+                total = _flavour.total(b, sums[first : first + _PARTS], ahead(b, excess, 4 * p))
+                store(b, total, to, 4)
         return constant(0)
 
     return function_of(f"products_{pixels}_{blocks}", emit)
+
+
+def _emit_excess(
+    b: Any, corner: Any, rows: Any, row_stride: Any, runs: Any, run_stride: Any, fours: Any
+) -> Any:
+    """128 times the sum of a pixel's inputs, with what is read behind a run."""
+    lanes = ir.Constant(_SUMS, list(range(LANES)))
+    chunks = b.lshr(b.add(fours, constant(LANES - 1)), constant(4))
+    over_rows = Loop(b, rows, [corner, ir.Constant(_SUMS, None)])
+    over_runs = Loop(b, runs, over_rows.values)
+    over_chunks = Loop(b, chunks, [over_runs.values[0], fours, over_runs.values[1]])
+    at, left, total = over_chunks.values
+    there = b.icmp_unsigned("<", lanes, splat(b, b.trunc(left, I32), LANES))
+    inputs = b.bitcast(_load_some(b, at, there), _BYTES)
+    added = _dot(b, total, ir.Constant(_BYTES, [1] * 4 * LANES), inputs)
+    after = [b.add(at, constant(4 * LANES)), b.sub(left, constant(LANES)), added]
+    total = over_chunks.end(after)[2]
+    total = over_runs.end([b.add(over_runs.values[0], run_stride), total])[1]
+    total = over_rows.end([b.add(over_rows.values[0], row_stride), total])[1]
+    add_up = declared(b, ir.FunctionType(I32, [_SUMS]), "llvm.vector.reduce.add.v16i32")
+    return b.shl(b.zext(b.call(add_up, [total]), I64), constant(7))
+
+
+def _load_some(b: Any, address: Any, there: Any) -> Any:
+    """Lanes of 32 bits, 0 where a lane of the mask is not set."""
+    pointer = b.inttoptr(address, _SUMS.as_pointer())
+    kind = ir.FunctionType(_SUMS, [pointer.type, I32, there.type, _SUMS])
+    taken = declared(b, kind, "llvm.masked.load.v16i32.p0")
+    return b.call(taken, [pointer, ir.Constant(I32, 1), there, ir.Constant(_SUMS, None)])
 
 
 _wide, _narrow, _lone = (_kernel(s) for s in (_flavour.wide, _flavour.narrow, _flavour.lone))
@@ -174,10 +208,8 @@ _NARROW_PIXELS = _flavour.narrow[0]
 _LONE_BLOCKS = _flavour.lone[1]
 _FEW = 2
 """So many pixels that are left over are faster one by one."""
-_HAS_EXCESS = _flavour.excess
-_SPARE_BLOCKS = 3
-SPARE_LANES = _SPARE_BLOCKS * LANES
-"""Lanes behind its result that ``excess`` may write."""
+_HAS_EXCESS = _flavour.has_excess
+_excess: Any = function_of("excess", _emit_excess)
 
 MOST_PIXELS = 60
 """Rows of sums that one call fills: a multiple of every register block's pixels."""
@@ -192,6 +224,7 @@ def _products_compiled(
     start: Any,
     pixels: Any,
     out: Any,
+    excess: Any,
 ) -> None:
     rows, runs = np.int64(window.rows), np.int64(window.runs)
     row_stride, run_stride = np.int64(window.row_stride), np.int64(window.run_stride)
@@ -201,11 +234,15 @@ def _products_compiled(
     pixel = np.int64(offsets.ctypes.data)
     block = np.int64(weights.ctypes.data) + start
     to, row = np.int64(out.ctypes.data), 4 * np.int64(out.shape[1])
+    too_many = np.int64(excess.ctypes.data)
+    if _HAS_EXCESS:
+        for i in range(pixels):
+            excess[i] = np.int32(_excess((where[0] + offsets[i], *where[1:])))
     left = np.int64(out.shape[1]) // LANES
     while left > 0:
         p = np.int64(0)
         while p < pixels:
-            asked = (pixel + 8 * p, *where, block, stride, to + p * row, row)
+            asked = (pixel + 8 * p, *where, block, stride, to + p * row, row, too_many + 4 * p)
             if left < _WIDE_BLOCKS:
                 _narrow(asked)
                 p += _NARROW_PIXELS
@@ -230,6 +267,7 @@ def _products_in_numpy(
     start: Any,
     pixels: Any,
     out: Any,
+    _: Any,
 ) -> None:
     whole = (window.length + 3) // 4 * 4
     taps = window.rows * window.runs * whole
@@ -245,41 +283,12 @@ def _products_in_numpy(
         out[p] = lanes @ np.concatenate(runs).astype(np.int64)
 
 
-def _excess_compiled(zeros: Any, window: Any, weights: Any, start: Any, out: Any) -> None:
-    if not _HAS_EXCESS:
-        out[:] = 0
-        return
-    rows, runs, still = np.int64(window.rows), np.int64(window.runs), np.int64(0)
-    fours = np.int64((window.length + 3) >> 2)
-    stride = rows * runs * fours * (4 * LANES)
-    pixel = np.int64(zeros.ctypes.data)
-    where = (pixel, pixel, rows, still, runs, still, fours)
-    block, to = np.int64(weights.ctypes.data) + start, np.int64(out.ctypes.data)
-    left = np.int64(out.size) // LANES - _SPARE_BLOCKS
-    while left > 0:
-        step = _LONE_BLOCKS if left >= _LONE_BLOCKS else 1
-        block_stride = stride if step > 1 else still
-        _lone((*where, block, block_stride, to, still))
-        left -= step
-        block += step * stride
-        to += step * (4 * LANES)
-
-
-def _excess_in_numpy(_: Any, __: Any, ___: Any, ____: Any, out: Any) -> None:
-    out[:] = 0
-
-
 products: Any = _products_in_numpy if _numba.config.DISABLE_JIT else jit(_products_compiled)
-"""``products(inputs, base, offsets, window, weights, start, pixels, out)``.
+"""``products(inputs, base, offsets, window, weights, start, pixels, out, excess)``.
 
-``out[p, lane]`` = products of a pixel's window with a lane's weights, summed up modulo 2^32, plus
-the lane's excess. inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to
-MOST_PIXELS; weights int8, blocks from byte ``start``; out int32 [MOST_PIXELS, blocks * 16], of
-which rows behind ``pixels`` may be written.
-"""
-excess: Any = _excess_in_numpy if _numba.config.DISABLE_JIT else jit(_excess_compiled)
-"""``excess(zeros, window, weights, start, out)``: what ``products`` gives for a pixel of zeros.
+``out[p, lane]`` = products of a pixel's window with a lane's weights, summed up modulo 2^32.
 
-zeros int8, as many as a run, a multiple of four and at least eight; out int32 [blocks * 16 +
-SPARE_LANES].
+inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MOST_PIXELS;
+weights int8, blocks from byte ``start``; out int32 [MOST_PIXELS, blocks * 16], of which rows behind
+``pixels`` may be written; excess int32 [MOST_PIXELS], room to work in.
 """

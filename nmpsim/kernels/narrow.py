@@ -47,7 +47,7 @@ _BLOCK_BYTES = ROWS * _ROW_BYTES
 
 
 @jit
-def put_narrow(integers: Any, excess: Any, begins: Any, lane: Any, q: Any, table: Any) -> None:
+def put_narrow(integers: Any, begins: Any, lane: Any, q: Any, table: Any) -> None:
     """Fill a table, int32 [blocks, ROWS, LANES]; the first channel is in lane ``lane``.
 
     Lanes that belong to no channel get what is never beyond a limit.
@@ -60,7 +60,7 @@ def put_narrow(integers: Any, excess: Any, begins: Any, lane: Any, q: Any, table
     for c in range(integers.shape[1]):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES
         start = integers[START, c] if begins else np.int64(0)
-        rows[_BASE, i] = np.int32(start - excess[lane + c])
+        rows[_BASE, i] = np.int32(start)
         rows[_ZERO, i] = integers[OFFSET, c]
         rows[_LIMIT, i] = limit_of(integers, c, q)
         if rows[_LIMIT, i] >= 0:

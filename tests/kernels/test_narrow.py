@@ -27,9 +27,7 @@ class Quantizer(NamedTuple):
 
 PLAIN = Quantizer(np.int64(GLOW_INT), np.int64(0))
 put_entry: Any = numba.njit(
-    lambda integers, excess, begins, lane, q, table: put_narrow(
-        integers, excess, begins, lane, q, table
-    )
+    lambda integers, begins, lane, q, table: put_narrow(integers, begins, lane, q, table)
 )
 complete_entry: Any = numba.njit(
     lambda sums, pixels, windows, table: complete_sums(sums, pixels, windows, table)
@@ -51,9 +49,9 @@ def channels(rng: np.random.Generator, post: int) -> Any:
     return integers
 
 
-def table_of(integers: Any, excess: Any, q: Quantizer = PLAIN) -> Any:
+def table_of(integers: Any, q: Quantizer = PLAIN) -> Any:
     table = np.full((2, ROWS, LANES), 77, np.int32)
-    put_entry(integers, excess, True, np.int64(LANE), q, table)
+    put_entry(integers, True, np.int64(LANE), q, table)
     return table
 
 
@@ -61,8 +59,7 @@ def table_of(integers: Any, excess: Any, q: Quantizer = PLAIN) -> Any:
 def test_results_and_accounts(post: int) -> None:
     rng = np.random.default_rng(post)
     integers = channels(rng, post)
-    excess = rng.integers(-1000, 1000, 2 * LANES).astype(np.int32)
-    table = table_of(integers, excess)
+    table = table_of(integers)
     before = rng.integers(-100_000, 100_000, (PIXELS + 1, 2 * LANES)).astype(np.int32)
     windows = rng.integers(-1000, 1000, PIXELS + 1).astype(np.int32)
     sums, results = before.copy(), np.zeros((PIXELS + 1, 2 * LANES), np.int8)
@@ -73,7 +70,7 @@ def test_results_and_accounts(post: int) -> None:
     for c in range(COUNT):
         offset, start, pre, mul, half, shift, _, addend = map(int, integers[:, c])
         for p in range(PIXELS):
-            total = int(before[p, LANE + c]) + start - int(excess[LANE + c])
+            total = int(before[p, LANE + c]) + start
             total -= offset * int(windows[p])
             assert sums[p, LANE + c] == total
             value = (((total >> pre) * mul + half) >> shift) + addend
@@ -90,7 +87,7 @@ def test_the_largest_sum_that_32_bits_can_scale(over: int) -> None:
     integers = channels(rng, 4)
     integers[[START, OFFSET, PRE]] = 0
     integers[MUL] = 1000
-    table = table_of(integers, np.zeros(2 * LANES, np.int32))
+    table = table_of(integers)
     sums = np.zeros((PIXELS, 2 * LANES), np.int32)
     sums[PIXELS - 1, LANE + COUNT - 1] = -((2**31 - 1 - 8) // 1000) - over
     assert complete_entry(sums, PIXELS, np.zeros(PIXELS, np.int32), table) == bool(over)
@@ -110,6 +107,6 @@ def test_what_needs_64_bits(profile: Any, leaky: int, row: int, value: int) -> N
     integers = channels(np.random.default_rng(2), 3)
     integers[row, 5] = value
     q = Quantizer(np.int64(profile), np.int64(leaky))
-    table = table_of(integers, np.zeros(2 * LANES, np.int32), q)
+    table = table_of(integers, q)
     sums = np.zeros((PIXELS, 2 * LANES), np.int32)
     assert complete_entry(sums, PIXELS, np.zeros(PIXELS, np.int32), table)
