@@ -11,6 +11,7 @@ from nmpsim.diagnostics import Place, fail
 
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import Tensor
+    from nmpsim.bundle import Bundle
 
 
 @attrs.frozen
@@ -21,13 +22,13 @@ class Given:
     kind: str
     """report, npz, folder or console."""
 
-    def tensors(self) -> list[Tensor]:
-        """The tensors of a run; not for a report."""
+    def tensors(self, bundle: Bundle | None = None) -> list[Tensor]:
+        """The tensors of a run, not for a report; the bundle tells what unlisted dumps are."""
         from nmpsim.analysis.diff import console_tensors, folder_tensors, saved_tensors
         from nmpsim.cli.arrays import ArrayFile
 
         if self.kind == "folder":
-            return folder_tensors(self.path)
+            return folder_tensors(self.path, None if bundle is None else bundle.module())
         if self.kind == "console":
             return console_tensors(self.path)
         file = ArrayFile(self.path)

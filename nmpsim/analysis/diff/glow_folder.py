@@ -21,13 +21,16 @@ import numpy as np
 from nmpsim.analysis.diff.printed import NUMBER, printed_values
 from nmpsim.analysis.diff.tensors import Tensor, Values
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.lir import TensorType
+from nmpsim.evaluation import locate
+from nmpsim.lir import OPCODES, Module, TensorType
 from nmpsim.lir.line import Line
 from nmpsim.lir.line_parser import parse_type
 
 INFO_FILES = ("instrument-debug.info", "debug.info")
 FORMATS = ("bin", "txt", "rawbin", "rawtxt")
 _OPERAND = re.compile(r"\[(\d{1,4})\]\s+([^:\s]+):\s+(data\d{1,9}\.(?:bin|txt))\s+(\S.*)")
+_ENDINGS = ("bin", "txt")
+_NOT_DUMPED = frozenset({"allocactivation", "deallocactivation", "tensorview", "debugprint"})
 _MOST_TYPE_BYTES = 400
 _DIGITS = 32
 """Bytes that a printed number takes at most, its comma included."""
@@ -49,19 +52,59 @@ def info_file(folder: Path) -> Path | None:
     return next((folder / name for name in INFO_FILES if (folder / name).is_file()), None)
 
 
-def folder_tensors(folder: Path) -> list[Tensor]:
-    """All that a folder holds, in the order of the program; raises FILE001, DUMP001, DUMP002."""
+def folder_tensors(folder: Path, module: Module | None = None) -> list[Tensor]:
+    """All that a folder holds, in the order of the program.
+
+    Args:
+        folder: with ``dataNNNN`` files.
+        module: the program that wrote them; it tells what they are where no list does.
+
+    Raises:
+        UserError: FILE001, DUMP001; DUMP002 if nothing tells what the files are.
+    """
     path = info_file(folder)
-    if path is None:
-        raise fail(
-            "DUMP002",
-            "nothing says what the folder's files are",
-            place=Place(str(folder)),
-            expected=f"{INFO_FILES[0]}, which Glow's compiler writes beside the bundle",
-            hint="copy it from where -instrument-debug-dir pointed into the folder of the files",
+    if path is not None:
+        format, files = read_info(path)
+        return [_tensor(folder / entry.file, format, entry) for entry in files]
+    first = next((folder / f"data0000.{e}" for e in _ENDINGS if _is_there(folder, e)), None)
+    if module is not None and first is not None:
+        files = numbered_files(module, first.suffix)
+        return [_tensor(folder / one.file, _format_of(first, files[0]), one) for one in files]
+    raise fail(
+        "DUMP002",
+        "nothing says what the folder's files are",
+        place=Place(str(folder)),
+        expected=f"{INFO_FILES[0]}, which Glow's compiler writes, beside data0000.bin or .txt",
+        hint="copy it from where -instrument-debug-dir pointed, or name the program (--bundle)",
+    )
+
+
+def numbered_files(module: Module, ending: str) -> list[DumpFile]:
+    """What each ``dataNNNN`` file of a program holds: operands in order, as Glow numbers them."""
+    places = locate(module)
+    operands = (
+        (instruction, index, role.name, operand.name)
+        for instruction in module.instructions
+        if instruction.opcode not in _NOT_DUMPED
+        for index, (role, operand) in enumerate(
+            zip(OPCODES[instruction.opcode].operands, instruction.operands, strict=True)
         )
-    format, files = read_info(path)
-    return [_tensor(folder / entry.file, format, entry) for entry in files]
+    )
+    return [
+        DumpFile(i.name, index, role, f"data{number:04d}{ending}", places[name].type)
+        for number, (i, index, role, name) in enumerate(operands)
+    ]
+
+
+def _is_there(folder: Path, ending: str) -> bool:
+    return (folder / f"data0000.{ending}").is_file()
+
+
+def _format_of(path: Path, entry: DumpFile) -> str:
+    """Typed files begin with the type's name, a letter; raw ones are as long as the tensor."""
+    if path.suffix == ".txt":
+        return "txt" if _read(path, 0)[:1].isalpha() else "rawtxt"
+    return "rawbin" if path.stat().st_size == entry.type.nbytes else "bin"
 
 
 def read_info(path: Path) -> tuple[str, list[DumpFile]]:

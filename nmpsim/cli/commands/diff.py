@@ -15,6 +15,7 @@ from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import Parameters, ReportDifference, RunDifference
+    from nmpsim.bundle import Bundle
 
 
 @attrs.frozen
@@ -34,7 +35,8 @@ class _SoFar:
     "--bundle",
     metavar="NET.bin",
     type=FILE,
-    help="The program of A: scales and offsets of its layers, for SQNR.",
+    help="The program: scales and offsets of its layers, for SQNR; and what the files of a folder"
+    " without instrument-debug.info are.",
 )
 @click.option(
     "--layout",
@@ -92,7 +94,7 @@ def command(
             output,
         )
         return EXIT_WORSE if reports.differs else EXIT_OK
-    found = _runs(one, other, layout, within, _parameters(bundle))
+    found = _runs(one, other, layout, within, _loaded(bundle))
     show(
         style,
         lambda: run_document(found),
@@ -117,29 +119,36 @@ def _reports(one: Given, other: Given, within: int) -> ReportDifference:
 
 
 def _runs(
-    one: Given, other: Given, layout: str, within: int, parameters: Mapping[str, Parameters]
+    one: Given, other: Given, layout: str, within: int, bundle: Bundle | None
 ) -> RunDifference:
     from nmpsim.analysis.diff import compare_runs
     from nmpsim.views.progress import RunProgress, stderr_console
 
     with RunProgress(stderr_console()) as progress:
         return compare_runs(
-            one.tensors(),
-            other.tensors(),
+            one.tensors(bundle),
+            other.tensors(bundle),
             layout=layout,
             within=within,
-            parameters=parameters,
+            parameters=_parameters(bundle),
             progress=lambda *so_far: progress(_SoFar(*so_far)),
         )
 
 
-def _parameters(bundle: Path | None) -> Mapping[str, Parameters]:
+def _loaded(path: Path | None) -> Bundle | None:
+    if path is None:
+        return None
     from nmpsim import session
+
+    return session.load(path)
+
+
+def _parameters(bundle: Bundle | None) -> Mapping[str, Parameters]:
     from nmpsim.analysis.diff import Parameters
 
     if bundle is None:
         return {}
-    metadata = session.load(bundle).metadata
+    metadata = bundle.metadata
     results = {layer.name: layer.output for layer in metadata.layers}
     results |= {tensor.name: tensor for tensor in metadata.outputs}
     return {

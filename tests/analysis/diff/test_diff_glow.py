@@ -8,6 +8,7 @@ from glow_dumps import Dumped, console_text, contents, write_folder
 
 from nmpsim.analysis.diff import compare_runs, console_tensors, folder_tensors, saved_tensors
 from nmpsim.diagnostics import UserError
+from nmpsim.lir import parse
 
 RNG = np.random.default_rng(3)
 QUANT = "[S:0.015625000 O:-3][-1.953,2.031]"
@@ -149,6 +150,46 @@ def test_a_damaged_list(tmp_path, text):
     (tmp_path / "instrument-debug.info").write_text(text)
     with pytest.raises(UserError):
         folder_tensors(tmp_path)
+
+
+MODULE = parse(
+    """function main
+declare {
+  %data = WeightVar i8[S:0.500000000 O:0][-64.000,63.500]<2 x 6> mutable // size: 12
+  %out = WeightVar i8[S:0.500000000 O:0][-64.000,63.500]<3 x 4> mutable // size: 12
+
+  ; size = 24 bytes
+}
+
+code {
+  0 %a_res = allocactivation  { Ty: i8[S:0.500000000 O:0][-64.000,63.500]<3 x 4>} // size: 12
+  1 %v = tensorview @in %data { Ty: i8[S:0.500000000 O:0][-64.000,63.500]<3 x 4>, Offsets: [0, 0]}
+  2 %a = relu @out %a_res, @in %v
+  3 %b = elementadd @out %out, @in %a_res, @in %v
+  4 %dealloc_a_res = deallocactivation @out %a_res // size: 12
+}
+"""
+)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_without_a_list_the_program_says_what_the_files_are(tmp_path, format):
+    quant = "[S:0.500000000 O:0][-64.000,63.500]"
+    data = RNG.integers(-60, 60, (3, 4), np.int8)
+    relu = np.maximum(data, 0)
+    tensors = [
+        Dumped("a", "Dest", relu, quant),
+        Dumped("a", "Src", data, quant),
+        Dumped("b", "Dest", relu + data, quant),
+        Dumped("b", "LHS", relu, quant),
+        Dumped("b", "RHS", data, quant),
+    ]
+    listed = folder_tensors(write_folder(tmp_path, format, tensors))
+    (tmp_path / "instrument-debug.info").unlink()
+    found = folder_tensors(tmp_path, MODULE)
+    assert [(t.name, t.operand) for t in found] == [(t.instruction, t.operand) for t in tensors]
+    assert not compare_runs(found, listed).differing
+    assert len(compare_runs(found, listed).tensors) == 5
 
 
 def test_a_folder_without_a_list(tmp_path):
