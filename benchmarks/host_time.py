@@ -25,7 +25,10 @@ from nmpsim.kernels.jit import CACHE
 
 INFERENCES = 20
 PARTS = (
-    (r"kernels\.movement|compiled\.transfers\.(load|store)|kernels\.copy", "copies of transfers"),
+    (
+        r"kernels\.movement|compiled\.(copies|apart\.(load|store))|kernels\.copy",
+        "copies of transfers",
+    ),
     (r"^products|kernels\.(dot|microkernel)", "sums of products"),
     (r"kernels\.(elementwise|unary|pool|scale_runs|depthwise)", "vector unit"),
     (r"kernels\.|^(complete|scale)$", "results of sums, counts of cut values"),
@@ -72,7 +75,7 @@ def part_of(name: str) -> str:
 
 def plain_name(mangled: str) -> str:
     """``core.compiled.engine.run`` of a mangled name; that of vector code is plain already."""
-    names, rest = [], mangled.removeprefix("_ZN")
+    names, rest = [], mangled.removeprefix("cfunc.").removeprefix("_ZN")
     while found := re.match(r"\d+", rest):
         begin = found.end()
         names.append(rest[begin : begin + int(found[0])])
@@ -110,17 +113,16 @@ def main() -> None:
     """Run inferences, then write down when, and where the compiled functions are."""
     import numpy as np
 
+    from nmpsim.core.compiled.apart import APART, compiled_apart
     from nmpsim.core.compiled.engine import run
 
     bundle, image, seen = map(Path, sys.argv[1:])
     with np.load(image) as archive:
         begin, end = run_inferences(nmpsim.load(bundle), dict(archive))
-    compiled: Any = run
-    functions = [
-        function
-        for overload in compiled.overloads.values()
-        for function in functions_of(overload.library, overload.fndesc.llvm_func_name)
-    ]
+    loop: Any = run
+    compiled = [(made.library, made.fndesc.llvm_func_name) for made in loop.overloads.values()]
+    compiled += [(made._library, made.native_name) for made in map(compiled_apart, APART)]
+    functions = [function for library, name in compiled for function in functions_of(library, name)]
     seen.write_text(json.dumps({"begin": begin, "end": end, "functions": functions}))
 
 

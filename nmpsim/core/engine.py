@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from nmpsim.core.state import Machine, Outcome
@@ -17,8 +18,25 @@ class Engine(Protocol):
 
     name: str
 
+    @property
+    def compiling_seconds(self) -> float:
+        """Seconds that runs have spent so far on compiling kernels, or on reading them."""
+        ...
+
+    def when_compiling(self, listener: Callable[[], None] | None) -> None:
+        """Call ``listener`` before kernels are compiled that no process has kept."""
+        ...
+
     def is_ready(self) -> bool:
-        """False if the first run will have to compile kernels."""
+        """False if the first run will have to compile the engine itself."""
+        ...
+
+    def is_complete(self) -> bool:
+        """True if no program will have to wait for kernels to be compiled."""
+        ...
+
+    def compile_all(self) -> None:
+        """Compile the kernels of all programs, but for those that the first run will compile."""
         ...
 
     def run(

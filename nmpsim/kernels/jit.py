@@ -77,9 +77,10 @@ CACHE = _choose_cache()
 """Folder of compiled kernels."""
 
 
-def is_cached() -> bool:
-    """True if an earlier process left compiled kernels."""
-    return any(CACHE.rglob("*.nbi"))
+def is_cached(function: Callable[..., Any]) -> bool:
+    """True if this or an earlier process has kept a function compiled."""
+    module = function.__module__.split(".")[-1]
+    return any(CACHE.rglob(f"{module}.{function.__qualname__}-*.nbi"))
 
 
 _PART = {
@@ -123,3 +124,13 @@ def jit_entry(function: _F) -> _F:
     """Compile a function that Python calls, and keep it with all that it calls in the cache."""
     compiled: _F = _numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     return compiled
+
+
+def jit_apart(function: Callable[..., Any]) -> Any:
+    """Compile a function of 64-bit integers, which compiled code calls by its ``address``, now.
+
+    It is kept in the cache with all that it calls. The address is good as long as the answer lives.
+    """
+    count = function.__code__.co_argcount
+    signature = _numba.int64(*[_numba.int64] * count)
+    return _numba.cfunc(signature, cache=True, error_model="numpy")(function)

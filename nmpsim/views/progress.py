@@ -14,9 +14,7 @@ from nmpsim.views.text import shorten_middle, visible_line
 
 DELAY_SECONDS = 0.5
 """A run that is shorter shows no bar."""
-COMPILING = (
-    "compiling kernels for the first time; this takes about a minute, later runs start at once"
-)
+COMPILING = "compiling kernels for the first time: this takes up to half a minute, once"
 
 
 class Event(Protocol):

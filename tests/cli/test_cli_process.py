@@ -39,7 +39,7 @@ def test_a_user_error_is_exit_code_2(process, one_input):
 def test_data_on_stdout_the_rest_on_stderr(process, one_input, data):
     done = process("run", one_input, "--input", data, env=environment(STAND_IN="compiling"))
     assert done.stderr.splitlines() == [
-        "compiling kernels for the first time; this takes about a minute, later runs start at once"
+        "compiling kernels for the first time: this takes up to half a minute, once"
     ]
     assert "compiling" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 120

@@ -173,8 +173,7 @@ def _shell(request: _Request, progress: RunProgress) -> Shell:
     debugger = Debugger(
         bundle, arrays, config=config, engine=request.engine, budget_mib=request.budget
     )
-    if not debugger.execution.engine.is_ready():
-        progress(Progress("compiling"))
+    debugger.execution.engine.when_compiling(lambda: progress(Progress("compiling")))
 
     def done(at: Location) -> None:
         progress(Progress("layer", at.layers_done, at.layers, at.layer_name))

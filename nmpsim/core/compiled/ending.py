@@ -11,8 +11,9 @@ from nmpsim.core.state import CSR_COLUMN
 from nmpsim.isa.table import Cause, Csr
 from nmpsim.kernels.jit import jit
 
-WENT_ON, WOULD_BE_SEEN, STOPPED, TRAPPED, FETCHED = range(5)
-"""How a step ended: done; not begun; the core waits or halts; a trap nobody handles."""
+WENT_ON, WOULD_BE_SEEN, STOPPED, TRAPPED, FETCHED, ABANDONED = range(6)
+"""How a step ended: done; not begun; the core waits or halts; a trap nobody handles; the fetched
+instruction is there; the code for it could not be compiled."""
 
 FETCH_MISALIGNED = np.int64(Cause.FETCH_MISALIGNED)
 FETCH_FAULT = np.int64(Cause.FETCH_FAULT)

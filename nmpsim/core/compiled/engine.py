@@ -6,13 +6,15 @@ turn, ties by core number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from nmpsim.core.compiled.accounts import ON_CONTROL, book
+from nmpsim.core.compiled.apart import APART, Apart, Calls
 from nmpsim.core.compiled.by_reference import by_reference
-from nmpsim.core.compiled.ending import FETCHED, TRAPPED, WENT_ON, ZERO
+from nmpsim.core.compiled.ending import ABANDONED, FETCHED, TRAPPED, WENT_ON, ZERO
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.record import steps_with_room
 from nmpsim.core.compiled.scalar import fetch, step
@@ -25,6 +27,7 @@ from nmpsim.core.compiled.watch import (
     trace_is_full,
     wants_to_stop,
 )
+from nmpsim.core.compiled.workplace import places_of
 from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT
 from nmpsim.core.state import Machine, Outcome, Status
 from nmpsim.core.stops import Stops, no_stops
@@ -36,6 +39,8 @@ DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LA
 TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
 CYCLE_LIMIT, STOPPED_OUTCOME = int(Outcome.CYCLE_LIMIT), int(Outcome.STOPPED)
 HALTED = int(Status.HALTED)
+NOT_COMPILED = -1
+"""Beside the outcomes: compiling was interrupted."""
 
 
 @jit
@@ -48,9 +53,11 @@ def all_halted(m: Any) -> Any:
 
 
 @jit_entry
-def run(machine: Any, settings: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
+def run(
+    machine: Any, settings: Any, given: Any, turns: Any, stop_at_layers: Any, stops: Any
+) -> Any:
     """Run for at most ``turns`` turns of cores and of the DRAM; the outcome."""
-    m, costs = by_reference(machine), by_reference(settings)
+    m, costs, calls = by_reference(machine), by_reference(settings), by_reference(given)
     d = np.zeros(MOST_WORDS, np.int64)
     clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
     note_all_cycles(m, clocks, requests)
@@ -91,12 +98,14 @@ def run(machine: Any, settings: Any, turns: Any, stop_at_layers: Any, stops: Any
             meets |= lets_others_go_on(number)
             if ended == FETCHED:
                 if INSTRUCTION_UNIT[number] >= 0:
-                    ended = tensor(m, costs, core, number, word, d, may_be_seen)
+                    ended = tensor(m, costs, calls, core, number, word, d, may_be_seen)
                 else:
                     ended = step(m, costs, core, number, word, may_be_seen)
             if ended == TRAPPED and not may_be_seen:
                 m.shared[0].trap[:] = -1  # all can see the end of the run: it waits for its turn
                 break
+            if ended == ABANDONED:
+                return NOT_COMPILED
             if ended == TRAPPED:
                 break
             steps += 1
@@ -124,9 +133,30 @@ class CompiledEngine:
 
     name = "compiled"
 
+    def __init__(self) -> None:
+        self._code = Apart()
+
+    @property
+    def compiling_seconds(self) -> float:
+        """Seconds that runs have spent so far on compiling kernels, or on reading them."""
+        return self._code.seconds
+
+    def when_compiling(self, listener: Callable[[], None] | None) -> None:
+        """Call ``listener`` before kernels are compiled that no process has kept."""
+        self._code.when_compiling = listener
+
     def is_ready(self) -> bool:
-        """False if the first run will have to compile kernels."""
-        return is_cached()
+        """False if the first run will have to compile the engine itself."""
+        return is_cached(run)
+
+    def is_complete(self) -> bool:
+        """True if no program will have to wait for kernels to be compiled."""
+        return all(map(is_cached, (run, *APART.values())))
+
+    def compile_all(self) -> None:
+        """Compile the kernels of all tensor instructions."""
+        for number in APART:
+            self._code.compile(number)
 
     def run(
         self,
@@ -138,4 +168,9 @@ class CompiledEngine:
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         asked = no_stops(machine.cores.size) if stops is None else stops
-        return Outcome(run(machine, costs, turns, stop_at_layers, asked))
+        calls = Calls(self._code.addresses, places_of(machine), self._code.prepare)
+        self._code.announce(run)
+        outcome = run(machine, costs, calls, turns, stop_at_layers, asked)
+        if outcome == NOT_COMPILED and self._code.failure:
+            raise self._code.failure
+        return Outcome(outcome)

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.accounts import CONTROL, spend, works_on
+from nmpsim.core.compiled.apart import is_prepared, perform
 from nmpsim.core.compiled.ending import (
+    ABANDONED,
     DESCRIPTOR_FAULT,
     OPERAND_FAULT,
     STOPPED,
@@ -20,7 +22,8 @@ from nmpsim.core.compiled.ending import (
     trap,
 )
 from nmpsim.core.compiled.memory import NOWHERE, is_shared, locate, memory_of, read
-from nmpsim.core.compiled.tensor import check, check_tables, execute
+from nmpsim.core.compiled.tensor import check, check_tables, keep_busy
+from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
 from nmpsim.core.compiled.units import await_job
 from nmpsim.core.decode import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Count
@@ -30,8 +33,12 @@ TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
 
 
 @jit
-def tensor(m: Any, costs: Any, core: Any, number: Any, word: Any, d: Any, may_be_seen: Any) -> Any:
+def tensor(
+    m: Any, costs: Any, calls: Any, core: Any, number: Any, word: Any, d: Any, may_be_seen: Any
+) -> Any:
     """A tensor instruction: room in the queue, descriptor, checks, work."""
+    if not is_prepared(calls, number):
+        return ABANDONED
     unit = INSTRUCTION_UNIT[number]
     address = np.int64(m.cores[core].registers[(word >> 15) & 31]) & WORD
     count = WORD_COUNT[number]
@@ -61,8 +68,11 @@ def tensor(m: Any, costs: Any, core: Any, number: Any, word: Any, d: Any, may_be
     works_on(m, core, layer)
     m.cores[core].descriptor = address
     spend(m, core, CONTROL, costs.control_descriptor_cycles)
-    bad = execute(m, costs, core, number, d, layer)
-    if bad >= 0:
-        return trap(m, core, OPERAND_FAULT, address + 4 * bad)
+    if is_transfer:
+        bad = beyond_dram(m, d, unit == LOAD_UNIT)
+        if bad >= 0:
+            return trap(m, core, OPERAND_FAULT, address + 4 * bad)
+    perform(m, calls, core, number, d, layer)
+    keep_busy(m, costs, core, number, d, layer)
     m.layers[layer].counts[TENSOR_INSTRUCTIONS] += 1
     return next_instruction(m, core, ZERO)

@@ -1,4 +1,4 @@
-"""Instructions of the MAC array: descriptor in, kernel called, cycles out."""
+"""Instructions of the MAC array: descriptor in, kernel called."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
-from nmpsim.core.compiled.operands import at_spm, clip_at, scale_at, scratchpad_of, sink_of
-from nmpsim.core.state import Count
+from nmpsim.core.compiled.operands import at_spm, clip_at, scale_at
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CONV, DWCONV, GEMM, PART_FIRST, PART_LAST, PART_ONLY
 from nmpsim.kernels.channels import Operands, Quantizer
 from nmpsim.kernels.depthwise import depthwise
 from nmpsim.kernels.gemm import Product, gemm
-from nmpsim.kernels.jit import jit, jit_inlined
+from nmpsim.kernels.jit import jit
 from nmpsim.kernels.mac import Parts, Window, conv
 from nmpsim.kernels.saturate import Place
-from nmpsim.timing.compute import conv_cycles, depthwise_cycles, gemm_cycles
 
-MACS = int(Count.MACS)
 NONE: Any = np.int64(-1)
 """Offset of an operand that is not there."""
 
@@ -47,10 +43,10 @@ def scales_at(address: Any) -> Any:
     return NONE if address == 0 else address - SCRATCHPAD_BASE
 
 
-@jit_inlined
-def do_conv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
-    """``nmp.conv``; cycles."""
-    w = Window(
+@jit
+def do_conv(w: Any, d: Any, layer: Any) -> None:
+    """``nmp.conv``."""
+    window = Window(
         d[CONV.groups],
         d[CONV.in_channels],
         d[CONV.out_channels],
@@ -79,28 +75,14 @@ def do_conv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     parts = Parts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
     place = Place(layer, d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
-    conv(scratchpad_of(m, core), w, at, parts, q, place, sink_of(m))
-    pixels = w.out_h * w.out_w
-    m.layers[layer].counts[MACS] += (
-        pixels * w.kernel_h * w.kernel_w * w.in_channels * w.out_channels
-    )
-    return conv_cycles(
-        pixels,
-        w.kernel_h,
-        w.kernel_w,
-        w.in_channels,
-        w.out_channels,
-        w.groups,
-        d[CONV.element],
-        costs,
-    )
+    conv(w.spm, window, at, parts, q, place, w.sink)
 
 
-@jit_inlined
-def do_dwconv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
-    """``nmp.dwconv``; cycles."""
+@jit
+def do_dwconv(w: Any, d: Any, layer: Any) -> None:
+    """``nmp.dwconv``."""
     channels = d[DWCONV.channels_count]
-    w = Window(
+    window = Window(
         channels,
         np.int64(1),
         channels,
@@ -127,15 +109,12 @@ def do_dwconv(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     )
     place = Place(layer, d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x])
     q = requantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)
-    depthwise(scratchpad_of(m, core), w, at, q, place, sink_of(m))
-    pixels, taps = w.out_h * w.out_w, w.kernel_h * w.kernel_w
-    m.layers[layer].counts[MACS] += pixels * taps * channels
-    return depthwise_cycles(pixels, taps, channels, d[DWCONV.element], costs)
+    depthwise(w.spm, window, at, q, place, w.sink)
 
 
-@jit_inlined
-def do_gemm(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
-    """``nmp.gemm``; cycles."""
+@jit
+def do_gemm(w: Any, d: Any, layer: Any) -> None:
+    """``nmp.gemm``."""
     g = Product(
         d[GEMM.rows],
         d[GEMM.inner],
@@ -170,6 +149,4 @@ def do_gemm(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
         clip_at(d, GEMM.clip_low),
     )
     place = Place(layer, d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
-    gemm(scratchpad_of(m, core), g, at, parts, q, place, sink_of(m))
-    m.layers[layer].counts[MACS] += g.rows * g.inner * g.columns
-    return gemm_cycles(g.rows, g.inner, g.columns, d[GEMM.element], costs)
+    gemm(w.spm, g, at, parts, q, place, w.sink)

@@ -1,4 +1,4 @@
-"""Tensor instructions: checked, done, their unit kept busy."""
+"""Tensor instructions: checked, their unit kept busy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
-from nmpsim.core.compiled.mac import do_conv, do_dwconv, do_gemm
+from nmpsim.core.compiled.cycles import mac_cycles, vector_unit_cycles
 from nmpsim.core.compiled.transfers import load, store
 from nmpsim.core.compiled.units import compute
-from nmpsim.core.compiled.vector import do_vector
 from nmpsim.core.decode import OP
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CONV, DWCONV
@@ -73,22 +72,16 @@ def check_tables(number: Any, d: Any, spm32: Any) -> Any:
     return -1
 
 
-@jit_inlined
-def execute(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) -> Any:
-    """Do a checked tensor instruction and keep its unit busy; -1, or the word that is wrong."""
+@jit
+def keep_busy(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
+    """A tensor instruction's unit has work."""
     if number == OP.nmp_load:
-        return load(m, costs, core, d, layer)
-    if number == OP.nmp_store:
-        return store(m, costs, core, d, layer)
-    unit = MAC_UNIT
-    if number == OP.nmp_conv:
-        cycles = do_conv(m, costs, core, d, layer)
-    elif number == OP.nmp_dwconv:
-        cycles = do_dwconv(m, costs, core, d, layer)
-    elif number == OP.nmp_gemm:
-        cycles = do_gemm(m, costs, core, d, layer)
+        load(m, costs, core, d, layer)
+    elif number == OP.nmp_store:
+        store(m, costs, core, d, layer)
+    elif number == OP.nmp_conv or number == OP.nmp_dwconv or number == OP.nmp_gemm:
+        cycles = mac_cycles(m, costs, number, d, layer)
+        compute(m, costs, core, MAC_UNIT, layer, cycles)
     else:
-        unit = VECTOR_UNIT
-        cycles = do_vector(m, costs, core, number, d, layer)
-    compute(m, costs, core, unit, layer, cycles)
-    return -1
+        cycles = vector_unit_cycles(costs, number, d)
+        compute(m, costs, core, VECTOR_UNIT, layer, cycles)

@@ -1,4 +1,4 @@
-"""Instructions of the vector unit: descriptor in, kernel called, cycles out."""
+"""Instructions of the vector unit: descriptor in, kernel called."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
-from nmpsim.core.compiled.operands import at_spm, clip_at, scale_at, scratchpad_of, sink_of
-from nmpsim.core.decode import OP
+from nmpsim.core.compiled.operands import at_spm, clip_at, scale_at
 from nmpsim.isa.words import (
     AVGPOOL,
     ELTWISE,
@@ -20,62 +18,45 @@ from nmpsim.isa.words import (
     TRANSPOSE,
 )
 from nmpsim.kernels.elementwise import Pair, PairScales, eltwise
-from nmpsim.kernels.jit import jit, jit_inlined
+from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import permute
 from nmpsim.kernels.pool import Average, PoolWindow, avgpool, maxpool
 from nmpsim.kernels.saturate import Place
 from nmpsim.kernels.unary import Unary, look_up, rescale_tile
-from nmpsim.timing.compute import pool_cycles, transpose_cycles, vector_cycles
 
-ONE_ROW: Any = np.int64(1)
-INT8: Any = np.int64(0)
 LOWEST_INT8: Any = np.int64(-128)
 LOWEST_INT16: Any = np.int64(-32768)
 LOG2_INT32_BYTES: Any = np.int64(2)
 
 
-@jit_inlined
-def do_vector(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) -> Any:
-    """An instruction of the vector unit; cycles."""
-    if number == OP.nmp_maxpool or number == OP.nmp_avgpool:
-        return do_pool(m, costs, core, number, d, layer)
-    if number == OP.nmp_eltwise:
-        return do_eltwise(m, costs, core, d, layer)
-    if number == OP.nmp_rescale:
-        return do_rescale(m, costs, core, d, layer)
-    if number == OP.nmp_fill:
-        return do_fill(m, costs, core, d)
-    spm = m.scratchpad_i8[core]
-    if number == OP.nmp_transpose:
-        return do_transpose(spm, costs, d)
-    look_up(spm, at_spm(d[LUT.input]), at_spm(d[LUT.output]), at_spm(d[LUT.table]), d[LUT.count])
-    return vector_cycles(ONE_ROW, d[LUT.count], INT8, costs)
-
-
-@jit_inlined
-def do_pool(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) -> Any:
-    """``nmp.maxpool`` or ``nmp.avgpool``; cycles."""
+@jit
+def do_maxpool(w: Any, d: Any, layer: Any) -> None:
+    """``nmp.maxpool``."""
     element = d[MAXPOOL.element]
-    w = pool_window(d, element)
-    if number == OP.nmp_avgpool:
-        average = Average(
-            element,
-            d[AVGPOOL.profile],
-            d[AVGPOOL.in_offset],
-            d[AVGPOOL.divide],
-            scale_at(d, AVGPOOL.out_pre),
-            d[AVGPOOL.out_offset],
-            clip_at(d, AVGPOOL.clip_low),
-        )
-        place = Place(
-            layer, d[AVGPOOL.event_origin], d[AVGPOOL.event_stride_y], d[AVGPOOL.event_stride_x]
-        )
-        avgpool(scratchpad_of(m, core), w, average, place, sink_of(m))
-    elif element:
-        maxpool(m.scratchpad_i16[core], w, LOWEST_INT16, d[MAXPOOL.empty_value])
+    window = pool_window(d, element)
+    if element:
+        maxpool(w.spm.i16, window, LOWEST_INT16, d[MAXPOOL.empty_value])
     else:
-        maxpool(m.scratchpad_i8[core], w, LOWEST_INT8, d[MAXPOOL.empty_value])
-    return pool_cycles(w.out_h * w.out_w, w.kernel_h * w.kernel_w, w.channels, element, costs)
+        maxpool(w.spm.i8, window, LOWEST_INT8, d[MAXPOOL.empty_value])
+
+
+@jit
+def do_avgpool(w: Any, d: Any, layer: Any) -> None:
+    """``nmp.avgpool``."""
+    element = d[AVGPOOL.element]
+    average = Average(
+        element,
+        d[AVGPOOL.profile],
+        d[AVGPOOL.in_offset],
+        d[AVGPOOL.divide],
+        scale_at(d, AVGPOOL.out_pre),
+        d[AVGPOOL.out_offset],
+        clip_at(d, AVGPOOL.clip_low),
+    )
+    place = Place(
+        layer, d[AVGPOOL.event_origin], d[AVGPOOL.event_stride_y], d[AVGPOOL.event_stride_x]
+    )
+    avgpool(w.spm, pool_window(d, element), average, place, w.sink)
 
 
 @jit
@@ -102,9 +83,9 @@ def pool_window(d: Any, element: Any) -> Any:
     )
 
 
-@jit_inlined
-def do_eltwise(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
-    """``nmp.eltwise``; cycles."""
+@jit
+def do_eltwise(w: Any, d: Any, layer: Any) -> None:
+    """``nmp.eltwise``."""
     element = d[ELTWISE.element]
     t = Pair(
         d[ELTWISE.operation],
@@ -131,13 +112,12 @@ def do_eltwise(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
         clip_at(d, ELTWISE.clip_low),
     )
     place = Place(layer, d[ELTWISE.event_origin], d[ELTWISE.event_stride_y], np.int64(0))
-    eltwise(scratchpad_of(m, core), t, q, place, sink_of(m))
-    return vector_cycles(t.rows, t.columns, element, costs)
+    eltwise(w.spm, t, q, place, w.sink)
 
 
-@jit_inlined
-def do_rescale(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
-    """``nmp.rescale``; cycles."""
+@jit
+def do_rescale(w: Any, d: Any, layer: Any) -> None:
+    """``nmp.rescale``."""
     element = d[RESCALE.element]
     u = Unary(
         element,
@@ -154,28 +134,26 @@ def do_rescale(m: Any, costs: Any, core: Any, d: Any, layer: Any) -> Any:
     )
     place = Place(layer, d[RESCALE.event_origin], np.int64(0), np.int64(0))
     source, target = at_spm(d[RESCALE.input]), at_spm(d[RESCALE.output])
-    rescale_tile(scratchpad_of(m, core), source, target, d[RESCALE.count], u, place, sink_of(m))
-    return vector_cycles(ONE_ROW, d[RESCALE.count], element, costs)
+    rescale_tile(w.spm, source, target, d[RESCALE.count], u, place, w.sink)
 
 
-@jit_inlined
-def do_fill(m: Any, costs: Any, core: Any, d: Any) -> Any:
-    """``nmp.fill``; cycles."""
+@jit
+def do_fill(w: Any, d: Any, layer: Any) -> None:
+    """``nmp.fill``."""
     element, count = d[FILL.element], d[FILL.count]
     start = at_spm(d[FILL.output]) >> element
     if element:
-        m.scratchpad_i16[core][start : start + count] = d[FILL.value]
+        w.spm.i16[start : start + count] = d[FILL.value]
     else:
-        m.scratchpad_i8[core][start : start + count] = d[FILL.value]
-    return vector_cycles(ONE_ROW, count, element, costs)
+        w.spm.i8[start : start + count] = d[FILL.value]
 
 
-@jit_inlined
-def do_transpose(spm: Any, costs: Any, d: Any) -> Any:
-    """``nmp.transpose``; cycles."""
+@jit
+def do_transpose(w: Any, d: Any, layer: Any) -> None:
+    """``nmp.transpose``."""
     sizes = d[TRANSPOSE.size_0 : TRANSPOSE.size_0 + 4]
     permute(
-        spm,
+        w.spm.i8,
         at_spm(d[TRANSPOSE.input]),
         at_spm(d[TRANSPOSE.output]),
         d[TRANSPOSE.element_bytes],
@@ -183,4 +161,10 @@ def do_transpose(spm: Any, costs: Any, d: Any) -> Any:
         d[TRANSPOSE.in_stride_0 : TRANSPOSE.in_stride_0 + 4],
         d[TRANSPOSE.out_stride_0 : TRANSPOSE.out_stride_0 + 4],
     )
-    return transpose_cycles(sizes[0] * sizes[1] * sizes[2] * sizes[3], costs)
+
+
+@jit
+def do_lut(w: Any, d: Any, layer: Any) -> None:
+    """``nmp.lut``."""
+    table, count = at_spm(d[LUT.table]), d[LUT.count]
+    look_up(w.spm.i8, at_spm(d[LUT.input]), at_spm(d[LUT.output]), table, count)

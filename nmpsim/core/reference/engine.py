@@ -42,9 +42,21 @@ class ReferenceEngine:
 
     name = "reference"
 
+    compiling_seconds = 0.0
+
+    def when_compiling(self, listener: Callable[[], None] | None) -> None:
+        """Nothing is ever compiled."""
+
     def is_ready(self) -> bool:
         """True: there is nothing to compile."""
         return True
+
+    def is_complete(self) -> bool:
+        """True: there is nothing to compile."""
+        return True
+
+    def compile_all(self) -> None:
+        """Nothing to do."""
 
     def run(
         self,

@@ -1,0 +1,83 @@
+"""What DMA instructions copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
+from nmpsim.core.compiled.operands import at_spm
+from nmpsim.isa.words import INT16, LOAD, STORE
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.movement import Box, copy_box, fill_rows
+from nmpsim.memory.checks import span
+
+
+@jit
+def padding_bytes(d: Any) -> Any:
+    """Bytes that a load fills."""
+    wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
+    high = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
+    return (wide * high - d[LOAD.count_y] * d[LOAD.count_x]) * d[LOAD.run_bytes]
+
+
+@jit
+def extent(d: Any) -> Any:
+    """Bytes in DRAM from the first to behind the last one; a store's first words are the same."""
+    rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
+    return span(rows, d[LOAD.dram_stride_y], runs, d[LOAD.dram_stride_x], run)
+
+
+@jit
+def fill_padding(w: Any, d: Any) -> None:
+    """Fill the padding of a load, and what it then copies over."""
+    run, start = d[LOAD.run_bytes], at_spm(d[LOAD.spm])
+    step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
+    wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
+    high = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
+    if d[LOAD.element] == INT16:
+        start, step_x, step_y, run = start >> 1, step_x >> 1, step_y >> 1, run >> 1
+        fill_rows(w.spm.i16, start, high, step_y, wide, step_x, run, d[LOAD.fill])
+    else:
+        fill_rows(w.spm.i8, start, high, step_y, wide, step_x, run, d[LOAD.fill])
+
+
+@jit
+def do_load(w: Any, d: Any, layer: Any) -> None:
+    """Copy a box from DRAM, fill its padding."""
+    if padding_bytes(d) > 0:
+        fill_padding(w, d)
+    if extent(d) == 0:
+        return
+    step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
+    to = at_spm(d[LOAD.spm]) + d[LOAD.pad_y_before] * step_y + d[LOAD.pad_x_before] * step_x
+    box = Box(
+        d[LOAD.run_bytes],
+        d[LOAD.count_x],
+        d[LOAD.count_y],
+        d[LOAD.dram_stride_x],
+        d[LOAD.dram_stride_y],
+        step_x,
+        step_y,
+    )
+    offset = d[LOAD.dram] - w.image_base
+    if 0 <= offset < w.image.size:
+        copy_box(w.image, offset, w.scratchpad, to, box)
+    else:
+        copy_box(w.ram, d[LOAD.dram] - w.ram_base, w.scratchpad, to, box)
+
+
+@jit
+def do_store(w: Any, d: Any, layer: Any) -> None:
+    """Copy a box to DRAM."""
+    if extent(d) == 0:
+        return
+    box = Box(
+        d[STORE.run_bytes],
+        d[STORE.count_x],
+        d[STORE.count_y],
+        d[STORE.spm_stride_x],
+        d[STORE.spm_stride_y],
+        d[STORE.dram_stride_x],
+        d[STORE.dram_stride_y],
+    )
+    copy_box(w.scratchpad, at_spm(d[STORE.spm]), w.ram, d[STORE.dram] - w.ram_base, box)

@@ -1,0 +1,41 @@
+"""Calls to compiled code by its address, and arrays at an address.
+
+What is called so is compiled, and kept, apart from its callers. With Numba's compiler off there is
+nothing to call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from nmpsim.kernels.vector_code import I64
+
+_numba: Any = numba  # its types, where it ships any, do not know all that is used here
+_cgutils: Any = cgutils
+
+
+def _type_of_call(_: Any, address: Any, arguments: Any) -> Any:
+    def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        values = _cgutils.unpack_tuple(builder, given[1], len(arguments))
+        kind = ir.FunctionType(I64, [I64] * len(values)).as_pointer()
+        return builder.call(builder.inttoptr(given[0], kind), values)
+
+    return _numba.intp(_numba.intp, arguments), generate
+
+
+def _type_of_pointer(_: Any, address: Any) -> Any:
+    def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        return builder.inttoptr(given[0], ir.IntType(8).as_pointer())
+
+    return _numba.types.voidptr(_numba.intp), generate
+
+
+call: Any = intrinsic(_type_of_call)
+"""``call(address, arguments)``: a function of 64-bit integers, which answers with one."""
+pointer: Any = intrinsic(_type_of_pointer)
+"""``carray(pointer(address), shape, dtype)`` is an array that lies at an address."""

@@ -1,0 +1,57 @@
+"""The values of tensor instructions are compiled apart, when a program first needs them."""
+
+from __future__ import annotations
+
+import pytest
+from core_machines import SPM, Program, device, from_descriptors
+
+from nmpsim.core.compiled import apart
+from nmpsim.core.decode import OP
+from nmpsim.core.engine import make_engine
+from nmpsim.core.state import Outcome
+from nmpsim.timing import costs_of
+
+FILL = from_descriptors(("nmp.fill", {"output": SPM, "count": 3, "value": 7}))
+
+
+def run(engine: object, program: Program = FILL) -> bytes:
+    machine = program.machine()
+    outcome = engine.run(machine, costs_of(device()), 1 << 40, False)  # type: ignore[attr-defined]
+    assert outcome == Outcome.DONE
+    return machine.scratchpad[0, :4].tobytes()
+
+
+@pytest.mark.skipif(apart._is_plain, reason="nothing is compiled")
+def test_a_program_waits_for_what_it_uses_only() -> None:
+    engine = make_engine("compiled")
+    assert run(engine) == b"\7\7\7\0"
+    assert [int(n) for n in engine._code.addresses.nonzero()[0]] == [OP.nmp_fill]
+    assert engine.compiling_seconds > 0
+
+
+@pytest.mark.skipif(apart._is_plain, reason="nothing is compiled")
+def test_a_run_that_is_interrupted_while_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: int) -> None:
+        raise KeyboardInterrupt
+
+    engine = make_engine("compiled")
+    with monkeypatch.context() as patch:
+        patch.setattr(apart, "compiled_apart", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(engine)
+    assert run(engine) == b"\7\7\7\0"
+
+
+@pytest.mark.skipif(apart._is_plain, reason="nothing is compiled")
+def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    for kept, expected in ((True, []), (False, ["compiling"])):
+        engine = make_engine("compiled")
+        run(engine)
+        engine._code.addresses[:] = 0
+        engine.when_compiling(lambda: said.append("compiling"))
+        monkeypatch.setattr(apart, "is_cached", lambda f, k=kept: k or f is not apart.fill)
+        run(engine)
+        assert said == expected
