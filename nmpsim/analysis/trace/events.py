@@ -1,7 +1,8 @@
 """A stream of events in Chrome's JSON trace format, bounded in size.
 
 The format is Google's "Trace Event Format"; Perfetto, Chrome (``chrome://tracing``) and speedscope
-read it. It counts in microseconds; here one microsecond stands for one cycle.
+read it. It counts in microseconds; here one microsecond stands for one cycle. There is no
+``displayTimeUnit``: old versions of Perfetto take it for the unit of the numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class EventStream:
         self._separator = ""
         self.dropped = 0
         """Events left out because of the limit."""
-        file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+        file.write(b'{"traceEvents":[\n')
 
     def add(self, *events: dict[str, Any]) -> bool:
         """Write events that belong together, all or none; False if they do not fit."""

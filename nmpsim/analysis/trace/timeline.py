@@ -83,24 +83,18 @@ class TimelineTrace:
         for entry in self._chosen.of(work).tolist():
             core, unit, is_grant, pc, descriptor, layer, begin, end, done, nbytes, cursor = entry
             instruction = self._instructions.at(pc, descriptor)
-            slice = {
-                "ph": "X",
-                "ts": begin,
-                "dur": end - begin,
-                "name": instruction.mnemonic or Unit(unit).name.lower(),
-                "args": {"layer": self._layer(layer), "pc": f"{pc:#x}"},
-            }
+            name = instruction.mnemonic or Unit(unit).name.lower()
+            facts: dict[str, Any] = {"layer": self._layer(layer), "pc": f"{pc:#x}"}
             if unit in (Unit.LOAD, Unit.STORE):
-                slice["args"]["bytes"] = nbytes
+                facts["bytes"] = nbytes
             if is_grant:
-                slice |= {"pid": DRAM, "tid": DRAM_TRACK, "name": f"{slice['name']}, core {core}"}
-                slice["args"]["address"] = f"{next_address(cursor):#x}"
-                self._events.add(slice)
+                facts["address"] = f"{next_address(cursor):#x}"
+                track = {"pid": DRAM, "tid": DRAM_TRACK}
+                self._events.add(_slice(f"{name}, core {core}", begin, end, facts) | track)
                 continue
             if done != end:
-                slice["args"]["done"] = done
-            slice |= _track(core, unit)
-            if self._events.add(slice):
+                facts["done"] = done
+            if self._events.add(_slice(name, begin, end, facts) | _track(core, unit)):
                 self._tie(core, unit, begin, instruction)
 
     def finish(self, report: RunReport) -> None:
@@ -143,6 +137,10 @@ class TimelineTrace:
         return self._names[index] if index < len(self._names) else None
 
 
+def _slice(name: str, begin: int, end: int, facts: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "X", "ts": begin, "dur": end - begin, "name": name, "args": facts}
+
+
 def _uses(instruction: Traced, load: _Load) -> bool:
     first, last = load.filled
     return any(first <= source < last for source in instruction.sources)
@@ -180,26 +178,20 @@ def _title(process: int, name: str, tracks: dict[int, str]) -> Iterator[dict[str
 
 
 def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "pid": LAYERS,
-        "tid": LAYER_TRACK,
-        "ts": begin,
-        "dur": layer.cycles,
-        "name": layer.name,
-        "args": {
-            "index": layer.index,
-            "op": layer.op,
-            "placement": layer.placement,
-            "line": layer.line,
-            "macs": layer.macs,
-            "utilization": round(layer.utilization, 6),
-            "bytes_read": layer.bytes_read,
-            "bytes_written": layer.bytes_written,
-            "bound_cycles": layer.bound.cycles,
-            "saturated": layer.saturated,
-        },
+    facts = {
+        "index": layer.index,
+        "op": layer.op,
+        "placement": layer.placement,
+        "line": layer.line,
+        "macs": layer.macs,
+        "utilization": round(layer.utilization, 6),
+        "bytes_read": layer.bytes_read,
+        "bytes_written": layer.bytes_written,
+        "bound_cycles": layer.bound.cycles,
+        "saturated": layer.saturated,
     }
+    track = {"pid": LAYERS, "tid": LAYER_TRACK}
+    return _slice(layer.name, begin, begin + layer.cycles, facts) | track
 
 
 def _cut(layer: LayerReport, cut: Saturation, cycle: int) -> dict[str, Any]:
