@@ -48,8 +48,10 @@ class Box:
 
     def meets(self, start: int, end: int) -> bool:
         """Does it hold a byte of a range?"""
-        if self.is_empty or end <= self.start or start >= self.end:
+        if end <= self.start or start >= self.end:
             return False
+        if not self.repeats:
+            return True
         starts = self.starts()
         return bool(((starts < end) & (starts + self.run > start)).any())
 

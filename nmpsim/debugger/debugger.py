@@ -118,8 +118,9 @@ class Debugger:
         if self.events.hazards is None:
             here = self.execution.position
             self.events.hazards = Hazards(self.execution)
-            self.execution.go_to(0)
-            self.execution.go_to(here, self._watch)
+            with self.execution.visit():
+                self.execution.go_to(0)
+                self.execution.replay(here, self._watch)
         return self.events.hazards
 
     # --- moving -----------------------------------------------------------------------------
@@ -215,6 +216,11 @@ class Debugger:
     def layer_order(self) -> list[int]:
         """Layers in the order in which they are computed."""
         return [index for step in self.bundle.metadata.steps for index in step.layers]
+
+    def start_of(self, index: int) -> int:
+        """Position where a layer begins; those before it must have run."""
+        order = self.layer_order()
+        return max((self.ends[one] for one in order[: order.index(index)]), default=0)
 
     def current_layer(self) -> int | None:
         """The first layer that is not done yet; None at the end."""

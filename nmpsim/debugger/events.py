@@ -147,16 +147,15 @@ class Events:
         execution, here = self.execution, pause.position
         if self.execution.layers[index].placement == "host":
             return here, count
-        execution.go_to(pause.start)
-        now = 0
-        while execution.position < here:
-            execution.advance(here, after=COMPUTES)
-            now = self._cut_now()[index]
-            if now > limit:
-                break
-        found = execution.position
-        execution.go_to(here)
-        return found, now
+        with execution.visit():
+            execution.go_to(pause.start)
+            now = 0
+            while execution.position < here:
+                execution.advance(here, after=COMPUTES)
+                now = self._cut_now()[index]
+                if now > limit:
+                    break
+            return execution.position, now
 
     # --- watchpoints ------------------------------------------------------------------------
 

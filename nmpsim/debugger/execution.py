@@ -7,7 +7,8 @@ moves made is the *position*. The same position is always the same state, howeve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
@@ -200,12 +201,27 @@ class Execution:
         """Go back or forth to a position, or to the end if that comes first."""
         if position < self.position or self.snapshots.before(position).position > self.position:
             self.restore(self.snapshots.before(position))
+        self.replay(position, look)
+
+    def replay(self, position: int, look: Callable[[Pause], None] | None = None) -> None:
+        """Go on to a position, move by move: nothing is skipped that ``look`` would see."""
         while self.position < position:
             pause = self.advance(position)
             if look is not None:
                 look(pause)
             if pause.why in (Why.END, Why.TRAP):
                 break
+
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """Go somewhere else, change things there, and be here again afterwards."""
+        here, trap = self.position, self.trap
+        try:
+            yield
+        finally:
+            self.restore(self.snapshots.before(here))
+            self.go_to(here)
+            self.trap = trap
 
     def restore(self, snapshot: Snapshot) -> None:
         """Be where a snapshot was taken."""

@@ -165,20 +165,18 @@ def isolate(debugger: Debugger, reference: Reference, index: int) -> LayerCompar
     layer, expected = debugger.layers[index], reference.output(debugger.layers[index])
     if told.accumulated is None or expected is None:
         return told
-    execution, here = debugger.execution, debugger.execution.position
     order = debugger.layer_order()
     before = order[: order.index(index)]
-    execution.go_to(max((debugger.ends[one] for one in before), default=0))
-    for one in before:
-        values = _stored(debugger.layers[one], reference)
-        write_tensor(
-            execution.machine,
-            debugger.layers[one].output,
-            debugger.outputs[one] if values is None else values,
-        )
-    actual = debugger.output_after(index)
-    execution.restore(execution.snapshots.before(here))
-    execution.go_to(here)
+    with debugger.execution.visit():
+        debugger.execution.go_to(debugger.start_of(index))
+        for one in before:
+            values = _stored(debugger.layers[one], reference)
+            write_tensor(
+                debugger.execution.machine,
+                debugger.layers[one].output,
+                debugger.outputs[one] if values is None else values,
+            )
+        actual = debugger.output_after(index)
     found = None if actual is None else difference(layer, actual, expected)
     return attrs.evolve(told, isolated=found if isinstance(found, Difference) else None)
 

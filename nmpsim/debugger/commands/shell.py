@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.debugger.commands import comparing, expecting, looking, moving, stopping
+from nmpsim.debugger.commands import asking, comparing, expecting, looking, moving, stopping
 from nmpsim.debugger.commands.arguments import Arguments, near, split_line
 from nmpsim.debugger.commands.result import Result, say
 from nmpsim.debugger.commands.table import Command
@@ -159,6 +159,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "Stop": stopping.COMMANDS,
     "Look": looking.COMMANDS,
     "Compare": comparing.COMMANDS,
+    "Ask": asking.COMMANDS,
     "Check": expecting.COMMANDS,
     "Session": (
         Command("help", "help [COMMAND]", "this list, or all about a command", help_command,

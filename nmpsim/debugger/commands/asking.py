@@ -1,0 +1,137 @@
+"""Commands that ask why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from nmpsim.bundle.metadata import Layer
+from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.result import Result, say, table
+from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.inspect import find_layer
+from nmpsim.debugger.why import Event, Explanation, explain_element, readers
+
+if TYPE_CHECKING:
+    from nmpsim.debugger.commands.shell import Shell
+
+MOST_TERMS = 40
+"""Products that are printed; ``all`` and JSON have every one."""
+
+
+def why(shell: Shell, arguments: Arguments) -> Result:
+    """Everything that made an element."""
+    is_all = arguments.flag("all")
+    layer, at = _element(shell, arguments)
+    found = explain_element(shell.debugger, layer, at)
+    return Result(tuple(_lines(found, layer, is_all)), attrs.asdict(found))
+
+
+def _element(shell: Shell, arguments: Arguments) -> tuple[Layer, tuple[int, ...]]:
+    layer = find_layer(shell.debugger, arguments.word("a layer"))
+    at = arguments.coordinates()
+    if not at:
+        raise arguments.wrong(f"coordinates in {list(layer.output.shape)} are missing")
+    return layer, at
+
+
+def _lines(found: Explanation, layer: Layer, is_all: bool) -> list[str]:
+    output = layer.output
+    value = f"{found.value:g}" if output.scale is None else f"{found.value}"
+    real = ""
+    if output.scale is not None:
+        real = f", stands for {output.scale * (found.value - (output.offset or 0)):.6g}"
+    lines = [f"{found.layer}{list(found.at)} = {value}{real} ({found.op}, {found.placement})"]
+    if found.made is not None:
+        lines += _terms(found, is_all)
+        lines += [f"  {s.name:<16} {s.value:>12g}  {s.formula}" for s in found.made.steps]
+        if found.made.result != found.value:
+            lines.append(f"  but {value} was stored: something wrote it after that")
+    lines += [f"  from {source}" for source in found.sources]
+    if found.tile:
+        lines.append(f"  tile of {found.tile}")
+    lines += [f"  {line}" for line in _events(found.events)]
+    return lines
+
+
+def _terms(found: Explanation, is_all: bool) -> list[str]:
+    shown = found.terms if is_all else found.terms[:MOST_TERMS]
+    has_weights = any(named.term.weight is not None for named in found.terms)
+    names = ("window", "x", "w", "product", "input", "weight") if has_weights else (
+        "window", "x", "input")  # fmt: skip
+    rows: list[list[object]] = []
+    for named in shown:
+        term, source = named.term, named.input or "padding"
+        if has_weights:
+            weight = "" if term.weight is None else term.weight
+            rows.append([list(term.at), term.input, weight, term.product, source, named.weight])
+        else:
+            rows.append([list(term.at), term.input, source])
+    lines = [f"  {line}" for line in table(names, rows)]
+    if len(shown) < len(found.terms):
+        lines.append(f"  ... and {len(found.terms) - len(shown):,} more; `all` shows them")
+    return lines
+
+
+def _events(events: tuple[Event, ...]) -> tuple[str, ...]:
+    if not events:
+        return ()
+    rows: list[list[object]] = [
+        [e.what, f"core {e.core}", e.instruction, f"{e.pc:#x}", f"cycle {e.cycle}",
+         f"position {e.position}", e.data]
+        for e in events
+    ]  # fmt: skip
+    return table(("", "", "", "", "", "", ""), rows)[1:]
+
+
+def used(shell: Shell, arguments: Arguments) -> Result:
+    """Who read an element."""
+    layer, at = _element(shell, arguments)
+    found = readers(shell.debugger, layer, at)
+    data: dict[str, Any] = {"readers": [attrs.asdict(one) for one in found]}
+    if not found:
+        return say("nobody has read it yet", **data)
+    rows: list[list[object]] = [
+        [e.layer, "host" if e.core < 0 else f"core {e.core}", e.instruction,
+         "" if e.core < 0 else f"{e.pc:#x}", "" if e.core < 0 else e.cycle, e.position]
+        for e in found
+    ]  # fmt: skip
+    lines = table(("layer", "who", "instruction", "pc", "cycle", "position"), rows)
+    return Result(lines, data)
+
+
+def hazards(shell: Shell, arguments: Arguments) -> Result:
+    """Accesses that nothing orders."""
+    arguments.end()
+    found = shell.debugger.check_hazards().found
+    lines = tuple(f"position {one.position}: {one.what}" for one in found)
+    data = [
+        {"position": h.position, "core": h.then.core, "pc": h.then.pc, "what": h.what}
+        for h in found
+    ]
+    return Result(lines or ("no hazards up to here",), {"hazards": data})
+
+
+COMMANDS = (
+    Command(
+        "why",
+        "why LAYER I J ... [all]",
+        "everything that made an element: window, weights, sum, rescale, clip, transfers",
+        why,
+        (),
+        ("<layer>", "all"),
+        "Values are read back from the scratchpad as it stood when the instruction was issued.",
+    ),
+    Command("readers", "readers LAYER I J ...", "who read an element", used, ("uses",),
+            ("<layer>",)),
+    Command(
+        "hazards",
+        "hazards",
+        "accesses whose answer depends on when a transfer lands",
+        hazards,
+        (),
+        (),
+        "Looks at everything up to here; `break hazard` stops at the first.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,89 @@
+"""Why an element is what it is: the arithmetic told is the arithmetic done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nmpsim
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.why import explain_element, readers
+
+MOVED = ("transpose", "inserttensor", "splat", "clip", "relu", "leakyrelu", "cpumaxsplat")
+"""Operations of which only the source is told."""
+
+
+def check_elements(debugger: Debugger, seed: int) -> int:
+    """One element of each layer; how many had their arithmetic told."""
+    rng, told = np.random.default_rng(seed), 0
+    for layer in debugger.layers:
+        at = tuple(int(rng.integers(0, n)) for n in layer.output.shape)
+        found = explain_element(debugger, layer, at)
+        assert found.value == debugger.outputs[layer.index][at]
+        if found.made is not None:
+            told += 1
+            assert found.made.result == found.value, (layer.name, at)
+            assert found.events[-1].what == "store"
+        elif layer.placement == "device":
+            assert layer.op in MOVED
+            assert found.sources
+    return told
+
+
+def test_digits(debugger: Debugger) -> None:
+    debugger.run()
+    position = debugger.execution.position
+    assert check_elements(debugger, 3) == 5
+    assert debugger.execution.position == position
+
+
+@pytest.mark.parametrize(
+    ("program", "numerics"),
+    [
+        ("minimob/i8_sym_b32/cpumax", "glow-int"),
+        ("minimob/i8_pow2_b8/cpumax", "float"),
+        ("minires/i16_pow2_b16/nmp", "glow-int"),
+        ("minires/i8_asym_b32_channelwise/interp", "glow-float"),
+    ],
+)
+def test_recorded_programs(shared: Path, program: str, numerics: str) -> None:
+    stem = shared / "lir" / program
+    npz = stem.with_name(stem.name + ".npz")
+    compiled = nmpsim.compile(stem.with_name(stem.name + ".lir.txt"), npz, numerics=numerics)
+    bundle = bundle_from_bytes(compiled.image)
+    with np.load(npz) as file:
+        inputs = {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}
+    debugger = Debugger(bundle, inputs)
+    debugger.run()
+    assert check_elements(debugger, 5) > 5
+
+
+def test_the_window_is_named(debugger: Debugger) -> None:
+    debugger.run()
+    layer = debugger.layers[1]
+    found = explain_element(debugger, layer, (0, 0, 0, 4))
+    padding = [named for named in found.terms if not named.input]
+    assert len(padding) == 5, "the corner of a 3x3 window with a pad of 1"
+    values = debugger.outputs[0]
+    for named in found.terms:
+        if named.input:
+            at = named.input.partition("[")[2].rstrip("]")
+            assert values[tuple(int(i) for i in at.split(","))] == named.term.input
+    (pool,) = readers(debugger, layer, (0, 3, 3, 4))
+    assert (pool.layer, pool.instruction) == ("pool1__2", "nmp.load")
+
+
+def test_what_has_not_run_cannot_be_asked(debugger: Debugger) -> None:
+    with pytest.raises(nmpsim.UserError, match="has not run yet"):
+        explain_element(debugger, debugger.layers[3], (0, 0, 0, 0))
+
+
+def test_host_layers_tell_what_they_read(debugger: Debugger) -> None:
+    debugger.run()
+    found = explain_element(debugger, debugger.layers[-1], (0, 7))
+    source: Any = found.sources[0]
+    assert source.startswith("fc__1_dequantize_res")
