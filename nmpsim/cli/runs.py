@@ -41,6 +41,8 @@ def given(path: Path) -> Given:
 
     if path.is_dir():
         return Given(path, "folder")
+    if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
+        raise fail("FILE001", "cannot read the run: it is no file", place=Place(str(path)))
     try:
         with path.open("rb") as file:
             start = file.read(64)

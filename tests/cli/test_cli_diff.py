@@ -1,6 +1,7 @@
 """``nmpsim diff`` on runs of the digits and on recorded runs of Glow."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,19 @@ def test_what_cannot_be_compared(nmpsim_cli, runs, tmp_path, first, second, code
     assert result.exit_code == 2
     assert f"error[{code}]" in result.stderr
     assert str(other) in result.stderr or code == "DIFF001" or second == "7.json"
+
+
+def test_a_pipe_is_refused(nmpsim_cli, runs, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+    (dumps / "instrument-debug.info").write_text(
+        "Format: bin\nName: prob\n[0] Dest: data0000.bin float<1 x 10>\n"
+    )
+    os.mkfifo(dumps / "data0000.bin")
+    for given in (tmp_path / "pipe", dumps):
+        result = nmpsim_cli("diff", runs / "7.npz", given)
+        assert (result.exit_code, "error[FILE001]" in result.stderr) == (2, True)
 
 
 def test_a_run_and_what_glow_recorded(nmpsim_cli, shared, tmp_path):

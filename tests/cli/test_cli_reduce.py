@@ -226,3 +226,19 @@ def test_nothing_to_reduce_and_nothing_written(nmpsim_cli, tmp_path):
         result = nmpsim_cli("reduce", net, "--input", IMAGE, "-o", folder, *extra)
         assert result.exit_code == 2, (folder, extra)
         assert "error[" in result.stderr
+
+
+@pytest.mark.parametrize("limit", [50, 1500])
+def test_a_program_beyond_the_cycle_limit(nmpsim_cli, tmp_path, limit):
+    """Layers that are fast enough alone are no answer: more of them are taken."""
+    net = compiled(tmp_path)
+    (tmp_path / "device.toml").write_text(f"[limits]\ncycles = {limit}\n")
+    folder = tmp_path / "part"
+    options = ("--input", IMAGE, "--device", tmp_path / "device.toml", "-o", folder)
+    result = nmpsim_cli("reduce", net, *options)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith("fails: cycle limit\ntrying layer ")
+    _, report, facts = rerun(folder)
+    assert report.trap is not None
+    assert report.trap.kind == "cycle_limit"
+    assert facts["trap"] == report.trap.message

@@ -31,6 +31,8 @@ FORMATS = ("bin", "txt", "rawbin", "rawtxt")
 _OPERAND = re.compile(r"\[(\d{1,4})\]\s+([^:\s]+):\s+(data\d{1,9}\.(?:bin|txt))\s+(\S.*)")
 _ENDINGS = ("bin", "txt")
 _NOT_DUMPED = frozenset({"allocactivation", "deallocactivation", "tensorview", "debugprint"})
+MOST_TEXT_BYTES = 256 << 20
+"""A reader refuses more, so a hostile file cannot make it use much memory."""
 _MOST_TYPE_BYTES = 400
 _DIGITS = 32
 """Bytes that a printed number takes at most, its comma included."""
@@ -124,11 +126,13 @@ def read_info(path: Path) -> tuple[str, list[DumpFile]]:
 
 
 def read_text(path: Path) -> str:
-    """A text file; raises FILE001."""
+    """A text file; raises FILE001, and DUMP001 for what cannot be one."""
+    data = _read(path, MOST_TEXT_BYTES)
+    if len(data) > MOST_TEXT_BYTES:
+        expected = f"at most {MOST_TEXT_BYTES:,} bytes"
+        raise fail("DUMP001", "the text is too large", place=Place(str(path)), expected=expected)
     try:
-        return path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise _unreadable(path, error) from None
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         place = Place(str(path), offset=error.start)
         raise fail("DUMP001", "this is not UTF-8 text", place=place) from None
@@ -199,6 +203,8 @@ def _raw_text(path: Path, type: TensorType) -> Values:
 def _read(path: Path, most: int) -> bytes:
     """The file, but not much more than ``most`` bytes of it."""
     try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
+            raise fail("FILE001", "cannot read the dump: it is no file", place=Place(str(path)))
         with path.open("rb") as file:
             return file.read(most + 1)
     except OSError as error:
