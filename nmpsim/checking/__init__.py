@@ -11,8 +11,8 @@ from nmpsim.checking.suite import (
     InputFile,
     SaturationLimit,
     Suite,
-    read_suite,
 )
+from nmpsim.checking.suite_file import read_suite
 
 __all__ = [
     "Budget",

@@ -27,7 +27,7 @@ from nmpsim.checking.results import CaseResult, Check, LayerOutcome
 from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, from_settings, load_device
-from nmpsim.core.device import Device
+from nmpsim.core.device import Device, Listener
 from nmpsim.diagnostics import Place, UserError
 
 
@@ -49,15 +49,18 @@ class CaseWork:
     update_baseline: bool = False
 
 
-def check_case(_: object, work: CaseWork) -> CaseResult:
-    """Run a case and check it; what a user must mend is in the result."""
+def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
+    """Run a case and check it; what a user must mend is in the result.
+
+    ``progress`` is called with ``compiling`` if kernels must be compiled, and with ``layer``.
+    """
     case = work.case
     try:
         bundle = read_bundle(case.bundle)
         before = None
         if case.baseline is not None and not work.update_baseline:
             before = read_baseline(case.baseline)
-        run = run_bundle(Device(_device(case, bundle)), bundle, work.inputs)
+        run = run_bundle(Device(_device(case, bundle)), bundle, work.inputs, progress)
         result = judged(case, run, work.expected, before)
         if work.update_baseline and case.baseline is not None and not result.failed:
             write_baseline(case.baseline, baseline_of(run))

@@ -54,7 +54,7 @@ def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Che
             kept = None if before is None else before.array()
             changed[output.name] = None if kept is None else compare_output(output, kept)
     found = _outputs_check(run, changed, expect, baseline)
-    culprits = _first_changed(run, baseline)
+    culprits = _first_changed(run, baseline, "the program's answer is the same")
     if found.failed or not culprits or not _is_strict(expect):
         return found
     message = f"a layer's output is not the baseline's{_in_layers(culprits)}"
@@ -168,9 +168,8 @@ def _outputs_check(
     if not wrong:
         count = len(run.report.output_reports)
         return Check("outputs", "passed", f"{count} as expected" if count != 1 else "as expected")
-    name, text = next(iter(wrong.items()))
-    culprits = _first_changed(run, baseline) or _maker(run, name, f"output {name}: {text}")
     message = "; ".join(f"output {name}: {text}" for name, text in wrong.items())
+    culprits = _first_changed(run, baseline, message) or _maker(run, next(iter(wrong)), message)
     return Check("outputs", "wrong", f"{message}{_in_layers(culprits)}", culprits)
 
 
@@ -186,13 +185,14 @@ def _layers_check(count: int, culprits: list[Culprit]) -> Check:
     return Check("layers", "wrong", f"{message}{_in_layers([first])}", tuple(culprits))
 
 
-def _first_changed(run: Run, baseline: Baseline | None) -> tuple[Culprit, ...]:
-    """The first layer whose output is not the baseline's."""
+def _first_changed(run: Run, baseline: Baseline | None, then: str) -> tuple[Culprit, ...]:
+    """The first layer whose output is not the baseline's, and what came of it."""
     if baseline is None:
         return ()
     for layer, before in zip(run.report.layers, baseline.layers, strict=True):
         if run.digest(layer) != before.output:
-            return (culprit(layer, "the first layer whose output is not the baseline's"),)
+            message = "the first layer whose output is not the baseline's"
+            return (culprit(layer, f"{message}; {then}"),)
     return ()
 
 

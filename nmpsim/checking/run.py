@@ -9,7 +9,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
-from nmpsim.core.device import Device, layer_key
+from nmpsim.core.device import Device, Listener, layer_key
 from nmpsim.experiments.identity import digest_of_arrays
 from nmpsim.report.data import LayerReport, RunReport
 
@@ -55,13 +55,15 @@ class Run:
         return "" if output is None else output_digest(output)
 
 
-def run_bundle(device: Device, bundle: Bundle, inputs: Arrays) -> Run:
-    """Run a bundle and keep what checks need.
+def run_bundle(
+    device: Device, bundle: Bundle, inputs: Arrays, progress: Listener | None = None
+) -> Run:
+    """Run a bundle and keep what checks need; ``progress`` is called after every layer.
 
     Raises:
         UserError: INPUT001, INPUT002 or BUN004.
     """
-    report = device.run(bundle, inputs, save_layers=True)
+    report = device.run(bundle, inputs, save_layers=True, progress=progress)
     saved = report.layer_outputs
     return Run(
         attrs.evolve(report, layer_outputs={}),

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from nmpsim.checking.case import CaseWork, check_case
 from nmpsim.checking.results import CaseResult
 from nmpsim.core.device import Listener, Progress
-from nmpsim.core.engine import make_engine
 from nmpsim.experiments.local import fitting_jobs
 from nmpsim.experiments.pool import open_pool, run_all
 
@@ -27,13 +26,14 @@ def check_cases(
         work: a case, or the result of one that could not be read; taken as there is room.
         names: of all cases, in the order of the results.
         jobs: processes, one for each processor if None.
-        progress: called with ``compiling`` if kernels must be compiled, and with ``case``.
+        progress: called with ``compiling`` if kernels must be compiled, and with ``case``; of one
+            case alone with ``layer`` too.
 
     Raises:
         UserError: WORK001 if a worker was lost.
     """
     found: dict[str, CaseResult] = {}
-    for result in _results(work, fitting_jobs(jobs, len(names)), progress):
+    for result in _results(work, len(names), fitting_jobs(jobs, len(names)), progress):
         found[result.name] = result
         if progress:
             progress(Progress("case", len(found), len(names), result.name))
@@ -41,21 +41,30 @@ def check_cases(
 
 
 def _results(
-    work: Iterable[CaseWork | CaseResult], jobs: int, progress: Listener | None
+    work: Iterable[CaseWork | CaseResult], count: int, jobs: int, progress: Listener | None
 ) -> Iterator[CaseResult]:
-    def compiling() -> None:
-        if progress:
-            progress(Progress("compiling"))
-
     if jobs == 1:
-        if not make_engine("compiled").is_ready():
-            compiling()
-        yield from (check_case(None, one) if isinstance(one, CaseWork) else one for one in work)
+        of_layers = progress if count == 1 else _only_compiling(progress)
+        yield from (_checked(one, of_layers) for one in work)
         return
     with open_pool(None, jobs=jobs, scheduler=None) as pool:
-        pool.prepare(compiling)
-        yield from run_all(pool, _checked, work)
+        pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
+        yield from run_all(pool, _checked_in_worker, work)
 
 
-def _checked(shared: object, work: CaseWork | CaseResult) -> CaseResult:
-    return check_case(shared, work) if isinstance(work, CaseWork) else work
+def _only_compiling(progress: Listener | None) -> Listener:
+    """Of many cases the layers are not told, only that kernels are compiled."""
+
+    def listen(event: Progress) -> None:
+        if progress and event.kind == "compiling":
+            progress(event)
+
+    return listen
+
+
+def _checked_in_worker(_: object, work: CaseWork | CaseResult) -> CaseResult:
+    return _checked(work, None)
+
+
+def _checked(work: CaseWork | CaseResult, progress: Listener | None) -> CaseResult:
+    return check_case(work, progress) if isinstance(work, CaseWork) else work

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmpsim.bundle import Metadata, Tensor
 
 _OUTPUT = "output/"
-"""What the files of recorded runs write before an output's name."""
+"""What the files of recorded runs, which hold constants too, write before an output's name."""
 
 
 def case_work(cases: Iterable[Case], *, update: bool) -> Iterator[CaseWork | CaseResult]:
@@ -42,10 +42,11 @@ def _work(case: Case, update: bool) -> CaseWork:
 
 
 def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
-    """Outputs by name; a file with one array may leave the name of the only output out."""
+    """Outputs by name; an ``.npy`` file is of the only one."""
     file = ArrayFile(path)
     outputs = {output.name: output for output in metadata.outputs}
-    keys = {key.removeprefix(_OUTPUT): key for key in file.keys}
+    recorded = [key for key in file.keys if key.startswith(_OUTPUT)]
+    keys = {key.removeprefix(_OUTPUT): key for key in recorded or file.keys}
     if len(keys) == len(outputs) == 1 and not file.is_archive:
         keys = dict(zip(outputs, file.keys, strict=True))
     return _arrays(file, keys, outputs, "output")

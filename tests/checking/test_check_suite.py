@@ -32,7 +32,7 @@ def files(project, expected):
     near = exact.copy()
     near[0, 3] = np.nextafter(np.nextafter(near[0, 3], np.float32(1)), np.float32(1))
     np.save(project.folder / "exact.npy", exact)
-    np.savez(project.folder / "near.npz", **{"output/prob__1": near})
+    np.savez(project.folder / "near.npz", **{"output/prob__1": near, "const/x": near})
     np.savez(project.folder / "layers.npz", **expected["layers"])
     key = next(key for key in expected["layers"] if "conv2" in key)
     off = {**expected["layers"], key: expected["layers"][key].copy()}

@@ -38,7 +38,6 @@ class Repository:
             (self.folder / target).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(CI / name, self.folder / target)
         (self.folder / ".gitignore").write_text("digits.bin\n")
-        (self.folder / "baselines").mkdir()
         self.environment = _environment(folder)
 
     def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -245,6 +246,10 @@ def _check_files(request: _Request, suite: Suite) -> None:
     if not any(baselines):
         hint = "baseline = ... in the suite, or --baseline"
         raise fail("ARG001", "there is no baseline to update", hint=hint)
+    for path in baselines:
+        if path is not None:
+            with contextlib.suppress(OSError):  # the check below says what is wrong
+                path.parent.mkdir(parents=True, exist_ok=True)
     check_outputs([*request.results, *baselines], read)
 
 
