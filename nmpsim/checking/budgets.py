@@ -11,9 +11,6 @@ from nmpsim.checking.run import Run, changed_settings
 from nmpsim.checking.suite import Budget, SaturationLimit
 from nmpsim.diagnostics import Place
 
-MOST_NAMED = 3
-"""Layers that a message names."""
-
 
 def check_cycles(run: Run, budget: Budget, baseline: Baseline | None, place: Place) -> Check:
     """Cycles against the limit and the baseline, which must be of the same device to pass.
@@ -21,46 +18,49 @@ def check_cycles(run: Run, budget: Budget, baseline: Baseline | None, place: Pla
     Raises BASE002 for a baseline of another device, unless the run is slower than allowed.
     """
     compared = baseline if budget.cycles is None or budget.cycles_percent is not None else None
-    over, cycles = [], run.report.cycles
-    if budget.cycles is not None and cycles > budget.cycles:
-        over.append(f"the budget of {budget.cycles:,}")
-    percent = budget.cycles_percent or 0.0
+    over = _over(run.report.cycles, budget, compared)
     changes: tuple[str, ...] = ()
     if compared is not None:
         changes = changed_settings(compared.device, run.report.device)
-        if cycles > compared.cycles * (1 + percent / 100):
-            over.append(f"{percent:g}% above the baseline's {compared.cycles:,}")
     if not over:
         if changes:
             raise foreign(place, "another device", ", ".join(changes), "the same settings")
         before = "" if compared is None else f", baseline {compared.cycles:,}"
-        return Check("cycles", "passed", f"{cycles:,}{before}")
+        return Check("cycles", "passed", f"{run.report.cycles:,}{before}")
     culprits = _slow(run) if baseline is None else _slower(run, baseline)
-    message = f"{cycles:,} are more than {' and '.join(over)}: {_named(culprits)}"
+    message = f"{run.report.cycles:,} are {' and '.join(over)}: {_named(culprits)}"
     if changes:
-        message += f"; settings of the device that changed: {', '.join(changes)}"
+        message += f"; the device has changed: {', '.join(changes)}"
     return Check("cycles", "over", message, culprits)
 
 
+def _over(cycles: int, budget: Budget, baseline: Baseline | None) -> list[str]:
+    """What the cycles are beyond."""
+    over = []
+    if budget.cycles is not None and cycles > budget.cycles:
+        over.append(f"more than the {budget.cycles:,} allowed")
+    percent = budget.cycles_percent or 0.0
+    if baseline is not None and cycles > baseline.cycles * (1 + percent / 100):
+        more = 100 * (cycles / max(baseline.cycles, 1) - 1)
+        over.append(f"{more:.3g}% above the baseline's {baseline.cycles:,}, {percent:g}% allowed")
+    return over
+
+
 def check_saturation(run: Run, limit: SaturationLimit, baseline: Baseline | None) -> Check:
-    """Values that were cut and should not be."""
-    counts = [layer.saturated for layer in run.report.layers]
-    total = sum(counts)
-    before = [0] * len(counts)
-    if baseline is not None:
-        before = [sum(layer.saturated.values()) for layer in baseline.layers]
-    if limit.at_most is not None:
-        worse = total > limit.at_most
-        allowed = f"{limit.at_most:,} allowed"
+    """Values that were cut and should not be; a number holds for the whole run."""
+    total = sum(layer.saturated for layer in run.report.layers)
+    allowed = [0] * len(run.report.layers)
+    if limit.at_most is None and baseline is not None:
+        allowed = [sum(layer.saturated.values()) for layer in baseline.layers]
+    culprits = _cut_more(run, allowed)
+    if limit.at_most is None:
+        worse, text = bool(culprits), f"baseline {sum(allowed):,}"
     else:
-        worse = any(now > then for now, then in zip(counts, before, strict=True))
-        allowed = f"baseline {sum(before):,}"
+        worse, text = total > limit.at_most, f"{limit.at_most:,} allowed"
+    message = f"{total:,} values cut, {text}"
     if not worse:
-        return Check("saturation", "passed", f"{total:,} values cut, {allowed}")
-    culprits = _cut_more(run, before)
-    return Check(
-        "saturation", "over", f"{total:,} values cut, {allowed}: {_named(culprits)}", culprits
-    )
+        return Check("saturation", "passed", message)
+    return Check("saturation", "over", f"{message}: {_named(culprits)}", culprits)
 
 
 def check_memory(run: Run, most_bytes: int) -> Check:
@@ -95,9 +95,10 @@ def _slower(run: Run, baseline: Baseline) -> tuple[Culprit, ...]:
     return slower or _slow(run)
 
 
-def _cut_more(run: Run, before: Sequence[int]) -> tuple[Culprit, ...]:
-    pairs = zip(run.report.layers, before, strict=True)
-    grown = [(now.saturated - then, now) for now, then in pairs if now.saturated > then]
+def _cut_more(run: Run, allowed: Sequence[int]) -> tuple[Culprit, ...]:
+    """Layers with more cut values than allowed, those with most too many first."""
+    pairs = zip(run.report.layers, allowed, strict=True)
+    grown = [(layer.saturated - most, layer) for layer, most in pairs if layer.saturated > most]
     grown.sort(key=lambda one: -one[0])
     return tuple(
         culprit(layer, f"{layer.saturated:,} of {layer.elements:,} values cut, {more:,} too many")
@@ -106,6 +107,8 @@ def _cut_more(run: Run, before: Sequence[int]) -> tuple[Culprit, ...]:
 
 
 def _named(culprits: Sequence[Culprit]) -> str:
-    texts = [f"layer {one.name} ({one.message})" for one in culprits[:MOST_NAMED]]
-    more = len(culprits) - MOST_NAMED
-    return ", ".join(texts) + (f" and {more:,} more" if more > 0 else "")
+    """The worst; all are with the check."""
+    if not culprits:
+        return "no layer"
+    worst, more = culprits[0], len(culprits) - 1
+    return f"layer {worst.name} ({worst.message})" + (f" and {more:,} more" if more else "")

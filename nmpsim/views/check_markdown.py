@@ -57,8 +57,6 @@ def _case(result: CaseResult) -> Iterator[str]:
         yield f"- **{error.code}** {_plain(error.message)}"
     for check in result.failed:
         yield f"- **{check.name}**: {_plain(check.message)}"
-    if result.device_changes:
-        yield f"- device settings that changed: {_plain(', '.join(result.device_changes))}"
     for group in _GROUPS:
         yield from _group(group, [layer for layer in result.layers if layer.change == group])
 

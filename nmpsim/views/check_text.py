@@ -46,8 +46,6 @@ def _print_case(result: CaseResult, console: Console) -> None:
         line(console, f"  {word} {check.name:<10} {check.message}", _STYLES[check.status])
         for text in _culprit_lines(check.culprits):
             line(console, f"         {text}")
-    if result.device_changes and not result.errors:
-        line(console, f"  device settings that changed: {', '.join(result.device_changes)}")
     if result.baseline_written:
         line(console, "  baseline written")
 

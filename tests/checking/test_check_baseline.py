@@ -158,6 +158,17 @@ def test_saturation_that_got_worse(project, baseline):
     assert "layer 0 conv1__6_quantize" in project.check().stdout
 
 
+def test_no_saturation_at_all_whatever_was_before(project):
+    np.save(project.folder / "bright.npy", 10 * np.load(project.folder / "images" / "7.npy"))
+    text = SUITE.replace("images/7.npy", "bright.npy").replace("expect.top1 = 7", "")
+    project.write(text)
+    project.check("--update-baseline")
+    project.write(text + 'budget.saturation = "none"')
+    (check,) = (one for one in project.found()["checks"] if one["status"] != "passed")
+    assert check["name"] == "saturation"
+    assert check["culprits"][0]["name"] == "conv1__6_quantize"
+
+
 def test_a_margin_for_cycles(project, baseline):
     baseline(cycles=2560)
     assert project.statuses()["cycles"] == "over"
