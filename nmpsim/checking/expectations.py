@@ -46,13 +46,15 @@ def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Che
     """Outputs against the baseline's; without a tolerance or chosen layers, those of all layers.
 
     A layer may change while the program's answer happens to stay: that is not the same program.
+    Raises BASE001 if there is a tolerance and the baseline has kept no values.
     """
     changed: dict[str, Difference | None] = {}
     for output in run.report.output_reports:
-        before = baseline.outputs.get(output.name)
-        if before is None or before.digest != output_digest(output.values):
-            kept = None if before is None else before.array()
+        before = baseline.outputs[output.name]
+        if before.digest != output_digest(output.values):
+            kept = before.array()
             changed[output.name] = None if kept is None else compare_output(output, kept)
+            _refuse_tolerance_without_values(output, kept, expect)
     found = _outputs_check(run, changed, expect, baseline)
     culprits = _first_changed(run, baseline, "the program's answer is the same")
     if found.failed or not culprits or not _is_strict(expect):
@@ -154,6 +156,28 @@ def culprit(layer: LayerReport, message: str) -> Culprit:
     return Culprit(layer.index, layer.name, layer.line, message)
 
 
+def layer_name(key: str) -> str:
+    """``name`` of ``NNNN:name``, the key of a layer in ``--save-layers``."""
+    number, colon, name = key.partition(":")
+    return name if colon and number.isdigit() else key
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    """INPUT001 for a name that is none of ``known``, SUITE002 if none is given."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            raise fail(
+                "INPUT001",
+                f"the program has no {what} {name!r}",
+                expected=", ".join(names[:8]),
+                hint=f"did you mean {near[0]!r}?" if near else None,
+            )
+    if not list(given):
+        raise fail("SUITE002", f"no {what} is compared: the file of what is expected has no array")
+
+
 def _outputs_check(
     run: Run,
     found: Mapping[str, Difference | None],
@@ -166,11 +190,22 @@ def _outputs_check(
         if one is None or not is_near(one, expect)
     }
     if not wrong:
-        count = len(run.report.output_reports)
-        return Check("outputs", "passed", f"{count} as expected" if count != 1 else "as expected")
+        return Check("outputs", "passed", "as expected")
     message = "; ".join(f"output {name}: {text}" for name, text in wrong.items())
     culprits = _first_changed(run, baseline, message) or _maker(run, next(iter(wrong)), message)
     return Check("outputs", "wrong", f"{message}{_in_layers(culprits)}", culprits)
+
+
+def _refuse_tolerance_without_values(
+    output: OutputReport, kept: Array | None, expect: Expect
+) -> None:
+    if kept is None and (expect.ulp or expect.sqnr_db is not None):
+        raise fail(
+            "BASE001",
+            f"the baseline has only a digest of output {output.name!r}: it is too large to be kept",
+            expected="the values, to compare them within a tolerance",
+            hint="give them as expect.outputs",
+        )
 
 
 def _is_strict(expect: Expect) -> bool:
@@ -213,12 +248,6 @@ def _as_output(layer: LayerReport, values: Array) -> OutputReport:
     return OutputReport(layer.name, layer.elem, layer.scale, layer.offset, values)
 
 
-def layer_name(key: str) -> str:
-    """``name`` of ``NNNN:name``, the key of a layer in ``--save-layers``."""
-    number, colon, name = key.partition(":")
-    return name if colon and number.isdigit() else key
-
-
 def _is_chosen(name: str, expect: Expect) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in expect.only)
 
@@ -231,19 +260,3 @@ def _refuse_none_chosen(chosen: list[str], expect: Expect) -> None:
             found=f"expect.only = {list(expect.only)}",
             hint="`nmpsim inspect` shows the layers' names",
         )
-
-
-def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """INPUT001 for a name that is none of ``known``, SUITE002 if none is given."""
-    names = list(known)
-    for name in given:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            raise fail(
-                "INPUT001",
-                f"the program has no {what} {name!r}",
-                expected=", ".join(names[:8]),
-                hint=f"did you mean {near[0]!r}?" if near else None,
-            )
-    if not list(given):
-        raise fail("SUITE002", f"no {what} is compared: the file of what is expected has no array")

@@ -158,6 +158,18 @@ def test_saturation_that_got_worse(project, baseline):
     assert "layer 0 conv1__6_quantize" in project.check().stdout
 
 
+def test_a_tolerance_needs_values(project, baseline):
+    outputs = json.loads((project.folder / "seven.json").read_text())["outputs"]
+    outputs["prob__1"].update(values=None, digest="0")
+    baseline(outputs=outputs)
+    assert project.statuses()["outputs"] == "wrong"
+    project.write(SUITE + "expect.ulp = 1")
+    done = project.check()
+    assert done.exit_code == 2
+    assert "BASE001" in done.stdout
+    assert "expect.outputs" in done.stdout
+
+
 def test_no_saturation_at_all_whatever_was_before(project):
     np.save(project.folder / "bright.npy", 10 * np.load(project.folder / "images" / "7.npy"))
     text = SUITE.replace("images/7.npy", "bright.npy").replace("expect.top1 = 7", "")
