@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nmpsim.checking import CaseResult, SaturationLimit, Suite
 
 _BUNDLE_OPTIONS = (
-    "inputs",
+    "input",
     "device",
     "baseline",
     "expect",
@@ -42,7 +42,7 @@ class _Request:
     """What the command line asks for."""
 
     program: Path
-    inputs: tuple[str, ...]
+    input: tuple[str, ...]
     device: Path | None
     baseline: Path | None
     expect: Path | None
@@ -75,7 +75,6 @@ class _Request:
 @click.argument("program", metavar="SUITE.toml|NET.bin", type=FILE)
 @click.option(
     "--input",
-    "inputs",
     metavar="[NAME=]FILE",
     multiple=True,
     help="Of NET.bin: as for `nmpsim run`.",
@@ -171,7 +170,7 @@ def _suite(request: _Request) -> Suite:
     if given:
         raise fail(
             "ARG001",
-            f"--{given[0].replace('_', '-').removesuffix('s')} is for a single bundle",
+            f"--{given[0].replace('_', '-')} is for a single bundle",
             place=Place(str(request.program)),
             hint="say it in the suite",
         )
@@ -186,7 +185,7 @@ def _case(request: _Request) -> Any:
     if request.names:
         raise click.UsageError("--case is for a suite")
     names = [tensor.name for tensor in read_bundle(request.program).metadata.inputs]
-    files = [split_argument(argument, names) for argument in request.inputs]
+    files = [split_argument(argument, names) for argument in request.input]
     return Case(
         bundle=request.program,
         input=tuple(InputFile(path, name) for name, path in files),

@@ -1,0 +1,172 @@
+"""A suite's TOML file; paths in it are relative to its folder."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from nmpsim.bundle.schema import strict_converter
+from nmpsim.checking.suite import Case, InputFile, SaturationLimit, Suite
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+_DEFAULTS = "defaults"
+_CASES = "case"
+_MERGED = ("expect", "budget")
+MOST_SUITE_BYTES = 1 << 20
+
+
+def read_suite(path: Path) -> Suite:
+    """The suite of a TOML file.
+
+    Raises:
+        UserError: FILE001 if it cannot be read; SUITE001, SUITE002 with all that is wrong in it.
+    """
+    document = _document(path)
+    place = Place(str(path))
+    stray = [key for key in document if key not in (_DEFAULTS, _CASES)]
+    if stray:
+        raise _unusable(place, _unknown(stray[0], (_DEFAULTS, _CASES)))
+    tables, defaults = document.get(_CASES, []), document.get(_DEFAULTS, {})
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise _unusable(place, f"{_CASES} is no list of tables", hint="[[case]]")
+    if not isinstance(defaults, dict):
+        raise _unusable(place, f"{_DEFAULTS} is no table", hint="[defaults]")
+    findings: list[Diagnostic] = []
+    cases: list[Case] = []
+    for number, table in enumerate(tables, 1):
+        try:
+            cases.append(_case(_merged(defaults, table), number, path))
+        except UserError as error:
+            findings += error.diagnostics
+    if findings:
+        raise UserError(findings)
+    return Suite(str(path), tuple(cases)).checked()
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    place = Place(str(path))
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_SUITE_BYTES + 1)
+        if len(raw) > MOST_SUITE_BYTES:
+            raise _unusable(place, f"it has more than {MOST_SUITE_BYTES:,} bytes")
+        return tomllib.loads(raw.decode("utf-8-sig").replace("\r\n", "\n"))
+    except OSError as error:
+        raise fail("FILE001", "cannot read the suite", place=place, found=error.strerror) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _unusable(
+            place, f"it is not TOML: {error}", hint="a suite is TOML 1.0, UTF-8"
+        ) from error
+
+
+def _merged(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """A case with the defaults for what it does not say; expectations and budgets key by key."""
+    merged = {**defaults, **table}
+    for key in _MERGED:
+        parts = defaults.get(key, {}), table.get(key, {})
+        if all(isinstance(part, dict) for part in parts) and any(parts):
+            merged[key] = {**parts[0], **parts[1]}
+    return merged
+
+
+def _case(table: dict[str, Any], number: int, file: Path) -> Case:
+    from cattrs import BaseValidationError, transform_error
+
+    name = table.get("name")
+    where = f"case {name!r}" if isinstance(name, str) else f"case {number}"
+    try:
+        case = _converter().structure(table, Case)
+    except BaseValidationError as error:
+        problems = transform_error(error, path=where, format_exception=_explained)
+        raise UserError(
+            [Diagnostic("SUITE001", problem[:300], Place(str(file))) for problem in problems[:10]]
+        ) from error
+    return _placed(case, file.parent)
+
+
+def _placed(case: Case, folder: Path) -> Case:
+    """With paths from the suite's folder on, and a name."""
+
+    def at(path: Path | None) -> Path | None:
+        return None if path is None else folder / path
+
+    return attrs.evolve(
+        case,
+        name=case.name or case.bundle.stem,
+        bundle=folder / case.bundle,
+        input=tuple(attrs.evolve(one, path=folder / one.path) for one in case.input),
+        device=at(case.device),
+        baseline=at(case.baseline),
+        expect=attrs.evolve(
+            case.expect, outputs=at(case.expect.outputs), layers=at(case.expect.layers)
+        ),
+    )
+
+
+@cache
+def _converter() -> Converter:
+    converter = strict_converter()
+    converter.register_structure_hook(float, _real)
+    converter.register_structure_hook(Path, _path)
+    converter.register_structure_hook(SaturationLimit, _saturation)
+    converter.register_structure_hook_func(lambda kind: kind == tuple[InputFile, ...], _inputs)
+    return converter
+
+
+def _real(value: Any, _: object) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _path(value: Any, _: object) -> Path:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise TypeError(f"{value!r} is not the name of a file")
+    return Path(value)
+
+
+def _saturation(value: Any, _: object) -> SaturationLimit:
+    words = {"none": SaturationLimit(0), "baseline": SaturationLimit(None)}
+    if isinstance(value, str) and value in words:
+        return words[value]
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} is neither 'none', 'baseline' nor a number from 0 on")
+    return SaturationLimit(value)
+
+
+def _inputs(value: Any, _: object) -> tuple[InputFile, ...]:
+    """A file, a list of files, or a table with a file for each name."""
+    if isinstance(value, dict):
+        return tuple(InputFile(_path(path, None), name) for name, path in value.items())
+    paths = value if isinstance(value, list) else [value]
+    return tuple(InputFile(_path(path, None)) for path in paths)
+
+
+def _explained(error: BaseException, _: object) -> str:
+    from cattrs import ForbiddenExtraKeysError
+
+    if isinstance(error, ForbiddenExtraKeysError) and error.cl is not None:
+        known = [field.name for field in attrs.fields(error.cl)]
+        return "; ".join(_unknown(key, known) for key in sorted(error.extra_fields))
+    if isinstance(error, KeyError):
+        return f"{error.args[0]!r} is missing"
+    return str(error.args[0] if error.args else error) or type(error).__name__
+
+
+def _unknown(key: str, known: tuple[str, ...] | list[str]) -> str:
+    near = difflib.get_close_matches(key, known, 1)
+    meant = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    return f"unknown key {key!r}; {meant}"
+
+
+def _unusable(place: Place, message: str, hint: str | None = None) -> UserError:
+    return fail("SUITE001", f"the suite cannot be used: {message}", place=place, hint=hint)

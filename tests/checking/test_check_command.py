@@ -1,0 +1,101 @@
+"""One bundle by options, and what the command line refuses."""
+
+import json
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def check(project, cli, expected):
+    """``nmpsim check digits.bin --input 7.npy`` and more words; paths are the project's."""
+    np.savez(project.folder / "answer.npz", **expected["outputs"])
+    np.savez(project.folder / "layers.npz", **expected["layers"])
+
+    def run(*words):
+        placed = [project.folder / word if "." in str(word) else word for word in words]
+        image = project.folder / "images" / "7.npy"
+        return cli("check", project.folder / "digits.bin", "--input", f"data={image}", *placed)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--expect", "answer.npz"), 0),
+        (("--expect", "answer.npz", "--ulp", 1, "--sqnr", 40), 0),
+        (("--expect-layers", "layers.npz"), 0),
+        (("--expect-layers", "layers.npz", "--only", "conv*", "--only", "fc__1"), 0),
+        (("--expect-layers", "layers.npz", "--only", "none"), 2),
+        (("--top1", 7), 0),
+        (("--top1", 6), 1),
+        (("--cycles", 2603), 0),
+        (("--cycles", 2602), 4),
+        (("--cycles", 2602, "--top1", 6), 1),
+        (("--saturation", "none"), 0),
+        (("--memory", 100), 4),
+        (("--baseline", "seven.json"), 0),
+        (("--baseline", "seven.json", "--cycles-percent", 3, "--saturation", "baseline"), 0),
+        (("--baseline", "seven.json", "--device", "board.toml"), 0),
+        (("--baseline", "images/7.npy"), 2),
+    ],
+)
+def test_one_bundle(check, words, code):
+    done = check(*words)
+    assert done.exit_code == code, done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((), "SUITE002"),
+        (("--ulp", 3), "SUITE002"),
+        (("--cycles-percent", 3), "SUITE001"),
+        (("--saturation", "baseline"), "SUITE001"),
+        (("--saturation", "some"), "ARG001"),
+        (("--saturation", "-3"), "ARG001"),
+        (("--top1", 7, "--case", "x"), "ARG001"),
+        (("--top1", 7, "--update-baseline"), "ARG001"),
+        (("--top1", 7, "--junit", "images/7.npy"), "ARG001"),
+        (("--top1", 7, "--junit", "nowhere/j.xml"), "FILE002"),
+        (("--top1", 7, "--junit", "a.xml", "--sarif", "a.xml"), "ARG001"),
+        (("--baseline", "seven.json", "--markdown", "seven.json"), "ARG001"),
+        (("--baseline", "digits.bin", "--update-baseline"), "ARG001"),
+        (("--expect", "digits.npz"), "INPUT001"),
+    ],
+)
+def test_what_is_refused(check, words, error):
+    done = check(*words)
+    assert done.exit_code == 2
+    assert f"error[{error}]" in done.output
+
+
+def test_options_of_a_bundle_do_not_go_with_a_suite(project):
+    done = project.check("--cycles", 3)
+    assert done.exit_code == 2
+    assert "--cycles is for a single bundle" in done.stderr
+    done = project.check("--input", "x.npy")
+    assert "--input is for a single bundle" in done.stderr
+
+
+def test_no_such_bundle(project, cli):
+    done = cli("check", project.folder / "none.bin", "--top1", 3)
+    assert done.exit_code == 2
+    assert "error[FILE001]" in done.stderr
+
+
+def test_a_new_baseline_in_a_new_folder(check, project):
+    path = project.folder / "more" / "baselines" / "b.json"
+    assert check("--baseline", path, "--update-baseline").exit_code == 0
+    assert check("--baseline", path).exit_code == 0
+    assert json.loads(path.read_text())["cycles"] == 2603
+
+
+def test_a_report_in_a_file(check, project):
+    path = project.folder / "report.json"
+    done = check("--top1", 6, "--format", "json", "-o", path)
+    assert (done.exit_code, done.stdout) == (1, "")
+    document = json.loads(path.read_text())
+    assert document["exit_code"] == 1
+    assert document["cases"][0]["name"] == "digits"
