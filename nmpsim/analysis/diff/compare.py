@@ -148,7 +148,7 @@ def compare_tensors(
         difference=difference,
         problem=problem,
         turned=turned,
-        has_scale=known is not None or values[0].array.dtype.kind != "i",
+        has_scale=known is not None or values[0].array.dtype.kind not in "iu",
     )
 
 

@@ -27,7 +27,8 @@ def write_repro(folder: Path, found: Reduced) -> tuple[str, ...]:
     ``nmpsim check FOLDER/suite.toml`` fails as long as the failure is there.
     """
     _make(folder)
-    write_file(folder / BUNDLE, lambda file: file.write(found.image))
+    image = Path(found.bundle.path).read_bytes() if found.image is None else found.image
+    write_file(folder / BUNDLE, lambda file: file.write(image))
     write_npz(folder / INPUTS, dict(found.inputs))
     expected = _expected(found)
     if expected:

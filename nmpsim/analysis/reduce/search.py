@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -33,8 +32,8 @@ class Reduced:
     """A part of a program that fails as the whole does."""
 
     failure: Failure
-    image: bytes
-    """The part's bundle file."""
+    image: bytes | None
+    """The part's bundle file; None for the whole program's own."""
     bundle: Bundle
     inputs: Inputs
     report: RunReport
@@ -92,8 +91,7 @@ def reduce(
         if found is not None:
             smaller = _element(whole, found, attempt.config)
             return attrs.evolve(smaller or found, tried=tried + (smaller is not None))
-    image = Path(bundle.path).read_bytes()
-    return Reduced(failure, image, bundle, inputs, report, "the whole program", tried)
+    return Reduced(failure, None, bundle, inputs, report, "the whole program", tried)
 
 
 @attrs.frozen(eq=False)
