@@ -152,7 +152,11 @@ def refuse_foreign(baseline: Baseline, run: Run, place: Place) -> None:
     facts = (
         ("another program", baseline.program, report.program),
         ("other inputs", baseline.inputs, run.inputs),
-        ("other outputs", sorted(baseline.outputs), sorted(report.outputs)),
+        (
+            "other outputs",
+            sorted((name, one.elem, one.shape) for name, one in baseline.outputs.items()),
+            sorted((one.name, one.elem, one.values.shape) for one in report.output_reports),
+        ),
         ("other layers", *_first_difference(before, now)),
         ("another version of nmpsim", baseline.nmpsim, code_version()),
     )

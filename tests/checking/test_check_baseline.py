@@ -82,7 +82,11 @@ def test_of_another_program(project, baseline):
 
 
 def test_of_other_outputs(project, baseline):
+    outputs = json.loads((project.folder / "seven.json").read_text())["outputs"]
     baseline(outputs={})
+    refused(project, "BASE002", "other outputs")
+    outputs["prob__1"].update(shape=[10], digest="0")
+    baseline(outputs=outputs)
     refused(project, "BASE002", "other outputs")
 
 

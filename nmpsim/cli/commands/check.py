@@ -18,7 +18,7 @@ from nmpsim.diagnostics import Place, fail
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nmpsim.checking import CaseResult, SaturationLimit, Suite
+    from nmpsim.checking import Case, CaseResult, SaturationLimit, Suite
 
 _BUNDLE_OPTIONS = (
     "input",
@@ -177,7 +177,7 @@ def _suite(request: _Request) -> Suite:
     return read_suite(request.program)
 
 
-def _case(request: _Request) -> Any:
+def _case(request: _Request) -> Case:
     from nmpsim.bundle import read_bundle
     from nmpsim.checking import Budget, Case, Expect, InputFile
     from nmpsim.cli.inputs import split_argument
