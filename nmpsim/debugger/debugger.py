@@ -29,6 +29,7 @@ from nmpsim.debugger.events import Events, Hazards
 from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
 from nmpsim.debugger.records import Location, Reason, Stopped
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
+from nmpsim.debugger.worklog import WorkLog
 from nmpsim.diagnostics import fail
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.table import Unit
@@ -80,6 +81,8 @@ class Debugger:
         self.interrupted: Callable[[], bool] = lambda: False
         """Asked now and then; the run stops when it says yes."""
         self.events = Events(self.execution)
+        self.work: WorkLog | None = None
+        """What units did, for who puts a log here at the start."""
         self._number = 0
 
     @property
@@ -346,6 +349,8 @@ class Debugger:
             if self.progress is not None:
                 self.progress(self.location())
         self.events.watch(pause)
+        if self.work is not None:
+            self.work.watch(pause)
 
     def _at_hits(self, hits: list[Hit]) -> Stopped:
         """Stop where the earliest was met; the others of the same moment are told, too."""

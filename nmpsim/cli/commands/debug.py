@@ -45,6 +45,7 @@ class _Request:
     script: Path | None
     commands: tuple[str, ...]
     record: Path | None
+    plain: bool
     budget: int
     style: str
 
@@ -81,6 +82,7 @@ class _Request:
     multiple=True,
     help="Do this command; several are done in order, after the script.",
 )
+@click.option("--plain", is_flag=True, help="Ask for commands line by line, without a screen.")
 @click.option("--record", metavar="FILE", type=FILE, help="Keep the commands, for --script.")
 @click.option(
     "--budget",
@@ -97,7 +99,8 @@ def command(**arguments: Any) -> int:
     \b
     With --script or --command, or with commands on standard input, nothing is asked:
       nmpsim debug NET.bin --input X.npy --reference R.npz -c diverge -c "why conv1 0 3 5 2"
-    Otherwise commands are read from the terminal; `help` lists them.
+    Otherwise a screen shows layers, LIR, program, tensors, time and memory; ? lists its keys, and
+    `help` the commands.
 
     Exit codes: 0 fine, 1 a run trapped or an `expect` does not hold, 2 something given, or a
     command, cannot be used.
@@ -110,6 +113,11 @@ def _debug(request: _Request) -> int:
 
     check_outputs([request.record], [request.bundle, request.script, request.reference])
     lines = list(_given_lines(request))
+    has_screen = not (lines or request.plain) and _is_terminal()
+    if has_screen:
+        from nmpsim.tui import check_screen, run_tui
+
+        check_screen()
     from nmpsim.views.progress import RunProgress, stderr_console
 
     with RunProgress(stderr_console()) as progress:
@@ -117,7 +125,7 @@ def _debug(request: _Request) -> int:
         try:
             if lines or not _is_terminal():
                 return _script(request, shell, lines or _standard_input())
-            return _converse(shell)
+            return run_tui(shell) if has_screen else _converse(shell)
         finally:
             _record(request, shell)
 

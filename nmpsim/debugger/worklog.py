@@ -1,0 +1,71 @@
+"""What units and the DRAM did so far, once each, however often the run was turned back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.debugger.execution import Pause
+
+MOST_ROWS = 1 << 21
+"""Rows that are kept, the newest: about 100 MB."""
+SPAN = np.dtype(
+    [
+        ("core", "i2"),
+        ("unit", "i2"),
+        ("is_grant", "?"),
+        ("layer", "i4"),
+        ("pc", "i8"),
+        ("begin", "i8"),
+        ("end", "i8"),
+    ]
+)
+"""Columns that are kept of :data:`nmpsim.core.state.WORK`, with its meaning."""
+
+Spans = npt.NDArray[Any]
+
+
+class WorkLog:
+    """Keeps the record of work of a debugger that has one."""
+
+    def __init__(self) -> None:
+        self._chunks: list[Spans] = []
+        self._until = 0
+        self.rows = 0
+        """Rows noted so far; it grows whenever there is something new."""
+
+    def watch(self, pause: Pause) -> None:
+        """Note what is new: a part of the run may be seen again."""
+        if pause.position <= self._until:
+            return
+        new = _spans(pause.work)
+        if pause.start < self._until and len(new):
+            known = np.concatenate([_keys(chunk) for chunk in self._chunks] or [_keys(new[:0])])
+            new = new[~np.isin(_keys(new), known)]
+        self._until = pause.position
+        if len(new):
+            self._chunks.append(new)
+            self.rows += len(new)
+        while sum(map(len, self._chunks)) > MOST_ROWS:
+            del self._chunks[0]
+
+    def spans(self) -> Spans:
+        """All that is kept: an array of ``SPAN``."""
+        if len(self._chunks) > 1:
+            self._chunks = [np.concatenate(self._chunks)]
+        return self._chunks[0] if self._chunks else np.zeros(0, SPAN)
+
+
+def _spans(work: Any) -> Spans:
+    spans = np.zeros(len(work), SPAN)
+    for name in SPAN.names or ():
+        spans[name] = work[name]
+    return spans
+
+
+def _keys(spans: Spans) -> npt.NDArray[np.int64]:
+    """A number for each: a unit of a core begins one thing at a time."""
+    who = (spans["core"].astype(np.int64) << 4) | (spans["unit"] << 1) | spans["is_grant"]
+    return np.asarray(spans["begin"] << 12 | who, np.int64)

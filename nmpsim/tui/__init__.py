@@ -1,0 +1,51 @@
+"""The debugger's screen, built on Textual; :mod:`nmpsim.debugger` does the debugging."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from nmpsim.diagnostics import EXIT_BUG, EXIT_OK, fail
+
+if TYPE_CHECKING:
+    from nmpsim.debugger.commands.shell import Shell
+
+
+def check_screen() -> None:
+    """Refuse what cannot be shown, before anything is loaded.
+
+    Raises:
+        UserError: ARG001 without a terminal that can place its cursor, PKG001 without Textual.
+    """
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    is_terminal = all(stream is not None and stream.isatty() for stream in streams)
+    is_plain = os.name != "nt" and os.environ.get("TERM", "") in ("", "dumb")
+    if not is_terminal or is_plain:
+        raise fail(
+            "ARG001",
+            "the debugger's screen needs a terminal",
+            found="a plain terminal (TERM=dumb)" if is_terminal else "a pipe or a file",
+            hint="--command or --script do commands without a screen, --plain asks for them",
+        )
+    try:
+        import textual  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise fail(
+            "PKG001",
+            "the debugger's screen needs Textual",
+            found="textual is not installed",
+            hint="pip install 'nmpsim[tui]'; --plain does without",
+        ) from error
+
+
+def run_tui(shell: Shell) -> int:
+    """Show a session of the debugger until the user quits; the exit code."""
+    from nmpsim.tui.app import DebugApp
+    from nmpsim.tui.look import glyphs_for
+
+    app = DebugApp(shell, glyphs_for(sys.stdout.encoding))
+    app.run()
+    if app.failure is not None:
+        raise app.failure
+    return EXIT_BUG if app.return_code else EXIT_OK

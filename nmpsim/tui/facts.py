@@ -1,0 +1,46 @@
+"""What does not change while a program runs, read once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from nmpsim.analysis.memory_map import memory_map
+from nmpsim.bundle import Bundle
+from nmpsim.diagnostics import UserError
+from nmpsim.lir import print_module
+from nmpsim.report.details import MemoryBlock
+from nmpsim.views.text import visible_line
+
+NUMBERED = re.compile(r"^  \d+ %(\S+) = ")
+
+
+@attrs.frozen
+class Facts:
+    """The program's text and the map of its memory."""
+
+    source: tuple[str, ...]
+    """Lines of the LIR, or why there is none."""
+    layer_at: Mapping[int, int]
+    """Line -> layer whose instruction stands there, those fused into it included."""
+    memory: tuple[MemoryBlock, ...]
+
+
+def facts_of(bundle: Bundle) -> Facts:
+    """Read a bundle's debug information; without any, the source says so."""
+    try:
+        text = print_module(bundle.module())
+    except UserError as error:
+        text = str(error)
+    source = tuple(visible_line(line) for line in text.splitlines())
+    return Facts(source, _layer_lines(bundle, source), memory_map(bundle))
+
+
+def _layer_lines(bundle: Bundle, source: tuple[str, ...]) -> Mapping[int, int]:
+    layers = {
+        name: layer.index for layer in bundle.metadata.layers for name in (layer.name, *layer.fused)
+    }
+    numbered = ((number, NUMBERED.match(line)) for number, line in enumerate(source))
+    return {n: layers[match[1]] for n, match in numbered if match and match[1] in layers}

@@ -1,0 +1,52 @@
+"""Rows of labels for the mouse: the panes above them, the keys below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual import events
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widget import Widget
+
+
+class LabelRow(Widget):
+    """Labels side by side; one may be active.
+
+    Textual's own footer is made anew whenever another pane gets the keyboard, which takes longer
+    than a keypress should.
+    """
+
+    active = reactive(-1)
+
+    class Clicked(Message):
+        """A label was clicked."""
+
+        def __init__(self, row: LabelRow, index: int) -> None:
+            super().__init__()
+            self.row, self.index = row, index
+
+    def __init__(self, labels: Sequence[tuple[str, str]], *, id: str) -> None:
+        """``labels`` are (key, words)."""
+        super().__init__(id=id)
+        self._labels = [f" {key} {words} " for key, words in labels]
+        self._keys = [key for key, _ in labels]
+
+    def render(self) -> Text:
+        """The labels, the active one reversed."""
+        text = Text(no_wrap=True)
+        for index, (label, key) in enumerate(zip(self._labels, self._keys, strict=True)):
+            start = len(text)
+            text.append(label, style="bold reverse" if index == self.active else "")
+            text.stylize("bold", start, start + len(key) + 2)
+        return text
+
+    def on_click(self, event: events.Click) -> None:
+        """Tell which label is under the mouse."""
+        end = 0
+        for index, label in enumerate(self._labels):
+            end += len(label)
+            if event.x < end:
+                self.post_message(self.Clicked(self, index))
+                return

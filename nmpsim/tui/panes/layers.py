@@ -1,0 +1,88 @@
+"""Layers at a glance: cycles, share, what was cut, how it compares."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from nmpsim.debugger import LayerState
+from nmpsim.tui.lines import LinePane
+from nmpsim.tui.look import GREEN, ORANGE, SKY, VERMILION
+from nmpsim.tui.view import View
+from nmpsim.views.text import percent, shorten_middle, visible_line
+
+BAR_COLUMNS = 8
+CUT_COLUMNS = 8
+
+
+class LayersPane(LinePane):
+    """One line a layer; choosing one shows it in the other panes."""
+
+    title = "Layers"
+    _states: tuple[LayerState, ...] = ()
+    _total = 0
+
+    def prepare(self, view: View) -> None:
+        """Follow the layer that is looked at."""
+        self._states = view.layers
+        self._total = sum(state.cycles for state in view.layers)
+        if self.cursor != view.layer:
+            self.call_after_refresh(self.go_to, view.layer)
+
+    def count(self) -> int:
+        """Layers."""
+        return len(self._states)
+
+    def heading(self, width: int) -> list[Text]:
+        """Names of the columns."""
+        last = "reference" if self.view is not None and self.view.shell.reference else ""
+        names = ("", "layer", "operation", "cycles", "share", "cut")
+        return [Text(f" {self._columns(width, *names)} {last}")]
+
+    def line(self, index: int, width: int) -> Text:
+        """A layer."""
+        view, state = self.shown, self._states[index]
+        is_current, known = view.location.layer == index, state.state != "pending"
+        text = Text(self._mark(state, is_current), style=GREEN if state.state == "done" else "")
+        columns = self._columns(
+            width,
+            f"[{index}]" if view.layer == index else f"{index} ",
+            visible_line(state.name),
+            visible_line(state.op) + (" (host)" if state.placement == "host" else ""),
+            f"{state.cycles:,}" if known else "",
+            f"{percent(state.cycles, self._total)}%" if known else "",
+            f"{self.glyphs.over}{state.saturated:,}" if state.saturated else "",
+        )
+        text.append(columns, style="bold" if is_current else "" if known else "dim")
+        if state.saturated:
+            text.stylize(ORANGE, len(text) - CUT_COLUMNS)
+        return text.append(" ").append_text(self._last(index, state.cycles))
+
+    def _last(self, index: int, cycles: int) -> Text:
+        """How a layer compares with the reference; without one, a bar of its share."""
+        if self.shown.shell.reference is None:
+            return Text(self._bar(cycles), style=SKY)
+        compared = self.shown.comparisons.get(index)
+        found = compared.found.accumulated if compared is not None else None
+        if found is None:
+            return Text("")
+        if found.equal:
+            return Text(f"{self.glyphs.equal} equal", style=GREEN)
+        return Text(f"{self.glyphs.differs} {found.differing:,} by {found.worst_ulp:,}", VERMILION)
+
+    def _mark(self, state: LayerState, is_current: bool) -> str:
+        if is_current:
+            return self.glyphs.next
+        return self.glyphs.done if state.state == "done" else self.glyphs.pending
+
+    def _columns(
+        self, width: int, number: str, name: str, op: str, cycles: str, share: str, cut: str
+    ) -> str:
+        room = max(width - 46, 20)
+        names = max(room * 3 // 5, 14)
+        name, op = shorten_middle(name, names), shorten_middle(op, room - names)
+        head = f"{number:>5} {name:{names}} {op:{room - names}}"
+        return f"{head} {cycles:>11} {share:>6} {cut:>{CUT_COLUMNS}}"
+
+    def _bar(self, cycles: int) -> str:
+        share = cycles / self._total if self._total else 0.0
+        return (self.glyphs.bar * round(share * BAR_COLUMNS))[:BAR_COLUMNS]

@@ -1,0 +1,71 @@
+"""The device program of the core that is looked at."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from nmpsim.core.trapped import word_at
+from nmpsim.isa.assembly import disassemble_word
+from nmpsim.tui.lines import LinePane
+from nmpsim.tui.look import GREEN, SKY, VERMILION
+from nmpsim.tui.view import View
+
+TENSOR_PREFIX = "nmp."
+
+
+class ProgramPane(LinePane):
+    """Every instruction in memory; the core's next one is marked."""
+
+    title = "Program"
+    _start = 0
+    _words = 0
+    _symbols: dict[int, str]
+    _others: dict[int, int]
+    """Address -> other cores whose next instruction is there."""
+
+    def prepare(self, view: View) -> None:
+        """Follow the core's program counter."""
+        bundle = view.debugger.bundle
+        self._start, end = bundle.sections[".text"]
+        self._words = (end - self._start) // 4
+        self._symbols = {
+            address: name
+            for name, address in bundle.symbols.items()
+            if self._start <= address < end
+        }
+        running = [core for core in view.cores if core.status != "halted"]
+        self._others = {core.pc: core.core for core in running if core.core != view.core}
+        self.border_title = f"Program, core {view.core}"
+        self.call_after_refresh(self.go_to, (view.cores[view.core].pc - self._start) // 4)
+
+    def count(self) -> int:
+        """Instructions."""
+        return self._words
+
+    def heading(self, width: int) -> list[Text]:
+        """Names of the columns."""
+        return [Text("   address    instruction")]
+
+    def address(self, index: int) -> int:
+        """Where the instruction of a line is."""
+        return self._start + 4 * index
+
+    def line(self, index: int, width: int) -> Text:
+        """An instruction."""
+        view, at = self.view, self.address(index)
+        if view is None:
+            return Text("")
+        word = word_at(view.debugger.execution.machine, view.core, at)
+        code = "" if word is None else disassemble_word(word, at, {})
+        is_next = view.cores[view.core].pc == at and view.cores[view.core].status != "halted"
+        stop = self.glyphs.breakpoint if at in view.breakpoint_addresses else " "
+        text = Text(f"{stop}{self.glyphs.next if is_next else ' '}", style=VERMILION)
+        text.append(f" {at:08x}  ", style="dim")
+        text.append(code, style=GREEN if code.startswith(TENSOR_PREFIX) else "")
+        if is_next:
+            text.stylize("bold")
+        if at in self._symbols:
+            text.append(f"  <{self._symbols[at]}>", style=SKY)
+        if at in self._others:
+            text.append(f"  {self.glyphs.next} core {self._others[at]}", style="dim")
+        return text

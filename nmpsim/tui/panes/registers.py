@@ -1,0 +1,64 @@
+"""Registers of the core that is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from nmpsim.debugger.inspect import registers
+from nmpsim.tui.lines import LinePane
+from nmpsim.tui.look import ORANGE
+from nmpsim.tui.view import View
+
+COLUMNS = 22
+
+
+class RegistersPane(LinePane):
+    """Program counter, registers and CSRs; those that have changed are marked."""
+
+    title = "Registers"
+    _now: Mapping[str, int] = {}
+    _before: Mapping[str, int] = {}
+    _core = -1
+    _position = -1
+
+    def prepare(self, view: View) -> None:
+        """Read them; what they are compared with is where the run stood before."""
+        now = registers(view.debugger, view.core)
+        position = view.location.position
+        if view.core != self._core:
+            self._before = now
+        elif position != self._position:
+            self._before = self._now
+        self._now, self._core, self._position = now, view.core, position
+        self.border_title = f"Registers, core {view.core}"
+
+    def count(self) -> int:
+        """Rows."""
+        return -(-len(self._now) // self._per_row(self._width()))
+
+    def heading(self, width: int) -> list[Text]:
+        """The core and what it does."""
+        if self.view is None:
+            return []
+        core = self.view.cores[self.view.core]
+        layer = f"  {core.layer}" if core.layer else ""
+        return [
+            Text(f"core {core.core}: {core.status}  cycle {core.clock:,}{layer}"),
+            Text(f"next: {core.instruction or '-'}  ({core.retired:,} done)"),
+        ]
+
+    def line(self, index: int, width: int) -> Text:
+        """As many registers as fit."""
+        each = self._per_row(self._width())
+        text = Text()
+        for name in list(self._now)[index * each : (index + 1) * each]:
+            value = self._now[name]
+            has_changed = self._before.get(name) != value
+            shown = f"{name:>9} {value & 0xFFFFFFFFFFFFFFFF:08x}{'*' if has_changed else ' '}"
+            text.append(f"{shown:{COLUMNS}}", style=f"bold {ORANGE}" if has_changed else "")
+        return text
+
+    def _per_row(self, width: int) -> int:
+        return max(width // COLUMNS, 1)

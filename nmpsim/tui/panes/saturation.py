@@ -1,0 +1,78 @@
+"""What was cut in the layer that is looked at, by stage and by channel."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.text import Text
+
+from nmpsim.debugger.inspect import saturation
+from nmpsim.report.data import Saturation
+from nmpsim.tui.lines import LinePane
+from nmpsim.tui.look import ORANGE, SKY, VERMILION
+from nmpsim.tui.view import View
+from nmpsim.views.text import shape_text, visible_line
+
+BAR_COLUMNS = 24
+
+
+class SaturationPane(LinePane):
+    """Stages first, then channels; clips that the network asks for are counted apart."""
+
+    title = "Saturation"
+    _lines: tuple[Text, ...] = ()
+
+    def prepare(self, view: View) -> None:
+        """Count."""
+        found = saturation(view.debugger, view.chosen)
+        self.border_title = f"Saturation, layer {view.layer}"
+        self._lines = (*self._stages(found, view.layers[view.layer].state), *self._channels(found))
+
+    def count(self) -> int:
+        """Lines."""
+        return len(self._lines)
+
+    def heading(self, width: int) -> list[Text]:
+        """The layer, and names of the columns."""
+        name = visible_line(self.view.chosen.name) if self.view else ""
+        head = f"{'stage':<12}{'side':<8}{'values':>11}{'worst':>9}  first at"
+        return [Text(name), Text(head)]
+
+    def line(self, index: int, width: int) -> Text:
+        """A stage or a channel."""
+        return self._lines[index].copy()
+
+    def _stages(self, found: tuple[Saturation, ...], state: str) -> list[Text]:
+        if not found:
+            return [Text("not computed yet" if state == "pending" else "nothing was cut")]
+        lines = []
+        for one in found:
+            mark = self.glyphs.over if one.side == "high" else self.glyphs.under
+            where = shape_text(one.first).replace("x", ",") if one.first else ""
+            text = f"{one.stage:<12}{mark} {one.side:<6}{one.count:>11,}{one.worst:>9,}  {where}"
+            note = " (asked for)" if one.wanted else ""
+            lines.append(Text(text + note, style="dim" if one.wanted else VERMILION))
+        return lines
+
+    def _channels(self, found: tuple[Saturation, ...]) -> list[Text]:
+        counts: dict[str, Counter[int]] = {"low": Counter(), "high": Counter()}
+        for one in found:
+            if not one.wanted:
+                counts[one.side].update(dict(one.channels))
+        channels = sorted(counts["low"].keys() | counts["high"].keys())
+        if not channels:
+            return []
+        most = max(counts["low"][c] + counts["high"][c] for c in channels)
+        lines = [Text(""), Text("channel   below   above", style="bold")]
+        return lines + [
+            self._channel(c, counts["low"][c], counts["high"][c], most) for c in channels
+        ]
+
+    def _channel(self, channel: int, low: int, high: int, most: int) -> Text:
+        text = Text(f"{channel:7}{low:8,}{high:8,} ")
+        for count, mark, style in (
+            (low, self.glyphs.under, SKY),
+            (high, self.glyphs.over, ORANGE),
+        ):
+            text.append(mark * -(-count * BAR_COLUMNS // most), style=style)
+        return text

@@ -1,0 +1,180 @@
+"""Cores and units over time: a strip that scrolls."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from rich.text import Text
+from textual.binding import Binding, BindingType
+
+from nmpsim.isa.table import Unit
+from nmpsim.tui.lines import LinePane
+from nmpsim.tui.look import UNIT_COLORS
+from nmpsim.tui.view import View
+from nmpsim.views.text import visible_line
+
+LABEL_COLUMNS = 12
+TICK_COLUMNS = 16
+MOST_COLUMNS = 100_000
+Lane = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Begins, ends, and cycles of work before each begin and at the end."""
+UNITS = tuple(unit.name.lower() for unit in Unit)
+
+
+class TimelinePane(LinePane):
+    """A row for the DRAM and for each unit of each core; a column is a number of cycles."""
+
+    title = "Time"
+    scrolls_itself = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("plus,equals_sign", "zoom(-1)", "Fewer cycles a column", show=False),
+        Binding("minus", "zoom(1)", "More cycles a column", show=False),
+        Binding("f", "fit", "All of it at once", show=False),
+        Binding("l", "now", "To where the run is", show=False),
+    ]
+    _lanes: dict[tuple[int, int], Lane]
+    _rows = -1
+    _scale = 1
+    """Cycles of a column."""
+    _is_fit = True
+
+    def prepare(self, view: View) -> None:
+        """Sort the record of work by units, if it has grown."""
+        if view.work.rows != self._rows:
+            self._rows = view.work.rows
+            self._lanes = _lanes(view.work.spans())
+        self.call_after_refresh(self.action_now)
+
+    def renew(self) -> None:
+        """The record or the width has changed."""
+        if self._is_fit:
+            self._scale = self._fitting()
+        super().renew()
+
+    def count(self) -> int:
+        """The DRAM, and the units of all cores."""
+        return 1 + len(self.view.cores) * len(UNITS) if self.view else 0
+
+    def content_width(self) -> int:
+        """Columns of the whole run."""
+        return LABEL_COLUMNS + -(-self._end() // self._scale) + 1
+
+    def core_at(self, index: int) -> int | None:
+        """The core of a row."""
+        return None if index == 0 else (index - 1) // len(UNITS)
+
+    def heading(self, width: int) -> list[Text]:
+        """Cycles and layers."""
+        return [self._ticks(width), self._layers(width)]
+
+    def line(self, index: int, width: int) -> Text:
+        """How much of each column a unit worked."""
+        view, core = self.shown, self.core_at(index)
+        unit = "dram" if core is None else UNITS[(index - 1) % len(UNITS)]
+        lane = (-1, 0) if core is None else (core, (index - 1) % len(UNITS))
+        mark = self.glyphs.next if core == view.core else " "
+        name = "   dram" if core is None else f"{core:2} {unit}"
+        text = Text(f"{mark}{name:<{LABEL_COLUMNS - 1}}", style=UNIT_COLORS[unit])
+        edges = self._edges(width)
+        shares = (
+            np.diff(_busy(self._lanes[lane], edges)) / self._scale if lane in self._lanes else 0
+        )
+        levels = np.ceil(np.broadcast_to(shares, edges.size - 1) * 4).astype(int).clip(0, 4)
+        strip = "".join(self.glyphs.shades[level] for level in levels)
+        now = int(np.searchsorted(edges, view.location.cycle, "right")) - 1
+        if not 0 <= now < len(strip):
+            return text.append(strip, style=UNIT_COLORS[unit] if now > 0 else "dim")
+        text.append(strip[:now], style=UNIT_COLORS[unit])
+        text.append(self.glyphs.now, style="bold")
+        return text.append(strip[now + 1 :], style="dim")
+
+    def action_zoom(self, power: int) -> None:
+        """Half or twice as many cycles a column, around the middle."""
+        middle = int(self._edges(self._width()).mean())
+        smallest = max(1, -(-self._end() // MOST_COLUMNS))
+        self._scale = max(self._scale * 2 if power > 0 else self._scale // 2, smallest)
+        self._is_fit = False
+        self.renew()
+        half = (self._width() - LABEL_COLUMNS) // 2
+        self.call_after_refresh(self.scroll_to, x=middle // self._scale - half, animate=False)
+
+    def action_fit(self) -> None:
+        """Everything in sight."""
+        self._is_fit = True
+        self.renew()
+
+    def action_now(self) -> None:
+        """Bring the present into sight."""
+        width = self._width() - LABEL_COLUMNS
+        at = self.shown.location.cycle // self._scale
+        if not self.scroll_offset.x <= at < self.scroll_offset.x + width:
+            self.scroll_to(x=at - width * 3 // 4, animate=False)
+
+    def _end(self) -> int:
+        ends = [int(ends[-1]) for _, ends, _ in self._lanes.values()] if self._rows > 0 else []
+        return max([*ends, self.view.location.cycle if self.view else 0])
+
+    def _fitting(self) -> int:
+        return max(1, -(-self._end() // max(self._width() - LABEL_COLUMNS - 1, 1)))
+
+    def _edges(self, width: int) -> npt.NDArray[np.int64]:
+        """Cycles at which the columns in sight begin, and where the last one ends."""
+        columns = max(width - LABEL_COLUMNS, 1)
+        return (np.arange(columns + 1) + self.scroll_offset.x) * self._scale
+
+    def _ticks(self, width: int) -> Text:
+        text = f"{f'{self._scale:,}/col':<{LABEL_COLUMNS}}"
+        edges = self._edges(width)[:-1]
+        for column in range(0, len(edges), TICK_COLUMNS):
+            text += f"{self.glyphs.now}{int(edges[column]):,}".ljust(TICK_COLUMNS)
+        return Text(text[:width])
+
+    def _layers(self, width: int) -> Text:
+        """Names of layers above the time that they took."""
+        if self.view is None:
+            return Text("")
+        edges = self._edges(width)
+        row = [" "] * (edges.size - 1)
+        begin = 0
+        for index in self.view.debugger.layer_order():
+            state = self.view.layers[index]
+            first, last = np.searchsorted(edges, [begin, begin + state.cycles]).tolist()
+            begin += state.cycles
+            room = min(last, len(row)) - first
+            if room > 0:
+                label = f"{self.glyphs.now}{index} {visible_line(state.name)}"[:room]
+                row[first : first + len(label)] = label
+        return Text(f"{'layer':<{LABEL_COLUMNS}}{''.join(row)}")
+
+
+def _lanes(spans: Any) -> dict[tuple[int, int], Lane]:
+    """Work by (core, unit), and the DRAM's as (-1, 0)."""
+    grants = spans["is_grant"]
+    core = np.where(grants, -1, spans["core"])
+    unit = np.where(grants, 0, spans["unit"])
+    order = np.lexsort((spans["begin"], unit, core))
+    lanes = {}
+    keys = core[order].astype(np.int64) * len(UNITS) + unit[order]
+    starts = np.flatnonzero(np.diff(keys, prepend=keys[:1] - 1))
+    for rows in np.split(order, starts[1:]) if len(order) else ():
+        lanes[int(core[rows[0]]), int(unit[rows[0]])] = _lane(spans[rows])
+    return lanes
+
+
+def _lane(spans: Any) -> Lane:
+    """One unit's work; what overlaps counts once."""
+    begins, ends = spans["begin"].copy(), np.maximum.accumulate(spans["end"])
+    begins[1:] = np.maximum(begins[1:], ends[:-1])
+    before = np.concatenate([[0], np.cumsum(ends - begins)])
+    return begins, ends, before
+
+
+def _busy(lane: Lane, cycles: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Cycles of work before each of ``cycles``."""
+    begins, ends, before = lane
+    index = np.searchsorted(begins, cycles, "right")
+    last = np.maximum(index - 1, 0)
+    unfinished = np.where(index > 0, np.maximum(ends[last] - cycles, 0), 0)
+    return np.asarray(before[index] - unfinished, np.int64)

@@ -1,0 +1,87 @@
+"""The command line: commands, ``/text`` searches, ``>file`` copies the pane's text to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.suggester import Suggester
+from textual.widgets import Input
+
+Completer = Callable[[str], Sequence[str]]
+"""A line so far -> the lines that it may become."""
+
+
+class Prompt(Input):
+    """One row with history and completion."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "recall(-1)", "Earlier command", show=False),
+        Binding("down", "recall(1)", "Later command", show=False),
+        Binding("tab", "complete", "Complete", show=False),
+        Binding("escape", "leave", "Back to the pane", show=False),
+    ]
+
+    class Left(Message):
+        """The user is done with the command line."""
+
+    def __init__(self, complete: Completer) -> None:
+        super().__init__(
+            placeholder="  :command  /search  >file   ? help",
+            compact=True,
+            suggester=_First(complete),
+            select_on_focus=False,
+        )
+        self._complete = complete
+        self._history: list[str] = []
+        self._at = 0
+
+    def begin(self, text: str) -> None:
+        """Take the keyboard, with a text to go on from."""
+        self.value = text
+        self.cursor_position = len(text)
+        self.focus()
+
+    def remember(self, line: str) -> None:
+        """Put a line into the history."""
+        if line and self._history[-1:] != [line]:
+            self._history.append(line)
+        self._at = len(self._history)
+
+    def action_recall(self, lines: int) -> None:
+        """An earlier or a later line."""
+        self._at = min(max(self._at + lines, 0), len(self._history))
+        self.value = self._history[self._at] if self._at < len(self._history) else ""
+        self.cursor_position = len(self.value)
+
+    def action_complete(self) -> None:
+        """As far as there is no choice; the choices are shown behind the cursor."""
+        found = self._complete(self.value)
+        if found:
+            self.value = _common_start(found)
+            self.cursor_position = len(self.value)
+
+    def action_leave(self) -> None:
+        """Nothing more to say."""
+        self.value = ""
+        self.post_message(self.Left())
+
+
+class _First(Suggester):
+    def __init__(self, complete: Completer) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._complete = complete
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The first that fits."""
+        return next(iter(self._complete(value)), None)
+
+
+def _common_start(lines: Sequence[str]) -> str:
+    first, last = min(lines), max(lines)
+    for index, character in enumerate(first):
+        if index >= len(last) or last[index] != character:
+            return first[:index]
+    return first

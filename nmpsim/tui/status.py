@@ -1,0 +1,41 @@
+"""The line on top: which program, where it stands, what goes on."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from nmpsim.debugger import Location
+from nmpsim.views.text import shorten_middle, visible_line
+
+PROGRESS_COLUMNS = 10
+
+
+class StatusLine(Widget):
+    """One row."""
+
+    location: reactive[Location | None] = reactive(None)
+    answer = reactive("")
+    busy = reactive("")
+    """Name of the action that runs; empty while nothing does."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self._program = visible_line(program)
+
+    def render(self) -> Text:
+        """Program, layer, cycle, the last answer or what runs."""
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(f" {shorten_middle(self._program, 16)} ", style="bold reverse")
+        where = self.location
+        if where is None:
+            return text.append(f" {self.busy}")
+        name = f"{where.layer} {where.layer_name}" if where.layer is not None else "end"
+        text.append(f" layer {shorten_middle(visible_line(name), 24)}", style="bold")
+        text.append(f"  {where.layers_done}/{where.layers} done  cycle {where.cycle:,}  ")
+        if self.busy:
+            filled = round(PROGRESS_COLUMNS * where.layers_done / max(where.layers, 1))
+            bar = "#" * filled + "-" * (PROGRESS_COLUMNS - filled)
+            return text.append(f"{self.busy} [{bar}] Esc stops", style="bold")
+        return text.append(visible_line(self.answer))

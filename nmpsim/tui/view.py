@@ -1,0 +1,124 @@
+"""What the screen shows of a debugger that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.bundle.metadata import Layer
+from nmpsim.debugger import CoreState, Debugger, LayerState, Location
+from nmpsim.debugger.breakpoints import AtAddress, AtLayer
+from nmpsim.debugger.commands.result import Result
+from nmpsim.debugger.commands.shell import Shell
+from nmpsim.debugger.inspect import core_states, layer_states
+from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer
+from nmpsim.debugger.worklog import WorkLog
+from nmpsim.tui.facts import Facts, facts_of
+
+
+@attrs.frozen
+class Compared:
+    """A comparison and what was compared: it holds as long as that is the same."""
+
+    output: np.ndarray[Any, Any] | None
+    reference: Reference
+    found: LayerComparison
+
+
+@attrs.frozen(eq=False)
+class View:
+    """Where a run stands, and what of it the user looks at.
+
+    The panes read the rest from ``debugger``, which nobody moves while they do.
+    """
+
+    shell: Shell
+    facts: Facts
+    work: WorkLog
+    location: Location
+    answer: Result
+    """What the last command answered."""
+    layers: tuple[LayerState, ...]
+    cores: tuple[CoreState, ...]
+    comparisons: Mapping[int, Compared] = attrs.field(factory=dict)
+    """By layer, of those that are done; empty without a reference."""
+    layer: int = 0
+    """Index of the layer that is looked at."""
+    core: int = 0
+    """Core that is looked at."""
+
+    @property
+    def debugger(self) -> Debugger:
+        """What is debugged."""
+        return self.shell.debugger
+
+    @property
+    def chosen(self) -> Layer:
+        """The layer that is looked at."""
+        return self.debugger.layers[self.layer]
+
+    @property
+    def breakpoint_layers(self) -> frozenset[int]:
+        """Layers at whose begin the run stops."""
+        conditions = [one.condition for one in self.debugger.breakpoints if one.is_enabled]
+        return frozenset(one.index for one in conditions if isinstance(one, AtLayer))
+
+    @property
+    def breakpoint_addresses(self) -> frozenset[int]:
+        """Addresses before whose instruction the run stops."""
+        conditions = [one.condition for one in self.debugger.breakpoints if one.is_enabled]
+        return frozenset(one.address for one in conditions if isinstance(one, AtAddress))
+
+
+def first_view(shell: Shell) -> View:
+    """Before anything is done; from here on the record of work is kept."""
+    debugger = shell.debugger
+    debugger.work = WorkLog()
+    view = View(
+        shell,
+        facts_of(debugger.bundle),
+        debugger.work,
+        debugger.location(),
+        Result(),
+        layer_states(debugger),
+        core_states(debugger),
+    )
+    return attrs.evolve(view, comparisons=_comparisons(view))
+
+
+def next_view(before: View, answer: Result) -> View:
+    """How things are after a command; what is looked at stays unless the run has gone elsewhere."""
+    debugger = before.debugger
+    view = attrs.evolve(
+        before,
+        location=debugger.location(),
+        answer=answer,
+        layers=layer_states(debugger),
+        cores=core_states(debugger),
+    )
+    view = attrs.evolve(view, comparisons=_comparisons(view))
+    layer, core = view.location.layer, answer.data.get("core")
+    if layer is not None and layer != before.location.layer:
+        view = attrs.evolve(view, layer=layer)
+    if isinstance(core, int) and view.location.position != before.location.position:
+        view = attrs.evolve(view, core=core)
+    return view
+
+
+def _comparisons(view: View) -> Mapping[int, Compared]:
+    """Of layers that are done; those that were made before are taken over."""
+    reference, debugger = view.shell.reference, view.debugger
+    if reference is None:
+        return {}
+    done = [state.index for state in view.layers if state.state == "done"]
+    return {index: _compared(view, reference, index, debugger.outputs.get(index)) for index in done}
+
+
+def _compared(view: View, reference: Reference, index: int, output: Any) -> Compared:
+    old = view.comparisons.get(index)
+    if old is not None and old.output is output and old.reference is reference:
+        return old
+    return Compared(output, reference, compare_layer(view.debugger, reference, index))

@@ -1,0 +1,47 @@
+"""The record of work is the same however often the run is turned back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nmpsim
+from nmpsim.bundle import Bundle
+from nmpsim.core.state import WORK
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.worklog import SPAN, WorkLog
+
+STEPS = st.tuples(st.sampled_from(["layer", "tile", "tensor", "instruction"]), st.booleans())
+
+
+def logged(bundle: Bundle, inputs: dict[str, Any], steps: list[tuple[Any, bool]]) -> Any:
+    debugger = Debugger(bundle, inputs)
+    debugger.work = WorkLog()
+    for unit, back in steps:
+        debugger.step(unit, 3, back=back)
+    debugger.run()
+    return np.sort(debugger.work.spans())
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=st.lists(STEPS, max_size=6))
+def test_going_back_adds_nothing(
+    steps: list[tuple[Any, bool]], digits: Bundle, seven: dict[str, Any]
+) -> None:
+    assert np.array_equal(logged(digits, seven, steps), logged(digits, seven, []))
+
+
+def test_it_has_all_work_of_a_plain_run(digits: Bundle, seven: dict[str, Any]) -> None:
+    found: list[Any] = []
+    nmpsim.Device().run(digits, seven, work=found.append)
+    assert found and all(work.dtype.names == WORK.names for work in found)
+    straight = np.concatenate(found)
+    expected = np.zeros(len(straight), SPAN)
+    for name in SPAN.names or ():
+        expected[name] = straight[name]
+    assert np.array_equal(logged(digits, seven, []), np.sort(expected))

@@ -1,0 +1,35 @@
+"""Programs on a screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from screen import Start, session
+
+import nmpsim
+from nmpsim.bundle import Bundle, bundle_from_bytes
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+@pytest.fixture(scope="session")
+def digits() -> Bundle:
+    return bundle_from_bytes(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
+
+
+@pytest.fixture
+def start(digits: Bundle) -> Start:
+    """A session on the digits program with the image of a seven."""
+    return lambda: session(digits, np.load(DIGITS / "images" / "7.npy"))
+
+
+@pytest.fixture(scope="session")
+def lenet(shared: Path) -> Start:
+    folder = shared / "lir/lenet"
+    program = folder / "i8_asym_b32/cpu.lir.txt"
+    bundle = bundle_from_bytes(nmpsim.compile(program, folder / "i8_asym_b32/cpu.npz").image)
+    with np.load(folder / "calibration_inputs.npz") as archive:
+        image = archive[archive.files[0]][:1]
+    return lambda: session(bundle, image)

@@ -1,0 +1,86 @@
+"""Drives the screen as a user would: keys in, text out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from textual.pilot import Pilot
+
+from nmpsim.bundle import Bundle
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.commands.shell import Shell
+from nmpsim.tui.app import DebugApp
+from nmpsim.tui.look import UNICODE, Glyphs
+
+Start = Callable[[], Shell]
+SMALL, LARGE = (80, 24), (200, 50)
+
+
+class Saved:
+    """An ``.npz`` file of a test."""
+
+    def __init__(self, path: Path) -> None:
+        self._arrays = dict(np.load(path))
+        self.keys = list(self._arrays)
+
+    def read(self, key: str) -> np.ndarray[Any, Any]:
+        return self._arrays[key]
+
+
+def session(bundle: Bundle, image: np.ndarray[Any, Any]) -> Shell:
+    """A session of the debugger on a program with one input."""
+    return Shell(Debugger(bundle, {bundle.metadata.inputs[0].name: image}), Saved)
+
+
+class User:
+    """Presses keys, waits until nothing runs, and reads the screen."""
+
+    def __init__(self, app: DebugApp, pilot: Pilot[Any]) -> None:
+        self.app, self.pilot = app, pilot
+
+    async def settle(self) -> None:
+        """Until all that was asked for is done and shown."""
+        while self.app.view is None or self.app.is_busy:
+            await self.pilot.pause(0.005)
+        await self.pilot.pause()
+
+    async def press(self, *keys: str) -> str:
+        """Press keys one after the other; the screen after that."""
+        await self.pilot.press(*keys)
+        await self.settle()
+        return self.text()
+
+    async def enter(self, line: str) -> str:
+        """Type a line into the command line."""
+        self.app.action_prompt(line)
+        return await self.press("enter")
+
+    def text(self) -> str:
+        """What the screen shows."""
+        width, height = self.app.size
+        lines = self.app.screen._compositor.render_strips()
+        assert len(lines) == height
+        return "\n".join(line.text[:width] for line in lines)
+
+
+def drive(
+    session: Shell,
+    size: tuple[int, int],
+    play: Callable[[User], Awaitable[None]],
+    glyphs: Glyphs = UNICODE,
+) -> DebugApp:
+    """Show a session on a screen of so many columns and rows, and let a user play."""
+
+    async def run() -> DebugApp:
+        app = DebugApp(session, glyphs)
+        async with app.run_test(size=size) as pilot:
+            user = User(app, pilot)
+            await user.settle()
+            await play(user)
+        return app
+
+    return asyncio.run(run())

@@ -1,0 +1,229 @@
+"""The debugger's screen, driven by its keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from screen import LARGE, SMALL, Start, User, drive
+
+from nmpsim.tui.app import PANES
+from nmpsim.tui.look import ASCII
+from nmpsim.tui.moves import MOVES
+
+
+def test_a_small_screen_shows_one_pane(start: Start) -> None:
+    async def play(user: User) -> None:
+        text = user.text()
+        assert "▶  [0] conv1__6_quantize" in text
+        assert "LIR source" not in text
+        for number, (name, kind) in enumerate(PANES, 1):
+            assert f" {number} {name} " in text
+            shown = await user.press(str(number))
+            assert user.app.active_pane.size.height == 18
+            assert kind.title.split()[0] in shown
+            assert [pane for pane in user.app.panes if pane.display] == [user.app.active_pane]
+
+    drive(start(), SMALL, play)
+
+
+def test_a_large_screen_shows_all_panes(start: Start) -> None:
+    async def play(user: User) -> None:
+        text = await user.press("n", "n")
+        assert all(pane.display and pane.size.area > 300 for pane in user.app.panes)
+        assert text.count("conv1__2") >= 4  # layers, source, tensor, time
+        assert "1 Layers" not in text
+        zoomed = await user.press("z")
+        assert "1 Layers" in zoomed
+        assert sum(pane.display for pane in user.app.panes) == 1
+
+    drive(start(), LARGE, play)
+
+
+def test_steps_forth_and_back(start: Start) -> None:
+    async def play(user: User) -> None:
+        text = await user.press("n", "n")
+        assert "layer 2 pool1__2  2/8 done" in text
+        cycle = user.app.shell.debugger.execution.cycle
+        assert f"cycle {cycle:,}" in text
+        assert "✓   1  conv1__2" in text
+        await user.press("t", "i", "s")
+        assert user.app.shell.debugger.execution.cycle > cycle
+        await user.press("S", "I", "T")
+        assert user.app.shell.debugger.execution.cycle <= cycle
+        assert "8/8 done" in await user.press("c")
+        assert "the end: cycle" in user.text()
+        assert "layer 0 conv1__6_quantize  0/8 done" in await user.press("R")
+
+    drive(start(), SMALL, play)
+
+
+def test_a_breakpoint_is_set_seen_and_met(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("down", "down", "down", "b", "c")
+        assert "layer 3 conv2__2  3/8 done" in user.text()
+        assert "breakpoint 1: conv2__2 begins" in user.text()
+        assert "●▶  26" in await user.press("2")
+        assert "8/8 done" in await user.press("b", "c")
+
+    drive(start(), SMALL, play)
+
+
+def test_a_breakpoint_at_an_address(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("n", "5")
+        found = await user.enter("/nmp.conv")
+        assert "nmp.conv t0" in found
+        await user.press("b", "c")
+        assert "breakpoint 1: core" in user.text()
+        core = user.app.shell.debugger.execution.machine.cores[user.app.view.core]
+        assert f"●▶ {int(core.pc):08x}  nmp.conv t0" in user.text()
+
+    drive(start(), SMALL, play)
+
+
+def test_chosen_layers_are_looked_at(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("c", "home", "down", "enter")
+        text = await user.press("3")
+        assert "conv1__2_res  1x8x8x16 Int8, 0 to 3.3694" in text
+        assert "channel 0 of 16: -128 to -86  ▲ 0 at 127  ▼ 32 at -128" in text
+        assert "channel 15 of 16" in await user.press("left_square_bracket")
+        assert "-128▼" in await user.press("v")
+        assert "range -128 ▼" in await user.press("v")
+        assert "activation  ▼ low" in await user.press("4")
+
+    drive(start(), SMALL, play)
+
+
+def test_the_time_line_zooms_and_scrolls(start: Start) -> None:
+    async def play(user: User) -> None:
+        text = await user.press("n", "n", "n", "7")
+        fitted = user.app.active_pane.virtual_size.width
+        assert fitted <= 78
+        assert "dram" in text and "0 mac" in text and "│1 conv1__2" in text
+        await user.press("plus", "plus")
+        assert user.app.active_pane.virtual_size.width > 2 * fitted
+        before = await user.press("home")
+        assert await user.press(*["right"] * 8) != before
+        await user.press("f")
+        assert user.app.active_pane.virtual_size.width == fitted
+
+    drive(start(), SMALL, play)
+
+
+def test_the_mouse_does_what_keys_do(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.pilot.click("#tabs", offset=(14, 0))
+        assert user.app.active_pane.title == "LIR source"
+        await user.pilot.click("#tabs", offset=(3, 0))
+        await user.pilot.click("LayersPane", offset=(10, 5), times=2)
+        await user.settle()
+        assert user.app.view is not None and user.app.view.layer == 3
+        await user.pilot.click("#keys", offset=(3, 0))
+        await user.settle()
+        assert "1/8 done" in user.text()
+
+    drive(start(), SMALL, play)
+
+
+def test_search_goes_around(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("2")
+        await user.enter("/softmax")
+        first = user.app.active_pane.cursor
+        assert "softmax" in user.app.active_pane.line(first, 80).plain
+        await user.press("full_stop")
+        assert user.app.active_pane.cursor == first
+        await user.enter("/DEALLOC")
+        second = user.app.active_pane.cursor
+        await user.press("full_stop", "comma")
+        assert user.app.active_pane.cursor == second
+
+    drive(start(), SMALL, play)
+
+
+def test_a_view_is_copied_to_a_file(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "a file.txt"
+
+    async def play(user: User) -> None:
+        await user.press("n")
+        await user.enter(f">{file}")
+        await user.enter(f">{tmp_path / 'no folder' / 'x'}")
+        assert "error[FILE002]" in await user.press("9")
+
+    drive(start(), SMALL, play)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 9
+    assert "softmax (host)" in lines[-1]
+
+
+def test_help_has_every_key(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("question_mark")
+        text = user.app.screen.query_one("Static").render().plain
+        for move in MOVES:
+            assert f"  {move.key:<22}{move.command}" in text
+        for words in (
+            "Fewer cycles a column",
+            "Next channel",
+            "Earlier command",
+            "Quit",
+            "reverse",
+        ):
+            assert words in text
+        assert "Everywhere" not in await user.press("escape")
+
+    drive(start(), SMALL, play)
+
+
+def test_every_key_has_one_meaning_and_a_description() -> None:
+    from nmpsim.tui.app import DebugApp
+    from nmpsim.tui.help import key_lines
+    from nmpsim.tui.lines import LinePane
+
+    everywhere = [key for keys, _ in key_lines(DebugApp.BINDINGS) for key in keys.split()]
+    assert len(everywhere) == len(set(everywhere))
+    for kind in [LinePane, *(kind for _, kind in PANES if "BINDINGS" in kind.__dict__)]:
+        for keys, description in key_lines(kind.BINDINGS):
+            assert description
+            assert not set(keys.split()) & set(everywhere)
+
+
+def test_history_of_the_command_line(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.enter("/conv")
+        await user.enter("/pool")
+        await user.press("colon", "up", "up")
+        assert user.app.focused is not None
+        assert user.app.focused.value == "/conv"
+        await user.press("escape")
+        assert user.app.focused is user.app.active_pane
+
+    drive(start(), SMALL, play)
+
+
+def test_without_unicode_there_are_other_symbols(start: Start) -> None:
+    async def play(user: User) -> None:
+        text = await user.press("n", "n")
+        assert ">  [2] pool1__2" in text
+        assert "+   1  conv1__2" in text
+
+    drive(start(), SMALL, play, ASCII)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_lenet_from_its_start_to_its_end_and_back(
+    size: tuple[int, int], lenet: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    shell = lenet()
+    layers = len(shell.debugger.layers)
+
+    async def play(user: User) -> None:
+        assert f"{layers}/{layers} done" in await user.press(*["n"] * layers)
+        await user.press(*(str(number) for number in range(1, len(PANES) + 1)))
+        assert f"{layers - 2}/{layers} done" in await user.press("N", "N")
+        assert "the start: layer 0" in await user.press("C")
+
+    drive(shell, size, play)
