@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from nmpsim.analysis.lint import Finding, References, load_subject, run_rules
 from nmpsim.analysis.shadow import ShadowEvaluation
-from nmpsim.bundle import Bundle, read_bundle, write_bundle
+from nmpsim.bundle import Bundle, bundle_from_bytes, read_bundle, write_bundle
+from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS
 from nmpsim.compiler.passes.rescale_bias import RescaledBias, rescale_bias
@@ -36,6 +37,7 @@ __all__ = [
     "device_of",
     "lint",
     "load",
+    "patched",
     "quantize",
     "rescale_bias",
     "save",
@@ -170,9 +172,25 @@ def device_of(bundle: Bundle) -> DeviceConfig:
     return from_settings(bundle.metadata.device)
 
 
-def load(path: Path | str) -> Bundle:
-    """Read and check a bundle; its constants stay in the file until they are used."""
-    return read_bundle(path)
+def load(path: Path | str, patch: Path | str | None = None) -> Bundle:
+    """Read and check a bundle; its constants stay in the file until they are used.
+
+    Args:
+        path: the bundle's file.
+        patch: changes that the debugger has exported, made in memory only.
+
+    Raises:
+        UserError: FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch.
+    """
+    bundle = read_bundle(path)
+    if patch is None:
+        return bundle
+    return bundle_from_bytes(patched(Path(path).read_bytes(), patch, str(path)), str(path))
+
+
+def patched(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:
+    """The bytes of a bundle's file with the changes of a patch; UserError PATCH001, PATCH002."""
+    return apply_patch(image, load_patch(Path(patch)), path)
 
 
 class Shadow:

@@ -43,6 +43,12 @@ def device_option(default: str) -> Callable[[_Command], _Command]:
     return click.option("--device", metavar="D.toml", type=FILE, help=text)
 
 
+def patch_option(command: _Command) -> _Command:
+    """``--patch P.json``"""
+    text = "Changes that `export` of `nmpsim debug` has written."
+    return click.option("--patch", metavar="P.json", type=FILE, help=text)(command)
+
+
 def format_option(command: _Command) -> _Command:
     """``--format text|json``"""
     return click.option(

@@ -194,6 +194,13 @@ class Debugger:
         """Back to the start."""
         return self.go_to(0)
 
+    def forget_after(self, position: int) -> None:
+        """The future behind a position will be another one: forget what is known of it."""
+        self.execution.snapshots.drop_after(position)
+        for index in [index for index, end in self.ends.items() if end > position]:
+            del self.ends[index]
+            self.outputs.pop(index, None)
+
     def output_after(self, index: int) -> npt.NDArray[Any] | None:
         """Do one layer, from the machine's state as it is, and give its output; keep no traces.
 

@@ -102,6 +102,9 @@ class Execution:
         self.position = 0
         self.trap: TrapReport | None = None
         self._step, self._is_started = 0, False
+        self._pokes: list[tuple[int, int, bytes]] = []
+        """(position, address, bytes) of what was changed in DRAM."""
+        self._owns_image = False
         self.account = Account.of(self.layers)
         self._stops = make_stops(config.cores_count, trace_rows=TRACE_ROWS)
         reset(self.machine)
@@ -163,6 +166,20 @@ class Execution:
             return self._pause(Why.END, start)
         if self.position >= until:
             return self._pause(Why.LIMIT, start)
+        until = min(until, *(p for p, _, _ in self._pokes if p > start), FOREVER)
+        pause = self._move(step, until, cycle, after, cores, addresses)
+        self._poke_again()
+        return pause
+
+    def _move(
+        self,
+        step: Step,
+        until: int,
+        cycle: int,
+        after: int,
+        cores: npt.NDArray[np.bool_] | None,
+        addresses: npt.NDArray[np.int64] | None,
+    ) -> Pause:
         self.trap = None
         if step.kind == "host":
             return self._host(step)
@@ -232,6 +249,34 @@ class Execution:
         self.position, self.trap = snapshot.position, None
         self._step, self._is_started = snapshot.step, snapshot.is_started
         self.account = snapshot.account.copy()
+
+    def read_image(self, address: int, count: int) -> bytes | None:
+        """Bytes of the read-only memory; None if they are not all there."""
+        start, image = address - self.bundle.image_base, self.machine.image
+        if count < 1 or not 0 <= start <= image.size - count:
+            return None
+        return bytes(image[start : start + count])
+
+    def write_image(self, address: int, data: bytes) -> None:
+        """Change the read-only memory of this run, not of the bundle."""
+        if not self._owns_image:
+            self.machine = self.machine._replace(image=self.machine.image.copy())
+            self._owns_image = True
+        start = address - self.bundle.image_base
+        self.machine.image[start : start + len(data)] = np.frombuffer(data, np.uint8)
+
+    def write_ram(self, address: int, data: bytes) -> None:
+        """Change DRAM here and now; done again whenever the run comes by this position."""
+        self._pokes.append((self.position, address, data))
+        self.snapshots.drop_after(self.position - 1)
+        self._poke_again()
+        self.take_snapshot()
+
+    def _poke_again(self) -> None:
+        for position, address, data in self._pokes:
+            if position == self.position:
+                start = address - self.bundle.rw_base
+                self.machine.ram[start : start + len(data)] = np.frombuffer(data, np.uint8)
 
     def report(self) -> RunReport:
         """The report of the run up to here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 
 from nmpsim.cli.files import check_outputs
@@ -16,6 +17,7 @@ from nmpsim.cli.options import (
     format_option,
     load_device,
     output_option,
+    patch_option,
     show,
 )
 from nmpsim.diagnostics import fail
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     " them, and tell what that costs.",
 )
 @device_option("the NMP (`nmpsim device`)")
+@patch_option
 @click.option("--no-fuse", is_flag=True, help="Keep every instruction a layer of its own.")
 @format_option
 @output_option("NET.bin", "The bundle to write.", required=True)
@@ -58,12 +61,13 @@ def command(
     numerics: tuple[str, ...],
     rescale_bias: bool,
     device: Path | None,
+    patch: Path | None,
     no_fuse: bool,
     style: str,
     output: Path,
 ) -> None:
     """Compile a network, Glow's LIR, for the NMP."""
-    check_outputs([output], [lir, weights, tensors, device])
+    check_outputs([output], [lir, weights, tensors, device, patch])
     profile, by_layer = _numerics(numerics)
     config = load_device(device)
     from nmpsim import session
@@ -79,6 +83,9 @@ def command(
         rescale_biases=rescale_bias,
         fuse=not no_fuse,
     )
+    if patch is not None:
+        image = session.patched(compiled.image, patch, str(output))
+        compiled = attrs.evolve(compiled, image=image)
     session.save(compiled, output)
     _tell(compiled, output, style, rescale_bias)
 

@@ -19,6 +19,7 @@ from nmpsim.cli.options import (
     device_option,
     format_option,
     load_device,
+    patch_option,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, UserError, fail
 
@@ -40,6 +41,7 @@ class _Request:
     bundle: Path
     inputs: tuple[str, ...]
     device: Path | None
+    patch: Path | None
     engine: str
     reference: Path | None
     script: Path | None
@@ -60,6 +62,7 @@ class _Request:
     help="As for `nmpsim run`.",
 )
 @device_option("the device that the bundle was made for")
+@patch_option
 @click.option(
     "--engine",
     type=click.Choice(["compiled", "reference"]),
@@ -176,7 +179,7 @@ def _shell(request: _Request, progress: RunProgress) -> Shell:
     from nmpsim.debugger.commands.shell import Shell
 
     config = load_device(request.device)
-    bundle = session.load(request.bundle)
+    bundle = session.load(request.bundle, request.patch)
     arrays = load_inputs(request.inputs, bundle.metadata.inputs)
     debugger = Debugger(
         bundle, arrays, config=config, engine=request.engine, budget_mib=request.budget

@@ -19,6 +19,7 @@ from nmpsim.cli.options import (
     format_option,
     load_device,
     output_option,
+    patch_option,
     show,
 )
 from nmpsim.cli.traces import TraceRequest, open_traces, trace_options
@@ -45,6 +46,7 @@ class _Request:
     bundle: Path
     inputs: tuple[str, ...]
     device: Path | None
+    patch: Path | None
     engine: str
     save_outputs: Path | None
     save_layers: Path | None
@@ -69,6 +71,7 @@ class _Request:
     " quantized. May be given several times.",
 )
 @device_option("the device that the bundle was made for")
+@patch_option
 @click.option(
     "--engine",
     type=click.Choice(["compiled", "reference"]),
@@ -124,7 +127,7 @@ def command(**arguments: Any) -> int:
 def _run(request: _Request) -> int:
     saved = (request.output, request.save_outputs, request.save_layers)
     outputs = (*saved, *request.traces.outputs)
-    check_outputs(outputs, [request.bundle, request.device, request.float_weights])
+    check_outputs(outputs, [request.bundle, request.device, request.float_weights, request.patch])
     if request.float_weights is not None and not request.shadow:
         raise fail("ARG001", "--float-weights is for --shadow alone", hint="add --shadow")
     if (request.histogram or request.timeline) and request.style != "json":
@@ -135,7 +138,7 @@ def _run(request: _Request) -> int:
     from nmpsim.cli.inputs import input_path, load_inputs
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    bundle = session.load(request.bundle)
+    bundle = session.load(request.bundle, request.patch)
     tensors = bundle.metadata.inputs
     _check_layers(bundle, request.histogram)
     arrays = load_inputs(request.inputs, tensors)

@@ -10,7 +10,16 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.debugger.commands import asking, comparing, expecting, looking, moving, stopping
+from nmpsim.debugger.changes import Changes
+from nmpsim.debugger.commands import (
+    asking,
+    changing,
+    comparing,
+    expecting,
+    looking,
+    moving,
+    stopping,
+)
 from nmpsim.debugger.commands.arguments import Arguments, near, split_line
 from nmpsim.debugger.commands.result import Result, say
 from nmpsim.debugger.commands.table import Command
@@ -44,6 +53,7 @@ class Shell:
     def __init__(self, debugger: Debugger, open_arrays: OpenArrays) -> None:
         """``open_arrays`` opens an ``.npz`` file that nobody vouches for."""
         self.debugger = debugger
+        self.changes = Changes(debugger)
         self.reference: Reference | None = None
         self.history: list[str] = []
         """Lines that were executed, without those that were not understood."""
@@ -160,6 +170,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "Look": looking.COMMANDS,
     "Compare": comparing.COMMANDS,
     "Ask": asking.COMMANDS,
+    "Change": changing.COMMANDS,
     "Check": expecting.COMMANDS,
     "Session": (
         Command("help", "help [COMMAND]", "this list, or all about a command", help_command,

@@ -1,0 +1,134 @@
+"""A patch: bytes of a bundle's memory to change, each with what must be there before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from nmpsim.atomic import write_file
+from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
+from nmpsim.bundle.elffile import ElfFile
+from nmpsim.bundle.layout import DIGEST
+from nmpsim.diagnostics import Place, UserError, fail
+
+SCHEMA = "nmpsim-patch-1"
+MAX_PATCH_BYTES = 16 << 20
+MAX_CHANGES = 1 << 18
+_FIELDS = ("address", "was", "now", "what")
+
+
+@attrs.frozen
+class Change:
+    """Bytes at an address of the read-only memory: code, descriptors, constants."""
+
+    address: int
+    was: bytes
+    now: bytes
+    """As many."""
+    what: str
+    """For readers: what it means."""
+
+
+def save_patch(path: Path, changes: tuple[Change, ...]) -> None:
+    """Write changes as JSON; raises FILE002."""
+    listed = [
+        {"address": c.address, "was": c.was.hex(), "now": c.now.hex(), "what": c.what}
+        for c in changes
+    ]
+    text = json.dumps({"schema": SCHEMA, "changes": listed}, indent=1) + "\n"
+    write_file(path, lambda file: file.write(text.encode()))
+
+
+def load_patch(path: Path) -> tuple[Change, ...]:
+    """The changes in a file.
+
+    Raises :class:`~nmpsim.diagnostics.UserError`: FILE001 if it cannot be read, PATCH001 if it is
+    no patch.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_PATCH_BYTES + 1)
+    except OSError as error:
+        message = f"cannot read the patch: {error.strerror or error}"
+        raise fail("FILE001", message, place=Place(str(path))) from error
+    if len(data) > MAX_PATCH_BYTES:
+        raise _no_patch(path, f"more than {MAX_PATCH_BYTES} bytes")
+    try:
+        document = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _no_patch(path, str(error)[:120]) from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise _no_patch(path, f"no schema {SCHEMA}")
+    changes = document.get("changes")
+    if not isinstance(changes, list) or len(changes) > MAX_CHANGES:
+        raise _no_patch(path, f"changes is no list of at most {MAX_CHANGES}")
+    return tuple(_change(one, path) for one in changes)
+
+
+def _change(one: Any, path: Path) -> Change:
+    if not isinstance(one, dict) or sorted(one) != sorted(_FIELDS):
+        raise _no_patch(path, f"a change has the fields {', '.join(_FIELDS)}")
+    address, texts = one["address"], [one[name] for name in _FIELDS[1:]]
+    is_address = isinstance(address, int) and not isinstance(address, bool)
+    if not is_address or not all(isinstance(text, str) for text in texts):
+        raise _no_patch(path, "address is a number, the other fields are texts")
+    try:
+        was, now = bytes.fromhex(texts[0]), bytes.fromhex(texts[1])
+    except ValueError:
+        raise _no_patch(path, "bytes are written in hexadecimal") from None
+    if len(was) != len(now):
+        raise _no_patch(path, "a change must not move anything")
+    return Change(address, was, now, texts[2])
+
+
+def _no_patch(path: Path, found: str) -> UserError:
+    return fail(
+        "PATCH001",
+        "this is no patch",
+        place=Place(str(path)),
+        found=found,
+        expected="what `export` of `nmpsim debug` writes",
+    )
+
+
+def apply_patch(data: bytes, changes: tuple[Change, ...], path: str) -> bytes:
+    """The bytes of a bundle with its changes, and the digest that belongs to them.
+
+    Raises :class:`~nmpsim.diagnostics.UserError`: PATCH002 if the patch belongs to another bundle,
+    BUN001 or BUN002 if ``data`` is no bundle.
+    """
+    file, patched = ElfFile(memoryview(data), path), bytearray(data)
+    digest = file.sections.get(DIGEST)
+    if digest is None or digest.nbytes != DIGEST_BYTES:
+        raise fail("BUN001", "this is no bundle", place=Place(path))
+    for change in changes:
+        offset = _offset(file, change, path)
+        found = bytes(data[offset : offset + len(change.was)])
+        if found != change.was:
+            raise _other_bundle(path, change, found.hex())
+        patched[offset : offset + len(change.now)] = change.now
+    at = digest.offset
+    patched[at : at + DIGEST_BYTES] = digest_of_file(memoryview(patched), at)
+    return bytes(patched)
+
+
+def _offset(file: ElfFile, change: Change, path: str) -> int:
+    for segment in file.segments:
+        start = change.address - segment.address
+        if start >= 0 and start + len(change.was) <= segment.file_bytes:
+            return segment.offset + start
+    raise _other_bundle(path, change, "nothing")
+
+
+def _other_bundle(path: str, change: Change, found: str) -> UserError:
+    return fail(
+        "PATCH002",
+        f"the patch belongs to another bundle: {change.what}",
+        place=Place(path),
+        found=f"{found} at {change.address:#x}",
+        expected=change.was.hex(),
+        hint="compile with the same network, options and version as when it was made",
+    )

@@ -1,0 +1,296 @@
+"""What if: change what the program is made of, and see what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.difference import Difference, compare
+from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.bundle.patch import Change
+from nmpsim.debugger.debugger import Debugger
+from nmpsim.debugger.inspect import flat_index, layer_states, values_of
+from nmpsim.debugger.instructions import Done
+from nmpsim.debugger.tracing import last_writer, loaded_from, trace_of
+from nmpsim.diagnostics import UserError, fail
+from nmpsim.isa.descriptors import PROFILES
+from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
+from nmpsim.isa.words import GLOW_INT, NMP
+from nmpsim.kernels.scale import InvalidScaleError, integer_scale
+from nmpsim.lir.nodes import ELEM_DTYPES
+
+NO_CHANGE = ("layer",)
+
+
+@attrs.frozen
+class Baseline:
+    """The run without changes."""
+
+    outputs: Mapping[int, npt.NDArray[Any]]
+    saturated: Mapping[int, int]
+
+
+@attrs.frozen
+class Effect:
+    """What changes did to a layer."""
+
+    index: int
+    name: str
+    difference: Difference | None
+    saturated_before: int
+    saturated: int
+
+
+class Changes:
+    """Changes to the read-only memory of a run, in the order in which they were made."""
+
+    def __init__(self, debugger: Debugger) -> None:
+        self._debugger = debugger
+        self.made: list[Change] = []
+        self._baseline: Baseline | None = None
+
+    def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
+        """Change a word of all descriptors of a layer, or its records a channel; how many.
+
+        Scales that each channel has of its own are changed in their records; ``bias`` is the bias
+        in the record of ``channel``. Raises UserError (DEBUG002) for an unknown word.
+        """
+        pieces = list(self._words_of(layer, word, channel))
+        if not pieces:
+            raise self._unknown(layer, word)
+        for address, size in pieces:
+            self.write(address, _packed(value, size), f"{layer.name} {word} = {value}")
+        self.rewind(layer)
+        return len(pieces)
+
+    def set_scale(self, layer: Layer, scale: float) -> int:
+        """Let a layer's rescale aim at another output scale; how many descriptors.
+
+        What reads the layer still takes its result on the old scale.
+        """
+        if layer.output.scale is None or not scale > 0:
+            raise fail("DEBUG002", f"{layer.name} has no output scale to change", found=scale)
+        ratio, count = layer.output.scale / scale, 0
+        for done in self._computes(layer):
+            d = done.words
+            if "out_mul" not in d or d.get("profile") not in (GLOW_INT, NMP):
+                raise fail(
+                    "DEBUG002",
+                    f"the scale of {layer.name} is not three integers",
+                    found=PROFILES[d["profile"]] if "profile" in d else done.instruction.mnemonic,
+                    hint="change its words one by one",
+                )
+            real = d["out_mul"] / 2.0 ** (d["out_pre"] + d["out_post"])
+            integers = _integers(real * ratio)
+            for word, value in zip(("out_pre", "out_mul", "out_post"), integers, strict=True):
+                address = done.rs1 + 4 * _index(done, word)
+                self.write(address, _packed(value, 4), f"{layer.name} {word} = {value}")
+            count += 1
+        self.rewind(layer)
+        return count
+
+    def rewind(self, layer: Layer | None = None) -> None:
+        """Go back to where a layer begins (None: the first), unless the run is before it anyway.
+
+        What changes made of the run from there on is not known yet.
+        """
+        debugger = self._debugger
+        known = layer is not None and all(
+            index in debugger.ends for index in _before(debugger.layer_order(), layer.index)
+        )
+        start = debugger.start_of(layer.index) if layer is not None and known else 0
+        if debugger.execution.position > start:
+            debugger.go_to(start)
+        debugger.forget_after(start)
+
+    def write(self, address: int, now: bytes, what: str) -> None:
+        """Change bytes of the read-only memory; see ``rewind``.
+
+        Raises UserError (DEBUG002) for other memory.
+        """
+        execution = self._debugger.execution
+        self._remember()
+        was = execution.read_image(address, len(now))
+        if was is None:
+            raise fail(
+                "DEBUG002",
+                "only the program's own memory can be changed for good",
+                found=f"{len(now)} bytes at {address:#x}",
+                expected="code, descriptors or constants",
+            )
+        if was != now:
+            execution.write_image(address, now)
+            self.made.append(Change(address, was, now, what))
+
+    def revert(self) -> int:
+        """Undo all; how many they were."""
+        count = len(self.made)
+        for change in reversed(self.made):
+            self._debugger.execution.write_image(change.address, change.was)
+        self.made.clear()
+        self.rewind()
+        return count
+
+    def merged(self) -> tuple[Change, ...]:
+        """As few changes as say the same: one for each address."""
+        found: dict[int, Change] = {}
+        for change in self.made:
+            first = found.get(change.address)
+            if first is not None and len(first.was) == len(change.was):
+                change = attrs.evolve(change, was=first.was)
+            found[change.address] = change
+        return tuple(change for change in found.values() if change.was != change.now)
+
+    def effects(self) -> list[Effect]:
+        """What became of every layer that has run since."""
+        self._remember()
+        debugger, base = self._debugger, self._baseline
+        effects = []
+        states = layer_states(debugger)
+        for index in debugger.layer_order():
+            layer, actual = debugger.layers[index], debugger.outputs.get(index)
+            before = base.outputs.get(index) if base else None
+            found = None
+            if actual is not None and before is not None and index in debugger.ends:
+                output = layer.output
+                found = compare(actual, before, output.elem, output.scale, output.offset)
+            saturated = base.saturated.get(index, 0) if base else 0
+            effects.append(Effect(index, layer.name, found, saturated, states[index].saturated))
+        return effects
+
+    def _remember(self) -> None:
+        """Keep what the run without changes gives; it is run to its end for that."""
+        if self._baseline is not None:
+            return
+        debugger = self._debugger
+        with debugger.execution.visit():
+            debugger.run_to_end()
+            states = layer_states(debugger)
+            self._baseline = Baseline(
+                dict(debugger.outputs), {state.index: state.saturated for state in states}
+            )
+
+    def _trace(self, layer: Layer) -> list[Done]:
+        """What a layer did; it is run for that if it has not been."""
+        debugger = self._debugger
+        self._remember()
+        if layer.index not in debugger.ends:
+            with debugger.execution.visit():
+                debugger.reach_layer(layer.index)
+        return trace_of(debugger, layer.index)
+
+    def _computes(self, layer: Layer) -> list[Done]:
+        transfers = ("load", "store")
+        return [
+            done
+            for done in self._trace(layer)
+            if done.instruction.descriptor not in (None, *transfers)
+        ]
+
+    def _words_of(self, layer: Layer, word: str, channel: int | None) -> Iterator[tuple[int, int]]:
+        """(address, bytes) of each place where a word of a layer stands."""
+        seen = set()
+        trace = self._trace(layer)
+        for done in trace:
+            if done.instruction.descriptor in (None, "load", "store"):
+                continue
+            for piece in _pieces(done, word, channel, trace):
+                if piece not in seen:
+                    seen.add(piece)
+                    yield piece
+
+    def _unknown(self, layer: Layer, word: str) -> UserError:
+        known = sorted(
+            {name for done in self._computes(layer) for name in done.words if name not in NO_CHANGE}
+        )
+        return fail(
+            "DEBUG002",
+            f"{layer.name} has no such number to change",
+            found=word,
+            expected=", ".join(["bias C", *known]) if known else "a layer on the device",
+        )
+
+
+def _pieces(
+    done: Done, word: str, channel: int | None, trace: list[Done]
+) -> Iterator[tuple[int, int]]:
+    d = done.words
+    if word == "bias":
+        if "channels" in d and channel is not None:
+            yield from _record(done, "channels", CHANNEL_RECORD, "bias_low", channel, trace, 8)
+        return
+    if word in d and word not in NO_CHANGE:
+        yield done.rs1 + 4 * _index(done, word), 4
+    if d.get("scales") and word in [w.name for w in SCALE_RECORD]:
+        channels = d.get("out_channels", d.get("channels_count", 0))
+        for one in range(channels) if channel is None else [channel]:
+            yield from _record(done, "scales", SCALE_RECORD, word, one, trace, 4)
+
+
+def _record(
+    done: Done,
+    table: str,
+    record: Descriptor,
+    word: str,
+    channel: int,
+    trace: list[Done],
+    size: int,
+) -> Iterator[tuple[int, int]]:
+    """Where a record of a table in the scratchpad came from, if a load brought it."""
+    names = [w.name for w in record]
+    address = done.words[table] + channel * record.nbytes + 4 * names.index(word)
+    before = [o for o in trace if o.core == done.core and o.position < done.position]
+    load = last_writer(before, "scratchpad", address)
+    source = loaded_from(load, address) if load and load.words.get("dram") else None
+    if source is not None:
+        yield source, size
+
+
+def _index(done: Done, word: str) -> int:
+    names = [w.name for w in DESCRIPTORS[done.instruction.descriptor or ""]]
+    return names.index(word)
+
+
+def _packed(value: int, size: int) -> bytes:
+    bits = 8 * size
+    if not -(1 << (bits - 1)) <= value < 1 << bits:
+        raise fail("DEBUG002", "the number does not fit", found=value, expected=f"{bits} bits")
+    return (value & ((1 << bits) - 1)).to_bytes(size, "little")
+
+
+def _integers(real: float) -> tuple[int, int, int]:
+    """Glow's integer form of a factor."""
+    try:
+        found = integer_scale(real)
+    except InvalidScaleError as error:
+        raise fail("DEBUG002", "the factor has no integer form", found=real) from error
+    return found.pre, found.mul, found.post
+
+
+def poke(debugger: Debugger, tensor: Tensor, at: tuple[int, ...], value: float) -> None:
+    """Change an element in DRAM here and now; it is lost when the run goes back before it."""
+    dtype = ELEM_DTYPES[tensor.elem]
+    flat = flat_index(at, tensor.shape)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if not limits.min <= value <= limits.max or value != int(value):
+            raise fail(
+                "DEBUG002",
+                "the value does not fit",
+                found=value,
+                expected=f"{limits.min} to {limits.max}",
+            )
+    data = np.array([value]).astype(dtype).tobytes()
+    debugger.execution.write_ram(tensor.address + flat * dtype.itemsize, data)
+    debugger.forget_after(debugger.execution.position)
+    for layer in debugger.layers:
+        if layer.output == tensor and layer.index in debugger.ends:
+            debugger.outputs[layer.index] = values_of(debugger, tensor)
+
+
+def _before(order: list[int], index: int) -> list[int]:
+    return order[: order.index(index)]

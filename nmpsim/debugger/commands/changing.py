@@ -1,0 +1,200 @@
+"""Commands that change the program or a tensor, and tell what comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmpsim.bundle.patch import load_patch, save_patch
+from nmpsim.debugger.changes import Effect, poke
+from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.result import Result, count, say, table
+from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.inspect import find_address, find_layer, find_tensor
+from nmpsim.diagnostics import fail
+
+if TYPE_CHECKING:
+    from nmpsim.debugger.commands.shell import Shell
+
+
+def change(shell: Shell, arguments: Arguments) -> Result:
+    """Change a number of a layer."""
+    layer = find_layer(shell.debugger, arguments.word("a layer"))
+    word = arguments.word("what to change")
+    channel = arguments.integer_option("channel")
+    if word == "scale":
+        scale = _real(arguments)
+        arguments.end()
+        places = shell.changes.set_scale(layer, scale)
+        text = f"{layer.name}: output scale {scale:g} in {count(places, 'descriptor')}"
+        return _changed(shell, text, places)
+    if word == "bias" and channel is None:
+        channel = arguments.integer("a channel")
+    value = arguments.integer("a number")
+    arguments.end()
+    places = shell.changes.set_word(layer, word, value, channel)
+    where = "" if channel is None else f" of channel {channel}"
+    return _changed(
+        shell, f"{layer.name}: {word}{where} = {value} in {count(places, 'place')}", places
+    )
+
+
+def _changed(shell: Shell, text: str, places: int) -> Result:
+    at = shell.debugger.location()
+    lines = (text, f"  the run stands at position {at.position}; `effect` tells what comes of it")
+    return Result(lines, {"text": text, "places": places, "position": at.position})
+
+
+def _real(arguments: Arguments) -> float:
+    word = arguments.word("a scale")
+    try:
+        return float(word)
+    except ValueError:
+        raise arguments.wrong("a scale is a number", word) from None
+
+
+def set_element(shell: Shell, arguments: Arguments) -> Result:
+    """Change an element of a tensor, or bytes of the program."""
+    what = arguments.word("a tensor or an address")
+    if what[:1].isdigit() or "+" in what:
+        return _set_bytes(shell, arguments, what)
+    tensor = find_tensor(shell.debugger, what)
+    *at, value = _numbers(arguments)
+    where = tuple(int(i) for i in at)
+    if not shell.debugger.bundle.rw_base <= tensor.address:
+        raise fail(
+            "DEBUG002",
+            f"{tensor.name} lies in the program's own memory",
+            hint=f"set {tensor.address:#x} VALUE changes its bytes",
+        )
+    poke(shell.debugger, tensor, where, value)
+    return say(
+        f"{tensor.name}{list(where)} = {value:g} from here on", tensor=tensor.name,
+        at=list(where), value=value,
+    )  # fmt: skip
+
+
+def _numbers(arguments: Arguments) -> list[float]:
+    words = arguments.rest.replace(",", " ").split()
+    if len(words) < 1:
+        raise arguments.wrong("coordinates and a value are missing")
+    try:
+        return [float(word) for word in words]
+    except ValueError:
+        raise arguments.wrong("coordinates and a value are numbers", " ".join(words)) from None
+
+
+def _set_bytes(shell: Shell, arguments: Arguments, what: str) -> Result:
+    name, _, offset = what.partition("+")
+    address = find_address(shell.debugger, name)
+    address += arguments.number(offset, "an offset") if offset else 0
+    value, size = arguments.integer("a value"), arguments.integer("bytes", 1)
+    arguments.end()
+    if size not in (1, 2, 4, 8) or not -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
+        raise arguments.wrong("the value does not fit", f"{value} in {size} bytes")
+    data = (value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
+    shell.changes.write(address, data, f"{what} = {value}")
+    shell.changes.rewind()
+    return _changed(shell, f"{what} ({address:#x}) = {value}", 1)
+
+
+NAMES = ("layer", "differ", "of", "worst", "SQNR", "saturated", "before")
+
+
+def effect(shell: Shell, arguments: Arguments) -> Result:
+    """Run to the end and compare with the run without changes."""
+    arguments.end()
+    stopped = shell.debugger.run_to_end()
+    found = shell.changes.effects()
+    rows = [_row(one) for one in found]
+    changed = [one.name for one in found if one.difference and not one.difference.equal]
+    summary = f"{count(len(changed), 'layer')} of {len(found)} changed"
+    data: dict[str, Any] = {
+        "layers": [_data(one) for one in found],
+        "changed": changed,
+        "trap": stopped.message or None,
+    }
+    lines = (
+        *table(NAMES, rows),
+        summary,
+        *([f"trap: {stopped.message}"] if stopped.message else []),
+    )
+    return Result(lines, data)
+
+
+def _row(one: Effect) -> list[object]:
+    d = one.difference
+    if d is None:
+        return [one.name, "", "", "has not run", "", one.saturated, one.saturated_before]
+    worst = "equal" if d.equal else f"{d.worst_ulp} ulp"
+    sqnr = "" if d.equal else f"{d.sqnr_db:.1f} dB"
+    return [one.name, d.differing, d.elements, worst, sqnr, one.saturated, one.saturated_before]
+
+
+def _data(one: Effect) -> dict[str, Any]:
+    d = one.difference
+    return {
+        "name": one.name,
+        "differing": None if d is None else d.differing,
+        "worst_ulp": None if d is None else d.worst_ulp,
+        "saturated": one.saturated,
+        "saturated_before": one.saturated_before,
+    }
+
+
+def export(shell: Shell, arguments: Arguments) -> Result:
+    """Write the changes as a patch."""
+    path = Path(arguments.word("a file"))
+    arguments.end()
+    changes = shell.changes.merged()
+    save_patch(path, changes)
+    line = (
+        f"{path}: {count(len(changes), 'change')}; `nmpsim run` and `compile` take it with --patch"
+    )
+    return say(line, changes=len(changes))
+
+
+def apply(shell: Shell, arguments: Arguments) -> Result:
+    """Make the changes of a patch."""
+    path = Path(arguments.word("a file"))
+    arguments.end()
+    changes = load_patch(path)
+    for one in changes:
+        shell.changes.write(one.address, one.now, one.what)
+    shell.changes.rewind()
+    return _changed(shell, f"{path}: {count(len(changes), 'change')}", len(changes))
+
+
+def revert(shell: Shell, arguments: Arguments) -> Result:
+    """Undo all changes to the program."""
+    arguments.end()
+    undone = shell.changes.revert()
+    return say(f"{count(undone, 'change')} undone; the run stands at the start", undone=undone)
+
+
+COMMANDS = (
+    Command(
+        "change",
+        "change LAYER WORD VALUE [channel C] | LAYER bias C VALUE | LAYER scale S",
+        "change a layer's rescale integers, clip range, bias, output scale",
+        change,
+        (),
+        ("<layer>", "out_pre", "out_mul", "out_post", "out_offset", "clip_low", "clip_high",
+         "bias", "scale", "channel"),
+        "WORD is any word of the layer's descriptors; `why` shows the integers. The run goes back"
+        " to where the layer begins.",
+    ),
+    Command(
+        "set",
+        "set TENSOR I J ... VALUE | ADDRESS VALUE [BYTES]",
+        "change an element of a tensor here and now, or bytes of the program",
+        set_element,
+        (),
+        ("<tensor>",),
+        "An address may be NAME+N as `why` names weights; the run then goes back to the start.",
+    ),
+    Command("effect", "effect", "run to the end and tell what the changes did", effect),
+    Command("export", "export FILE", "write the changes as a patch", export, (), ("<file>",)),
+    Command("patch", "patch FILE", "make the changes of a patch", apply, (), ("<file>",)),
+    Command("revert", "revert", "undo all changes to the program", revert),
+)  # fmt: skip
