@@ -14,7 +14,12 @@ from nmpsim.checking.baseline import (
     refuse_foreign,
     write_baseline,
 )
-from nmpsim.checking.budgets import check_cycles, check_memory, check_saturation
+from nmpsim.checking.budgets import (
+    check_cycles,
+    check_memory,
+    check_saturation,
+    stale_device,
+)
 from nmpsim.checking.expectations import (
     check_layers,
     check_layers_as_before,
@@ -28,7 +33,10 @@ from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, from_settings, load_device
 from nmpsim.core.device import Device, Listener
-from nmpsim.diagnostics import Place, UserError
+from nmpsim.diagnostics import Diagnostic, Place, UserError
+
+_SLOW = ("cycles", "trap")
+"""Checks of which a failure says enough about another device."""
 
 
 @attrs.frozen(eq=False)
@@ -84,7 +92,12 @@ def judged(case: Case, run: Run, expected: Expected, baseline: Baseline | None) 
         checks = [check_trap(run.report.trap, run)]
     else:
         checks = [*_answers(case.expect, run, expected, baseline)]
-        checks += _costs(case.budget, run, baseline, place)
+        checks += _costs(case.budget, run, baseline)
+    errors: tuple[Diagnostic, ...] = ()
+    if baseline is not None and not any(one.failed and one.name in _SLOW for one in checks):
+        errors = stale_device(run, case.budget, baseline, place)
+    if errors:
+        checks = [one for one in checks if one.name != "cycles"]
     return CaseResult(
         name=case.name,
         source=case.lir or run.source,
@@ -95,6 +108,7 @@ def judged(case: Case, run: Run, expected: Expected, baseline: Baseline | None) 
         device_changes=()
         if baseline is None
         else changed_settings(baseline.device, run.report.device),
+        errors=errors,
     )
 
 
@@ -113,9 +127,9 @@ def _answers(
         yield check_top1(run, expect.top1)
 
 
-def _costs(budget: Budget, run: Run, baseline: Baseline | None, place: Place) -> Iterator[Check]:
+def _costs(budget: Budget, run: Run, baseline: Baseline | None) -> Iterator[Check]:
     if budget.cycles is not None or baseline is not None:
-        yield check_cycles(run, budget, baseline, place)
+        yield check_cycles(run, budget, baseline)
     limit = budget.saturation or SaturationLimit(None)
     if limit.at_most is not None or baseline is not None:
         yield check_saturation(run, limit, baseline)

@@ -15,7 +15,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes, read_bundle
 from nmpsim.checking.baseline import baseline_of, read_baseline, write_baseline
 from nmpsim.checking.case import Expected, judged
 from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
-from nmpsim.checking.results import Check
+from nmpsim.checking.results import CaseResult, Check
 from nmpsim.checking.run import Run, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect
 from nmpsim.config import DeviceConfig, from_settings, load_device
@@ -101,10 +101,11 @@ def compare_snapshot(
         budget=Budget(cycles_percent=cycles_percent),
     )
     try:
-        return failure_text(judged(case, run, Expected(), read_baseline(path)).checks)
+        result = judged(case, run, Expected(), read_baseline(path))
     except UserError as error:
-        plain = [attrs.evolve(one, hint=None) for one in error.diagnostics]
-        return "\n".join(map(str, plain))
+        result = CaseResult("", "", errors=error.diagnostics)
+    errors = [str(attrs.evolve(one, hint=None)) for one in result.errors]
+    return "\n".join([*errors, failure_text(result.checks)]).strip()
 
 
 def write_snapshot(run: Run, path: Path) -> None:

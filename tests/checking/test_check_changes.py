@@ -75,7 +75,18 @@ def test_more_bandwidth_is_no_pass_either(project):
     done = project.check()
     assert done.exit_code == 2
     assert "BASE002" in done.stdout
-    assert "dram_bytes_per_cycle 16 -> 64" in done.stdout
+    assert "dram_bytes_per_cycle 16 -> 64; most changed: layer " in done.stdout
+    assert project.statuses() == {check: PASSED[check] for check in PASSED if check != "cycles"}
+
+
+def test_a_wrong_answer_on_another_device_is_told_too(project):
+    project.write("[dram]\nbytes_per_cycle = 64\n", "board.toml")
+    change_weight(project, (5, 1, 1, 7), 3)
+    assert project.statuses()["outputs"] == "wrong"
+    done = project.check()
+    assert done.exit_code == 2
+    assert "BASE002" in done.stdout
+    assert "layer 3 conv2__2, line 26" in done.stdout
 
 
 def test_a_clock_that_changes_no_cycle_is_no_pass_either(project):

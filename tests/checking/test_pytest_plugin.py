@@ -133,6 +133,18 @@ def test_net(nmp, nmp_snapshot):
     tests(text.replace("=1)", "=5)")).assert_outcomes(passed=1)
 
 
+def test_a_snapshot_of_another_device(tests):
+    text = """
+@pytest.mark.nmp_device(cores_clock_mhz=800)
+def test_net(nmp, nmp_snapshot):
+    nmp_snapshot.check(nmp.run("digits.bin", SEVEN))
+"""
+    tests(text, "--nmp-update").assert_outcomes(passed=1)
+    done = tests(text.replace("800", "900"))
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*the baseline is of another device", "*clock_mhz 800 -> 900"])
+
+
 def test_two_snapshots_need_two_names(tests):
     done = tests(
         """
