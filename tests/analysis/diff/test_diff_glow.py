@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from glow_dumps import Dumped, console_text, contents, write_folder
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nmpsim.analysis.diff import compare_runs, console_tensors, folder_tensors, saved_tensors
 from nmpsim.diagnostics import UserError
@@ -21,6 +23,7 @@ TENSORS = [
     Dumped("zeros", "Dest", np.zeros((2, 3), np.int16), QUANT),
     Dumped("prob_dequantize", "Dest", FLOAT),
 ]
+SPLICES = (b"nan, ", b"-inf, ", b"1e999, ", b"9" * 22 + b", ", b"<2147483647 x 9>", b"]", b"\n")
 FORMATS = ("bin", "txt", "rawbin", "rawtxt")
 
 
@@ -219,3 +222,32 @@ def test_a_huge_tensor_of_zeros_needs_no_memory(tmp_path):
     Path(tmp_path / "log").write_text(text)
     (found,) = compare_runs(saved(), console_tensors(tmp_path / "log")).differing
     assert "shapes differ" in found.problem
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder of each format, and the text of a console, by the names of their files."""
+    folder = tmp_path_factory.mktemp("whole")
+    for format in FORMATS:
+        write_folder(folder / format, format, TENSORS)
+    (folder / "log").write_text(console_text(TENSORS))
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_whatever_the_bytes_are_there_is_a_result_or_an_error(whole, data):
+    path = data.draw(st.sampled_from(sorted(whole)), label="file")
+    start = data.draw(st.integers(0, len(whole[path])), label="start")
+    end = start + data.draw(st.integers(0, 40), label="length")
+    noise = data.draw(st.one_of(st.binary(max_size=30), st.sampled_from(SPLICES)), label="noise")
+    path.write_bytes(whole[path][:start] + noise + whole[path][end:])
+    try:
+        if path.name == "log":
+            compare_runs(saved(), console_tensors(path))
+        else:
+            compare_runs(saved(), folder_tensors(path.parent))
+    except UserError as error:
+        assert str(error)
+    finally:
+        path.write_bytes(whole[path])
