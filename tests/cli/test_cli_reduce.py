@@ -157,6 +157,39 @@ def test_a_wrong_descriptor_is_reduced_to_its_instruction(nmpsim_cli, tmp_path):
     assert "nmp.conv" in (folder / "repro.s").read_text()
 
 
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_wrong_code_of_any_compiler_is_reduced_to_an_instruction(nmpsim_cli, tmp_path, engine):
+    """The program carries no LIR: its own code is what there is."""
+    text = (ROOT / "programs" / "assembly" / "one_conv.s").read_text()
+    image = np.random.default_rng(4).integers(-128, 128, (5, 5, 4), np.int8)
+    np.save(tmp_path / "x.npy", image)
+    run = ("--input", tmp_path / "x.npy", "--engine", engine)
+    good = assembled(tmp_path, text)
+    saved = ("--save-layers", tmp_path / "layers.npz", "--save-outputs", tmp_path / "right.npz")
+    assert nmpsim_cli("run", good, *run, *saved).exit_code == 0
+    with np.load(tmp_path / "right.npz") as outputs:
+        right = outputs["result"]
+    np.savez(tmp_path / "reference.npz", conv=right)
+    assert "7, 1, -3, 2" in text
+    wrong = assembled(tmp_path, text.replace("7, 1, -3, 2", "7, 1, -3, 9"))
+    assert nmpsim_cli("run", wrong, *run, *saved).exit_code == 0
+    with np.load(tmp_path / "right.npz") as outputs:
+        at = tuple(np.argwhere(outputs["result"] != right)[0])
+        value = outputs["result"][at]
+
+    folder = tmp_path / "part"
+    options = (*run, "--reference", tmp_path / "reference.npz", "-o", folder)
+    result = nmpsim_cli("reduce", wrong, *options)
+    assert result.exit_code == 0, result.stderr
+    where = ", ".join(map(str, at))
+    assert f"the instruction that computes element [{where}] of layer conv on one" in result.stderr
+    _, report, _ = rerun(folder)
+    assert report.outputs["result"].item() == value
+    with np.load(folder / "expected.npz") as expected:
+        assert expected["0000:conv"].item() == right[at]
+    assert "nmp.conv" in (folder / "repro.s").read_text().splitlines()[0]
+
+
 def test_a_scale_table_in_the_scratchpad_comes_along(nmpsim_cli, tmp_path):
     """The fault is in what the descriptor points to."""
     text = (ROOT / "programs" / "assembly" / "one_conv.s").read_text()

@@ -5,7 +5,14 @@ a program of the one instruction that trapped, ``search`` tries parts from the s
 ``repro`` writes what was found so that it checks itself.
 """
 
-from nmpsim.analysis.reduce.failures import Differs, Failure, Saturates, Traps, first_difference
+from nmpsim.analysis.reduce.failures import (
+    Differs,
+    Failure,
+    Saturates,
+    Traps,
+    first_difference,
+    with_last_results,
+)
 from nmpsim.analysis.reduce.repro import write_repro
 from nmpsim.analysis.reduce.search import Reduced, reduce
 
@@ -17,5 +24,6 @@ __all__ = [
     "Traps",
     "first_difference",
     "reduce",
+    "with_last_results",
     "write_repro",
 ]

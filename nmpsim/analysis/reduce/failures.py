@@ -66,13 +66,13 @@ class Differs:
         if report.trap is not None:
             return False
         return any(
-            key.partition(":")[2] == self.layer and not _same(values, self.expected)
+            _name(key) == self.layer and not _same(values, self.expected)
             for key, values in report.layer_outputs.items()
         )
 
     def place(self, report: RunReport) -> tuple[int, ...] | None:
-        """Coordinates of the first element of a part's only layer that is wrong."""
-        (values,) = report.layer_outputs.values()
+        """Coordinates of the layer's first wrong element."""
+        values = next(v for k, v in report.layer_outputs.items() if _name(k) == self.layer)
         wrong = np.argwhere(values != self.expected.reshape(values.shape))
         return tuple(wrong[0].tolist()) if wrong.size else None
 
@@ -111,6 +111,18 @@ class Saturates:
 Failure = Traps | Differs | Saturates
 
 
+def with_last_results(report: RunReport, layers: Sequence[Layer]) -> RunReport:
+    """The report with the outputs of layers that no barrier ends, where they are the program's."""
+    if report.trap is not None:
+        return report
+    last = {
+        layer_key(layer): report.outputs[layer.output.name]
+        for layer in layers
+        if layer_key(layer) not in report.layer_outputs and layer.output.name in report.outputs
+    }
+    return attrs.evolve(report, layer_outputs={**report.layer_outputs, **last})
+
+
 def first_difference(
     report: RunReport, layers: Sequence[Layer], reference: Mapping[str, Array]
 ) -> Differs | None:
@@ -122,6 +134,11 @@ def first_difference(
         if expected.dtype == values.dtype and not _same(values, expected):
             return Differs(layer.name, expected.reshape(values.shape))
     return None
+
+
+def _name(key: str) -> str:
+    """Of the instruction, from the key of a saved layer."""
+    return key.partition(":")[2]
 
 
 def _same(values: Array, expected: Array) -> bool:

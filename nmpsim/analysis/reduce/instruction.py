@@ -1,7 +1,8 @@
-"""The one instruction that trapped, with its descriptor and registers, as a program."""
+"""One instruction, with its descriptor, registers and scratchpad, as a program in assembly."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -14,70 +15,109 @@ from nmpsim.core.trapped import word_at
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE
-from nmpsim.report.data import TrapReport
 
-SCRATCHPAD = "scratchpad"
-"""Name of the input that holds what lay in the scratchpad."""
+SCRATCHPAD, RESULT = "scratchpad", "result"
+"""Names of the input that holds what lay in the scratchpad, and of the output."""
 
 
 @attrs.frozen(eq=False)
 class InstructionPart:
-    """A program in assembly that does one instruction."""
+    """A program that does one instruction."""
 
     text: str
     bundle: bytes
     inputs: dict[str, npt.NDArray[Any]]
 
 
-def trapped_instruction(
-    machine: Machine, trap: TrapReport, config: DeviceConfig
-) -> InstructionPart | None:
-    """What a core could not do, on one core; None if no word of its program says what that was.
+@attrs.frozen
+class Element:
+    """An element that a tensor instruction computes, and the layer that it is a part of."""
 
-    The machine is as the trap left it.
+    layer: str
+    elem: str
+    nbytes: int
+    address: int
+    """In the scratchpad."""
+
+
+def instruction_part(
+    machine: Machine, core: int, pc: int, config: DeviceConfig, wanted: Element | None = None
+) -> InstructionPart | None:
+    """What a core is about to do, on one core; None if no word of its program says what that is.
+
+    Args:
+        machine: as it is just before the instruction.
+        core: the core.
+        pc: address of the instruction.
+        config: the device.
+        wanted: an element of the instruction's result that is the program's output.
+
+    Raises:
+        UserError: ASM codes if that is no program.
     """
-    if trap.core is None or trap.pc is None:
-        return None
-    word = word_at(machine, trap.core, trap.pc)
-    decoded = None if word is None else decode(word)
+    word = word_at(machine, core, pc)
     if word is None:
         return None
-    lines = [f"# {disassemble_word(word, trap.pc)} of core {trap.core} at {trap.pc:#x}"]
-    registers = [int(r) & 0xFFFF_FFFF for r in machine.cores[trap.core].registers]
-    setup: list[str] = []
-    inputs: dict[str, npt.NDArray[Any]] = {}
+    decoded = decode(word)
+    registers = [int(r) & 0xFFFF_FFFF for r in machine.cores[core].registers]
+    words = None
     if decoded is not None and decoded.instruction.descriptor is not None:
         base = registers[decoded.operands["rs1"]]
-        words = _descriptor(machine, trap.core, base, decoded.instruction.descriptor)
-        if words is not None:
-            size = int(machine.shared[0].scratchpad_bytes)
-            lines += _scratchpad_lines(size)
-            lines += ["descriptor:", *(f"    .word {value:#010x}" for value in words)]
-            setup = ["    la t0, fetch", "    nmp.load t0", "    nmp.wait load, 0"]
-            setup.append(f"    la x{decoded.operands['rs1']}, descriptor")
-            inputs = {SCRATCHPAD: machine.scratchpad_i8[trap.core][:size].copy()}
-    if not setup:
+        words = _descriptor(machine, core, base, decoded.instruction.descriptor)
+    inputs: dict[str, npt.NDArray[Any]] = {}
+    if decoded is not None and words is not None:
+        size = int(machine.shared[0].scratchpad_bytes)
+        inputs = {SCRATCHPAD: machine.scratchpad_i8[core][:size].copy()}
+        lines = [*_data(size, words, wanted), "_start:", *_fetch(decoded.operands["rs1"])]
+    else:
         used = {} if decoded is None else decoded.operands
-        numbers = {used[name] for name in ("rs1", "rs2") if used.get(name)}
-        setup = [f"    li x{number}, {registers[number]:#x}" for number in sorted(numbers)]
-    code = ["_start:", *setup, f"    .word {word:#010x}", "    nmp.halt"]
-    text = "\n".join([*lines, *code]) + "\n"
+        numbers = sorted({used[name] for name in ("rs1", "rs2") if used.get(name)})
+        lines = ["_start:", *(f"    li x{number}, {registers[number]:#x}" for number in numbers)]
+    head = f"# {disassemble_word(word, pc)} of core {core} at {pc:#x}"
+    code = [f"    .word {word:#010x}", *([] if wanted is None else _GIVE), "    nmp.halt"]
+    text = "\n".join([head, *lines, *code]) + "\n"
     one_core = attrs.evolve(config, cores_count=1)
-    program = assemble(text, "repro.s", one_core.settings())
-    return InstructionPart(text, program.bundle(), inputs)
+    return InstructionPart(text, assemble(text, "repro.s", one_core.settings()).bundle(), inputs)
 
 
-def _scratchpad_lines(size: int) -> list[str]:
+def _data(size: int, words: Sequence[int], wanted: Element | None) -> list[str]:
+    """Input, output, descriptors; the instruction's work is for layer 0."""
+    lines = [f".input {SCRATCHPAD}, i8[S:1.0 O:0]<{size}>"]
+    if wanted is not None:
+        lines += [
+            f".output {RESULT}, {wanted.elem}[S:1.0 O:0]<1>",
+            f".layer 0, {wanted.layer}, instruction, {RESULT}, 0",
+            f"give: .descriptor store, dram={RESULT}, spm={wanted.address:#x}, \\",
+            f"    run_bytes={wanted.nbytes}, count_x=1, count_y=1",
+        ]
     return [
-        f".input {SCRATCHPAD}, i8[S:1.0 O:0]<{size}>",
+        *lines,
         f"fetch: .descriptor load, dram={SCRATCHPAD}, spm={SCRATCHPAD_BASE:#x}, \\",
         f"    run_bytes={size}, count_x=1, count_y=1",
+        "descriptor:",
+        *(f"    .word {value:#010x}" for value in (0, *words[1:])),
     ]
+
+
+def _fetch(register: int) -> list[str]:
+    load = ["    la t0, fetch", "    nmp.load t0", "    nmp.wait load, 0"]
+    return [*load, f"    la x{register}, descriptor"]
+
+
+_GIVE = [
+    "    nmp.wait mac, 0",
+    "    nmp.wait vector, 0",
+    "    la t0, give",
+    "    nmp.store t0",
+    "    nmp.wait store, 0",
+    "    li t0, 0                # the barrier that ends the layer, for one core",
+    "    li t1, 1",
+    "    nmp.barrier t0, t1",
+]
 
 
 def _descriptor(machine: Machine, core: int, base: int, name: str) -> list[int] | None:
-    words = [
-        word_at(machine, core, base + 4 * index) for index in range(len(DESCRIPTORS[name].words))
-    ]
+    addresses = range(base, base + DESCRIPTORS[name].nbytes, 4)
+    words = [word_at(machine, core, address) for address in addresses]
     known = [word for word in words if word is not None]
     return known if len(known) == len(words) and base % 4 == 0 else None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -11,7 +13,8 @@ import numpy.typing as npt
 from nmpsim.analysis.reduce.crop import crop
 from nmpsim.analysis.reduce.extract import Part, extract
 from nmpsim.analysis.reduce.failures import Differs, Failure, Saturates, Traps
-from nmpsim.analysis.reduce.instruction import trapped_instruction
+from nmpsim.analysis.reduce.instruction import InstructionPart, instruction_part
+from nmpsim.analysis.reduce.tile import computing_instruction
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig
@@ -69,27 +72,27 @@ def reduce(
 ) -> Reduced:
     """The smallest part found that fails in the same way; the whole program, if no part does.
 
-    Tried are: the instruction that trapped, on one core; then the layer at fault, and more and more
-    layers before it, compiled anew, on one core and on all. Where a layer fails alone, one element
-    of its result is tried alone too.
+    Tried are: the instruction that trapped, on one core; the layer at fault, and more and more
+    layers before it, compiled anew, on one core and on all; the instruction that computes a wrong
+    element. Where a layer fails alone, one element of its result is tried alone too.
 
     Args:
         bundle: the program.
         inputs: what it ran on.
         device: on which it ran last.
-        report: of that run, with ``save_layers=True``.
+        report: of that run, with ``save_layers=True`` (and ``with_last_results``).
         failure: what is wrong with it.
         progress: told what is tried.
     """
     whole = _Whole(bundle, inputs, device, report, failure)
     tried = 0
-    for attempt in (*_instruction(whole), *_windows(whole)):
+    for attempt in chain(_trapped(whole), _windows(whole), _computing(whole)):
         tried += 1
         if progress is not None:
             progress(attempt.what)
         found = attempt.run(whole.failure, whole.report.engine)
         if found is not None:
-            smaller = _element(whole, found, attempt.config)
+            smaller = _one_element(whole, found, attempt.config)
             return attrs.evolve(smaller or found, tried=tried + (smaller is not None))
     return Reduced(failure, None, bundle, inputs, report, "the whole program", tried)
 
@@ -99,6 +102,8 @@ class _Attempt:
     what: str
     make: Callable[[], Made]
     config: DeviceConfig
+    failure: Failure | None = None
+    """What this part would have to show, if that is not the same as for the whole."""
 
     def run(self, failure: Failure, engine: str) -> Reduced | None:
         """The part, if it can be made and fails."""
@@ -109,21 +114,47 @@ class _Attempt:
             report = device.run(bundle, inputs, save_layers=True)
         except UserError:  # this part is no program of its own: a larger one may be
             return None
+        failure = self.failure or failure
         if not failure.happens(report):
             return None
         return Reduced(failure, image, bundle, inputs, report, self.what, 0, module, assembly)
 
 
-def _instruction(whole: _Whole) -> Iterator[_Attempt]:
+def _trapped(whole: _Whole) -> Iterator[_Attempt]:
     trap = whole.report.trap
-    if trap is None or trap.kind != "trap":
+    if trap is None or trap.kind != "trap" or trap.core is None or trap.pc is None:
         return
-    config = whole.device.config
-    part = trapped_instruction(whole.device.machine_after(whole.bundle), trap, config)
-    if part is not None:
-        what = f"one instruction ({trap.instruction}) on one core"
-        made = (part.bundle, part.inputs, None, part.text)
-        yield _Attempt(what, lambda: made, attrs.evolve(config, cores_count=1))
+    core, pc, config = trap.core, trap.pc, whole.device.config
+    machine = whole.device.machine_after(whole.bundle)
+    what = f"one instruction ({trap.instruction}) on one core"
+    make = partial(_made, lambda: instruction_part(machine, core, pc, config))
+    yield _Attempt(what, make, attrs.evolve(config, cores_count=1))
+
+
+def _computing(whole: _Whole) -> Iterator[_Attempt]:
+    """The instruction of the program as it is that computes a wrong element."""
+    if not isinstance(whole.failure, Differs):
+        return
+    layer = whole.bundle.metadata.layers[_layer_at_fault(whole)]
+    at = whole.failure.place(whole.report)
+    if at is None:
+        return
+    bundle, inputs, config = whole.bundle, whole.inputs, whole.device.config
+    engine = whole.report.engine
+    place = ", ".join(map(str, at))
+    yield _Attempt(
+        f"the instruction that computes element [{place}] of layer {layer.name} on one core",
+        partial(_made, lambda: computing_instruction(bundle, inputs, config, engine, layer, at)),
+        attrs.evolve(config, cores_count=1),
+        whole.failure.at(at),
+    )
+
+
+def _made(find: Callable[[], InstructionPart | None]) -> Made:
+    part = find()
+    if part is None:
+        raise fail("COMP001", "there is no such instruction")
+    return part.bundle, part.inputs, None, part.text
 
 
 def _windows(whole: _Whole) -> Iterator[_Attempt]:
@@ -185,7 +216,7 @@ def _compiled(whole: _Whole, part: Part, config: DeviceConfig) -> Made:
     return image, part.inputs, part.module, None
 
 
-def _element(whole: _Whole, found: Reduced, config: DeviceConfig) -> Reduced | None:
+def _one_element(whole: _Whole, found: Reduced, config: DeviceConfig) -> Reduced | None:
     """One element of a layer's result, if that alone fails too."""
     if found.module is None or len(found.bundle.metadata.layers) != 1:
         return None

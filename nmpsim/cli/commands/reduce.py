@@ -87,7 +87,7 @@ def command(**arguments: Any) -> int:
 def _reduce(request: _Request) -> int:
     config = load_device(request.device)
     from nmpsim import session
-    from nmpsim.analysis.reduce import reduce, write_repro
+    from nmpsim.analysis.reduce import reduce, with_last_results, write_repro
     from nmpsim.cli.inputs import load_inputs
     from nmpsim.views.progress import RunProgress, stderr_console
 
@@ -99,6 +99,7 @@ def _reduce(request: _Request) -> int:
     device = session.Device(config or session.device_of(bundle), engine=request.engine)
     with RunProgress(stderr_console()) as progress:
         report = device.run(bundle, arrays, save_layers=True, progress=progress)
+    report = with_last_results(report, bundle.metadata.layers)
     failure = _failure(request, bundle, report)
     if failure is None:
         say("the program does not fail: there is nothing to reduce")
