@@ -72,10 +72,21 @@ def _merged(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, 
     """A case with the defaults for what it does not say; expectations and budgets key by key."""
     merged = {**defaults, **table}
     for key in _MERGED:
-        parts = defaults.get(key, {}), table.get(key, {})
-        if all(isinstance(part, dict) for part in parts) and any(parts):
-            merged[key] = {**parts[0], **parts[1]}
+        default, own = defaults.get(key, {}), table.get(key, {})
+        if isinstance(default, dict) and isinstance(own, dict) and (default or own):
+            if "baseline" not in merged:
+                default = _without_comparisons(default)
+            merged[key] = {**default, **own}
     return merged
+
+
+def _without_comparisons(default: Mapping[str, Any]) -> dict[str, Any]:
+    """Defaults that compare with a baseline are for the cases that have one."""
+    return {
+        key: value
+        for key, value in default.items()
+        if key != "cycles_percent" and value != "baseline"
+    }
 
 
 def _case(table: dict[str, Any], number: int, file: Path) -> Case:

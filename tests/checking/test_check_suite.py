@@ -232,3 +232,31 @@ def test_what_cannot_be_checked_comes_before_wrong_before_budgets():
     assert exit_code([passed, over]) == 4
     assert exit_code([wrong, over]) == 1
     assert exit_code([wrong, error, over]) == 2
+
+
+def test_defaults_hold_key_by_key(project):
+    project.write(
+        """
+        [defaults]
+        bundle = "digits.bin"
+        input = "images/7.npy"
+        budget = { cycles_percent = 3, saturation = "baseline", memory_bytes = 90000 }
+        expect.top1 = 7
+
+        [[case]]
+        name = "with"
+        baseline = "seven.json"
+        budget.memory_bytes = 1000000
+
+        [[case]]
+        name = "without"
+        budget.cycles = 9999
+        """
+    )
+    one, other = read_suite(project.folder / "suite.toml").cases
+    assert (one.budget.cycles_percent, one.budget.memory_bytes) == (3, 1000000)
+    assert one.budget.saturation is not None
+    assert one.budget.saturation.at_most is None
+    assert (other.budget.cycles, other.budget.memory_bytes) == (9999, 90000)
+    assert (other.budget.cycles_percent, other.budget.saturation) == (None, None)
+    assert one.expect.top1 == other.expect.top1 == 7
