@@ -1,0 +1,120 @@
+"""Blocks of code on a page, and running them as a reader would, one after the other."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from click.testing import CliRunner
+
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<remark>[^\n]*) -->\n)?(?P<indent> *)```(?P<language>\w*)[^\n]*\n"
+    r"(?P<text>.*?)^(?P=indent)```$",
+    re.M | re.S,
+)
+_EXIT = re.compile(r"\s+# exit code (\d+)$")
+_SHELL_SIGNS = re.compile(r"[|<>;&$]")
+_GUARD = 'if __name__ == "__main__":'
+PRELUDE = """
+import numpy as np
+import nmpsim
+x = np.load("X.npy")
+samples = np.load("programs/digits/testset.npz")
+images, labels = samples["x"][:4], samples["labels"][:4]
+"""
+"""Before a block that is a whole script."""
+METAVARIABLES = {"LAYER": "conv1__2"}
+"""Words of a command line that stand for something; files of such names are in the folder."""
+
+
+@attrs.frozen
+class Block:
+    """One fenced block."""
+
+    language: str
+    text: str
+    line: int
+    remark: str = ""
+    """The HTML comment right before it; ``not run: REASON`` keeps it from being run."""
+
+    @property
+    def runs(self) -> bool:
+        """True if it is code that this module can run."""
+        return self.language in ("sh", "python") and not self.remark.startswith("not run: ")
+
+
+def blocks_of(page: str) -> list[Block]:
+    """Every fenced block of a page's text."""
+    return [
+        Block(
+            found["language"],
+            re.sub(f"^{found['indent']}", "", found["text"], flags=re.M),
+            page.count("\n", 0, found.start("language")) + 1,
+            found["remark"] or "",
+        )
+        for found in _BLOCK.finditer(page)
+    ]
+
+
+def run_block(block: Block, names: dict[str, Any], where: str, path: str) -> None:
+    """Run a block in the current folder; ``path`` is the shell's PATH."""
+    if _GUARD in block.text:  # its worker processes import it again, so it must be a file
+        Path("script.py").write_text(PRELUDE + block.text, encoding="utf-8")
+        _run_command(f"{sys.executable} script.py", f"{where}:{block.line}", path)
+        return
+    if block.language == "python":
+        exec(compile("\n" * block.line + block.text, where, "exec"), names)
+        return
+    for command in block.text.replace("\\\n", " ").splitlines():
+        _run_command(command, f"{where}:{block.line}", path)
+
+
+def _run_command(command: str, where: str, path: str) -> None:
+    expected = _EXIT.search(command)
+    words = shlex.split(command, comments=True)
+    if not words:
+        return
+    if words[0] == "nmpsim" and not _SHELL_SIGNS.search(command):
+        code, said = run_here([METAVARIABLES.get(word, word) for word in words[1:]])
+    else:
+        done = subprocess.run(
+            ["bash", "-euc", command],
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        code, said = done.returncode, done.stdout + done.stderr
+    usual = (0, 1) if "NET." in command else (0,)  # what a reader's own network comes to is open
+    assert code in ((int(expected[1]),) if expected else usual), f"{where}: {command}\n{said}"
+
+
+def run_here(words: Sequence[object]) -> tuple[int, str]:
+    """Within this process, which has everything imported."""
+    from nmpsim.cli.app import app
+
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    return result.exit_code, result.output
+
+
+def command_lines(page: str) -> list[str]:
+    """Every command line that a page names: in blocks, tables and sentences."""
+    blocks = [b.text.replace("\\\n", " ") for b in blocks_of(page) if b.language == "sh"]
+    lines = [line for text in blocks for line in text.splitlines()]
+    return [
+        line.strip()
+        for line in [*lines, *re.findall(r"`(nmpsim [^`]+)`", page)]
+        if line.strip().startswith("nmpsim ")
+    ]
+
+
+def pages(repository: Path) -> list[Path]:
+    """Every page that a reader may follow."""
+    return [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]

@@ -1,0 +1,137 @@
+"""Every command line and every block of Python on every page runs, in a folder like a reader's."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from page_blocks import blocks_of, command_lines, pages, run_block, run_here
+
+import nmpsim
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "programs" / "digits"
+ELSEWHERE = {
+    "docs/numerics.md": "tests/numerics run it against the references' vectors",
+    "docs/quantize.md": "tests/quantization/test_quantize_page.py runs it",
+    "README.md": "its command lines are those of .ci/run, its Python of test_examples_run.py",
+}
+FOLLOWED = [
+    path
+    for path in pages(ROOT)
+    if str(path.relative_to(ROOT)) not in ELSEWHERE
+    and any(block.runs for block in blocks_of(path.read_text(encoding="utf-8")))
+]
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory):
+    """Files under the names that pages use for a reader's own."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "programs").symlink_to(ROOT / "programs")
+    compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
+    for name in ("digits.bin", "NET.bin"):
+        nmpsim.save(compiled, folder / name)
+    copies = {
+        "NET.lir": "digits.lir.txt",
+        "NET.lir.txt": "digits.lir.txt",
+        "NET.tensors.json": "digits.tensors.json",
+        "T.json": "digits.tensors.json",
+        "W.npz": "digits.npz",
+        "F.npz": "float_weights.npz",
+        "float_weights.npz": "float_weights.npz",
+        "X.npy": "images/7.npy",
+    }
+    for name, source in copies.items():
+        shutil.copy(DIGITS / source, folder / name)
+    kept = ["--save-layers", folder / "reference.npz", "--format", "json"]
+    words = ["run", folder / "NET.bin", "--input", folder / "X.npy", *kept]
+    for name in ("RUN.json", "BEFORE.json", "AFTER.json"):
+        assert run_here([*words, "-o", folder / name]) == (0, "")
+    return folder
+
+
+@pytest.fixture
+def folder(prepared, tmp_path, monkeypatch):
+    """A reader's folder, and the current one; ``nmpsim`` is on the path of its shell."""
+    shutil.copytree(prepared, tmp_path / "reader", symlinks=True)
+    command = tmp_path / "bin" / "nmpsim"
+    command.parent.mkdir()
+    command.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m nmpsim "$@"\n', encoding="utf-8"
+    )
+    command.chmod(0o755)
+    monkeypatch.chdir(tmp_path / "reader")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PATH", f"{command.parent}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path / "reader"
+
+
+@pytest.fixture
+def names():
+    """What a page's Python takes for granted."""
+    bundle = nmpsim.load("NET.bin")
+    device = nmpsim.Device(nmpsim.device_of(bundle))
+    x = np.load("X.npy")
+    inputs = {"data": x}
+    return {
+        "nmpsim": nmpsim,
+        "np": np,
+        "bundle": bundle,
+        "device": device,
+        "x": x,
+        "inputs": inputs,
+        "report": device.run(bundle, inputs),
+    }
+
+
+@pytest.mark.parametrize("path", FOLLOWED, ids=name_of)
+def test_a_page_can_be_followed(path, folder, names):
+    for block in blocks_of(path.read_text(encoding="utf-8")):
+        if block.runs:
+            run_block(block, names, name_of(path), os.environ["PATH"])
+
+
+@pytest.mark.parametrize("path", pages(ROOT), ids=name_of)
+def test_every_command_line_names_options_that_there_are(path):
+    from nmpsim.cli.app import COMMANDS, app
+
+    for line in command_lines(path.read_text(encoding="utf-8")):
+        words = line.split()
+        if words[1].startswith("-") or words[1] in ("...", "COMMAND"):
+            continue
+        assert words[1] in COMMANDS, line
+        parameters = app.get_command(None, words[1]).params
+        options = {option for one in parameters for option in (*one.opts, *one.secondary_opts)}
+        named = re.findall(r"(?<=[ \[])(--[\w-]+|-\w)(?=[ =\]]|$)", line.split(" # ")[0])
+        assert set(named) <= options | {"--help", "-h"}, line
+
+
+def test_blocks_that_are_not_run_say_why():
+    for path in pages(ROOT):
+        for block in blocks_of(path.read_text(encoding="utf-8")):
+            if block.remark.startswith("not run"):
+                assert len(block.remark.removeprefix("not run: ")) > 10, name_of(path)
+
+
+def test_a_wrong_command_line_is_found(folder, names):
+    page = "```sh\nnmpsim run NET.bin --input missing.npy\n```\n"
+    (block,) = blocks_of(page)
+    with pytest.raises(AssertionError, match="FILE001"):
+        run_block(block, names, "page", os.environ["PATH"])
+    (block,) = blocks_of(page.replace("\n```\n", "   # exit code 2\n```\n"))
+    run_block(block, names, "page", os.environ["PATH"])
+
+
+def test_pipes_are_the_shell_s(folder, names):
+    (block,) = blocks_of("```sh\nnmpsim device | grep cores\n```\n")
+    run_block(block, names, "page", os.environ["PATH"])
+    assert subprocess.run(["nmpsim", "--version"], check=True, capture_output=True).stdout
