@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from nmpsim.isa.assembly import PSEUDO_INSTRUCTIONS
@@ -34,6 +35,9 @@ from nmpsim.isa.table import (
     Unit,
     Word,
 )
+
+_SHAPE = re.compile(r"(?:\[[^\[\]]+\])+")
+"""Dimensions of an array, which Markdown would take for links."""
 
 
 def isa_page() -> str:
@@ -185,7 +189,7 @@ def _records() -> str:
 
 def _record(title: str, record: Descriptor) -> str:
     rows = [
-        (f"{4 * index}", f"`{word.name}`", _kind(word), word.summary)
+        (f"{4 * index}", f"`{word.name}`", _kind(word), _SHAPE.sub(r"`\g<0>`", word.summary))
         for index, word in enumerate(record)
     ]
     table = _table(("byte", "word", "kind", "meaning"), rows)

@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,9 @@ class Block:
 
     @property
     def runs(self) -> bool:
-        """True if it is code that this module can run."""
-        return self.language in ("sh", "python") and not self.remark.startswith("not run: ")
+        """True if it is something that this module can run or check."""
+        is_code = self.language in ("sh", "python")
+        return self.remark == "output" or (is_code and not self.remark.startswith("not run: "))
 
 
 def blocks_of(page: str) -> list[Block]:
@@ -63,24 +64,37 @@ def blocks_of(page: str) -> list[Block]:
     ]
 
 
-def run_block(block: Block, names: dict[str, Any], where: str, path: str) -> None:
-    """Run a block in the current folder; ``path`` is the shell's PATH."""
+def run_block(block: Block, names: dict[str, Any], where: str, path: str) -> str:
+    """Run a block in the current folder; ``path`` is the shell's PATH. What its commands said."""
     if _GUARD in block.text:  # its worker processes import it again, so it must be a file
         Path("script.py").write_text(PRELUDE + block.text, encoding="utf-8")
-        _run_command(f"{sys.executable} script.py", f"{where}:{block.line}", path)
-        return
+        return _run_command(f"{sys.executable} script.py", f"{where}:{block.line}", path)
     if block.language == "python":
         exec(compile("\n" * block.line + block.text, where, "exec"), names)
-        return
-    for command in block.text.replace("\\\n", " ").splitlines():
-        _run_command(command, f"{where}:{block.line}", path)
+        return ""
+    said = [_run_command(one, f"{where}:{block.line}", path) for one in _commands(block.text)]
+    return "".join(said)
 
 
-def _run_command(command: str, where: str, path: str) -> None:
+def check_output(block: Block, said: str) -> None:
+    """Each line of a block is a line of what the commands before it said."""
+    lines = set(said.splitlines())
+    for line in block.text.splitlines():
+        assert line in lines, f"{line!r} is not in\n{said}"
+
+
+def _commands(text: str) -> Iterator[str]:
+    """Lines, joined where one goes on in the next or has a text that ends at END."""
+    text = text.replace("\\\n", " ")
+    for found in re.finditer(r"^(?:.*<<'END'\n(?:.*\n)*?END$|.+)$", text, re.M):
+        yield found[0]
+
+
+def _run_command(command: str, where: str, path: str) -> str:
     expected = _EXIT.search(command)
-    words = shlex.split(command, comments=True)
+    words = shlex.split(command.split("\n")[0], comments=True)
     if not words:
-        return
+        return ""
     if words[0] == "nmpsim" and not _SHELL_SIGNS.search(command):
         code, said = run_here([METAVARIABLES.get(word, word) for word in words[1:]])
     else:
@@ -94,6 +108,7 @@ def _run_command(command: str, where: str, path: str) -> None:
         code, said = done.returncode, done.stdout + done.stderr
     usual = (0, 1) if "NET." in command else (0,)  # what a reader's own network comes to is open
     assert code in ((int(expected[1]),) if expected else usual), f"{where}: {command}\n{said}"
+    return said
 
 
 def run_here(words: Sequence[object]) -> tuple[int, str]:

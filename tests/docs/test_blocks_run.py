@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from page_blocks import blocks_of, command_lines, pages, run_block, run_here
+from page_blocks import blocks_of, check_output, command_lines, pages, run_block, run_here
 
 import nmpsim
 
@@ -17,6 +17,9 @@ ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "programs" / "digits"
 ELSEWHERE = {
     "docs/numerics.md": "tests/numerics run it against the references' vectors",
+    "docs/check.md": "the tutorial on a red CI build runs its commands on files of its own",
+    "docs/pytest.md": "tests/checking run the plugin",
+    "docs/reduce.md": "tests/cli run it on programs that fail",
     "docs/quantize.md": "tests/quantization/test_quantize_page.py runs it",
     "README.md": "its command lines are those of .ci/run, its Python of test_examples_run.py",
 }
@@ -36,7 +39,8 @@ def name_of(path):
 def prepared(tmp_path_factory):
     """Files under the names that pages use for a reader's own."""
     folder = tmp_path_factory.mktemp("reader")
-    (folder / "programs").symlink_to(ROOT / "programs")
+    for name in ("programs", "docs"):
+        (folder / name).symlink_to(ROOT / name)
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
     for name in ("digits.bin", "NET.bin"):
         nmpsim.save(compiled, folder / name)
@@ -55,7 +59,8 @@ def prepared(tmp_path_factory):
     kept = ["--save-layers", folder / "reference.npz", "--format", "json"]
     words = ["run", folder / "NET.bin", "--input", folder / "X.npy", *kept]
     for name in ("RUN.json", "BEFORE.json", "AFTER.json"):
-        assert run_here([*words, "-o", folder / name]) == (0, "")
+        code, said = run_here([*words, "-o", folder / name])
+        assert code == 0, said
     return folder
 
 
@@ -95,9 +100,12 @@ def names():
 
 @pytest.mark.parametrize("path", FOLLOWED, ids=name_of)
 def test_a_page_can_be_followed(path, folder, names):
+    said = ""
     for block in blocks_of(path.read_text(encoding="utf-8")):
-        if block.runs:
-            run_block(block, names, name_of(path), os.environ["PATH"])
+        if block.remark == "output":
+            check_output(block, said)
+        elif block.runs:
+            said = run_block(block, names, name_of(path), os.environ["PATH"])
 
 
 @pytest.mark.parametrize("path", pages(ROOT), ids=name_of)

@@ -1,0 +1,100 @@
+"""What the site does to the pages of docs/, which also are read as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+REFERENCE = "Reference"
+DECISIONS = "decisions"
+API_MARK = "<!-- every public name -->"
+CLI_MARK = "<!-- every command -->"
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
+_ROLE = re.compile(r":\w+:<code>~?([^<]+)</code>")
+
+
+def on_config(config: Any) -> Any:
+    """Pages that the navigation does not name come under Reference, decisions under theirs."""
+    folder = Path(config.docs_dir)
+    named = set(_pages(config.nav))
+    sections = {title: section for entry in config.nav for title, section in entry.items()}
+    for path in sorted(folder.glob("*.md")):
+        if path.name not in named:
+            sections[REFERENCE].append({_title(path): path.name})
+    for entry in sections["Design"]:
+        if entry.get("Decisions") == DECISIONS:
+            paths = sorted((folder / DECISIONS).glob("*.md"))
+            entry["Decisions"] = [{_title(p): f"{DECISIONS}/{p.name}"} for p in paths]
+    return config
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Links to files of the repository that are no pages become their names."""
+    for mark, text in ((API_MARK, _public_names), (CLI_MARK, _commands)):
+        if mark in markdown:
+            markdown = markdown.replace(mark, text())
+    here = Path(page.file.src_uri).parent
+
+    def link(found: re.Match[str]) -> str:
+        text, target, _ = found.groups()
+        if "://" in target or not _leads_out(here / target):
+            return found[0]
+        return f"{text} (`{_normal(here / target)}`)" if text.strip("`") != target else text
+
+    return _LINK.sub(link, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Docstrings name other things by Sphinx's roles."""
+    return _ROLE.sub(r"<code>\1</code>", html)
+
+
+def _pages(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, dict) else nav
+    return [page for part in parts for page in _pages(part)]
+
+
+def _title(path: Path) -> str:
+    (first, *_) = re.findall(r"^# (.+)$", path.read_text(encoding="utf-8"), re.M)
+    return str(first).replace("`", "")
+
+
+def _leads_out(target: Path) -> bool:
+    return _normal(target, "docs").split("/")[0] != "docs"
+
+
+def _normal(target: Path, base: str = "docs") -> str:
+    """A path in the repository, without ``..``."""
+    parts: list[str] = [base]
+    for part in target.parts:
+        if part == "..":
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _public_names() -> str:
+    """A block of mkdocstrings for each name that ``import nmpsim`` offers."""
+    import nmpsim
+
+    homes = nmpsim._HOMES
+    return "\n\n".join(f"::: {homes[name]}.{name}" for name in sorted(homes, key=str.lower))
+
+
+def _commands() -> str:
+    """What ``--help`` says of each command."""
+    import click
+
+    from nmpsim.cli.app import COMMANDS, app
+
+    context = click.Context(app, info_name="nmpsim", max_content_width=90)
+    sections = [f"```text\n{app.get_help(context)}\n```"]
+    for name in COMMANDS:
+        command = app.get_command(context, name)
+        inner = click.Context(command, context, info_name=name, max_content_width=90)
+        sections.append(f"## nmpsim {name}\n\n```text\n{command.get_help(inner)}\n```")
+    return "\n\n".join(sections)
