@@ -19,6 +19,17 @@ class SaturationLimit:
     at_most: int | None
     """In the whole run; None for no more in any layer than the baseline has there."""
 
+    @classmethod
+    def of(cls, value: object) -> SaturationLimit:
+        """From ``none``, ``baseline`` or a number; ValueError for anything else."""
+        if value == "none":
+            return cls(0)
+        if value == "baseline":
+            return cls(None)
+        if type(value) is not int or value < 0:
+            raise ValueError(f"{value!r} is neither 'none', 'baseline' nor a number from 0 on")
+        return cls(value)
+
 
 @attrs.frozen
 class InputFile:

@@ -128,7 +128,7 @@ def _converter() -> Converter:
     converter = strict_converter()
     converter.register_structure_hook(float, _real)
     converter.register_structure_hook(Path, _path)
-    converter.register_structure_hook(SaturationLimit, _saturation)
+    converter.register_structure_hook(SaturationLimit, lambda value, _: SaturationLimit.of(value))
     converter.register_structure_hook_func(lambda kind: kind == tuple[InputFile, ...], _inputs)
     return converter
 
@@ -143,15 +143,6 @@ def _path(value: Any, _: object) -> Path:
     if not isinstance(value, str) or not value or "\0" in value:
         raise TypeError(f"{value!r} is not the name of a file")
     return Path(value)
-
-
-def _saturation(value: Any, _: object) -> SaturationLimit:
-    words = {"none": SaturationLimit(0), "baseline": SaturationLimit(None)}
-    if isinstance(value, str) and value in words:
-        return words[value]
-    if type(value) is not int or value < 0:
-        raise TypeError(f"{value!r} is neither 'none', 'baseline' nor a number from 0 on")
-    return SaturationLimit(value)
 
 
 def _inputs(value: Any, _: object) -> tuple[InputFile, ...]:

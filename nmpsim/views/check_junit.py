@@ -18,13 +18,19 @@ if TYPE_CHECKING:
     from junitparser.junitparser import FinalResult
 
 
-def junit_text(results: Sequence[CaseResult]) -> str:
-    """The document; PKG001 without the package junitparser."""
+def require_junitparser() -> None:
+    """PKG001 without the package, which is to be told before the work begins."""
     try:
-        from junitparser import JUnitXml, TestSuite
+        import junitparser  # noqa: F401 - only whether it is there
     except ImportError as error:
         message = "JUnit XML cannot be written without the package junitparser"
         raise fail("PKG001", message, hint="pip install 'nmpsim[ci]'") from error
+
+
+def junit_text(results: Sequence[CaseResult]) -> str:
+    """The document."""
+    from junitparser import JUnitXml, TestSuite
+
     document = JUnitXml("nmpsim check")
     for result in results:
         suite = TestSuite(_plain(result.name))

@@ -178,3 +178,4 @@ def test_junit_without_its_package(project, monkeypatch):
     assert done.exit_code == 2
     assert "PKG001" in done.stderr
     assert "nmpsim[ci]" in done.stderr
+    assert done.stdout == ""  # nothing has run

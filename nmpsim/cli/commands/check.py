@@ -146,10 +146,13 @@ def command(**arguments: Any) -> int:
 def _check(request: _Request) -> int:
     from nmpsim.checking import check_cases, exit_code
     from nmpsim.cli.suite_files import case_work
+    from nmpsim.views.check_junit import require_junitparser
     from nmpsim.views.progress import RunProgress, stderr_console
 
     suite = _chosen(_suite(request), request.names)
     _check_files(request, suite)
+    if request.junit is not None:
+        require_junitparser()
     names = tuple(case.name for case in suite.cases)
     work = case_work(suite.cases, update=request.update_baseline)
     with RunProgress(stderr_console()) as progress:
@@ -214,12 +217,10 @@ def _saturation(text: str | None) -> SaturationLimit | None:
 
     if text is None:
         return None
-    words = {"none": 0, "baseline": None}
-    if text in words:
-        return SaturationLimit(words[text])
-    if not text.isascii() or not text.isdigit():
-        raise click.UsageError(f"--saturation is none, baseline or a number, not {text}")
-    return SaturationLimit(int(text))
+    try:
+        return SaturationLimit.of(int(text) if text.isascii() and text.isdigit() else text)
+    except ValueError as error:
+        raise click.UsageError(f"--saturation: {error}") from error
 
 
 def _chosen(suite: Suite, names: Sequence[str]) -> Suite:
