@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.atomic import write_file
+from nmpsim.atomic import is_special, write_file
 from nmpsim.bundle.schema import strict_converter
 from nmpsim.checking.run import Run, output_digest
 from nmpsim.diagnostics import Place, UserError, fail
@@ -128,6 +128,8 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 def read_baseline(path: Path) -> Baseline:
     """The baseline of a file; BASE001 if there is none or it cannot be used."""
     place = Place(str(path))
+    if is_special(path):  # opening a pipe would wait for its other end
+        raise _unusable(place, "it is no regular file")
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)

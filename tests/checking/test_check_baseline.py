@@ -1,6 +1,7 @@
 """Baselines: written only on request, readable, and of no use for anything else."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -113,6 +114,13 @@ def test_of_other_layers(project, baseline):
 def test_damaged(project, content):
     (project.folder / "seven.json").write_bytes(content)
     refused(project, "BASE001")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_no_file(project, make):
+    (project.folder / "seven.json").unlink()
+    make(project.folder / "seven.json")
+    refused(project, "BASE001", "no regular file")
 
 
 @pytest.mark.parametrize(
