@@ -54,7 +54,7 @@ class Changes:
         self._baseline: Baseline | None = None
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
-        """Change a word of all descriptors of a layer, or its records a channel; how many.
+        """Change a word of all descriptors of a layer, or its records by channel; how many.
 
         Scales that each channel has of its own are changed in their records; ``bias`` is the bias
         in the record of ``channel``. Raises UserError (DEBUG002) for an unknown word.
@@ -174,10 +174,9 @@ class Changes:
                 dict(debugger.outputs), {state.index: state.saturated for state in states}
             )
 
-    def _trace(self, layer: Layer) -> list[Done]:
+    def trace(self, layer: Layer) -> list[Done]:
         """What a layer did; it is run for that if it has not been."""
         debugger = self._debugger
-        self._remember()
         if layer.index not in debugger.ends:
             with debugger.execution.visit():
                 debugger.reach_layer(layer.index)
@@ -187,14 +186,14 @@ class Changes:
         transfers = ("load", "store")
         return [
             done
-            for done in self._trace(layer)
+            for done in self.trace(layer)
             if done.instruction.descriptor not in (None, *transfers)
         ]
 
     def _words_of(self, layer: Layer, word: str, channel: int | None) -> Iterator[tuple[int, int]]:
         """(address, bytes) of each place where a word of a layer stands."""
         seen = set()
-        trace = self._trace(layer)
+        trace = self.trace(layer)
         for done in trace:
             if done.instruction.descriptor in (None, "load", "store"):
                 continue

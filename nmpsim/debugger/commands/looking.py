@@ -70,6 +70,8 @@ def layer(shell: Shell, arguments: Arguments) -> Result:
         lines.append(f"  made of {', '.join(chosen.fused)}")
     if chosen.reason:
         lines.append(f"  on the host: {chosen.reason}")
+    operands = shell.operands(chosen)
+    lines += [f"  {one.role:<8} {one.name}: {one.text}" for one in operands]
     if busy:
         lines.append("  core cycles " + ", ".join(f"{n} {c}" for n, c in busy.items()))
     data = attrs.asdict(state) | {
@@ -79,6 +81,7 @@ def layer(shell: Shell, arguments: Arguments) -> Result:
         "fused": list(chosen.fused),
         "numerics": chosen.numerics,
         "output": _tensor_data(output),
+        "operands": [attrs.asdict(one) for one in operands],
     }
     return Result(tuple(lines), data)
 

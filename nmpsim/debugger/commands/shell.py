@@ -10,9 +10,11 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
+from nmpsim.debugger.audit import OperandType, operand_types
 from nmpsim.debugger.changes import Changes
 from nmpsim.debugger.commands import (
     asking,
+    auditing,
     changing,
     comparing,
     expecting,
@@ -57,7 +59,7 @@ class Shell:
         self.reference: Reference | None = None
         self.history: list[str] = []
         """Lines that were executed, without those that were not understood."""
-        self._open_arrays = open_arrays
+        self.open_arrays = open_arrays
         self._module: Module | None = None
 
     def execute(self, line: str) -> Result:
@@ -99,7 +101,7 @@ class Shell:
 
     def load_reference(self, path: Path) -> Reference:
         """Compare with a file from now on."""
-        arrays = self._open_arrays(path)
+        arrays = self.open_arrays(path)
         self.reference = Reference(self.debugger.layers, arrays.keys, arrays.read)
         self.debugger.events.differs = self._differs
         return self.reference
@@ -126,6 +128,12 @@ class Shell:
         if self._module is None:
             self._module = self.debugger.bundle.module()
         return self._module
+
+    def operands(self, layer: Layer) -> list[OperandType]:
+        """Operands of a layer as the LIR has them; none if the bundle carries no LIR."""
+        if not self.debugger.bundle.debug:
+            return []
+        return operand_types(self.module(), layer)
 
     def numbers_of(self, layer: Layer) -> set[int]:
         """Numbers of the LIR instructions that a layer is made of."""
@@ -169,7 +177,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "Stop": stopping.COMMANDS,
     "Look": looking.COMMANDS,
     "Compare": comparing.COMMANDS,
-    "Ask": asking.COMMANDS,
+    "Ask": (*asking.COMMANDS, *auditing.COMMANDS),
     "Change": changing.COMMANDS,
     "Check": expecting.COMMANDS,
     "Session": (
