@@ -187,8 +187,8 @@ def _loads(sources: Sources, made: Made | None) -> list[tuple[Done, str]]:
     for term in made.terms if made else ():
         for address in (term.address, term.weight_address):
             load, name = (None, "") if address is None else sources.of(address)
-            if load is not None:
-                found.setdefault(load.position, (load, name))
+            if load is not None and not found.get(load.position, (load, ""))[1]:
+                found[load.position] = (load, name)  # not what is padding there
     return [found[position] for position in sorted(found)]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +14,10 @@ import click
 
 from nmpsim.cli.files import emit
 from nmpsim.cli.guard import say
+from nmpsim.cli.npz import NpzFile
 from nmpsim.cli.options import (
     FILE,
     Command,
-    bundle_argument,
     device_option,
     format_option,
     load_device,
@@ -24,9 +26,9 @@ from nmpsim.cli.options import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, UserError, fail
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from nmpsim.debugger.commands.shell import Shell
+    from nmpsim.debugger.corefile import Core
+    from nmpsim.debugger.debugger import Debugger
     from nmpsim.debugger.records import Location
     from nmpsim.debugger.script import Answer, Line
     from nmpsim.views.progress import RunProgress
@@ -53,7 +55,7 @@ class _Request:
 
 
 @click.command("debug", cls=Command, short_help="Stop a run, look into it, turn it back.")
-@bundle_argument
+@click.argument("bundle", metavar="NET.bin|CORE", type=FILE)
 @click.option(
     "--input",
     "inputs",
@@ -172,46 +174,78 @@ def _standard_input() -> Iterable[Line]:
 
 
 def _shell(request: _Request, progress: RunProgress) -> Shell:
-    from nmpsim import session
-    from nmpsim.cli.inputs import load_inputs
     from nmpsim.core.device import Progress
-    from nmpsim.debugger import Debugger
     from nmpsim.debugger.commands.shell import Shell
 
-    config = load_device(request.device)
-    bundle = session.load(request.bundle, request.patch)
-    arrays = load_inputs(request.inputs, bundle.metadata.inputs)
-    debugger = Debugger(
-        bundle, arrays, config=config, engine=request.engine, budget_mib=request.budget
-    )
-    debugger.execution.engine.when_compiling(lambda: progress(Progress("compiling")))
+    opened = _open_core(request) if _is_archive(request.bundle) else None
+    debugger = _debugger(request) if opened is None else _debugger_of(request, opened)
+    if not debugger.execution.engine.is_ready():
+        progress(Progress("compiling"))
 
     def done(at: Location) -> None:
         progress(Progress("layer", at.layers_done, at.layers, at.layer_name))
 
     debugger.progress = done
-    shell = Shell(debugger, _Arrays)
+    if opened is not None:
+        _go_where_it_stopped(debugger, opened)
+    shell = Shell(debugger, NpzFile, None if opened is None else opened.image)
     if request.reference is not None:
         shell.load_reference(request.reference)
     return shell
 
 
-class _Arrays:
-    """An ``.npz`` file, its arrays read when somebody wants them."""
+def _debugger(request: _Request) -> Debugger:
+    from nmpsim import session
+    from nmpsim.cli.inputs import load_inputs
+    from nmpsim.debugger import Debugger
 
-    def __init__(self, path: Path) -> None:
-        from nmpsim.cli.arrays import ArrayFile
+    config = load_device(request.device)
+    bundle = session.load(request.bundle, request.patch)
+    arrays = load_inputs(request.inputs, bundle.metadata.inputs)
+    return Debugger(bundle, arrays, config=config, engine=request.engine, budget_mib=request.budget)
 
-        self._file = ArrayFile(path)
 
-    @property
-    def keys(self) -> Sequence[str]:
-        """Names of the arrays."""
-        return self._file.keys
+def _is_archive(path: Path) -> bool:
+    """A core file is an archive, a bundle is not; who opens it says if it cannot be read."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(2) == b"PK"
+    except OSError:
+        return False
 
-    def read(self, key: str) -> npt.NDArray[Any]:
-        """One of them."""
-        return self._file.array(key).read()
+
+def _open_core(request: _Request) -> Core:
+    from nmpsim.debugger.corefile import load_core
+
+    if request.inputs or request.device or request.patch:
+        raise fail(
+            "ARG001",
+            "a core file has its inputs, device and changes with it",
+            place=Place(str(request.bundle)),
+            hint="leave out --input, --device and --patch",
+        )
+    return load_core(request.bundle, NpzFile(request.bundle))
+
+
+def _debugger_of(request: _Request, core: Core) -> Debugger:
+    from nmpsim.debugger import Debugger
+
+    return Debugger(
+        core.bundle(str(request.bundle)),
+        core.inputs,
+        config=core.config,
+        engine=core.engine,
+        budget_mib=request.budget,
+    )
+
+
+def _go_where_it_stopped(debugger: Debugger, core: Core) -> None:
+    if core.position is None:
+        debugger.run_to_end()
+    else:
+        debugger.go_to(core.position)
 
 
 def _script(request: _Request, shell: Shell, lines: Iterable[Line]) -> int:
@@ -243,7 +277,9 @@ def _converse(shell: Shell) -> int:
     emit(visible(shell.execute("where").text) + "`help` lists the commands\n")
     while True:
         try:
-            result = shell.execute(input("(nmpsim) "))
+            line = input("(nmpsim) ")
+            with _interruptible(shell):
+                result = shell.execute(line)
         except EOFError:
             break
         except UserError as error:
@@ -258,6 +294,18 @@ def _converse(shell: Shell) -> int:
             break
     emit("".join(f"{line}\n" for line in never_hit(shell)))
     return EXIT_OK
+
+
+@contextmanager
+def _interruptible(shell: Shell) -> Iterator[None]:
+    """Ctrl-C stops the run between two moves, and leaves it usable."""
+    asked: list[bool] = []
+    shell.debugger.interrupted = lambda: bool(asked)
+    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _complete_with(shell: Shell) -> None:

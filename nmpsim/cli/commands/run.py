@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nmpsim.analysis.timeline import TimelineRecorder
     from nmpsim.bundle import Bundle
     from nmpsim.config import DeviceConfig
-    from nmpsim.core.device import Listener
+    from nmpsim.core.device import Device, Listener
     from nmpsim.core.work import WorkListener
     from nmpsim.report.data import RunReport
 
@@ -50,6 +50,7 @@ class _Request:
     engine: str
     save_outputs: Path | None
     save_layers: Path | None
+    core_on_trap: Path | None
     shadow: bool
     float_weights: Path | None
     sensitivity: bool
@@ -81,6 +82,12 @@ class _Request:
 )
 @click.option("--save-outputs", metavar="O.npz", type=FILE, help="Save the outputs.")
 @click.option("--save-layers", metavar="L.npz", type=FILE, help="Save every layer's output.")
+@click.option(
+    "--core-on-trap",
+    metavar="FILE",
+    type=FILE,
+    help="If the run traps, write all that it was made of; `nmpsim debug FILE` opens it there.",
+)
 @click.option(
     "--shadow",
     is_flag=True,
@@ -157,6 +164,8 @@ def _run(request: _Request) -> int:
         if request.sensitivity:
             report = _with_sensitivity(bundle, arrays, report, device.config, progress)
     _save(request, bundle, report)
+    if report.trap is not None and request.core_on_trap is not None:
+        _save_core(request, bundle, arrays, device)
     if recorder is not None:
         report = attrs.evolve(report, timeline=recorder.timeline(len(report.layers)))
     _show(request, _with_details(request, bundle, report))
@@ -229,6 +238,27 @@ def _save(request: _Request, bundle: Bundle, report: RunReport) -> None:
         say(f"warning: the run did not reach its end; {request.save_outputs} is not written")
     else:
         write_npz(request.save_outputs, report.outputs)
+
+
+def _save_core(
+    request: _Request,
+    bundle: Bundle,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    device: Device,
+) -> None:
+    """What the run was made of: opening it comes to the same trap."""
+    from nmpsim import session
+    from nmpsim.core.inputs import checked_inputs
+    from nmpsim.debugger.corefile import Core, save_core
+
+    image = request.bundle.read_bytes()
+    if request.patch is not None:
+        image = session.patched(image, request.patch, str(request.bundle))
+    inputs = checked_inputs(bundle.metadata, arrays)
+    path = request.core_on_trap
+    if path is not None:
+        save_core(path, Core(image, inputs, device.config, request.engine, None))
+        say(f"wrote {path}; `nmpsim debug {path}` opens it where the run stopped")
 
 
 def _fused_note(count: int) -> str:

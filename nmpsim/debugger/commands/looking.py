@@ -38,8 +38,11 @@ def where(shell: Shell, arguments: Arguments) -> Result:
     """Where the run is."""
     arguments.end()
     at = shell.debugger.location()
-    lines = (place(at), f"{at.layers_done} of {at.layers} layers done", *instruction_line(at))
-    return Result(lines, attrs.asdict(at))
+    trap = shell.debugger.execution.trap
+    lines = [place(at), f"{at.layers_done} of {at.layers} layers done", *instruction_line(at)]
+    if trap is not None:
+        lines.insert(0, f"trap: {trap.message}")
+    return Result(tuple(lines), attrs.asdict(at) | {"trap": trap.message if trap else None})
 
 
 def layers(shell: Shell, arguments: Arguments) -> Result:

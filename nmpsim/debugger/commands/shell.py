@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
 
-import numpy.typing as npt
-
+from nmpsim.bundle import read_bundle
 from nmpsim.bundle.metadata import Layer
+from nmpsim.bundle.patch import apply_patch
+from nmpsim.debugger.arrays import OpenArrays
 from nmpsim.debugger.audit import OperandType, operand_types
 from nmpsim.debugger.changes import Changes
 from nmpsim.debugger.commands import (
@@ -25,41 +25,29 @@ from nmpsim.debugger.commands import (
 from nmpsim.debugger.commands.arguments import Arguments, near, split_line
 from nmpsim.debugger.commands.result import Result, say
 from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.corefile import Core, save_core
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import tensors
 from nmpsim.debugger.reference import Reference, compare_layer
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import Place, fail
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
-
-
-class Arrays(Protocol):
-    """A file of arrays by their names."""
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """Names of the arrays."""
-        ...
-
-    def read(self, key: str) -> npt.NDArray[Any]:
-        """One of them."""
-        ...
-
-
-OpenArrays = Callable[[Path], Arrays]
 
 
 class Shell:
     """Commands on a debugger."""
 
-    def __init__(self, debugger: Debugger, open_arrays: OpenArrays) -> None:
-        """``open_arrays`` opens an ``.npz`` file that nobody vouches for."""
+    def __init__(
+        self, debugger: Debugger, open_arrays: OpenArrays, image: bytes | None = None
+    ) -> None:
+        """``image`` is the bundle's file, for core files; it is read again if None."""
         self.debugger = debugger
         self.changes = Changes(debugger)
         self.reference: Reference | None = None
         self.history: list[str] = []
         """Lines that were executed, without those that were not understood."""
         self.open_arrays = open_arrays
+        self._image = image
         self._module: Module | None = None
 
     def execute(self, line: str) -> Result:
@@ -123,6 +111,16 @@ class Shell:
             raise fail("DEBUG002", "the program has no layers")
         return self.debugger.layers[order[-1] if index is None else index]
 
+    def image(self) -> bytes:
+        """The bundle's file with the changes made; UserError if the file is another one by now."""
+        bundle = self.debugger.bundle
+        if self._image is None:
+            found = read_bundle(bundle.path)
+            if found.digest != bundle.digest:
+                raise fail("DEBUG003", "the bundle's file has changed", place=Place(bundle.path))
+            self._image = Path(bundle.path).read_bytes()
+        return apply_patch(self._image, self.changes.merged(), bundle.path)
+
     def module(self) -> Module:
         """The LIR that the bundle carries; UserError BUN005 if it carries none."""
         if self._module is None:
@@ -166,6 +164,19 @@ def help_command(shell: Shell, arguments: Arguments) -> Result:
     return say(*lines, commands={one.name: one.summary for one in COMMANDS})
 
 
+def keep(shell: Shell, arguments: Arguments) -> Result:
+    """Write a core file of where the run stands."""
+    path = Path(arguments.word("a file"))
+    arguments.end()
+    execution = shell.debugger.execution
+    core = Core(
+        shell.image(), execution.inputs, execution.config, execution.engine.name,
+        None if execution.trap else execution.position,
+    )  # fmt: skip
+    save_core(path, core)
+    return say(f"{path}: `nmpsim debug {path}` opens it", position=execution.position)
+
+
 def leave(shell: Shell, arguments: Arguments) -> Result:
     """The end of the session."""
     arguments.end()
@@ -183,6 +194,8 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "Session": (
         Command("help", "help [COMMAND]", "this list, or all about a command", help_command,
                 ("h", "?"), ("<command>",)),
+        Command("core", "core FILE", "write all that the run is made of, to open it again here",
+                keep, (), ("<file>",)),
         Command("quit", "quit", "end the session", leave, ("q", "exit")),
     ),
 }  # fmt: skip

@@ -1,0 +1,117 @@
+"""A core file: all that a run was made of, to stand where it stopped.
+
+An ``.npz`` file without pickled objects: ``bundle`` (uint8: the bundle's file, changes made),
+``input/NAME`` (what each input held), ``about`` (uint8: JSON with the schema, the device's
+settings, the engine, and the position, or null for as far as the run comes). Runs are
+deterministic, so opening one runs it again; everything before is there to go back to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.atomic import write_npz
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.config import DeviceConfig, from_settings
+from nmpsim.core.engine import ENGINES
+from nmpsim.debugger.arrays import Arrays
+from nmpsim.diagnostics import Place, UserError, fail
+
+SCHEMA = "nmpsim-core-1"
+MAX_ABOUT_BYTES = 1 << 20
+
+
+@attrs.frozen(eq=False)
+class Core:
+    """What a core file holds."""
+
+    image: bytes
+    """The bundle's file, with all changes made."""
+    inputs: Mapping[str, npt.NDArray[Any]]
+    config: DeviceConfig
+    engine: str
+    position: int | None
+    """Where the run stood; None: at its trap or its end."""
+
+    def bundle(self, path: str) -> Bundle:
+        """The program; raises UserError as :func:`nmpsim.load` does."""
+        return bundle_from_bytes(self.image, path)
+
+
+def save_core(path: Path, core: Core) -> None:
+    """Write a core file; raises FILE002."""
+    about = {
+        "schema": SCHEMA,
+        "device": dict(core.config.settings()),
+        "engine": core.engine,
+        "position": core.position,
+    }
+    arrays = {
+        "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
+        "bundle": np.frombuffer(core.image, np.uint8),
+        **{f"input/{name}": values for name, values in core.inputs.items()},
+    }
+    write_npz(path, arrays)
+
+
+def load_core(path: Path, arrays: Arrays) -> Core:
+    """Read a core file.
+
+    Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG003 if it is none, what reading arrays and
+    device settings raises.
+    """
+    keys = set(arrays.keys)
+    if not {"about", "bundle"} <= keys:
+        raise _no_core(path, "no arrays about and bundle")
+    about = _about(path, arrays.read("about"))
+    image = arrays.read("bundle")
+    if image.dtype != np.uint8 or image.ndim != 1:
+        raise _no_core(path, "the bundle is no array of bytes")
+    return Core(
+        image=image.tobytes(),
+        inputs={
+            key.removeprefix("input/"): arrays.read(key)
+            for key in sorted(keys)
+            if key.startswith("input/")
+        },
+        config=from_settings(about["device"]),
+        engine=about["engine"],
+        position=about["position"],
+    )
+
+
+def _about(path: Path, data: npt.NDArray[Any]) -> dict[str, Any]:
+    if data.dtype != np.uint8 or data.ndim != 1 or data.size > MAX_ABOUT_BYTES:
+        raise _no_core(path, "what it says about itself is no text")
+    try:
+        about = json.loads(data.tobytes().decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _no_core(path, str(error)[:120]) from error
+    if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+        raise _no_core(path, f"no schema {SCHEMA}")
+    position = about.get("position")
+    is_position = position is None or (
+        isinstance(position, int) and not isinstance(position, bool) and position >= 0
+    )
+    if not is_position or about.get("engine") not in ENGINES:
+        raise _no_core(path, "position or engine is impossible")
+    if not isinstance(about.get("device"), dict):
+        raise _no_core(path, "it has no device")
+    return about
+
+
+def _no_core(path: Path, found: str) -> UserError:
+    return fail(
+        "DEBUG003",
+        "this is no core file",
+        place=Place(str(path)),
+        found=found,
+        expected="what `nmpsim run --core-on-trap FILE` or `core FILE` writes",
+    )
