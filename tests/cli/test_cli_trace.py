@@ -68,3 +68,13 @@ def test_what_cannot_be_traced(run, tmp_path, monkeypatch, options, code):
     assert result.exit_code == 2
     assert f"error[{code}]" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_of_a_run_that_traps(nmpsim_cli, tmp_path):
+    source, net, trace = tmp_path / "x.s", tmp_path / "x.bin", tmp_path / "t.json"
+    source.write_text("_start:\n    ebreak\n")
+    assert nmpsim_cli("asm", source, "-o", net).exit_code == 0
+    assert nmpsim_cli("run", net, "--trace", trace).exit_code == 1
+    (instant,) = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "i"]
+    assert instant["name"] == "trap"
+    assert "breakpoint" in instant["args"]["message"]
