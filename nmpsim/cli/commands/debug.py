@@ -14,7 +14,6 @@ import click
 
 from nmpsim.cli.files import emit
 from nmpsim.cli.guard import say
-from nmpsim.cli.npz import NpzFile
 from nmpsim.cli.options import (
     FILE,
     Command,
@@ -174,6 +173,7 @@ def _standard_input() -> Iterable[Line]:
 
 
 def _shell(request: _Request, progress: RunProgress) -> Shell:
+    from nmpsim.cli.npz import NpzFile
     from nmpsim.core.device import Progress
     from nmpsim.debugger.commands.shell import Shell
 
@@ -217,6 +217,7 @@ def _is_archive(path: Path) -> bool:
 
 
 def _open_core(request: _Request) -> Core:
+    from nmpsim.cli.npz import NpzFile
     from nmpsim.debugger.corefile import load_core
 
     if request.inputs or request.device or request.patch:
