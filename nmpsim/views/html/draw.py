@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import cache
 
 from nmpsim.views.html.figures import Figure
 
@@ -18,6 +19,7 @@ def still(figure: Figure) -> str:
     return _address("image/svg+xml", vl_convert.vegalite_to_svg(spec).encode())
 
 
+@cache
 def script() -> str:
     """Vega, Vega-Lite and Vega-Embed, for a page of their own; it defines ``vegaEmbed``."""
     import vl_convert

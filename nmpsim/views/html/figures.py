@@ -216,7 +216,7 @@ def _saturation(report: RunReport) -> Figure:
             | {"scale": {"domain": [0, 1], "nice": False}, "axis": {"format": "%"}},
             "x2": {"field": "until"},
             "y": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 220}),
-            "color": axis("share", "quantitative", "values cut, %")
+            "color": axis("share", "quantitative", "% cut")
             | {"scale": {"type": "symlog", "constant": 0.01, "scheme": "orangered"}},
             "tooltip": tooltips(
                 layer="layer", channels="channels", count="values cut", share="% of their values"
