@@ -16,7 +16,8 @@ from nmpsim.report.data import RunReport
 from nmpsim.report.details import Timeline, WorkSpan
 from nmpsim.views.html import html_page
 from nmpsim.views.html.compare import change_figure, layers_table, run_names
-from nmpsim.views.html.figures import CHANNEL_CELLS, run_figures
+from nmpsim.views.html.figures import MOST_MARKS
+from nmpsim.views.html.run_figures import CHANNEL_CELLS, run_figures
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 EVIL += "\x1b[31m\ud800\uffff"
@@ -163,6 +164,14 @@ def test_a_large_network_stays_small():
     ]
     report = detailed_report(layers=tuple(layers), timeline=Timeline(64, tuple(spans)))
     assert len(html_page({"run": report}).encode()) < MOST_BYTES
+
+
+def test_what_no_browser_would_draw_is_left_out():
+    spans = [WorkSpan(0, "mac", 0, 2 * n, 2 * n + 1, 1) for n in range(MOST_MARKS + 1)]
+    text = html_page({"run": sample_report(timeline=Timeline(0, tuple(spans)))})
+    (figure,) = re.findall(r"<figure(?:(?!</figure>).)*Cores over time.*?</figure>", text, re.S)
+    assert "Too large to be drawn" in figure
+    assert len(figure) < 1000
 
 
 def test_channels_share_cells():

@@ -53,7 +53,7 @@ const watcher = new IntersectionObserver((entries) => {
     enliven(entry.target);
   }
 }, { rootMargin: "600px" });
-for (const figure of document.querySelectorAll("figure")) watcher.observe(figure);
+for (const figure of document.querySelectorAll("figure:has(.live)")) watcher.observe(figure);
 
 // On paper nobody can open what is folded.
 window.addEventListener("beforeprint", () => {

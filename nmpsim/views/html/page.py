@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -12,8 +13,10 @@ from nmpsim.report.data import RunReport
 from nmpsim.views.answers import output_lines
 from nmpsim.views.html import tables
 from nmpsim.views.html.compare import change_figure, layers_table, run_names, totals_table
-from nmpsim.views.html.figures import Figure, run_figures
-from nmpsim.views.html.tables import Heading, Table, plain_table
+from nmpsim.views.html.detail_tables import sensitivity_table, settings_table, shadow_table
+from nmpsim.views.html.figures import MOST_MARKS, Figure
+from nmpsim.views.html.run_figures import run_figures
+from nmpsim.views.html.tables import Table
 from nmpsim.views.run_text import run_totals
 from nmpsim.views.text import visible, visible_line
 
@@ -38,8 +41,8 @@ class _Drawn:
     """A figure with its picture."""
 
     figure: Figure
-    still: str
-    """Its address."""
+    still: str | None
+    """Its address; None if it is too large to be drawn."""
     id: str
 
 
@@ -89,29 +92,27 @@ def html_page(runs: Mapping[str, RunReport], listener: Listener | None = None) -
     runs = dict(zip(names, runs.values(), strict=True))
     figures = {name: list(run_figures(report)) for name, report in runs.items()}
     changes = change_figure(runs) if len(runs) > 1 else None
-    draw = _Draughtsman(sum(map(len, figures.values())) + (changes is not None), listener)
-    shown = [_run(n, name, runs[name], draw.all(figures[name])) for n, name in enumerate(runs)]
-    comparison = None
-    if len(runs) > 1:
-        comparison = {
-            "totals": totals_table(runs),
-            "layers": layers_table(runs),
-            "figures": draw.all([changes] if changes else []),
-        }
+    draw = _Draughtsman([*chain(*figures.values()), *([changes] if changes else [])], listener)
     page: str = _template().render(
         title=", ".join(dict.fromkeys(run.program for run in runs.values())),
-        runs=shown,
-        comparison=comparison,
+        runs=[_run(n, name, runs[name], draw.all(figures[name])) for n, name in enumerate(runs)],
+        comparison=_comparison(runs, draw.all([changes] if changes else [])),
         vega=script(),
     )
     return page
 
 
+def _comparison(runs: Mapping[str, RunReport], figures: list[_Drawn]) -> dict[str, Any] | None:
+    if len(runs) < 2:
+        return None
+    return {"totals": totals_table(runs), "layers": layers_table(runs), "figures": figures}
+
+
 class _Draughtsman:
     """Draws figures one after the other and says how far it is."""
 
-    def __init__(self, total: int, listener: Listener | None) -> None:
-        self._total = total
+    def __init__(self, figures: Sequence[Figure], listener: Listener | None) -> None:
+        self._total = len(figures)
         self._listener = listener
         self._done = 0
 
@@ -124,7 +125,8 @@ class _Draughtsman:
         if self._listener is not None:
             self._listener(Drawing(self._done, self._total, figure.title))
         self._done += 1
-        return _Drawn(figure, still(figure), f"figure-{self._done}")
+        picture = still(figure) if figure.marks <= MOST_MARKS else None
+        return _Drawn(figure, picture, f"figure-{self._done}")
 
 
 def _run(number: int, name: str, report: RunReport, figures: list[_Drawn]) -> _Run:
@@ -136,78 +138,11 @@ def _run(number: int, name: str, report: RunReport, figures: list[_Drawn]) -> _R
         outputs=[text for output in report.output_reports for text in output_lines(output)],
         placement=tables.placement_table(report),
         layers=tables.layer_table(report),
-        settings=_settings(report),
-        sensitivity=_sensitivity(report),
-        shadow=_shadow(report),
+        settings=settings_table(report),
+        sensitivity=sensitivity_table(report),
+        shadow=shadow_table(report),
         figures=figures,
     )
-
-
-def _settings(report: RunReport) -> Table:
-    headings = (
-        Heading("setting", "section and key of the device file", number=False),
-        Heading("value", "of the device of this run"),
-        Heading("source", "published, measured, assumed or given", number=False),
-    )
-    rows = ((name, value, report.sources.get(name, "")) for name, value in report.device.items())
-    return plain_table(headings, rows)
-
-
-def _sensitivity(report: RunReport) -> Table | None:
-    if report.sensitivity is None:
-        return None
-    headings = (
-        Heading("setting", "an assumed number of the device", number=False),
-        Heading("value", "the device's own"),
-        Heading("lower", "a lower value"),
-        Heading("cycles then", "of the whole run with the lower value"),
-        Heading("higher", "a higher value"),
-        Heading("cycles then", "of the whole run with the higher value"),
-        Heading("effect", "the larger change, as a share of the cycles"),
-    )
-    rows = (
-        (
-            one.setting,
-            one.value,
-            *(_moved(one.lower)),
-            *(_moved(one.higher)),
-            one.effect,
-        )
-        for one in report.sensitivity.effects
-    )
-    return plain_table(headings, rows)
-
-
-def _moved(moved: Any) -> tuple[int | None, int | None]:
-    return (None, None) if moved is None else (moved.value, moved.cycles)
-
-
-def _shadow(report: RunReport) -> Table | None:
-    if report.shadow is None:
-        return None
-    measures = {
-        "accumulated": "error against the float network",
-        "layer_alone": "error against this layer in float on its actual inputs",
-        "rounding_alone": "error against this layer in real arithmetic, weights quantized",
-        "bias_alone": "what quantizing the bias does",
-    }
-    headings = (
-        Heading("#", "position in the run"),
-        Heading("layer", "name of the LIR instruction", number=False),
-        *(
-            Heading(f"{name.replace('_', ' ')}, dB", f"{meaning}: signal to noise")
-            for name, meaning in measures.items()
-        ),
-    )
-    rows = (
-        (layer.index, layer.name, *(_sqnr(getattr(layer, name)) for name in measures))
-        for layer in report.shadow.layers
-    )
-    return plain_table(headings, rows)
-
-
-def _sqnr(size: Any) -> float | None:
-    return None if size is None else size.sqnr_db
 
 
 def _shown(value: Any) -> Any:
