@@ -29,8 +29,11 @@ PARTS = (
         r"kernels\.movement|compiled\.(copies|apart\.(load|store))|kernels\.copy",
         "copies of transfers",
     ),
-    (r"^products|kernels\.(dot|microkernel)", "sums of products"),
-    (r"kernels\.(elementwise|unary|pool|scale_runs|depthwise)", "vector unit"),
+    (r"^products|^excess|kernels\.(dot|microkernel)", "sums of products"),
+    (
+        r"^(sums|rescales)$|kernels\.(pointwise|elementwise|unary|pool|scale_runs|depthwise)",
+        "vector unit",
+    ),
     (r"kernels\.|^(complete|scale)$", "results of sums, counts of cut values"),
     (r"timing\.|compiled\.(units|accounts|transfers)", "timing"),
     (r"compiled\.|memory\.", "engine: instructions, checks, turns"),

@@ -50,10 +50,10 @@ class Counters:
     spent: Sequence[Sequence[int]]
     """[layers][Spent]"""
     elements: Sequence[int]
-    cut: Sequence[Sequence[Sequence[int]]]
-    """[layers][stages][sides]; so the next two."""
-    worst: Sequence[Sequence[Sequence[int]]]
-    first: Sequence[Sequence[Sequence[int]]]
+    cut: npt.NDArray[np.int64]
+    """[layers, stages, sides]; so the next two."""
+    worst: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
     channel_base: Sequence[int]
     channel_cut: npt.NDArray[np.int64]
     """[stages, sides, channels of all layers]; the machine's own."""
@@ -61,11 +61,12 @@ class Counters:
 
 def counters_of(machine: Machine, config: DeviceConfig) -> Counters:
     """Read a machine's counters at once: its records are slow to read one by one."""
-    columns = ("counts", "spent", "elements", "cut", "worst", "first", "channel_base")
+    lists = ("counts", "spent", "elements", "channel_base")
     return Counters(
         config,
         costs_of(config),
-        **{name: machine.layers[name].tolist() for name in columns},
+        **{name: machine.layers[name].tolist() for name in lists},
+        **{name: machine.layers[name] for name in ("cut", "worst", "first")},
         channel_cut=machine.channel_cut,
     )
 
@@ -138,21 +139,17 @@ def device_saturation(layer: Layer, of: Counters) -> tuple[Saturation, ...]:
     """Everything that the device cut in a layer."""
     cut, base = of.cut[layer.index], of.channel_base[layer.index]
     channels = slice(base, base + layer_channels(layer))
-    found = []
-    for stage, stage_name in enumerate(STAGE_NAMES):
-        for side, side_name in enumerate(SIDE_NAMES):
-            if cut[stage][side]:
-                found.append(
-                    Saturation(
-                        stage=stage_name,
-                        side=_side(side_name),
-                        count=cut[stage][side],
-                        worst=of.worst[layer.index][stage][side],
-                        first=_coordinates(of.first[layer.index][stage][side], layer.output.shape),
-                        channels=ChannelCounts(of.channel_cut[stage, side, channels].copy()),
-                    )
-                )
-    return tuple(found)
+    return tuple(
+        Saturation(
+            stage=STAGE_NAMES[stage],
+            side=_side(SIDE_NAMES[side]),
+            count=int(cut[stage, side]),
+            worst=int(of.worst[layer.index, stage, side]),
+            first=_coordinates(int(of.first[layer.index, stage, side]), layer.output.shape),
+            channels=ChannelCounts(of.channel_cut[stage, side, channels].copy()),
+        )
+        for stage, side in np.argwhere(cut).tolist()
+    )
 
 
 def host_saturation(cut: Cut) -> tuple[Saturation, ...]:

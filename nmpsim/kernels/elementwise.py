@@ -22,8 +22,16 @@ from nmpsim.isa.words import (
 )
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import read_run, write_run
+from nmpsim.kernels.pointwise import (
+    ENDS,
+    NUMBERS,
+    SUM,
+    is_regular,
+    put_run,
+    put_sum_numbers,
+)
 from nmpsim.kernels.rounding import float_of_bits, held, round_away, rounding_shift
-from nmpsim.kernels.saturate import clip_run, saturate_run
+from nmpsim.kernels.saturate import clip_run, saturate_run, stages_of
 from nmpsim.kernels.scale_runs import (
     add_integer,
     add_real,
@@ -33,6 +41,7 @@ from nmpsim.kernels.scale_runs import (
     scale_integers,
 )
 from nmpsim.kernels.stages import RESCALE
+from nmpsim.kernels.vector_code import LANES
 
 WIDEST_SIDE: Any = np.int64(1 << 61)
 """The sum of two fits 64 bits."""
@@ -224,8 +233,22 @@ def eltwise(spm: Any, t: Any, q: Any, place: Any, sink: Any) -> None:
     right = np.zeros(count, np.int64)
     reals = np.zeros(count, np.float32)
     other = np.zeros(count, np.float32)
+    numbers = np.empty(NUMBERS, np.int32)
+    is_narrow = put_sum_numbers(t, q, numbers)
+    channels = sink.layers[place.layer].channels
+    counts = np.empty((2, min(count, channels)), np.int32)
+    ends = np.empty((ENDS, LANES), np.int32)
+    stages = stages_of(q.clip)
     for row in range(t.rows):
         index = place.origin + row * place.stride_y
+        sides = (
+            t.lhs + row * t.lhs_stride,
+            t.rhs + row * t.rhs_stride,
+            t.output + row * t.out_stride,
+        )
+        if is_narrow and is_regular(sides, index, count, channels):
+            put_run(spm, SUM, sides, count, numbers, counts, ends, stages, index, place.layer, sink)
+            continue
         read_run(spm, t.element, t.lhs + row * t.lhs_stride, left, count)
         read_run(spm, t.rhs_size, t.rhs + row * t.rhs_stride, right, count)
         add_integer(left, count, -q.lhs_offset)

@@ -174,24 +174,39 @@ def _kernel(shape: tuple[int, int]) -> Any:
 
 
 def _emit_excess(
-    b: Any, corner: Any, rows: Any, row_stride: Any, runs: Any, run_stride: Any, fours: Any
+    b: Any,
+    offsets: Any,
+    base: Any,
+    rows: Any,
+    row_stride: Any,
+    runs: Any,
+    run_stride: Any,
+    fours: Any,
+    out: Any,
 ) -> Any:
-    """128 times the sum of a pixel's inputs, with what is read behind a run."""
-    lanes = ir.Constant(_SUMS, list(range(LANES)))
+    """128 times the sum of some pixels' inputs, with what is read behind a run."""
+    lanes, zeros = ir.Constant(_SUMS, list(range(LANES))), [ir.Constant(_SUMS, None)] * _AT_ONCE
+    corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(_AT_ONCE)]
     chunks = b.lshr(b.add(fours, constant(LANES - 1)), constant(4))
-    over_rows = Loop(b, rows, [corner, ir.Constant(_SUMS, None)])
+    over_rows = Loop(b, rows, [constant(0), *zeros])
     over_runs = Loop(b, runs, over_rows.values)
-    over_chunks = Loop(b, chunks, [over_runs.values[0], fours, over_runs.values[1]])
-    at, left, total = over_chunks.values
+    over_chunks = Loop(b, chunks, [over_runs.values[0], fours, *over_runs.values[1:]])
+    at, left, *totals = over_chunks.values
     there = b.icmp_unsigned("<", lanes, splat(b, b.trunc(left, I32), LANES))
-    inputs = b.bitcast(_load_some(b, at, there), _BYTES)
-    added = _dot(b, total, ir.Constant(_BYTES, [1] * 4 * LANES), inputs)
-    after = [b.add(at, constant(4 * LANES)), b.sub(left, constant(LANES)), added]
-    total = over_chunks.end(after)[2]
-    total = over_runs.end([b.add(over_runs.values[0], run_stride), total])[1]
-    total = over_rows.end([b.add(over_rows.values[0], row_stride), total])[1]
+    ones = ir.Constant(_BYTES, [1] * 4 * LANES)
+    added = [
+        _dot(b, total, ones, b.bitcast(_load_some(b, b.add(corner, at), there), _BYTES))
+        for total, corner in zip(totals, corners, strict=True)
+    ]
+    after = [b.add(at, constant(4 * LANES)), b.sub(left, constant(LANES)), *added]
+    totals = over_chunks.end(after)[2:]
+    totals = over_runs.end([b.add(over_runs.values[0], run_stride), *totals])[1:]
+    totals = over_rows.end([b.add(over_rows.values[0], row_stride), *totals])[1:]
     add_up = declared(b, ir.FunctionType(I32, [_SUMS]), "llvm.vector.reduce.add.v16i32")
-    return b.shl(b.zext(b.call(add_up, [total]), I64), constant(7))
+    for p, total in enumerate(totals):
+        lone = b.shl(b.call(add_up, [total]), ir.Constant(I32, 7))
+        store(b, lone, ahead(b, out, 4 * p), 4)
+    return constant(0)
 
 
 def _load_some(b: Any, address: Any, there: Any) -> Any:
@@ -208,6 +223,8 @@ _NARROW_PIXELS = _flavour.narrow[0]
 _LONE_BLOCKS = _flavour.lone[1]
 _FEW = 2
 """So many pixels that are left over are faster one by one."""
+_AT_ONCE = 4
+"""Pixels whose inputs are summed up in one call."""
 _HAS_EXCESS = _flavour.has_excess
 _excess: Any = function_of("excess", _emit_excess)
 
@@ -232,12 +249,12 @@ def _products_compiled(
     where = (np.int64(inputs.ctypes.data) + base, rows, row_stride, runs, run_stride, fours)
     stride = rows * runs * fours * (4 * LANES)
     pixel = np.int64(offsets.ctypes.data)
-    block = np.int64(weights.ctypes.data) + start
-    to, row = np.int64(out.ctypes.data), 4 * np.int64(out.shape[1])
     too_many = np.int64(excess.ctypes.data)
     if _HAS_EXCESS:
-        for i in range(pixels):
-            excess[i] = np.int32(_excess((where[0] + offsets[i], *where[1:])))
+        for first in range(0, pixels, _AT_ONCE):
+            _excess((pixel + 8 * first, *where, too_many + 4 * first))
+    block = np.int64(weights.ctypes.data) + start
+    to, row = np.int64(out.ctypes.data), 4 * np.int64(out.shape[1])
     left = np.int64(out.shape[1]) // LANES
     while left > 0:
         p = np.int64(0)

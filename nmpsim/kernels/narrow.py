@@ -16,8 +16,8 @@ from llvmlite import ir
 from nmpsim.isa.words import GLOW_INT, NMP
 from nmpsim.kernels.channels import ADDEND, HALF, MUL, OFFSET, POST, PRE, START
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.saturate import ONCE, record
-from nmpsim.kernels.stages import ACTIVATION, HIGH, LOW, RESULT
+from nmpsim.kernels.saturate import ONCE, record, stages_of
+from nmpsim.kernels.stages import HIGH, LOW
 from nmpsim.kernels.vector_code import (
     I32,
     I64,
@@ -221,12 +221,6 @@ def result_of(total: Any, table: Any, lane: Any) -> Any:
     rows, i = table[lane // LANES], lane % LANES
     scaled = (total >> np.int64(rows[_PRE, i])) * np.int64(rows[_MUL, i]) + np.int64(rows[_HALF, i])
     return (scaled >> np.int64(rows[_POST, i])) + np.int64(rows[_ADDEND, i])
-
-
-@jit
-def stages_of(clip: Any) -> Any:
-    """Stages of what is cut from below and above."""
-    return ACTIVATION if clip.wanted & 1 else RESULT, ACTIVATION if clip.wanted & 2 else RESULT
 
 
 @jit

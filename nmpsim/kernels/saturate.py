@@ -107,10 +107,15 @@ def saturate_run(values: Any, count: Any, stage: Any, index: Any, layer: Any, si
 
 
 @jit
+def stages_of(clip: Any) -> Any:
+    """Stages of what is cut from below and above."""
+    return ACTIVATION if clip.wanted & 1 else RESULT, ACTIVATION if clip.wanted & 2 else RESULT
+
+
+@jit
 def clip_run(values: Any, count: Any, clip: Any, index: Any, layer: Any, sink: Any) -> None:
     """``count`` values (int64) within a range, in place; what is cut is accounted for."""
-    low_stage = ACTIVATION if clip.wanted & 1 else RESULT
-    high_stage = ACTIVATION if clip.wanted & 2 else RESULT
+    low_stage, high_stage = stages_of(clip)
     limit_run(values, count, clip.low, clip.high, low_stage, high_stage, index, layer, sink)
 
 

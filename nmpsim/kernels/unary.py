@@ -10,6 +10,14 @@ from nmpsim.isa.words import FLOAT, GLOW_FLOAT, OP_ADD
 from nmpsim.kernels.elementwise import combine
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import read_run, write_run
+from nmpsim.kernels.pointwise import (
+    ENDS,
+    NUMBERS,
+    RESCALE,
+    is_regular,
+    put_rescale_numbers,
+    put_run,
+)
 from nmpsim.kernels.rounding import float_of_bits
 from nmpsim.kernels.saturate import Clip, clip_run
 from nmpsim.kernels.scale_runs import (
@@ -19,6 +27,8 @@ from nmpsim.kernels.scale_runs import (
     round_run_even,
     scale_integers,
 )
+from nmpsim.kernels.stages import ACTIVATION
+from nmpsim.kernels.vector_code import LANES
 
 BOTH_SIDES: Any = np.int64(3)
 """Of a clip that the network asks for."""
@@ -88,11 +98,28 @@ def rescale_reals(values: Any, count: Any, u: Any, reals: Any) -> None:
 
 
 @jit_allocating
+def rescale_bytes(spm: Any, sides: Any, count: Any, u: Any, place: Any, sink: Any) -> Any:
+    """The whole tile, if it is such that 32 bits hold every number on the way; else False."""
+    channels = sink.layers[place.layer].channels
+    numbers = np.empty(NUMBERS, np.int32)
+    if not (put_rescale_numbers(u, numbers) and is_regular(sides, place.origin, count, channels)):
+        return False
+    counts = np.empty((2, min(count, channels)), np.int32)
+    ends = np.empty((ENDS, LANES), np.int32)
+    stages, layer = (ACTIVATION, ACTIVATION), place.layer
+    put_run(spm, RESCALE, sides, count, numbers, counts, ends, stages, place.origin, layer, sink)
+    return True
+
+
+@jit_allocating
 def rescale_tile(
     spm: Any, source: Any, target: Any, count: Any, u: Any, place: Any, sink: Any
 ) -> None:
     """Clamp (an activation, not saturation), change scale, clip."""
     layer = place.layer
+    sink.layers[layer].elements += count
+    if rescale_bytes(spm, (source, source, target), count, u, place, sink):
+        return
     values = np.zeros(count, np.int64)
     read_run(spm, u.element, source, values, count)
     clamp = Clip(u.in_low, u.in_high, BOTH_SIDES)
@@ -107,7 +134,6 @@ def rescale_tile(
         rescale_integers(values, count, u, below, place.origin, layer, sink)
     clip_run(values, count, u.clip, place.origin, layer, sink)
     write_run(values, count, spm, u.element, target)
-    sink.layers[place.layer].elements += count
 
 
 @jit

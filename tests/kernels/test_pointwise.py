@@ -1,0 +1,246 @@
+"""Sums and rescaled values of Int8 in 32 bits against plain integers, number by number."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import pytest
+
+from nmpsim.core.state import LAYER, NEVER, STAGES
+from nmpsim.isa.words import GLOW_INT, OP_ADD, OP_MAX, OP_SUB, Q31
+from nmpsim.kernels.elementwise import Pair, PairScales
+from nmpsim.kernels.movement import Scratchpad
+from nmpsim.kernels.pointwise import (
+    ENDS,
+    NUMBERS,
+    RESCALE,
+    SUM,
+    is_regular,
+    put_rescale_numbers,
+    put_run,
+    put_sum_numbers,
+)
+from nmpsim.kernels.saturate import Clip, IntegerScale
+from nmpsim.kernels.stages import ACTIVATION, RESULT
+from nmpsim.kernels.unary import Unary
+
+CHANNELS, LANES, BASE = 48, 16, 7
+"""Channels of the layer, and the place of its first one in the account."""
+LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
+
+run_entry: Any = numba.njit(
+    lambda spm, operation, sides, count, numbers, counts, ends, stages, index, layer, sink: put_run(
+        spm, operation, sides, count, numbers, counts, ends, stages, index, layer, sink
+    )
+)
+sum_entry: Any = numba.njit(lambda t, q, numbers: put_sum_numbers(t, q, numbers))
+rescale_entry: Any = numba.njit(lambda u, numbers: put_rescale_numbers(u, numbers))
+regular_entry: Any = numba.njit(lambda *asked: is_regular(*asked))
+
+
+class Sink(NamedTuple):
+    """Where cut values are counted."""
+
+    layers: Any
+    channel_cut: Any
+
+
+def new_sink() -> Sink:
+    layers = np.zeros(1, LAYER).view(np.recarray)
+    layers.channels[:], layers.channel_base[:], layers.first[:] = CHANNELS, BASE, NEVER
+    return Sink(layers, np.zeros((STAGES, 2, BASE + CHANNELS + 3), np.int64))
+
+
+def random_scratchpad(seed: int) -> Scratchpad:
+    memory = np.random.default_rng(seed).integers(-128, 128, BYTES, dtype=np.int8)
+    return Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+
+
+def scale_of(pre: int, mul: int, post: int) -> IntegerScale:
+    return IntegerScale(np.int64(pre), np.int64(mul), np.int64(post))
+
+
+def scaled(x: int, scale: IntegerScale) -> int:
+    return ((x >> int(scale.pre)) * int(scale.mul) + (1 << int(scale.post) >> 1)) >> int(scale.post)
+
+
+def pair(operation: int = OP_ADD) -> Pair:
+    return Pair(*map(np.int64, (operation, 0, 0, LHS, RHS, OUT, 1, CHANNELS, 0, 0, 0)))
+
+
+def pair_scales(**changed: Any) -> PairScales:
+    clip = Clip(np.int64(-90), np.int64(100), np.int64(0))
+    one, other = scale_of(0, 181, 7), scale_of(1, 77, 5)
+    numbers = (np.int64(0), np.int64(11))
+    q = PairScales(np.int64(GLOW_INT), np.int64(-5), np.int64(9), one, other, one, *numbers, clip)
+    return q._replace(**changed)
+
+
+def unary(**changed: Any) -> Unary:
+    clip = Clip(np.int64(-128), np.int64(127), np.int64(0))
+    one = scale_of(0, 120, 7)
+    limits = map(np.int64, (0, GLOW_INT, -4, 100, -4))
+    zero = np.int64(0)
+    return Unary(*limits, one, zero, one, zero, np.int64(3), clip)._replace(**changed)
+
+
+def do_run(operation: Any, sides: Any, count: int, index: int, numbers: Any, seed: int) -> Any:
+    """Scratchpad and accounts after a run."""
+    spm, sink = random_scratchpad(seed), new_sink()
+    counts = np.full((2, CHANNELS), 77, np.int32)  # what is there is no matter
+    ends = np.full((ENDS, LANES), 77, np.int32)
+    stages = (ACTIVATION, RESULT)
+    given = (np.int64(count), numbers, counts, ends, stages, np.int64(index), np.int64(0), sink)
+    run_entry(spm, operation, tuple(map(np.int64, sides)), *given)
+    return spm.i8, sink
+
+
+def check_accounts(sink: Sink, values: list[int], low: int, high: int, index: int) -> None:
+    """Accounts of values before a clip, counted one by one."""
+    sides = ((ACTIVATION, 0, [low - v for v in values]), (RESULT, 1, [v - high for v in values]))
+    for stage, side, over in sides:
+        cut = [i for i, beyond in enumerate(over) if beyond > 0]
+        by_channel = [0] * sink.channel_cut.shape[2]
+        for i in cut:
+            by_channel[BASE + (index + i) % CHANNELS] += 1
+        account = sink.layers[0]
+        assert sink.channel_cut[stage, side].tolist() == by_channel
+        assert account.cut[stage, side] == len(cut)
+        assert account.worst[stage, side] == max([0, *over])
+        assert account.first[stage, side] == (index + cut[0] if cut else NEVER)
+    assert sink.layers[0].cut.sum() == sum(not low <= v <= high for v in values)
+
+
+RUNS = [(48, 0), (96, 48), (16, 16), (32, 32), (80, 32), (240, 16), (208, 96)]
+"""Values and the place of the first one: parts of pixels, whole ones, and both."""
+
+
+@pytest.mark.parametrize(("count", "index"), RUNS)
+@pytest.mark.parametrize(("operation", "out"), [(OP_ADD, OUT), (OP_SUB, OUT), (OP_ADD, LHS)])
+def test_sums(operation: int, out: int, count: int, index: int) -> None:
+    q, numbers = pair_scales(), np.zeros(NUMBERS, np.int32)
+    assert sum_entry(pair(operation), q, numbers)
+    before = random_scratchpad(count).i8.tolist()
+    after, sink = do_run(SUM, (LHS, RHS, out), count, index, numbers, count)
+    sign = 1 if operation == OP_ADD else -1
+    values = [
+        scaled(before[LHS + i] + 5, q.lhs_scale) + sign * scaled(before[RHS + i] - 9, q.rhs_scale)
+        for i in range(count)
+    ]
+    values = [value + 11 for value in values]
+    expected = before.copy()
+    expected[out : out + count] = [min(max(value, -90), 100) for value in values]
+    assert after.tolist() == expected
+    check_accounts(sink, values, -90, 100, index)
+
+
+@pytest.mark.parametrize(("count", "index"), RUNS)
+def test_rescaled_values(count: int, index: int) -> None:
+    u, numbers = unary(), np.zeros(NUMBERS, np.int32)
+    assert rescale_entry(u, numbers)
+    before = random_scratchpad(count).i8.tolist()
+    after, sink = do_run(RESCALE, (LHS, LHS, OUT), count, index, numbers, count)
+    clamped = [min(max(value, -4), 100) for value in before[:count]]
+    expected = before.copy()
+    expected[OUT : OUT + count] = [scaled(value + 4, u.scale) + 3 for value in clamped]
+    assert after.tolist() == expected
+    check_accounts(sink, before[:count], -4, 100, index)
+
+
+def test_nothing_cut() -> None:
+    q = pair_scales(lhs_scale=scale_of(3, 1, 0), rhs_scale=scale_of(3, 1, 0))
+    numbers = np.zeros(NUMBERS, np.int32)
+    assert sum_entry(pair(), q, numbers)
+    _, sink = do_run(SUM, (LHS, RHS, OUT), 96, 0, numbers, 5)
+    check_accounts(sink, [0] * 96, -90, 100, 0)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"profile": np.int64(Q31)},
+        {"lhs_scale": scale_of(0, 1 << 30, 7)},
+        {"rhs_scale": scale_of(32, 1, 0)},
+        {"rhs_offset": np.int64(1 << 30)},
+        {"out_offset": np.int64(-(1 << 31))},
+        {"clip": Clip(np.int64(-129), np.int64(100), np.int64(0))},
+    ],
+)
+def test_sums_that_need_64_bits(changed: dict[str, Any]) -> None:
+    assert not sum_entry(pair(), pair_scales(**changed), np.zeros(NUMBERS, np.int32))
+
+
+def test_other_operations_and_wider_sides() -> None:
+    numbers = np.zeros(NUMBERS, np.int32)
+    assert not sum_entry(pair(OP_MAX), pair_scales(), numbers)
+    assert not sum_entry(pair()._replace(rhs_size=np.int64(2)), pair_scales(), numbers)
+    assert not sum_entry(pair()._replace(element=np.int64(1)), pair_scales(), numbers)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"profile": np.int64(Q31)},
+        {"leaky": np.int64(1)},
+        {"in_low": np.int64(-200)},
+        {"in_low": np.int64(101)},
+        {"scale": scale_of(0, -1, 0)},
+        {"scale": scale_of(0, 1 << 30, 0)},
+        {"clip": Clip(np.int64(4), np.int64(127), np.int64(0))},
+        {"clip": Clip(np.int64(-128), np.int64(100), np.int64(0))},
+    ],
+)
+def test_rescales_that_need_64_bits_or_cut_results(changed: dict[str, Any]) -> None:
+    assert not rescale_entry(unary(**changed), np.zeros(NUMBERS, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("sides", "index", "count", "channels", "expected"),
+    [
+        ((0, 64, 128), 16, 32, 48, True),
+        ((0, 64, 0), 16, 32, 48, True),
+        ((0, 64, 128), 8, 32, 48, False),
+        ((0, 64, 128), 16, 24, 48, False),
+        ((0, 64, 128), 16, 32, 40, False),
+        ((0, 64, 16), 16, 32, 48, False),
+        ((0, 64, 48), 16, 32, 48, False),
+    ],
+)
+def test_regular_runs(
+    sides: tuple[int, int, int], index: int, count: int, channels: int, expected: bool
+) -> None:
+    given = tuple(map(np.int64, sides)), np.int64(index), np.int64(count), np.int64(channels)
+    assert regular_entry(*given) == expected
+
+
+def digest_of_runs() -> str:
+    """Bytes and accounts of some runs in one string."""
+    numbers = np.zeros(NUMBERS, np.int32)
+    assert sum_entry(pair(), pair_scales(), numbers)
+    made = [do_run(SUM, (LHS, RHS, OUT), *run, numbers, 1) for run in RUNS]
+    assert rescale_entry(unary(), numbers)
+    made += [do_run(RESCALE, (LHS, LHS, OUT), *run, numbers, 1) for run in RUNS]
+    totals = [
+        int(part.astype(np.int64).sum())
+        for memory, sink in made
+        for part in (memory, sink.layers.first, sink.layers.worst, sink.channel_cut)
+    ]
+    return str(totals)
+
+
+def test_without_the_compiler() -> None:
+    code = "import test_pointwise as t; print(t.digest_of_runs())"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        cwd=Path(__file__).parent,
+    )
+    assert (run.returncode, run.stdout) == (0, digest_of_runs() + "\n"), run.stderr
