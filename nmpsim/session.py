@@ -17,6 +17,7 @@ from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS
 from nmpsim.compiler.passes.rescale_bias import RescaledBias, rescale_bias
+from nmpsim.compiler.slicing.search import DEFAULT_SLICING, SlicedLayer
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.core.device import Device, Listener, Progress
 from nmpsim.core.inputs import checked_inputs
@@ -32,6 +33,7 @@ __all__ = [
     "Progress",
     "RescaledBias",
     "Shadow",
+    "SlicedLayer",
     "calibrate",
     "compile",
     "device_of",
@@ -53,6 +55,8 @@ class Compiled:
     warnings: tuple[str, ...]
     rescaled_biases: tuple[RescaledBias, ...] = ()
     """What ``rescale_biases`` did, layer by layer."""
+    slicing: tuple[SlicedLayer, ...] = ()
+    """How each device layer is cut, if ``explain_slicing`` asked for it."""
 
 
 def compile(
@@ -65,6 +69,8 @@ def compile(
     layer_numerics: Mapping[str, str] = MappingProxyType({}),
     rescale_biases: bool = False,
     fuse: bool = True,
+    slicing: str = DEFAULT_SLICING,
+    explain_slicing: bool = False,
 ) -> Compiled:
     """Compile LIR text for a device.
 
@@ -78,6 +84,9 @@ def compile(
         layer_numerics: that of single layers, by the name of an instruction.
         rescale_biases: requantize biases onto the scale of each layer's result first.
         fuse: let activations become the clip of the operation before them.
+        slicing: how layers are cut into tiles: ``burst`` (all costs of the device), ``bytes``
+            (blind to DRAM bursts and rows) or ``simple`` (one rule, no search).
+        explain_slicing: tell what was tried for each layer, in ``slicing`` of the result.
 
     Raises:
         UserError: LIR, CONST, COMP and FILE codes, several at once where possible.
@@ -91,14 +100,17 @@ def compile(
     rescaled: tuple[RescaledBias, ...] = ()
     if rescale_biases:
         module, rescaled = rescale_bias(module)
+    sliced: list[SlicedLayer] = []
     image = compile_module(
         module,
         default_device() if device is None else device,
         numerics=numerics,
         layer_numerics=layer_numerics,
         fuse_activations=fuse,
+        slicing=slicing,
+        on_slicing=sliced.append if explain_slicing else None,
     )
-    return Compiled(image, warnings, rescaled)
+    return Compiled(image, warnings, rescaled, tuple(sliced))
 
 
 def calibrate(

@@ -92,6 +92,10 @@ class BundleBuilder:
         part.align(alignment)
         return self._append(CONSTANTS, flat, name)
 
+    def constant_address(self) -> int:
+        """Address that the next constant of the default alignment will get."""
+        return DRAM_BASE + elf.align_up(self._part(CONSTANTS).end, TENSOR_ALIGNMENT)
+
     def add_descriptor(self, data: bytes, name: str = "") -> int:
         """Address of an encoded descriptor; a name makes a symbol."""
         return self._append(DESCRIPTORS, data, name)
@@ -209,10 +213,11 @@ class BundleBuilder:
         """Symbol table and its names (section ``strtab``); in order of address, then name."""
         names = elf.StringTable()
         table = bytearray(elf.SYMBOL.size)
+        ranges = [(s.address, s.address + (s.file_bytes or s.memory_bytes)) for s in sections]
         for name, (address, nbytes) in sorted(
             self._symbols.items(), key=lambda item: (item[1][0], item[0])
         ):
-            index = _section_index(address, sections)
+            index = _section_index(address, ranges)
             is_code = index == _PARTS.index(TEXT) + 1
             info = elf.STB_GLOBAL << 4 | (elf.STT_FUNC if is_code else elf.STT_OBJECT)
             table += elf.SYMBOL.pack(names.add(name), address, nbytes, info, 0, index)
@@ -261,9 +266,8 @@ def _check_size(what: str, nbytes: int, limit: int) -> None:
         )
 
 
-def _section_index(address: int, sections: Sequence[elf.Section]) -> int:
+def _section_index(address: int, ranges: Sequence[tuple[int, int]]) -> int:
     """Index of the section that holds the address; its end counts too, if nothing else does."""
-    ranges = [(s.address, s.address + (s.file_bytes or s.memory_bytes)) for s in sections]
     for index, (start, end) in enumerate(ranges):
         if start <= address < end:
             return index + 1

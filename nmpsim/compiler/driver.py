@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -22,12 +22,20 @@ from nmpsim.compiler.placement import place
 from nmpsim.compiler.resolve import place_of, resolve
 from nmpsim.compiler.slicing.context import Context
 from nmpsim.compiler.slicing.plan import LayerPlan
-from nmpsim.compiler.slicing.planner import plan
+from nmpsim.compiler.slicing.planner import options_of
+from nmpsim.compiler.slicing.search import (
+    DEFAULT_SLICING,
+    SLICINGS,
+    LayerName,
+    Search,
+    SlicedLayer,
+)
 from nmpsim.compiler.work import Operation, View
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import fail
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.kernels.hostops import supports
+from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, TensorType
 
 
@@ -38,18 +46,24 @@ def compile_module(
     numerics: str = DEFAULT_NUMERICS,
     layer_numerics: Mapping[str, str] = MappingProxyType({}),
     fuse_activations: bool = True,
+    slicing: str = DEFAULT_SLICING,
+    on_slicing: Callable[[SlicedLayer], None] | None = None,
 ) -> bytes:
     """The bundle of a verified module whose constants are attached.
 
     ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, by
-    the name of an instruction. Raises :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002)
+    the name of an instruction; ``slicing`` is one of ``SLICINGS``; ``on_slicing`` hears how each
+    device layer is cut. Raises :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002)
     where an operation cannot be done or does not fit.
     """
     weights, resolved = resolve(module)
     operations = place(assign_numerics(resolved, numerics, layer_numerics))
     if fuse_activations:
         operations = fuse(operations)
-    return _Compilation(module, config, weights, operations, numerics).bundle()
+    if slicing not in SLICINGS:
+        raise fail("COMP001", "unknown slicing", found=quote(slicing), expected=", ".join(SLICINGS))
+    search = Search(slicing, config, on_slicing)
+    return _Compilation(module, config, weights, operations, numerics, search).bundle()
 
 
 class _Compilation:
@@ -62,12 +76,14 @@ class _Compilation:
         weights: Mapping[str, View],
         operations: tuple[Operation, ...],
         numerics: str,
+        search: Search,
     ) -> None:
         self._module = module
         self._config = config
         self._weights = weights
         self._operations = operations
         self._numerics = numerics
+        self._search = search
         self._builder = BundleBuilder()
         self._constants: dict[str, int] = {}
         self._names: dict[str, int] = {}
@@ -87,7 +103,10 @@ class _Compilation:
 
     def bundle(self) -> bytes:
         """Plan everything, then emit everything."""
-        plans = [None if op.host_reason else self._plan(op) for op in self._operations]
+        plans = [
+            None if op.host_reason else self._plan(index, op)
+            for index, op in enumerate(self._operations)
+        ]
         layers = tuple(
             self._layer(index, op, planned)
             for index, (op, planned) in enumerate(zip(self._operations, plans, strict=True))
@@ -132,7 +151,7 @@ class _Compilation:
             )
         )
 
-    def _plan(self, op: Operation) -> LayerPlan:
+    def _plan(self, index: int, op: Operation) -> LayerPlan:
         context = Context(
             self._config,
             profile_of(op),
@@ -142,8 +161,11 @@ class _Compilation:
             lambda what, array: self._builder.add_constant(
                 self._unique(f"{op.instruction.name}.{what}"), array
             ),
+            self._builder.constant_address,
         )
-        return plan(op, context)
+        last = op.fused[-1].instruction if op.fused else op.instruction
+        named = LayerName(index, last.name, op.instruction.opcode)
+        return self._search.choose(named, options_of(op, context))
 
     def _address(self, view: View) -> int:
         name = view.buffer.name

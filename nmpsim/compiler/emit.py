@@ -1,47 +1,16 @@
-"""Plans to code: every core's program, with the waits that make its tiles overlap safely.
-
-While the unit computes tile t, the results of t-1 are stored and the operands of t+1 are loaded.
-Operands and results lie in two buffers each, used in turn; so before a unit begins tile t the
-loads of t and the stores of t-2 must be done, and before the loads of t+1 begin, tile t-1 must be
-computed. A barrier of all cores ends every layer.
-"""
+"""Plans to code: every core's program. A barrier of all cores ends every layer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from nmpsim.bundle.write import BundleBuilder
-from nmpsim.compiler.slicing.plan import Command, LayerPlan, TileStep
+from nmpsim.compiler.slicing.plan import Command, LayerPlan
+from nmpsim.compiler.slicing.schedule import Item, schedule
 from nmpsim.isa.codec import encode, encode_descriptor
-from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, REGISTERS, Csr, Unit
+from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, REGISTERS, Csr
 
 T0, T1 = REGISTERS.index("t0"), REGISTERS.index("t1")
-MOST_OUTSTANDING = 31
-"""Largest count that ``nmp.wait`` can name."""
 DESCRIPTOR_OF = {i.mnemonic: i.descriptor for i in INSTRUCTIONS if i.descriptor}
 _NO_WORDS = {name: {word.name: 0 for word in d} for name, d in DESCRIPTORS.items()}
-
-Item = Command | tuple[Unit, int]
-"""A tensor instruction, or a wait for a unit until so many of its instructions are unfinished."""
-
-
-def schedule(steps: Sequence[TileStep], unit: Unit) -> Iterable[Item]:
-    """A core's instructions for one layer, in order."""
-    if not steps:
-        return
-    yield from steps[0].loads
-    for index, step in enumerate(steps):
-        yield (Unit.LOAD, 0)
-        yield (Unit.STORE, 0)
-        yield from step.computes
-        if index > 0:
-            yield (unit, min(len(step.computes), MOST_OUTSTANDING))
-            yield from steps[index - 1].stores
-        if index + 1 < len(steps):
-            yield from steps[index + 1].loads
-    yield (unit, 0)
-    yield from steps[-1].stores
-    yield (Unit.STORE, 0)
 
 
 class Emitter:

@@ -12,6 +12,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.elements import elements_json, nothing_quantized
+from nmpsim.views.slicing_text import slicing_json
 from nmpsim.views.text import elem_text, plural, real_text
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def compile_json(compiled: Compiled, bundle: Bundle, output: Path) -> dict[str, 
         "nothing_quantized": nothing_quantized(bundle),
         "warnings": list(compiled.warnings),
         "rescaled_biases": [_bias_json(one) for one in compiled.rescaled_biases],
+        "slicing": slicing_json(compiled.slicing),
     }
 
 

@@ -1,11 +1,8 @@
 """Each change of a user's project turns exactly the right check red, and names the layer."""
 
-import attrs
 import numpy as np
 from bundle_edits import change_descriptor
 from user_project import SUITE
-
-import nmpsim
 
 PASSED = {"outputs": "passed", "top1": "passed", "cycles": "passed", "saturation": "passed"}
 
@@ -50,15 +47,13 @@ def test_one_rescale_integer(project):
 
 
 def test_one_tile_size(project):
-    small = attrs.evolve(nmpsim.default_device(), scratchpad_bytes=4096)
-    project.compile(device=small)  # a layer has smaller tiles, which happen to be faster
-    assert project.check("--update-baseline").exit_code == 0
-    project.compile()
+    project.compile(slicing="simple")  # larger tiles, which overlap less
 
     assert project.statuses() == {**PASSED, "cycles": "over"}
     done = project.check()
     assert done.exit_code == 4
-    assert "layer conv2__2 (1,206 cycles, 32 more than 1,174)" in done.stdout
+    assert "layer conv2__2 (" in done.stdout
+    assert " more than 1,174)" in done.stdout
 
 
 def test_the_bandwidth(project):

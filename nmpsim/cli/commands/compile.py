@@ -52,6 +52,19 @@ if TYPE_CHECKING:
 @device_option("the NMP (`nmpsim device`)")
 @patch_option
 @click.option("--no-fuse", is_flag=True, help="Keep every instruction a layer of its own.")
+@click.option(
+    "--slicing",
+    type=click.Choice(("burst", "bytes", "simple")),
+    default="burst",
+    show_default=True,
+    help="How layers are cut into tiles: by all costs of the device, by bytes alone (blind to DRAM"
+    " bursts and rows), or by one rule without a search.",
+)
+@click.option(
+    "--explain-slicing",
+    is_flag=True,
+    help="Tell for each layer what was tried, what it would take, and why the cut was chosen.",
+)
 @format_option
 @output_option("NET.bin", "The bundle to write.", required=True)
 def command(
@@ -63,6 +76,8 @@ def command(
     device: Path | None,
     patch: Path | None,
     no_fuse: bool,
+    slicing: str,
+    explain_slicing: bool,
     style: str,
     output: Path,
 ) -> None:
@@ -82,12 +97,18 @@ def command(
         layer_numerics=by_layer,
         rescale_biases=rescale_bias,
         fuse=not no_fuse,
+        slicing=slicing,
+        explain_slicing=explain_slicing,
     )
     if patch is not None:
         image = session.patched(compiled.image, patch, str(output))
         compiled = attrs.evolve(compiled, image=image)
     session.save(compiled, output)
     _tell(compiled, output, style, rescale_bias)
+    if explain_slicing and style == "text":
+        from nmpsim.views.slicing_text import print_slicing
+
+        show(style, dict, lambda console: print_slicing(compiled.slicing, slicing, console))
 
 
 def _numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]]:

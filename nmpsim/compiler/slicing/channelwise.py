@@ -13,45 +13,41 @@ import attrs
 import numpy as np
 
 from nmpsim.compiler.numerics import Average
+from nmpsim.compiler.slicing.channelwise_scheme import (
+    VECTOR,
+    ChannelScheme,
+    Image,
+    Sums,
+    buffer_sizes,
+    needs,
+    outline_of,
+    schemes_of,
+    simple_scheme,
+)
 from nmpsim.compiler.slicing.context import Context
-from nmpsim.compiler.slicing.conv import event_words, output_box, window_words
+from nmpsim.compiler.slicing.grants import Memory
+from nmpsim.compiler.slicing.options import Options, best_first
 from nmpsim.compiler.slicing.plan import (
     Arena,
     Box,
     Command,
     LayerPlan,
     TileStep,
-    align,
     chunks,
-    halvings,
     load,
     split,
     spread,
     store,
     too_large,
 )
+from nmpsim.compiler.slicing.tiles import event_words, output_box, window_words
 from nmpsim.compiler.slicing.weighted import Weighted, clip_words
-from nmpsim.compiler.slicing.window import Axis, Need, axes, numbers, row_tiles
+from nmpsim.compiler.slicing.window import Need, axes, numbers, row_tiles
 from nmpsim.compiler.work import Operation
+from nmpsim.config import DeviceConfig
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
-
-VECTOR = 16
-"""Channel ranges are multiples of this where there are enough channels."""
-
-
-@attrs.frozen
-class Image:
-    """Geometry that all operations of this module share."""
-
-    name: str
-    images: int
-    channels: int
-    rows: Axis
-    columns: Axis
-    element_bytes: int
-    tables: int = 0
-    """Bytes of constants a channel needs in the scratchpad."""
+from nmpsim.timing.compute import depthwise_cycles, pool_cycles
 
 
 @attrs.frozen
@@ -84,59 +80,21 @@ class Tile:
         return self.columns[1] - self.columns[0]
 
 
-@attrs.frozen
-class _Size:
-    channels: int
-    rows: int
-    columns: int
-
-
-def _grid(image: Image, cores: int) -> tuple[int, int]:
-    """Cores along channels and along rows: as many as there is work for, rows first."""
-    total_rows = image.images * image.rows.out
-    pieces = math.ceil(image.channels / VECTOR)
-    best = max(
-        range(1, min(cores, pieces) + 1),
-        key=lambda across: (min(across * min(cores // across, total_rows), cores), -across),
-    )
-    return best, min(cores // best, total_rows)
-
-
-def _needs(image: Image, size: _Size) -> int:
-    return 2 * sum(map(align, _buffer_sizes(image, size)))
-
-
-def _buffer_sizes(image: Image, size: _Size) -> tuple[int, int, int]:
-    """Bytes of a tile's input, output and constants."""
-    in_pixels = image.rows.extent(size.rows) * image.columns.extent(size.columns)
-    run = size.channels * image.element_bytes
-    return in_pixels * run, size.rows * size.columns * run, image.tables * size.channels
-
-
-def _size(image: Image, channels: int, rows: int, context: Context) -> _Size:
-    """The largest tile that fits: all columns if possible, then all channels, then rows."""
-    capacity = context.config.scratchpad_bytes
-    for columns in halvings(image.columns.out):
-        for depth in halvings(channels):
-            for count in halvings(rows):
-                size = _Size(depth, count, columns)
-                if _needs(image, size) <= capacity:
-                    return size
-    raise too_large(f"%{image.name}", _needs(image, _Size(1, 1, 1)), context.config, context.place)
-
-
 def _tiles(
-    image: Image, channels: tuple[int, int], rows: tuple[int, int], context: Context
+    image: Image,
+    scheme: ChannelScheme,
+    channels: tuple[int, int],
+    rows: tuple[int, int],
+    config: DeviceConfig,
 ) -> Iterator[tuple[Tile, bool]]:
     """A core's tiles; True with the first one of a range of channels."""
-    size = _size(image, channels[1] - channels[0], rows[1] - rows[0], context)
-    arena = Arena(context.config)
-    inputs, outputs, tables = map(arena.take_twice, _buffer_sizes(image, size))
+    arena = Arena(config)
+    inputs, outputs, tables = map(arena.take_twice, buffer_sizes(image, scheme))
     number = 0
-    for piece, (low, high) in enumerate(chunks(*channels, size.channels)):
+    for piece, (low, high) in enumerate(chunks(*channels, scheme.channels)):
         first = True
-        for which, top, bottom in row_tiles(*rows, image.rows.out, size.rows):
-            for left, right in chunks(0, image.columns.out, size.columns):
+        for which, top, bottom in row_tiles(*rows, image.rows.out, scheme.rows):
+            for left, right in chunks(0, image.columns.out, scheme.columns):
                 yield (
                     Tile(
                         which,
@@ -155,22 +113,43 @@ def _tiles(
                 number += 1
 
 
-def _plan(
-    image: Image,
-    unit: Unit,
-    context: Context,
-    step: Callable[[Tile, bool], TileStep],
-    macs: int = 0,
-) -> LayerPlan:
-    across, down = _grid(image, context.config.cores_count)
-    pieces = math.ceil(image.channels / VECTOR)
-    cores = []
-    for a, b in split(pieces, across):
-        channels = (a * VECTOR, min(b * VECTOR, image.channels))
-        for rows in split(image.images * image.rows.out, down):
-            tiles = _tiles(image, channels, rows, context)
-            cores.append(tuple(step(tile, first) for tile, first in tiles))
-    return LayerPlan(unit, spread(cores, context.config), macs)
+@attrs.frozen
+class _Operation:
+    """What an operation of this module does with its tiles."""
+
+    unit: Unit
+    sums: Sums
+    addresses: tuple[int, int]
+    """Of input and output."""
+    step: Callable[[Tile, bool], TileStep]
+    macs: int = 0
+
+
+def _options(image: Image, operation: _Operation, context: Context) -> Options[ChannelScheme]:
+    config = context.config
+    simple = simple_scheme(image, config)
+    if simple is None:
+        smallest = needs(image, ChannelScheme(1, 1, 1, 1, 1))
+        raise too_large(f"%{image.name}", smallest, config, context.place)
+
+    def ranked(memory: Memory) -> list[ChannelScheme]:
+        return best_first(
+            schemes_of(image, config),
+            lambda s: outline_of(image, s, operation.sums, memory).cycles,
+        )
+
+    def build(scheme: ChannelScheme, _: bool) -> LayerPlan:
+        cores = []
+        for a, b in split(math.ceil(image.channels / VECTOR), scheme.across):
+            channels = (a * VECTOR, min(b * VECTOR, image.channels))
+            for rows in split(image.images * image.rows.out, scheme.down):
+                tiles = _tiles(image, scheme, channels, rows, config)
+                cores.append(tuple(operation.step(tile, first) for tile, first in tiles))
+        return LayerPlan(operation.unit, spread(cores, config), operation.macs)
+
+    places = tuple(address % config.dram_row_bytes for address in operation.addresses)
+    key = (operation.unit, attrs.evolve(image, name=""), places)
+    return Options(key, simple, ranked, build)
 
 
 def _input_box(image: Image, source: int, tile: Tile, spm: int, spm_row: int) -> Box:
@@ -183,8 +162,8 @@ def _input_box(image: Image, source: int, tile: Tile, spm: int, spm_row: int) ->
     return Box(source + offset, spm, run, columns.count, rows.count, pixel, row, run, spm_row)
 
 
-def plan_depthwise(layer: Weighted, context: Context) -> LayerPlan:
-    """Plan a convolution in which each channel has its own window."""
+def depthwise_options(layer: Weighted, context: Context) -> Options[ChannelScheme]:
+    """The ways to cut a convolution in which each channel has its own window."""
     taps = layer.rows.kernel * layer.columns.kernel
     scale_bytes = 0 if layer.scale_records is None else SCALE_BYTES
     wide = layer.element_bytes
@@ -197,11 +176,11 @@ def plan_depthwise(layer: Weighted, context: Context) -> LayerPlan:
         wide,
         taps * wide + CHANNEL_BYTES + scale_bytes,
     )
-    records = context.add_constant("channels", layer.channel_records)
+    records = context.lay("channels", layer.channel_records)
     scales = layer.scale_records
-    scale_table = 0 if scales is None else context.add_constant("scales", scales)
+    scale_table = 0 if scales is None else context.lay("scales", scales)
     by_tap = np.ascontiguousarray(layer.weights.reshape(layer.channels, taps).T)
-    weights = context.add_constant("weights", by_tap)
+    weights = context.lay("weights", by_tap)
     source, target = context.address_of(layer.source), context.address_of(layer.target)
 
     def step(tile: Tile, first: bool) -> TileStep:
@@ -259,11 +238,15 @@ def plan_depthwise(layer: Weighted, context: Context) -> LayerPlan:
         )
         return TileStep(tuple(loads), (compute,), (store(box),))
 
-    return _plan(image, Unit.MAC, context, step, layer.macs)
+    def sums(pixels: int, taps: int, channels: int) -> int:
+        return depthwise_cycles(pixels, taps, channels, layer.element, context.costs)
+
+    operation = _Operation(Unit.MAC, sums, (source, target), step, layer.macs)
+    return _options(image, operation, context)
 
 
-def plan_pool(op: Operation, context: Context) -> LayerPlan:
-    """Plan a maximum or average pool."""
+def pool_options(op: Operation, context: Context) -> Options[ChannelScheme]:
+    """The ways to cut a maximum or average pool."""
     target, source = op.output, op.operands[1]
     rows, columns = axes(op.instruction, source.shape, target.shape)
     wide = source.element_bytes
@@ -317,7 +300,11 @@ def plan_pool(op: Operation, context: Context) -> LayerPlan:
         loads = (load(_input_box(image, source_at, tile, tile.input, row)),)
         return TileStep(loads, (compute,), (store(box),))
 
-    return _plan(image, Unit.VECTOR, context, step)
+    def sums(pixels: int, taps: int, channels: int) -> int:
+        return pool_cycles(pixels, taps, channels, source.element, context.costs)
+
+    operation = _Operation(Unit.VECTOR, sums, (source_at, target_at), step)
+    return _options(image, operation, context)
 
 
 def _average_words(op: Operation, context: Context) -> dict[str, int]:

@@ -27,8 +27,10 @@ class Context:
     """DRAM address of a view; a constant is laid down as it is when it is first asked for."""
     values_of: Callable[[View], npt.NDArray[Any]]
     """Values of a constant, in its logical shape."""
-    add_constant: Callable[[str, npt.NDArray[Any]], int]
+    lay: Callable[[str, npt.NDArray[Any]], int]
     """Lay down an array; the name is the constant's it was made from and what it is."""
+    next_address: Callable[[], int]
+    """Where the next array would be laid down."""
 
     @property
     def costs(self) -> Costs:

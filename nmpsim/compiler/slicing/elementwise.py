@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import attrs
 
 from nmpsim.compiler.fuse import clip_range, input_range
 from nmpsim.compiler.slicing.context import Context
+from nmpsim.compiler.slicing.grants import Memory
+from nmpsim.compiler.slicing.options import Options, best_first
+from nmpsim.compiler.slicing.outline import Outline, Traffic, box_cycles
 from nmpsim.compiler.slicing.plan import (
     ALIGNMENT,
     Arena,
@@ -14,6 +19,7 @@ from nmpsim.compiler.slicing.plan import (
     LayerPlan,
     TileStep,
     chunks,
+    halvings,
     load,
     split,
     spread,
@@ -33,6 +39,7 @@ from nmpsim.isa.words import (
     RHS_ELEMENT,
     RHS_INT32,
 )
+from nmpsim.timing.compute import vector_cycles
 
 BINARY = {
     "elementadd": OP_ADD,
@@ -43,25 +50,90 @@ BINARY = {
     "batchedadd": OP_ADD,
 }
 MOST = 4096
-"""Elements of a tile; more would only make the first load and the last store longer."""
+"""Elements of a tile of the simple rule; more lengthen first loads and last stores."""
+TILES = (1024, 2048, 4096, 8192, 16384)
 
 
-def _shares(
-    total: int, per_element: int, context: Context, name: str
-) -> list[list[tuple[int, int]]]:
-    """Each core's tiles of a flat range, where every element needs ``per_element`` bytes."""
-    fit = (context.config.scratchpad_bytes - 8 * ALIGNMENT) // per_element
+@attrs.frozen
+class FlatScheme:
+    """A flat range cut into as many shares as cores work, and each into tiles."""
+
+    cores: int
+    tile: int
+    """Elements of a tile, at most."""
+    unit: int
+    """Tiles begin at multiples of so many elements."""
+
+    @property
+    def label(self) -> str:
+        """For a reader."""
+        return f"{self.cores} cores, tiles of {self.tile} elements at multiples of {self.unit}"
+
+
+Tiles = list[tuple[int, int]]
+
+
+@attrs.frozen
+class _Range:
+    """A flat range of elements, and what each needs."""
+
+    op: Operation
+    total: int
+    scratchpad_bytes: int
+    """For each element, all buffers together."""
+    addresses: tuple[int, ...]
+    """Of what is loaded, then of the result."""
+    rows: int = 1
+    """How many times the range passes by."""
+
+
+def _options(
+    flat: _Range, context: Context, steps: Callable[[Tiles], Iterator[TileStep]]
+) -> Options[FlatScheme]:
+    """The ways to cut a flat range; ``steps`` makes a core's."""
+    config = context.config
+    name, wide = flat.op.instruction.name, flat.op.output.element_bytes
+    fit = (config.scratchpad_bytes - 8 * ALIGNMENT) // flat.scratchpad_bytes
     if fit < 1:
-        raise too_large(f"%{name}", per_element + 8 * ALIGNMENT, context.config, context.place)
-    pieces = -(-total // ALIGNMENT)
-    shares = [
-        (a * ALIGNMENT, min(b * ALIGNMENT, total))
-        for a, b in split(pieces, context.config.cores_count)
-    ]
-    return [chunks(a, b, min(fit, MOST)) for a, b in shares]
+        needs = flat.scratchpad_bytes + 8 * ALIGNMENT
+        raise too_large(f"%{name}", needs, config, context.place)
+    row = max(config.dram_row_bytes // wide, ALIGNMENT)
+
+    def schemes() -> Iterator[FlatScheme]:
+        for cores in halvings(config.cores_count):
+            for unit in dict.fromkeys((row, ALIGNMENT)):
+                for tile in TILES:
+                    if unit <= tile <= fit and (cores - 1) * unit < flat.total:
+                        yield FlatScheme(cores, tile, unit)
+
+    def outline(scheme: FlatScheme, memory: Memory) -> Outline:
+        share = -(-flat.total // (scheme.cores * scheme.unit)) * scheme.unit
+        tile = min(scheme.tile, share)
+        tiles = -(-share // scheme.tile) * flat.rows
+        aligned = scheme.unit % row == 0
+        moved = Traffic(tiles, box_cycles(memory, tile * wide, 1, 0, 1, 0, aligned))
+        compute = vector_cycles(tiles, tile, wide - 1, context.costs)
+        loads = (moved,) * (len(flat.addresses) - 1)
+        return Outline(scheme.cores, compute, tiles, loads, moved)
+
+    def ranked(memory: Memory) -> list[FlatScheme]:
+        return best_first(schemes(), lambda s: outline(s, memory).cycles)
+
+    def build(scheme: FlatScheme, _: bool) -> LayerPlan:
+        pieces = -(-flat.total // scheme.unit)
+        shares = [
+            chunks(a * scheme.unit, min(b * scheme.unit, flat.total), scheme.tile)
+            for a, b in split(pieces, scheme.cores)
+        ]
+        return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], config))
+
+    simple = FlatScheme(config.cores_count, min(fit, MOST), ALIGNMENT)
+    places = tuple(address % config.dram_row_bytes for address in flat.addresses)
+    key = (flat.op.instruction.opcode, flat.total, wide, flat.rows, flat.scratchpad_bytes, places)
+    return Options(key, simple, ranked, build)
 
 
-def plan_binary(op: Operation, context: Context) -> LayerPlan:
+def binary_options(op: Operation, context: Context) -> Options[FlatScheme]:
     """Plan add, sub, max, min or mul of tensors of one shape."""
     _, lhs, rhs = op.operands
     words = {
@@ -73,7 +145,7 @@ def plan_binary(op: Operation, context: Context) -> LayerPlan:
     wide = lhs.element_bytes
     left, right, target = (context.address_of(v) for v in (lhs, rhs, op.output))
 
-    def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
+    def steps(tiles: Tiles) -> Iterator[TileStep]:
         size = max(b - a for a, b in tiles)
         arena = Arena(context.config)
         lefts, rights, outs = (arena.take_twice(size * wide) for _ in range(3))
@@ -97,11 +169,12 @@ def plan_binary(op: Operation, context: Context) -> LayerPlan:
                 (store(Box(target + begin, outs[k], run)),),
             )
 
-    shares = _shares(op.output.type.elements, 6 * wide, context, op.instruction.name)
-    return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))
+    return _options(
+        _Range(op, op.output.type.elements, 6 * wide, (left, right, target)), context, steps
+    )
 
 
-def plan_batchedadd(op: Operation, context: Context) -> LayerPlan:
+def batchedadd_options(op: Operation, context: Context) -> Options[FlatScheme]:
     """Plan the addition of one slice to every element of a batch."""
     _, batch, piece = op.operands
     wide, slice_wide = batch.element_bytes, piece.element_bytes
@@ -113,9 +186,8 @@ def plan_batchedadd(op: Operation, context: Context) -> LayerPlan:
         **_pair_words(op, context),
     }
     left, right, target = (context.address_of(v) for v in (batch, piece, op.output))
-    shares = _shares(columns, 2 * slice_wide + 4 * wide, context, op.instruction.name)
 
-    def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
+    def steps(tiles: Tiles) -> Iterator[TileStep]:
         width = max(b - a for a, b in tiles)
         room = context.config.scratchpad_bytes - 8 * ALIGNMENT - 2 * slice_wide * width
         high = max(1, min(rows, room // (4 * wide * width)))
@@ -152,7 +224,8 @@ def plan_batchedadd(op: Operation, context: Context) -> LayerPlan:
                 yield TileStep(tuple(loads), (compute,), (store(out_box),))
                 number += 1
 
-    return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))
+    needs = 2 * slice_wide + 4 * wide
+    return _options(_Range(op, columns, needs, (left, target), rows), context, steps)
 
 
 def _pair_words(op: Operation, context: Context) -> dict[str, int]:
@@ -167,7 +240,7 @@ def _pair_words(op: Operation, context: Context) -> dict[str, int]:
     }
 
 
-def plan_unary(op: Operation, context: Context) -> LayerPlan:
+def unary_options(op: Operation, context: Context) -> Options[FlatScheme]:
     """Plan relu, clip, leaky relu, max with a constant, rescaling, or a table look-up."""
     source = op.operands[1]
     look_up = op.instruction.opcode == "intlookuptable"
@@ -176,7 +249,7 @@ def plan_unary(op: Operation, context: Context) -> LayerPlan:
     start, target = context.address_of(source), context.address_of(op.output)
     wide = source.element_bytes
 
-    def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
+    def steps(tiles: Tiles) -> Iterator[TileStep]:
         size = max(b - a for a, b in tiles) * wide
         arena = Arena(context.config)
         table_at = arena.take(256)
@@ -194,8 +267,7 @@ def plan_unary(op: Operation, context: Context) -> LayerPlan:
                 compute = Command("nmp.rescale", {**words, **places, "event_origin": a})
             yield TileStep(tuple(loads), (compute,), (store(Box(target + begin, outs[k], run)),))
 
-    shares = _shares(op.output.type.elements, 4 * wide, context, op.instruction.name)
-    return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))
+    return _options(_Range(op, op.output.type.elements, 4 * wide, (start, target)), context, steps)
 
 
 def _unary_words(op: Operation, context: Context) -> dict[str, int]:
@@ -221,7 +293,7 @@ def _unary_words(op: Operation, context: Context) -> dict[str, int]:
     }
 
 
-def plan_splat(op: Operation, context: Context) -> LayerPlan:
+def splat_options(op: Operation, context: Context) -> Options[FlatScheme]:
     """Plan a tensor that is filled with one value."""
     view: View = op.output
     real = float(str(op.instruction.attributes["Value"]))
@@ -229,7 +301,7 @@ def plan_splat(op: Operation, context: Context) -> LayerPlan:
     wide = view.element_bytes
     target = context.address_of(view)
 
-    def steps(tiles: list[tuple[int, int]]) -> Iterator[TileStep]:
+    def steps(tiles: Tiles) -> Iterator[TileStep]:
         size = max(b - a for a, b in tiles)
         buffer = Arena(context.config).take(size * wide)
         words = {"element": view.element, "output": buffer, "count": size, "value": value}
@@ -239,5 +311,4 @@ def plan_splat(op: Operation, context: Context) -> LayerPlan:
             box = Box(target + a * wide, buffer, (b - a) * wide)
             yield TileStep((), computes, (store(box),))
 
-    shares = _shares(view.type.elements, wide, context, op.instruction.name)
-    return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], context.config))
+    return _options(_Range(op, view.type.elements, wide, (target,)), context, steps)

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import attrs
 
 from nmpsim.compiler.slicing.context import Context
-from nmpsim.compiler.slicing.conv import SUM_BYTES
+from nmpsim.compiler.slicing.conv_scheme import SUM_BYTES
+from nmpsim.compiler.slicing.grants import Memory
+from nmpsim.compiler.slicing.options import Options, best_first
+from nmpsim.compiler.slicing.outline import Outline, Traffic, box_cycles
 from nmpsim.compiler.slicing.plan import (
     Arena,
     Box,
@@ -16,6 +19,7 @@ from nmpsim.compiler.slicing.plan import (
     TileStep,
     align,
     chunks,
+    counts,
     halvings,
     load,
     split,
@@ -27,10 +31,29 @@ from nmpsim.compiler.slicing.weighted import clip_words
 from nmpsim.compiler.work import Operation
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import PART_FIRST, PART_LAST, PART_MIDDLE, PART_ONLY
+from nmpsim.timing.compute import gemm_cycles
 
 
-def plan_matmul(op: Operation, context: Context) -> LayerPlan:
-    """Plan a matrix product; cores form a grid of rows and columns of the result."""
+@attrs.frozen
+class MatmulScheme:
+    """A grid of cores; tiles are the largest that fit."""
+
+    down: int
+    across: int
+
+    @property
+    def cores(self) -> int:
+        """Cores with work."""
+        return self.down * self.across
+
+    @property
+    def label(self) -> str:
+        """For a reader: cores along rows and columns."""
+        return f"{self.down}x{self.across} cores, the largest tiles"
+
+
+def matmul_options(op: Operation, context: Context) -> Options[MatmulScheme]:
+    """The ways to cut a matrix product; cores form a grid of rows and columns of the result."""
     target, lhs, rhs = op.operands
     rows, inner = lhs.shape
     columns = rhs.shape[1]
@@ -87,10 +110,38 @@ def plan_matmul(op: Operation, context: Context) -> LayerPlan:
                     number += 1
                 tile += 1
 
+    def schemes() -> Iterator[MatmulScheme]:
+        for down in counts(rows, context.config.cores_count):
+            for across in counts(columns, context.config.cores_count // down):
+                yield MatmulScheme(down, across)
+
+    def outline(scheme: MatmulScheme, memory: Memory) -> Outline:
+        h, w = -(-rows // scheme.down), -(-columns // scheme.across)
+        size = _tile(op, h, w, inner, context)
+        high, wider, parts = -(-h // size.rows), -(-w // size.columns), -(-inner // size.inner)
+        steps = high * wider * parts
+        left_box = (size.inner * wide, size.rows, inner * wide, 1, 0)
+        right_box = (size.columns * wide, size.inner, columns * wide, 1, 0)
+        out_box = (size.columns * wide, size.rows, columns * wide, 1, 0)
+        compute = gemm_cycles(high * size.rows, inner, w, target.element, memory.costs)
+        loads = tuple(Traffic(steps, box_cycles(memory, *box)) for box in (left_box, right_box))
+        store_traffic = Traffic(high * wider, box_cycles(memory, *out_box))
+        return Outline(scheme.cores, compute, steps, loads, store_traffic)
+
+    def build(scheme: MatmulScheme, _: bool) -> LayerPlan:
+        downs, acrosses = split(rows, scheme.down), split(columns, scheme.across)
+        cores = [tuple(steps(r, c)) for r in downs for c in acrosses]
+        return LayerPlan(Unit.MAC, spread(cores, context.config), rows * inner * columns)
+
     down = min(rows, context.config.cores_count)
-    across = min(columns, context.config.cores_count // down)
-    cores = [tuple(steps(r, c)) for r in split(rows, down) for c in split(columns, across)]
-    return LayerPlan(Unit.MAC, spread(cores, context.config), rows * inner * columns)
+    simple = MatmulScheme(down, min(columns, context.config.cores_count // down))
+    places = tuple(at % context.config.dram_row_bytes for at in (left, right, result))
+    return Options(
+        ("matmul", rows, inner, columns, wide, places),
+        simple,
+        lambda memory: best_first(schemes(), lambda s: outline(s, memory).cycles),
+        build,
+    )
 
 
 def _box(

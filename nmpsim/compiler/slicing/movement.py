@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from nmpsim.compiler.slicing.context import Context
+from nmpsim.compiler.slicing.grants import Memory
+from nmpsim.compiler.slicing.options import Options
 from nmpsim.compiler.slicing.plan import (
     Arena,
     Box,
@@ -31,6 +33,8 @@ from nmpsim.compiler.work import Operation, row_major_strides
 from nmpsim.isa.table import Unit
 
 TRANSPOSE_DIMENSIONS = 4
+FEWER = (64, 32, 16, 8, 4, 1)
+"""Numbers of cores that are tried."""
 MOST_BYTES = 16384
 """Of a tile; more would only make the first load and the last store longer."""
 
@@ -133,22 +137,51 @@ def _box(
     return Move(source, target, element, dimensions)
 
 
-def plan_move(op: Operation, context: Context) -> LayerPlan:
-    """Plan any operation of this module."""
+@attrs.frozen
+class MoveScheme:
+    """Cores with work, and the most bytes of a tile."""
+
+    cores: int
+    limit: int
+
+    @property
+    def label(self) -> str:
+        """For a reader."""
+        return f"{self.cores} cores, tiles of at most {self.limit} bytes"
+
+
+def move_options(op: Operation, context: Context) -> Options[MoveScheme]:
+    """The ways to cut any operation of this module."""
     moves = moves_of(op, context)
+    config = context.config
     reorders = any(_reorders(move) for move in moves)
     buffers = 4 if reorders else 3
-    room = context.config.scratchpad_bytes // buffers // 64 * 64
+    room = config.scratchpad_bytes // buffers // 64 * 64
     if room < moves[0].element:
-        raise too_large(f"%{op.instruction.name}", 64 * buffers, context.config, context.place)
+        raise too_large(f"%{op.instruction.name}", 64 * buffers, config, context.place)
     total = sum(move.nbytes for move in moves)
-    limit = max(64, min(room, MOST_BYTES, -(-total // context.config.cores_count)))
-    tiles = [tile for move in moves for tile in _tiles(move, limit, reorders)]
-    steps = _transposes if reorders else _copies
-    cores = [
-        tuple(steps(tiles[a:b], context)) for a, b in split(len(tiles), context.config.cores_count)
-    ]
-    return LayerPlan(Unit.VECTOR, spread(cores, context.config))
+    share = -(-total // config.cores_count)
+    simple = MoveScheme(config.cores_count, max(64, min(room, MOST_BYTES, share)))
+
+    def ranked(_: Memory) -> list[MoveScheme]:
+        """Few are worth it: the DRAM bounds them all."""
+        return [
+            MoveScheme(cores, max(64, min(room, MOST_BYTES, -(-total // (cores * tiles)))))
+            for cores in FEWER
+            if cores <= config.cores_count
+            for tiles in (1, 4)
+        ]
+
+    def build(scheme: MoveScheme, _: bool) -> LayerPlan:
+        tiles = [tile for move in moves for tile in _tiles(move, scheme.limit, reorders)]
+        steps = _transposes if reorders else _copies
+        shares = split(len(tiles), scheme.cores)
+        cores = [tuple(steps(tiles[a:b], context)) for a, b in shares]
+        return LayerPlan(Unit.VECTOR, spread(cores, config))
+
+    row = config.dram_row_bytes
+    places = tuple((m.source % row, m.target % row, m.element, m.dimensions) for m in moves)
+    return Options(("move", places), simple, ranked, build)
 
 
 def _reorders(move: Move) -> bool:

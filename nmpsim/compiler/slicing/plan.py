@@ -116,6 +116,17 @@ def chunks(begin: int, end: int, size: int) -> list[tuple[int, int]]:
     return [(a, min(a + size, end)) for a in range(begin, end, size)]
 
 
+def counts(total: int, most: int) -> list[int]:
+    """Numbers of parts, at most ``most``: for each size of the largest part the fewest."""
+    return sorted({-(-total // -(-total // n)) for n in range(1, min(total, most) + 1)})
+
+
+def divisions(size: int) -> list[int]:
+    """The whole, a half, a third, a quarter, a sixth (rounded up), and all halvings."""
+    sizes = {-(-size // n) for n in (1, 2, 3, 4, 6)}
+    return sorted(sizes.union(halvings(size)), reverse=True)
+
+
 def halvings(size: int) -> list[int]:
     """``size``, half of it (rounded up), ... down to 1."""
     sizes = [size]

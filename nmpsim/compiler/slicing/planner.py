@@ -3,64 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from nmpsim.compiler.slicing.channelwise import plan_depthwise, plan_pool
+from nmpsim.compiler.slicing.channelwise import depthwise_options, pool_options
 from nmpsim.compiler.slicing.context import Context
-from nmpsim.compiler.slicing.conv import plan_conv
+from nmpsim.compiler.slicing.conv import conv_options
 from nmpsim.compiler.slicing.elementwise import (
-    plan_batchedadd,
-    plan_binary,
-    plan_splat,
-    plan_unary,
+    batchedadd_options,
+    binary_options,
+    splat_options,
+    unary_options,
 )
-from nmpsim.compiler.slicing.matmul import plan_matmul
-from nmpsim.compiler.slicing.movement import plan_move
-from nmpsim.compiler.slicing.plan import LayerPlan
+from nmpsim.compiler.slicing.matmul import matmul_options
+from nmpsim.compiler.slicing.movement import move_options
+from nmpsim.compiler.slicing.options import Options
 from nmpsim.compiler.slicing.weighted import read_weighted
 from nmpsim.compiler.work import Operation
 
 
-def _weighted(op: Operation, context: Context) -> LayerPlan:
+def _weighted(op: Operation, context: Context) -> Options[Any]:
     layer = read_weighted(op, context)
     if layer.groups > 1 and layer.groups == layer.channels == layer.out_channels:
-        return plan_depthwise(layer, context)
-    return plan_conv(layer, context)
+        return depthwise_options(layer, context)
+    return conv_options(layer, context)
 
 
-def _matmul(op: Operation, context: Context) -> LayerPlan:
+def _matmul(op: Operation, context: Context) -> Options[Any]:
     """A constant right side is weights like any other."""
-    return _weighted(op, context) if op.operands[2].buffer.constant else plan_matmul(op, context)
+    return _weighted(op, context) if op.operands[2].buffer.constant else matmul_options(op, context)
 
 
-PLANNERS: dict[str, Callable[[Operation, Context], LayerPlan]] = {
+PLANNERS: dict[str, Callable[[Operation, Context], Options[Any]]] = {
     "convolution": _weighted,
     "channelwisequantizedconvolution": _weighted,
     "fullyconnected": _weighted,
     "rowwisequantizedfullyconnected": _weighted,
     "matmul": _matmul,
-    "batchedadd": plan_batchedadd,
-    "maxpool": plan_pool,
-    "avgpool": plan_pool,
-    "elementadd": plan_binary,
-    "elementsub": plan_binary,
-    "elementmul": plan_binary,
-    "elementmax": plan_binary,
-    "elementmin": plan_binary,
-    "relu": plan_unary,
-    "clip": plan_unary,
-    "leakyrelu": plan_unary,
-    "cpumaxsplat": plan_unary,
-    "rescalequantized": plan_unary,
-    "intlookuptable": plan_unary,
-    "splat": plan_splat,
-    "copy": plan_move,
-    "transpose": plan_move,
-    "inserttensor": plan_move,
-    "extracttensor": plan_move,
+    "batchedadd": batchedadd_options,
+    "maxpool": pool_options,
+    "avgpool": pool_options,
+    "elementadd": binary_options,
+    "elementsub": binary_options,
+    "elementmul": binary_options,
+    "elementmax": binary_options,
+    "elementmin": binary_options,
+    "relu": unary_options,
+    "clip": unary_options,
+    "leakyrelu": unary_options,
+    "cpumaxsplat": unary_options,
+    "rescalequantized": unary_options,
+    "intlookuptable": unary_options,
+    "splat": splat_options,
+    "copy": move_options,
+    "transpose": move_options,
+    "inserttensor": move_options,
+    "extracttensor": move_options,
 }
 """Every opcode that the device has a unit for."""
 
 
-def plan(op: Operation, context: Context) -> LayerPlan:
-    """Cut an operation into tiles."""
+def options_of(op: Operation, context: Context) -> Options[Any]:
+    """The ways to cut an operation into tiles."""
     return PLANNERS[op.instruction.opcode](op, context)

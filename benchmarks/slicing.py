@@ -1,0 +1,127 @@
+"""Cycles of networks by how the compiler cuts their layers, on 1 to 32 cores.
+
+    python benchmarks/slicing.py [--shared ../shared] [--cores 1,2,4,8,16,32] [--only NAME ...]
+
+Two networks are made here; LeNet, minires, minimob and ResNet-50 come from the folder of reference
+files, where there is one. Prints a Markdown table: cycles of `--slicing burst`, and how many more
+`bytes` and `simple` take. Cycles do not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from networks import mobilenet_like, vgg_like
+
+import nmpsim
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.slicing.search import SLICINGS
+from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
+
+RECORDED = {
+    "lenet": "lir/lenet/i8_asym_b32/cpu.lir.txt",
+    "minires": "lir/minires/i8_asym_b32/cpu.lir.txt",
+    "minimob": "lir/minimob/i8_asym_b32/cpu.lir.txt",
+    "ResNet-50": "lir/resnet50/i8_asym_b32/cpu.lir.txt",
+}
+RECIPE = "lir/resnet50/weights_recipe.py"
+"""Makes the weights that ResNet-50's recording leaves out."""
+
+
+def recorded(shared: Path, text: Path) -> Module:
+    """A program of the reference files with its constants."""
+    module = parse_file(text)
+    weights = text.with_name(text.name.replace(".lir.txt", ".npz"))
+    with tempfile.TemporaryDirectory() as folder:
+        if "resnet50" in text.parts:
+            weights = _with_recipe(shared, module, weights, Path(folder) / "weights.npz")
+        module, _ = attach_constants(module, [weights], default_tensors_file(text))
+    verify(module)
+    return module
+
+
+def _with_recipe(shared: Path, module: Module, weights: Path, target: Path) -> Path:
+    """A file with the recorded constants and those that the recipe makes."""
+    with np.load(weights) as archive:
+        constants = {k: archive[k] for k in archive.files if k.startswith("const/")}
+    made = runpy.run_path(str(shared / RECIPE))["weights"](8)
+    for weight in module.weights:
+        stem = weight.name.split("__")[0]
+        if weight.constant and stem in made:
+            constants.setdefault(f"const/{weight.name}", made[stem])
+    np.savez(target, **constants)
+    return target
+
+
+def networks(shared: Path) -> Iterator[tuple[str, Callable[[], Module]]]:
+    """Name of each network, and what makes it."""
+    for name, text in RECORDED.items():
+        if (shared / text).is_file():
+            yield name, lambda text=text: recorded(shared, shared / text)  # type: ignore[misc]
+        else:
+            print(f"{name}: no {shared / text}, left out", file=sys.stderr)
+    yield "VGG-like", vgg_like
+    yield "MobileNet-like", mobilenet_like
+
+
+def inputs_of(bundle: nmpsim.Bundle) -> dict[str, np.ndarray[Any, Any]]:
+    """Zeros; cycles do not depend on values."""
+    return {t.name: np.zeros(t.shape, np.float32) for t in bundle.metadata.inputs}
+
+
+def measure(module: Module, config: nmpsim.DeviceConfig, slicing: str) -> tuple[int, float]:
+    """Cycles on the device, and seconds of compiling."""
+    begin = time.perf_counter()
+    image = compile_module(module, config, slicing=slicing)
+    seconds = time.perf_counter() - begin
+    bundle = bundle_from_bytes(image)
+    return nmpsim.Device(config).run(bundle, inputs_of(bundle)).cycles, seconds
+
+
+def rows(name: str, module: Module, cores: list[int]) -> Iterator[str]:
+    """A network's lines of the table."""
+    for count in cores:
+        config = attrs.evolve(nmpsim.default_device(), cores_count=count)
+        cycles = {}
+        seconds = {}
+        for slicing in SLICINGS:
+            cycles[slicing], seconds[slicing] = measure(module, config, slicing)
+        burst = cycles["burst"]
+        more = [f"{cycles[s]:,} | {1 - burst / cycles[s]:.1%}" for s in ("bytes", "simple")]
+        yield f"| {name} | {count} | {burst:,} | {' | '.join(more)} | {seconds['burst']:.1f} |"
+
+
+def main() -> None:
+    """Print the table line by line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    beside = Path(__file__).resolve().parents[2] / "shared"
+    parser.add_argument(
+        "--shared", type=Path, default=Path(os.environ.get("NMPSIM_SHARED", beside))
+    )
+    parser.add_argument("--cores", default="1,2,4,8,16,32")
+    parser.add_argument("--only", nargs="*", help="names of networks")
+    given = parser.parse_args()
+    cores = [int(count) for count in given.cores.split(",")]
+    print("| network | cores | burst | bytes | saved | simple | saved | compile, s |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    for name, make in networks(given.shared):
+        if given.only and name not in given.only:
+            continue
+        module = make()
+        for line in rows(name, module, cores):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

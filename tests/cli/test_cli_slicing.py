@@ -1,0 +1,54 @@
+"""``nmpsim compile --slicing`` and ``--explain-slicing``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+@pytest.fixture
+def compile_digits(nmpsim_cli, tmp_path):
+    def run(*arguments):
+        text, weights = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
+        target = tmp_path / "a b.bin"
+        return nmpsim_cli("compile", text, "--weights", weights, "-o", target, *arguments)
+
+    return run
+
+
+def test_text(compile_digits):
+    result = compile_digits("--explain-slicing")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "slicing burst: by all costs of the device"
+    assert "1 convolution conv1__2" in lines
+    assert any(line.startswith("  the fastest of ") for line in lines)
+    assert any(line.split()[:1] == ["cut"] and "row misses" in line for line in lines)
+    assert lines[-1].startswith("5 layers on the device: about ")
+
+
+def test_without_the_option_nothing_is_told(compile_digits):
+    assert compile_digits("--slicing", "bytes").stdout == ""
+
+
+def test_json(compile_digits):
+    result = compile_digits("--explain-slicing", "--format", "json", "--slicing", "bytes")
+    assert result.exit_code == 0
+    layers = json.loads(result.stdout)["slicing"]
+    assert [layer["opcode"] for layer in layers[:2]] == ["convolution", "maxpool"]
+    for layer in layers:
+        best = layer["candidates"][0]
+        assert best["cut"] == layer["chosen"]["cut"]
+        assert best["bursts"] == layer["chosen"]["bursts"]
+        assert layer["chosen"]["memory"] >= best["memory"]
+        assert layer["reason"]
+    assert json.loads(compile_digits("--format", "json").stdout)["slicing"] == []
+
+
+def test_an_unknown_mode(compile_digits):
+    result = compile_digits("--slicing", "fast")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error[ARG001]: ")
+    assert "burst" in result.stderr

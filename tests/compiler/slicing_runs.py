@@ -1,0 +1,51 @@
+"""Programs compiled with a mode of slicing, and what the search says about it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from random_programs import Program
+
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.slicing.search import SlicedLayer
+from nmpsim.config import DeviceConfig
+from nmpsim.lir import attach_constants, default_tensors_file, parse_file, verify
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+FEW: list[dict[str, int]] = [
+    {"queues_depth": 1, "cores_count": 5},
+    {"dram_bytes_per_cycle": 3, "dram_row_bytes": 256},
+    {"dram_latency_cycles": 200, "dram_row_miss_cycles": 90},
+    {"scratchpad_bytes": 8192, "sync_barrier_cycles": 0, "mac_in_lanes": 1},
+]
+"""Settings of devices that differ from the NMP."""
+
+
+@cache
+def digits() -> Program:
+    """The trained network that the repository carries, with the image of a seven."""
+    text = DIGITS / "digits.lir.txt"
+    module, _ = attach_constants(
+        parse_file(text), [DIGITS / "digits.npz"], default_tensors_file(text)
+    )
+    verify(module)
+    return Program(module, {"data": np.load(DIGITS / "images" / "7.npy")})
+
+
+def sliced(
+    program: Program, config: DeviceConfig, slicing: str, fuse: bool = True
+) -> tuple[Bundle, list[SlicedLayer]]:
+    """The bundle, and how each of its device layers was cut."""
+    layers: list[SlicedLayer] = []
+    image = compile_module(
+        program.module,
+        config,
+        numerics=program.numerics,
+        fuse_activations=fuse,
+        slicing=slicing,
+        on_slicing=layers.append,
+    )
+    return bundle_from_bytes(image), layers

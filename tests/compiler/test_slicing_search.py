@@ -1,0 +1,90 @@
+"""What the search promises: right answers in every mode, never worse than the rule, few cores
+where more do not help."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from campaigns import examples
+from compiled_runs import compiled
+from hypothesis import given
+from hypothesis import strategies as st
+from lir_oracle import run_module
+from random_programs import Program, Size, chains, convolution, single_operations, sizes
+from slicing_runs import FEW, digits, sliced
+
+from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.slicing.search import SLICINGS
+from nmpsim.config import default_device
+from nmpsim.core.device import Device
+from nmpsim.diagnostics import UserError
+
+
+def cycles(program: Program, slicing: str, **changes: int) -> int:
+    config = attrs.evolve(default_device(), **changes)
+    bundle, _ = sliced(program, config, slicing)
+    return Device(config).run(bundle, program.inputs).cycles
+
+
+@examples(25)
+@given(
+    st.one_of(chains(), single_operations((convolution,))), sizes(), st.sampled_from(SLICINGS[1:])
+)
+def test_the_other_modes_answer_right_too(program: Program, size: Size, slicing: str) -> None:
+    if compiled(program, size.config, True) is None:
+        return
+    _, final = run_module(program.module, program.inputs, program.numerics, program.by_layer)
+    bundle, _ = sliced(program, size.config, slicing)
+    report = Device(size.config).run(bundle, program.inputs)
+    for name, values in report.outputs.items():
+        np.testing.assert_array_equal(values, final[name], err_msg=name)
+
+
+def test_the_modes_by_cycles() -> None:
+    """On the digits network each is better than the next."""
+    burst, blind, simple = (cycles(digits(), slicing) for slicing in SLICINGS)
+    assert burst < blind < simple
+
+
+@pytest.mark.parametrize("changes", [{}, *FEW], ids=str)
+def test_the_search_is_no_worse_than_the_rule(changes: dict[str, int]) -> None:
+    assert cycles(digits(), "burst", **changes) <= cycles(digits(), "simple", **changes)
+
+
+def test_more_cores_are_no_slower() -> None:
+    """A tiny network on 1 to 64 cores: those that would not help get no work."""
+    taken = [cycles(digits(), "burst", cores_count=count) for count in (1, 2, 4, 8, 16, 32, 64)]
+    best = taken[0]
+    for one in taken[1:]:
+        assert one <= 1.01 * best
+        best = min(best, one)
+    _, layers = sliced(digits(), default_device(), "burst")
+    assert max(layer.chosen.estimate.cores for layer in layers) < 32
+
+
+def test_the_winner_is_the_fastest_of_its_candidates() -> None:
+    _, layers = sliced(digits(), default_device(), "burst")
+    assert [layer.layer.opcode for layer in layers][:2] == ["convolution", "maxpool"]
+    for layer in layers:
+        times = [trial.estimate.cycles for trial in layer.trials]
+        assert times == sorted(times)
+        assert layer.chosen.label == layer.trials[0].label
+        assert layer.reason
+        assert not layer.like
+    _, layers = sliced(digits(), default_device(), "simple")
+    assert {layer.reason for layer in layers} == {"the rule's only cut"}
+
+
+def test_the_search_is_deterministic() -> None:
+    module = digits().module
+    for slicing in SLICINGS:
+        images = {compile_module(module, default_device(), slicing=slicing) for _ in range(2)}
+        assert len(images) == 1
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    with pytest.raises(UserError, match="unknown slicing") as caught:
+        compile_module(digits().module, default_device(), slicing="fast")
+    (finding,) = caught.value.diagnostics
+    assert (finding.code, finding.expected) == ("COMP001", "burst, bytes, simple")

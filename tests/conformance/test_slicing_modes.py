@@ -1,0 +1,32 @@
+"""Every way to cut layers gives the recorded activations: on 1, 8 and 32 cores, all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+from recorded_programs import Recorded, Recording, same
+
+import nmpsim
+
+NETWORKS = tuple(f"lir/{name}/i8_asym_b32/cpu.lir.txt" for name in ("lenet", "minires", "minimob"))
+
+
+@pytest.mark.parametrize("slicing", ["burst", "bytes", "simple"])
+@pytest.mark.parametrize("cores", [1, 8, 32])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_activations(name: str, cores: int, slicing: str, shared: Path, tmp_path: Path) -> None:
+    recording = Recording(Recorded(name))
+    config = attrs.evolve(nmpsim.default_device(), cores_count=cores)
+    text, weights = recording.program.text, recording.program.beside("npz")
+    compiled = nmpsim.compile(text, weights, device=config, fuse=False, slicing=slicing)
+    nmpsim.save(compiled, tmp_path / "net.bin")
+    bundle = nmpsim.load(tmp_path / "net.bin")
+    report = nmpsim.Device(config).run(bundle, recording.inputs(), save_layers=True)
+    wrong = [
+        key
+        for key, recorded in recording.comparable().items()
+        if not same(report.layer_outputs[key], recording.arrays[recorded])
+    ]
+    assert wrong == []
