@@ -54,6 +54,7 @@ def figure_spec(values: Sequence[Mapping[str, Any]], height: int, **parts: Any) 
         "width": WIDTH,
         "height": height,
         "background": "white",
+        "padding": {"left": 5, "top": 5, "right": 30, "bottom": 5},  # other fonts are wider
         "data": _data(values),
         "config": {"font": "sans-serif", "axis": {"labelFontSize": 11, "titleFontSize": 12}},
         **parts,

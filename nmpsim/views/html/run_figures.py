@@ -105,7 +105,9 @@ def _roofline(report: RunReport, device: DeviceConfig) -> Figure:
     ridge = min(max(peak / bandwidth, low), high)
     roof = [{"reach": x, "speed": min(peak, x * bandwidth)} for x in (low, ridge, high)]
     x = axis("reach", "quantitative", "MACs for each byte of DRAM traffic", scale=_LOG)
-    y = axis("speed", "quantitative", "MACs in a cycle", scale=_LOG)
+    slowest = min(point["speed"] for point in points) / 2
+    reached = {**_LOG, "domain": [slowest, max(point["speed"] for point in [*points, *roof])]}
+    y = axis("speed", "quantitative", "MACs in a cycle", scale=reached)
     dot = {
         "params": [{**_ZOOM, "select": {**_ZOOM["select"], "encodings": ["x", "y"]}}],
         "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.8},
@@ -121,7 +123,7 @@ def _roofline(report: RunReport, device: DeviceConfig) -> Figure:
     }
     line = {
         "data": {"values": roof},
-        "mark": {"type": "line", "color": "#555555"},
+        "mark": {"type": "line", "color": "#555555", "clip": True},
         "encoding": {"x": x, "y": y},
     }
     text = (
