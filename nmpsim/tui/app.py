@@ -23,8 +23,9 @@ from textual.widgets import Input
 from nmpsim.atomic import write_file
 from nmpsim.debugger import Location
 from nmpsim.debugger.breakpoints import AtAddress, AtLayer
+from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.result import Result
-from nmpsim.debugger.commands.shell import Shell
+from nmpsim.debugger.commands.shell import Shell, help_command
 from nmpsim.diagnostics import UserError
 from nmpsim.tui.help import HelpScreen, shown_keys
 from nmpsim.tui.labels import LabelRow
@@ -58,8 +59,8 @@ PANES: tuple[tuple[str, type[LinePane]], ...] = (
     ("Cut", SaturationPane),
     ("Code", ProgramPane),
     ("Regs", RegistersPane),
-    ("Time", TimelinePane),
     ("Memory", MemoryPane),
+    ("Time", TimelinePane),
     ("Log", LogPane),
 )
 """Short name and pane, in the order of the tabs and of the keys 1, 2, ..."""
@@ -143,6 +144,11 @@ class DebugApp(App[None]):
         self.set_interval(REFRESH_SECONDS, self._show_progress)
         self.perform("start", partial(first_view, self.shell))
 
+    def on_unmount(self) -> None:
+        """Whoever leaves does not wait for what still runs."""
+        self._waiting.clear()
+        self._interrupt.set()
+
     @property
     def active_pane(self) -> LinePane:
         """The one that keys are for."""
@@ -180,7 +186,8 @@ class DebugApp(App[None]):
             done = partial(self._refused, error)
         except BaseException as error:
             done = partial(self._failed, error)
-        self.call_from_thread(done)
+        if self.is_running:
+            self.call_from_thread(done)
 
     def _executed(self, line: str) -> View:
         if self.view is None:
@@ -230,7 +237,8 @@ class DebugApp(App[None]):
         self.view = view
         self._progress = None
         self._status.busy, self._status.location = "", view.location
-        self._status.answer = view.answer.lines[0] if view.answer.lines else ""
+        is_step = view.answer.data.get("reason") in ("step", "begin")
+        self._status.answer = "" if is_step else next(iter(view.answer.lines), "")
         for pane in self.panes:
             if pane.display:
                 pane.show(view)
@@ -251,7 +259,7 @@ class DebugApp(App[None]):
         for number, pane in enumerate(self.panes):
             pane.set_class(number == index, "-active")
         self._tabs.active = index
-        self.active_pane.focus()
+        self.screen.set_focus(self.active_pane)
         self.call_after_refresh(self._catch_up)
 
     def _catch_up(self) -> None:
@@ -337,7 +345,7 @@ class DebugApp(App[None]):
             if "BINDINGS" in kind.__dict__
         ]
         parts.append(("In the command line", list(Prompt.BINDINGS)))
-        self.push_screen(HelpScreen(parts, self.shell.execute("help").text))
+        self.push_screen(HelpScreen(parts, help_command(self.shell, Arguments((), "")).text))
 
     # --- the command line ---------------------------------------------------------------------
 
@@ -367,11 +375,11 @@ class DebugApp(App[None]):
             self._copy_to(Path(line[1:].strip()))
         elif line.removeprefix(":"):
             self.execute(line.removeprefix(":"))
-        self.active_pane.focus()
+        self.screen.set_focus(self.active_pane)
 
     @on(Prompt.Left)
     def _left(self) -> None:
-        self.active_pane.focus()
+        self.screen.set_focus(self.active_pane)
 
     def _search(self, text: str) -> None:
         self._searched = text or self._searched

@@ -31,11 +31,11 @@ class StatusLine(Widget):
         where = self.location
         if where is None:
             return text.append(f" {self.busy}")
-        name = f"{where.layer} {where.layer_name}" if where.layer is not None else "end"
-        text.append(f" layer {shorten_middle(visible_line(name), 24)}", style="bold")
-        text.append(f"  {where.layers_done}/{where.layers} done  cycle {where.cycle:,}  ")
         if self.busy:
             filled = round(PROGRESS_COLUMNS * where.layers_done / max(where.layers, 1))
             bar = "#" * filled + "-" * (PROGRESS_COLUMNS - filled)
-            return text.append(f"{self.busy} [{bar}] Esc stops", style="bold")
-        return text.append(visible_line(self.answer))
+            text.append(f" {visible_line(self.busy)} [{bar}] Esc stops ", style="bold")
+        name = f"layer {where.layer} {where.layer_name}" if where.layer is not None else "the end"
+        text.append(f" {shorten_middle(visible_line(name), 30)}", style="bold")
+        text.append(f"  {where.layers_done}/{where.layers} done  cycle {where.cycle:,}")
+        return text.append("" if self.busy else f"  {visible_line(self.answer)}")

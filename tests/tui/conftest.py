@@ -33,3 +33,20 @@ def lenet(shared: Path) -> Start:
     with np.load(folder / "calibration_inputs.npz") as archive:
         image = archive[archive.files[0]][:1]
     return lambda: session(bundle, image)
+
+
+@pytest.fixture
+def resnet50(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bundle of the largest network."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "conformance")
+    from recorded_programs import RESNET50, Recorded, Recording, with_recipe
+
+    recording = Recording(Recorded(RESNET50[0]))
+    np.savez(tmp_path / "weights.npz", **with_recipe(recording))
+    compiled = nmpsim.compile(recording.program.text, tmp_path / "weights.npz")
+    nmpsim.save(compiled, tmp_path / "net.bin")
+    return tmp_path / "net.bin"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "large_network: takes seconds; runs behind all others")

@@ -12,6 +12,8 @@ from nmpsim.views.text import percent, shorten_middle, visible_line
 
 BAR_COLUMNS = 8
 CUT_COLUMNS = 8
+BOTH_COLUMNS = 26
+"""From this room on there are names and operations of layers."""
 
 
 class LayersPane(LinePane):
@@ -42,13 +44,14 @@ class LayersPane(LinePane):
         """A layer."""
         view, state = self.shown, self._states[index]
         is_current, known = view.location.layer == index, state.state != "pending"
-        text = Text(self._mark(state, is_current), style=GREEN if state.state == "done" else "")
+        mark = self._mark(state, is_current)
+        text = Text().append(mark, style=GREEN if state.state == "done" else "")
         columns = self._columns(
             width,
             f"[{index}]" if view.layer == index else f"{index} ",
             visible_line(state.name),
-            visible_line(state.op) + (" (host)" if state.placement == "host" else ""),
-            f"{state.cycles:,}" if known else "",
+            visible_line(state.op),
+            "host" if state.placement == "host" else f"{state.cycles:,}" if known else "",
             f"{percent(state.cycles, self._total)}%" if known else "",
             f"{self.glyphs.over}{state.saturated:,}" if state.saturated else "",
         )
@@ -77,10 +80,12 @@ class LayersPane(LinePane):
     def _columns(
         self, width: int, number: str, name: str, op: str, cycles: str, share: str, cut: str
     ) -> str:
-        room = max(width - 46, 20)
-        names = max(room * 3 // 5, 14)
-        name, op = shorten_middle(name, names), shorten_middle(op, room - names)
-        head = f"{number:>5} {name:{names}} {op:{room - names}}"
+        room = max(width - 49, 12)
+        names = room if room < BOTH_COLUMNS else room * 2 // 3
+        ops = room - names
+        head = f"{number:>5} {shorten_middle(name, names):{names}}"
+        if ops:
+            head += f" {shorten_middle(op, ops - 1):{ops - 1}}"
         return f"{head} {cycles:>11} {share:>6} {cut:>{CUT_COLUMNS}}"
 
     def _bar(self, cycles: int) -> str:

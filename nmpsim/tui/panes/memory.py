@@ -50,7 +50,9 @@ class MemoryPane(LinePane):
         row = index - len(blocks) - 1
         if row < 0:
             return Text(f"scratchpad: bytes that are not zero, {CELL_BYTES} a column", style="bold")
-        text = Text(f"  {SCRATCHPAD_BASE + row * CELL_BYTES * ROW_CELLS:08x} ", style="dim")
+        text = Text().append(
+            f"  {SCRATCHPAD_BASE + row * CELL_BYTES * ROW_CELLS:08x} ", style="dim"
+        )
         shades = self.glyphs.shades
         for share in self._shares[row]:
             text.append(shades[int(np.ceil(share * (len(shades) - 1)))], style=GREEN)
@@ -59,7 +61,7 @@ class MemoryPane(LinePane):
     def _block(self, block: MemoryBlock, width: int) -> Text:
         at = self.shown.location.layer
         is_alive = at is not None and block.first <= at <= block.last
-        text = Text(self.glyphs.next if is_alive else " ", style=GREEN)
+        text = Text().append(self.glyphs.next if is_alive else " ", style=GREEN)
         layers = f"{block.first}-{block.last}"
         text.append(f" {block.address:08x} {block.nbytes:>11,} {layers:>9} ")
         name = shorten_middle(visible_line(block.name), max(width - 45, 12))

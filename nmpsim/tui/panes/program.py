@@ -59,7 +59,7 @@ class ProgramPane(LinePane):
         code = "" if word is None else disassemble_word(word, at, {})
         is_next = view.cores[view.core].pc == at and view.cores[view.core].status != "halted"
         stop = self.glyphs.breakpoint if at in view.breakpoint_addresses else " "
-        text = Text(f"{stop}{self.glyphs.next if is_next else ' '}", style=VERMILION)
+        text = Text().append(f"{stop}{self.glyphs.next if is_next else ' '}", style=VERMILION)
         text.append(f" {at:08x}  ", style="dim")
         text.append(code, style=GREEN if code.startswith(TENSOR_PREFIX) else "")
         if is_next:

@@ -44,7 +44,9 @@ class SourcePane(LinePane):
         is_at = layer is not None and layer == view.location.layer
         mark = self.glyphs.next if is_at else " "
         stop = self.glyphs.breakpoint if layer in view.breakpoint_layers else " "
-        text = Text(f"{stop}{mark}", style=VERMILION).append(f"{index + 1:4}  ", style="dim")
+        text = (
+            Text().append(f"{stop}{mark}", style=VERMILION).append(f"{index + 1:4}  ", style="dim")
+        )
         code = Text(view.facts.source[index], style="bold" if is_at else "")
         for pattern, style in STYLES:
             code.highlight_regex(pattern, style)

@@ -109,7 +109,7 @@ class TensorPane(LinePane):
         if self._mode == "histogram":
             return self._bins[index].copy()
         row = shown.values[self._channel, index]
-        text = Text(f"{index:4} ", style="dim")
+        text = Text().append(f"{index:4} ", style="dim")
         return self._heat(text, row) if self._mode == "heat map" else self._numbers(text, row)
 
     def action_mode(self) -> None:

@@ -76,7 +76,7 @@ class TimelinePane(LinePane):
         lane = (-1, 0) if core is None else (core, (index - 1) % len(UNITS))
         mark = self.glyphs.next if core == view.core else " "
         name = "   dram" if core is None else f"{core:2} {unit}"
-        text = Text(f"{mark}{name:<{LABEL_COLUMNS - 1}}", style=UNIT_COLORS[unit])
+        text = Text().append(f"{mark}{name:<{LABEL_COLUMNS - 1}}", style=UNIT_COLORS[unit])
         edges = self._edges(width)
         shares = (
             np.diff(_busy(self._lanes[lane], edges)) / self._scale if lane in self._lanes else 0

@@ -1,0 +1,84 @@
+"""Draws the picture of the debugger's screen in the README: docs/pictures/debugger.svg.
+
+    python programs/tui_picture.py [FILE]
+
+Needs nmpsim[tui]. The digits program runs to its second convolution, with a reference that
+differs in a few values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import nmpsim
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.commands.shell import Shell
+from nmpsim.tui.app import DebugApp
+from nmpsim.tui.look import UNICODE
+
+HERE = Path(__file__).parent
+PICTURE = HERE.parent / "docs" / "pictures" / "debugger.svg"
+COLUMNS, ROWS = 180, 46
+KEYS = ("n", "N", "t", "t", "3")
+WEB_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
+
+
+class _Arrays:
+    """The reference: what the run itself answers, but for a few values of the first pool."""
+
+    def __init__(self, debugger: Debugger) -> None:
+        debugger.run()
+        self._values = {layer.name: debugger.outputs[layer.index] for layer in debugger.layers}
+        self._values["pool1__2"] = self._values["pool1__2"].copy()
+        self._values["pool1__2"].flat[100:112] += 3
+        self.keys = list(self._values)
+
+    def read(self, key: str) -> np.ndarray[Any, Any]:
+        return self._values[key]
+
+
+def session() -> Shell:
+    digits = HERE / "digits"
+    bundle = bundle_from_bytes(
+        nmpsim.compile(digits / "digits.lir.txt", digits / "digits.npz").image
+    )
+    debugger = Debugger(bundle, {"data": np.load(digits / "images" / "7.npy")})
+    shell = Shell(debugger, lambda _: _Arrays(debugger))
+    shell.load_reference(Path("reference.npz"))
+    debugger.restart()
+    return shell
+
+
+async def picture(shell: Shell) -> str:
+    """The screen as SVG, with fonts that every reader has."""
+    app = DebugApp(shell, UNICODE)
+    async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
+        for line in ("break layer conv2__2", "continue", *KEYS):
+            while app.view is None or app.is_busy:
+                await pilot.pause(0.01)
+            if line in KEYS:
+                await pilot.press(line)
+            else:
+                app.execute(line)
+        while app.is_busy:
+            await pilot.pause(0.01)
+        app.look_at(layer=1)
+        await pilot.pause(0.2)
+        svg = app.export_screenshot(title="nmpsim debug digits.bin --input 7.npy")
+    return WEB_FONT.sub("", svg).replace("Fira Code", "monospace")
+
+
+def main(path: Path = PICTURE) -> None:
+    text = asyncio.run(picture(session()))
+    path.write_text("".join(f"{line.rstrip()}\n" for line in text.splitlines()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
