@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
+import inspect
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ from nmpsim.atomic import write_file
 
 RUNS = 5
 """Runs of each side in a round."""
-THREADS = (1,)
+THREADS = (1, 2) if "threads" in inspect.signature(nmpsim.Device).parameters else (1,)
 REPOSITORY = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- speed -->\n", "<!-- end of speed -->\n"
 MEMORY = (
@@ -55,7 +57,8 @@ class Loaded:
     compile_seconds: float
     first_ms: float
     """Load, and the first inference."""
-    run: Callable[[], Any]
+    runs: Mapping[int, Callable[[], Any]]
+    """One inference, by the number of threads."""
 
 
 def milliseconds(work: Callable[[], Any]) -> float:
@@ -71,24 +74,25 @@ def fastest(run: Callable[[], Any]) -> Iterator[float]:
         yield min(milliseconds(run) for _ in range(RUNS))
 
 
+def new_device(threads: int) -> nmpsim.Device:
+    """The NMP on some threads of the host."""
+    settings: dict[str, Any] = {"threads": threads} if len(THREADS) > 1 else {}
+    return nmpsim.Device(**settings)
+
+
 def load_programs(folder: Path) -> list[Loaded]:
     """Compile and load every program, and run it once."""
     inputs = image()
     loaded = []
     for program in PROGRAMS:
         path, seconds = compile_program(program, folder)
-        device, bundles = nmpsim.Device(), [nmpsim.load(path)]
-        device.run(bundles[0], inputs)  # kernels are compiled, or read
-        device = nmpsim.Device()
-
-        def run(path: Path = path, device: nmpsim.Device = device, bundles: Any = bundles) -> Any:
-            return device.run(bundles[0], inputs)
-
-        def first(path: Path = path, run: Any = run, bundles: Any = bundles) -> None:
-            bundles[0] = nmpsim.load(path)
-            run()
-
-        loaded.append(Loaded(program.title, path, seconds, milliseconds(first), run))
+        new_device(1).run(nmpsim.load(path), inputs)  # kernels are compiled, or read
+        first = milliseconds(lambda path=path: new_device(1).run(nmpsim.load(path), inputs))
+        bundle, runs = nmpsim.load(path), {}
+        for threads in THREADS:
+            runs[threads] = functools.partial(new_device(threads).run, bundle, inputs)
+            runs[threads]()
+        loaded.append(Loaded(program.title, path, seconds, first, runs))
     return loaded
 
 
@@ -100,7 +104,7 @@ def compare(programs: list[Loaded], network: Path, rounds: int) -> Iterator[str]
     cells: dict[str, list[str]] = {program.title: [] for program in programs}
     for threads in THREADS:
         theirs = fastest(native(network, threads))
-        sides = {program.title: fastest(program.run) for program in programs}
+        sides = {program.title: fastest(program.runs[threads]) for program in programs}
         taken = [
             (next(theirs), {t: next(side) for t, side in sides.items()}) for _ in range(rounds)
         ]
@@ -135,7 +139,7 @@ def memory_of(program: Loaded) -> float:
 
 def program_costs(programs: list[Loaded]) -> Iterator[str]:
     """Rows of what a program costs beside its inferences."""
-    yield "| | compile | load and first inference | memory |"
+    yield "| | compile | load and first inference | peak memory |"
     yield "| --- | ---: | ---: | ---: |"
     for program in programs:
         seconds, first, memory = program.compile_seconds, program.first_ms, memory_of(program)
@@ -199,7 +203,7 @@ def put_into(page: Path, text: str) -> None:
     _, mark, after = rest.partition(END)
     if not mark:
         sys.exit(f"{page} has no place for the tables: {BEGIN.strip()} ... {END.strip()}")
-    made = f"{before}{BEGIN}\n{text}{END}{after}".encode()
+    made = f"{before}{BEGIN}\n{text}\n{END}{after}".encode()
     write_file(page, lambda file: file.write(made))
 
 
