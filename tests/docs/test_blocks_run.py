@@ -17,12 +17,16 @@ ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "programs" / "digits"
 ELSEWHERE = {
     "docs/numerics.md": "tests/numerics run it against the references' vectors",
-    "docs/check.md": "the tutorial on a red CI build runs its commands on files of its own",
-    "docs/pytest.md": "tests/checking run the plugin",
-    "docs/reduce.md": "tests/cli run it on programs that fail",
+    "docs/pytest.md": "its Python is for pytest to run; tests/checking run the plugin",
     "docs/quantize.md": "tests/quantization/test_quantize_page.py runs it",
     "README.md": "its command lines are those of .ci/run, its Python of test_examples_run.py",
 }
+SUITE = """
+[[case]]
+bundle = "digits.bin"
+input = "7.npy"
+baseline = "seven.json"
+"""
 FOLLOWED = [
     path
     for path in pages(ROOT)
@@ -41,8 +45,9 @@ def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reader")
     for name in ("programs", "docs"):
         (folder / name).symlink_to(ROOT / name)
+    (folder / "images").symlink_to(DIGITS / "images")
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
-    for name in ("digits.bin", "NET.bin"):
+    for name in ("digits.bin", "NET.bin", "net.bin"):
         nmpsim.save(compiled, folder / name)
     copies = {
         "NET.lir": "digits.lir.txt",
@@ -53,15 +58,26 @@ def prepared(tmp_path_factory):
         "F.npz": "float_weights.npz",
         "float_weights.npz": "float_weights.npz",
         "X.npy": "images/7.npy",
+        "7.npy": "images/7.npy",
     }
     for name, source in copies.items():
         shutil.copy(DIGITS / source, folder / name)
-    kept = ["--save-layers", folder / "reference.npz", "--format", "json"]
-    words = ["run", folder / "NET.bin", "--input", folder / "X.npy", *kept]
+    (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
+    one = [folder / "NET.bin", "--input", folder / "X.npy"]
+    kept = ["--save-layers", folder / "reference.npz", "--save-outputs", folder / "answer.npz"]
     for name in ("RUN.json", "BEFORE.json", "AFTER.json"):
-        code, said = run_here([*words, "-o", folder / name])
-        assert code == 0, said
+        run_well("run", *one, *kept, "--format", "json", "-o", folder / name)
+    np.savez(folder / "x.npz", data=np.load(folder / "X.npy"))
+    right = dict(np.load(folder / "reference.npz"))
+    right["0010:conv2__2"] = right["0010:conv2__2"] ^ 8
+    np.savez(folder / "right.npz", **right)
+    run_well("check", *one, "--baseline", folder / "seven.json", "--update-baseline")
     return folder
+
+
+def run_well(*words):
+    code, said = run_here(words)
+    assert code == 0, said
 
 
 @pytest.fixture
