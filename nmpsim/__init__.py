@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nmpsim.config import DeviceConfig as DeviceConfig
     from nmpsim.config import default_device as default_device
     from nmpsim.config import load_device as load_device
+    from nmpsim.debugger import Debugger as Debugger
     from nmpsim.diagnostics import UserError as UserError
     from nmpsim.experiments import Evaluation as Evaluation
     from nmpsim.experiments import SweepResult as SweepResult
@@ -50,6 +51,7 @@ _HOMES = {
     "Bundle": "nmpsim.bundle",
     "Calibrated": "nmpsim.quantization",
     "Compiled": "nmpsim.session",
+    "Debugger": "nmpsim.debugger",
     "Device": "nmpsim.session",
     "DeviceConfig": "nmpsim.config",
     "Evaluation": "nmpsim.experiments",

@@ -13,20 +13,12 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.host import read_tensor
 from nmpsim.core.state import NEVER, Status
-from nmpsim.core.stops import ANY_INSTRUCTION, Row
+from nmpsim.core.stops import ANY_INSTRUCTION
 from nmpsim.core.trapped import word_at
-from nmpsim.debugger.breakpoints import (
-    AtAddress,
-    AtCycle,
-    AtLayer,
-    Breakpoint,
-    Condition,
-    Hit,
-    OnHazard,
-    OnTrap,
-)
+from nmpsim.debugger.breakpoints import AtAddress, Breakpoint, Condition, Hit, OnHazard
 from nmpsim.debugger.events import Events, Hazards
 from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
+from nmpsim.debugger.places import addresses_of, is_step, next_cycle, place_hits
 from nmpsim.debugger.records import Location, Reason, Stopped
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
 from nmpsim.debugger.worklog import WorkLog
@@ -84,6 +76,7 @@ class Debugger:
         self.work: WorkLog | None = None
         """What units did, for who puts a log here at the start."""
         self._number = 0
+        self._since = 0
 
     @property
     def bundle(self) -> Bundle:
@@ -287,11 +280,14 @@ class Debugger:
         if execution.is_over:
             return self._over()
         execution.pass_address(self.next_core())
-        self.events.begin()
-        addresses = self._addresses(address)
+        self._begin()
+        addresses = addresses_of(self.breakpoints, address)
         while True:
             pause = execution.advance(
-                cycle=min(cycle, self._next_cycle()), after=after, cores=cores, addresses=addresses
+                cycle=min(cycle, next_cycle(self.breakpoints, self._since)),
+                after=after,
+                cores=cores,
+                addresses=addresses,
             )
             hits = self._look(pause)
             if hits:
@@ -302,12 +298,17 @@ class Debugger:
                 layers -= 1
                 if layers == 0 or layer in pause.layers:
                     return self.stopped("step")
-            if _is_step(pause, after, cores):
+            if is_step(pause, after, cores):
                 steps -= 1
                 if steps <= 0:
                     return self.stopped("step", core=pause.core)
             if self.interrupted():
                 return self.stopped("interrupted")
+
+    def _begin(self) -> None:
+        """The run goes on: what happens from here on counts."""
+        self._since = self.execution.cycle
+        self.events.begin()
 
     def _over(self) -> Stopped:
         trap = self.execution.trap
@@ -319,31 +320,9 @@ class Debugger:
         """Note what happened; the breakpoints that it met, the earliest first."""
         self._watch(pause)
         active = [one for one in self.breakpoints if one.is_enabled]
-        hits = [hit for one in active for hit in self._own_hits(one, pause)]
+        hits = place_hits(active, pause, self.execution, self.current_layer(), self._since)
         hits += self.events.hits(active, pause)
         return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
-
-    def _own_hits(self, one: Breakpoint, pause: Pause) -> list[Hit]:
-        condition, machine = one.condition, self.execution.machine
-        if isinstance(condition, OnTrap) and pause.why == Why.TRAP and self.execution.trap:
-            return [Hit(pause.position, one.number, self.execution.trap.message)]
-        if (
-            isinstance(condition, AtLayer)
-            and pause.why == Why.LAYER
-            and self.current_layer() == condition.index
-        ):
-            name = self.layers[condition.index].name
-            return [Hit(pause.position, one.number, f"{name} begins")]
-        if pause.why != Why.STOPPED:
-            return []
-        if isinstance(condition, AtCycle) and self.execution.cycle >= condition.cycle:
-            return [Hit(pause.position, one.number, f"cycle {self.execution.cycle}")]
-        if isinstance(condition, AtAddress) and pause.core is not None:
-            core = pause.core
-            is_there = int(machine.cores[core].pc) == condition.address
-            if is_there and condition.core in (None, core):
-                return [Hit(pause.position, one.number, f"core {core} at {condition.address:#x}")]
-        return []
 
     def _watch(self, pause: Pause) -> None:
         """Note where layers end, and keep snapshots there."""
@@ -370,21 +349,6 @@ class Debugger:
         if self.execution.trap is not None:
             return self.stopped("trap", hits=met, message=self.execution.trap.message)
         return self.stopped("breakpoint", hits=met)
-
-    def _addresses(self, more: AtAddress | None) -> npt.NDArray[np.int64]:
-        conditions = [one.condition for one in self.breakpoints if one.is_enabled]
-        wanted = [c for c in (*conditions, more) if isinstance(c, AtAddress)]
-        pairs = [(-1 if c.core is None else c.core, c.address) for c in wanted]
-        return np.array(pairs, np.int64).reshape(-1, 2)
-
-    def _next_cycle(self) -> int:
-        now = self.execution.cycle
-        cycles = [
-            one.condition.cycle
-            for one in self.breakpoints
-            if one.is_enabled and isinstance(one.condition, AtCycle)
-        ]
-        return min((cycle for cycle in cycles if cycle > now), default=NEVER)
 
     def _chosen(self, core: int | None) -> npt.NDArray[np.bool_] | None:
         if core is None:
@@ -420,7 +384,7 @@ class Debugger:
         """Back to just before the last ``count`` such instructions were done."""
 
         def stops(pause: Pause) -> list[int]:
-            return [pause.position] if _is_step(pause, after, cores) else []
+            return [pause.position] if is_step(pause, after, cores) else []
 
         found = self._earlier(count, stops, after=after, cores=cores)
         return self.go_to(found if found is not None else 0)
@@ -434,7 +398,7 @@ class Debugger:
             hits.extend(new)
             return [hit.position for hit in new]
 
-        position = self._earlier(1, met, addresses=self._addresses(None), is_run=True)
+        position = self._earlier(1, met, addresses=addresses_of(self.breakpoints), is_run=True)
         if position is None:
             return self.go_to(0)
         return self._at_hits([hit for hit in hits if hit.position == position])
@@ -452,25 +416,17 @@ class Debugger:
         while until > 0:
             snapshot = execution.snapshots.before(until - 1)
             execution.restore(snapshot)
-            self.events.begin()
+            self._begin()
             while execution.position < until:
                 execution.pass_address(self.next_core())
-                cycle = self._next_cycle() if is_run else NEVER
+                cycle = next_cycle(self.breakpoints, self._since) if is_run else NEVER
                 pause = execution.advance(until, cycle=cycle, **conditions)
                 found |= {position for position in look(pause) if position < here}
+                if pause.why == Why.STOPPED:
+                    self._since = execution.cycle  # a cycle is met once
                 if pause.why in (Why.END, Why.TRAP):
                     break
             if len(found) >= count:
                 return sorted(found)[-count]
             until = snapshot.position
         return None
-
-
-def _is_step(pause: Pause, after: int, cores: npt.NDArray[np.bool_] | None) -> bool:
-    """Did the pause come after an instruction that was asked for?
-
-    The one that ends a layer is told as the layer's end.
-    """
-    if pause.why == Why.LAYER and after & ANY_INSTRUCTION and len(pause.trace):
-        return cores is None or bool(cores[pause.trace[-1, Row.CORE]])
-    return pause.why == Why.STOPPED

@@ -22,6 +22,8 @@ import attrs
 from nmpsim.debugger.instructions import Done, Touch
 from nmpsim.isa.table import Unit
 
+MOST_OPEN = 1 << 13
+"""Accesses to DRAM that are kept in sight: of a program whose cores never meet only the latest."""
 WAIT, BARRIER, POST, PEND = "nmp.wait", "nmp.barrier", "nmp.post", "nmp.pend"
 
 
@@ -116,6 +118,8 @@ class HazardCheck:
         if done.unit is None:
             opened.awaited_at = self._cores[done.core].times[done.core]
         self._shared.append(opened)
+        if len(self._shared) > MOST_OPEN:
+            del self._shared[: MOST_OPEN // 2]
 
     def _others(self, done: Done, touch: Touch) -> Sequence[_Open]:
         return self._local[done.core] if touch.box.space == "scratchpad" else self._shared
@@ -152,6 +156,8 @@ class HazardCheck:
             if is_done and opened.awaited_at is None:
                 opened.awaited_at = now
         self._local[core] = [o for o in self._local[core] if o.awaited_at is None]
+        if len(self._cores) == 1:
+            self._shared = [o for o in self._shared if o.awaited_at is None]
 
     def _barrier(self, core: int, number: int, count: int) -> None:
         self._cores[core].arrived = (number, count)

@@ -159,6 +159,12 @@ def registers(debugger: Debugger, core: int) -> Mapping[str, int]:
     state = debugger.execution.machine.cores[debugger.checked_core(core)]
     named = {name: int(state.registers[i]) & 0xFFFF_FFFF for i, name in enumerate(REGISTERS)}
     csrs = {csr.name.lower(): int(state.csr[column]) for column, csr in enumerate(CSRS)}
+    for low, high, now in (
+        ("mcycle", "mcycleh", state.clock),
+        ("minstret", "minstreth", state.retired),
+    ):
+        counted = int(now) + csrs[low]
+        csrs[low], csrs[high] = counted & 0xFFFF_FFFF, counted >> 32 & 0xFFFF_FFFF
     return {"pc": int(state.pc), **named, **csrs}
 
 
