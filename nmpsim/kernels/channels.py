@@ -26,7 +26,15 @@ from nmpsim.isa.words import (
 from nmpsim.kernels.accumulate import sum_high
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.rounding import HELD, float_of_bits, held, round_away
-from nmpsim.kernels.saturate import MOST_PRODUCT, ONCE, IntegerScale, apply_scale, limit_value
+from nmpsim.kernels.saturate import (
+    INT32_HIGH,
+    INT32_LOW,
+    MOST_PRODUCT,
+    ONCE,
+    IntegerScale,
+    apply_scale,
+    limit_value,
+)
 from nmpsim.kernels.scale_runs import UNSIGNED
 from nmpsim.kernels.stages import ACCUMULATOR, BIAS
 
@@ -167,10 +175,30 @@ def put_reals(q: Any, bias: Any, bias_scale: Any, out: Any, reals: Any, c: Any) 
 
 
 @jit
+def put_plain_starts(spm: Any, at: Any, q: Any, first: Any, integers: Any) -> Any:
+    """As ``put_starts``, of Int8 on integer scales; False if something is cut on the way."""
+    least, most = np.int64(0), np.int64(0)
+    for c in range(integers.shape[1]):
+        _, scale, _ = scales_of(spm, at, first + c, q)
+        bias, zero_term = record_of(spm, at, first + c)
+        if q.profile == NMP:
+            bias = np.int64(0)
+        total = (bias >> scale.pre) * scale.mul + ((ONCE << scale.post) >> ONCE)
+        start = (total >> scale.post) + zero_term
+        least = min(least, min(bias, min(total, start)))
+        most = max(most, max(bias, max(total, start)))
+        integers[START, c] = start
+    return least >= INT32_LOW and most <= INT32_HIGH
+
+
+@jit
 def put_starts(
     spm: Any, at: Any, q: Any, first: Any, integers: Any, pixels: Any, place: Any, sink: Any
 ) -> None:
     """Bias plus zero term of each channel; what is cut is cut for every pixel."""
+    is_plain = q.element != INT16 and q.profile in (GLOW_INT, NMP)
+    if is_plain and put_plain_starts(spm, at, q, first, integers):
+        return
     high = sum_high(q.element)
     low = -high - ONCE
     for c in range(integers.shape[1]):

@@ -198,32 +198,85 @@ def finish_pixel(
 
 
 @jit
-def convolve(
-    spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, room: Any
+def convolve_patches(
+    spm: Any,
+    w: Any,
+    at: Any,
+    parts: Any,
+    q: Any,
+    place: Any,
+    sink: Any,
+    room: Any,
+    first: Any,
+    checked: Any,
 ) -> None:
-    """The groups of a convolution, one after the other."""
-    pixels, depth = w.out_h * w.out_w, room.patches.shape[1]
+    """One group, some gathered pixels at a time."""
+    pixels = w.out_h * w.out_w
+    for begin in range(0, pixels, PATCHES):
+        filled = min(PATCHES, pixels - begin)
+        for p in range(filled):
+            gather(spm, q.element, w, at, first // room.run.size, begin + p, room.patches[p])
+        if not checked:
+            block_sums(spm, at.weights, first, room)
+        for p in range(filled):
+            finish_pixel(spm, w, at, parts, q, place, sink, room, first, begin + p, p, checked)
+
+
+@jit_allocating
+def conv_patches(
+    spm: Any,
+    w: Any,
+    at: Any,
+    parts: Any,
+    q: Any,
+    group: Any,
+    integers: Any,
+    reals: Any,
+    place: Any,
+    sink: Any,
+    checked: Any,
+) -> None:
+    """Convolution of one group of a tile; the tables are those of the group's channels."""
+    count = integers.shape[1]
+    lanes = (LANES - 1 + count + LANES - 1) // LANES * LANES  # a group may begin within a block
+    room = Room(
+        np.zeros((PATCHES, w.kernel_h * row_length(w, q.element)), np.int16),
+        np.zeros((PATCHES, lanes), np.int64),
+        integers,
+        reals,
+        np.zeros(count, np.int64),
+    )
+    convolve_patches(spm, w, at, parts, q, place, sink, room, group * count, checked)
+
+
+@jit
+def convolve(
+    spm: Any,
+    w: Any,
+    at: Any,
+    parts: Any,
+    q: Any,
+    place: Any,
+    sink: Any,
+    integers: Any,
+    reals: Any,
+) -> None:
+    """The groups of a convolution, one after the other; the tables are room to work in."""
+    pixels, depth = w.out_h * w.out_w, w.kernel_h * row_length(w, q.element)
     most = np.int64(0)
     if not parts.begins:
         most = largest_partial(spm, q.element, at.partial, pixels * w.out_channels)
     for group in range(w.groups):
-        first = group * room.run.size
-        put_channels(spm, at, q, first, room.integers, room.reals)
+        first = group * integers.shape[1]
+        put_channels(spm, at, q, first, integers, reals)
         if parts.begins:
-            put_starts(spm, at, q, first, room.integers, pixels, place, sink)
-            most = largest(room.integers[START])
+            put_starts(spm, at, q, first, integers, pixels, place, sink)
+            most = largest(integers[START])
         checked = may_overflow(most, depth, q.element)
         if q.element != INT16 and not checked:
-            conv_bytes(spm, w, at, parts, q, group, room.integers, room.reals, place, sink)
-            continue
-        for begin in range(0, pixels, PATCHES):
-            filled = min(PATCHES, pixels - begin)
-            for p in range(filled):
-                gather(spm, q.element, w, at, group, begin + p, room.patches[p])
-            if not checked:
-                block_sums(spm, at.weights, first, room)
-            for p in range(filled):
-                finish_pixel(spm, w, at, parts, q, place, sink, room, first, begin + p, p, checked)
+            conv_bytes(spm, w, at, parts, q, group, integers, reals, place, sink)
+        else:
+            conv_patches(spm, w, at, parts, q, group, integers, reals, place, sink, checked)
     if parts.ends:
         sink.layers[place.layer].elements += pixels * w.out_channels
 
@@ -232,12 +285,5 @@ def convolve(
 def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
     """2-D convolution of one tile."""
     count = w.out_channels // w.groups
-    lanes = (LANES - 1 + count + LANES - 1) // LANES * LANES  # a group may begin within a block
-    room = Room(
-        np.zeros((PATCHES, w.kernel_h * row_length(w, q.element)), np.int16),
-        np.zeros((PATCHES, lanes), np.int64),
-        np.zeros((INTEGERS, count), np.int64),
-        np.zeros((REALS, count), np.float64),
-        np.zeros(count, np.int64),
-    )
-    convolve(spm, w, at, parts, q, place, sink, room)
+    integers, reals = np.zeros((INTEGERS, count), np.int64), np.zeros((REALS, count), np.float64)
+    convolve(spm, w, at, parts, q, place, sink, integers, reals)
