@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import attrs
@@ -47,9 +48,12 @@ class Outcome:
 
 
 def run_script(
-    shell: Shell, lines: Iterable[Line], told: Callable[[Answer], None] = lambda _: None
+    shell: Shell,
+    lines: Iterable[Line],
+    told: Callable[[Answer], None] = lambda _: None,
+    during: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Outcome:
-    """Do line after line; ``told`` hears each answer.
+    """Do line after line; ``told`` hears each answer, ``during`` is entered for each.
 
     Raises :class:`~nmpsim.diagnostics.UserError` at the first line that cannot be done, with its
     place.
@@ -57,7 +61,8 @@ def run_script(
     answers = []
     for line in lines:
         try:
-            answer = Answer(line, shell.execute(line.text))
+            with during():
+                answer = Answer(line, shell.execute(line.text))
         except UserError as error:
             raise UserError([_placed(one, line) for one in error.diagnostics]) from error
         if line.text.strip():

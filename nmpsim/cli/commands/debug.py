@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nmpsim.debugger.debugger import Debugger
     from nmpsim.debugger.records import Location
     from nmpsim.debugger.script import Answer, Line
-    from nmpsim.views.progress import RunProgress
 
 MOST_SCRIPT_BYTES = 1 << 20
 
@@ -122,16 +121,13 @@ def _debug(request: _Request) -> int:
         from nmpsim.tui import check_screen, run_tui
 
         check_screen()
-    from nmpsim.views.progress import RunProgress, stderr_console
-
-    with RunProgress(stderr_console()) as progress:
-        shell = _shell(request, progress)
-        try:
-            if lines or not _is_terminal():
-                return _script(request, shell, lines or _standard_input())
-            return run_tui(shell) if has_screen else _converse(shell)
-        finally:
-            _record(request, shell)
+    shell = _shell(request)
+    try:
+        if lines or not _is_terminal():
+            return _script(request, shell, lines or _standard_input())
+        return run_tui(shell) if has_screen else _converse(shell)
+    finally:
+        _record(request, shell)
 
 
 def _given_lines(request: _Request) -> Iterator[Line]:
@@ -172,26 +168,39 @@ def _standard_input() -> Iterable[Line]:
         yield Line(text.rstrip("\r\n"), "standard input", number)
 
 
-def _shell(request: _Request, progress: RunProgress) -> Shell:
+def _shell(request: _Request) -> Shell:
     from nmpsim.cli.npz import NpzFile
-    from nmpsim.core.device import Progress
     from nmpsim.debugger.commands.shell import Shell
 
     opened = _open_core(request) if _is_archive(request.bundle) else None
     debugger = _debugger(request) if opened is None else _debugger_of(request, opened)
-    if not debugger.execution.engine.is_ready():
-        progress(Progress("compiling"))
-
-    def done(at: Location) -> None:
-        progress(Progress("layer", at.layers_done, at.layers, at.layer_name))
-
-    debugger.progress = done
     if opened is not None:
-        _go_where_it_stopped(debugger, opened)
+        with _showing_progress(debugger):
+            _go_where_it_stopped(debugger, opened)
     shell = Shell(debugger, NpzFile, None if opened is None else opened.image)
     if request.reference is not None:
         shell.load_reference(request.reference)
     return shell
+
+
+@contextmanager
+def _showing_progress(debugger: Debugger) -> Iterator[None]:
+    """A bar for what lasts; it is gone when a command is done."""
+    from nmpsim.core.device import Progress
+    from nmpsim.views.progress import RunProgress, stderr_console
+
+    with RunProgress(stderr_console()) as progress:
+        if not debugger.execution.engine.is_ready():
+            progress(Progress("compiling"))
+
+        def done(at: Location) -> None:
+            progress(Progress("layer", at.layers_done, at.layers, at.layer_name))
+
+        debugger.progress = done
+        try:
+            yield
+        finally:
+            debugger.progress = None
 
 
 def _debugger(request: _Request) -> Debugger:
@@ -253,7 +262,12 @@ def _script(request: _Request, shell: Shell, lines: Iterable[Line]) -> int:
     from nmpsim.debugger.script import document, run_script
 
     is_text = request.style == "text"
-    outcome = run_script(shell, lines, _print if is_text else lambda _: None)
+    outcome = run_script(
+        shell,
+        lines,
+        _print if is_text else lambda _: None,
+        lambda: _showing_progress(shell.debugger),
+    )
     if is_text:
         emit("".join(f"{line}\n" for line in outcome.never_hit))
     else:
@@ -279,7 +293,7 @@ def _converse(shell: Shell) -> int:
     while True:
         try:
             line = input("(nmpsim) ")
-            with _interruptible(shell):
+            with _interruptible(shell), _showing_progress(shell.debugger):
                 result = shell.execute(line)
         except EOFError:
             break
