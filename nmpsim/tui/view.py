@@ -56,9 +56,9 @@ class View:
         return self.shell.debugger
 
     @property
-    def chosen(self) -> Layer:
-        """The layer that is looked at."""
-        return self.debugger.layers[self.layer]
+    def chosen(self) -> Layer | None:
+        """The layer that is looked at; None if the program has none."""
+        return self.debugger.layers[self.layer] if self.layers else None
 
     @property
     def breakpoint_layers(self) -> frozenset[int]:
@@ -86,7 +86,7 @@ def first_view(shell: Shell) -> View:
         layer_states(debugger),
         core_states(debugger),
     )
-    return attrs.evolve(view, comparisons=_comparisons(view))
+    return attrs.evolve(view, comparisons=_comparisons(view), layer=view.location.layer or 0)
 
 
 def next_view(before: View, answer: Result) -> View:

@@ -12,8 +12,8 @@ from nmpsim.views.text import percent, shorten_middle, visible_line
 
 BAR_COLUMNS = 8
 CUT_COLUMNS = 8
-BOTH_COLUMNS = 26
-"""From this room on there are names and operations of layers."""
+OPERATION_COLUMNS = 12
+"""Narrow panes leave operations out."""
 
 
 class LayersPane(LinePane):
@@ -80,9 +80,9 @@ class LayersPane(LinePane):
     def _columns(
         self, width: int, number: str, name: str, op: str, cycles: str, share: str, cut: str
     ) -> str:
-        room = max(width - 49, 12)
-        names = room if room < BOTH_COLUMNS else room * 2 // 3
-        ops = room - names
+        room = max(width - 46, 12)
+        ops = OPERATION_COLUMNS if room >= 2 * OPERATION_COLUMNS else 0
+        names = room - ops
         head = f"{number:>5} {shorten_middle(name, names):{names}}"
         if ops:
             head += f" {shorten_middle(op, ops - 1):{ops - 1}}"

@@ -24,6 +24,8 @@ class SaturationPane(LinePane):
 
     def prepare(self, view: View) -> None:
         """Count."""
+        if view.chosen is None:
+            return
         found = saturation(view.debugger, view.chosen)
         self.border_title = f"Saturation, layer {view.layer}"
         self._lines = (*self._stages(found, view.layers[view.layer].state), *self._channels(found))
@@ -34,7 +36,8 @@ class SaturationPane(LinePane):
 
     def heading(self, width: int) -> list[Text]:
         """The layer, and names of the columns."""
-        name = visible_line(self.view.chosen.name) if self.view else ""
+        layer = self.view.chosen if self.view else None
+        name = visible_line(layer.name) if layer else ""
         head = f"{'stage':<12}{'side':<8}{'values':>11}{'worst':>9}  first at"
         return [Text(name), Text(head)]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from nmpsim.bundle.metadata import Tensor
+from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.inspect import values_of
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import ORANGE, SKY, heat_style
@@ -69,9 +69,11 @@ class TensorPane(LinePane):
 
     def prepare(self, view: View) -> None:
         """Copy the values."""
-        tensor = view.chosen.output
-        values, note = output_of(view)
-        self._shown = Shown(tensor, by_channel(values), note)
+        layer = view.chosen
+        if layer is None:
+            return
+        values, note = output_of(view, layer)
+        self._shown = Shown(layer.output, by_channel(values), note)
         self._channel = min(self._channel, len(self._shown.values) - 1)
         self._bins = self._histogram(self._shown)
         self.border_title = f"Tensor of layer {view.layer}: {self._mode}"
@@ -208,17 +210,17 @@ def by_channel(values: Values) -> Values:
     return values.reshape(1, -1, values.shape[-1] if values.ndim else 1)
 
 
-def output_of(view: View) -> tuple[Values, str]:
-    """The output of the layer that is looked at, and why it may not be what one expects.
+def output_of(view: View, layer: Layer) -> tuple[Values, str]:
+    """A layer's output, and why it may not be what one expects.
 
     Layers share memory, so what a layer answered is kept from its end.
     """
-    debugger, state = view.debugger, view.layers[view.layer].state
-    kept = debugger.outputs.get(view.layer)
+    debugger, state = view.debugger, view.layers[layer.index].state
+    kept = debugger.outputs.get(layer.index)
     if state == "done" and kept is not None:
         return kept, ""
     note = "not computed yet" if state == "pending" else "being computed"
-    return values_of(debugger, view.chosen.output), f"{note}: this is what memory holds now"
+    return values_of(debugger, layer.output), f"{note}: this is what memory holds now"
 
 
 def bin_edges(values: Values) -> npt.NDArray[np.float64]:

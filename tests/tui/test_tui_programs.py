@@ -1,0 +1,60 @@
+"""Programs that were written by hand: without LIR, without layers, with a trap."""
+
+from __future__ import annotations
+
+import pytest
+from screen import LARGE, SMALL, User, drive
+
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+from nmpsim.config import default_device
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.commands.shell import Shell
+from nmpsim.tui.app import PANES
+
+NO_LAYERS = """
+_start:
+    csrr s0, mhartid
+    nmp.halt
+"""
+TRAP = """
+.output result, i8[S:1.0 O:0]<32>
+.layer 0, copy, copy, result
+_start:
+    li t0, 3
+    lw t1, 0(t0)
+    nmp.halt
+"""
+
+
+def by_hand(text: str) -> Shell:
+    image = assemble(text, "by_hand.s", default_device().settings()).bundle()
+    return Shell(Debugger(bundle_from_bytes(image), {}), lambda path: pytest.fail(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [(NO_LAYERS, SMALL), (TRAP, LARGE)], ids=["no layers", "trap"]
+)
+def test_every_pane_shows_something(text: str, size: tuple[int, int]) -> None:
+    async def play(user: User) -> None:
+        for number in range(1, len(PANES) + 1):
+            await user.press(str(number), "end", "enter", "b", "v")
+        await user.press("s", "g", "R", "c")
+
+    drive(by_hand(text), size, play)
+
+
+def test_the_source_says_why_there_is_none() -> None:
+    async def play(user: User) -> None:
+        assert "error[BUN005]" in await user.press("2")
+
+    drive(by_hand(NO_LAYERS), SMALL, play)
+
+
+def test_a_trap_is_told() -> None:
+    async def play(user: User) -> None:
+        text = await user.press("c")
+        assert "trap: " in text
+        assert "core 0" in await user.press("6")
+
+    drive(by_hand(TRAP), SMALL, play)
