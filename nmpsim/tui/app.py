@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,13 +18,14 @@ from textual import on, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.filter import LineFilter, NoColor
 from textual.widgets import Input
 
 from nmpsim.atomic import write_file
 from nmpsim.debugger import Location
 from nmpsim.debugger.breakpoints import AtAddress, AtLayer
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.result import Result
+from nmpsim.debugger.commands.result import Result, say
 from nmpsim.debugger.commands.shell import Shell, help_command
 from nmpsim.diagnostics import UserError
 from nmpsim.tui.help import HelpScreen, shown_keys
@@ -143,6 +144,10 @@ class DebugApp(App[None]):
         self.action_pane(0)
         self.set_interval(REFRESH_SECONDS, self._show_progress)
         self.perform("start", partial(first_view, self.shell))
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """With NO_COLOR no colour at all; Textual itself would leave shades of grey."""
+        return [NoColor()] if self.no_color else super().get_line_filters()
 
     def on_unmount(self) -> None:
         """Whoever leaves does not wait for what still runs."""
@@ -387,12 +392,19 @@ class DebugApp(App[None]):
 
     def action_search_again(self, step: int) -> None:
         """The next match of what was searched for last."""
-        pane = self.active_pane
-        found = pane.find(self._searched, pane.cursor + step, step) if self._searched else None
-        if found is None:
-            self.notify(f"not found: {self._searched}", severity="warning")
-        else:
-            pane.go_to(found)
+        if self._searched and self.view is not None:
+            self.perform(f"/{self._searched}", partial(self._found, self.active_pane, step))
+
+    def _found(self, pane: LinePane, step: int) -> View:
+        """Search in the thread of commands: a program may have a hundred thousand lines."""
+        if self.view is None:
+            raise RuntimeError("there is no view yet")
+        text, start = self._searched, pane.cursor + step
+        index = pane.find(text, start, step, self._interrupt.is_set)
+        if index is not None:
+            self.call_from_thread(pane.go_to, index)
+        answer = say("not found" if index is None else f"line {index + 1} of {pane.title}")
+        return attrs.evolve(self.view, answer=answer)
 
     def _copy_to(self, path: Path) -> None:
         lines = self.active_pane.plain_lines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from rich.text import Text
@@ -37,6 +38,7 @@ class LinePane(ScrollView, can_focus=True):
     cursor = reactive(0)
     view: View | None = None
     _heading_rows = 0
+    _followed: object = None
 
     class Chosen(Message):
         """The line with the cursor was chosen, by Enter or a second click."""
@@ -103,10 +105,20 @@ class LinePane(ScrollView, can_focus=True):
         lines = [*self.heading(width), *(self.line(i, width) for i in range(self.count()))]
         return [line.plain.rstrip() for line in lines]
 
-    def find(self, text: str, start: int, step: int) -> int | None:
+    def follow(self, what: object, index: int) -> None:
+        """Go to a line if ``what`` has changed, which it stands for."""
+        if what != self._followed:
+            self._followed = what
+            self.call_after_refresh(self.go_to, index)
+
+    def find(
+        self, text: str, start: int, step: int, interrupted: Callable[[], bool] = lambda: False
+    ) -> int | None:
         """The next line from ``start`` on, around the end, that contains a text."""
         wanted, count = text.casefold(), self.count()
         for distance in range(count):
+            if interrupted():
+                return None
             index = (start + step * distance) % count
             if wanted in self.line(index, 400).plain.casefold():
                 return index

@@ -68,7 +68,9 @@ def test_a_breakpoint_is_set_seen_and_met(start: Start) -> None:
         assert "layer 3 conv2__2  3/8 done" in user.text()
         assert "breakpoint 1: conv2__2 begins" in user.text()
         assert "●▶  26" in await user.press("2")
-        assert "8/8 done" in await user.press("b", "c")
+        await user.press("1", "down", "b")
+        assert user.app.active_pane.cursor == 4
+        assert "8/8 done" in await user.press("b", "up", "b", "c")
 
     drive(start(), SMALL, play)
 
@@ -142,6 +144,8 @@ def test_search_goes_around(start: Start) -> None:
         await user.enter("/DEALLOC")
         second = user.app.active_pane.cursor
         await user.press("full_stop", "comma")
+        assert user.app.active_pane.cursor == second
+        assert "not found" in await user.enter("/no such text")
         assert user.app.active_pane.cursor == second
 
     drive(start(), SMALL, play)
@@ -231,6 +235,19 @@ def test_lenet_from_its_start_to_its_end_and_back(
         assert f"0/{layers} done" in await user.press("C")
 
     drive(shell, size, play)
+
+
+def test_no_color_means_none(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def play(user: User) -> None:
+        await user.press("n", "n", "3")
+        strips = user.app.screen._compositor.render_strips()
+        styles = [segment.style for strip in strips for segment in strip if segment.style]
+        assert all(c is None or c.is_default for s in styles for c in (s.color, s.bgcolor))
+        assert any(style.reverse for style in styles)
+
+    drive(start(), LARGE, play)
 
 
 def test_commands_are_typed_and_answered(start: Start) -> None:

@@ -27,8 +27,7 @@ class LayersPane(LinePane):
         """Follow the layer that is looked at."""
         self._states = view.layers
         self._total = sum(state.cycles for state in view.layers)
-        if self.cursor != view.layer:
-            self.call_after_refresh(self.go_to, view.layer)
+        self.follow(view.layer, view.layer)
 
     def count(self) -> int:
         """Layers."""

@@ -36,7 +36,8 @@ class ProgramPane(LinePane):
         running = [core for core in view.cores if core.status != "halted"]
         self._others = {core.pc: core.core for core in running if core.core != view.core}
         self.border_title = f"Program, core {view.core}"
-        self.call_after_refresh(self.go_to, (view.cores[view.core].pc - self._start) // 4)
+        pc = view.cores[view.core].pc
+        self.follow((view.core, pc), (pc - self._start) // 4)
 
     def count(self) -> int:
         """Instructions."""

@@ -26,8 +26,8 @@ class SourcePane(LinePane):
         """Follow the layer that is looked at."""
         layers = view.facts.layer_at
         lines = [line for line, layer in layers.items() if layer == view.layer]
-        if lines and layers.get(self.cursor) != view.layer:
-            self.call_after_refresh(self.go_to, lines[-1])
+        if lines:
+            self.follow(view.layer, lines[-1])
 
     def count(self) -> int:
         """Lines of the text."""

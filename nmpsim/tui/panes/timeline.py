@@ -45,7 +45,9 @@ class TimelinePane(LinePane):
         if view.work.rows != self._rows:
             self._rows = view.work.rows
             self._lanes = _lanes(view.work.spans())
-        self.call_after_refresh(self.action_now)
+        if view.location.cycle != self._followed:
+            self._followed = view.location.cycle
+            self.call_after_refresh(self.action_now)
 
     def renew(self) -> None:
         """The record or the width has changed."""
