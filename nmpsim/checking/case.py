@@ -68,7 +68,8 @@ def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
         before = None
         if case.baseline is not None and not work.update_baseline:
             before = read_baseline(case.baseline)
-        run = run_bundle(Device(_device(case, bundle)), bundle, work.inputs, progress)
+        device = Device(_device(case, bundle), threads=1)  # cases are shared by processes
+        run = run_bundle(device, bundle, work.inputs, progress)
         result = judged(case, run, work.expected, before)
         if work.update_baseline and case.baseline is not None and not result.failed:
             write_baseline(case.baseline, baseline_of(run))

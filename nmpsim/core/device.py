@@ -24,6 +24,7 @@ from nmpsim.core.state import (
     reset,
     start_cores,
 )
+from nmpsim.core.threads import checked_threads
 from nmpsim.core.trapped import trap_report
 from nmpsim.core.work import WorkListener, take_work, with_work
 from nmpsim.report.data import RunReport, TrapReport
@@ -47,11 +48,20 @@ Listener = Callable[[Progress], None]
 
 
 class Device:
-    """A simulated device; the same one can run any bundle that was compiled for its settings."""
+    """A simulated device; the same one can run any bundle that was compiled for its settings.
 
-    def __init__(self, config: DeviceConfig | None = None, engine: str = "compiled") -> None:
+    ``threads`` of the host share the work, by default one for each processor that this process may
+    use. No result, no cycle and no count depends on it.
+    """
+
+    def __init__(
+        self,
+        config: DeviceConfig | None = None,
+        engine: str = "compiled",
+        threads: int | None = None,
+    ) -> None:
         self.config = default_device() if config is None else config
-        self._engine = make_engine(engine)
+        self._engine = make_engine(engine, checked_threads(threads))
         self._loaded: tuple[Bundle, Machine] | None = None
 
     def run(

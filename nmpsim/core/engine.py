@@ -56,8 +56,11 @@ class Engine(Protocol):
         ...
 
 
-def make_engine(name: str) -> Engine:
-    """The engine of this name; raises ``UserError`` (ARG001) if there is none."""
+def make_engine(name: str, threads: int = 1) -> Engine:
+    """The engine of this name; raises ``UserError`` (ARG001) if there is none.
+
+    ``threads`` of the host share the work of the compiled one; nothing else depends on it.
+    """
     if name not in ENGINES:
         expected = " or ".join(ENGINES)
         raise fail("ARG001", "there is no such engine", found=repr(name), expected=expected)
@@ -67,4 +70,4 @@ def make_engine(name: str) -> Engine:
         return ReferenceEngine()
     from nmpsim.core.compiled.engine import CompiledEngine
 
-    return CompiledEngine()
+    return CompiledEngine(threads)

@@ -15,19 +15,13 @@ from typing import Any
 
 import attrs
 
+from nmpsim.core.threads import processors
 from nmpsim.diagnostics import fail
 from nmpsim.experiments.pool import Item, Job, Pool, Result
 from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
 
 _shared: Any = None
 """In a worker process: what its jobs share."""
-
-
-def processors() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def fitting_jobs(jobs: int | None, items: int) -> int:

@@ -84,7 +84,7 @@ def measure_point(work: SweepWork, point: Point) -> Measured:
                 raise
             return Measured(point.index, time.perf_counter() - begin, None, error)
         seconds = time.perf_counter() - begin
-        report = Device(point.device).run(bundle, work.inputs)
+        report = Device(point.device, threads=1).run(bundle, work.inputs)
     return Measured(point.index, seconds, attrs.evolve(report, outputs={}, output_reports=()))
 
 
@@ -161,7 +161,8 @@ def _device_for(work: EvalWork) -> tuple[Bundle, Device]:
     global _device
     if _device is None or _device[0] != work.digest:
         bundle = bundle_from_bytes(work.image, work.path)
-        _device = work.digest, bundle, Device(from_settings(bundle.metadata.device))
+        device = Device(from_settings(bundle.metadata.device), threads=1)
+        _device = work.digest, bundle, device
     return _device[1:]
 
 

@@ -61,7 +61,9 @@ class Session(types.ModuleType):
     def device_of(self, bundle: Any) -> DeviceConfig:
         return from_settings(bundle.metadata.device)
 
-    def Device(self, config: Any = None, engine: str = "compiled") -> types.SimpleNamespace:  # noqa: N802
+    def Device(  # noqa: N802
+        self, config: Any = None, engine: str = "compiled", threads: int | None = None
+    ) -> types.SimpleNamespace:
         def run(bundle: Any, inputs: Any, *, save_layers: bool, progress: Any, work: Any) -> Any:
             self.calls.append({"inputs": inputs, "config": config, "engine": engine})
             return self._run(save_layers, progress)

@@ -22,12 +22,23 @@ SPM = SCRATCHPAD_BASE
 IMAGE_BASE = 0x8000_0000
 RAM_BASE = 0xA000_0000
 ENGINES = ("reference", "compiled")
+THREADED = "threaded"
+"""The compiled engine with some threads: what it does must not depend on them."""
 FOREVER = 1 << 40
 
 
 @functools.cache
 def engine(name: str) -> Engine:
-    return make_engine(name)
+    return threaded(3) if name == THREADED else make_engine(name)
+
+
+def threaded(threads: int) -> Engine:
+    """The compiled engine with helpers that come at once, however short a run is."""
+    from nmpsim.core.compiled.engine import CompiledEngine
+
+    made = CompiledEngine(threads)
+    made._team.patience_seconds = 0.0
+    return made
 
 
 def device(cores: int = 1, **settings: int) -> DeviceConfig:
@@ -127,11 +138,12 @@ def run(
 
 
 def run_both(program: Program, expect: Outcome | None = Outcome.DONE) -> Machine:
-    """Run on both engines, compare everything, give the machine."""
+    """Run on both engines, with threads if there are cores to share, compare everything."""
     outcome, m = run("reference", program)
-    other_outcome, other = run("compiled", program)
-    assert_same(m, other)
-    assert outcome == other_outcome
+    for name in ("compiled", THREADED) if program.config.cores_count > 1 else ("compiled",):
+        other_outcome, other = run(name, program)
+        assert_same(m, other)
+        assert outcome == other_outcome
     assert expect is None or outcome == expect, (outcome, m.shared.trap)
     return m
 

@@ -6,6 +6,7 @@ import pytest
 from core_machines import SPM, Program, device, from_descriptors
 
 from nmpsim.core.compiled import apart
+from nmpsim.core.compiled.perform import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.engine import make_engine
 from nmpsim.core.state import Outcome
@@ -21,7 +22,7 @@ def run(engine: object, program: Program = FILL) -> bytes:
     return machine.scratchpad[0, :4].tobytes()
 
 
-@pytest.mark.skipif(apart._is_plain, reason="nothing is compiled")
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
 def test_a_program_waits_for_what_it_uses_only() -> None:
     engine = make_engine("compiled")
     assert run(engine) == b"\7\7\7\0"
@@ -29,7 +30,7 @@ def test_a_program_waits_for_what_it_uses_only() -> None:
     assert engine.compiling_seconds > 0
 
 
-@pytest.mark.skipif(apart._is_plain, reason="nothing is compiled")
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
 def test_a_run_that_is_interrupted_while_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: int) -> None:
         raise KeyboardInterrupt
@@ -42,7 +43,7 @@ def test_a_run_that_is_interrupted_while_it_compiles(monkeypatch: pytest.MonkeyP
     assert run(engine) == b"\7\7\7\0"
 
 
-@pytest.mark.skipif(apart._is_plain, reason="nothing is compiled")
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
 def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -48,6 +48,7 @@ class _Request:
     device: Path | None
     patch: Path | None
     engine: str
+    threads: int | None
     save_outputs: Path | None
     save_layers: Path | None
     core_on_trap: Path | None
@@ -79,6 +80,13 @@ class _Request:
     default="compiled",
     show_default=True,
     help="The fast engine, or the slow and obvious one; both give the same report.",
+)
+@click.option(
+    "--threads",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Threads of this computer that share the work; nothing in the report but the time it took"
+    " depends on them. [default: as many as there are processors]",
 )
 @click.option("--save-outputs", metavar="O.npz", type=FILE, help="Save the outputs.")
 @click.option("--save-layers", metavar="L.npz", type=FILE, help="Save every layer's output.")
@@ -150,7 +158,8 @@ def _run(request: _Request) -> int:
     _check_layers(bundle, request.histogram)
     arrays = load_inputs(request.inputs, tensors)
     check_outputs(outputs, [input_path(one, [t.name for t in tensors]) for one in request.inputs])
-    device = session.Device(config or session.device_of(bundle), engine=request.engine)
+    chosen = config or session.device_of(bundle)
+    device = session.Device(chosen, engine=request.engine, threads=request.threads)
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
     recorder = _recorder(request)
     keep = request.shadow or bool(request.histogram) or request.save_layers is not None

@@ -9,9 +9,8 @@ import ctypes
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import numba
 import numpy as np
 
 from nmpsim.core.compiled.copies import do_load, do_store
@@ -25,14 +24,11 @@ from nmpsim.core.compiled.vector import (
     do_rescale,
     do_transpose,
 )
-from nmpsim.core.compiled.workplace import words_at, workplace_at, workplace_of
+from nmpsim.core.compiled.workplace import words_at, workplace_at
 from nmpsim.core.decode import OP
 from nmpsim.core.state import Int64s
 from nmpsim.isa.table import INSTRUCTIONS
-from nmpsim.kernels.calls import call
-from nmpsim.kernels.jit import is_cached, jit, jit_apart
-
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
+from nmpsim.kernels.jit import is_cached, jit_apart
 
 
 def load(places: Any, core: Any, layer: Any, words: Any) -> Any:
@@ -179,40 +175,3 @@ class Apart:
         except BaseException as error:  # it is raised again behind compiled code
             self.failure = error
         return 0
-
-
-class Calls(NamedTuple):
-    """What the engine's loop needs to have values calculated."""
-
-    addresses: Int64s
-    """[instructions] of what is compiled; 0 for what was not needed yet."""
-    places: Int64s
-    """Where the machine's memory is; see :class:`~nmpsim.core.compiled.workplace.At`."""
-    prepare: int
-    """Address of a function that compiles what an instruction needs."""
-
-
-def _is_prepared_compiled(calls: Any, number: Any) -> Any:
-    if calls.addresses[number] == 0:
-        call(calls.prepare, (np.int64(number),))
-    return calls.addresses[number] != 0
-
-
-def _is_prepared_in_python(_: Any, __: Any) -> Any:
-    return True
-
-
-def _perform_compiled(m: Any, calls: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
-    places, words = np.int64(calls.places.ctypes.data), np.int64(d.ctypes.data)
-    call(calls.addresses[number], (places, np.int64(core), np.int64(layer), words))
-
-
-def _perform_in_python(m: Any, _: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
-    UNCOMPILED[int(number)](workplace_of(m, core), d, layer)
-
-
-_is_plain = _numba.config.DISABLE_JIT
-is_prepared: Any = _is_prepared_in_python if _is_plain else jit(_is_prepared_compiled)
-"""``is_prepared(calls, number)``: compiles what an instruction needs; False if that failed."""
-perform: Any = _perform_in_python if _is_plain else jit(_perform_compiled)
-"""``perform(m, calls, core, number, d, layer)``: calculate an instruction's values."""

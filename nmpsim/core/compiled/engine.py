@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.accounts import ON_CONTROL, book
-from nmpsim.core.compiled.apart import APART, Apart, Calls
+from nmpsim.core.compiled.apart import APART, Apart
 from nmpsim.core.compiled.by_reference import by_reference
 from nmpsim.core.compiled.ending import ABANDONED, FETCHED, TRAPPED, WENT_ON, ZERO
 from nmpsim.core.compiled.issue import tensor
+from nmpsim.core.compiled.perform import finish, settle
 from nmpsim.core.compiled.record import steps_with_room
 from nmpsim.core.compiled.scalar import fetch, step
+from nmpsim.core.compiled.team import Team
 from nmpsim.core.compiled.turns import earliest, lets_others_go_on, note_all_cycles, note_cycles
 from nmpsim.core.compiled.units import serve
 from nmpsim.core.compiled.watch import (
@@ -27,12 +29,11 @@ from nmpsim.core.compiled.watch import (
     trace_is_full,
     wants_to_stop,
 )
-from nmpsim.core.compiled.workplace import places_of
-from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT
+from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, OP
 from nmpsim.core.state import Machine, Outcome, Status
 from nmpsim.core.stops import Stops, no_stops
 from nmpsim.isa.words import MOST_WORDS
-from nmpsim.kernels.jit import is_cached, jit, jit_entry
+from nmpsim.kernels.jit import is_cached, jit, jit_allocating, jit_entry
 from nmpsim.timing import Costs
 
 DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
@@ -52,12 +53,9 @@ def all_halted(m: Any) -> Any:
     return True
 
 
-@jit_entry
-def run(
-    machine: Any, settings: Any, given: Any, turns: Any, stop_at_layers: Any, stops: Any
-) -> Any:
-    """Run for at most ``turns`` turns of cores and of the DRAM; the outcome."""
-    m, costs, calls = by_reference(machine), by_reference(settings), by_reference(given)
+@jit_allocating
+def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
+    """At most ``turns`` turns of cores and of the DRAM; the outcome."""
     d = np.zeros(MOST_WORDS, np.int64)
     clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
     note_all_cycles(m, clocks, requests)
@@ -94,12 +92,15 @@ def run(
             if m.cores[core].clock > costs.limits_cycles:
                 break
             may_be_seen = steps == 0
+            settle(m, calls, core, m.cores[core].pc)
             ended, number, word = fetch(m, core, may_be_seen)
             meets |= lets_others_go_on(number)
             if ended == FETCHED:
                 if INSTRUCTION_UNIT[number] >= 0:
                     ended = tensor(m, costs, calls, core, number, word, d, may_be_seen)
                 else:
+                    if OP.lb <= number <= OP.sw:
+                        finish(calls)
                     ended = step(m, costs, core, number, word, may_be_seen)
             if ended == TRAPPED and not may_be_seen:
                 m.shared[0].trap[:] = -1  # all can see the end of the run: it waits for its turn
@@ -128,13 +129,25 @@ def run(
     return PAUSED
 
 
+@jit_entry
+def run(
+    machine: Any, settings: Any, given: Any, turns: Any, stop_at_layers: Any, stops: Any
+) -> Any:
+    """Run for at most ``turns`` turns, then have all values calculated; the outcome."""
+    m, costs, calls = by_reference(machine), by_reference(settings), by_reference(given)
+    outcome = take_turns(m, costs, calls, turns, stop_at_layers, stops)
+    finish(calls)
+    return outcome
+
+
 class CompiledEngine:
     """The engine that users run."""
 
     name = "compiled"
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
         self._code = Apart()
+        self._team = Team(self._code, threads)
 
     @property
     def compiling_seconds(self) -> float:
@@ -168,9 +181,9 @@ class CompiledEngine:
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         asked = no_stops(machine.cores.size) if stops is None else stops
-        calls = Calls(self._code.addresses, places_of(machine), self._code.prepare)
         self._code.announce(run)
-        outcome = run(machine, costs, calls, turns, stop_at_layers, asked)
+        with self._team.at_work(machine) as calls:
+            outcome = run(machine, costs, calls, turns, stop_at_layers, asked)
         if outcome == NOT_COMPILED and self._code.failure:
             raise self._code.failure
         return Outcome(outcome)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.accounts import CONTROL, spend, works_on
-from nmpsim.core.compiled.apart import is_prepared, perform
 from nmpsim.core.compiled.ending import (
     ABANDONED,
     DESCRIPTOR_FAULT,
@@ -22,11 +21,13 @@ from nmpsim.core.compiled.ending import (
     trap,
 )
 from nmpsim.core.compiled.memory import NOWHERE, is_shared, locate, memory_of, read
+from nmpsim.core.compiled.perform import is_prepared, perform, settle
 from nmpsim.core.compiled.tensor import check, check_tables, keep_busy
 from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
 from nmpsim.core.compiled.units import await_job
-from nmpsim.core.decode import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
+from nmpsim.core.decode import INSTRUCTION_UNIT, OP, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Count
+from nmpsim.isa.words import CONV
 from nmpsim.kernels.jit import jit
 
 TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
@@ -54,12 +55,14 @@ def tensor(
         return STOPPED
     if waited > 0 and is_seen:
         return WENT_ON  # later now: the others may come first
+    settle(m, calls, core, address)
     memory = memory_of(m, core, region)
     for i in range(count):
         value = read(memory, offset + 4 * i, 4)
         d[i] = signed(value, 32) if WORD_SIGNED[number, i] else value
     bad = check(number, d, m.shared[0].scratchpad_bytes)
-    if bad < 0:
+    if bad < 0 and (number == OP.nmp_conv or number == OP.nmp_dwconv):
+        settle(m, calls, core, d[CONV.scales])  # both begin with the same words
         bad = check_tables(number, d, m.scratchpad_i32[core])
     if bad >= 0:
         return trap(m, core, OPERAND_FAULT, address + 4 * bad)

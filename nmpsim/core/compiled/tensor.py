@@ -13,7 +13,7 @@ from nmpsim.core.compiled.units import compute
 from nmpsim.core.decode import OP
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CONV, DWCONV
-from nmpsim.kernels.jit import jit, jit_inlined
+from nmpsim.kernels.jit import jit
 from nmpsim.memory.checks import (
     bad_scale_table,
     check_avgpool,
@@ -61,11 +61,9 @@ def check(number: Any, d: Any, spm_bytes: Any) -> Any:
     return check_transpose(d, spm_bytes)
 
 
-@jit_inlined
+@jit
 def check_tables(number: Any, d: Any, spm32: Any) -> Any:
-    """As ``check``, for what a descriptor that is possible points to."""
-    if number != OP.nmp_conv and number != OP.nmp_dwconv:
-        return -1
+    """As ``check``, for what the descriptor of a convolution, which is possible, points to."""
     channels = d[CONV.out_channels] if number == OP.nmp_conv else d[DWCONV.channels_count]
     if bad_scale_table(spm32, d[CONV.scales], channels, d[CONV.element], d[CONV.profile]):
         return CONV.scales  # both convolutions begin with the same words

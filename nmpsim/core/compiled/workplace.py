@@ -51,6 +51,10 @@ class At(IntEnum):
     LAYER_COUNT = 9
     CHANNEL_CUT = 10
     CHANNELS = 11
+    LOW_LAYER = 12
+    """The first layer that was worked on ..."""
+    HIGH_LAYER = 13
+    """... and the last one."""
 
 
 PLACES = len(At)
@@ -59,17 +63,19 @@ IMAGE, IMAGE_BYTES, IMAGE_BASE = int(At.IMAGE), int(At.IMAGE_BYTES), int(At.IMAG
 RAM, RAM_BYTES, RAM_BASE = int(At.RAM), int(At.RAM_BYTES), int(At.RAM_BASE)
 LAYERS, LAYER_COUNT = int(At.LAYERS), int(At.LAYER_COUNT)
 CHANNEL_CUT, CHANNELS = int(At.CHANNEL_CUT), int(At.CHANNELS)
+LOW_LAYER, HIGH_LAYER = int(At.LOW_LAYER), int(At.HIGH_LAYER)
 
 
-def places_of(m: Machine) -> Int64s:
-    """Addresses and sizes of a machine's arrays, as long as they live."""
+def places_of(m: Machine, layers: Any, channel_cut: Int64s) -> Int64s:
+    """Addresses and sizes of a machine's arrays, with accounts of a thread's own."""
     row = np.zeros(PLACES, np.int64)
     row[SCRATCHPAD], row[SCRATCHPAD_BYTES] = m.scratchpad.ctypes.data, m.scratchpad.shape[1]
     row[IMAGE], row[IMAGE_BYTES] = m.image.ctypes.data, m.image.size
     row[RAM], row[RAM_BYTES] = m.ram.ctypes.data, m.ram.size
     row[IMAGE_BASE], row[RAM_BASE] = m.shared[0].image_base, m.shared[0].ram_base
-    row[LAYERS], row[LAYER_COUNT] = m.layers.ctypes.data, m.layers.size
-    row[CHANNEL_CUT], row[CHANNELS] = m.channel_cut.ctypes.data, m.channel_cut.shape[2]
+    row[LAYERS], row[LAYER_COUNT] = layers.ctypes.data, layers.size
+    row[CHANNEL_CUT], row[CHANNELS] = channel_cut.ctypes.data, channel_cut.shape[2]
+    row[LOW_LAYER], row[HIGH_LAYER] = layers.size, -1
     return row
 
 

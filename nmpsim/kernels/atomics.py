@@ -1,0 +1,47 @@
+"""Numbers that several threads read and write: elements of arrays of int64, one at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from numba.extending import intrinsic
+
+from nmpsim.kernels.vector_code import I64
+
+_numba: Any = numba  # its types, where it ships any, do not know all that is used here
+_BYTES = 8
+
+
+def _pointer(builder: Any, address: Any) -> Any:
+    return builder.inttoptr(address, I64.as_pointer())
+
+
+def _type_of_load(_: Any, address: Any) -> Any:
+    def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        return builder.load_atomic(_pointer(builder, given[0]), "acquire", _BYTES)
+
+    return _numba.int64(_numba.int64), generate
+
+
+def _type_of_store(_: Any, address: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, __: Any, given: Any) -> Any:
+        builder.store_atomic(given[1], _pointer(builder, given[0]), "release", _BYTES)
+        return context.get_dummy_value()
+
+    return _numba.void(_numba.int64, _numba.int64), generate
+
+
+def _type_of_swap(_: Any, address: Any, value: Any) -> Any:
+    def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        return builder.atomic_rmw("xchg", _pointer(builder, given[0]), given[1], "acq_rel")
+
+    return _numba.int64(_numba.int64, _numba.int64), generate
+
+
+load: Any = intrinsic(_type_of_load)
+"""``load(address)``: the number there; what was written before it was stored is seen, too."""
+store: Any = intrinsic(_type_of_store)
+"""``store(address, value)``: behind everything that was written before."""
+swap: Any = intrinsic(_type_of_swap)
+"""``swap(address, value)``: store, and get what was there, at once."""

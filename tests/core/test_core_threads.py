@@ -1,0 +1,208 @@
+"""Threads share the work of a run; nothing that can be seen depends on their number."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from core_machines import (
+    HALT,
+    IMAGE_BASE,
+    RAM_BASE,
+    SPM,
+    Program,
+    assert_same,
+    descriptor_bytes,
+    device,
+    load_address,
+    run_both,
+    threaded,
+    words,
+)
+
+import nmpsim
+from nmpsim.core.compiled.engine import CompiledEngine
+from nmpsim.core.compiled.perform import IS_PLAIN
+from nmpsim.core.state import Machine, Outcome
+from nmpsim.timing import costs_of
+
+CORES = 4
+DIGITS = Path(nmpsim.__file__).parents[1] / "programs" / "digits"
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("digits") / "net.bin"
+    nmpsim.save(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), file)
+    return file
+
+
+def seven() -> dict[str, Any]:
+    return {"data": np.load(DIGITS / "images" / "7.npy")}
+
+
+def machine_after(digits: Path, threads: int) -> tuple[Machine, nmpsim.RunReport]:
+    bundle = nmpsim.load(digits)
+    tested = nmpsim.Device(nmpsim.device_of(bundle), threads=threads)
+    tested._engine = threaded(threads)
+    report = tested.run(bundle, seven(), save_layers=True)
+    report = tested.run(bundle, seven(), save_layers=True)
+    return tested._machine(bundle), report
+
+
+@pytest.mark.parametrize("threads", [2, 3, 64])
+def test_reports_are_equal(digits: Path, threads: int) -> None:
+    machine, report = machine_after(digits, 1)
+    other, other_report = machine_after(digits, threads)
+    assert_same(machine, other)
+    assert [layer.saturation for layer in report.layers] == [
+        layer.saturation for layer in other_report.layers
+    ]
+    assert report.cycles == other_report.cycles
+    for key, values in report.layer_outputs.items():
+        np.testing.assert_array_equal(values, other_report.layer_outputs[key])
+
+
+def strided(rng: np.random.Generator) -> Mapping[str, int]:
+    """A transfer somewhere in a small part of the DRAM: whole, or some channels of all pixels."""
+    channels = int(rng.choice([24, 32]))
+    run = int(rng.choice([8, 16, channels]))
+    columns, rows = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    return {
+        "layer": int(rng.integers(0, 3)),
+        "dram": RAM_BASE + int(rng.integers(0, 12)) * 8,
+        "spm": SPM + int(rng.integers(0, 8)) * 16,
+        "run_bytes": run,
+        "count_x": columns,
+        "count_y": rows,
+        "dram_stride_x": channels,
+        "dram_stride_y": channels * int(rng.choice([3, 4])),
+        "spm_stride_x": run,
+        "spm_stride_y": run * columns,
+    }
+
+
+def core_program(rng: np.random.Generator, core: int) -> tuple[list[Any], list[bytes]]:
+    """Transfers and work on them, with barriers that all cores meet at or without any."""
+    code: list[Any] = []
+    records: list[bytes] = []
+    for _ in range(int(rng.integers(4, 12))):
+        kind = str(rng.choice(["nmp.load", "nmp.store", "nmp.fill", "nmp.rescale", "slow"]))
+        if kind == "slow":
+            code += [("div", {"rd": 6, "rs1": 7, "rs2": 7})] * int(rng.integers(1, 9))
+            continue
+        values: Mapping[str, int] = strided(rng)
+        if kind == "nmp.fill":
+            start = SPM + int(rng.integers(0, 99))
+            values = {"output": start, "count": 40, "value": int(rng.integers(-128, 128))}
+        if kind == "nmp.rescale":
+            values = {
+                "layer": int(rng.integers(0, 3)),
+                "input": SPM,
+                "output": SPM,
+                "count": 90,
+                "in_low": -128,
+                "in_high": 127,
+                "out_mul": int(rng.integers(1, 5)),
+                "clip_low": -20,
+                "clip_high": 20,
+            }
+        code.append((kind, len(records)))
+        records.append(descriptor_bytes(kind.removeprefix("nmp."), values))
+    return code, records
+
+
+def racing(seed: int) -> Program:
+    """Cores that read and write the same DRAM without waiting for each other."""
+    rng = np.random.default_rng(seed)
+    cores = [core_program(rng, core) for core in range(CORES)]
+    table = b""
+    texts = []
+    for code, records in cores:
+        at = IMAGE_BASE + len(table) + np.cumsum([0, *map(len, records)])
+        table += b"".join(records)
+        text: list[Any] = []
+        for kind, detail in code:
+            if isinstance(detail, int):
+                text += [*load_address(5, int(at[detail])), (kind, {"rs1": 5})]
+            else:
+                text.append((kind, detail))
+        texts.append(words(*text, HALT))
+    start: list[Any] = [("csrrs", {"rd": 10, "csr": 0xF14, "rs1": 0})]
+    for core in range(CORES):
+        target = 4 * (1 + 3 * CORES) + sum(map(len, texts[:core]))
+        start += [
+            ("addi", {"rd": 11, "rs1": 0, "imm": core}),
+            ("bne", {"rs1": 10, "rs2": 11, "offset": 8}),
+            ("jal", {"rd": 0, "offset": target - 4 * (len(start) + 2)}),
+        ]
+    return Program(
+        image=table + words(*start) + b"".join(texts),
+        entry=IMAGE_BASE + len(table),
+        config=device(CORES),
+        layer_channels=(4, 5),
+        ram_bytes=1 << 12,
+        ram=rng.integers(0, 256, 1 << 12, np.uint8).tobytes(),
+    )
+
+
+def test_cores_that_race_for_the_same_dram() -> None:
+    for seed in range(120):
+        run_both(racing(seed))
+
+
+def test_a_run_that_is_cut_into_many_pieces() -> None:
+    program = racing(7)
+    whole = run_both(program)
+    machine, engine = program.machine(), threaded(2)
+    outcome = Outcome.PAUSED
+    while outcome == Outcome.PAUSED:
+        outcome = engine.run(machine, costs_of(program.config), 3, False)
+    assert_same(whole, machine)
+
+
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+def test_helpers_come_when_runs_last() -> None:
+    program = racing(7)
+    engine = CompiledEngine(threads=2)
+    for patience, expected in ((3600.0, 0), (0.0, 1)):
+        engine._team.patience_seconds = patience
+        engine.run(program.machine(), costs_of(program.config), 1 << 40, False)
+        assert len(engine._team._helpers) == expected
+
+
+def test_a_run_without_a_thread() -> None:
+    with pytest.raises(nmpsim.UserError, match="ARG001"):
+        nmpsim.Device(threads=0)
+
+
+RUN = """
+import json, sys, hashlib
+import numpy as np, nmpsim
+bundle = nmpsim.load(sys.argv[1])
+report = nmpsim.Device(nmpsim.device_of(bundle)).run(
+    bundle, {"data": np.load(sys.argv[2])}, save_layers=True
+)
+print(json.dumps([report.cycles, *(
+    hashlib.sha256(values.tobytes()).hexdigest() for values in report.layer_outputs.values()
+)]))
+"""
+
+
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+def test_a_whole_program_is_the_same_with_all_kinds_of_kernels(digits: Path) -> None:
+    answers = []
+    for flavour in ("portable", ""):
+        command = [sys.executable, "-c", RUN, str(digits), str(DIGITS / "images" / "7.npy")]
+        environment = {**os.environ, "NMPSIM_KERNELS": flavour}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        answers.append(json.loads(done.stdout))
+    assert len(answers[0]) > 3
+    assert answers[0] == answers[1]
