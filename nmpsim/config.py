@@ -124,7 +124,7 @@ def load_device(path: Path | str) -> DeviceConfig:
         raise fail(
             "FILE001", "cannot read the device file", place=place, found=error.strerror
         ) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise fail(
             "DEV001",
             "the device file is not TOML",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -62,7 +63,7 @@ def _document(path: Path) -> Mapping[str, Any]:
         return tomllib.loads(raw.decode("utf-8-sig").replace("\r\n", "\n"))
     except OSError as error:
         raise fail("FILE001", "cannot read the suite", place=place, found=error.strerror) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise _unusable(
             place, f"it is not TOML: {error}", hint="a suite is TOML 1.0, UTF-8"
         ) from error
@@ -136,6 +137,8 @@ def _converter() -> Converter:
 def _real(value: Any, _: object) -> float:
     if type(value) not in (int, float):
         raise TypeError(f"{value!r} is not a number")
+    if not math.isfinite(value):
+        raise ValueError(f"{value!r} is no limit")
     return float(value)
 
 

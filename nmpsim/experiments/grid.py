@@ -38,7 +38,7 @@ def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
         document = tomllib.loads(path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
     except OSError as error:
         raise fail("FILE001", "cannot read the grid", place=place, found=error.strerror) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise fail("GRID001", "the grid is not TOML", place=place, found=error) from error
     grid: dict[str, tuple[int, ...]] = {}
     for section, content in document.items():

@@ -124,6 +124,11 @@ def test_a_trap_is_a_wrong_answer(project):
         (2 * (CASE + "budget.cycles = 3"), "SUITE001", "two cases are named 'digits'"),
         ("[[case]\n", "SUITE001", "not TOML"),
         ("a = " + 5000 * "[", "SUITE001", ""),
+        (CASE + "budget.cycles = " + 5000 * "9", "SUITE001", "not TOML"),
+        (CASE + "expect.sqnr_db = nan", "SUITE001", "nan is no limit"),
+        (CASE + "expect.sqnr_db = -inf", "SUITE001", "-inf is no limit"),
+        (CASE + "budget.cycles_percent = inf", "SUITE001", "inf is no limit"),
+        (CASE + "budget.cycles_percent = 1" + 400 * "0", "SUITE001", "too large"),
     ],
 )
 def test_what_is_no_suite(project, text, code, words):

@@ -122,7 +122,7 @@ def test_settings_that_contradict_each_other(tmp_path: Path) -> None:
     assert codes(error) == ["DEV003"]
 
 
-@pytest.mark.parametrize("text", ["[cores", "cores = \x00", "a = 1\na = 2"])
+@pytest.mark.parametrize("text", ["[cores", "cores = \x00", "a = 1\na = 2", f"a = {5000 * '9'}"])
 def test_not_toml(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError) as error:
         load_device(written(tmp_path, text))

@@ -135,6 +135,16 @@ def test_a_grid_that_cannot_be_used_is_told(cli, digits, digits_bin, tmp_path, w
     assert code in done.stderr
 
 
+def test_a_grid_with_a_number_that_none_can_read(cli, digits, digits_bin, tmp_path):
+    grid = tmp_path / "grid.toml"
+    grid.write_text(f"[cores]\ncount = {5000 * '9'}\n")
+    image = digits / "images" / "7.npy"
+    words = ("--input", image, "--grid", grid, "-o", tmp_path / "r.csv")
+    done = cli("sweep", digits_bin, *words)
+    assert done.exit_code == 2
+    assert "GRID001" in done.stderr
+
+
 def test_results_go_into_csv_or_parquet(cli, digits, digits_bin, tmp_path):
     image = digits / "images" / "7.npy"
     words = ("--input", image, "--set", "cores.count=1", "-o", tmp_path / "r.txt")

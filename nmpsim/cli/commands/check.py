@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,12 @@ class _Request:
         return self.output, self.junit, self.sarif, self.markdown
 
 
+def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no limit.")
+    return value
+
+
 @click.command("check", cls=Command, short_help="Check answers and costs, for CI.")
 @click.argument("program", metavar="SUITE.toml|NET.bin", type=FILE)
 @click.option(
@@ -98,11 +105,21 @@ class _Request:
     "--only", metavar="LAYER", multiple=True, help="Compare these layers only; conv* is a pattern."
 )
 @click.option("--ulp", metavar="N", type=click.IntRange(0), help="Units of the last place allowed.")
-@click.option("--sqnr", metavar="DB", type=float, help="Signal to noise, in dB, that is enough.")
+@click.option(
+    "--sqnr",
+    metavar="DB",
+    type=float,
+    callback=_finite,
+    help="Signal to noise, in dB, that is enough.",
+)
 @click.option("--top1", metavar="CLASS", type=click.IntRange(0), help="The class it must name.")
 @click.option("--cycles", metavar="N", type=click.IntRange(0), help="At most so many cycles.")
 @click.option(
-    "--cycles-percent", metavar="P", type=click.FloatRange(0), help="So much above the baseline."
+    "--cycles-percent",
+    metavar="P",
+    type=click.FloatRange(0),
+    callback=_finite,
+    help="So much above the baseline.",
 )
 @click.option(
     "--saturation", metavar="none|baseline|N", help="Values that may be cut where none should be."
