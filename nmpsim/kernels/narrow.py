@@ -57,32 +57,30 @@ def put_narrow(integers: Any, begins: Any, lane: Any, q: Any, table: Any) -> Non
     table[:, _LIMIT] = _INT32_HIGH
     table[:, _LEAST] = _INT32_HIGH
     table[:, _MOST] = _INT32_LOW
+    is_plain = q.profile in (GLOW_INT, NMP) and not q.leaky
     for c in range(integers.shape[1]):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES
+        pre, mul, half = integers[PRE, c], integers[MUL, c], integers[HALF, c]
+        post, addend = integers[POST, c], integers[ADDEND, c]
         start = integers[START, c] if begins else np.int64(0)
         rows[_BASE, i] = np.int32(start)
         rows[_ZERO, i] = integers[OFFSET, c]
-        rows[_LIMIT, i] = limit_of(integers, c, q)
+        rows[_LIMIT, i] = limit_of(pre, mul, half, post, addend) if is_plain else np.int64(-1)
         if rows[_LIMIT, i] >= 0:
-            rows[_PRE, i] = integers[PRE, c]
-            rows[_MUL, i] = integers[MUL, c]
-            rows[_HALF, i] = integers[HALF, c]
-            rows[_POST, i] = integers[POST, c]
-            rows[_ADDEND, i] = integers[ADDEND, c]
+            rows[_PRE, i] = pre
+            rows[_MUL, i] = mul
+            rows[_HALF, i] = half
+            rows[_POST, i] = post
+            rows[_ADDEND, i] = addend
 
 
 @jit
-def limit_of(integers: Any, c: Any, q: Any) -> Any:
+def limit_of(pre: Any, mul: Any, half: Any, post: Any, addend: Any) -> Any:
     """Largest magnitude of ``sum >> pre`` that 32 bits can scale; -1 if there is none."""
-    mul, post = abs(integers[MUL, c]), integers[POST, c]
-    if (q.profile != GLOW_INT and q.profile != NMP) or q.leaky:
-        return np.int64(-1)
-    if mul > _INT32_HIGH or max(post, integers[PRE, c]) > 31:
-        return np.int64(-1)
-    if abs(integers[ADDEND, c]) > _MOST_ADDEND:
+    if abs(mul) > _INT32_HIGH or max(post, pre) > 31 or abs(addend) > _MOST_ADDEND:
         return np.int64(-1)
     most = np.int64(_INT32_HIGH >> 1 if post == 0 else _INT32_HIGH)
-    return (most - integers[HALF, c]) // max(mul, ONCE)
+    return (most - half) // max(abs(mul), ONCE)
 
 
 def _rows(b: Any, table: Any, first: int, last: int) -> list[Any]:

@@ -59,11 +59,14 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
     d = np.zeros(MOST_WORDS, np.int64)
     clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
     note_all_cycles(m, clocks, requests)
+    core, moved = -1, True
     for _ in range(turns):
         most_steps = min(steps_with_room(m), stops.steps_per_turn)
         if most_steps == 0:
             return PAUSED
-        core, request = earliest(clocks), earliest(requests)
+        if moved:
+            core = earliest(clocks)
+        request = earliest(requests)
         if core < 0 and request < 0:
             return DONE if all_halted(m) else DEADLOCK
         if trace_is_full(stops):
@@ -72,7 +75,9 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
             if requests[request] >= stops.until_cycle:
                 return STOPPED_OUTCOME
             serve(m, costs, request >> 1, request & 1)
+            clock = clocks[request >> 1]
             note_cycles(m, request >> 1, clocks, requests)
+            moved = clocks[request >> 1] != clock
             note_turn(stops)
             continue
         if m.cores[core].clock > costs.limits_cycles:
@@ -85,7 +90,7 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
         m.shared[0].last_barrier = -1
         steps = 0
         ended = WENT_ON
-        meets = False
+        moved, meets = True, False
         retired = m.cores[core].retired
         number, word = ILLEGAL, ZERO
         while ended == WENT_ON and steps < most_steps:
