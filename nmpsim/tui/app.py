@@ -6,6 +6,7 @@ when it is done, its end is taken as a :class:`View` and shown.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -86,7 +87,7 @@ class DebugApp(App[None]):
             for move in MOVES
         ),
         Binding("b", "breakpoint", "Break", tooltip="Breakpoint at the line, or none again"),
-        Binding("escape,ctrl+c", "interrupt", "Stop what runs", show=False, priority=False),
+        Binding("escape,ctrl+c", "interrupt", "Stop what runs", show=False),
         Binding("colon", "prompt('')", "Command line", show=False),
         Binding("slash", "prompt('/')", "Search in the pane", show=False),
         Binding("full_stop,f3", "search_again(1)", "Next match", show=False),
@@ -159,6 +160,13 @@ class DebugApp(App[None]):
         """The one that keys are for."""
         return self.panes[self._pane]
 
+    @property
+    def shown(self) -> View:
+        """The view that is shown; there is one before anything can be asked for."""
+        if self.view is None:
+            raise RuntimeError("nothing is shown yet")
+        return self.view
+
     # --- commands in a thread -----------------------------------------------------------------
 
     @property
@@ -195,9 +203,12 @@ class DebugApp(App[None]):
             self.call_from_thread(done)
 
     def _executed(self, line: str) -> View:
-        if self.view is None:
-            raise RuntimeError("there is no view yet")
-        return next_view(self.view, self.shell.execute(line))
+        view = next_view(self.shown, self.shell.execute(line))
+        if gc.get_freeze_count() == 0:
+            # Compiled kernels are many objects that stay; a garbage collection that looks at them
+            # takes longer than the answer to a key may.
+            gc.freeze()
+        return view
 
     def _done(self, view: View) -> None:
         name, self._busy = self._busy, ""
@@ -377,7 +388,8 @@ class DebugApp(App[None]):
         if line.startswith("/"):
             self._search(line[1:])
         elif line.startswith(">"):
-            self._copy_to(Path(line[1:].strip()))
+            path = Path(line[1:].strip())
+            self.perform(line, partial(self._copied, self.active_pane, path))
         elif line.removeprefix(":"):
             self.execute(line.removeprefix(":"))
         self.screen.set_focus(self.active_pane)
@@ -397,24 +409,19 @@ class DebugApp(App[None]):
 
     def _found(self, pane: LinePane, step: int) -> View:
         """Search in the thread of commands: a program may have a hundred thousand lines."""
-        if self.view is None:
-            raise RuntimeError("there is no view yet")
         text, start = self._searched, pane.cursor + step
         index = pane.find(text, start, step, self._interrupt.is_set)
         if index is not None:
             self.call_from_thread(pane.go_to, index)
         answer = say("not found" if index is None else f"line {index + 1} of {pane.title}")
-        return attrs.evolve(self.view, answer=answer)
+        return attrs.evolve(self.shown, answer=answer)
 
-    def _copy_to(self, path: Path) -> None:
-        lines = self.active_pane.plain_lines()
+    def _copied(self, pane: LinePane, path: Path) -> View:
+        """Write all of a pane's lines, in the thread of commands too."""
+        lines = pane.plain_lines()
         text = "".join(f"{line}\n" for line in lines).encode()
-        try:
-            write_file(path, lambda file: file.write(text))
-        except UserError as error:
-            self._refused(error)
-        else:
-            self.notify(f"{len(lines):,} lines written to {path}")
+        write_file(path, lambda file: file.write(text))
+        return attrs.evolve(self.shown, answer=say(f"{len(lines):,} lines written to {path}"))
 
     # --- messages of the panes ----------------------------------------------------------------
 
