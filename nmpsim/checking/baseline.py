@@ -42,6 +42,8 @@ class BaselineLayer:
     cycles: int
     saturated: Mapping[str, int]
     """Stage and side, as ``result high`` -> values that were cut and should not be."""
+    constants: str
+    """Digest of its weights and other constants; empty if it has none."""
     output: str
     """Digest of its output."""
 
@@ -103,7 +105,13 @@ def baseline_of(run: Run) -> Baseline:
         outputs={output.name: _output(output) for output in report.output_reports},
         layers=tuple(
             BaselineLayer(
-                layer.name, layer.op, layer.shape, layer.cycles, saturated(layer), run.digest(layer)
+                layer.name,
+                layer.op,
+                layer.shape,
+                layer.cycles,
+                saturated(layer),
+                run.constants[layer.index],
+                run.digest(layer),
             )
             for layer in report.layers
         ),

@@ -45,7 +45,8 @@ def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline
 def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Check:
     """Outputs against the baseline's; without a tolerance or chosen layers, those of all layers.
 
-    A layer may change while the program's answer happens to stay: that is not the same program.
+    A layer's output, or a weight, may change while the program's answer happens to stay: that is
+    not the same program.
     Raises BASE001 if there is a tolerance and the baseline has kept no values.
     """
     changed: dict[str, Difference | None] = {}
@@ -56,11 +57,16 @@ def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Che
             changed[output.name] = None if kept is None else compare_output(output, kept)
             _refuse_tolerance_without_values(output, kept, expect)
     found = _outputs_check(run, changed, expect, baseline)
-    culprits = _first_changed(run, baseline, "the program's answer is the same")
-    if found.failed or not culprits or not _is_strict(expect):
+    if found.failed or not _is_strict(expect):
         return found
-    message = f"a layer's output is not the baseline's{_in_layers(culprits)}"
-    return Check("outputs", "wrong", message, culprits)
+    culprits = _first_changed(run, baseline, "the program's answer is the same")
+    message = "a layer's output is not the baseline's"
+    if not culprits:
+        culprits = _other_constants(run, baseline)
+        message = "a layer's constants are not the baseline's, though no output shows it"
+    if not culprits:
+        return found
+    return Check("outputs", "wrong", f"{message}{_in_layers(culprits)}", culprits)
 
 
 def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
@@ -229,6 +235,15 @@ def _first_changed(run: Run, baseline: Baseline | None, then: str) -> tuple[Culp
             message = "the first layer whose output is not the baseline's"
             return (culprit(layer, f"{message}; {then}"),)
     return ()
+
+
+def _other_constants(run: Run, baseline: Baseline) -> tuple[Culprit, ...]:
+    """Layers whose weights or other constants are not the baseline's."""
+    return tuple(
+        culprit(layer, "its constants are not the baseline's")
+        for layer, before in zip(run.report.layers, baseline.layers, strict=True)
+        if run.constants[layer.index] != before.constants
+    )
 
 
 def _maker(run: Run, output: str, message: str) -> tuple[Culprit, ...]:

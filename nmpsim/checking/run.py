@@ -9,7 +9,9 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
+from nmpsim.bundle.layout import DEBUG_SECTIONS
 from nmpsim.core.device import Device, Listener, layer_key
+from nmpsim.evaluation.memory import locate, stored
 from nmpsim.experiments.identity import digest_of_arrays
 from nmpsim.report.data import LayerReport, RunReport
 
@@ -31,6 +33,8 @@ class Run:
     """DRAM for code, constants and activations."""
     layer_outputs: tuple[npt.NDArray[Any] | None, ...]
     """By index; None of a layer that the run did not reach."""
+    constants: tuple[str, ...]
+    """By index: digest of the constants that a layer computes with; see :func:`_constants`."""
     makers: Mapping[str, int]
     """Output of the program -> index of the layer that made it."""
 
@@ -72,8 +76,30 @@ def run_bundle(
         bundle.metadata.source,
         int(bundle.image.size) + bundle.rw_bytes,
         tuple(saved.get(layer_key(layer)) for layer in bundle.metadata.layers),
+        _constants(bundle),
         {layer.operand: layer.index for layer in bundle.metadata.layers},
     )
+
+
+def _constants(bundle: Bundle) -> tuple[str, ...]:
+    """Digest of each layer's constants, in the order of operands, whatever they are called.
+
+    Empty of a layer without any, and of all if the bundle carries no LIR.
+    """
+    layers = bundle.metadata.layers
+    if any(name not in bundle.debug for name in DEBUG_SECTIONS):
+        return ("",) * len(layers)
+    module = bundle.module()
+    places, held = locate(module), module.constants
+    instructions = {one.name: one for one in module.instructions}
+    digests = []
+    for layer in layers:
+        names = [name for name in dict.fromkeys((*layer.fused, layer.name)) if name in instructions]
+        operands = [places[one.name] for name in names for one in instructions[name].operands]
+        arrays = [stored(place, held) for place in operands if place.storage in held]
+        named = {str(number): array for number, array in enumerate(arrays)}
+        digests.append(digest_of_arrays(named) if named else "")
+    return tuple(digests)
 
 
 def output_digest(values: npt.NDArray[Any]) -> str:

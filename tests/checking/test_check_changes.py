@@ -1,6 +1,7 @@
 """Each change of a user's project turns exactly the right check red, and names the layer."""
 
 import numpy as np
+import pytest
 from bundle_edits import change_descriptor
 from user_project import SUITE
 
@@ -29,6 +30,35 @@ def test_one_weight(project):
     done = project.check()
     assert done.exit_code == 1
     assert "layer 3 conv2__2, line 26" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("constant", "layer"),
+    [
+        ("conv1_weights__1", "layer 1 conv1__2, line 20"),
+        ("conv2_weights__1", "layer 3 conv2__2, line 26"),
+        ("fc_weights__1", "layer 5 fc__1, line 33"),
+        ("fc_bias", "layer 5 fc__1, line 33"),
+    ],
+)
+def test_one_constant_by_one_wherever_it_is(project, constant, layer):
+    path = project.folder / "digits.npz"
+    with np.load(path) as file:
+        good = dict(file)
+    key = next(key for key in good if constant in key)
+    for place in (0, good[key].size // 2, good[key].size - 1):
+        arrays = {**good, key: good[key].copy()}
+        arrays[key].flat[place] += 1 if arrays[key].flat[place] < 127 else -1
+        np.savez(path, **arrays)
+        project.compile()
+        assert project.statuses() == {**PASSED, "outputs": "wrong"}
+        assert layer in project.check().stdout
+
+
+def test_a_tolerance_is_for_outputs_and_lets_constants_change(project):
+    change_weight(project, (0, 0, 0, 0), 1)
+    project.write(SUITE + "expect.ulp = 1")
+    assert project.statuses() == PASSED
 
 
 def test_one_weight_that_happens_to_change_no_answer(project, expected):
