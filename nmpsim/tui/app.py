@@ -204,10 +204,10 @@ class DebugApp(App[None]):
 
     def _executed(self, line: str) -> View:
         view = next_view(self.shown, self.shell.execute(line))
-        if gc.get_freeze_count() == 0:
-            # Compiled kernels are many objects that stay; a garbage collection that looks at them
-            # takes longer than the answer to a key may.
-            gc.freeze()
+        # Compiled kernels are many objects that stay; a garbage collection that looks at all of
+        # them takes longer than the answer to a key may.
+        gc.collect(1)
+        gc.freeze()
         return view
 
     def _done(self, view: View) -> None:

@@ -36,6 +36,10 @@ class Shown:
     """[channels, rows, columns]"""
     note: str = ""
     """Why the values may not be what one expects."""
+    spread: tuple[float, float] = attrs.field(
+        init=False, default=attrs.Factory(lambda self: finite_range(self.values), takes_self=True)
+    )
+    """Smallest and largest value."""
 
     @property
     def limits(self) -> tuple[int, int] | None:
@@ -75,8 +79,13 @@ class TensorPane(LinePane):
         values, note = output_of(view, layer)
         self._shown = Shown(layer.output, by_channel(values), note)
         self._channel = min(self._channel, len(self._shown.values) - 1)
-        self._bins = self._histogram(self._shown)
         self.border_title = f"Tensor of layer {view.layer}: {self._mode}"
+
+    def renew(self) -> None:
+        """Another tensor, or another way to look at it."""
+        if self._mode == "histogram" and self._shown is not None:
+            self._bins = self._histogram(self._shown)
+        super().renew()
 
     def count(self) -> int:
         """Rows of a channel, or bins."""
@@ -143,7 +152,7 @@ class TensorPane(LinePane):
         shown = self._shown
         if shown is None:
             return text
-        low, high = finite_range(shown.values)
+        low, high = shown.spread
         for value in row.tolist():
             side = shown.side(value)
             share = (value - low) / (high - low) if high > low and math.isfinite(value) else 0.0
