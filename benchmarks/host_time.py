@@ -104,7 +104,7 @@ def functions_of(library: Any, name: str) -> Iterator[tuple[int, int, str]]:
 
 def run_inferences(bundle: Bundle, image: dict[str, Any]) -> tuple[float, float]:
     """Begin and end of some inferences, after a first one."""
-    device = nmpsim.Device(nmpsim.device_of(bundle))
+    device = nmpsim.Device(nmpsim.device_of(bundle), threads=1)
     device.run(bundle, image)
     begin = time.clock_gettime(time.CLOCK_MONOTONIC)
     for _ in range(INFERENCES):

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import functools
-import inspect
 import os
 import statistics
 import subprocess
@@ -37,7 +36,7 @@ from nmpsim.atomic import write_file
 
 RUNS = 5
 """Runs of each side in a round."""
-THREADS = (1, 2) if "threads" in inspect.signature(nmpsim.Device).parameters else (1,)
+THREADS = (1, 2)
 REPOSITORY = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- speed -->\n", "<!-- end of speed -->\n"
 MEMORY = (
@@ -74,23 +73,19 @@ def fastest(run: Callable[[], Any]) -> Iterator[float]:
         yield min(milliseconds(run) for _ in range(RUNS))
 
 
-def new_device(threads: int) -> nmpsim.Device:
-    """The NMP on some threads of the host."""
-    settings: dict[str, Any] = {"threads": threads} if len(THREADS) > 1 else {}
-    return nmpsim.Device(**settings)
-
-
 def load_programs(folder: Path) -> list[Loaded]:
     """Compile and load every program, and run it once."""
     inputs = image()
     loaded = []
     for program in PROGRAMS:
         path, seconds = compile_program(program, folder)
-        new_device(1).run(nmpsim.load(path), inputs)  # kernels are compiled, or read
-        first = milliseconds(lambda path=path: new_device(1).run(nmpsim.load(path), inputs))
+        nmpsim.Device(threads=1).run(nmpsim.load(path), inputs)  # kernels are compiled, or read
+        first = milliseconds(
+            lambda path=path: nmpsim.Device(threads=1).run(nmpsim.load(path), inputs)
+        )
         bundle, runs = nmpsim.load(path), {}
         for threads in THREADS:
-            runs[threads] = functools.partial(new_device(threads).run, bundle, inputs)
+            runs[threads] = functools.partial(nmpsim.Device(threads=threads).run, bundle, inputs)
             runs[threads]()
         loaded.append(Loaded(program.title, path, seconds, first, runs))
     return loaded
