@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -134,3 +136,15 @@ def jit_apart(function: Callable[..., Any]) -> Any:
     count = function.__code__.co_argcount
     signature = _numba.int64(*[_numba.int64] * count)
     return _numba.cfunc(signature, cache=True, error_model="numpy")(function)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection while much is compiled: Numba keeps most of what it makes."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

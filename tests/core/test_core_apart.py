@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from core_machines import SPM, Program, device, from_descriptors
 
-from nmpsim.core.compiled import apart
+from nmpsim.core.compiled import apart, beside
 from nmpsim.core.compiled.perform import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.engine import make_engine
@@ -56,3 +56,13 @@ def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
         monkeypatch.setattr(apart, "is_cached", lambda f, k=kept: k or f is not apart.fill)
         run(engine)
         assert said == expected
+
+
+def test_a_host_without_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(beside.subprocess, "Popen", refused)
+    alone = beside.Beside()
+    alone.start()
+    alone.wait()

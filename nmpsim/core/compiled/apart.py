@@ -28,7 +28,7 @@ from nmpsim.core.compiled.workplace import words_at, workplace_at
 from nmpsim.core.decode import OP
 from nmpsim.core.state import Int64s
 from nmpsim.isa.table import INSTRUCTIONS
-from nmpsim.kernels.jit import is_cached, jit_apart
+from nmpsim.kernels.jit import is_cached, jit_apart, uncollected
 
 
 def load(places: Any, core: Any, layer: Any, words: Any) -> Any:
@@ -141,6 +141,10 @@ def compiled_apart(number: int) -> Any:
     return jit_apart(APART[number])
 
 
+def _no_wait() -> None:
+    """There is no other process."""
+
+
 class Apart:
     """The compiled code of tensor instructions, as far as it was needed."""
 
@@ -153,6 +157,8 @@ class Apart:
         """Why the last one could not be compiled."""
         self.when_compiling: Callable[[], None] | None = None
         """Called before something is compiled that no process has kept."""
+        self.wait_beside: Callable[[], None] = _no_wait
+        """Waits for another process that may be compiling the same."""
         self._callback = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self._prepare)
         self.prepare = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
         """Address of a function that compiles what an instruction needs."""
@@ -161,7 +167,10 @@ class Apart:
         """Compile what an instruction needs, or read it from the cache."""
         begin = time.perf_counter()
         self.announce(APART[number])
-        self.addresses[number] = compiled_apart(number).address
+        if not is_cached(APART[number]):
+            self.wait_beside()
+        with uncollected():
+            self.addresses[number] = compiled_apart(number).address
         self.seconds += time.perf_counter() - begin
 
     def announce(self, function: Callable[..., Any]) -> None:

@@ -13,10 +13,11 @@ import numpy as np
 
 from nmpsim.core.compiled.accounts import ON_CONTROL, book
 from nmpsim.core.compiled.apart import APART, Apart
+from nmpsim.core.compiled.beside import Beside
 from nmpsim.core.compiled.by_reference import by_reference
 from nmpsim.core.compiled.ending import ABANDONED, FETCHED, TRAPPED, WENT_ON, ZERO
 from nmpsim.core.compiled.issue import tensor
-from nmpsim.core.compiled.perform import finish, settle
+from nmpsim.core.compiled.perform import IS_PLAIN, finish, settle
 from nmpsim.core.compiled.record import steps_with_room
 from nmpsim.core.compiled.scalar import fetch, step
 from nmpsim.core.compiled.team import Team
@@ -33,7 +34,7 @@ from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, OP
 from nmpsim.core.state import Machine, Outcome, Status
 from nmpsim.core.stops import Stops, no_stops
 from nmpsim.isa.words import MOST_WORDS
-from nmpsim.kernels.jit import is_cached, jit, jit_allocating, jit_entry
+from nmpsim.kernels.jit import is_cached, jit, jit_allocating, jit_entry, uncollected
 from nmpsim.timing import Costs
 
 DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
@@ -153,6 +154,7 @@ class CompiledEngine:
     def __init__(self, threads: int = 1) -> None:
         self._code = Apart()
         self._team = Team(self._code, threads)
+        self._is_compiled = IS_PLAIN
 
     @property
     def compiling_seconds(self) -> float:
@@ -186,9 +188,21 @@ class CompiledEngine:
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         asked = no_stops(machine.cores.size) if stops is None else stops
-        self._code.announce(run)
+        if not self._is_compiled:
+            self._compile(machine, costs, asked)
         with self._team.at_work(machine) as calls:
             outcome = run(machine, costs, calls, turns, stop_at_layers, asked)
         if outcome == NOT_COMPILED and self._code.failure:
             raise self._code.failure
         return Outcome(outcome)
+
+    def _compile(self, machine: Machine, costs: Costs, stops: Stops) -> None:
+        """Compile the loop, or read it from the cache."""
+        self._code.announce(run)
+        if not is_cached(run):
+            beside = Beside()
+            beside.start()
+            self._code.wait_beside = beside.wait
+        with uncollected(), self._team.at_work(machine) as calls:
+            run(machine, costs, calls, 0, False, stops)
+        self._is_compiled = True
