@@ -81,7 +81,8 @@ def compile(
         device: the default device if None.
         numerics: whose arithmetic to follow: ``glow-int``, ``glow-float``, ``nmp``, ``q31``,
             ``float``, ``float-fbgemm``, ``float-qnnpack`` or ``float-onednn``.
-        layer_numerics: that of single layers, by the name of an instruction.
+        layer_numerics: that of single layers, by the name of an instruction; an activation and
+            what it fuses with have one, unless both are named.
         rescale_biases: requantize biases onto the scale of each layer's result first.
         fuse: let activations become the clip of the operation before them.
         slicing: how layers are cut into tiles: ``burst`` (all costs of the device), ``bytes``

@@ -16,7 +16,7 @@ from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
 from nmpsim.compiler.assign import assign_numerics
 from nmpsim.compiler.emit import Emitter
-from nmpsim.compiler.fuse import fuse
+from nmpsim.compiler.fuse import fuse, with_joined_numerics
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS, numerics_of, profile_of
 from nmpsim.compiler.placement import place
 from nmpsim.compiler.resolve import place_of, resolve
@@ -57,9 +57,9 @@ def compile_module(
     where an operation cannot be done or does not fit.
     """
     weights, resolved = resolve(module)
-    operations = place(assign_numerics(resolved, numerics, layer_numerics))
-    if fuse_activations:
-        operations = fuse(operations)
+    placed = place(assign_numerics(resolved, numerics, layer_numerics))
+    fused = fuse(placed)
+    operations = fused if fuse_activations else with_joined_numerics(placed, fused)
     if slicing not in SLICINGS:
         raise fail("COMP001", "unknown slicing", found=quote(slicing), expected=", ".join(SLICINGS))
     search = Search(slicing, config, on_slicing)

@@ -1,4 +1,8 @@
-"""Activations that only clip become the clip of the operation that made their input."""
+"""Activations that only clip become the clip of the operation that made their input.
+
+What becomes one layer has one profile, and fusing changes no bit: without it, the same operations
+have the same profiles.
+"""
 
 from __future__ import annotations
 
@@ -117,27 +121,28 @@ def _reads_all(activation: Operation, op: Operation) -> bool:
 
 
 def _joined_numerics(op: Operation, activation: Operation) -> Operation | None:
-    """``op`` with the numerics of both, None if they differ; what was given by name counts.
-
-    The clip itself is the same in each.
-    """
-    if not activation.chosen or activation.numerics == op.numerics:
+    """``op`` with the numerics of both; what was given by name counts. None if names differ."""
+    if not activation.chosen:
         return op
     if op.chosen:
-        return None
+        return op if op.numerics == activation.numerics else None
     joined = attrs.evolve(op, numerics=activation.numerics, chosen=True)
     return None if host_reason(joined) else joined
 
 
 def _with_clip(op: Operation, activation: Operation) -> Operation:
-    wanted = clip_of(activation)
-    lowest, highest = op.output.limits
-    low, high = wanted if wanted else (lowest, highest)
-    before_low = lowest if op.clip_low is None else op.clip_low
-    before_high = highest if op.clip_high is None else op.clip_high
-    return attrs.evolve(
-        _joined_numerics(op, activation) or op,
-        clip_low=max(low, min(before_low, high)),
-        clip_high=min(high, max(before_high, low)),
-        fused=(*op.fused, activation),
-    )
+    """``op`` with one more activation; the bounds of all are those of the layer's profile."""
+    joined = _joined_numerics(op, activation) or op
+    fused = tuple(attrs.evolve(f, numerics=joined.numerics) for f in (*op.fused, activation))
+    low, high = op.output.limits
+    for lowest, highest in map(input_range, fused):
+        low, high = max(lowest, min(low, highest)), min(highest, max(high, lowest))
+    return attrs.evolve(joined, clip_low=low, clip_high=high, fused=fused)
+
+
+def with_joined_numerics(
+    operations: tuple[Operation, ...], fused: tuple[Operation, ...]
+) -> tuple[Operation, ...]:
+    """The operations, each of its own, with the profiles that they have in ``fused``."""
+    numerics = {part.instruction.name: op.numerics for op in fused for part in (op, *op.fused)}
+    return tuple(attrs.evolve(op, numerics=numerics[op.instruction.name]) for op in operations)

@@ -59,7 +59,9 @@ def check_refusal(error: UserError, config: DeviceConfig) -> None:
 
 def check_program(program: Program, config: DeviceConfig, engine: str = "compiled") -> None:
     """Unfused and fused: outputs, layers, cycles' laws, clipped values, code."""
-    done, final = run_module(program.module, program.inputs, program.numerics, program.by_layer)
+    done, final = run_module(
+        program.module, program.inputs, program.numerics, profiles_by_name(program, config)
+    )
     for fuse in (False, True):
         bundle = compiled(program, config, fuse)
         if bundle is None:
@@ -74,12 +76,32 @@ def check_program(program: Program, config: DeviceConfig, engine: str = "compile
             check_same_cuts(program, config, report)
 
 
+def roomy(config: DeviceConfig) -> DeviceConfig:
+    """One core, and room for every tile."""
+    return attrs.evolve(config, cores_count=1, scratchpad_bytes=1 << 22)
+
+
+def profiles_by_name(program: Program, config: DeviceConfig) -> dict[str, str]:
+    """Instruction -> profile, where one was given for it or for what can fuse with it."""
+    profiles = dict(program.by_layer)
+    if not profiles:
+        return profiles
+    bundle = compiled(program, roomy(config), fuse=True)
+    assert bundle is not None
+    for layer in bundle.metadata.layers:
+        given = {program.by_layer[name] for name in layer.fused if name in program.by_layer}
+        assert len(given) <= 1, layer.name
+        for profile in given:
+            profiles |= dict.fromkeys(layer.fused, profile)
+    return profiles
+
+
 def check_same_cuts(program: Program, config: DeviceConfig, report: RunReport) -> None:
     """What is cut, at any stage, does not depend on how layers are sliced.
 
     But for accumulators: they saturate in the order of their parts.
     """
-    plain = attrs.evolve(config, cores_count=1, scratchpad_bytes=1 << 22)
+    plain = roomy(config)
     bundle = compiled(program, plain, fuse=False)
     assert bundle is not None
     other = Device(plain).run(bundle, program.inputs)

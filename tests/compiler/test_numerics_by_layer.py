@@ -9,15 +9,30 @@ import numpy as np
 import pytest
 from campaigns import examples
 from compiled_runs import check_program
+from compiled_runs import compiled as compiled_program
 from hypothesis import given
 from hypothesis import strategies as st
-from lir_draft import Draft, int8, tensor_type
-from random_programs import Program, Size, chains, sizes
+from lir_draft import Draft, Ref, int8, tensor_type
+from random_programs import (
+    Program,
+    Size,
+    Writer,
+    avg_pool,
+    batched_add,
+    binary,
+    chains,
+    convolution,
+    fully_connected,
+    sizes,
+    unary_attributes,
+    write,
+)
 from small_programs import SMALL, convolve, image, out_kind, program
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import PROFILES
+from nmpsim.core.device import Device
 from nmpsim.diagnostics import Diagnostic, UserError
 from nmpsim.isa.codec import decode_descriptor
 from nmpsim.isa.descriptors import PROFILES as DEVICE_PROFILES
@@ -72,6 +87,68 @@ def test_names_that_disagree_do_not_fuse() -> None:
         (first, "float"),
         (second, "glow-float"),
     ]
+
+
+def test_a_third_name_that_disagrees_does_not_fuse() -> None:
+    """Though what is given by name for the second is what all have."""
+    draft = Draft()
+    source = image(draft)
+    result = convolve(draft, source, draft.buffer(out_kind(source)))
+    middle = draft.emit("relu", draft.buffer(result.type), result)
+    draft.emit("clip", draft.output(result.type), middle, Min=0.0, Max=5.0)
+    first, second, third = names(draft)
+    layers = compiled(draft, **{second: "glow-int", third: "float"}).metadata.layers
+    assert [(layer.fused or layer.name, layer.numerics) for layer in layers] == [
+        ((first, second), "glow-int"),
+        (third, "float"),
+    ]
+
+
+def sum_and_relu(elem: str) -> Draft:
+    draft = Draft()
+    source = draft.input(int8((8, 32), 0.05, 3))
+    spread = {"i8": 100, "i32": 20000}[elem]
+    values = np.linspace(-spread, spread, 32).astype({"i8": np.int8, "i32": np.int32}[elem])
+    piece = draft.constant(values, elem, 4.3 / spread, 1)
+    total = draft.emit("batchedadd", draft.buffer(int8((8, 32), 0.07, -5)), source, piece)
+    draft.emit("relu", draft.output(total.type), total)
+    return draft
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("elem", ["i8", "i32"])
+def test_fusing_changes_no_bit(elem: str, which: int) -> None:
+    """The sum is the Interpreter's, whichever of the two was named, and fused or not."""
+    draft = sum_and_relu(elem)
+    case = program(draft)
+    answers = []
+    for fuse in (False, True):
+        for by_layer in ({names(draft)[which]: "glow-float"}, {}):
+            case = attrs_of(case, by_layer=by_layer)
+            bundle = compiled_program(case, SMALL, fuse)
+            assert bundle is not None
+            (values,) = Device(SMALL).run(bundle, case.inputs).outputs.values()
+            answers.append(values)
+    named, plain, named_fused, plain_fused = answers
+    np.testing.assert_array_equal(named, named_fused)
+    np.testing.assert_array_equal(plain, plain_fused)
+    assert (named != plain).any()
+    check_program(attrs_of(case, by_layer={names(draft)[which]: "glow-float"}), SMALL)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize(("numerics", "least"), [("glow-float", 2), ("float", 1), ("q31", 2)])
+def test_bounds_of_a_fused_clip_are_the_profiles(numerics: str, least: int, which: int) -> None:
+    """0.25 / 0.5 + 1 lies between two integers: each profile rounds it in its own way."""
+    draft = Draft()
+    kind = int8((4, 16), 0.5, 1)
+    total = draft.emit("elementadd", draft.buffer(kind), draft.input(kind), draft.input(kind))
+    draft.emit("clip", draft.output(kind), total, Min=0.25, Max=20.0)
+    case = attrs_of(program(draft), by_layer={names(draft)[which]: numerics})
+    check_program(case, SMALL)
+    bundle = compiled_program(case, SMALL, fuse=True)
+    assert bundle is not None
+    assert {words["clip_low"] for words in descriptors(bundle, "eltwise")} == {least}
 
 
 def test_the_descriptors_say_it() -> None:
@@ -217,15 +294,46 @@ def test_what_the_host_does_instead_follows_the_profile() -> None:
         assert f"no {numerics} arithmetic" in str(found.found)
 
 
-@examples(40)
-@given(chains(), sizes(), st.randoms(use_true_random=False))
-def test_random_programs_with_two_profiles(program: Program, size: Size, random: Any) -> None:
+def names_with_profiles(program: Program, random: Any) -> dict[str, str]:
     computing = [
         i.name
         for i in program.module.instructions
         if i.opcode not in ("allocactivation", "tensorview", "touch")
     ]
-    chosen = {name: "glow-float" for name in computing if random.random() < 0.4}
+    return {
+        name: random.choice(("glow-float", "glow-float", "glow-int"))
+        for name in computing
+        if random.random() < 0.6
+    }
+
+
+@examples(40)
+@given(chains(), sizes(), st.randoms(use_true_random=False))
+def test_random_programs_with_two_profiles(program: Program, size: Size, random: Any) -> None:
+    chosen = names_with_profiles(program, random)
+    check_program(attrs_of(program, by_layer=chosen), size.config)
+
+
+def clipping(w: Writer, source: Ref) -> Ref:
+    """An activation on the grid of its input, so that it may fuse."""
+    opcode = w.pick("relu", "clip", "cpumaxsplat")
+    target = w.draft.result(source.type)
+    attributes = unary_attributes(w, opcode, source.type.quant.scale)
+    return w.draft.emit(opcode, target, source, **attributes)
+
+
+@st.composite
+def layers_that_fuse(draw: Any) -> Program:
+    w = Writer(draw)
+    shape = (w.number(1, 2), w.number(1, 8), w.number(1, 8), w.pick(1, 3, 16))
+    sums = (convolution, fully_connected, avg_pool, binary, batched_add)
+    return write(w, w.draft.input(w.narrow_type(shape)), (*sums, *[clipping] * 5), w.number(2, 5))
+
+
+@examples(40)
+@given(layers_that_fuse(), sizes(), st.randoms(use_true_random=False))
+def test_random_layers_that_fuse(program: Program, size: Size, random: Any) -> None:
+    chosen = names_with_profiles(program, random)
     check_program(attrs_of(program, by_layer=chosen), size.config)
 
 
