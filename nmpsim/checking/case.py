@@ -28,6 +28,7 @@ from nmpsim.checking.expectations import (
     check_top1,
     check_trap,
 )
+from nmpsim.checking.hazards import check_hazards, find_hazards
 from nmpsim.checking.results import CaseResult, Check, LayerOutcome
 from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
@@ -71,6 +72,10 @@ def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
         device = Device(_device(case, bundle), threads=1)  # cases are shared by processes
         run = run_bundle(device, bundle, work.inputs, progress)
         result = judged(case, run, work.expected, before)
+        if case.budget.hazards is not None and run.report.trap is None:
+            hazards = find_hazards(bundle, work.inputs, device.config, progress)
+            checks = (*result.checks, check_hazards(hazards, run.layers))
+            result = attrs.evolve(result, checks=checks)
         if work.update_baseline and case.baseline is not None and not result.failed:
             write_baseline(case.baseline, baseline_of(run))
             result = attrs.evolve(result, baseline_written=True)

@@ -42,7 +42,7 @@ class Check:
     """One thing that was asked of a run."""
 
     name: str
-    """trap, outputs, layers, top1, cycles, saturation or memory"""
+    """trap, outputs, layers, top1, cycles, saturation, memory or hazards"""
     status: Status
     message: str
     """What was found; of a failed check it names the layer."""

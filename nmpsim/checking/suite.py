@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import attrs
 
@@ -82,6 +83,8 @@ class Budget:
         default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
     )
     """DRAM for code, constants and activations."""
+    hazards: Literal["none"] | None = None
+    """None are allowed; not looked for if nothing is said."""
 
 
 @attrs.frozen

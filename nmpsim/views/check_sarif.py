@@ -18,6 +18,7 @@ _CHECKS = {
     "cycles": "more cycles than allowed",
     "saturation": "more saturation than allowed",
     "memory": "more memory than allowed",
+    "hazards": "an answer that depends on when a transfer lands",
 }
 RULES: Mapping[str, str] = {
     **LINT_RULES,

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 import click
@@ -35,6 +35,7 @@ _BUNDLE_OPTIONS = (
     "cycles_percent",
     "saturation",
     "memory",
+    "hazards",
 )
 
 
@@ -56,6 +57,7 @@ class _Request:
     cycles_percent: float | None
     saturation: str | None
     memory: int | None
+    hazards: Literal["none"] | None
     names: tuple[str, ...]
     update_baseline: bool
     junit: Path | None
@@ -126,6 +128,11 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
 )
 @click.option("--memory", metavar="BYTES", type=click.IntRange(0), help="At most so much DRAM.")
 @click.option(
+    "--hazards",
+    type=click.Choice(["none"]),
+    help="No access may depend on when a transfer lands; a second run looks for them.",
+)
+@click.option(
     "--case", "names", metavar="NAME", multiple=True, help="Of a suite: only cases of this name."
 )
 @click.option(
@@ -154,8 +161,8 @@ def command(**arguments: Any) -> int:
       nmpsim check suite.toml --junit junit.xml
       nmpsim check NET.bin --input X.npy --expect E.npz --baseline B.json
 
-    Exit codes: 0 as asked, 1 a wrong answer or a trap, 4 only over budget, 2 something given
-    cannot be used (a stale baseline, nothing to check), 3 a bug. docs/check.md has all keys.
+    Exit codes: 0 as asked, 1 a wrong answer, a trap or a hazard, 4 only over budget, 2 something
+    given cannot be used (a stale baseline, nothing to check), 3 a bug. docs/check.md has all keys.
     """
     return _check(_Request(**arguments))
 
@@ -225,6 +232,7 @@ def _case(request: _Request) -> Case:
             request.cycles_percent,
             _saturation(request.saturation),
             request.memory,
+            request.hazards,
         ),
     )
 

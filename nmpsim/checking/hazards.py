@@ -1,0 +1,83 @@
+"""Does the answer depend on when a transfer lands? The hazard check over a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from nmpsim.bundle import Bundle
+from nmpsim.checking.expectations import culprit
+from nmpsim.checking.results import Check, Culprit
+from nmpsim.config import DeviceConfig
+from nmpsim.core.device import Listener, Progress
+from nmpsim.debugger.events import Hazards
+from nmpsim.debugger.execution import Execution, Why
+from nmpsim.debugger.hazards import Hazard
+from nmpsim.report.data import LayerReport
+
+MOST_HAZARDS = 1000
+"""The search ends there: a missing wait in a loop is one mistake, however often it is met."""
+
+
+def find_hazards(
+    bundle: Bundle,
+    inputs: Mapping[str, npt.NDArray[Any]],
+    config: DeviceConfig,
+    progress: Listener | None = None,
+) -> list[Hazard]:
+    """Run once more, instruction by instruction, and tell accesses that nothing orders.
+
+    It ends at a trap or once there are :data:`MOST_HAZARDS`.
+
+    Raises:
+        UserError: BUN004, INPUT001 or INPUT002.
+    """
+    execution = Execution(bundle, inputs, config)
+    hazards, layers, done = Hazards(execution), bundle.metadata.layers, 0
+    while len(hazards.found) < MOST_HAZARDS:
+        pause = execution.advance()
+        hazards.watch(pause)
+        done += len(pause.layers)
+        if progress is not None and pause.layers:
+            progress(Progress("layer", done, len(layers), layers[pause.layers[-1]].name))
+        if pause.why in (Why.END, Why.TRAP):
+            break
+    return hazards.found
+
+
+def check_hazards(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> Check:
+    """A hazard is a wrong program, even where the simulated answer is right."""
+    if not found:
+        return Check("hazards", "passed", "none")
+    count = f"{len(found):,}{' or more' if len(found) >= MOST_HAZARDS else ''}"
+    message = f"{count} accesses that nothing orders, the first: {_placed(found[0], layers)}"
+    return Check("hazards", "wrong", message, _culprits(found, layers))
+
+
+def _placed(hazard: Hazard, layers: Sequence[LayerReport]) -> str:
+    layer = _layer(hazard, layers)
+    return hazard.what if layer is None else f"layer {layer.name}: {hazard.what}"
+
+
+def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[Culprit, ...]:
+    """Each layer's first hazard, and how many more it has."""
+    by_layer: dict[int, list[Hazard]] = {}
+    for hazard in found:
+        layer = _layer(hazard, layers)
+        if layer is not None:
+            by_layer.setdefault(layer.index, []).append(hazard)
+    return tuple(
+        culprit(layers[index], hazards[0].what + (f"; {more:,} more" if more else ""))
+        for index, hazards in sorted(by_layer.items())
+        for more in [len(hazards) - 1]
+    )
+
+
+def _layer(hazard: Hazard, layers: Sequence[LayerReport]) -> LayerReport | None:
+    """The layer of the later instruction, or else of the earlier; None if neither tells one."""
+    for done in (hazard.then, hazard.first):
+        if done.layer is not None and 0 <= done.layer < len(layers):
+            return layers[done.layer]
+    return None

@@ -1,0 +1,73 @@
+"""A program whose answer is right here and depends on when a transfer lands."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from user_project import SUITE
+
+PROGRAMS = Path(__file__).parents[2] / "programs" / "debugging"
+
+
+@pytest.fixture(scope="module")
+def racing(good_project, tmp_path_factory) -> bytes:
+    """The digits without one of their waits."""
+    sys.path.insert(0, str(PROGRAMS))
+    try:
+        from make import missing_wait
+    finally:
+        sys.path.remove(str(PROGRAMS))
+        sys.modules.pop("make", None)
+    with np.load(good_project / "digits.npz") as file:
+        arrays = dict(file)
+    tensors = json.loads((good_project / "digits.tensors.json").read_text())
+    return missing_wait(tmp_path_factory.mktemp("racing"), arrays, tensors)
+
+
+def test_a_good_program_has_none(project):
+    project.write(SUITE + 'budget.hazards = "none"')
+    done = project.check()
+    assert done.exit_code == 0, done.output
+    assert project.statuses()["hazards"] == "passed"
+
+
+def test_a_missing_wait_is_wrong_and_names_layer_core_and_address(project, racing):
+    (project.folder / "digits.bin").write_bytes(racing)
+    assert set(project.statuses().values()) == {"passed"}, "nobody asked for hazards"
+    project.write(SUITE + 'budget.hazards = "none"')
+    done = project.check()
+    assert done.exit_code == 1
+    check = project.found()["checks"][-1]
+    assert (check["name"], check["status"]) == ("hazards", "wrong")
+    assert "layer conv2__2: core 1 nmp.conv at 0x" in check["message"]
+    assert "no nmp.wait load between them" in check["message"]
+    (one,) = check["culprits"]
+    assert (one["name"], one["line"]) == ("conv2__2", 26)
+
+
+def test_it_is_an_option_too_and_enough_to_be_checked(project, racing):
+    words = ("--input", project.folder / "images" / "7.npy", "--hazards", "none")
+    sarif = project.folder / "out.sarif"
+    assert project.check(*words, program="digits.bin").exit_code == 0
+    (project.folder / "digits.bin").write_bytes(racing)
+    assert project.check(*words, "--sarif", sarif, program="digits.bin").exit_code == 1
+    assert '"check/hazards"' in sarif.read_text()
+
+
+def test_a_racing_program_is_no_baseline(project, racing):
+    (project.folder / "digits.bin").write_bytes(racing)
+    project.write(SUITE + 'budget.hazards = "none"')
+    before = (project.folder / "seven.json").read_bytes()
+    assert project.check("--update-baseline").exit_code == 1
+    assert (project.folder / "seven.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("value", ['"some"', "0", "true"])
+def test_there_is_no_other_limit(project, value):
+    project.write(SUITE + f"budget.hazards = {value}")
+    done = project.check()
+    assert done.exit_code == 2
+    assert "SUITE001" in done.stderr
+    assert "none" in done.stderr
