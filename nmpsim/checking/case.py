@@ -157,6 +157,7 @@ def _outcomes(run: Run, baseline: Baseline | None) -> tuple[LayerOutcome, ...]:
             layer.saturated,
             None if then is None else sum(then.saturated.values()),
             None if then is None else run.digest(layer) != then.output,
+            None if then is None else run.constants[layer.index] != then.constants,
             tuple(cut for cut in layer.saturation if not cut.wanted),
         )
         for layer, then in zip(layers, before, strict=True)

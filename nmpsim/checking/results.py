@@ -69,6 +69,8 @@ class LayerOutcome:
     saturated_before: int | None
     output_changed: bool | None
     """None without a baseline."""
+    constants_changed: bool | None
+    """None without a baseline."""
     cuts: tuple[Saturation, ...]
     """What was cut and should not be."""
 
@@ -82,6 +84,11 @@ class LayerOutcome:
             return "unchanged"
         worse = self.cycles > self.cycles_before or self.saturated > self.saturated_before
         return "regressed" if worse else "improved"
+
+    @property
+    def computes_otherwise(self) -> bool:
+        """True if its output or its constants are not the baseline's, whatever it costs."""
+        return bool(self.output_changed or self.constants_changed)
 
     @property
     def more_cycles(self) -> int:

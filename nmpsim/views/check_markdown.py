@@ -10,7 +10,12 @@ from nmpsim.views.check_text import STATUS_WORDS, summary
 
 _SIGNS = {"passed": "✅", "wrong": "❌", "over": "⚠️", "error": "🛑"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
-_GROUPS = ("regressed", "improved", "unchanged")
+_GROUPS = ("regressed", "changed", "improved", "unchanged")
+_OPEN = ("regressed", "changed")
+_HEAD = (
+    "| layer | line | operation | cycles | baseline | change | cut | was | output | constants |",
+    "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |",
+)
 
 
 def markdown_text(results: Sequence[CaseResult]) -> str:
@@ -47,7 +52,8 @@ def _change(now: int, before: int) -> str:
 
 
 def _case(result: CaseResult) -> Iterator[str]:
-    changed = any(layer.change in ("regressed", "improved") for layer in result.layers)
+    groups = {name: [one for one in result.layers if _kind(one) == name] for name in _GROUPS}
+    changed = any(layers for name, layers in groups.items() if name != "unchanged")
     if result.status == "passed" and not changed:
         return
     yield ""
@@ -57,8 +63,15 @@ def _case(result: CaseResult) -> Iterator[str]:
         yield f"- **{error.code}** {_plain(error.message)}"
     for check in result.failed:
         yield f"- **{check.name}**: {_plain(check.message)}"
-    for group in _GROUPS:
-        yield from _group(group, [layer for layer in result.layers if layer.change == group])
+    for name, layers in groups.items():
+        yield from _group(name, layers)
+
+
+def _kind(layer: LayerOutcome) -> str:
+    """The group of a layer; one that computes something else is not hidden as unchanged."""
+    if layer.change != "regressed" and layer.computes_otherwise:
+        return "changed"
+    return layer.change
 
 
 def _group(title: str, layers: list[LayerOutcome]) -> Iterator[str]:
@@ -68,10 +81,9 @@ def _group(title: str, layers: list[LayerOutcome]) -> Iterator[str]:
     layers.sort(key=lambda layer: (-abs(layer.more_cycles), -layer.cycles))
     count = f"{len(layers)} {title} layer{'s' if len(layers) != 1 else ''}"
     yield ""
-    yield f"<details{' open' if title == 'regressed' else ''}><summary>{count}</summary>"
+    yield f"<details{' open' if title in _OPEN else ''}><summary>{count}</summary>"
     yield ""
-    yield "| layer | line | operation | cycles | baseline | change | cut | was | output |"
-    yield "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- |"
+    yield from _HEAD
     yield from map(_row, layers)
     yield ""
     yield "</details>"
@@ -89,6 +101,7 @@ def _row(layer: LayerOutcome) -> str:
         f"{layer.saturated:,}",
         f"{layer.saturated_before or 0:,}",
         "changed" if layer.output_changed else "same",
+        "changed" if layer.constants_changed else "same",
     )
     return f"| {' | '.join(cells)} |"
 

@@ -26,6 +26,20 @@ def outcome(request, project):
     return request.param, project
 
 
+@pytest.fixture
+def baseline_layers(project):
+    """Tells the baseline's layers, or puts others there."""
+    path = project.folder / "seven.json"
+
+    def layers(others=None):
+        document = json.loads(path.read_text())
+        if others is not None:
+            path.write_text(json.dumps({**document, "layers": others}))
+        return document["layers"]
+
+    return layers
+
+
 def test_junit_is_valid_and_has_a_case_a_layer(outcome):
     kind, project = outcome
     path = project.folder / "junit.xml"
@@ -142,6 +156,21 @@ def test_markdown(outcome):
         assert "dram\\_bytes\\_per\\_cycle 16 -\\> 4" in text
     if kind == "wrong":
         assert "conv1\\_\\_2, line 20" in text
+        changed = text.split(" changed layers</summary>")[1].split("</details>")[0]
+        assert "| conv1\\_\\_2 | 20 |" in changed
+
+
+def test_markdown_shows_constants_that_no_output_shows(project, baseline_layers):
+    layers = baseline_layers()
+    layers[5]["constants"] = "0"
+    baseline_layers(layers)
+    path = project.folder / "summary.md"
+    project.check("--markdown", path)
+    opened, hidden = path.read_text().split("<details><summary>7 unchanged layers")
+    assert "<details open><summary>1 changed layer</summary>" in opened
+    assert "| fc\\_\\_1 | 33 |" in opened
+    assert "| same | changed |" in opened
+    assert "changed |" not in hidden
 
 
 def test_annotations(outcome, monkeypatch):
