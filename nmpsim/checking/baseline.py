@@ -39,7 +39,7 @@ class BaselineLayer:
     name: str
     op: str
     shape: tuple[int, ...]
-    cycles: int
+    cycles: int = attrs.field(validator=attrs.validators.ge(0))
     saturated: Mapping[str, int]
     """Stage and side, as ``result high`` -> values that were cut and should not be."""
     constants: str
@@ -70,6 +70,17 @@ class BaselineOutput:
         plain = [float(value) for value in self.values] if _is_float(self.elem) else self.values
         return np.asarray(plain, ELEM_DTYPES[self.elem]).reshape(self.shape)
 
+    def is_of(self, values: npt.NDArray[Any]) -> bool:
+        """Are these the output's values, by the digest and by the values that were kept?
+
+        Who edits a value by hand leaves the digest as it was. The digest counts too: it tells the
+        sign of a zero and the bits of a NaN.
+        """
+        kept = self.array()
+        if kept is not None and not np.array_equal(kept, values, equal_nan=_is_float(self.elem)):
+            return False
+        return self.digest == output_digest(values)
+
 
 @attrs.frozen
 class Baseline:
@@ -84,8 +95,8 @@ class Baseline:
     inputs: str
     """Digest of the inputs; others cannot be compared."""
     device: Mapping[str, Any]
-    cycles: int
-    memory_bytes: int
+    cycles: int = attrs.field(validator=attrs.validators.ge(0))
+    memory_bytes: int = attrs.field(validator=attrs.validators.ge(0))
     outputs: Mapping[str, BaselineOutput]
     layers: tuple[BaselineLayer, ...]
 
@@ -246,8 +257,8 @@ def _converter() -> Converter:
 
 
 def _counts(value: Any, _: object) -> dict[str, int]:
-    if not all(type(count) is int for count in _object(value).values()):
-        raise TypeError("no object with numbers")
+    if not all(type(count) is int and count >= 0 for count in _object(value).values()):
+        raise TypeError("no object with numbers from 0 on")
     return _object(value)
 
 

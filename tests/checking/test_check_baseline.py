@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from user_project import SUITE
 
+from nmpsim.checking.baseline import BaselineOutput
+from nmpsim.checking.run import output_digest
+
 
 @pytest.fixture
 def baseline(project):
@@ -138,11 +141,38 @@ def test_no_file(project, make):
         {"outputs": {"prob__1": {"elem": "float", "shape": [2], "digest": "", "values": [[1]]}}},
         {"outputs": {"prob__1": {"elem": "float", "shape": [2], "digest": "", "values": 3}}},
         {"more": 1},
+        {"cycles": -1},
+        {"memory_bytes": -1},
     ],
 )
 def test_values_of_the_wrong_kind(project, baseline, change):
     baseline(**change)
     refused(project, "BASE001")
+
+
+@pytest.mark.parametrize("change", [{"cycles": -1}, {"saturated": {"result high": -1}}])
+def test_layers_with_less_than_nothing(project, baseline, change):
+    layers = json.loads((project.folder / "seven.json").read_text())["layers"]
+    baseline(layers=[{**layers[0], **change}, *layers[1:]])
+    refused(project, "BASE001")
+
+
+def test_a_value_edited_beside_an_unchanged_digest_is_noticed(project, baseline):
+    outputs = json.loads((project.folder / "seven.json").read_text())["outputs"]
+    outputs["prob__1"]["values"][4] = 0.5
+    baseline(outputs=outputs)
+    (check, *_) = project.found()["checks"]
+    assert (check["name"], check["status"]) == ("outputs", "wrong")
+    assert "1 of 10 elements differ, first [0, 4]" in check["message"]
+
+
+def test_a_nan_is_the_nan_that_it_was():
+    values = np.array([np.nan, -np.nan, np.inf, -0.0], np.float32)
+    values[:1].view(np.uint32)[0] = 0x7FC0_1234
+    kept = tuple(str(value) for value in values)
+    output = BaselineOutput("float", (4,), output_digest(values), kept)
+    assert output.is_of(values)
+    assert not output.is_of(np.abs(values)), "the sign of a zero counts"
 
 
 def test_the_difference_to_its_values_is_told(project, baseline):
