@@ -13,22 +13,34 @@ import numpy.typing as npt
 
 import nmpsim
 
-_SEEN_ONLY = ("cli", "views", "checking")
-"""Packages that show or judge results and do not make them."""
+_SEEN_ONLY = (
+    "__main__.py",
+    "checking",
+    "cli",
+    "debugger",
+    "pytest_plugin.py",
+    "tui",
+    "views",
+)
+"""What shows, judges or looks into results and does not make them."""
 
 
 @functools.cache
 def code_version() -> str:
     """nmpsim's version and a digest of its sources: an edit may change what comes out."""
-    root = Path(__file__).parents[1]
+    return f"{nmpsim.__version__}+{digest_of_sources(Path(__file__).parents[1])[:8]}"
+
+
+def digest_of_sources(root: Path) -> str:
+    """Digest of the sources in a package's folder that make results; line ends do not count."""
     sources = [*root.rglob("*.py"), *root.rglob("*.toml")]
-    parts = (
+    names = {path.relative_to(root).as_posix(): path for path in sources}
+    return digest_of(
         part
-        for path in sorted(sources)
-        if path.relative_to(root).parts[0] not in _SEEN_ONLY
-        for part in (path.relative_to(root).as_posix().encode(), path.read_bytes())
+        for name in sorted(names)
+        if name.split("/")[0] not in _SEEN_ONLY
+        for part in (name.encode(), names[name].read_bytes().replace(b"\r\n", b"\n"))
     )
-    return f"{nmpsim.__version__}+{digest_of(parts)[:8]}"
 
 
 def digest_of(parts: Iterable[bytes | memoryview]) -> str:

@@ -1,0 +1,67 @@
+"""The digest of nmpsim's sources: of those that make results, however they were checked out."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import nmpsim
+from nmpsim.experiments.identity import code_version, digest_of_sources
+
+PACKAGE = Path(nmpsim.__file__).parent
+SEEN_ONLY = (
+    "checking/case.py",
+    "cli/app.py",
+    "debugger/debugger.py",
+    "pytest_plugin.py",
+    "tui/__init__.py",
+    "views/run_text.py",
+)
+MAKES_RESULTS = ("core/device.py", "kernels/jit.py", "session.py", "nmp.toml", "timing/__init__.py")
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """A folder with a file for each that there is, and their digest."""
+    for name in (*SEEN_ONLY, *MAKES_RESULTS):
+        assert (PACKAGE / name).is_file(), name
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x = 1\ny = 2\n")
+    return tmp_path, digest_of_sources(tmp_path)
+
+
+@pytest.mark.parametrize("name", SEEN_ONLY)
+def test_what_only_shows_results_does_not_count(sources, name):
+    folder, before = sources
+    (folder / name).write_bytes(b"x = 2\n")
+    assert digest_of_sources(folder) == before
+
+
+@pytest.mark.parametrize("name", MAKES_RESULTS)
+def test_what_makes_results_counts(sources, name):
+    folder, before = sources
+    (folder / name).write_bytes(b"x = 2\ny = 2\n")
+    changed = digest_of_sources(folder)
+    (folder / name).unlink()
+    assert len({before, changed, digest_of_sources(folder)}) == 3
+
+
+def test_line_ends_do_not_count(sources):
+    folder, before = sources
+    for path in folder.rglob("*.*"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert digest_of_sources(folder) == before
+
+
+def test_nothing_that_makes_results_imports_what_is_left_out():
+    left_out = {name.split("/")[0].removesuffix(".py") for name in SEEN_ONLY}
+    wanted = re.compile(rf"^\s*(from|import) nmpsim\.({'|'.join(left_out)})\b", re.M)
+    for path in PACKAGE.rglob("*.py"):
+        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if own in left_out | {"__init__", "__main__"}:
+            continue
+        assert not wanted.search(path.read_text(encoding="utf-8")), path
+
+
+def test_it_is_the_version_that_results_carry():
+    assert code_version() == f"{nmpsim.__version__}+{digest_of_sources(PACKAGE)[:8]}"
