@@ -51,8 +51,9 @@ def check_hazards(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> Che
     """A hazard is a wrong program, even where the simulated answer is right."""
     if not found:
         return Check("hazards", "passed", "none")
-    count = f"{len(found):,}{' or more' if len(found) >= MOST_HAZARDS else ''}"
-    message = f"{count} accesses that nothing orders, the first: {_placed(found[0], layers)}"
+    more = "or more " if len(found) >= MOST_HAZARDS else ""
+    count = "1 hazard" if len(found) == 1 else f"{len(found):,} {more}hazards, the first"
+    message = f"{count}: {_placed(found[0], layers)}"
     return Check("hazards", "wrong", message, _culprits(found, layers))
 
 

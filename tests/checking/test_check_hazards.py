@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 from user_project import SUITE
 
+import nmpsim
+import nmpsim.bundle
+from nmpsim.checking.hazards import MOST_HAZARDS, check_hazards, find_hazards
+
 PROGRAMS = Path(__file__).parents[2] / "programs" / "debugging"
 
 
@@ -41,7 +45,7 @@ def test_a_missing_wait_is_wrong_and_names_layer_core_and_address(project, racin
     assert done.exit_code == 1
     check = project.found()["checks"][-1]
     assert (check["name"], check["status"]) == ("hazards", "wrong")
-    assert "layer conv2__2: core 1 nmp.conv at 0x" in check["message"]
+    assert "1 hazard: layer conv2__2: core 1 nmp.conv at 0x" in check["message"]
     assert "no nmp.wait load between them" in check["message"]
     (one,) = check["culprits"]
     assert (one["name"], one["line"]) == ("conv2__2", 26)
@@ -71,3 +75,14 @@ def test_there_is_no_other_limit(project, value):
     assert done.exit_code == 2
     assert "SUITE001" in done.stderr
     assert "none" in done.stderr
+
+
+def test_many_hazards_are_told_layer_by_layer(project, racing):
+    bundle = nmpsim.bundle.bundle_from_bytes(racing)
+    inputs = {"data": np.load(project.folder / "images" / "7.npy")}
+    device = nmpsim.Device(nmpsim.device_of(bundle))
+    found = find_hazards(bundle, inputs, device.config)
+    check = check_hazards(MOST_HAZARDS * found, device.run(bundle, inputs).layers)
+    assert check.message.startswith("1,000 or more hazards, the first: layer conv2__2: core 1")
+    (one,) = check.culprits
+    assert one.message.endswith("; 999 more")
