@@ -43,6 +43,22 @@ def device_option(default: str) -> Callable[[_Command], _Command]:
     return click.option("--device", metavar="D.toml", type=FILE, help=text)
 
 
+def input_option(text: str) -> Callable[[_Command], _Command]:
+    """``--input [NAME=]FILE``, as often as there are inputs."""
+    return click.option("--input", "inputs", metavar="[NAME=]FILE", multiple=True, help=text)
+
+
+def engine_option(text: str) -> Callable[[_Command], _Command]:
+    """``--engine compiled|reference``"""
+    return click.option(
+        "--engine",
+        type=click.Choice(["compiled", "reference"]),
+        default="compiled",
+        show_default=True,
+        help=text,
+    )
+
+
 def patch_option(command: _Command) -> _Command:
     """``--patch P.json``"""
     text = "Changes that `export` of `nmpsim debug` has written."

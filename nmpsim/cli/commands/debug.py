@@ -18,7 +18,9 @@ from nmpsim.cli.options import (
     FILE,
     Command,
     device_option,
+    engine_option,
     format_option,
+    input_option,
     load_device,
     patch_option,
 )
@@ -54,22 +56,10 @@ class _Request:
 
 @click.command("debug", cls=Command, short_help="Stop a run, look into it, turn it back.")
 @click.argument("bundle", metavar="NET.bin|CORE", type=FILE)
-@click.option(
-    "--input",
-    "inputs",
-    metavar="[NAME=]FILE",
-    multiple=True,
-    help="As for `nmpsim run`.",
-)
+@input_option("As for `nmpsim run`.")
 @device_option("the device that the bundle was made for")
 @patch_option
-@click.option(
-    "--engine",
-    type=click.Choice(["compiled", "reference"]),
-    default="compiled",
-    show_default=True,
-    help="Both stop at the same places.",
-)
+@engine_option("Both stop at the same places.")
 @click.option(
     "--reference",
     metavar="R.npz",

@@ -14,6 +14,8 @@ from nmpsim.cli.options import (
     Command,
     bundle_argument,
     device_option,
+    engine_option,
+    input_option,
     load_device,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, fail
@@ -37,13 +39,7 @@ class _Request:
 
 @click.command("reduce", cls=Command, short_help="Shrink a failing program to what fails.")
 @bundle_argument
-@click.option(
-    "--input",
-    "inputs",
-    metavar="[NAME=]FILE",
-    multiple=True,
-    help="Inputs, as for `nmpsim run`.",
-)
+@input_option("Inputs, as for `nmpsim run`.")
 @click.option(
     "--reference",
     metavar="R",
@@ -57,13 +53,7 @@ class _Request:
     help="The failure is that this layer (a name, number:N or index:N) saturates.",
 )
 @device_option("the device that the bundle was made for")
-@click.option(
-    "--engine",
-    type=click.Choice(["compiled", "reference"]),
-    default="compiled",
-    show_default=True,
-    help="Engine to run on.",
-)
+@engine_option("Engine to run on.")
 @click.option(
     "-o",
     "--output",

@@ -16,7 +16,9 @@ from nmpsim.cli.options import (
     Command,
     bundle_argument,
     device_option,
+    engine_option,
     format_option,
+    input_option,
     load_device,
     output_option,
     patch_option,
@@ -64,23 +66,13 @@ class _Request:
 
 @click.command("run", cls=Command, short_help="Run a bundle: answer, cycles, saturation.")
 @bundle_argument
-@click.option(
-    "--input",
-    "inputs",
-    metavar="[NAME=]FILE",
-    multiple=True,
-    help="An .npy file, or an .npz file with arrays under the inputs' names; float or already"
-    " quantized. May be given several times.",
+@input_option(
+    "An .npy file, or an .npz file with arrays under the inputs' names; float or already"
+    " quantized. May be given several times."
 )
 @device_option("the device that the bundle was made for")
 @patch_option
-@click.option(
-    "--engine",
-    type=click.Choice(["compiled", "reference"]),
-    default="compiled",
-    show_default=True,
-    help="The fast engine, or the slow and obvious one; both give the same report.",
-)
+@engine_option("The fast engine, or the slow and obvious one; both give the same report.")
 @click.option(
     "--threads",
     metavar="N",

@@ -15,6 +15,7 @@ from nmpsim.cli.options import (
     Command,
     device_option,
     format_option,
+    input_option,
     load_device,
     output_option,
     show,
@@ -54,13 +55,8 @@ class _Request:
     help="Exact scales; without it, NET.tensors.json beside the LIR if there is one.",
 )
 @click.option("--numerics", metavar="PROFILE", help="Whose arithmetic NET.lir is to follow.")
-@click.option(
-    "--input",
-    "inputs",
-    metavar="[NAME=]FILE",
-    multiple=True,
-    help="An .npy file, or an .npz file with arrays under the inputs' names. May be given several"
-    " times.",
+@input_option(
+    "An .npy file, or an .npz file with arrays under the inputs' names. May be given several times."
 )
 @click.option(
     "--set",
