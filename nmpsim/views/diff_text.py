@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from nmpsim.analysis.diff import ReportDifference, RunDifference, TensorDifference
+from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, TensorDifference
 from nmpsim.analysis.difference import Element
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
@@ -44,17 +44,13 @@ def print_report_difference(found: ReportDifference, console: Console) -> None:
     if found.facts:
         heading(console, "the whole run")
         for fact in found.facts:
-            line(console, f"  {fact.what}: {_fact(fact.first)} -> {_fact(fact.second)}")
+            line(console, f"  {_change(fact)}")
     if found.layers:
-        heading(console, f"{plural(len(found.layers), 'layer')} that differ")
+        heading(console, "layers that differ")
     for layer in found.layers[:MOST_ROWS]:
         line(console, f"  {layer.index} {layer.name}")
         for change in layer.changes:
-            line(
-                console,
-                f"    {change.what}: {_fact(change.first)} -> {_fact(change.second)}"
-                f"{_percent(change.first, change.second)}",
-            )
+            line(console, f"    {_change(change)}")
     if len(found.layers) > MOST_ROWS:
         line(console, f"  and {len(found.layers) - MOST_ROWS:,} more; --format json has all")
     _print_only("the first report", found.only_first, console)
@@ -112,7 +108,7 @@ def _note(one: TensorDifference, within: int) -> str:
     if one.problem:
         notes.append("not compared")
     if one.turned:
-        notes.append(f"second is {one.turned}")
+        notes.append(f"first is {one.turned}")
     return ", ".join(notes)
 
 
@@ -135,6 +131,11 @@ def _sum(found: RunDifference) -> str:
 
 def _name(one: TensorDifference) -> str:
     return one.name if one.operand is None else f"{one.name}.{one.operand}"
+
+
+def _change(change: Change) -> str:
+    share = _percent(change.first, change.second)
+    return f"{change.what}: {_fact(change.first)} -> {_fact(change.second)}{share}"
 
 
 def _fact(value: str | int | float | None) -> str:

@@ -49,24 +49,25 @@ def test_one_wrong_element(nmpsim_cli, runs, tmp_path):
     np.savez(tmp_path / "wrong.npz", **layers)
 
     options = ("--bundle", runs / "digits.bin")
-    result = nmpsim_cli("diff", tmp_path / "wrong.npz", runs / "7.npz", *options)
+    result = nmpsim_cli("diff", runs / "7.npz", tmp_path / "wrong.npz", *options)
     assert (result.exit_code, result.stderr) == (1, "")
     assert result.stdout.startswith(f"first difference: {name[5:]}, Int8 ")
-    assert "at [0, 1, 2, 3]: " in result.stdout
-    assert "(8 ulp)" in result.stdout
-    within = nmpsim_cli("diff", tmp_path / "wrong.npz", runs / "7.npz", "--within", 8)
+    wrong, right = layers[name][0, 1, 2, 3], layers[name][0, 1, 2, 3] ^ 8
+    assert f"at [0, 1, 2, 3]: {wrong}, not {right} (8 ulp)" in result.stdout
+    within = nmpsim_cli("diff", runs / "7.npz", tmp_path / "wrong.npz", "--within", 8)
     assert within.exit_code == 0
 
     document = json.loads(
         nmpsim_cli(
-            "diff", tmp_path / "wrong.npz", runs / "7.npz", *options, "--format", "json"
+            "diff", runs / "7.npz", tmp_path / "wrong.npz", *options, "--format", "json"
         ).stdout
     )
-    assert (document["schema"], document["equal"]) == ("nmpsim-diff-1", False)
+    assert (document["schema"], document["equal"]) == ("nmpsim-diff-2", False)
     assert document["first"] == document["worst"] == name[5:]
     wrong = next(one for one in document["tensors"] if one["differs"])
     assert (wrong["differing_elements"], wrong["worst_ulp"]) == (1, 8)
     assert wrong["first"]["at"] == [0, 1, 2, 3]
+    assert wrong["first"]["first"] == right
     assert wrong["sqnr_db"] > 20
 
 
@@ -98,6 +99,7 @@ def test_two_reports(nmpsim_cli, runs, tmp_path):
     ]
     text = nmpsim_cli("diff", runs / "7.json", tmp_path / "slower.json").stdout
     assert "    cut at result high: 0 -> 3\n" in text
+    assert f"cycles: {report['cycles'] - 5:,} -> {report['cycles']:,} (+" in text
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,6 @@ def test_a_run_and_what_glow_recorded(nmpsim_cli, shared, tmp_path):
     lir, weights = folder / "cpu.lir.txt", folder / "cpu.npz"
     assert nmpsim_cli("compile", lir, "--weights", weights, "-o", net).exit_code == 0
     assert nmpsim_cli("run", net, "--input", weights, "--save-layers", layers).exit_code == 0
-    result = nmpsim_cli("diff", layers, weights, "--bundle", net, "--all")
+    result = nmpsim_cli("diff", weights, layers, "--bundle", net, "--all")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith(" tensors compared, all equal\n")

@@ -14,11 +14,12 @@ from nmpsim.analysis.diff.compare import (
 from nmpsim.analysis.diff.document import report_document, run_document
 from nmpsim.analysis.diff.glow_console import console_tensors, is_console_text
 from nmpsim.analysis.diff.glow_folder import folder_tensors
-from nmpsim.analysis.diff.reports import ReportDifference, compare_reports
+from nmpsim.analysis.diff.reports import Change, ReportDifference, compare_reports
 from nmpsim.analysis.diff.tensors import Tensor, saved_tensors
 
 __all__ = [
     "LAYOUTS",
+    "Change",
     "Parameters",
     "ReportDifference",
     "RunDifference",

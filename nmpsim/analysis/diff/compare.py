@@ -18,7 +18,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 Array = npt.NDArray[Any]
 
 LAYOUTS = ("auto", "same", "nchw", "nhwc")
-"""What the second run's tensors of four dimensions are, where the first's are the other."""
+"""What the first run's tensors of four dimensions are, where the second's are the other."""
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 _ORDERS = {"nchw": (_TO_NHWC, "NCHW"), "nhwc": (_TO_NCHW, "NHWC")}
 
@@ -48,7 +48,7 @@ class TensorDifference:
     problem: str = ""
     """Why not."""
     turned: str = ""
-    """Layout of the second run's tensor, if it is another than the first's."""
+    """Layout of the first run's tensor, if it is another than the second's."""
     has_scale: bool = False
     """False if real values, and so their SQNR, are not known."""
 
@@ -64,7 +64,7 @@ class TensorDifference:
 
 @attrs.frozen
 class RunDifference:
-    """Two runs; tensors are in the order of the first."""
+    """Two runs; tensors are in the order of the second, the run in question."""
 
     tensors: tuple[TensorDifference, ...]
     only_first: tuple[str, ...]
@@ -99,8 +99,8 @@ def compare_runs(
     """Compare what two runs have in common.
 
     Args:
-        first: tensors of the run in question.
-        second: tensors of the run that is taken for right.
+        first: tensors of the run before, or of the one that is taken for right.
+        second: tensors of the run in question.
         layout: one of LAYOUTS; auto turns a tensor whose shape says so.
         within: units of the last place up to which tensors count as equal.
         parameters: scale and offset of results by instruction.
@@ -109,13 +109,13 @@ def compare_runs(
     Raises:
         UserError: DIFF001 if they have nothing in common; what reading a tensor raises.
     """
-    mine, theirs = list(first), list(second)
+    mine, theirs = list(second), list(first)
     pairs = list(_pairs(mine, theirs))
     if not pairs:
         raise fail(
             "DIFF001",
             "the two have no tensor in common",
-            found=f"{_names(mine)} and {_names(theirs)}",
+            found=f"{_names(theirs)} and {_names(mine)}",
             hint="tensors are matched by the names of LIR instructions",
         )
     differences = []
@@ -124,13 +124,13 @@ def compare_runs(
         if progress is not None:
             progress(number, len(pairs), one.name)
     known = {one.name for one, _ in pairs}
-    return RunDifference(tuple(differences), _rest(mine, known), _rest(theirs, known), within)
+    return RunDifference(tuple(differences), _rest(theirs, known), _rest(mine, known), within)
 
 
 def compare_tensors(
     one: Tensor, other: Tensor, layout: str, parameters: Mapping[str, Parameters]
 ) -> TensorDifference:
-    """How far ``one`` is from ``other``."""
+    """How far ``one``, of the run in question, is from ``other``."""
     values, turned, problem = _alike(one.load(), other.load(), layout)
     type = one.type or other.type
     elem = type.elem if type is not None else _elem_of(values[0].array.dtype)
@@ -165,14 +165,14 @@ def _pairs(mine: Sequence[Tensor], theirs: Sequence[Tensor]) -> Iterator[tuple[T
 
 
 def _alike(mine: Values, theirs: Values, layout: str) -> tuple[tuple[Values, Values], str, str]:
-    """Both in one shape and type; the second's layout, if it was turned; why they are not alike."""
+    """Both in one shape and type; the layout of theirs, if turned; why they are not alike."""
     order = _order(mine.shape, theirs.shape, layout)
     if order is None:
-        found = f"{_shape(mine.shape)} in the first, {_shape(theirs.shape)} in the second"
+        found = f"{_shape(theirs.shape)} in the first, {_shape(mine.shape)} in the second"
         return (mine, theirs), "", f"shapes differ: {found}"
     mine, theirs = _typed(mine, theirs), _typed(theirs, mine)
     if mine.array.dtype != theirs.array.dtype:
-        found = f"{mine.array.dtype} in the first, {theirs.array.dtype} in the second"
+        found = f"{theirs.array.dtype} in the first, {mine.array.dtype} in the second"
         return (mine, theirs), "", f"types differ: {found}"
     axes, name = order
     if axes == ():
@@ -194,7 +194,7 @@ def _typed(values: Values, by: Values) -> Values:
 def _order(
     mine: tuple[int, ...], theirs: tuple[int, ...], layout: str
 ) -> tuple[tuple[int, ...], str] | None:
-    """How to turn the second's axes into the first's, () for not at all, and its layout."""
+    """How to turn the axes of theirs into those of mine, () for not at all, and their layout."""
     if layout in _ORDERS and len(mine) == len(theirs) == 4:
         axes, name = _ORDERS[layout]
         return (axes, name) if _permuted(theirs, axes) == mine else None

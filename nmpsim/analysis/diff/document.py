@@ -11,12 +11,12 @@ from nmpsim.analysis.diff.compare import RunDifference, TensorDifference
 from nmpsim.analysis.diff.reports import ReportDifference
 from nmpsim.analysis.difference import Element
 
-SCHEMA = "nmpsim-diff-1"
+SCHEMA = "nmpsim-diff-2"
 """Version of the document."""
 
 
 def run_document(found: RunDifference) -> dict[str, Any]:
-    """Of two runs: every tensor that both have, in the order of the first."""
+    """Of two runs: every tensor that both have, in the order of the second."""
     return {"schema": SCHEMA, "kind": "runs", "equal": not found.differing, **_run(found)}
 
 
@@ -58,7 +58,7 @@ def _tensor(one: TensorDifference, within: int) -> dict[str, Any]:
         "compared_elements": one.compared,
         "differs": one.differs(within),
         "problem": one.problem or None,
-        "layout_of_second": one.turned or None,
+        "layout_of_first": one.turned or None,
         "differing_elements": None if difference is None else difference.differing,
         "worst_ulp": None if difference is None else difference.worst_ulp,
         "mean_ulp": None if difference is None else difference.mean_ulp,
@@ -74,8 +74,8 @@ def _element(element: Element | None) -> dict[str, Any] | None:
         return None
     return {
         "at": list(element.at),
-        "first": _number(element.actual),
-        "second": _number(element.expected),
+        "first": _number(element.expected),
+        "second": _number(element.actual),
         "ulp": element.ulp,
     }
 

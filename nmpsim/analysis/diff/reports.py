@@ -64,7 +64,7 @@ class ReportDifference:
 
 
 def compare_reports(first: RunReport, second: RunReport, *, within: int = 0) -> ReportDifference:
-    """What two reports tell differently; ``within`` is as for ``compare_runs``."""
+    """What changed from the first report to the second; ``within`` is as for ``compare_runs``."""
     mine = {layer.name: layer for layer in first.layers}
     theirs = {layer.name: layer for layer in second.layers}
     return ReportDifference(
@@ -130,16 +130,16 @@ def _layer_facts(layer: LayerReport) -> dict[str, str | Number | None]:
 
 
 def _outputs(first: RunReport, second: RunReport, within: int) -> RunDifference | None:
-    mine = [_tensor(output) for output in first.output_reports]
-    theirs = [_tensor(output) for output in second.output_reports]
-    if not {one.name for one in mine} & {one.name for one in theirs}:
+    before = [_tensor(output) for output in first.output_reports]
+    after = [_tensor(output) for output in second.output_reports]
+    if not {one.name for one in before} & {one.name for one in after}:
         return None
     parameters = {
         output.name: Parameters(output.scale, output.offset or 0)
-        for output in first.output_reports
+        for output in second.output_reports
         if output.scale is not None
     }
-    return compare_runs(mine, theirs, within=within, parameters=parameters)
+    return compare_runs(before, after, within=within, parameters=parameters)
 
 
 def _tensor(output: OutputReport) -> Tensor:

@@ -43,7 +43,7 @@ class _SoFar:
     type=click.Choice(["auto", "same", "nchw", "nhwc"]),
     default="auto",
     show_default=True,
-    help="Layout of B's tensors of four dimensions where A's have the other; auto: as their shapes"
+    help="Layout of A's tensors of four dimensions where B's have the other; auto: as their shapes"
     " say.",
 )
 @click.option(
@@ -67,7 +67,9 @@ def command(
     style: str,
     output: Path | None,
 ) -> int:
-    """Tell where run A parts from run B: first difference, worst, every layer.
+    """Tell where run B parts from run A: first difference, worst, every layer.
+
+    A is the run before, or the one that is taken for right; B the run after, or in question.
 
     \b
     A and B are two of

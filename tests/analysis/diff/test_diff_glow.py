@@ -43,7 +43,7 @@ def test_every_format_is_equal_to_what_it_was_made_from(tmp_path, format):
         assert (values.shape, values.array.dtype) == (written.values.shape, written.values.dtype)
         if format.endswith("bin") or written.values.dtype.kind == "i":
             np.testing.assert_array_equal(values.array, written.values.reshape(-1))
-    assert not compare_runs(saved(), tensors).differing
+    assert not compare_runs(tensors, saved()).differing
 
 
 @pytest.mark.parametrize("format", [*FORMATS, "console"])
@@ -55,7 +55,7 @@ def test_one_wrong_element_is_found(tmp_path, format):
         tensors = console_tensors(tmp_path / "log")
     else:
         tensors = folder_tensors(write_folder(tmp_path, format, TENSORS))
-    (found,) = compare_runs(saved(conv1__2=wrong), tensors).differing
+    (found,) = compare_runs(tensors, saved(conv1__2=wrong)).differing
     assert found.name == "conv1__2"
     assert found.difference.first.at == (0, 2, 3, 1)
     assert found.difference.first.expected == INT8[0, 2, 3, 1]
@@ -68,8 +68,8 @@ def test_a_float_is_wrong_from_the_last_printed_digit_on(tmp_path, format):
     near, far = FLOAT.copy(), FLOAT.copy()
     near[0, 3] = np.nextafter(near[0, 3], np.float32(9))
     far[0, 3] += np.float32(2e-6)
-    assert not compare_runs(saved(prob_dequantize=near), tensors).differing
-    (found,) = compare_runs(saved(prob_dequantize=far), tensors).differing
+    assert not compare_runs(tensors, saved(prob_dequantize=near)).differing
+    (found,) = compare_runs(tensors, saved(prob_dequantize=far)).differing
     assert found.difference.first.at == (0, 3)
 
 
@@ -79,14 +79,14 @@ def test_six_significant_digits_of_a_stream(tmp_path):
     (tmp_path / "data0000.txt").write_text("0.125, -1.5, 1.23457e+06, 1e-09, 3, ")
     keyed = {"0001:a": values}
     run = list(saved_tensors(keyed, keyed.__getitem__))
-    assert not compare_runs(run, folder_tensors(tmp_path)).differing
+    assert not compare_runs(folder_tensors(tmp_path), run).differing
     keyed["0001:a"] = values * np.float32(1.0001)
-    assert compare_runs(run, folder_tensors(tmp_path)).differing
+    assert compare_runs(folder_tensors(tmp_path), run).differing
 
 
 def test_the_console_tells_a_hundred_elements(tmp_path):
     (tmp_path / "log").write_text("noise\n" + console_text(TENSORS) + "Result: 7\n")
-    found = compare_runs(saved(), console_tensors(tmp_path / "log"))
+    found = compare_runs(console_tensors(tmp_path / "log"), saved())
     assert not found.differing
     assert [(t.name, t.compared) for t in found.tensors] == [
         ("conv1__2", 100),
@@ -95,13 +95,13 @@ def test_the_console_tells_a_hundred_elements(tmp_path):
     ]
     hidden = INT8.copy()
     hidden[0, 4, 5, 3] += 1
-    assert not compare_runs(saved(conv1__2=hidden), console_tensors(tmp_path / "log")).differing
+    assert not compare_runs(console_tensors(tmp_path / "log"), saved(conv1__2=hidden)).differing
 
 
 def test_the_last_inference_on_the_console_counts(tmp_path):
     other = Dumped("conv1__2", "Dest", INT8 // 2, QUANT)
     (tmp_path / "log").write_text(console_text([other]) + console_text(TENSORS))
-    assert not compare_runs(saved(), console_tensors(tmp_path / "log")).differing
+    assert not compare_runs(console_tensors(tmp_path / "log"), saved()).differing
 
 
 def test_a_scalar(tmp_path):
@@ -115,7 +115,7 @@ def test_an_older_list_and_windows_line_ends(tmp_path):
     info = (tmp_path / "instrument-debug.info").read_bytes().replace(b"\n", b"\r\n")
     (tmp_path / "instrument-debug.info").unlink()
     (tmp_path / "debug.info").write_bytes(info)
-    assert not compare_runs(saved(), folder_tensors(tmp_path)).differing
+    assert not compare_runs(folder_tensors(tmp_path), saved()).differing
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -130,7 +130,7 @@ def test_a_damaged_dump(tmp_path, format, damage):
     else:
         file.write_bytes(changed[damage])
     with pytest.raises(UserError) as caught:
-        compare_runs(saved(), folder_tensors(tmp_path))
+        compare_runs(folder_tensors(tmp_path), saved())
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == ("FILE001" if damage == "gone" else "DUMP001")
     assert file.name in str(diagnostic)
@@ -191,8 +191,8 @@ def test_without_a_list_the_program_says_what_the_files_are(tmp_path, format):
     (tmp_path / "instrument-debug.info").unlink()
     found = folder_tensors(tmp_path, MODULE)
     assert [(t.name, t.operand) for t in found] == [(t.instruction, t.operand) for t in tensors]
-    assert not compare_runs(found, listed).differing
-    assert len(compare_runs(found, listed).tensors) == 5
+    assert not compare_runs(listed, found).differing
+    assert len(compare_runs(listed, found).tensors) == 5
 
 
 def test_a_folder_without_a_list(tmp_path):
@@ -220,7 +220,7 @@ def test_a_huge_tensor_of_zeros_needs_no_memory(tmp_path):
     shape = "30000 30000"
     text = f"debug_print.after.conv1__2.Dest.conv\nshape: ( {shape} )\n[ Zero tensor ]\n"
     Path(tmp_path / "log").write_text(text)
-    (found,) = compare_runs(saved(), console_tensors(tmp_path / "log")).differing
+    (found,) = compare_runs(console_tensors(tmp_path / "log"), saved()).differing
     assert "shapes differ" in found.problem
 
 
@@ -244,9 +244,9 @@ def test_whatever_the_bytes_are_there_is_a_result_or_an_error(whole, data):
     path.write_bytes(whole[path][:start] + noise + whole[path][end:])
     try:
         if path.name == "log":
-            compare_runs(saved(), console_tensors(path))
+            compare_runs(console_tensors(path), saved())
         else:
-            compare_runs(saved(), folder_tensors(path.parent))
+            compare_runs(folder_tensors(path.parent), saved())
     except UserError as error:
         assert str(error)
     finally:
