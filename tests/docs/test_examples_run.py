@@ -2,10 +2,12 @@
 
 import re
 import shutil
+from pathlib import Path
 
 import attrs
 import numpy as np
 import pytest
+from page_blocks import blocks_of, check_output, run_here
 
 import nmpsim
 from nmpsim.bundle import bundle_from_bytes
@@ -72,3 +74,14 @@ def test_the_readme_and_the_program_say_the_same_of_the_first_run(page):
     said = "up to half a minute"
     assert said in " ".join(page("README.md").split())
     assert said in " ".join(str(value) for value in vars(progress).values())
+
+
+def test_the_readme_shows_what_its_first_line_prints(page, repository, tmp_path, monkeypatch):
+    (block,) = (block for block in blocks_of(page("README.md")) if block.remark == "output")
+    monkeypatch.chdir(repository)
+    digits, bundle = Path("programs/digits"), tmp_path / "digits.bin"
+    weights = ["--weights", digits / "digits.npz"]
+    assert run_here(["compile", digits / "digits.lir.txt", *weights, "-o", bundle])[0] == 0
+    code, said = run_here(["run", bundle, "--input", digits / "images" / "7.npy"])
+    assert code == 0
+    check_output(block, said)

@@ -124,3 +124,18 @@ def test_links_lead_somewhere(repository):
         for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_the_reading_guide_names_files_that_there_are(page, repository):
+    rooms = [path for name in ("nmpsim", "tests") for path in (repository / name).rglob("*/")]
+    homes = [repository, repository / "nmpsim", *rooms]
+    named = re.findall(r"`([\w./-]+(?:\.py|\.s|\.toml|\.yml|/))`", page("docs/reading-guide.md"))
+    assert len(named) > 50
+    for name in named:
+        assert any((home / name).exists() for home in homes), name
+
+
+def test_the_reading_guide_names_every_package(page, repository):
+    text = page("docs/reading-guide.md")
+    packages = [path.parent.name for path in (repository / "nmpsim").glob("*/__init__.py")]
+    assert [name for name in packages if not re.search(rf"`(nmpsim/)?{name}/", text)] == []
