@@ -44,6 +44,8 @@ class BaselineLayer:
     """Stage and side, as ``result high`` -> values that were cut and should not be."""
     constants: str
     """Digest of its weights and other constants; empty if it has none."""
+    rescale: str
+    """Digest of its multipliers, shifts, offsets and clip ranges; empty if it has none."""
     output: str
     """Digest of its output."""
 
@@ -122,6 +124,7 @@ def baseline_of(run: Run) -> Baseline:
                 layer.cycles,
                 saturated(layer),
                 run.constants[layer.index],
+                run.rescale[layer.index],
                 run.digest(layer),
             )
             for layer in report.layers

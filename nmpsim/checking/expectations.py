@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.difference import Difference, compare
-from nmpsim.checking.baseline import Baseline
+from nmpsim.checking.baseline import Baseline, BaselineLayer
 from nmpsim.checking.results import Check, Culprit
 from nmpsim.checking.run import Arrays, Run
 from nmpsim.checking.suite import Expect
@@ -45,8 +45,8 @@ def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline
 def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Check:
     """Outputs against the baseline's; without a tolerance or chosen layers, those of all layers.
 
-    A layer's output, or a weight, may change while the program's answer happens to stay: that is
-    not the same program.
+    A layer's output, a weight or a multiplier may change while the program's answer happens to
+    stay: that is not the same program.
     Raises BASE001 if there is a tolerance and the baseline has kept no values.
     """
     changed: dict[str, Difference | None] = {}
@@ -62,8 +62,10 @@ def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Che
     culprits = _first_changed(run, baseline, "the program's answer is the same")
     message = "a layer's output is not the baseline's"
     if not culprits:
-        culprits = _other_constants(run, baseline)
-        message = "a layer's constants are not the baseline's, though no output shows it"
+        culprits = _computes_otherwise(run, baseline)
+        message = (
+            "a layer computes with other numbers than the baseline's, though no output shows it"
+        )
     if not culprits:
         return found
     return Check("outputs", "wrong", f"{message}{_in_layers(culprits)}", culprits)
@@ -232,18 +234,30 @@ def _first_changed(run: Run, baseline: Baseline | None, then: str) -> tuple[Culp
         return ()
     for layer, before in zip(run.report.layers, baseline.layers, strict=True):
         if run.digest(layer) != before.output:
-            message = "the first layer whose output is not the baseline's"
+            own = _other_numbers(run, layer, before)
+            why = f"; {own} not the baseline's either" if own else ""
+            message = f"the first layer whose output is not the baseline's{why}"
             return (culprit(layer, f"{message}; {then}"),)
     return ()
 
 
-def _other_constants(run: Run, baseline: Baseline) -> tuple[Culprit, ...]:
-    """Layers whose weights or other constants are not the baseline's."""
+def _computes_otherwise(run: Run, baseline: Baseline) -> tuple[Culprit, ...]:
+    """Layers whose constants, or what they rescale with, are not the baseline's."""
     return tuple(
-        culprit(layer, "its constants are not the baseline's")
+        culprit(layer, f"{what} not the baseline's")
         for layer, before in zip(run.report.layers, baseline.layers, strict=True)
-        if run.constants[layer.index] != before.constants
+        if (what := _other_numbers(run, layer, before))
     )
+
+
+def _other_numbers(run: Run, layer: LayerReport, before: BaselineLayer) -> str:
+    """``its constants are``: what a layer has that is not the baseline's; empty if nothing."""
+    kinds = {
+        "constants": run.constants[layer.index] != before.constants,
+        "rescale values": run.rescale[layer.index] != before.rescale,
+    }
+    other = " and ".join(name for name, has_changed in kinds.items() if has_changed)
+    return f"its {other} are" if other else ""
 
 
 def _maker(run: Run, output: str, message: str) -> tuple[Culprit, ...]:

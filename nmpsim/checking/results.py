@@ -71,6 +71,8 @@ class LayerOutcome:
     """None without a baseline."""
     constants_changed: bool | None
     """None without a baseline."""
+    rescale_changed: bool | None
+    """None without a baseline."""
     cuts: tuple[Saturation, ...]
     """What was cut and should not be."""
 
@@ -87,8 +89,8 @@ class LayerOutcome:
 
     @property
     def computes_otherwise(self) -> bool:
-        """True if its output or its constants are not the baseline's, whatever it costs."""
-        return bool(self.output_changed or self.constants_changed)
+        """True if output, constants or rescale are not the baseline's, whatever it costs."""
+        return bool(self.output_changed or self.constants_changed or self.rescale_changed)
 
     @property
     def more_cycles(self) -> int:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.layout import DEBUG_SECTIONS
+from nmpsim.checking.rescale import UsedDescriptors, rescale_digests
 from nmpsim.core.device import Device, Listener, layer_key
 from nmpsim.evaluation.memory import locate, stored
 from nmpsim.experiments.identity import digest_of_arrays
@@ -35,6 +36,8 @@ class Run:
     """By index; None of a layer that the run did not reach."""
     constants: tuple[str, ...]
     """By index: digest of the constants that a layer computes with; see :func:`_constants`."""
+    rescale: tuple[str, ...]
+    """By index: digest of what a layer rescales with; see :func:`rescale_digests`."""
     makers: Mapping[str, int]
     """Output of the program -> index of the layer that made it."""
 
@@ -67,7 +70,8 @@ def run_bundle(
     Raises:
         UserError: INPUT001, INPUT002 or BUN004.
     """
-    report = device.run(bundle, inputs, save_layers=True, progress=progress)
+    used = UsedDescriptors()
+    report = device.run(bundle, inputs, save_layers=True, progress=progress, work=used)
     saved = report.layer_outputs
     return Run(
         attrs.evolve(report, layer_outputs={}),
@@ -77,6 +81,7 @@ def run_bundle(
         int(bundle.image.size) + bundle.rw_bytes,
         tuple(saved.get(layer_key(layer)) for layer in bundle.metadata.layers),
         _constants(bundle),
+        rescale_digests(bundle, used.rows()),
         {layer.operand: layer.index for layer in bundle.metadata.layers},
     )
 

@@ -13,8 +13,9 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
 _GROUPS = ("regressed", "changed", "improved", "unchanged")
 _OPEN = ("regressed", "changed")
 _HEAD = (
-    "| layer | line | operation | cycles | baseline | change | cut | was | output | constants |",
-    "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |",
+    "| layer | line | operation | cycles | baseline | change | cut | was"
+    " | output | constants | rescale |",
+    "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |",
 )
 
 
@@ -102,6 +103,7 @@ def _row(layer: LayerOutcome) -> str:
         f"{layer.saturated_before or 0:,}",
         "changed" if layer.output_changed else "same",
         "changed" if layer.constants_changed else "same",
+        "changed" if layer.rescale_changed else "same",
     )
     return f"| {' | '.join(cells)} |"
 

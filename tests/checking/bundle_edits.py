@@ -16,14 +16,15 @@ def change_descriptor(path: Path, kind: str, layer: int, field: str, by: int) ->
     """Add to a number in the first descriptor of a kind and a layer, in place."""
     address, values = next(
         (address, values)
-        for address, values in _descriptors(read_bundle(path), kind)
+        for address, values in descriptors(read_bundle(path), kind)
         if values["layer"] == layer
     )
     values[field] += by
-    _patch(path, address, encode_descriptor(kind, values))
+    change_bytes(path, address, encode_descriptor(kind, values))
 
 
-def _descriptors(bundle: Bundle, kind: str):
+def descriptors(bundle: Bundle, kind: str):
+    """Address and words of each descriptor of a kind that the code uses."""
     for start, stop in bundle.text:
         code = bundle.image[start - bundle.image_base : stop - bundle.image_base]
         for address, found in sorted(
@@ -34,7 +35,8 @@ def _descriptors(bundle: Bundle, kind: str):
                 yield address, decode_descriptor(kind, bundle.image[at : at + 512].tobytes())
 
 
-def _patch(path: Path, address: int, new: bytes) -> None:
+def change_bytes(path: Path, address: int, new: bytes) -> None:
+    """Change read-only memory in place."""
     data = bytearray(path.read_bytes())
     with path.open("rb") as file:
         for segment in ELFFile(file).iter_segments("PT_LOAD"):

@@ -160,16 +160,20 @@ def test_markdown(outcome):
         assert "| conv1\\_\\_2 | 20 |" in changed
 
 
-def test_markdown_shows_constants_that_no_output_shows(project, baseline_layers):
+@pytest.mark.parametrize(
+    ("what", "cells"),
+    [("constants", "| same | changed | same |"), ("rescale", "| same | same | changed |")],
+)
+def test_markdown_shows_what_no_output_shows(project, baseline_layers, what, cells):
     layers = baseline_layers()
-    layers[5]["constants"] = "0"
+    layers[5][what] = "0"
     baseline_layers(layers)
     path = project.folder / "summary.md"
     project.check("--markdown", path)
     opened, hidden = path.read_text().split("<details><summary>7 unchanged layers")
     assert "<details open><summary>1 changed layer</summary>" in opened
     assert "| fc\\_\\_1 | 33 |" in opened
-    assert "| same | changed |" in opened
+    assert cells in opened
     assert "changed |" not in hidden
 
 

@@ -57,6 +57,7 @@ def test_every_field_of_the_document(project, repository_page):
 def test_the_document_has_the_kinds_of_values_that_it_had(project):
     """A change of this schema is a change of its version."""
     text, count, maybe = {"type": "string"}, {"type": "integer"}, {"type": ["integer", "null"]}
+    changed = {"type": ["boolean", "null"]}
 
     def record(**properties):
         return {
@@ -79,7 +80,9 @@ def test_the_document_has_the_kinds_of_values_that_it_had(project):
         cycles_before=maybe,
         saturated=count,
         saturated_before=maybe,
-        output_changed={"type": ["boolean", "null"]},
+        output_changed=changed,
+        constants_changed=changed,
+        rescale_changed=changed,
         change={"enum": ["regressed", "improved", "unchanged", "unknown"]},
     )
     case = record(
@@ -95,7 +98,7 @@ def test_the_document_has_the_kinds_of_values_that_it_had(project):
         layers=many(layer),
     )
     schema = record(
-        schema={"const": "nmpsim-check-1"}, nmpsim=text, exit_code=count, cases=many(case)
+        schema={"const": "nmpsim-check-2"}, nmpsim=text, exit_code=count, cases=many(case)
     )
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
     for words in ((), ("--update-baseline",)):

@@ -4,6 +4,7 @@ The steps of the workflow that are shell lines are run as GitHub runs them; the 
 nmpsim is left out, for it is there.
 """
 
+import copy
 import os
 import shutil
 import subprocess
@@ -13,6 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from junitparser import JUnitXml
+
+import nmpsim
+from nmpsim.bundle.patch import save_patch
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.changes import Changes
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "programs" / "ci"
@@ -163,6 +170,51 @@ def test_a_build_is_green_and_then_red(repository):
     assert "2 wrong answer" in summary.read_text()
     for name in ("junit.xml", "nmpsim.sarif", "summary.md"):
         assert (repository.folder / name).stat().st_size
+
+
+def change_rescale_integer(folder):
+    """As a patch, so that nothing else changes."""
+    bundle = nmpsim.load(folder / "digits.bin")
+    debugger = Debugger(bundle, {"data": np.load(folder / "images" / "7.npy")})
+    changes, (layer,) = Changes(debugger), [one for one in debugger.layers if one.name == "fc__1"]
+    (conv,) = [one for one in changes.trace(layer) if one.instruction.mnemonic == "nmp.conv"]
+    changes.set_word(layer, "out_mul", conv.words["out_mul"] + 1)
+    save_patch(folder / "one.json", changes.merged())
+    compile_with(folder, "--patch one.json")
+
+
+def change_tile_size(folder):
+    compile_with(folder, "--slicing simple")
+
+
+def change_bandwidth(folder):
+    (folder / "board.toml").write_text("[dram]\nbytes_per_cycle = 8\n")
+
+
+def compile_with(folder, option):
+    script = folder / "check.sh"
+    script.write_text(script.read_text().replace(" -o digits.bin", f" {option} -o digits.bin"))
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "check", "words"),
+    [
+        (change_rescale_integer, 1, "outputs", "fc__1, line 33: its rescale values are not"),
+        (change_tile_size, 4, "cycles", "layer conv2__2 ("),
+        (change_bandwidth, 4, "cycles", "layer conv2__2 ("),
+    ],
+)
+def test_each_change_turns_the_right_check_red(repository, tmp_path, change, code, check, words):
+    changed = copy.copy(repository)
+    changed.folder = shutil.copytree(repository.folder, tmp_path / "changed")
+    change(changed.folder)
+    (line,) = [line for name, _, line in steps() if name == "Check"]
+    done = changed.run("bash", "-e", "-c", line)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert words in done.stdout
+    cases = [case for suite in JUnitXml.fromfile(changed.folder / "junit.xml") for case in suite]
+    red = {(one.classname, one.name) for one in cases if one.result and "checks" in one.classname}
+    assert red == {("three.checks", check), ("seven.checks", check)}
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="pre-commit needs git")
