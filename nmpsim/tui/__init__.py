@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
 
 
+os.environ.setdefault("ESCDELAY", "25")
+"""Milliseconds that Textual takes Esc for the beginning of another key; it waits for 100 itself."""
+
+
 def check_screen() -> None:
     """Refuse what cannot be shown, before anything is loaded.
 

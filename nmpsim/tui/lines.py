@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import ClassVar
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -16,6 +17,9 @@ from textual.strip import Strip
 
 from nmpsim.tui.look import UNICODE, Glyphs
 from nmpsim.tui.view import View
+
+MOST_PAINTED = 1000
+"""Rows that are kept; a few screens full."""
 
 
 class LinePane(ScrollView, can_focus=True):
@@ -39,6 +43,14 @@ class LinePane(ScrollView, can_focus=True):
     view: View | None = None
     _heading_rows = 0
     _followed: object = None
+    _coming_to: tuple[int, ...] = ()
+    """Lines that the cursor goes to with the next renewal."""
+    _measured_at: Size | None = None
+    _base = Style()
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._painted: dict[Hashable, Strip] = {}
 
     class Chosen(Message):
         """The line with the cursor was chosen, by Enter or a second click."""
@@ -94,14 +106,24 @@ class LinePane(ScrollView, can_focus=True):
 
     def renew(self) -> None:
         """The lines have changed."""
-        self.cursor = min(self.cursor, max(self.count() - 1, 0))
-        self._heading_rows = len(self.heading(self._width()))
-        self.virtual_size = Size(max(self.content_width(), 1), self.count() + self._heading_rows)
+        self.measure()
         self.refresh()
+
+    def measure(self) -> None:
+        """The lines have changed, or the pane's size has."""
+        self._painted.clear()
+        self._heading_rows = len(self.heading(self.columns))
+        self.virtual_size = Size(max(self.content_width(), 1), self.count() + self._heading_rows)
+        if self.size:
+            for index in self._coming_to:
+                self.go_to(index)
+            self._coming_to = ()
+        self._measured_at = self.size
+        self.cursor = min(self.cursor, max(self.count() - 1, 0))
 
     def plain_lines(self) -> list[str]:
         """All of it as text, for a file."""
-        width = max(self._width(), self.content_width(), 80)
+        width = max(self.columns, self.content_width(), 80)
         lines = [*self.heading(width), *(self.line(i, width) for i in range(self.count()))]
         return [line.plain.rstrip() for line in lines]
 
@@ -109,7 +131,11 @@ class LinePane(ScrollView, can_focus=True):
         """Go to a line if ``what`` has changed, which it stands for."""
         if what != self._followed:
             self._followed = what
-            self.call_after_refresh(self.go_to, index)
+            self.come_to(index)
+
+    def come_to(self, *indices: int) -> None:
+        """Go to lines one after the other with the next renewal: as many are in sight as fit."""
+        self._coming_to = indices
 
     def find(
         self, text: str, start: int, step: int, interrupted: Callable[[], bool] = lambda: False
@@ -124,18 +150,30 @@ class LinePane(ScrollView, can_focus=True):
                 return index
         return None
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Several rows; the style below them is made once, of many rules."""
+        self._base = self.rich_style
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
-        """One row of the screen."""
+        """One row of the screen; those that were painted before are kept until lines change."""
         left, top = self.scroll_offset
-        left = 0 if self.scrolls_itself else left
-        width = self._width()
+        index, width = top + y - self._heading_rows, self.columns
         if y < self._heading_rows:
-            text = self.heading(width)[y]
-            text.stylize("bold")
-        else:
-            text = self._shown_line(top + y - self._heading_rows, width)
+            heading = self.heading(width)[y]
+            heading.stylize("bold")
+            return self._strip(heading, left, width)
+        key = (index, left, width, index == self.cursor, self.has_focus, self._base)
+        if key not in self._painted:
+            if len(self._painted) >= MOST_PAINTED:
+                self._painted.clear()
+            self._painted[key] = self._strip(self._shown_line(index, width), left, width)
+        return self._painted[key]
+
+    def _strip(self, text: Text, left: int, width: int) -> Strip:
         strip = Strip(text.render(self.app.console))
-        return strip.crop_extend(left, left + width, self.rich_style).apply_style(self.rich_style)
+        left = 0 if self.scrolls_itself else left
+        return strip.crop_extend(left, left + width, self._base).apply_style(self._base)
 
     def _shown_line(self, index: int, width: int) -> Text:
         if self.view is None or not 0 <= index < self.count():
@@ -146,7 +184,9 @@ class LinePane(ScrollView, can_focus=True):
             text.stylize("reverse" if self.has_focus else "underline")
         return text
 
-    def _width(self) -> int:
+    @property
+    def columns(self) -> int:
+        """Columns of the pane."""
         return max(self.scrollable_content_region.width, 1)
 
     # --- moving the cursor --------------------------------------------------------------------
@@ -160,7 +200,6 @@ class LinePane(ScrollView, can_focus=True):
             self.scroll_to(y=self.cursor, animate=False)
         elif self.cursor >= top + rows:
             self.scroll_to(y=self.cursor - rows + 1, animate=False)
-        self.refresh()
 
     def action_move(self, lines: int) -> None:
         """Move the cursor."""
@@ -186,6 +225,10 @@ class LinePane(ScrollView, can_focus=True):
                 self.action_choose()
 
     def on_resize(self) -> None:
-        """A heading may take other lines now."""
-        if self.view is not None:
-            self.renew()
+        """Stay with the cursor in sight; what is painted already is right unless lines moved."""
+        if self.view is not None and self.size != self._measured_at:
+            before = self._heading_rows, self.virtual_size
+            self.come_to(*(self._coming_to or (self.cursor,)))
+            self.measure()
+            if (self._heading_rows, self.virtual_size) != before:
+                self.refresh()

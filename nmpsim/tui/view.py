@@ -45,6 +45,8 @@ class View:
     cores: tuple[CoreState, ...]
     comparisons: Mapping[int, Compared] = attrs.field(factory=dict)
     """By layer, of those that are done; empty without a reference."""
+    at: int | None = None
+    """Index of the layer that the run stands at; None at the end."""
     layer: int = 0
     """Index of the layer that is looked at."""
     core: int = 0
@@ -86,7 +88,8 @@ def first_view(shell: Shell) -> View:
         layer_states(debugger),
         core_states(debugger),
     )
-    return attrs.evolve(view, comparisons=_comparisons(view), layer=view.location.layer or 0)
+    at = view.location.layer
+    return attrs.evolve(view, comparisons=_comparisons(view), at=at, layer=at or 0)
 
 
 def next_view(before: View, answer: Result) -> View:
@@ -99,13 +102,38 @@ def next_view(before: View, answer: Result) -> View:
         layers=layer_states(debugger),
         cores=core_states(debugger),
     )
-    view = attrs.evolve(view, comparisons=_comparisons(view))
-    layer, core = view.location.layer, answer.data.get("core")
-    if layer is not None and layer != before.location.layer:
-        view = attrs.evolve(view, layer=layer)
-    if isinstance(core, int) and view.location.position != before.location.position:
+    has_moved = view.location.position != before.location.position
+    view = attrs.evolve(
+        view, comparisons=_comparisons(view), at=_stands_at(view) if has_moved else before.at
+    )
+    has_come = view.at is not None and view.at != before.at
+    asked, core = _asked_about(view), answer.data.get("core")
+    if asked is None and has_come:
+        asked = view.at
+    if asked is not None:
+        view = attrs.evolve(view, layer=asked)
+    if isinstance(core, int) and has_moved:
         view = attrs.evolve(view, core=core)
     return view
+
+
+def _stands_at(view: View) -> int | None:
+    """After a step to a layer's end that layer, whose results one wants to see; else the next."""
+    debugger, location = view.debugger, view.location
+    if view.answer.data.get("reason") == "step" and location.layers_done:
+        last = debugger.layer_order()[location.layers_done - 1]
+        if debugger.ends.get(last) == location.position:
+            return last
+    return location.layer
+
+
+def _asked_about(view: View) -> int | None:
+    """The layer that an answer is about, by its index or its name."""
+    data = view.answer.data
+    named = next((data[key] for key in ("layer", "index", "first") if key in data), None)
+    if isinstance(named, int):
+        return named
+    return next((state.index for state in view.layers if state.name == named), None)
 
 
 def _comparisons(view: View) -> Mapping[int, Compared]:

@@ -7,8 +7,8 @@ import runpy
 from pathlib import Path
 from xml.etree import ElementTree
 
-from nmpsim.tui.app import PANES
 from nmpsim.tui.moves import MOVES
+from nmpsim.tui.panes import PANES
 
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "pictures" / "debugger.svg"

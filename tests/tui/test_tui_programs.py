@@ -10,7 +10,7 @@ from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
-from nmpsim.tui.app import PANES
+from nmpsim.tui.panes import PANES
 
 NO_LAYERS = """
 _start:

@@ -11,9 +11,9 @@ import pytest
 from screen import LARGE, SMALL, Start, User, drive
 
 from nmpsim.debugger.commands.result import Result
-from nmpsim.tui.app import PANES
 from nmpsim.tui.look import ASCII
 from nmpsim.tui.moves import MOVES
+from nmpsim.tui.panes import PANES
 
 
 def test_a_small_screen_shows_one_pane(start: Start) -> None:
@@ -50,7 +50,7 @@ def test_steps_forth_and_back(start: Start) -> None:
         assert "layer 2 pool1__2  2/8 done" in text
         cycle = user.app.shell.debugger.execution.cycle
         assert f"cycle {cycle:,}" in text
-        assert "✓   1  conv1__2" in text
+        assert "✓  [1] conv1__2" in text
         await user.press("t", "i", "s")
         assert user.app.shell.debugger.execution.cycle > cycle
         await user.press("S", "I", "T")
@@ -166,10 +166,11 @@ def test_a_view_is_copied_to_a_file(start: Start, tmp_path: Path) -> None:
     assert re.search(r"prob +softmax +host", lines[-1])
 
 
-def test_help_has_every_key(start: Start) -> None:
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_help_has_every_key(size: tuple[int, int], start: Start) -> None:
     async def play(user: User) -> None:
-        await user.press("question_mark")
-        text = user.app.screen.query_one("Static").render().plain
+        assert "Everywhere" in await user.press("2", "question_mark")
+        text = "\n".join(user.app.active_pane.plain_lines())
         for move in MOVES:
             assert f"  {move.key:<22}{move.command}" in text
         for words in (
@@ -180,14 +181,36 @@ def test_help_has_every_key(start: Start) -> None:
             "reverse",
         ):
             assert words in text
-        assert "Everywhere" not in await user.press("escape")
+        assert "reverse " in await user.enter("/reverse ")
+        for key in ("escape", "q", "question_mark"):
+            assert "Everywhere" not in await user.press(key)
+            assert user.app.active_pane.title == "LIR source"
+            await user.press("question_mark")
+        assert "Everywhere" not in await user.press("1")
+
+    drive(start(), size, play)
+
+
+def test_a_finished_layer_is_looked_at(start: Start) -> None:
+    async def play(user: User) -> None:
+        assert "conv1__2_res  1x8x8x16" in await user.press("n", "n", "3")
+        assert user.app.view is not None and user.app.view.layer == 1
+        await user.press("s")
+        assert user.app.view.layer == 2
+        await user.press("N")
+        assert user.app.view.layer == 1
+        await user.enter("layer conv2__2")
+        assert user.app.view.layer == 3
+        await user.enter("break layer pool2__2")
+        await user.press("c")
+        assert user.app.view.layer == 4
 
     drive(start(), SMALL, play)
 
 
 def test_every_key_has_one_meaning_and_a_description() -> None:
     from nmpsim.tui.app import DebugApp
-    from nmpsim.tui.help import key_lines
+    from nmpsim.tui.keys import key_lines
     from nmpsim.tui.lines import LinePane
 
     everywhere = [key for keys, _ in key_lines(DebugApp.BINDINGS) for key in keys.split()]
@@ -214,8 +237,8 @@ def test_history_of_the_command_line(start: Start) -> None:
 def test_without_unicode_there_are_other_symbols(start: Start) -> None:
     async def play(user: User) -> None:
         text = await user.press("n", "n")
-        assert ">  [2] pool1__2" in text
-        assert "+   1  conv1__2" in text
+        assert ">   2  pool1__2" in text
+        assert "+  [1] conv1__2" in text
 
     drive(start(), SMALL, play, ASCII)
 

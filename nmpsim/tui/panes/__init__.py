@@ -1,1 +1,25 @@
 """The panes of the screen, one a file."""
+
+from nmpsim.tui.lines import LinePane
+from nmpsim.tui.panes.layers import LayersPane
+from nmpsim.tui.panes.log import LogPane
+from nmpsim.tui.panes.memory import MemoryPane
+from nmpsim.tui.panes.program import ProgramPane
+from nmpsim.tui.panes.registers import RegistersPane
+from nmpsim.tui.panes.saturation import SaturationPane
+from nmpsim.tui.panes.source import SourcePane
+from nmpsim.tui.panes.tensor import TensorPane
+from nmpsim.tui.panes.timeline import TimelinePane
+
+PANES: tuple[tuple[str, type[LinePane]], ...] = (
+    ("Layers", LayersPane),
+    ("Source", SourcePane),
+    ("Tensor", TensorPane),
+    ("Cut", SaturationPane),
+    ("Code", ProgramPane),
+    ("Regs", RegistersPane),
+    ("Memory", MemoryPane),
+    ("Time", TimelinePane),
+    ("Log", LogPane),
+)
+"""Short name and pane, in the order of the tabs and of the keys 1, 2, ..."""

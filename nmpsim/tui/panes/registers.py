@@ -36,7 +36,7 @@ class RegistersPane(LinePane):
 
     def count(self) -> int:
         """Rows."""
-        return -(-len(self._now) // self._per_row(self._width()))
+        return -(-len(self._now) // self._per_row(self.columns))
 
     def heading(self, width: int) -> list[Text]:
         """The core and what it does."""
@@ -51,7 +51,7 @@ class RegistersPane(LinePane):
 
     def line(self, index: int, width: int) -> Text:
         """As many registers as fit."""
-        each = self._per_row(self._width())
+        each = self._per_row(self.columns)
         text = Text()
         for name in list(self._now)[index * each : (index + 1) * each]:
             value = self._now[name]

@@ -45,15 +45,15 @@ class TimelinePane(LinePane):
         if view.work.rows != self._rows:
             self._rows = view.work.rows
             self._lanes = _lanes(view.work.spans())
-        if view.location.cycle != self._followed:
-            self._followed = view.location.cycle
-            self.call_after_refresh(self.action_now)
 
-    def renew(self) -> None:
+    def measure(self) -> None:
         """The record or the width has changed."""
         if self._is_fit:
             self._scale = self._fitting()
-        super().renew()
+        super().measure()
+        if self.shown.location.cycle != self._followed:
+            self._followed = self.shown.location.cycle
+            self.action_now()
 
     def count(self) -> int:
         """The DRAM, and the units of all cores."""
@@ -94,13 +94,13 @@ class TimelinePane(LinePane):
 
     def action_zoom(self, power: int) -> None:
         """Half or twice as many cycles a column, around the middle."""
-        middle = int(self._edges(self._width()).mean())
+        middle = int(self._edges(self.columns).mean())
         smallest = max(1, -(-self._end() // MOST_COLUMNS))
         self._scale = max(self._scale * 2 if power > 0 else self._scale // 2, smallest)
         self._is_fit = False
         self.renew()
-        half = (self._width() - LABEL_COLUMNS) // 2
-        self.call_after_refresh(self.scroll_to, x=middle // self._scale - half, animate=False)
+        half = (self.columns - LABEL_COLUMNS) // 2
+        self.scroll_to(x=middle // self._scale - half, animate=False)
 
     def action_fit(self) -> None:
         """Everything in sight."""
@@ -109,7 +109,7 @@ class TimelinePane(LinePane):
 
     def action_now(self) -> None:
         """Bring the present into sight."""
-        width = self._width() - LABEL_COLUMNS
+        width = self.columns - LABEL_COLUMNS
         at = self.shown.location.cycle // self._scale
         if not self.scroll_offset.x <= at < self.scroll_offset.x + width:
             self.scroll_to(x=at - width * 3 // 4, animate=False)
@@ -119,7 +119,7 @@ class TimelinePane(LinePane):
         return max([*ends, self.view.location.cycle if self.view else 0])
 
     def _fitting(self) -> int:
-        return max(1, -(-self._end() // max(self._width() - LABEL_COLUMNS - 1, 1)))
+        return max(1, -(-self._end() // max(self.columns - LABEL_COLUMNS - 1, 1)))
 
     def _edges(self, width: int) -> npt.NDArray[np.int64]:
         """Cycles at which the columns in sight begin, and where the last one ends."""

@@ -1,0 +1,40 @@
+"""A pane of texts that are folded to its width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.text import Text
+
+from nmpsim.tui.lines import LinePane
+
+FEWEST_COLUMNS = 20
+
+
+class FoldedPane(LinePane):
+    """A text takes as many lines as it needs."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.texts: list[Text] = []
+        self._lines: list[Text] = []
+        self._folded_at = 0
+
+    def measure(self) -> None:
+        """Fold for another width."""
+        if self._folded_at != self.columns:
+            self._folded_at = self.columns
+            self._lines = self._folded(self.texts)
+        super().measure()
+
+    def count(self) -> int:
+        """Lines."""
+        return len(self._lines)
+
+    def line(self, index: int, width: int) -> Text:
+        """A line."""
+        return self._lines[index].copy()
+
+    def _folded(self, texts: Iterable[Text]) -> list[Text]:
+        width = max(self._folded_at, FEWEST_COLUMNS)
+        return [part for text in texts for part in text.wrap(self.app.console, width)]

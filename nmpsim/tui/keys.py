@@ -1,0 +1,85 @@
+"""The keys of the screen, as data, and what is printed on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from textual.binding import Binding, BindingType
+
+from nmpsim.tui.moves import MOVES
+
+
+def screen_bindings(panes: Sequence[str]) -> list[BindingType]:
+    """Those that work in every pane; ``panes`` are the short names in the order of the tabs."""
+    moves = [
+        Binding(one.key, f"move('{one.key}')", one.label, show=bool(one.label), tooltip=one.command)
+        for one in MOVES
+    ]
+    numbers = [
+        Binding(str(number), f"pane({number - 1})", f"Pane {name}", show=False)
+        for number, name in enumerate(panes, 1)
+    ]
+    return [*moves, *_OTHERS, *numbers]
+
+
+_OTHERS = (
+    Binding("b", "breakpoint", "Break", tooltip="Breakpoint at the line, or none again"),
+    Binding("escape,ctrl+c", "interrupt", "Stop what runs", show=False),
+    Binding("colon", "prompt('')", "Command line", show=False),
+    Binding("slash", "prompt('/')", "Search in the pane", show=False),
+    Binding("full_stop,f3", "search_again(1)", "Next match", show=False),
+    Binding("comma,shift+f3", "search_again(-1)", "Match before", show=False),
+    Binding("w", "copy", "Copy the pane's text to a file", show=False),
+    Binding("less_than_sign", "core(-1)", "Look at the core before", show=False),
+    Binding("greater_than_sign", "core(1)", "Look at the next core", show=False),
+    Binding("tab", "app.focus_next", "Next pane", show=False),
+    Binding("shift+tab", "app.focus_previous", "Pane before", show=False),
+    Binding("z", "zoom", "One pane, or all", show=False),
+    Binding("question_mark,f1", "help", "Help"),
+    Binding("q", "quit", "Quit"),
+)
+
+
+def key_lines(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
+    """(keys, what they do) of each binding."""
+    full = [one if isinstance(one, Binding) else Binding(*one) for one in bindings]
+    return [(shown_keys(one.key), one.tooltip or one.description) for one in full]
+
+
+def shown_keys(keys: str) -> str:
+    """Keys as one reads them on a keyboard."""
+    return " ".join(NAMES.get(key, key) for key in keys.split(","))
+
+
+NAMES = {
+    "question_mark": "?",
+    "slash": "/",
+    "colon": ":",
+    "full_stop": ".",
+    "comma": ",",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "escape": "Esc",
+    "enter": "Enter",
+    "space": "Space",
+    "tab": "Tab",
+    "shift+tab": "Shift-Tab",
+    "shift+f3": "Shift-F3",
+    "f1": "F1",
+    "f3": "F3",
+    "ctrl+c": "Ctrl-C",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "home": "Home",
+    "end": "End",
+    "up": "Up",
+    "down": "Down",
+    "left": "Left",
+    "right": "Right",
+}
+"""Textual's names of keys -> what is printed on them."""
