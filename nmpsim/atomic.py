@@ -6,7 +6,9 @@ A pipe or a device is written to and never replaced, a symlink stays and its tar
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 import secrets
 import stat
 import zipfile
@@ -18,6 +20,10 @@ from nmpsim.diagnostics import Place, UserError, fail
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+MOST_OF_NAME = 100
+"""Characters of a text that a file's name keeps."""
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -55,6 +61,15 @@ def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
                     npy.write_array(member, array, allow_pickle=False)
 
     write_file(path, write)
+
+
+def file_name(text: str) -> str:
+    """A file's name for any text, without ending; different texts get different names."""
+    plain = re.sub(r"[^\w.\[\]-]", "_", text)
+    if plain != text or len(plain) > MOST_OF_NAME:
+        digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+        plain = f"{plain[:MOST_OF_NAME]}-{digest[:8]}"
+    return plain
 
 
 def is_special(path: Path) -> bool:

@@ -5,8 +5,6 @@ pytest loads it whenever it starts, so nothing heavy is imported before a test a
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,11 +175,10 @@ class NmpSnapshot:
 
 def snapshot_path(node: pytest.Item, name: str) -> Path:
     """``nmp_snapshots/MODULE/TEST[.NAME].json`` beside the test's file."""
+    from nmpsim.atomic import file_name
+
     words = ".".join([*node.nodeid.split("::")[1:], *([name] if name else [])])
-    plain = re.sub(r"[^\w.\[\]-]", "_", words)
-    if plain != words or len(plain) > 100:
-        plain = f"{plain[:100]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
-    return node.path.parent / SNAPSHOTS / node.path.stem / f"{plain}.json"
+    return node.path.parent / SNAPSHOTS / node.path.stem / f"{file_name(words)}.json"
 
 
 def _device_of(node: pytest.Item) -> tuple[Path | None, dict[str, Any]]:

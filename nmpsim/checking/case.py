@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import attrs
 
@@ -20,6 +21,7 @@ from nmpsim.checking.budgets import (
     check_saturation,
     stale_device,
 )
+from nmpsim.checking.core_file import with_core_file
 from nmpsim.checking.expectations import (
     check_layers,
     check_layers_as_before,
@@ -34,6 +36,7 @@ from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, from_settings, load_device
 from nmpsim.core.device import Device, Listener
+from nmpsim.debugger.hazards import Hazard
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
 _SLOW = ("cycles", "trap")
@@ -56,6 +59,8 @@ class CaseWork:
     inputs: Arrays
     expected: Expected
     update_baseline: bool = False
+    core: Path | None = None
+    """A core file is left here if the case fails."""
 
 
 def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
@@ -72,10 +77,13 @@ def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
         device = Device(_device(case, bundle), threads=1)  # cases are shared by processes
         run = run_bundle(device, bundle, work.inputs, progress)
         result = judged(case, run, work.expected, before)
+        hazards: list[Hazard] = []
         if case.budget.hazards is not None and run.report.trap is None:
             hazards = find_hazards(bundle, work.inputs, device.config, progress)
             checks = (*result.checks, check_hazards(hazards, run.layers))
             result = attrs.evolve(result, checks=checks)
+        if work.core is not None and result.failed:
+            result = with_core_file(result, work.core, bundle, work.inputs, device.config, hazards)
         if work.update_baseline and case.baseline is not None and not result.failed:
             write_baseline(case.baseline, baseline_of(run))
             result = attrs.evolve(result, baseline_written=True)

@@ -33,6 +33,7 @@ def _case(result: CaseResult) -> dict[str, Any]:
         "cycles_before": result.cycles_before,
         "device_changes": list(result.device_changes),
         "baseline_written": result.baseline_written,
+        "core": None if result.core is None else attrs.asdict(result.core),
         "errors": [str(error) for error in result.errors],
         "checks": [attrs.asdict(check) for check in result.checks],
         "layers": [

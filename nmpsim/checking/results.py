@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
@@ -99,6 +100,20 @@ class LayerOutcome:
 
 
 @attrs.frozen
+class CoreFile:
+    """What `nmpsim debug` opens."""
+
+    path: str
+    stands: str
+    """Where in the run, as ``behind layer conv1``."""
+
+    @property
+    def command(self) -> str:
+        """What opens it."""
+        return f"nmpsim debug {shlex.quote(self.path)}"
+
+
+@attrs.frozen
 class CaseResult:
     """What became of a case."""
 
@@ -112,6 +127,8 @@ class CaseResult:
     device_changes: tuple[str, ...] = ()
     """Settings that are not what they were in the baseline."""
     baseline_written: bool = False
+    core: CoreFile | None = None
+    """Of a failed case, where one was asked for."""
     errors: tuple[Diagnostic, ...] = ()
     """Why it could not be checked."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmpsim.atomic import file_name
 from nmpsim.bundle import read_bundle
 from nmpsim.checking import Case, CaseResult, CaseWork, Expected
 from nmpsim.checking.expectations import layer_name, refuse_unknown
@@ -23,22 +24,29 @@ _OUTPUT = "output/"
 """What the files of recorded runs, which hold constants too, write before an output's name."""
 
 
-def case_work(cases: Iterable[Case], *, update: bool) -> Iterator[CaseWork | CaseResult]:
-    """Each case with its arrays, or why they cannot be read."""
+def case_work(
+    cases: Iterable[Case], *, update: bool, cores: Path | None = None
+) -> Iterator[CaseWork | CaseResult]:
+    """Each case with its arrays, or why they cannot be read; ``cores``: folder of core files."""
     for case in cases:
         try:
-            yield _work(case, update)
+            yield _work(case, update, core_path(cores, case))
         except UserError as error:
             yield CaseResult(case.name, case.lir, errors=error.diagnostics)
 
 
-def _work(case: Case, update: bool) -> CaseWork:
+def core_path(folder: Path | None, case: Case) -> Path | None:
+    """Where the core file of a case belongs, if there is a folder for them."""
+    return None if folder is None else folder / f"{file_name(case.name)}.core"
+
+
+def _work(case: Case, update: bool, core: Path | None) -> CaseWork:
     metadata = read_bundle(case.bundle).metadata
     inputs = load_inputs([one.argument for one in case.input], metadata.inputs)
     expect = case.expect
     outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata)
     layers = None if expect.layers is None else _layers(expect.layers, metadata)
-    return CaseWork(case, inputs, Expected(outputs, layers), update)
+    return CaseWork(case, inputs, Expected(outputs, layers), update, core)
 
 
 def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:

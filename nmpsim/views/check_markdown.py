@@ -64,6 +64,8 @@ def _case(result: CaseResult) -> Iterator[str]:
         yield f"- **{error.code}** {_plain(error.message)}"
     for check in result.failed:
         yield f"- **{check.name}**: {_plain(check.message)}"
+    if result.core is not None:
+        yield f"- core file: {_plain(result.core.command)} stands {_plain(result.core.stands)}"
     for name, layers in groups.items():
         yield from _group(name, layers)
 

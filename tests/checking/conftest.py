@@ -1,5 +1,6 @@
 """What these tests share: a user's folder with the digits, a suite and its baselines."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 import nmpsim
 
 FOLDER = Path(__file__).parent
-DIGITS = FOLDER.parents[1] / "programs" / "digits"
+PROGRAMS = FOLDER.parents[1] / "programs"
+DIGITS = PROGRAMS / "digits"
 sys.path[:0] = [str(FOLDER)]
 
 from user_project import SUITE, Project, run_cli  # noqa: E402 - found by the line above
@@ -59,3 +61,18 @@ def expected(project) -> dict:
 def repository_page():
     """Reads a page by its path in the repository."""
     return lambda name: (FOLDER.parents[1] / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def racing(good_project, tmp_path_factory) -> bytes:
+    """The digits without one of their waits."""
+    sys.path.insert(0, str(PROGRAMS / "debugging"))
+    try:
+        from make import missing_wait
+    finally:
+        sys.path.remove(str(PROGRAMS / "debugging"))
+        sys.modules.pop("make", None)
+    with np.load(good_project / "digits.npz") as file:
+        arrays = dict(file)
+    tensors = json.loads((good_project / "digits.tensors.json").read_text())
+    return missing_wait(tmp_path_factory.mktemp("racing"), arrays, tensors)

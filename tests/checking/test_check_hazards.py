@@ -1,9 +1,5 @@
 """A program whose answer is right here and depends on when a transfer lands."""
 
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from user_project import SUITE
@@ -11,23 +7,6 @@ from user_project import SUITE
 import nmpsim
 import nmpsim.bundle
 from nmpsim.checking.hazards import MOST_HAZARDS, check_hazards, find_hazards
-
-PROGRAMS = Path(__file__).parents[2] / "programs" / "debugging"
-
-
-@pytest.fixture(scope="module")
-def racing(good_project, tmp_path_factory) -> bytes:
-    """The digits without one of their waits."""
-    sys.path.insert(0, str(PROGRAMS))
-    try:
-        from make import missing_wait
-    finally:
-        sys.path.remove(str(PROGRAMS))
-        sys.modules.pop("make", None)
-    with np.load(good_project / "digits.npz") as file:
-        arrays = dict(file)
-    tensors = json.loads((good_project / "digits.tensors.json").read_text())
-    return missing_wait(tmp_path_factory.mktemp("racing"), arrays, tensors)
 
 
 def test_a_good_program_has_none(project):

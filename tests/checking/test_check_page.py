@@ -93,6 +93,7 @@ def test_the_document_has_the_kinds_of_values_that_it_had(project):
         cycles_before=maybe,
         device_changes=many(text),
         baseline_written={"type": "boolean"},
+        core={"anyOf": [{"type": "null"}, record(path=text, stands=text)]},
         errors=many(text),
         checks=many(record(name=text, status=text, message=text, culprits=many(culprit))),
         layers=many(layer),

@@ -168,7 +168,7 @@ def test_a_build_is_green_and_then_red(repository):
     )
     assert "conv1__2, line 20" in red["Test"][1]
     assert "2 wrong answer" in summary.read_text()
-    for name in ("junit.xml", "nmpsim.sarif", "summary.md"):
+    for name in ("junit.xml", "nmpsim.sarif", "summary.md", "nmpsim.cores/three.core"):
         assert (repository.folder / name).stat().st_size
 
 

@@ -63,6 +63,7 @@ class _Request:
     junit: Path | None
     sarif: Path | None
     markdown: Path | None
+    core_on_failure: Path | None
     github: bool | None
     jobs: int | None
     style: str
@@ -142,6 +143,12 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
 @click.option("--sarif", metavar="S.sarif", type=FILE, help="Write SARIF: lint, cuts, failures.")
 @click.option("--markdown", metavar="M.md", type=FILE, help="Write a summary for a pull request.")
 @click.option(
+    "--core-on-failure",
+    metavar="FOLDER",
+    type=FILE,
+    help="Leave a core file of each failed case here, for `nmpsim debug`.",
+)
+@click.option(
     "--github/--no-github",
     default=None,
     help="Annotate the pull request.  [default: if GITHUB_ACTIONS is true]",
@@ -178,7 +185,8 @@ def _check(request: _Request) -> int:
     if request.junit is not None:
         require_junitparser()
     names = tuple(case.name for case in suite.cases)
-    work = case_work(suite.cases, update=request.update_baseline)
+    cores = request.core_on_failure
+    work = case_work(suite.cases, update=request.update_baseline, cores=cores)
     with RunProgress(stderr_console()) as progress:
         results = check_cases(work, names, jobs=request.jobs, progress=progress)
     _write(request, suite, results)
@@ -260,22 +268,26 @@ def _chosen(suite: Suite, names: Sequence[str]) -> Suite:
 
 def _check_files(request: _Request, suite: Suite) -> None:
     """Nothing that is written may be something that is read."""
+    from nmpsim.cli.suite_files import core_path
+
     read: list[Path | None] = [request.program]
     for case in suite.cases:
         read += [case.bundle, case.device, case.expect.outputs, case.expect.layers]
         read += [one.path for one in case.input]
     baselines = [case.baseline for case in suite.cases]
-    if not request.update_baseline:
-        check_outputs(request.results, [*read, *baselines])
-        return
-    if not any(baselines):
-        hint = "baseline = ... in the suite, or --baseline"
-        raise fail("ARG001", "there is no baseline to update", hint=hint)
-    for path in baselines:
+    made = [core_path(request.core_on_failure, case) for case in suite.cases]
+    if request.update_baseline:
+        if not any(baselines):
+            hint = "baseline = ... in the suite, or --baseline"
+            raise fail("ARG001", "there is no baseline to update", hint=hint)
+        made += baselines
+    else:
+        read += baselines
+    for path in made:
         if path is not None:
             with contextlib.suppress(OSError):  # the check below says what is wrong
                 path.parent.mkdir(parents=True, exist_ok=True)
-    check_outputs([*request.results, *baselines], read)
+    check_outputs([*request.results, *made], read)
 
 
 def _write(request: _Request, suite: Suite, results: Sequence[CaseResult]) -> None:

@@ -1,0 +1,112 @@
+"""A failed case leaves a core file, which the debugger opens where it went wrong."""
+
+import shlex
+
+import numpy as np
+import pytest
+from bundle_edits import change_descriptor
+from user_project import SUITE
+
+
+@pytest.fixture
+def opened(project, cli):
+    """Checks with core files; the suite's result, and what the debugger says of the first one."""
+
+    def check_and_open(*commands):
+        done = project.check("--core-on-failure", project.folder / "core files")
+        (line,) = [one for one in done.stdout.splitlines() if one.startswith("  core file: ")]
+        command, _, stands = line.removeprefix("  core file: ").partition(" stands ")
+        words = [word for one in commands for word in ("-c", one)]
+        return done, stands, cli(*shlex.split(command)[1:], *words).stdout
+
+    return check_and_open
+
+
+def test_a_wrong_answer_stands_at_the_first_layer_that_differs(project, opened):
+    change_descriptor(project.folder / "digits.bin", "conv", layer=3, field="out_post", by=-1)
+    done, stands, said = opened("where", "why conv2__2 0 0 0 0")
+    assert done.exit_code == 1
+    assert stands == "behind layer conv2__2"
+    assert "> where\nlayer 4 pool2__2" in said
+    assert "> why conv2__2 0 0 0 0\nconv2__2" in said
+
+
+def test_a_rescale_integer_that_no_output_shows_has_its_layer(project, opened):
+    change_descriptor(project.folder / "digits.bin", "conv", layer=5, field="out_mul", by=1)
+    assert opened("where")[1] == "behind layer fc__1"
+
+
+def test_a_trap_stands_there(project, opened):
+    project.write("[limits]\ncycles = 1000\n", "board.toml")
+    done, stands, said = opened("where")
+    assert done.exit_code == 1
+    assert stands == "at the trap"
+    assert "trap: the run went beyond 1000 cycles" in said
+
+
+def test_what_is_over_budget_stands_at_the_layer_that_is_most(project, opened):
+    project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
+    done, stands, said = opened("where")
+    assert done.exit_code == 4
+    assert stands == "behind layer conv2__2"
+    assert "> where\nlayer 4 pool2__2" in said
+
+
+def test_a_hazard_stands_just_behind_it(project, racing, opened):
+    (project.folder / "digits.bin").write_bytes(racing)
+    project.write(SUITE + 'budget.hazards = "none"')
+    _, stands, said = opened("where", "hazards")
+    assert stands == "at the first hazard"
+    assert "no nmp.wait load between them" in said
+
+
+def test_json_and_markdown_tell_it(project):
+    change_descriptor(project.folder / "digits.bin", "conv", layer=3, field="out_post", by=-1)
+    cores, markdown = project.folder / "cores", project.folder / "summary.md"
+    found = project.found("--core-on-failure", cores, "--markdown", markdown)
+    assert found["core"] == {
+        "path": str(cores / "seven.core"),
+        "stands": "behind layer conv2__2",
+    }
+    assert "seven.core' stands behind layer conv2\\_\\_2" in markdown.read_text()
+
+
+def test_what_passes_leaves_none(project):
+    cores = project.folder / "cores"
+    assert project.found("--core-on-failure", cores)["core"] is None
+    assert list(cores.iterdir()) == []
+
+
+def test_each_case_has_its_own_whatever_it_is_called(project):
+    names = ("a/b", "a_b", "../../x", "seven")
+    cases = [SUITE.split("[[case]]")[1].replace("seven", name, 1) for name in names]
+    cases = [
+        case.replace("top1 = 7", "top1 = 1").replace('baseline = "seven.json"', "")
+        for case in cases
+    ]
+    project.write("[[case]]".join([SUITE.split("[[case]]")[0], *cases]))
+    cores = project.folder / "cores"
+    assert project.check("--core-on-failure", cores).exit_code == 1
+    made = sorted(path.name for path in cores.iterdir())
+    assert len(made) == 4
+    assert made[-1] == "seven.core"
+    assert "a_b.core" in made
+
+
+def test_a_folder_that_cannot_be_one(project):
+    done = project.check("--core-on-failure", project.folder / "board.toml")
+    assert done.exit_code == 2
+    assert "FILE002" in done.stderr
+    assert done.stdout == ""
+
+
+def test_nothing_that_is_read_is_overwritten(project):
+    answer = project.folder / "seven.core"
+    with answer.open("wb") as file:
+        np.savez(file, prob__1=np.zeros((1, 10), np.float32))
+    project.write(SUITE + 'expect.outputs = "seven.core"')
+    before = answer.read_bytes()
+    done = project.check("--core-on-failure", project.folder)
+    assert done.exit_code == 2
+    assert "ARG001" in done.stderr
+    assert answer.read_bytes() == before
