@@ -17,7 +17,7 @@ MOST_CUT = 10
 """Layers of which the stages of saturation are told: the worst."""
 MOST_SLOW = 5
 """Layers of which the distance to their bound is told: those that lose most cycles."""
-_CAUSE_WORDS = {
+CAUSE_WORDS = {
     "mac": "MAC array at work",
     "vector": "vector unit at work",
     "load": "waiting for loads",
@@ -29,6 +29,7 @@ _CAUSE_WORDS = {
     "idle": "idle: halted before the others",
     "control": "control core at work",
 }
+"""What the causes of cycles mean."""
 _TRAP_HINTS = {
     "deadlock": "every core waits for something that no core will do any more: look for a barrier"
     " or semaphore that some core never reaches (`nmpsim disasm`)",
@@ -122,7 +123,7 @@ def _print_causes(report: RunReport, console: Console) -> None:
     heading(console, "where the cycles of the cores went")
     for name, count in sorted(cycles.items(), key=lambda item: -item[1]):
         if count:
-            line(console, f"  {percent(count, total):>5}%  {_CAUSE_WORDS[name]}")
+            line(console, f"  {percent(count, total):>5}%  {CAUSE_WORDS[name]}")
 
 
 def _print_bounds(report: RunReport, console: Console) -> None:

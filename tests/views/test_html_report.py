@@ -13,10 +13,11 @@ from report_samples import CUTS, TRAP, detailed_report, layer, sample_report
 
 from nmpsim.diagnostics import UserError
 from nmpsim.report.data import RunReport
-from nmpsim.report.details import Timeline, WorkSpan
+from nmpsim.report.details import Histogram, Timeline, WorkSpan
 from nmpsim.views.html import html_page
 from nmpsim.views.html.compare import change_figure, layers_table, run_names
 from nmpsim.views.html.figures import MOST_MARKS
+from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.run_figures import CHANNEL_CELLS, run_figures
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
@@ -73,8 +74,9 @@ def page(text):
 
 
 def test_tables_need_no_script(page):
-    (heads, *rows) = [row for row in page.cells if "layer" in row or "fc" in row]
-    cells = dict(zip(heads, rows[-1], strict=True))
+    heads = next(row for row in page.cells if "bytes read" in row)
+    row = next(row for row in page.cells if len(row) == len(heads) and row[1] == "fc")
+    cells = dict(zip(heads, row, strict=True))
     assert cells["layer"] == "fc"
     assert cells["cycles"] == "2,499"
     assert cells["x bound"] == f"{2499 / 782:.2f}"
@@ -153,6 +155,40 @@ def test_odd_runs_have_a_page(report):
     assert ("The run stopped" in text) == (report.trap is not None)
 
 
+def test_slow_layers_say_what_bounds_them_and_what_their_cores_did():
+    table = slow_table(detailed_report())
+    titles = [heading.title for heading in table.headings]
+    rows = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows]
+    assert [row["cycles"] for row in rows] == ["2,499", "1,000", "1"]
+    assert rows[0]["namely"] == "compute: 50000 MACs / (1 cores x 64 MACs a cycle)"
+    assert rows[0]["x bound"] == "3.20"
+    assert rows[0]["cores"] == "1"
+    assert rows[0]["where the cores' time went"] == (
+        "60.0% MAC array at work; 15.0% waiting for loads; 10.0% control core at work"
+    )
+    assert "cores" not in [heading.title for heading in slow_table(sample_report()).headings]
+
+
+def test_saturation_says_stage_side_and_channel():
+    ((_, name, line, *cells),) = saturation_table(sample_report()).rows
+    assert (name.text[:20], line.text) == ("a_rather_long_networ", "30")
+    assert [cell.text for cell in cells] == [
+        "rescale", "high", "7", "0.1", "300", "0, 1, 2, 3", "2", "3: 5"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("macs", [1, 10**9])
+def test_the_roofline_holds_every_point_and_both_slopes(macs):
+    report = sample_report(layers=(layer(0, macs=macs), layer(1, macs=30, bytes_read=10**7)))
+    (figure,) = [one for one in run_figures(report) if one.title == "Roofline"]
+    roof, dots = figure.spec["layer"]
+    for at, field in (("x", "reach"), ("y", "speed")):
+        low, high = dots["encoding"][at]["scale"]["domain"]
+        points = [one[field] for one in figure.spec["data"]["values"]]
+        corner = roof["data"]["values"][1][field]
+        assert low < min(*points, corner) <= max(*points, corner) < high
+
+
 def test_a_large_network_stays_small():
     layers = [
         layer(n, f"stage{n // 10}_block{n}_conv2_relu", shape=(1, 7, 7, 2048), saturation=CUTS)
@@ -162,7 +198,12 @@ def test_a_large_network_stays_small():
         WorkSpan(n % 32, "mac", n % 80, 1000 * (n // 32), 1000 * (n // 32) + 900, 700)
         for n in range(10_000)
     ]
-    report = detailed_report(layers=tuple(layers), timeline=Timeline(64, tuple(spans)))
+    histograms = [Histogram(n, f"layer{n}", -128.0, 1.0, tuple(range(256))) for n in range(80)]
+    report = detailed_report(
+        layers=tuple(layers),
+        timeline=Timeline(64, tuple(spans)),
+        histograms=tuple(histograms),
+    )
     assert len(html_page({"run": report}).encode()) < MOST_BYTES
 
 
@@ -226,7 +267,8 @@ function look(left) {
     setTimeout(look, 100, left - 1);
     return;
   }
-  const table = document.querySelectorAll("table.sortable")[1];
+  const table = Array.from(document.querySelectorAll("table.sortable"))
+    .find((one) => one.caption.textContent.startsWith("Layers of"));
   const names = () => Array.from(table.tBodies[0].rows, (row) => row.cells[1].textContent);
   const column = Array.from(table.tHead.rows[0].cells).find((c) => c.textContent === "cycles");
   const tooWide = document.documentElement.scrollWidth - window.innerWidth;

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.report.data import LayerReport
+from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.text import shorten_middle, visible_line
 
 WIDTH = 860
@@ -21,8 +21,13 @@ MOST_MARKS = 50_000
 """A browser draws no more while somebody waits; ten thousand are usual for a large network."""
 NAME_CHARACTERS = 34
 """Of a layer's name on an axis."""
-_MOST_OBJECTS = 1000
+MOST_CORES = 1024
+"""More than any device has; a report may say anything."""
+ZOOM_HINT = "Drag to move, Ctrl and the wheel to zoom, double click to see all again."
+_MOST_OBJECTS = 50
 """Of more data, a figure holds a table of text, which is shorter."""
+_MOST_LINES = 1000
+"""Marks of which a picture is drawn as lines; of more, perhaps as dots."""
 
 
 @attrs.frozen
@@ -39,7 +44,7 @@ class Figure:
     @property
     def is_large(self) -> bool:
         """True if it has too many marks to be a drawing of lines."""
-        return "format" in self.spec["data"]
+        return self.marks > _MOST_LINES
 
     @property
     def marks(self) -> int:
@@ -84,9 +89,30 @@ def layer_label(layer: LayerReport) -> str:
     return f"{layer.index} {shorten_middle(visible_line(layer.name), NAME_CHARACTERS)}"
 
 
+def cores_of(report: RunReport) -> int:
+    """Cores of the device, 1 if the report does not tell."""
+    count = report.device.get("cores_count")
+    return count if isinstance(count, int) and 0 < count <= MOST_CORES else 1
+
+
 def axis(field: str, kind: str, title: str | None, **more: Any) -> dict[str, Any]:
     """An encoding by a field."""
     return {"field": field, "type": kind, "title": title, **more}
+
+
+def zoom(*encodings: str) -> dict[str, Any]:
+    """A parameter that lets a reader move and zoom along these axes."""
+    wheel = "wheel![event.ctrlKey]"
+    return {
+        "name": "zoom",
+        "select": {"type": "interval", "encodings": list(encodings), "zoom": wheel},
+        "bind": "scales",
+    }
+
+
+def colours(of: Mapping[str, str]) -> dict[str, Any]:
+    """A scale from names to colours."""
+    return {"domain": list(of), "range": list(of.values())}
 
 
 def tooltips(**titles: str) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from nmpsim.views.html import tables
 from nmpsim.views.html.compare import change_figure, layers_table, run_names, totals_table
 from nmpsim.views.html.detail_tables import sensitivity_table, settings_table, shadow_table
 from nmpsim.views.html.figures import MOST_MARKS, Figure
+from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.run_figures import run_figures
 from nmpsim.views.html.tables import Table
 from nmpsim.views.run_text import run_totals
@@ -55,6 +56,8 @@ class _Run:
     report: RunReport
     totals: list[tuple[str, str]]
     outputs: list[str]
+    slow: Table
+    saturation: Table
     placement: Table
     layers: Table
     settings: Table
@@ -136,6 +139,8 @@ def _run(number: int, name: str, report: RunReport, figures: list[_Drawn]) -> _R
         report=report,
         totals=run_totals(report),
         outputs=[text for output in report.output_reports for text in output_lines(output)],
+        slow=slow_table(report),
+        saturation=saturation_table(report),
         placement=tables.placement_table(report),
         layers=tables.layer_table(report),
         settings=settings_table(report),

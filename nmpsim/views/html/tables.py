@@ -109,12 +109,13 @@ def _placement_row(
         count(len(layers)),
         count(sum(layer.macs for layer in layers)),
         count(cycles),
-        _percent(cycles, report.cycles),
+        percent_cell(cycles, report.cycles),
         text(reason),
     )
 
 
-def _percent(part: float, whole: float) -> Cell:
+def percent_cell(part: float, whole: float) -> Cell:
+    """A share, - of nothing."""
     return Cell(percent(part, whole), part / whole if whole > 0 else -1)
 
 
@@ -149,22 +150,10 @@ _LAYER = (
         Heading("layer", "name of the LIR instruction", number=False),
         lambda _, layer: text(layer.name),
     ),
-    _Column(
-        Heading("line", "of that instruction in the LIR text"),
-        lambda _, layer: count(layer.line) if layer.line else Cell("-", 0),
-    ),
     _Column(Heading("operation", "its opcode", number=False), lambda _, layer: text(layer.op)),
     _Column(
         Heading("on", "device, or host: then it takes no device cycles", number=False),
         lambda _, layer: text(layer.placement, "host" if layer.placement == "host" else ""),
-    ),
-    _Column(
-        Heading("arithmetic", "profile of numerics that it followed", number=False),
-        lambda _, layer: text(layer.numerics or "-"),
-    ),
-    _Column(
-        Heading("output", "element type and shape", number=False),
-        lambda _, layer: text(f"{elem_text(layer.elem)} {shape_text(layer.shape)}"),
     ),
     _Column(
         Heading("cycles", "from the end of the layer before to the barrier that ends this one"),
@@ -172,7 +161,7 @@ _LAYER = (
     ),
     _Column(
         Heading("time %", "of the cycles of the run"),
-        lambda report, layer: _percent(layer.cycles, report.cycles),
+        lambda report, layer: percent_cell(layer.cycles, report.cycles),
     ),
     _Column(
         Heading("x bound", "cycles as a multiple of what no schedule can beat"),
@@ -186,19 +175,13 @@ _LAYER = (
         Heading("most time", "where most core cycles went, and their share", number=False),
         lambda _, layer: _cause(layer),
     ),
-    _Column(Heading("MACs", "multiplications needed"), lambda _, layer: count(layer.macs)),
     _Column(
         Heading("mac %", "of what all MAC arrays could have done in these cycles"),
-        lambda _, layer: _percent(layer.utilization, 1.0 if layer.macs else 0),
-    ),
-    _Column(Heading("bytes read", "from DRAM by loads"), lambda _, layer: count(layer.bytes_read)),
-    _Column(
-        Heading("bytes written", "into DRAM by stores"),
-        lambda _, layer: count(layer.bytes_written),
+        lambda _, layer: percent_cell(layer.utilization, 1.0 if layer.macs else 0),
     ),
     _Column(
         Heading("burst %", "bytes moved of the bytes of the DRAM's bursts"),
-        lambda _, layer: _percent(layer.burst_efficiency, 1.0 if layer.bursts else 0),
+        lambda _, layer: percent_cell(layer.burst_efficiency, 1.0 if layer.bursts else 0),
     ),
     _Column(
         Heading("cut", "results that did not fit and were saturated, not by the network's wish"),
@@ -207,5 +190,23 @@ _LAYER = (
     _Column(
         Heading("worst", "largest overshoot of these, in units of the last place of what was cut"),
         lambda _, layer: _worst(layer),
+    ),
+    _Column(Heading("MACs", "multiplications needed"), lambda _, layer: count(layer.macs)),
+    _Column(Heading("bytes read", "from DRAM by loads"), lambda _, layer: count(layer.bytes_read)),
+    _Column(
+        Heading("bytes written", "into DRAM by stores"),
+        lambda _, layer: count(layer.bytes_written),
+    ),
+    _Column(
+        Heading("output", "element type and shape", number=False),
+        lambda _, layer: text(f"{elem_text(layer.elem)} {shape_text(layer.shape)}"),
+    ),
+    _Column(
+        Heading("arithmetic", "profile of numerics that it followed", number=False),
+        lambda _, layer: text(layer.numerics or "-"),
+    ),
+    _Column(
+        Heading("line", "of that instruction in the LIR text"),
+        lambda _, layer: count(layer.line) if layer.line else Cell("-", 0),
     ),
 )

@@ -1,0 +1,109 @@
+"""Tables that answer first questions: where the time goes and why, where values are cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from nmpsim.report.data import LayerReport, RunReport, Saturation
+from nmpsim.views.html.tables import Cell, Heading, Table, count, percent_cell, text
+from nmpsim.views.run_text import CAUSE_WORDS
+from nmpsim.views.text import percent
+
+MOST_SLOW = 12
+"""Layers of which the reasons are told: those that took the most cycles."""
+_MOST_CAUSES = 3
+"""Reasons of a layer."""
+_LEAST_SHARE = 0.05
+"""Of the cores' cycles, for a reason to be told."""
+
+
+def slow_table(report: RunReport) -> Table:
+    """The layers that took longest: what bounds them, and where the cores' cycles went."""
+    cores = cores_at_work(report)
+    headings = [
+        Heading("#", "position in the run"),
+        Heading("layer", "name of the LIR instruction", number=False),
+        Heading("operation", "its opcode", number=False),
+        Heading("cycles", "from the end of the layer before to the barrier that ends this one"),
+        Heading("time %", "of the cycles of the run"),
+        Heading("bound", "cycles that no schedule of its instructions can beat"),
+        Heading("namely", "how the bound is computed", number=False),
+        Heading("x bound", "cycles as a multiple of the bound"),
+        Heading("where the cores' time went", "shares of all cores' cycles", number=False),
+    ]
+    if cores:
+        headings.insert(-1, Heading("cores", "how many of them the time line shows at work"))
+    slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MOST_SLOW]
+    rows = (_slow_row(report, layer, cores) for layer in slow if layer.cycles)
+    return Table(tuple(headings), tuple(rows))
+
+
+def saturation_table(report: RunReport) -> Table:
+    """What was cut against the network's wish: a row for each layer, stage and side."""
+    headings = (
+        Heading("#", "position in the run"),
+        Heading("layer", "name of the LIR instruction", number=False),
+        Heading("line", "of that instruction in the LIR text"),
+        Heading("stage", "input (quantization), bias, accumulator, rescale or result", False),
+        Heading("side", "below the lowest value or above the highest", number=False),
+        Heading("cut", "how many values"),
+        Heading("% cut", "of the layer's results"),
+        Heading("worst", "largest overshoot, in units of the last place of what was cut"),
+        Heading("first at", "coordinates in the layer's output", number=False),
+        Heading("channels", "how many channels are concerned"),
+        Heading("most in", "the channel with most of them, and how many", number=False),
+    )
+    cuts = ((layer, cut) for layer in report.layers for cut in layer.saturation if not cut.wanted)
+    return Table(headings, tuple(_cut_row(layer, cut) for layer, cut in cuts))
+
+
+def cores_at_work(report: RunReport) -> Mapping[int, int]:
+    """How many cores worked for each layer, by its index; empty without a time line."""
+    spans = report.timeline.spans if report.timeline is not None else ()
+    return Counter(layer for layer, _ in {(s.layer, s.core) for s in spans if s.layer is not None})
+
+
+def _slow_row(report: RunReport, layer: LayerReport, cores: Mapping[int, int]) -> tuple[Cell, ...]:
+    distance = layer.distance
+    return (
+        count(layer.index),
+        text(layer.name),
+        text(layer.op),
+        count(layer.cycles),
+        percent_cell(layer.cycles, report.cycles),
+        count(layer.bound.cycles),
+        text(f"{layer.bound.kind}: {layer.bound.formula}" if layer.bound.formula else "-"),
+        Cell("-", -1) if distance is None else Cell(f"{distance:.2f}", distance),
+        *([count(cores.get(layer.index, 0))] if cores else []),
+        text(_causes(layer)),
+    )
+
+
+def _causes(layer: LayerReport) -> str:
+    total = max(sum(layer.core_cycles.values()), 1)
+    largest = sorted(layer.core_cycles.items(), key=lambda item: -item[1])[:_MOST_CAUSES]
+    told = [
+        f"{percent(cycles, total)}% {CAUSE_WORDS.get(cause, cause)}"
+        for cause, cycles in largest
+        if cycles >= _LEAST_SHARE * total
+    ]
+    return "; ".join(told)
+
+
+def _cut_row(layer: LayerReport, cut: Saturation) -> tuple[Cell, ...]:
+    channels = sorted(cut.channels, key=lambda item: -item[1])
+    most = f"{channels[0][0]}: {channels[0][1]:,}" if channels else "-"
+    return (
+        count(layer.index),
+        text(layer.name),
+        count(layer.line) if layer.line else Cell("-", 0),
+        text(cut.stage),
+        text(cut.side),
+        count(cut.count, "cut"),
+        percent_cell(cut.count, layer.elements),
+        count(cut.worst),
+        text(", ".join(map(str, cut.first)) or "-"),
+        count(len(channels)),
+        text(most),
+    )
