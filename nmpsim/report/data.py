@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.report.details import Histogram, MemoryBlock, Timeline
+from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline
 from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
 
@@ -244,3 +244,5 @@ class RunReport:
     """What lies where in DRAM and for how long; empty if that is unknown."""
     timeline: Timeline | None = None
     """When each unit of each core worked, where it was asked for."""
+    scratchpads: tuple[ScratchpadBlock, ...] = ()
+    """What each layer put into the scratchpads, likewise; by layer and address."""

@@ -44,6 +44,25 @@ class MemoryBlock:
     """Index of the last one."""
 
 
+BlockKind = Literal["loaded", "computed", "both"]
+"""How something came into a scratchpad: by a load, by a computing unit, or by one and the other."""
+
+
+@attrs.frozen
+class ScratchpadBlock:
+    """A piece of the scratchpads into which one layer put something."""
+
+    layer: int
+    """Index of the layer."""
+    kind: BlockKind
+    begin: int
+    """Its first byte, from the begin of the scratchpad."""
+    end: int
+    """The byte after its last."""
+    cores: int
+    """In the scratchpads of so many cores."""
+
+
 @attrs.frozen
 class WorkSpan:
     """When one unit of one core worked for a layer."""

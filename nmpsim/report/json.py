@@ -51,6 +51,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "histograms": [_plain(one) for one in report.histograms],
         "memory": [_plain(one) for one in report.memory],
         "timeline": None if report.timeline is None else _timeline(report.timeline),
+        "scratchpads": [_plain(one) for one in report.scratchpads],
         "device": dict(report.device),
         "sources": dict(report.sources),
     }

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.report.data import SCHEMA, LayerReport, OutputReport, RunReport, TrapReport
-from nmpsim.report.details import Histogram, MemoryBlock, Timeline, WorkSpan
+from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline, WorkSpan
 from nmpsim.report.schema import report_schema
 from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
@@ -118,6 +118,7 @@ def _report(data: dict[str, Any]) -> RunReport:
         histograms=tuple(make(one, Histogram) for one in data["histograms"]),
         memory=tuple(make(one, MemoryBlock) for one in data["memory"]),
         timeline=_timeline(data["timeline"]) if data["timeline"] else None,
+        scratchpads=tuple(make(one, ScratchpadBlock) for one in data["scratchpads"]),
     )
 
 
@@ -151,6 +152,7 @@ def _check_indices(report: RunReport, place: Place | None) -> None:
     if named != list(range(count)):
         raise _unusable(place, "layers whose index is not their position", "0, 1, 2, ...")
     indices = [one.index for one in report.histograms]
+    indices += [one.layer for one in report.scratchpads]
     if report.timeline is not None:
         indices += [span.layer for span in report.timeline.spans if span.layer is not None]
     if any(index >= count for index in indices):

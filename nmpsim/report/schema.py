@@ -51,6 +51,7 @@ def report_schema() -> dict[str, Any]:
             histograms=_list({"$ref": "#/$defs/histogram"}, "of chosen layers' outputs"),
             memory=_list({"$ref": "#/$defs/memory_block"}, "what lies where in DRAM"),
             timeline=_said(_or_null("timeline"), "what the units did when, where asked for"),
+            scratchpads=_list({"$ref": "#/$defs/scratchpad_block"}, "what layers put there"),
             device=_said(
                 {
                     "type": "object",
@@ -81,6 +82,7 @@ def report_schema() -> dict[str, Any]:
             "histogram": _histogram(),
             "memory_block": _memory_block(),
             "timeline": _timeline(),
+            "scratchpad_block": _scratchpad_block(),
         },
     }
 
@@ -294,6 +296,16 @@ def _memory_block() -> dict[str, Any]:
         nbytes=_COUNT,
         first=_said(_COUNT, "index of the first layer that uses it"),
         last=_said(_COUNT, "index of the last one"),
+    )
+
+
+def _scratchpad_block() -> dict[str, Any]:
+    return _object(
+        layer=_said(_COUNT, "index of the layer that put something there"),
+        kind={"enum": ["loaded", "computed", "both"]},
+        begin=_said(_COUNT, "first byte, from the begin of the scratchpad"),
+        end=_said(_COUNT, "byte after the last"),
+        cores=_said(_COUNT, "how many cores' scratchpads"),
     )
 
 

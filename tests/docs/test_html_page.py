@@ -27,3 +27,4 @@ def test_the_python_of_the_html_page(page, repository, tmp_path, monkeypatch):
     assert names["report"].timeline.spans
     assert [one.name for one in names["report"].histograms] == ["conv1__2"]
     assert names["report"].memory
+    assert names["report"].scratchpads

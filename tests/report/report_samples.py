@@ -7,7 +7,7 @@ import numpy as np
 
 from nmpsim.config import default_device
 from nmpsim.report.data import Bound, LayerReport, OutputReport, RunReport, Saturation, TrapReport
-from nmpsim.report.details import Histogram, MemoryBlock, Timeline, WorkSpan
+from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline, WorkSpan
 from nmpsim.report.sensitivity import MovedSetting, SensitivityReport, SettingEffect
 
 STALLS = {"control": 10, "wait_mac": 60, "wait_load": 20, "barrier": 9, "idle": 1}
@@ -120,6 +120,11 @@ def detailed_report(**changes: Any) -> RunReport:
                 WorkSpan(1, "mac", 1, 1000, 3000, 1900),
                 WorkSpan(1, "store", None, 3000, 3100, 100),
             ),
+        ),
+        "scratchpads": (
+            ScratchpadBlock(0, "loaded", 0, 65_536, 2),
+            ScratchpadBlock(0, "both", 65_536, 98_304, 1),
+            ScratchpadBlock(1, "computed", 0, 1024, 1),
         ),
         "sensitivity": SensitivityReport(
             cycles=3500,

@@ -81,6 +81,7 @@ def test_tables_need_no_script(page):
     assert cells["cycles"] == "2,499"
     assert cells["x bound"] == f"{2499 / 782:.2f}"
     assert cells["most time"] == "mac 60.0%"
+    assert (cells["cores"], cells["scratchpad %"]) == ("1", "0.8")
     assert {"time %", "mac %", "bytes read", "burst %", "cut", "worst"} < set(heads)
 
 
@@ -98,6 +99,7 @@ def test_every_figure_is_there_with_a_picture_for_those_without_script(page, tex
         "Saturation by layer and channel",
         "Cores over time",
         "Memory over time",
+        "Scratchpads over time",
         "Values of 1 fc",
         "Values of 2 softmax",
     ]
@@ -162,7 +164,8 @@ def test_slow_layers_say_what_bounds_them_and_what_their_cores_did():
     assert [row["cycles"] for row in rows] == ["2,499", "1,000", "1"]
     assert rows[0]["namely"] == "compute: 50000 MACs / (1 cores x 64 MACs a cycle)"
     assert rows[0]["x bound"] == "3.20"
-    assert rows[0]["cores"] == "1"
+    assert [row["cores"] for row in rows] == ["1", "1", "0"]
+    assert [row["scratchpad %"] for row in rows] == ["0.8", "75.0", "0.0"]
     assert rows[0]["where the cores' time went"] == (
         "60.0% MAC array at work; 15.0% waiting for loads; 10.0% control core at work"
     )
@@ -309,7 +312,7 @@ def test_in_a_browser(text, tmp_path, window):
     )
     found = json.loads(html.unescape(re.findall(r'<pre id="found">(.*?)</pre>', done.stdout)[0]))
     assert "CONSOLE" not in done.stderr
-    assert found["drawn"] == found["figures"] == 7
+    assert found["drawn"] == found["figures"] == 8
     assert found["tooWide"] <= 0
     assert found["down"][:2] == ["fc", "a_rather_long_network_name__stage1_block1_conv1_res"]
     assert found["up"] == found["down"][::-1]

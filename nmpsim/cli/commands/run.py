@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from rich.console import Console
 
-    from nmpsim.analysis.timeline import TimelineRecorder
     from nmpsim.bundle import Bundle
     from nmpsim.config import DeviceConfig
     from nmpsim.core.device import Device, Listener
@@ -117,7 +116,8 @@ class _Request:
 @click.option(
     "--timeline",
     is_flag=True,
-    help="Note when each unit of each core worked, for the JSON report.",
+    help="Note when each unit of each core worked and what lay in the scratchpads, for the JSON"
+    " report.",
 )
 @trace_options
 @format_option
@@ -153,7 +153,7 @@ def _run(request: _Request) -> int:
     chosen = config or session.device_of(bundle)
     device = session.Device(chosen, engine=request.engine, threads=request.threads)
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
-    recorder = _recorder(request)
+    recorder = _Recorder(bundle) if request.timeline else None
     keep = request.shadow or bool(request.histogram) or request.save_layers is not None
     with RunProgress(stderr_console()) as progress:
         with open_traces(request.traces, bundle, device.config) as traces:
@@ -168,17 +168,29 @@ def _run(request: _Request) -> int:
     if report.trap is not None and request.core_on_trap is not None:
         _save_core(request, bundle, arrays, device)
     if recorder is not None:
-        report = attrs.evolve(report, timeline=recorder.timeline(len(report.layers)))
+        report = recorder.beside(report)
     _show(request, _with_details(request, bundle, report))
     return EXIT_WORSE if report.trap else EXIT_OK
 
 
-def _recorder(request: _Request) -> TimelineRecorder | None:
-    if not request.timeline:
-        return None
-    from nmpsim.analysis.timeline import TimelineRecorder
+class _Recorder:
+    """Notes what the JSON report tells of units and scratchpads over time."""
 
-    return TimelineRecorder()
+    def __init__(self, bundle: Bundle) -> None:
+        from nmpsim.analysis.timeline import TimelineRecorder
+        from nmpsim.debugger.scratchpads import ScratchpadRecorder
+
+        self._timeline = TimelineRecorder()
+        self._scratchpads = ScratchpadRecorder(bundle)
+
+    def __call__(self, work: Any) -> None:
+        self._timeline(work)
+        self._scratchpads(work)
+
+    def beside(self, report: RunReport) -> RunReport:
+        layers = len(report.layers)
+        timeline, scratchpads = self._timeline.timeline(layers), self._scratchpads.blocks(layers)
+        return attrs.evolve(report, timeline=timeline, scratchpads=scratchpads)
 
 
 def _all_of(*listeners: WorkListener | None) -> WorkListener | None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from nmpsim.report.data import LayerReport, RunReport, Saturation
-from nmpsim.views.html.tables import Cell, Heading, Table, count, percent_cell, text
+from nmpsim.views.html.tables import (
+    Cell,
+    Column,
+    Heading,
+    Table,
+    count,
+    percent_cell,
+    recorded_columns,
+    text,
+)
 from nmpsim.views.run_text import CAUSE_WORDS
 from nmpsim.views.text import percent
 
@@ -20,8 +28,8 @@ _LEAST_SHARE = 0.05
 
 def slow_table(report: RunReport) -> Table:
     """The layers that took longest: what bounds them, and where the cores' cycles went."""
-    cores = cores_at_work(report)
-    headings = [
+    recorded = recorded_columns(report)
+    headings = (
         Heading("#", "position in the run"),
         Heading("layer", "name of the LIR instruction", number=False),
         Heading("operation", "its opcode", number=False),
@@ -30,13 +38,12 @@ def slow_table(report: RunReport) -> Table:
         Heading("bound", "cycles that no schedule of its instructions can beat"),
         Heading("namely", "how the bound is computed", number=False),
         Heading("x bound", "cycles as a multiple of the bound"),
+        *(column.heading for column in recorded),
         Heading("where the cores' time went", "shares of all cores' cycles", number=False),
-    ]
-    if cores:
-        headings.insert(-1, Heading("cores", "how many of them the time line shows at work"))
+    )
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MOST_SLOW]
-    rows = (_slow_row(report, layer, cores) for layer in slow if layer.cycles)
-    return Table(tuple(headings), tuple(rows))
+    rows = (_slow_row(report, layer, recorded) for layer in slow if layer.cycles)
+    return Table(headings, tuple(rows))
 
 
 def saturation_table(report: RunReport) -> Table:
@@ -58,13 +65,9 @@ def saturation_table(report: RunReport) -> Table:
     return Table(headings, tuple(_cut_row(layer, cut) for layer, cut in cuts))
 
 
-def cores_at_work(report: RunReport) -> Mapping[int, int]:
-    """How many cores worked for each layer, by its index; empty without a time line."""
-    spans = report.timeline.spans if report.timeline is not None else ()
-    return Counter(layer for layer, _ in {(s.layer, s.core) for s in spans if s.layer is not None})
-
-
-def _slow_row(report: RunReport, layer: LayerReport, cores: Mapping[int, int]) -> tuple[Cell, ...]:
+def _slow_row(
+    report: RunReport, layer: LayerReport, recorded: Iterable[Column]
+) -> tuple[Cell, ...]:
     distance = layer.distance
     return (
         count(layer.index),
@@ -75,7 +78,7 @@ def _slow_row(report: RunReport, layer: LayerReport, cores: Mapping[int, int]) -
         count(layer.bound.cycles),
         text(f"{layer.bound.kind}: {layer.bound.formula}" if layer.bound.formula else "-"),
         Cell("-", -1) if distance is None else Cell(f"{distance:.2f}", distance),
-        *([count(cores.get(layer.index, 0))] if cores else []),
+        *(column.cell(report, layer) for column in recorded),
         text(_causes(layer)),
     )
 

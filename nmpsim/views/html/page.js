@@ -36,6 +36,7 @@ function enliven(figure) {
   const spec = JSON.parse(figure.querySelector("script").textContent);
   spec.width = "container";
   spec.autosize = { type: "fit-x", contains: "padding" };
+  if (figure.clientWidth < 600) spec.config.legend = { orient: "bottom", columns: 3 };
   live.hidden = false;
   figure.classList.add("drawn");
   const actions = { export: true, source: false, compiled: false, editor: false };

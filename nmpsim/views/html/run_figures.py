@@ -18,7 +18,7 @@ from nmpsim.views.html.figures import (
     tooltips,
 )
 from nmpsim.views.html.roofline import roofline
-from nmpsim.views.html.time_figures import gantt, memory
+from nmpsim.views.html.time_figures import gantt, memory, scratchpads
 from nmpsim.views.run_text import CAUSE_WORDS
 
 CHANNEL_CELLS = 64
@@ -50,6 +50,8 @@ def run_figures(report: RunReport) -> Iterator[Figure]:
         yield gantt(report, report.timeline)
     if any(block.kind != "program" for block in report.memory):
         yield memory(report)
+    if report.scratchpads:
+        yield scratchpads(report)
     for one in report.histograms:
         yield _histogram(report, one)
 

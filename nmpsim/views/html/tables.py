@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.views.html.recorded import cores_at_work, scratchpad_shares
 from nmpsim.views.text import elem_text, percent, shape_text, visible_line
 
 
@@ -40,15 +41,32 @@ class Table:
 
 
 @attrs.frozen
-class _Column:
+class Column:
+    """A column of layers: how it is made."""
+
     heading: Heading
     cell: Callable[[RunReport, LayerReport], Cell]
 
 
 def layer_table(report: RunReport) -> Table:
     """A row a layer."""
-    rows = (tuple(column.cell(report, layer) for column in _LAYER) for layer in report.layers)
-    return Table(tuple(column.heading for column in _LAYER), tuple(rows))
+    columns = (*_WHAT, *_TIME, *recorded_columns(report), *_WORK)
+    rows = (tuple(column.cell(report, layer) for column in columns) for layer in report.layers)
+    return Table(tuple(column.heading for column in columns), tuple(rows))
+
+
+def recorded_columns(report: RunReport) -> tuple[Column, ...]:
+    """Columns that only a run has whose work was recorded."""
+    found = []
+    if cores := cores_at_work(report):
+        heading = Heading("cores", "how many cores worked for the layer")
+        found.append(Column(heading, lambda _, layer: count(cores.get(layer.index, 0))))
+    if shares := scratchpad_shares(report):
+        heading = Heading("scratchpad %", "of a scratchpad, what the layer put something into")
+        found.append(
+            Column(heading, lambda _, layer: percent_cell(shares.get(layer.index, 0), 1.0))
+        )
+    return tuple(found)
 
 
 def placement_table(report: RunReport) -> Table:
@@ -144,69 +162,76 @@ def _distance(layer: LayerReport) -> Cell:
     )
 
 
-_LAYER = (
-    _Column(Heading("#", "position in the run"), lambda _, layer: count(layer.index)),
-    _Column(
+_WHAT = (
+    Column(Heading("#", "position in the run"), lambda _, layer: count(layer.index)),
+    Column(
         Heading("layer", "name of the LIR instruction", number=False),
         lambda _, layer: text(layer.name),
     ),
-    _Column(Heading("operation", "its opcode", number=False), lambda _, layer: text(layer.op)),
-    _Column(
+    Column(Heading("operation", "its opcode", number=False), lambda _, layer: text(layer.op)),
+    Column(
         Heading("on", "device, or host: then it takes no device cycles", number=False),
         lambda _, layer: text(layer.placement, "host" if layer.placement == "host" else ""),
     ),
-    _Column(
+)
+"""What a layer is."""
+_TIME = (
+    Column(
         Heading("cycles", "from the end of the layer before to the barrier that ends this one"),
         lambda _, layer: count(layer.cycles),
     ),
-    _Column(
+    Column(
         Heading("time %", "of the cycles of the run"),
         lambda report, layer: percent_cell(layer.cycles, report.cycles),
     ),
-    _Column(
+    Column(
         Heading("x bound", "cycles as a multiple of what no schedule can beat"),
         lambda _, layer: _distance(layer),
     ),
-    _Column(
+    Column(
         Heading("bound by", "what sets that bound: MAC arrays and vector units, or DRAM", False),
         lambda _, layer: text(layer.bound.kind),
     ),
-    _Column(
+    Column(
         Heading("most time", "where most core cycles went, and their share", number=False),
         lambda _, layer: _cause(layer),
     ),
-    _Column(
+)
+"""How long it took, and why."""
+_WORK = (
+    Column(
         Heading("mac %", "of what all MAC arrays could have done in these cycles"),
         lambda _, layer: percent_cell(layer.utilization, 1.0 if layer.macs else 0),
     ),
-    _Column(
+    Column(
         Heading("burst %", "bytes moved of the bytes of the DRAM's bursts"),
         lambda _, layer: percent_cell(layer.burst_efficiency, 1.0 if layer.bursts else 0),
     ),
-    _Column(
+    Column(
         Heading("cut", "results that did not fit and were saturated, not by the network's wish"),
         lambda _, layer: _cut(layer),
     ),
-    _Column(
+    Column(
         Heading("worst", "largest overshoot of these, in units of the last place of what was cut"),
         lambda _, layer: _worst(layer),
     ),
-    _Column(Heading("MACs", "multiplications needed"), lambda _, layer: count(layer.macs)),
-    _Column(Heading("bytes read", "from DRAM by loads"), lambda _, layer: count(layer.bytes_read)),
-    _Column(
+    Column(Heading("MACs", "multiplications needed"), lambda _, layer: count(layer.macs)),
+    Column(Heading("bytes read", "from DRAM by loads"), lambda _, layer: count(layer.bytes_read)),
+    Column(
         Heading("bytes written", "into DRAM by stores"),
         lambda _, layer: count(layer.bytes_written),
     ),
-    _Column(
+    Column(
         Heading("output", "element type and shape", number=False),
         lambda _, layer: text(f"{elem_text(layer.elem)} {shape_text(layer.shape)}"),
     ),
-    _Column(
+    Column(
         Heading("arithmetic", "profile of numerics that it followed", number=False),
         lambda _, layer: text(layer.numerics or "-"),
     ),
-    _Column(
+    Column(
         Heading("line", "of that instruction in the LIR text"),
         lambda _, layer: count(layer.line) if layer.line else Cell("-", 0),
     ),
 )
+"""What it did."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+from nmpsim.config import from_settings
 from nmpsim.report.data import RunReport
 from nmpsim.report.details import UNITS, Timeline
 from nmpsim.views.html.figures import (
-    WIDTH,
     ZOOM_HINT,
     Figure,
     axis,
@@ -24,6 +24,7 @@ from nmpsim.views.text import bytes_text
 
 _UNIT_COLOURS = {"load": "#e69f00", "store": "#cc79a7", "mac": "#0072b2", "vector": "#56b4e9"}
 _KIND_COLOURS = {"input": "#009e73", "output": "#d55e00", "activation": "#56b4e9"}
+_HELD_COLOURS = {"loaded": "#e69f00", "computed": "#0072b2", "both": "#009e73"}
 _CHARACTER = 7
 """Pixels of a letter."""
 _NAMES_ROW = "layer"
@@ -46,8 +47,8 @@ def gantt(report: RunReport, timeline: Timeline) -> Figure:
     ]
     values.sort(key=lambda one: (one["unit"], one["busy"]))  # what looks alike is drawn at once
     cores = range(max(cores_of(report), 1 + max(span.core for span in timeline.spans)))
-    layers = [_bands(report), _names(report), _bars(cores)]
-    spec = figure_spec(values, max(80, 20 * len(cores) + 20), layer=layers)
+    behind = {"data": {"values": _layer_times(report)}, "layer": [_bands(), _names()]}
+    spec = figure_spec(values, max(80, 20 * len(cores) + 20), layer=[behind, _bars(cores)])
     joined = f"Pauses of up to {timeline.resolution} cycles are drawn as paler work. "
     pauses = joined if timeline.resolution else ""
     text = f"What each unit of each core did when; stripes are layers. {pauses}{ZOOM_HINT}"
@@ -73,16 +74,18 @@ def _bars(cores: range) -> dict[str, Any]:
     }
 
 
-def _bands(report: RunReport) -> dict[str, Any]:
-    """Every second layer's time, shaded."""
-    values = [
-        {"layer": layer_label(layer), "begin": end - layer.cycles, "end": end}
-        for layer, end in zip(report.layers, _ends(report), strict=True)
-        if layer.cycles
+def _layer_times(report: RunReport) -> list[dict[str, Any]]:
+    """When each layer ran; every second one is shaded."""
+    layers = [one for one in zip(report.layers, _ends(report), strict=True) if one[0].cycles]
+    return [
+        {"layer": layer_label(layer), "begin": end - layer.cycles, "end": end, "shade": n % 2}
+        for n, (layer, end) in enumerate(layers)
     ]
+
+
+def _bands() -> dict[str, Any]:
     shaded = {"field": "shade", "type": "nominal", "legend": None}
     return {
-        "data": {"values": [one | {"shade": n % 2} for n, one in enumerate(values)]},
         "mark": {"type": "rect", "clip": True},
         "encoding": {
             "x": axis("begin", "quantitative", "cycle"),
@@ -93,22 +96,20 @@ def _bands(report: RunReport) -> dict[str, Any]:
     }
 
 
-def _names(report: RunReport) -> dict[str, Any]:
+def _names() -> dict[str, Any]:
     """Names of layers above their time, or only their numbers, where these have room."""
-    values = []
-    for layer, end in zip(report.layers, _ends(report), strict=True):
-        room = layer.cycles * WIDTH // (_CHARACTER * max(report.cycles, 1))
-        fitting = [one for one in (layer_label(layer), str(layer.index)) if len(one) <= room]
-        if fitting:
-            values.append({"begin": end - layer.cycles / 2, "name": fitting[0]})
+    room = f"(scale('x', datum.end) - scale('x', datum.begin)) / {_CHARACTER}"
+    names = ("datum.layer", "split(datum.layer, ' ')[0]")
+    shown = " : ".join(f"length({name}) < {room} ? {name}" for name in names)
     return {
-        "data": {"values": values},
-        "mark": {"type": "text", "fontSize": 11, "color": "#57606a"},
-        "encoding": {
-            "x": axis("begin", "quantitative", "cycle"),
-            "y": {"datum": _NAMES_ROW},
-            "text": {"field": "name"},
+        "mark": {
+            "type": "text",
+            "fontSize": 11,
+            "color": "#57606a",
+            "x": {"expr": "(scale('x', datum.begin) + scale('x', datum.end)) / 2"},
+            "text": {"expr": f"{shown} : ''"},
         },
+        "encoding": {"y": {"datum": _NAMES_ROW}},
     }
 
 
@@ -150,6 +151,48 @@ def memory(report: RunReport) -> Figure:
     )
     text = "What lies where in the read-write DRAM, from its first use to its last."
     return Figure("Memory over time", text, spec)
+
+
+def scratchpads(report: RunReport) -> Figure:
+    """Where in the scratchpads each layer put what, and in how many cores."""
+    size = from_settings(report.device).scratchpad_bytes
+    cores = cores_of(report)
+    values = [
+        {
+            "layer": layer_label(report.layers[block.layer]),
+            "kind": block.kind,
+            "first": block.layer,
+            "until": block.layer + 1,
+            "low": block.begin / 1024,
+            "high": block.end / 1024,
+            "size": bytes_text(block.end - block.begin),
+            "cores": block.cores,
+            "share": round(block.cores / cores, 3),
+        }
+        for block in report.scratchpads
+    ]
+    spec = figure_spec(
+        values,
+        320,
+        mark={"type": "rect", "stroke": "white", "strokeWidth": 0.6},
+        encoding={
+            "x": _layer_axis("first"),
+            "x2": {"field": "until"},
+            "y": axis("low", "quantitative", "KiB of a scratchpad")
+            | {"scale": {"domain": [0, size / 1024], "nice": False}},
+            "y2": {"field": "high"},
+            "color": axis("kind", "nominal", "holds", scale=colours(_HELD_COLOURS)),
+            "opacity": axis("share", "quantitative", "share of the cores")
+            | {"scale": {"domain": [0, 1], "range": [0.3, 1]}, "legend": None},
+            "tooltip": tooltips(layer="layer", kind="kind", size="size", cores="cores"),
+        },
+    )
+    text = (
+        f"Where each layer put what into the scratchpads of {bytes_text(size)}: what loads brought,"
+        " and results and sums. Paler where fewer cores did; free above, there is room for larger"
+        " tiles."
+    )
+    return Figure("Scratchpads over time", text, spec)
 
 
 def _layer_axis(field: str) -> dict[str, Any]:

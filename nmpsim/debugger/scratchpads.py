@@ -1,0 +1,101 @@
+"""What the scratchpads held, layer by layer, from the record of what units did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle import Bundle
+from nmpsim.debugger.instructions import touches_of
+from nmpsim.isa.codec import decode, decode_descriptor
+from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE
+from nmpsim.report.details import BlockKind, ScratchpadBlock
+
+Kind = Literal["loaded", "computed"]
+_Piece = tuple[Kind, int, int]
+"""What put something there, the first byte, and the byte after the last."""
+_ENTRY = ("core", "layer", "pc", "descriptor")
+
+
+class ScratchpadRecorder:
+    """Listens to the work of units: ``device.run(bundle, inputs, work=recorder)``.
+
+    Instructions and descriptors are looked up in the bundle; those that a program makes while it
+    runs are not seen.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._image = bundle.image
+        self._base = bundle.image_base
+        self._pieces: dict[tuple[int, int], list[_Piece]] = {}
+        self._held: dict[int, dict[int, set[_Piece]]] = {}
+
+    def __call__(self, work: Any) -> None:
+        """Take note of an array of ``nmpsim.core.state.WORK``."""
+        done = work[work.is_grant == 0]
+        entries = np.stack([done[name] for name in _ENTRY], axis=1)
+        for core, layer, pc, descriptor in np.unique(entries, axis=0).tolist():
+            held = self._held.setdefault(layer, {}).setdefault(core, set())
+            held.update(self._pieces_of(pc, descriptor))
+
+    def blocks(self, layers: int) -> tuple[ScratchpadBlock, ...]:
+        """What was noted, by layer and address; ``layers`` is how many the program has."""
+        known = sorted(layer for layer in self._held if layer < layers)
+        return tuple(block for layer in known for block in _blocks(layer, self._held[layer]))
+
+    def _pieces_of(self, pc: int, descriptor: int) -> list[_Piece]:
+        key = (pc, descriptor)
+        if key not in self._pieces:
+            self._pieces[key] = list(self._written(pc, descriptor))
+        return self._pieces[key]
+
+    def _written(self, pc: int, descriptor: int) -> Iterator[_Piece]:
+        """What an instruction writes into its scratchpad."""
+        code = self._bytes(pc, 4)
+        decoded = decode(int.from_bytes(code, "little")) if code else None
+        if decoded is None or decoded.instruction.descriptor is None:
+            return
+        name = decoded.instruction.descriptor
+        data = self._bytes(descriptor, DESCRIPTORS[name].nbytes)
+        if not data:
+            return
+        for touch in touches_of(decoded.instruction, decode_descriptor(name, data), 0, 0):
+            if touch.kind == "write" and touch.box.space == "scratchpad":
+                kind: Kind = "loaded" if name == "load" else "computed"
+                yield kind, touch.box.start - SCRATCHPAD_BASE, touch.box.end - SCRATCHPAD_BASE
+
+    def _bytes(self, address: int, count: int) -> bytes:
+        start = address - self._base
+        fits = start >= 0 and start + count <= self._image.size
+        return self._image[start : start + count].tobytes() if fits else b""
+
+
+def _blocks(layer: int, held: Mapping[int, set[_Piece]]) -> Iterator[ScratchpadBlock]:
+    """Pieces of the address range in which the same kind lies in as many cores."""
+    bounds = sorted({at for pieces in held.values() for _, *ends in pieces for at in ends})
+    loaded, computed = (_cores_with(kind, held, bounds) for kind in ("loaded", "computed"))
+    looks = [
+        (int(both.sum()), bool(into.any()), bool(out.any()))
+        for into, out, both in zip(loaded.T, computed.T, (loaded | computed).T, strict=True)
+    ]
+    for (cores, into, out), places in groupby(range(len(looks)), looks.__getitem__):
+        if cores:
+            run = list(places)
+            kind: BlockKind = "both" if into and out else "loaded" if into else "computed"
+            yield ScratchpadBlock(layer, kind, bounds[run[0]], bounds[run[-1] + 1], cores)
+
+
+def _cores_with(
+    kind: str, held: Mapping[int, set[_Piece]], bounds: list[int]
+) -> npt.NDArray[np.bool_]:
+    """[cores, pieces between bounds] True where a core has something of the kind."""
+    found = np.zeros((len(held), max(len(bounds) - 1, 0)), bool)
+    for row, pieces in enumerate(held.values()):
+        for what, low, high in pieces:
+            if what == kind:
+                found[row, bounds.index(low) : bounds.index(high)] = True
+    return found
