@@ -55,10 +55,13 @@ def touch_of(done: Done, kind: str, space: Space, address: int) -> Touch | None:
 
 
 def place_in(box: Box, address: int) -> tuple[tuple[int, ...], int]:
-    """Where a byte lies in a box: the number along each repeat, and the byte of the run."""
+    """Where a byte lies in a box: the number along each repeat, and the byte of the run.
+
+    The last place if runs lie on one another: that was written last.
+    """
     starts = box.starts()
     hits = np.flatnonzero((starts <= address) & (address < starts + box.run))
-    index = int(hits[0])
+    index = int(hits[-1])
     at = coordinates(index, tuple(count for count, _ in box.repeats))
     return at, address - int(starts[index])
 

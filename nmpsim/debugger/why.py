@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
+import numpy as np
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.debugger.arithmetic import Element, Made, Term, made_by, terms_of_part
+from nmpsim.debugger.arithmetic import Element, Made, Step, Term, made_by, terms_of_part
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.events import host_touches
-from nmpsim.debugger.inspect import flat_index, values_of
-from nmpsim.debugger.instructions import Done
+from nmpsim.debugger.inspect import coordinates, flat_index, values_of
+from nmpsim.debugger.instructions import SCALAR_STORE_BYTES, Done, memory_at
 from nmpsim.debugger.tracing import (
     Sources,
     last_writer,
@@ -24,6 +25,7 @@ from nmpsim.debugger.tracing import (
     touch_of,
     trace_of,
 )
+from nmpsim.isa.table import Unit
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 MIDDLE_PARTS = (1, 2)
@@ -70,12 +72,12 @@ class Explanation:
     value: float
     address: int
     made: Made | None
-    """None if it was moved here, or made by the host."""
+    """None if the host made it, or nothing did."""
     terms: tuple[NamedTerm, ...]
     events: tuple[Event, ...]
     """Transfers that brought its operands, what computed it, the store."""
     sources: tuple[str, ...]
-    """What it was made of, where no arithmetic is known."""
+    """Where it is from, if not from the terms alone."""
     tile: str
     """Which part of the layer the instruction made."""
 
@@ -97,8 +99,25 @@ def explain_element(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> Ex
         return attrs.evolve(found, sources=_host_sources(debugger, layer))
     store = last_writer(done, "dram", address)
     if store is None:
-        return attrs.evolve(found, sources=("nothing wrote it in this layer",))
+        return _from_before(debugger, layer, found)
     return _from_store(debugger, layer, found, done, store)
+
+
+def _from_before(debugger: Debugger, layer: Layer, found: Explanation) -> Explanation:
+    """An element that a layer left as it was, as parts of a concatenation are."""
+    order = debugger.layer_order()
+    for index in reversed(order[: order.index(layer.index)]):
+        earlier = debugger.layers[index]
+        values, start = debugger.outputs[index], earlier.output.address
+        if start <= found.address < start + values.nbytes:
+            at = coordinates((found.address - start) // values.itemsize, earlier.output.shape)
+            there = explain_element(debugger, earlier, at)
+            note = f"{earlier.name}{list(at)}: {layer.name} left it as it was"
+            return attrs.evolve(
+                there, layer=found.layer, op=found.op, at=found.at, value=found.value,
+                sources=(note, *there.sources),
+            )  # fmt: skip
+    return attrs.evolve(found, sources=("nothing wrote it",))
 
 
 def _host_sources(debugger: Debugger, layer: Layer) -> tuple[str, ...]:
@@ -116,20 +135,25 @@ def _from_store(
     own = [one for one in done if one.core == store.core and one.position < store.position]
     stored = _event(debugger, "store", store, layer)
     if store.unit is None:
-        return attrs.evolve(found, events=(stored,), sources=("a core stored it itself",))
+        made = _of_register(store, found.address, layer)
+        return attrs.evolve(found, made=made, events=(stored,), sources=("a core's register",))
     spm = stored_from(store, found.address)
     maker = last_writer(own, "scratchpad", spm)
     if maker is None:
         return attrs.evolve(found, events=(stored,), sources=("nothing wrote it on this core",))
-    if maker.instruction.mnemonic == "nmp.load":
-        _, source = Sources(debugger, layer.index, own).of(spm)
-        moved = (_event(debugger, "load", maker, layer, source), stored)
-        return attrs.evolve(found, events=moved, sources=(source or "padding",))
-    made, parts = _made(debugger, own, maker, spm)
     before = [one for one in own if one.position < maker.position]
+    if maker.unit is None:
+        event = _event(debugger, "compute", maker, layer)
+        made = _of_register(maker, spm, layer)
+        return attrs.evolve(
+            found, made=made, events=(event, stored), sources=("a core's register",)
+        )
+    if maker.unit == Unit.LOAD:
+        return _moved(debugger, layer, found, own, (maker, store), spm)
+    made, parts = _made(debugger, own, maker, spm)
     sources = Sources(debugger, layer.index, before)
     events = (
-        *(_event(debugger, "load", load, layer, data) for load, data in _loads(sources, made)),
+        *(_used(debugger, layer, one, data) for one, data in _origins(sources, made)),
         *(_event(debugger, "part", part, layer) for part in parts),
         _event(debugger, "compute", maker, layer),
         stored,
@@ -139,22 +163,61 @@ def _from_store(
         made=made,
         terms=_named(sources, made),
         events=events,
-        sources=() if made else _flat_source(sources, maker, spm),
         tile=_tile(maker),
     )
 
 
+def _moved(
+    debugger: Debugger,
+    layer: Layer,
+    found: Explanation,
+    own: Sequence[Done],
+    moves: tuple[Done, Done],
+    spm: int,
+) -> Explanation:
+    """A value that a load brought and a store took on; ``spm`` is where it lay between them."""
+    load, store = moves
+    _, source = Sources(debugger, layer.index, own).of(spm)
+    with debugger.execution.visit():
+        debugger.execution.go_to(store.position - 1)
+        dtype = ELEM_DTYPES[layer.output.elem]
+        held = memory_at(debugger.execution.machine, store.core, spm, dtype.itemsize) or b""
+    value = np.frombuffer(held, dtype)[0].item()
+    step = Step("moved", "as it is" if source else "padding: what the load fills with", value)
+    term = Term((), spm, value)
+    return attrs.evolve(
+        found,
+        made=Made((term,), (step,), value),
+        terms=(NamedTerm(term, source, ""),),
+        events=(
+            _event(debugger, "load", load, layer, source),
+            _event(debugger, "store", store, layer),
+        ),
+        tile=_tile(load),
+    )
+
+
+def _of_register(store: Done, address: int, layer: Layer) -> Made | None:
+    """A value that a core wrote itself; None if it took several stores."""
+    dtype = ELEM_DTYPES[layer.output.elem]
+    (touch,) = store.touches
+    first, nbytes = address - touch.box.start, SCALAR_STORE_BYTES[store.instruction.mnemonic]
+    data = store.rs2.to_bytes(4, "little")[:nbytes][first : first + dtype.itemsize]
+    if len(data) < dtype.itemsize:
+        return None
+    value = np.frombuffer(data, dtype)[0].item()
+    step = Step("stored", f"{store.instruction.mnemonic} of {store.rs2:#x}", value)
+    return Made((), (step,), value)
+
+
 def _made(
     debugger: Debugger, own: Sequence[Done], maker: Done, address: int
-) -> tuple[Made | None, tuple[Done, ...]]:
+) -> tuple[Made, tuple[Done, ...]]:
     """The arithmetic, each part of a sum from memory as it stood when that was issued."""
-    touch = touch_of(maker, "write", "scratchpad", address)
     name = maker.instruction.descriptor or ""
-    if touch is None or len(touch.box.repeats) not in (1, 2):
-        return None, ()
-    at, byte = place_in(touch.box, address)
-    y, x = at if len(at) == 2 else (at[0], 0)
-    element = Element(y, x, byte >> maker.words.get("element", 0))
+    (box,) = (touch.box for touch in maker.touches if touch.what == "output")
+    at, byte = place_in(box, address)
+    element = Element(at, byte >> maker.words.get("element", 0))
     parts = _parts_before(own, maker)
     execution, earlier = debugger.execution, list[Term]()
     with execution.visit():
@@ -181,39 +244,27 @@ def _parts_before(own: Sequence[Done], maker: Done) -> list[Done]:
     return parts
 
 
-def _loads(sources: Sources, made: Made | None) -> list[tuple[Done, str]]:
-    """Transfers that brought what was used, in order, and what each was used for first."""
+def _origins(sources: Sources, made: Made) -> list[tuple[Done, str]]:
+    """Who brought or made what was used, in order, and what each was used for first."""
     found: dict[int, tuple[Done, str]] = {}
-    for term in made.terms if made else ():
+    for term in made.terms:
         for address in (term.address, term.weight_address):
-            load, name = (None, "") if address is None else sources.of(address)
-            if load is not None and not found.get(load.position, (load, ""))[1]:
-                found[load.position] = (load, name)  # not what is padding there
+            writer, name = (None, "") if address is None else sources.of(address)
+            if writer is not None and not found.get(writer.position, (writer, ""))[1]:
+                found[writer.position] = (writer, name)  # not what is padding there
     return [found[position] for position in sorted(found)]
 
 
-def _named(sources: Sources, made: Made | None) -> tuple[NamedTerm, ...]:
+def _used(debugger: Debugger, layer: Layer, writer: Done, data: str) -> Event:
+    is_load = writer.unit == Unit.LOAD
+    return _event(debugger, "load" if is_load else "made", writer, layer, data if is_load else "")
+
+
+def _named(sources: Sources, made: Made) -> tuple[NamedTerm, ...]:
     def name(address: int | None) -> str:
         return "" if address is None else sources.of(address)[1]
 
-    terms = made.terms if made else ()
-    return tuple(NamedTerm(t, name(t.address), name(t.weight_address)) for t in terms)
-
-
-def _flat_source(sources: Sources, maker: Done, address: int) -> tuple[str, ...]:
-    """The input of an instruction that works element by element."""
-    boxes = {touch.what: touch.box for touch in maker.touches}
-    name = maker.instruction.mnemonic
-    if "input" not in boxes:
-        return (name,)
-    source, output = boxes["input"], boxes["output"]
-    at, byte = place_in(output, address)
-    start = (
-        source.start
-        + byte
-        + sum(i * step for i, (_, step) in zip(at, source.repeats, strict=False))
-    )
-    return (f"{name} of {sources.of(start)[1] or hex(start)}",)
+    return tuple(NamedTerm(t, name(t.address), name(t.weight_address)) for t in made.terms)
 
 
 def _tile(maker: Done) -> str:
@@ -223,7 +274,11 @@ def _tile(maker: Done) -> str:
         return f"{d['out_h']} x {d['out_w']} pixels of {channels} channels"
     if "rows" in d:
         return f"{d['rows']} rows of {d['columns']}"
-    return f"{d['count']} elements" if "count" in d else ""
+    if "size_0" in d:
+        return " x ".join(str(d[f"size_{n}"]) for n in range(4)) + " elements"
+    if "run_bytes" in d:
+        return f"{d['count_y']} x {d['count_x']} runs of {d['run_bytes']} bytes"
+    return f"{d['count']} elements"
 
 
 def _event(debugger: Debugger, what: str, done: Done, layer: Layer, data: str = "") -> Event:

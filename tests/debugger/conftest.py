@@ -1,7 +1,8 @@
-"""Programs to debug."""
+"""Programs to debug; makes the helpers of tests/core importable by name."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.debugger import Debugger
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
 
 
 @pytest.fixture(scope="session")

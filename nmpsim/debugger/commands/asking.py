@@ -8,7 +8,7 @@ import attrs
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.result import Result, say, table
+from nmpsim.debugger.commands.result import Result, plain, say, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.why import Event, Explanation, explain_element, readers
@@ -25,7 +25,8 @@ def why(shell: Shell, arguments: Arguments) -> Result:
     is_all = arguments.flag("all")
     layer, at = _element(shell, arguments)
     found = explain_element(shell.debugger, layer, at)
-    return Result(tuple(_lines(found, layer, is_all)), attrs.asdict(found))
+    data = attrs.asdict(found, value_serializer=lambda _, __, value: plain(value))
+    return Result(tuple(_lines(found, layer, is_all)), data)
 
 
 def _element(shell: Shell, arguments: Arguments) -> tuple[Layer, tuple[int, ...]]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.moving import instruction_line, place
-from nmpsim.debugger.commands.result import Result, say, table
+from nmpsim.debugger.commands.result import Result, plain, say, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import (
     code,
@@ -141,7 +141,7 @@ def _element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) -> Re
     flat = flat_index(at, found.shape)
     value = values.reshape(-1)[flat].item()
     text = f"{list(at)} = {value}"
-    data: dict[str, Any] = {"at": list(at), "value": _plain(value)}
+    data: dict[str, Any] = {"at": list(at), "value": plain(value)}
     if found.scale is not None:
         real = found.scale * (value - (found.offset or 0))
         text += f", stands for {real:.6g}"
@@ -150,15 +150,8 @@ def _element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) -> Re
     return say(f"{text}, at {address:#x}", **data, address=address)
 
 
-def _plain(value: Any) -> Any:
-    """A number that JSON can hold."""
-    if isinstance(value, float) and not np.isfinite(value):
-        return str(value)
-    return value
-
-
 def _listed(values: npt.NDArray[Any]) -> list[Any]:
-    return [_plain(value) for value in values.tolist()]
+    return [plain(value) for value in values.tolist()]
 
 
 def _rows(values: npt.NDArray[Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,13 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[str
         return "  ".join(aligned).rstrip()
 
     return line(list(headers)), *(line(row) for row in cells)
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can hold: infinity and what is no number as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
 def count(number: int, thing: str) -> str:

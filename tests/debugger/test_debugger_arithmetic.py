@@ -1,0 +1,127 @@
+"""The arithmetic told is the arithmetic done, for every instruction, profile and element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+import pytest
+from core_jobs import INSTRUCTIONS
+from core_machines import IMAGE_BASE, device, from_descriptors, run
+from core_profiles import values
+from core_strategies import SEED
+from core_tensors import Job, Layout
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nmpsim.core.state import Machine
+from nmpsim.debugger.arithmetic import Element, Made, Term, made_by, terms_of_part
+from nmpsim.debugger.instructions import memory_at, read_descriptor, touches_of
+from nmpsim.debugger.tracing import place_in
+from nmpsim.isa.codec import BY_MNEMONIC
+from nmpsim.isa.table import DESCRIPTORS
+
+DEVICE = device()
+EXAMPLES = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+JOB_BYTES = 12
+"""Code of one job."""
+
+
+class Jobs:
+    """Tensor instructions one after the other, and the machine before and after each."""
+
+    def __init__(self, jobs: Sequence[Job], layout: Layout) -> None:
+        self.names = [BY_MNEMONIC[mnemonic].descriptor or "" for mnemonic, _ in jobs]
+        self._program = from_descriptors(
+            *jobs, scratchpad=layout.contents(), config=DEVICE, layer_channels=(7, 16, 1)
+        )
+        self.states = [self._after(done) for done in range(len(jobs) + 1)]
+        self.words = [self._words(number) for number in range(len(jobs))]
+        self._mnemonics = [mnemonic for mnemonic, _ in jobs]
+
+    def _after(self, done: int) -> Machine:
+        halt, image, end = from_descriptors().image, self._program.image, JOB_BYTES * done
+        cut = image[:end] + halt + image[end + len(halt) :]
+        return run("compiled", attrs.evolve(self._program, image=cut))[1]
+
+    def _words(self, number: int) -> dict[str, int]:
+        before = sum(DESCRIPTORS[name].nbytes for name in self.names[:number])
+        address = IMAGE_BASE + JOB_BYTES * len(self.names) + 4 + before
+        return read_descriptor(self.states[0], 0, self.names[number], address)
+
+    def results(self, number: int, rng: np.random.Generator) -> Iterator[tuple[Element, int, int]]:
+        """Some results of a job: which, address and bytes."""
+        words, instruction = self.words[number], BY_MNEMONIC[self._mnemonics[number]]
+        for touch in touches_of(instruction, words, 0, 0):
+            if touch.what == "output":
+                box, size = touch.box, words.get("element_bytes", 1 << words.get("element", 0))
+                for start in rng.choice(box.starts(), min(3, box.starts().size), replace=False):
+                    address = int(start) + size * int(rng.integers(0, box.run // size))
+                    at, byte = place_in(box, address)
+                    yield Element(at, byte // size), address, size
+
+
+def check(jobs: Sequence[Job], layout: Layout, rng: np.random.Generator) -> None:
+    """Each explanation, from the memory before a job, against the memory after it."""
+    run = Jobs(jobs, layout)
+    for number, name in enumerate(run.names):
+        for element, address, size in run.results(number, rng):
+            parts = earlier(run, number, element)
+            made = made_by(run.states[number], 0, name, run.words[number], element, parts)
+            stored = memory_at(run.states[number + 1], 0, address, size) or b""
+            assert made.result == int.from_bytes(stored, "little", signed=True), (element, made)
+            check_steps(made)
+
+
+def earlier(run: Jobs, number: int, element: Element) -> list[Term]:
+    """What the parts of a sum before this one have added."""
+    return [
+        term
+        for one in range(number)
+        if run.words[number].get("part") and run.words[one].get("part") in (1, 2)
+        for term in terms_of_part(run.states[one], 0, run.names[one], run.words[one], element)
+    ]
+
+
+def check_steps(made: Made) -> None:
+    """Each step leads to the next one."""
+    assert made.steps[-1].value == made.result
+    steps = {step.name: step for step in made.steps}
+    result, rescaled = steps.get("result"), steps.get("rescaled")
+    if result is None or rescaled is None or not result.formula.startswith("rescaled + "):
+        return
+    added = int(result.formula.split(", ")[0].split()[-1])
+    if "bias" in result.formula:
+        added += int(np.clip(steps["bias"].value, -(1 << 61), 1 << 61))
+    assert int(rescaled.value) + added == result.value, made.steps
+
+
+@pytest.mark.parametrize("kind", [kind for kind in INSTRUCTIONS if kind != "fill and load"])
+def test_every_result_is_explained(kind: str) -> None:
+    @given(st.data(), SEED)
+    @EXAMPLES
+    def explained(data: st.DataObject, seed: int) -> None:
+        layout = Layout()
+        check(data.draw(INSTRUCTIONS[kind](layout)), layout, np.random.default_rng(seed))
+
+    explained()
+
+
+@given(st.data(), SEED)
+@EXAMPLES
+def test_bytes_that_are_only_moved(data: st.DataObject, seed: int) -> None:
+    draw, rng = data.draw, np.random.default_rng(seed)
+    layout, count = Layout(), draw(st.integers(1, 80))
+    source, table = (layout.put(draw(values("int8", n)), 1) for n in (count, 256))
+    look_up = {"input": source, "output": layout.reserve(count, 1), "table": table, "count": count}
+    value, element = draw(st.integers(-128, 127)), draw(st.integers(0, 1))
+    fill = {"output": layout.reserve(80), "count": 30, "value": value, "element": element}
+    size = draw(st.sampled_from([1, 2, 4, 8]))
+    copy = {"input": layout.put(rng.bytes(4000)), "output": layout.reserve(4000)}
+    copy["element_bytes"] = size
+    for n in range(4):
+        copy[f"size_{n}"] = draw(st.integers(1, 4))
+        copy[f"in_stride_{n}"] = size * draw(st.integers(0, 12))
+        copy[f"out_stride_{n}"] = size * draw(st.integers(0, 12))
+    check([("nmp.lut", look_up), ("nmp.fill", fill), ("nmp.transpose", copy)], layout, rng)
