@@ -1,4 +1,4 @@
-"""Does a program hold what it should: integers by its LIR's scales, constants by a file?"""
+"""Does a program hold what it should: types of operands, constants beside a file's."""
 
 from __future__ import annotations
 
@@ -9,34 +9,9 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.explain import LayerFacts, explain_layers
-from nmpsim.bundle.metadata import Layer
+from nmpsim.analysis.explain import LayerFacts
 from nmpsim.debugger.inspect import coordinates
-from nmpsim.debugger.instructions import Done
-from nmpsim.isa.words import GLOW_INT
 from nmpsim.lir.nodes import Module
-
-Integers = tuple[int, int, int]
-"""pre, mul, post"""
-
-
-@attrs.frozen
-class StageAudit:
-    """One rescaling of a layer."""
-
-    layer: str
-    stage: str
-    formula: str
-    real: float
-    expected: Integers
-    """What Glow derives from the scales."""
-    found: tuple[Integers, ...]
-    """What the descriptors say; one if they agree."""
-
-    @property
-    def is_right(self) -> bool:
-        """Do all descriptors say what is expected?"""
-        return self.found == (self.expected,)
 
 
 @attrs.frozen
@@ -54,41 +29,6 @@ class ConstantAudit:
     problem: str = ""
 
 
-def audit_integers(module: Module, layer: Layer, trace: Iterable[Done]) -> Iterator[StageAudit]:
-    """The rescale integers of a layer in Glow's form, as expected and as its descriptors have them.
-
-    Nothing for other profiles, and for layers whose channels have scales of their own.
-    """
-    facts = _facts(module, layer)
-    done = [one for one in trace if one.words.get("profile", GLOW_INT) == GLOW_INT]
-    for stage in facts.stages if facts else ():
-        if len(set(stage.reals)) != 1 or stage.factors[0] is None:
-            continue
-        names = [f"{stage.name}_{part}" for part in ("pre", "mul", "post")]
-        found = {
-            tuple(one.words[name] for name in names)
-            for one in done
-            if names[0] in one.words and not one.words.get("scales")
-        }
-        integer = stage.factors[0].integer
-        if found:
-            yield StageAudit(
-                layer.name,
-                stage.name,
-                stage.formula,
-                stage.reals[0],
-                (integer.pre, integer.mul, integer.post),
-                tuple(sorted((pre, mul, post) for pre, mul, post in found)),
-            )
-
-
-def _facts(module: Module, layer: Layer) -> LayerFacts | None:
-    """Of the instruction that rescales: the first of those that were fused."""
-    names = {i.name for i in module.instructions}
-    wanted = layer.fused[0] if layer.fused and layer.fused[0] in names else layer.name
-    return next((one for one in explain_layers(module) if one.name == wanted), None)
-
-
 @attrs.frozen
 class OperandType:
     """An operand of a layer with its type."""
@@ -98,9 +38,8 @@ class OperandType:
     text: str
 
 
-def operand_types(module: Module, layer: Layer) -> list[OperandType]:
+def operand_types(facts: LayerFacts | None) -> list[OperandType]:
     """Operands of a layer's instruction, with element, shape, scale, offset."""
-    facts = _facts(module, layer)
     found = []
     for one in facts.operands if facts else ():
         shape = "x".join(map(str, one.shape)) or "scalar"

@@ -15,15 +15,14 @@ from nmpsim.bundle.patch import Change
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import flat_index, layer_states, values_of
 from nmpsim.debugger.instructions import Done
-from nmpsim.debugger.tracing import last_writer, loaded_from, trace_of
+from nmpsim.debugger.rederive import Rederived, rederive
+from nmpsim.debugger.tracing import trace_of
+from nmpsim.debugger.words import NO_CHANGE, index_of, packed, pieces_of
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.descriptors import PROFILES
-from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
 from nmpsim.isa.words import GLOW_INT, NMP
 from nmpsim.kernels.scale import InvalidScaleError, integer_scale
-from nmpsim.lir.nodes import ELEM_DTYPES
-
-NO_CHANGE = ("layer",)
+from nmpsim.lir.nodes import ELEM_DTYPES, Module
 
 
 @attrs.frozen
@@ -54,41 +53,57 @@ class Changes:
         self._baseline: Baseline | None = None
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
-        """Change a word of all descriptors of a layer, or its records by channel; how many.
+        """Change a word of all descriptors of a layer, or its records by channel; how many places.
 
-        Scales that each channel has of its own are changed in their records; ``bias`` is the bias
-        in the record of ``channel``. Raises UserError (DEBUG002) for an unknown word.
+        Scales that each channel has of its own are changed in their records, of one ``channel`` or
+        of all; ``bias`` is the bias in the record of ``channel``. Raises UserError (DEBUG002) for
+        an unknown word, or channel.
         """
-        pieces = list(self._words_of(layer, word, channel))
+        pieces = list(dict.fromkeys(self._pieces(layer, word, channel)))
         if not pieces:
-            raise self._unknown(layer, word)
+            raise self._unknown(layer, word, channel)
         for address, size in pieces:
-            self.write(address, _packed(value, size), f"{layer.name} {word} = {value}")
+            self.write(address, packed(value, size), f"{layer.name} {word} = {value}")
         self.rewind(layer)
         return len(pieces)
 
-    def set_scale(self, layer: Layer, scale: float) -> int:
-        """Let a layer's rescale aim at another output scale; how many descriptors.
+    def set_scale(self, layer: Layer, module: Module, scale: float) -> Rederived:
+        """Give a layer's output another scale; all layers that make or read it follow.
+
+        Raises UserError: DEBUG002 if there is no scale, or as :func:`rederive` says.
+        """
+        _check_scale(layer, scale)
+        found = rederive(self._debugger.bundle, module, layer, scale)
+        for address, now in found.pieces:
+            self.write(address, now, f"{layer.name} scale = {scale:g}")
+        by_name = {one.name: one for one in self._debugger.layers}
+        order = self._debugger.layer_order()
+        self.rewind(
+            min((by_name[name] for name in found.makers), key=lambda one: order.index(one.index))
+        )
+        return found
+
+    def set_own_scale(self, layer: Layer, scale: float) -> int:
+        """Let only a layer's rescale aim at another output scale; how many descriptors.
 
         What reads the layer still takes its result on the old scale.
         """
-        if layer.output.scale is None or not scale > 0:
-            raise fail("DEBUG002", f"{layer.name} has no output scale to change", found=scale)
-        ratio, count = layer.output.scale / scale, 0
+        _check_scale(layer, scale)
+        ratio, count = (layer.output.scale or 0.0) / scale, 0
         for done in self._computes(layer):
             d = done.words
-            if "out_mul" not in d or d.get("profile") not in (GLOW_INT, NMP):
+            if "out_mul" not in d or d.get("profile") not in (GLOW_INT, NMP) or d.get("scales"):
                 raise fail(
                     "DEBUG002",
                     f"the scale of {layer.name} is not three integers",
                     found=PROFILES[d["profile"]] if "profile" in d else done.instruction.mnemonic,
-                    hint="change its words one by one",
+                    hint="without `alone` it is derived as the compiler does; or change words",
                 )
             real = d["out_mul"] / 2.0 ** (d["out_pre"] + d["out_post"])
             integers = _integers(real * ratio)
             for word, value in zip(("out_pre", "out_mul", "out_post"), integers, strict=True):
-                address = done.rs1 + 4 * _index(done, word)
-                self.write(address, _packed(value, 4), f"{layer.name} {word} = {value}")
+                address = done.rs1 + 4 * index_of(done, word)
+                self.write(address, packed(value, 4), f"{layer.name} {word} = {value}")
             count += 1
         self.rewind(layer)
         return count
@@ -190,22 +205,29 @@ class Changes:
             if done.instruction.descriptor not in (None, *transfers)
         ]
 
-    def _words_of(self, layer: Layer, word: str, channel: int | None) -> Iterator[tuple[int, int]]:
+    def _pieces(self, layer: Layer, word: str, channel: int | None) -> Iterator[tuple[int, int]]:
         """(address, bytes) of each place where a word of a layer stands."""
-        seen = set()
         trace = self.trace(layer)
+        channels = layer.output.shape[-1] if layer.output.shape else 1
         for done in trace:
             if done.instruction.descriptor in (None, "load", "store"):
                 continue
-            for piece in _pieces(done, word, channel, trace):
-                if piece not in seen:
-                    seen.add(piece)
-                    yield piece
+            first = done.words.get("event_origin", 0) % channels
+            yield from pieces_of(done, word, None if channel is None else channel - first, trace)
 
-    def _unknown(self, layer: Layer, word: str) -> UserError:
-        known = sorted(
-            {name for done in self._computes(layer) for name in done.words if name not in NO_CHANGE}
-        )
+    def _unknown(self, layer: Layer, word: str, channel: int | None) -> UserError:
+        computes = self._computes(layer)
+        known = sorted({name for done in computes for name in done.words if name not in NO_CHANGE})
+        if channel is not None and (word == "bias" or word in known):
+            has_own = word == "bias" or any(done.words.get("scales") for done in computes)
+            return fail(
+                "DEBUG002",
+                f"{layer.name} has no {word} of that channel",
+                found=channel,
+                expected=f"0 to {layer.output.shape[-1] - 1}"
+                if has_own
+                else "one for all channels",
+            )
         return fail(
             "DEBUG002",
             f"{layer.name} has no such number to change",
@@ -214,51 +236,9 @@ class Changes:
         )
 
 
-def _pieces(
-    done: Done, word: str, channel: int | None, trace: list[Done]
-) -> Iterator[tuple[int, int]]:
-    d = done.words
-    if word == "bias":
-        if "channels" in d and channel is not None:
-            yield from _record(done, "channels", CHANNEL_RECORD, "bias_low", channel, trace, 8)
-        return
-    if word in d and word not in NO_CHANGE:
-        yield done.rs1 + 4 * _index(done, word), 4
-    if d.get("scales") and word in [w.name for w in SCALE_RECORD]:
-        channels = d.get("out_channels", d.get("channels_count", 0))
-        for one in range(channels) if channel is None else [channel]:
-            yield from _record(done, "scales", SCALE_RECORD, word, one, trace, 4)
-
-
-def _record(
-    done: Done,
-    table: str,
-    record: Descriptor,
-    word: str,
-    channel: int,
-    trace: list[Done],
-    size: int,
-) -> Iterator[tuple[int, int]]:
-    """Where a record of a table in the scratchpad came from, if a load brought it."""
-    names = [w.name for w in record]
-    address = done.words[table] + channel * record.nbytes + 4 * names.index(word)
-    before = [o for o in trace if o.core == done.core and o.position < done.position]
-    load = last_writer(before, "scratchpad", address)
-    source = loaded_from(load, address) if load and load.words.get("dram") else None
-    if source is not None:
-        yield source, size
-
-
-def _index(done: Done, word: str) -> int:
-    names = [w.name for w in DESCRIPTORS[done.instruction.descriptor or ""]]
-    return names.index(word)
-
-
-def _packed(value: int, size: int) -> bytes:
-    bits = 8 * size
-    if not -(1 << (bits - 1)) <= value < 1 << bits:
-        raise fail("DEBUG002", "the number does not fit", found=value, expected=f"{bits} bits")
-    return (value & ((1 << bits) - 1)).to_bytes(size, "little")
+def _check_scale(layer: Layer, scale: float) -> None:
+    if layer.output.scale is None or not 0 < scale < float("inf"):
+        raise fail("DEBUG002", f"{layer.name} has no output scale to change", found=scale)
 
 
 def _integers(real: float) -> tuple[int, int, int]:

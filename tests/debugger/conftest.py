@@ -12,6 +12,7 @@ import pytest
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.debugger import Debugger
+from nmpsim.debugger.commands.shell import Shell
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
@@ -30,3 +31,9 @@ def seven() -> dict[str, npt.NDArray[np.float32]]:
 @pytest.fixture
 def debugger(digits: Bundle, seven: dict[str, npt.NDArray[np.float32]]) -> Debugger:
     return Debugger(digits, seven)
+
+
+@pytest.fixture
+def shell(debugger: Debugger) -> Shell:
+    """Commands on the digits; no files."""
+    return Shell(debugger, lambda path: pytest.fail(f"nobody reads {path}"))

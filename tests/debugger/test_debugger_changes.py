@@ -19,11 +19,6 @@ from nmpsim.diagnostics import UserError
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 
-@pytest.fixture
-def shell(debugger: Debugger) -> Shell:
-    return Shell(debugger, lambda path: pytest.fail(f"nobody reads {path}"))
-
-
 @pytest.fixture(scope="module")
 def image() -> bytes:
     return nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image
@@ -48,6 +43,51 @@ def test_a_patch_does_what_the_session_did(
     for layer in shell.debugger.layers:
         saved = report.layer_outputs[f"{layer.number:04d}:{layer.name}"]
         np.testing.assert_array_equal(saved, shell.debugger.outputs[layer.index])
+
+
+@pytest.mark.parametrize("numerics", ["glow-int", "float-fbgemm", "float-onednn"])
+def test_another_scale_is_what_the_compiler_makes_of_it(
+    numerics: str, seven: dict[str, Any], tmp_path: Path
+) -> None:
+    compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", numerics=numerics)
+    shell = Shell(Debugger(bundle_from_bytes(compiled.image), seven), lambda _: pytest.fail("no"))
+    told = shell.execute("change conv1 scale 0.02").text
+    assert "pool1__2 has it now\n  conv2__2 reads it and follows" in told
+    shell.execute("until end")
+
+    tensors = json.loads((DIGITS / "digits.tensors.json").read_text())
+    for key in ("act/0004:conv1__2:conv1__2_res", "act/0007:pool1__2:pool1__1_res"):
+        tensors[key] |= {"scale": 0.02, "scale_hex": (0.02).hex()}
+    text = (DIGITS / "digits.lir.txt").read_text().replace("S:0.013213338", "S:0.020000000")
+    (tmp_path / "net.lir.txt").write_text(text)
+    (tmp_path / "net.tensors.json").write_text(json.dumps(tensors))
+    other = nmpsim.compile(tmp_path / "net.lir.txt", DIGITS / "digits.npz", numerics=numerics)
+    expected = Debugger(bundle_from_bytes(other.image), seven)
+    expected.run()
+    for index, values in expected.outputs.items():
+        np.testing.assert_array_equal(values, shell.debugger.outputs[index])
+
+
+def test_the_scale_of_a_layer_alone(shell: Shell) -> None:
+    told = shell.execute("change conv1 scale 0.02 alone").text
+    assert "on the old scale, 0.0132133" in told
+    assert shell.execute("integers conv1").data["wrong"] == 1
+    assert shell.execute("integers conv2").data["wrong"] == 0
+
+
+def test_who_cannot_follow_a_scale_is_told(shell: Shell) -> None:
+    told = shell.execute("change fc scale 0.24").text
+    assert "fc__1_dequantize on the host still takes it to be 0.118808" in told
+    with pytest.raises(UserError, match=r"conv1__6_quantize on the host makes it"):
+        shell.execute("change conv1__6_quantize scale 0.1")
+
+
+def test_a_scale_that_the_arithmetic_cannot_have_is_refused(seven: dict[str, Any]) -> None:
+    compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", numerics="q31")
+    shell = Shell(Debugger(bundle_from_bytes(compiled.image), seven), lambda _: pytest.fail("no"))
+    with pytest.raises(UserError, match="numerics q31 needs the bias on the scale of the sum"):
+        shell.execute("change conv1 scale 0.02")
+    assert shell.execute("effect").data["changed"] == []
 
 
 def test_reverting_gives_the_run_back(shell: Shell) -> None:

@@ -24,10 +24,11 @@ from nmpsim.debugger.expressions import evaluate
 from nmpsim.diagnostics import UserError
 
 LAYERS = {"conv3": 3, "line:40": 7}
+ADDRESSES = {"0x80000010": 0x8000_0010, "0x10": 16}
 
 
 def parsed(text: str) -> Condition:
-    return parse_condition(text, LAYERS.__getitem__, lambda word: int(word, 0))
+    return parse_condition(text, LAYERS.__getitem__, ADDRESSES.__getitem__)
 
 
 @pytest.mark.parametrize(

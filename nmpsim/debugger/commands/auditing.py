@@ -6,20 +6,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
+import numpy as np
 
-from nmpsim.debugger.audit import StageAudit, audit_constants, audit_integers
+from nmpsim.analysis.explain.profiles import Kind
+from nmpsim.debugger.audit import audit_constants
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.result import Result, count, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import find_layer
+from nmpsim.debugger.integers import RESULT, ChannelAudit, Integers, StageAudit, audit_integers
 
 if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
 
 
+MOST_CHANNELS = 8
+"""Wrong channels of a stage that are printed; ``all`` and JSON have every one."""
+
+
 def integers(shell: Shell, arguments: Arguments) -> Result:
     """Rescale integers beside what the scales ask for."""
     debugger = shell.debugger
+    is_all = arguments.flag("all")
     if arguments:
         chosen = [find_layer(debugger, arguments.word("a layer"))]
     else:
@@ -28,27 +36,62 @@ def integers(shell: Shell, arguments: Arguments) -> Result:
     found = [
         one
         for layer in chosen
-        for one in audit_integers(shell.module(), layer, shell.changes.trace(layer))
+        for one in audit_integers(debugger, shell.facts(layer), layer, shell.changes.trace(layer))
     ]
-    rows = [_row(one) for one in found]
-    names = ("layer", "stage", "factor", "expected", "found", "", "formula")
-    wrong = sum(not one.is_right for one in found)
-    lines = table(names, rows) if rows else ()
-    summary = f"{count(wrong, 'rescaling')} of {len(found)} differ from what the scales ask for"
-    data = {"stages": [attrs.asdict(one) for one in found], "wrong": wrong}
-    return Result((*lines, summary), data)
+    rows = [row for one in found for row in _rows(one, is_all)]
+    names = ("layer", "stage", "channel", "factor", "expected", "found", "", "formula")
+    wrong = [one for one in found if one.wrong]
+    lines = list(table(names, rows)) if rows else []
+    lines.append(
+        f"{count(len(wrong), 'rescaling')} of {len(found)} differ from what the scales ask for"
+    )
+    if wrong:
+        lines.append(f"  next: `change {wrong[0].layer} {_mend(wrong[0])}` puts one right")
+    data = {"stages": [attrs.asdict(one) for one in found], "wrong": len(wrong)}
+    return Result(tuple(lines), data)
 
 
-def _row(one: StageAudit) -> list[object]:
-    said = " and ".join(_written(integers) for integers in one.found)
+def _mend(stage: StageAudit) -> str:
+    """What to tell ``change`` for the first word that is not as expected."""
+    one = stage.wrong[0]
+    if stage.stage == RESULT:
+        return f"result_scale {one.expected[1]}"
+    pairs = zip(("pre", "mul", "post"), one.expected, one.found[-1], strict=True)
+    word, value = next(((w, e) for w, e, f in pairs if e != f), ("mul", one.expected[1]))
+    channel = "" if one.channel is None else f" channel {one.channel}"
+    return f"{stage.stage}_{word} {value}{channel}"
+
+
+def _rows(stage: StageAudit, is_all: bool) -> list[list[object]]:
+    """One line if all is right, one for each wrong channel otherwise."""
+    shown = stage.channels if is_all else stage.wrong[:MOST_CHANNELS] or stage.channels[:1]
+    rows = [_row(stage, one) for one in shown]
+    left = len(stage.wrong) - len(shown)
+    if not is_all and not stage.wrong and len(stage.channels) > 1:
+        rows[0][2] = f"0 of {len(stage.channels)}"
+    elif not is_all and left > 0:
+        note = f"... {left} more; `all` shows them"
+        rows.append([stage.layer, stage.stage, note, "", "", "", "WRONG", ""])
+    return rows
+
+
+def _row(stage: StageAudit, one: ChannelAudit) -> list[object]:
+    said = " and ".join(written(integers, stage.kind) for integers in one.found)
     mark = "" if one.is_right else "WRONG"
-    return [one.layer, one.stage, f"{one.real:.6g}", _written(one.expected), said, mark,
-            one.formula]  # fmt: skip
+    channel = "" if one.channel is None else one.channel
+    return [stage.layer, stage.stage, channel, f"{one.real:.6g}",
+            written(one.expected, stage.kind), said, mark, stage.formula]  # fmt: skip
 
 
-def _written(integers: tuple[int, int, int]) -> str:
+def written(integers: Integers, kind: Kind) -> str:
+    """A factor as a formula."""
     pre, mul, post = integers
-    return f"(x >> {pre}) * {mul} >> {post}"
+    if kind == "integers":
+        return f"(x >> {pre}) * {mul} >> {post}"
+    if kind == "fixed point":
+        return f"(x << {pre}) * {mul} / 2^31 >> {post}"
+    added = f" + {float(np.uint32(post).view(np.float32)):.9g}" if post else ""
+    return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 
 
 def constants(shell: Shell, arguments: Arguments) -> Result:
@@ -76,12 +119,13 @@ def constants(shell: Shell, arguments: Arguments) -> Result:
 COMMANDS = (
     Command(
         "integers",
-        "integers [LAYER]",
+        "integers [LAYER] [all]",
         "rescale integers beside what the LIR's scales ask for",
         integers,
         (),
-        ("<layer>",),
-        "Layers that follow glow-int and have one scale for all channels.",
+        ("<layer>", "all"),
+        "In the form of each layer's arithmetic: shifts and a factor, a fraction of 2^31, a"
+        " float32. Where each channel has its own, wrong channels are listed; all lists every one.",
     ),
     Command(
         "constants",

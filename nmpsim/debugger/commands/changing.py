@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import load_patch, save_patch
 from nmpsim.debugger.changes import Effect, poke
 from nmpsim.debugger.commands.arguments import Arguments
@@ -23,11 +24,7 @@ def change(shell: Shell, arguments: Arguments) -> Result:
     word = arguments.word("what to change")
     channel = arguments.integer_option("channel")
     if word == "scale":
-        scale = _real(arguments)
-        arguments.end()
-        places = shell.changes.set_scale(layer, scale)
-        text = f"{layer.name}: output scale {scale:g} in {count(places, 'descriptor')}"
-        return _changed(shell, text, places)
+        return _change_scale(shell, layer, arguments)
     if word == "bias" and channel is None:
         channel = arguments.integer("a channel")
     value = arguments.integer("a number")
@@ -39,10 +36,35 @@ def change(shell: Shell, arguments: Arguments) -> Result:
     )
 
 
-def _changed(shell: Shell, text: str, places: int) -> Result:
+def _change_scale(shell: Shell, layer: Layer, arguments: Arguments) -> Result:
+    """The output scale, with all that hangs on it, or the layer's own rescale only."""
+    is_alone = arguments.flag("alone")
+    scale = _real(arguments)
+    arguments.end()
+    if is_alone:
+        places = shell.changes.set_own_scale(layer, scale)
+        text = f"{layer.name}: output scale {scale:g} in {count(places, 'descriptor')}"
+        note = f"  whoever reads it still takes it to be on the old scale, {layer.output.scale:g}"
+        return _changed(shell, text, places, note)
+    found = shell.changes.set_scale(layer, shell.module(), scale)
+    text = f"{layer.name}: output scale {scale:g} in {count(len(found.pieces), 'place')}"
+    notes = []
+    for layers, what in ((found.makers, "has it now"), (found.readers, "reads it and follows")):
+        notes += [f"  {name} {what}" for name in layers if name != layer.name]
+    old = layer.output.scale or scale
+    for name in found.left:
+        notes.append(
+            f"  {name} on the host still takes it to be {old:g}: its results are off by a factor"
+            f" of {old / scale:.6g}; for those change the LIR and compile it"
+        )
+    return _changed(shell, text, len(found.pieces), *notes)
+
+
+def _changed(shell: Shell, text: str, places: int, *notes: str) -> Result:
     at = shell.debugger.location()
-    lines = (text, f"  the run stands at position {at.position}; `effect` tells what comes of it")
-    return Result(lines, {"text": text, "places": places, "position": at.position})
+    end = f"  the run stands at position {at.position}; `effect` tells what comes of it"
+    data = {"text": text, "places": places, "position": at.position, "notes": list(notes)}
+    return Result((text, *notes, end), data)
 
 
 def _real(arguments: Arguments) -> float:
@@ -175,14 +197,16 @@ def revert(shell: Shell, arguments: Arguments) -> Result:
 COMMANDS = (
     Command(
         "change",
-        "change LAYER WORD VALUE [channel C] | LAYER bias C VALUE | LAYER scale S",
+        "change LAYER WORD VALUE [channel C] | LAYER bias C VALUE | LAYER scale S [alone]",
         "change a layer's rescale integers, clip range, bias, output scale",
         change,
         (),
         ("<layer>", "out_pre", "out_mul", "out_post", "out_offset", "clip_low", "clip_high",
-         "bias", "scale", "channel"),
-        "WORD is any word of the layer's descriptors; `why` shows the integers. The run goes back"
-        " to where the layer begins.",
+         "bias", "scale", "channel", "alone"),
+        "WORD is any word of the layer's descriptors; `integers` and `why` show them. Where each"
+        " channel has its own factor, it is that of channel C, or of all. With another scale all"
+        " layers that make or read the tensor follow, as if it had been compiled so; alone changes"
+        " only the layer's own rescale. The run goes back to where the layer begins.",
     ),
     Command(
         "set",

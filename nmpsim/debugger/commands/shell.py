@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from nmpsim.analysis.explain import LayerFacts
 from nmpsim.bundle import read_bundle
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import apply_patch
@@ -28,6 +29,7 @@ from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.corefile import Core, save_core
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import tensors
+from nmpsim.debugger.integers import Facts, all_facts, facts_of
 from nmpsim.debugger.reference import Reference, compare_layer
 from nmpsim.diagnostics import Place, fail
 from nmpsim.lir.nodes import Instruction, Module
@@ -49,6 +51,7 @@ class Shell:
         self.open_arrays = open_arrays
         self._image = image
         self._module: Module | None = None
+        self._facts: Facts | None = None
 
     def execute(self, line: str) -> Result:
         """Do one line; an empty one, or a comment, does nothing.
@@ -131,7 +134,13 @@ class Shell:
         """Operands of a layer as the LIR has them; none if the bundle carries no LIR."""
         if not self.debugger.bundle.debug:
             return []
-        return operand_types(self.module(), layer)
+        return operand_types(self.facts(layer))
+
+    def facts(self, layer: Layer) -> LayerFacts | None:
+        """What the LIR says of a layer's instruction; UserError BUN005 if there is no LIR."""
+        if self._facts is None:
+            self._facts = all_facts(self.module())
+        return facts_of(self._facts, layer)
 
     def numbers_of(self, layer: Layer) -> set[int]:
         """Numbers of the LIR instructions that a layer is made of."""

@@ -1,0 +1,158 @@
+"""The integers of a program's rescalings beside what its LIR's scales ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from nmpsim.analysis.explain import LayerFacts, ProfileForm, explain_layers
+from nmpsim.analysis.explain.profiles import Kind
+from nmpsim.bundle.metadata import Layer
+from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.mac import scale_tables
+from nmpsim.core.reference.scratchpad import Scratchpad
+from nmpsim.core.state import Machine
+from nmpsim.debugger.debugger import Debugger
+from nmpsim.debugger.instructions import Done
+from nmpsim.isa.words import QNNPACK
+from nmpsim.kernels.scale import IntegerScale
+from nmpsim.lir.nodes import Module
+
+Integers = tuple[int, int, int]
+"""pre, mul, post; of a float32 factor mul holds the bits."""
+INTEGER_NUMERICS = ("glow-int", "nmp")
+RESULT = "result"
+"""The stage whose factor is the word result_scale."""
+
+
+@attrs.frozen
+class ChannelAudit:
+    """A factor of one channel, or the one of all."""
+
+    channel: int | None
+    real: float
+    """The real factor that the expected integers stand for."""
+    expected: Integers
+    found: tuple[Integers, ...]
+    """What descriptors or scale records say; one if they agree."""
+
+    @property
+    def is_right(self) -> bool:
+        """Do all say what is expected?"""
+        return self.found == (self.expected,)
+
+
+@attrs.frozen
+class StageAudit:
+    """One rescaling of a layer."""
+
+    layer: str
+    stage: str
+    kind: Kind
+    formula: str
+    """In terms of scales; empty where the profile takes another than Glow's integers."""
+    channels: tuple[ChannelAudit, ...]
+    """One, or one a channel."""
+
+    @property
+    def wrong(self) -> tuple[ChannelAudit, ...]:
+        """Those that are not as expected."""
+        return tuple(one for one in self.channels if not one.is_right)
+
+
+def audit_integers(
+    debugger: Debugger, facts: LayerFacts | None, layer: Layer, trace: Sequence[Done]
+) -> Iterator[StageAudit]:
+    """The rescalings of a layer that has run, as its profile has them and as the device got them.
+
+    ``facts`` are the layer's, ``trace`` is what it did. Scale records are read from the scratchpad
+    as it stood when the instruction was issued.
+    """
+    if facts is None:
+        return
+    forms = next((one.forms for one in facts.profiles if one.name == layer.numerics), ())
+    found = _found(debugger, layer, trace, [form.stage for form in forms])
+    formulas = {stage.name: stage.formula for stage in facts.stages}
+    for form in forms:
+        if form.stage in found:
+            formula = formulas.get(form.stage, "") if layer.numerics in INTEGER_NUMERICS else ""
+            channels = tuple(_channels(form, found[form.stage]))
+            yield StageAudit(layer.name, form.stage, form.kind, formula, channels)
+
+
+def _channels(
+    form: ProfileForm, found: Mapping[int | None, set[Integers]]
+) -> Iterator[ChannelAudit]:
+    """Every channel that the device has a factor of, beside the expected one."""
+    values = form.values()
+    for channel in sorted(found, key=lambda one: -1 if one is None else one):
+        index = channel if channel is not None and len(form.forms) > 1 else 0
+        if index < len(form.forms):
+            expected = _integers(form.forms[index])
+            yield ChannelAudit(channel, values[index], expected, tuple(sorted(found[channel])))
+
+
+def _integers(scale: IntegerScale) -> Integers:
+    return scale.pre, scale.mul, scale.post
+
+
+_Found = dict[str, dict[int | None, set[Integers]]]
+"""Stage -> channel, or None for all -> what was found."""
+
+
+def _found(
+    debugger: Debugger, layer: Layer, trace: Sequence[Done], stages: Iterable[str]
+) -> _Found:
+    found: _Found = {}
+    channels = layer.output.shape[-1] if layer.output.shape else 1
+    scaled = [one for one in trace if "profile" in one.words and one.words.get("part", 0) in (0, 3)]
+    with debugger.execution.visit():
+        seen = set()
+        for done in scaled:
+            first = done.words["event_origin"] % channels
+            key = (done.core, done.rs1, done.words.get("scales"), first)
+            if key in seen:
+                continue
+            seen.add(key)
+            if done.words.get("scales"):
+                debugger.execution.go_to(done.position - 1)
+            for stage in stages:
+                factors = _factors(debugger.execution.machine, done, stage, first)
+                for channel, integers in factors:
+                    found.setdefault(stage, {}).setdefault(channel, set()).add(integers)
+    return found
+
+
+def _factors(
+    machine: Machine, done: Done, stage: str, first: int
+) -> Iterator[tuple[int | None, Integers]]:
+    """The factors of a stage that an instruction takes; ``first`` is its first channel."""
+    d = done.words
+    if stage == RESULT:
+        yield None, (0, d["result_scale"], 0)
+    elif stage in ("bias", "out") and d.get("scales"):
+        count = d["out_channels"] if "out_channels" in d else d["channels_count"]
+        _, bias, out = scale_tables(Scratchpad(Core(machine, done.core)), d, count)
+        scale = bias if stage == "bias" else out
+        for n, one in enumerate(np.stack([scale.pre, scale.mul, scale.post], axis=1).tolist()):
+            yield first + n, (one[0], one[1], one[2])
+    elif f"{stage}_pre" in d:
+        # What sums of qnnpack are shifted by belongs to both factors.
+        shift = d["out_post"] if d["profile"] == QNNPACK else 0
+        yield None, (d[f"{stage}_pre"], d[f"{stage}_mul"], d[f"{stage}_post"] + shift)
+
+
+Facts = Mapping[str, LayerFacts]
+"""What the LIR says of each instruction, by its name."""
+
+
+def all_facts(module: Module) -> Facts:
+    """Of every instruction."""
+    return {one.name: one for one in explain_layers(module)}
+
+
+def facts_of(facts: Facts, layer: Layer) -> LayerFacts | None:
+    """Of the instruction that rescales: the first of those that were fused."""
+    return facts.get(layer.fused[0] if layer.fused else layer.name) or facts.get(layer.name)

@@ -1,0 +1,213 @@
+"""Another scale for a tensor: the program as the compiler would have made it with that scale.
+
+The module that the bundle carries is compiled twice, as it is and with the other scale; where the
+two programs differ, the numbers hang on the scale. So every layer that makes or reads the tensor
+follows, in every arithmetic: factors, biases, clips.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.metadata import Layer
+from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.slicing.search import SLICINGS
+from nmpsim.compiler.work import Operation
+from nmpsim.config import from_settings
+from nmpsim.diagnostics import UserError, fail
+from nmpsim.lir.nodes import Instruction, Module, TensorType
+
+WORD_BYTES = 4
+MOVES = frozenset(
+    {"copy", "transpose", "inserttensor", "extracttensor", "maxpool", "maxpoolwithargmax",
+     "resizenearest"}
+)  # fmt: skip
+"""What they write has the scale of what they read."""
+CLIPS = frozenset({"relu", "clip", "cpumaxsplat"})
+"""Likewise, where both scales are the same in the program."""
+
+
+@attrs.frozen
+class Rederived:
+    """What another scale makes of a program."""
+
+    pieces: tuple[tuple[int, bytes], ...]
+    """Address and new bytes."""
+    makers: tuple[str, ...]
+    """Layers on the device whose output has the scale now."""
+    readers: tuple[str, ...]
+    """Layers on the device that read it."""
+    left: tuple[str, ...]
+    """Layers on the host that read it: their scales are not in the program's memory."""
+
+
+def rederive(bundle: Bundle, module: Module, layer: Layer, scale: float) -> Rederived:
+    """The program with another output scale of a layer.
+
+    Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG002 if the bundle was not made of its module
+    by this compiler, or the host makes the tensor; COMP001 if a layer cannot have such a scale.
+    """
+    _, operations = resolve(module)
+    buffers = _same_scale(operations, layer)
+    if not buffers <= {view.buffer.name for op in operations for view in op.outs()}:
+        raise _not_here(layer, "it is that of an input of the program")
+    makers, readers, left = _concerned(bundle, operations, buffers)
+    options, before = _options(bundle, module)
+    after = _compiled(bundle, _scaled(module, buffers, scale), *options)
+    if not _has_layout(after, before):
+        raise _not_here(layer, "with that scale the program would have another layout")
+    return Rederived(tuple(_differing(before, after)), makers, readers, left)
+
+
+def _same_scale(operations: tuple[Operation, ...], layer: Layer) -> frozenset[str]:
+    """Buffers whose scale is that of a layer's output because nothing between them rescales."""
+    found = {
+        view.buffer.name
+        for op in operations
+        for view in op.operands
+        if view.name == layer.operand and op.instruction.name in (layer.name, *layer.fused)
+    }
+    while True:
+        tied = {
+            name for op in operations if (names := _tied(op)) and names & found for name in names
+        }
+        if tied <= found:
+            return frozenset(found)
+        found |= tied
+
+
+def _tied(op: Operation) -> set[str]:
+    """Buffers that an operation gives one scale; none if it rescales."""
+    views = [view for view in op.operands if view.type.quant is not None]
+    opcode = op.instruction.opcode
+    same = len({(view.scale, view.offset) for view in views}) == 1
+    if opcode in MOVES or (opcode in CLIPS and same):
+        return {view.buffer.name for view in views}
+    return set()
+
+
+def _concerned(
+    bundle: Bundle, operations: tuple[Operation, ...], buffers: frozenset[str]
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Layers on the device that make the tensors and that read them, and host layers that do."""
+    by_name = {
+        name: layer for layer in bundle.metadata.layers for name in (layer.name, *layer.fused)
+    }
+    makers, readers, left = (dict[str, None]() for _ in range(3))
+    for op in operations:
+        layer = by_name[op.instruction.name]
+        is_written = any(view.buffer.name in buffers for view in op.outs())
+        is_read = any(view.buffer.name in buffers for view in op.operands) and not is_written
+        if layer.placement == "host" and is_written:
+            raise _not_here(layer, f"{layer.name} on the host makes it")
+        if is_written:
+            makers[layer.name] = None
+        elif is_read:
+            (left if layer.placement == "host" else readers)[layer.name] = None
+    return tuple(makers), tuple(name for name in readers if name not in makers), tuple(left)
+
+
+def _scaled(module: Module, buffers: frozenset[str], scale: float) -> Module:
+    """The module with another scale of some buffers and of all views of them."""
+    names, instructions = set(buffers), []
+    for instruction in module.instructions:
+        is_view = instruction.opcode == "tensorview" and instruction.operands[0].name in names
+        if is_view:
+            names.add(instruction.name)
+        is_own = instruction.opcode == "allocactivation" and instruction.name in names
+        instructions.append(_rescaled(instruction, scale) if is_view or is_own else instruction)
+    weights = tuple(
+        attrs.evolve(one, type=_of_scale(one.type, scale)) if one.name in buffers else one
+        for one in module.weights
+    )
+    return attrs.evolve(module, instructions=tuple(instructions), weights=weights)
+
+
+def _rescaled(instruction: Instruction, scale: float) -> Instruction:
+    declared = instruction.attributes["Ty"]
+    if not isinstance(declared, TensorType):
+        return instruction
+    attributes = {**instruction.attributes, "Ty": _of_scale(declared, scale)}
+    return attrs.evolve(instruction, attributes=attributes)
+
+
+def _of_scale(declared: TensorType, scale: float) -> TensorType:
+    quant = declared.quant
+    if quant is None:
+        return declared
+    ratio = scale / quant.scale
+    low, high = quant.low * ratio, quant.high * ratio
+    return attrs.evolve(declared, quant=attrs.evolve(quant, scale=scale, low=low, high=high))
+
+
+Options = tuple[str, bool]
+"""Slicing, and whether activations are fused."""
+
+
+def _options(bundle: Bundle, module: Module) -> tuple[Options, Bundle]:
+    """How the bundle was compiled, and what that gives without any changes."""
+    for options in itertools.product(SLICINGS, (True, False)):
+        try:
+            made = _compiled(bundle, module, *options)
+        except UserError:
+            continue
+        if _has_layout(made, bundle):
+            return options, made
+    raise fail(
+        "DEBUG002",
+        "the bundle is not what this compiler makes of its LIR",
+        hint="`change LAYER scale S alone` changes only the layer; or compile the LIR again",
+    )
+
+
+def _compiled(bundle: Bundle, module: Module, slicing: str, fuse: bool) -> Bundle:
+    metadata = bundle.metadata
+    own = {
+        name: layer.numerics
+        for layer in metadata.layers
+        for name in (layer.name, *layer.fused)
+        if layer.numerics and layer.numerics != metadata.numerics
+    }
+    image = compile_module(
+        module,
+        from_settings(metadata.device),
+        numerics=metadata.numerics,
+        layer_numerics=own,
+        fuse_activations=fuse,
+        slicing=slicing,
+    )
+    return bundle_from_bytes(image)
+
+
+def _has_layout(one: Bundle, other: Bundle) -> bool:
+    """Does everything lie at the same addresses?"""
+    return one.symbols == other.symbols and one.sections == other.sections
+
+
+def _differing(before: Bundle, after: Bundle) -> Iterator[tuple[int, bytes]]:
+    """Words of code, descriptors and constants that differ, each with its address.
+
+    The image holds more: the headers of the file, which say where its other sections lie.
+    """
+    for start, end in before.sections.values():
+        first, words = start - before.image_base, (end - start) // WORD_BYTES
+        pieces = slice(first, first + words * WORD_BYTES)
+        if first >= 0 and pieces.stop <= before.image.size:
+            old, new = (one.image[pieces].reshape(-1, WORD_BYTES) for one in (before, after))
+            for word in np.flatnonzero((old != new).any(axis=1)).tolist():
+                yield start + WORD_BYTES * word, new[word].tobytes()
+
+
+def _not_here(layer: Layer, why: str) -> UserError:
+    return fail(
+        "DEBUG002",
+        f"the scale of {layer.name} cannot be changed in the program's memory",
+        found=why,
+        hint="change it in the LIR and compile that",
+    )

@@ -1,0 +1,93 @@
+"""Rescale integers as the scales ask for them and as the device gets them, in every arithmetic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nmpsim
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.commands.shell import Shell
+from nmpsim.diagnostics import UserError
+
+CHANNELWISE = "minimob/i8_asym_b32_channelwise/interp"
+GROUPED = "ChannelwiseQuantizedConv__6"
+"""Its grouped convolution of 32 channels."""
+
+
+def opened(shared: Path, program: str, numerics: str) -> Shell:
+    stem = shared / "lir" / program
+    npz = stem.with_name(stem.name + ".npz")
+    compiled = nmpsim.compile(stem.with_name(stem.name + ".lir.txt"), npz, numerics=numerics)
+    bundle = bundle_from_bytes(compiled.image)
+    with np.load(npz) as file:
+        inputs = {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}
+    return Shell(Debugger(bundle, inputs), lambda path: pytest.fail(f"nobody reads {path}"))
+
+
+@pytest.mark.parametrize(
+    ("program", "numerics", "channels", "form"),
+    [
+        (CHANNELWISE, "glow-int", 32, "(x >> "),
+        (CHANNELWISE, "glow-float", 32, "x * "),
+        ("minires/i8_asym_b32/cpumax", "float-qnnpack", 1, "x * "),
+        ("minires/i8_asym_b32/cpu", "float-onednn", 1, "x * "),
+        ("lenet/i8_asym_b32/cpuold", "q31", 1, "/ 2^31"),
+        ("minires/i16_pow2_b16/nmp", "glow-int", 1, "x * "),
+    ],
+)
+def test_compiled_programs_have_what_their_scales_ask_for(
+    shared: Path, program: str, numerics: str, channels: int, form: str
+) -> None:
+    shell = opened(shared, program, numerics)
+    found = shell.execute("integers")
+    assert found.data["wrong"] == 0, found.text
+    assert form in found.text
+    assert max(len(stage["channels"]) for stage in found.data["stages"]) == channels
+    told = {stage["layer"] for stage in found.data["stages"]}
+    scaled = {
+        layer.name
+        for layer in shell.debugger.layers
+        if layer.placement == "device" and layer.numerics and layer.op != "splat"
+    }
+    assert told == scaled
+
+
+def test_one_channel_is_changed_found_and_put_right(shared: Path) -> None:
+    shell = opened(shared, CHANNELWISE, "glow-int")
+    shell.execute(f"change {GROUPED} out_post 3 channel 17")
+    (wrong,) = [
+        (stage["stage"], one["channel"])
+        for stage in shell.execute(f"integers {GROUPED}").data["stages"]
+        for one in stage["channels"]
+        if one["found"] != (one["expected"],)
+    ]
+    assert wrong == ("out", 17)
+    told = shell.execute(f"integers {GROUPED}")
+    hint = told.lines[-1].split("`")[1]
+    assert hint.startswith(f"change {GROUPED} out_post ")
+    shell.execute(hint)
+    assert shell.execute(f"integers {GROUPED}").data["wrong"] == 0
+    assert len(shell.execute(f"integers {GROUPED} all").lines) > 32
+
+
+def test_a_channel_that_is_not_there(shared: Path, shell: Shell) -> None:
+    with pytest.raises(UserError, match="one for all channels"):
+        shell.execute("change conv1 out_post 3 channel 1")
+    with pytest.raises(UserError, match="0 to 15"):
+        shell.execute("change conv1 bias 16 1")
+    with pytest.raises(UserError, match="0 to 31"):
+        opened(shared, CHANNELWISE, "glow-int").execute(f"change {GROUPED} out_post 3 channel 99")
+
+
+@pytest.mark.parametrize("channel", [0, 5, 9])
+def test_a_bias_of_a_layer_that_is_cut_by_channels(shell: Shell, channel: int) -> None:
+    shell.execute("until end")
+    before = shell.debugger.outputs[5].copy()
+    shell.execute(f"change fc bias {channel} 2000000")
+    shell.execute("until end")
+    apart = np.flatnonzero(shell.debugger.outputs[5] != before)
+    assert apart.tolist() == [channel]
