@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.described import described
 from nmpsim.bundle import Bundle
 from nmpsim.debugger.instructions import touches_of
-from nmpsim.isa.codec import decode, decode_descriptor
-from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE
+from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.details import BlockKind, ScratchpadBlock
 
 Kind = Literal["loaded", "computed"]
@@ -29,8 +29,7 @@ class ScratchpadRecorder:
     """
 
     def __init__(self, bundle: Bundle) -> None:
-        self._image = bundle.image
-        self._base = bundle.image_base
+        self._bundle = bundle
         self._pieces: dict[tuple[int, int], list[_Piece]] = {}
         self._held: dict[int, dict[int, set[_Piece]]] = {}
 
@@ -55,23 +54,13 @@ class ScratchpadRecorder:
 
     def _written(self, pc: int, descriptor: int) -> Iterator[_Piece]:
         """What an instruction writes into its scratchpad."""
-        code = self._bytes(pc, 4)
-        decoded = decode(int.from_bytes(code, "little")) if code else None
-        if decoded is None or decoded.instruction.descriptor is None:
+        found = described(self._bundle, pc, descriptor)
+        if found is None or not found.words:
             return
-        name = decoded.instruction.descriptor
-        data = self._bytes(descriptor, DESCRIPTORS[name].nbytes)
-        if not data:
-            return
-        for touch in touches_of(decoded.instruction, decode_descriptor(name, data), 0, 0):
+        for touch in touches_of(found.instruction, found.words, 0, 0):
             if touch.kind == "write" and touch.box.space == "scratchpad":
-                kind: Kind = "loaded" if name == "load" else "computed"
+                kind: Kind = "loaded" if found.name == "load" else "computed"
                 yield kind, touch.box.start - SCRATCHPAD_BASE, touch.box.end - SCRATCHPAD_BASE
-
-    def _bytes(self, address: int, count: int) -> bytes:
-        start = address - self._base
-        fits = start >= 0 and start + count <= self._image.size
-        return self._image[start : start + count].tobytes() if fits else b""
 
 
 def _blocks(layer: int, held: Mapping[int, set[_Piece]]) -> Iterator[ScratchpadBlock]:

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.described import described
 from nmpsim.analysis.reduce.instruction import Element, InstructionPart, instruction_part
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer
@@ -23,17 +24,11 @@ from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.load import machine_of
 from nmpsim.core.state import Machine, Outcome, end_segment, reset, start_cores
 from nmpsim.core.stops import Stops, make_stops
-from nmpsim.isa.codec import decode, decode_descriptor
 from nmpsim.isa.descriptors import ELEMENTS
-from nmpsim.isa.table import DESCRIPTORS, Unit
+from nmpsim.isa.table import Unit
 from nmpsim.timing import costs_of
 
 Array = npt.NDArray[Any]
-_CHANNELS = {"conv": "out_channels", "dwconv": "channels_count", "avgpool": "channels"}
-"""Descriptor of an instruction that works on images -> its word with the result's channels."""
-_MATRICES = ("gemm", "eltwise")
-_UNFINISHED = (1, 2)
-"""Values of ``part`` whose result is a sum that goes on."""
 
 
 @attrs.frozen
@@ -85,51 +80,13 @@ def _last_issue(work: Any, bundle: Bundle, layer: Layer, flat: int) -> _Issue | 
 
 def _element(bundle: Bundle, pc: int, descriptor: int, layer: Layer, flat: int) -> Element | None:
     """Where an instruction puts the layer's element of this index; None if it does not."""
-    code = _bytes(bundle, pc, 4)
-    decoded = decode(int.from_bytes(code, "little"))
-    name = None if decoded is None else decoded.instruction.descriptor
-    if name is None:
+    found = described(bundle, pc, descriptor)
+    offset = None if found is None else found.offset_of(flat)
+    if found is None or offset is None:
         return None
-    data = _bytes(bundle, descriptor, DESCRIPTORS[name].nbytes)
-    if not data:
-        return None
-    words = decode_descriptor(name, data)
-    offset = _offset(name, words, flat)
-    if offset is None or words.get("part", 0) in _UNFINISHED:
-        return None
+    words = found.words
     elem = {"int8": "i8", "int16": "i16"}[ELEMENTS[words["element"]]]
     return Element(layer.name, elem, 1 << words["element"], words["output"] + offset)
-
-
-def _offset(name: str, words: Mapping[str, int], flat: int) -> int | None:
-    """Bytes from the begin of the result to its element, by the words that tell of saturation."""
-    if "event_origin" not in words:
-        return None
-    left = flat - words["event_origin"]
-    if name in _CHANNELS:
-        y, left = _step(left, words["event_stride_y"])
-        x, channel = _step(left, words["event_stride_x"])
-        inside = 0 <= y < words["out_h"] and 0 <= x < words["out_w"]
-        inside = inside and 0 <= channel < words[_CHANNELS[name]]
-        lead = y * words["out_row_stride"] + x * words["out_pixel_stride"]
-    elif name in _MATRICES:
-        y, channel = _step(left, words["event_stride_y"])
-        inside = 0 <= y < words["rows"] and 0 <= channel < words["columns"]
-        lead = y * words["out_stride"]
-    else:
-        channel, lead = left, 0
-        inside = 0 <= channel < words.get("count", 0)
-    return lead + (channel << words["element"]) if inside else None
-
-
-def _step(left: int, stride: int) -> tuple[int, int]:
-    return divmod(left, stride) if stride else (0, left)
-
-
-def _bytes(bundle: Bundle, address: int, count: int) -> bytes:
-    start = address - bundle.image_base
-    fits = start >= 0 and start + count <= bundle.image.size
-    return bundle.image[start : start + count].tobytes() if fits else b""
 
 
 def _machine_before(

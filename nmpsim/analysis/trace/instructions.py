@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
+from nmpsim.analysis.described import described
 from nmpsim.bundle.read import Bundle
-from nmpsim.isa.codec import decode, decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS
 from nmpsim.memory.bounds import span
 
@@ -18,7 +20,7 @@ class Traced:
     """A tensor instruction with its descriptor."""
 
     mnemonic: str
-    """Without ``nmp.``; empty if code or descriptor do not lie in the program's image."""
+    """Without ``nmp.``; empty if the code does not lie in the program's image."""
     sources: tuple[int, ...] = ()
     """Scratchpad addresses where what it reads begins."""
     filled: tuple[int, int] = (0, 0)
@@ -29,8 +31,7 @@ class Instructions:
     """Looks each up once."""
 
     def __init__(self, bundle: Bundle) -> None:
-        self._image = bundle.image
-        self._base = bundle.image_base
+        self._bundle = bundle
         self._known: dict[tuple[int, int], Traced] = {}
 
     def at(self, pc: int, descriptor: int) -> Traced:
@@ -41,28 +42,19 @@ class Instructions:
         return self._known[key]
 
     def _read(self, pc: int, descriptor: int) -> Traced:
-        code = self._bytes(pc, 4)
-        decoded = decode(int.from_bytes(code, "little")) if code else None
-        if decoded is None or decoded.instruction.descriptor is None:
+        found = described(self._bundle, pc, descriptor)
+        if found is None:
             return Traced("")
-        name = decoded.instruction.descriptor
-        mnemonic = decoded.instruction.mnemonic.removeprefix("nmp.")
-        data = self._bytes(descriptor, DESCRIPTORS[name].nbytes)
-        if not data:
+        mnemonic = found.instruction.mnemonic.removeprefix("nmp.")
+        if not found.words:
             return Traced(mnemonic)
-        words = decode_descriptor(name, data)
-        if name == "load":
-            return Traced(mnemonic, filled=_filled(words))
-        sources = (w.name for w in DESCRIPTORS[name] if w.address and w.name not in _RESULTS)
-        return Traced(mnemonic, tuple(words[word] for word in sources))
-
-    def _bytes(self, address: int, count: int) -> bytes:
-        start = address - self._base
-        fits = start >= 0 and start + count <= self._image.size
-        return self._image[start : start + count].tobytes() if fits else b""
+        if found.name == "load":
+            return Traced(mnemonic, filled=_filled(found.words))
+        addresses = (w.name for w in DESCRIPTORS[found.name] if w.address)
+        return Traced(mnemonic, tuple(found.words[w] for w in addresses if w not in _RESULTS))
 
 
-def _filled(words: dict[str, int]) -> tuple[int, int]:
+def _filled(words: Mapping[str, int]) -> tuple[int, int]:
     high = words["pad_y_before"] + words["count_y"] + words["pad_y_after"]
     wide = words["pad_x_before"] + words["count_x"] + words["pad_x_after"]
     extent = span(high, words["spm_stride_y"], wide, words["spm_stride_x"], words["run_bytes"])

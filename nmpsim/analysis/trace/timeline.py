@@ -9,6 +9,7 @@ from typing import IO, Any
 import attrs
 
 from nmpsim.analysis.trace.events import EventStream
+from nmpsim.analysis.trace.finished import Finish, Finished
 from nmpsim.analysis.trace.instructions import Instructions, Traced
 from nmpsim.analysis.trace.selection import Selection
 from nmpsim.bundle.read import Bundle
@@ -66,6 +67,7 @@ class TimelineTrace:
         """
         self._events = EventStream(file, limit)
         self._instructions = Instructions(bundle)
+        self._finished = Finished(bundle)
         self._names = [layer.name for layer in bundle.metadata.layers]
         self._chosen = chosen
         self._unused: list[deque[_Load]] = [deque(maxlen=_MOST_UNUSED) for _ in range(cores)]
@@ -80,6 +82,7 @@ class TimelineTrace:
 
     def __call__(self, work: Any) -> None:
         """Write an array of WORK."""
+        self._note_ends(work)
         for entry in self._chosen.of(work).tolist():
             core, unit, is_grant, pc, descriptor, layer, begin, end, done, nbytes, cursor = entry
             instruction = self._instructions.at(pc, descriptor)
@@ -105,7 +108,8 @@ class TimelineTrace:
             begin += layer.cycles
             for cut in layer.saturation:
                 if not cut.wanted:
-                    self._events.add_always(_cut(layer, cut, begin))
+                    done = self._finished.of(layer.index, layer.shape, cut.first)
+                    self._events.add_always(_cut(layer, cut, begin, done))
         if report.trap is not None:
             self._events.add_always(
                 _instant(report.trap.kind, report.cycles, {"message": report.trap.message})
@@ -118,6 +122,12 @@ class TimelineTrace:
                 "dropped_events": self.dropped,
             }
         )
+
+    def _note_ends(self, work: Any) -> None:
+        computed = work[(work["is_grant"] == 0) & (work["unit"] >= Unit.MAC)]
+        for entry in computed[["layer", "pc", "descriptor", "end", "core"]].tolist():
+            layer, pc, descriptor, end, core = entry
+            self._finished.note(layer, pc, descriptor, Finish(end, core))
 
     def _tie(self, core: int, unit: int, begin: int, instruction: Traced) -> None:
         """Keep a load for its first use; draw arrows from loads to what uses them first."""
@@ -194,7 +204,8 @@ def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
     return _slice(layer.name, begin, begin + layer.cycles, facts) | track
 
 
-def _cut(layer: LayerReport, cut: Saturation, cycle: int) -> dict[str, Any]:
+def _cut(layer: LayerReport, cut: Saturation, end: int, done: Finish | None) -> dict[str, Any]:
+    """When the first value that was cut was done, at the end of the layer if nothing tells."""
     facts = {
         "layer": layer.name,
         "count": cut.count,
@@ -203,7 +214,9 @@ def _cut(layer: LayerReport, cut: Saturation, cycle: int) -> dict[str, Any]:
         "first": list(cut.first),
         "channels": [list(one) for one in cut.channels[:_MOST_CHANNELS]],
     }
-    return _instant(f"{cut.stage} {cut.side}", cycle, facts)
+    if done is not None:
+        facts["core"] = done.core
+    return _instant(f"{cut.stage} {cut.side}", end if done is None else done.cycle, facts)
 
 
 def _instant(name: str, cycle: int, facts: dict[str, Any]) -> dict[str, Any]:

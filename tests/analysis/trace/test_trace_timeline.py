@@ -13,7 +13,8 @@ import pytest
 import nmpsim
 from nmpsim.analysis.trace import DramTrace, Selection, TimelineTrace
 from nmpsim.bundle import bundle_from_bytes
-from nmpsim.isa.table import DRAM_BASE
+from nmpsim.isa.codec import decode_descriptor
+from nmpsim.isa.table import DESCRIPTORS, DRAM_BASE, Unit
 from nmpsim.report.data import Saturation
 from nmpsim.timing import costs_of
 
@@ -139,6 +140,42 @@ def test_saturation_is_an_instant(digits):
     (instant,) = [e for e in json.loads(file.getvalue())["traceEvents"] if e["ph"] == "i"]
     assert (instant["name"], instant["args"]["count"]) == ("result high", 3)
     assert instant["ts"] == sum(layer.cycles for layer in layers[:3])
+
+
+def test_saturation_is_told_when_its_first_value_was_done(digits):
+    """Each channel of a convolution lies in as many pixels of an instant as its slices say."""
+    recorder = io.BytesIO()
+    timeline = TimelineTrace(recorder, digits, 32, Selection(cores=frozenset({0})))
+    image = np.load(DIGITS / "images" / "7.npy")
+    report = nmpsim.Device().run(digits, {"data": image}, work=timeline)
+    layers = list(report.layers)
+    conv = next(layer for layer in layers if layer.op == "convolution")
+    _, height, width, _ = conv.shape
+    cuts = [
+        Saturation("result", "high", 1, 1, (0, y, x, 2), ((2, 1),))
+        for y in range(height)
+        for x in range(width)
+    ]
+    layers[conv.index] = attrs.evolve(conv, saturation=tuple(cuts))
+    timeline.finish(attrs.evolve(report, layers=tuple(layers)))
+    instants = [e for e in json.loads(recorder.getvalue())["traceEvents"] if e["ph"] == "i"]
+    told = Counter((e["args"]["core"], e["ts"]) for e in instants)
+
+    work: list[np.recarray] = []
+    nmpsim.Device(engine="reference").run(digits, {"data": image}, work=work.append)
+    entries = [
+        e for e in np.concatenate(work) if e["layer"] == conv.index and e["unit"] == Unit.MAC
+    ]
+    assert told == {
+        (int(e["core"]), int(e["end"])): _pixels(digits, int(e["descriptor"])) for e in entries
+    }
+
+
+def _pixels(bundle, descriptor):
+    start = descriptor - bundle.image_base
+    data = bundle.image[start : start + DESCRIPTORS["conv"].nbytes].tobytes()
+    words = decode_descriptor("conv", data)
+    return words["out_h"] * words["out_w"]
 
 
 def test_cores_and_layers_can_be_chosen(digits, traced):

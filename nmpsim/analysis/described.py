@@ -1,0 +1,83 @@
+"""Tensor instructions of a program, by the addresses that a record of work has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from nmpsim.bundle import Bundle
+from nmpsim.isa.codec import decode, decode_descriptor
+from nmpsim.isa.table import DESCRIPTORS, Instruction
+
+_CHANNELS = {"conv": "out_channels", "dwconv": "channels_count", "avgpool": "channels"}
+"""Descriptor of an instruction that works on images -> its word with the result's channels."""
+_MATRICES = ("gemm", "eltwise")
+_UNFINISHED = (1, 2)
+"""Values of ``part`` whose result is a sum that goes on."""
+
+
+@attrs.frozen
+class Described:
+    """A tensor instruction with its descriptor."""
+
+    instruction: Instruction
+    name: str
+    """Of the descriptor."""
+    words: Mapping[str, int]
+    """Of the descriptor, empty if it does not lie in the program's image."""
+
+    def offset_of(self, element: int) -> int | None:
+        """Where an element of the layer's result lies, in bytes from the begin of this one's.
+
+        Args:
+            element: its index in the layer's output, row-major.
+
+        Returns:
+            None if this instruction does not compute it, or only a part of its sum. Only
+            instructions that can saturate tell: all of the MAC array, avgpool, eltwise, rescale.
+        """
+        if "event_origin" not in self.words or self.words.get("part", 0) in _UNFINISHED:
+            return None
+        return _offset(self.name, self.words, element - self.words["event_origin"])
+
+
+def described(bundle: Bundle, pc: int, descriptor: int) -> Described | None:
+    """The instruction at an address, with the descriptor at another.
+
+    None if the code does not lie in the program's image, or is no tensor instruction.
+    """
+    code = _bytes(bundle, pc, 4)
+    decoded = decode(int.from_bytes(code, "little")) if code else None
+    if decoded is None or decoded.instruction.descriptor is None:
+        return None
+    name = decoded.instruction.descriptor
+    data = _bytes(bundle, descriptor, DESCRIPTORS[name].nbytes)
+    return Described(decoded.instruction, name, decode_descriptor(name, data) if data else {})
+
+
+def _offset(name: str, words: Mapping[str, int], left: int) -> int | None:
+    if name in _CHANNELS:
+        y, left = _step(left, words["event_stride_y"])
+        x, channel = _step(left, words["event_stride_x"])
+        inside = 0 <= y < words["out_h"] and 0 <= x < words["out_w"]
+        inside = inside and 0 <= channel < words[_CHANNELS[name]]
+        lead = y * words["out_row_stride"] + x * words["out_pixel_stride"]
+    elif name in _MATRICES:
+        y, channel = _step(left, words["event_stride_y"])
+        inside = 0 <= y < words["rows"] and 0 <= channel < words["columns"]
+        lead = y * words["out_stride"]
+    else:
+        channel, lead = left, 0
+        inside = 0 <= channel < words.get("count", 0)
+    return lead + (channel << words["element"]) if inside else None
+
+
+def _step(left: int, stride: int) -> tuple[int, int]:
+    return divmod(left, stride) if stride else (0, left)
+
+
+def _bytes(bundle: Bundle, address: int, count: int) -> bytes:
+    start = address - bundle.image_base
+    fits = start >= 0 and start + count <= bundle.image.size
+    return bundle.image[start : start + count].tobytes() if fits else b""
