@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_NAMED = 10
-"""Lines with a name of their own; of more, none has one."""
+"""Lines, points or ticks with a name of their own; of more, none has one."""
+MOST_IN_HALF = 45
+"""Characters of a label that have room in half of a figure's width."""
+_DASHES = ("-", "--", ":", "-.")
+"""Of one line after the other, so that lines in the same place are seen to be several."""
 
 
 def check_plots(folder: Path) -> None:
@@ -51,7 +56,7 @@ def write_plots(folder: Path, result: SweepResult) -> Iterator[Path]:
     for name, draw in (
         ("cycles.svg", lambda axes: _draw_cycles(axes, result, rows)),
         ("roofline.svg", lambda axes: _draw_roofline(axes, rows)),
-        ("pareto.svg", lambda axes: _draw_pareto(axes, rows)),
+        ("pareto.svg", lambda axes: _draw_pareto(axes, result, rows)),
     ):
         path = folder / name
         _write(path, result.program, draw)
@@ -81,23 +86,31 @@ def _draw_cycles(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
     others = [name for name in result.varied if name != across]
     lines: dict[str, list[tuple[int, int]]] = {}
     for row in rows:
-        label = ", ".join(f"{dotted(name)} {row[name]}" for name in others)
-        lines.setdefault(label, []).append((row[across], row["cycles"]))
-    for label, points in lines.items():
+        lines.setdefault(_settings(row, others), []).append((row[across], row["cycles"]))
+    for number, (label, points) in enumerate(lines.items()):
         x, y = zip(*sorted(points), strict=True)
-        axes.plot(x, y, marker="o", markersize=3, linewidth=1, label=label)
+        dashes = _DASHES[number % len(_DASHES)]
+        axes.plot(x, y, dashes, marker="o", markersize=3, linewidth=1, label=label)
     if others and len(lines) <= MOST_NAMED:
-        axes.legend(fontsize="small")
+        _legend_below(axes)
     _log_axes(axes, dotted(across), "cycles")
+    values = sorted({row[across] for row in rows})
+    if len(values) <= MOST_NAMED:
+        axes.set_xticks(values)
 
 
 def _draw_roofline(axes: Axes, rows: Sequence[Row]) -> None:
     """What each device reached, under the roofs of all devices."""
     points = [row for row in rows if row["macs"] and _bytes(row)]
     reach = [row["macs"] / _bytes(row) for row in points] or [1.0]
-    x = np.geomspace(min(reach) / 4, max(reach) * 4, 200)
+    ridges = [_peak(row) / row["dram_bytes_per_cycle"] for row in rows]
+    x = np.geomspace(min(reach + ridges) / 2, max(reach + ridges) * 2, 200)
     for peak, bandwidth in sorted({(_peak(row), row["dram_bytes_per_cycle"]) for row in rows}):
         axes.plot(x, np.minimum(peak, x * bandwidth), color="grey", linewidth=0.7)
+    for bandwidth in sorted({row["dram_bytes_per_cycle"] for row in rows}):
+        _name(axes, f"{bandwidth} bytes a cycle", x[0], x[0] * bandwidth, "left")
+    for peak, cores in sorted({(_peak(row), row["cores_count"]) for row in rows}):
+        _name(axes, f"{cores} cores" if cores > 1 else "1 core", x[-1], peak, "right")
     speed = [row["macs"] / row["cycles"] for row in points]
     for bound, marker in (("compute", "o"), ("memory", "^")):
         mine = [index for index, row in enumerate(points) if row["bound"] == bound]
@@ -110,11 +123,11 @@ def _draw_roofline(axes: Axes, rows: Sequence[Row]) -> None:
                 label=f"bound by {bound}",
             )
     if points:
-        axes.legend(fontsize="small")
+        _legend_below(axes)
     _log_axes(axes, "MACs for each byte of DRAM traffic", "MACs in a cycle (lines: Int8 peak)")
 
 
-def _draw_pareto(axes: Axes, rows: Sequence[Row]) -> None:
+def _draw_pareto(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
     """Cycles against all scratchpads together; the line joins points that none surpasses."""
     points = sorted((_scratchpads(row), row["cycles"]) for row in rows)
     front = pareto_front(points)
@@ -122,7 +135,12 @@ def _draw_pareto(axes: Axes, rows: Sequence[Row]) -> None:
     axes.step(
         *zip(*front, strict=True), where="post", marker="o", markersize=4, label="Pareto front"
     )
-    axes.legend(fontsize="small")
+    if len(front) <= MOST_NAMED:
+        at = {(_scratchpads(row), row["cycles"]): _settings(row, result.varied) for row in rows}
+        for letter, (x, y) in zip(ascii_uppercase, front, strict=False):
+            _name(axes, letter, x, y, "left")
+            axes.plot([], [], " ", label=f"{letter}: {at[x, y]}")
+    _legend_below(axes)
     _log_axes(axes, "KiB of scratchpads in all cores", "cycles")
 
 
@@ -135,9 +153,36 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
     return front
 
 
+def _settings(row: Row, names: Sequence[str]) -> str:
+    return ", ".join(f"{dotted(name)} {row[name]}" for name in names)
+
+
+def _name(axes: Axes, text: str, x: float, y: float, side: str) -> None:
+    """A small text beside a point, which is at that side of it, on top if left, else below."""
+    dy, va = (-4, "top") if side == "left" else (3, "bottom")
+    axes.annotate(
+        text, (x, y), (0, dy), textcoords="offset points", fontsize="x-small", ha=side, va=va
+    )
+
+
+def _legend_below(axes: Axes) -> None:
+    """Where it hides nothing; in two columns if the labels are short."""
+    _, labels = axes.get_legend_handles_labels()
+    columns = 2 if max(map(len, labels)) <= MOST_IN_HALF else 1
+    axes.figure.legend(loc="outside lower center", ncols=columns, fontsize="small")
+
+
 def _log_axes(axes: Axes, x: str, y: str) -> None:
+    """Logarithmic, with plain numbers; within one decade also between its ends."""
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+    plain = StrMethodFormatter("{x:,.10g}")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(plain)
+    axes.yaxis.set_major_formatter(plain)
+    low, high = axes.get_ylim()
+    axes.yaxis.set_minor_formatter(plain if high < 10 * low else NullFormatter())
     axes.set_xlabel(x)
     axes.set_ylabel(y)
 
