@@ -32,11 +32,12 @@ def text_of(
         emoji=False,
     )
     view(console)
-    return _without_trailing_blanks(sink.getvalue())
+    return _trimmed(sink.getvalue())
 
 
-def _without_trailing_blanks(text: str) -> str:
-    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+def _trimmed(text: str) -> str:
+    """Without empty lines before it and blanks at the ends of lines."""
+    return "".join(f"{line.rstrip()}\n" for line in text.lstrip("\n").splitlines())
 
 
 def new_table(console: Console, gap: int = 2) -> Table:

@@ -42,8 +42,8 @@ def test_a_clean_program(nmpsim_cli):
 def test_a_changed_type(nmpsim_cli, wrong, more):
     result = nmpsim_cli("lint", wrong, "--weights", WEIGHTS, *more)
     assert (result.exit_code, result.stderr) == (1, "")
-    assert result.stdout.startswith(f"\nerror: bias-payload (1)\n  {wrong}:3:3: ")
-    assert "bias %conv1_bias" in result.stdout.splitlines()[2]
+    assert result.stdout.startswith(f"error: bias-payload (1)\n  {wrong}:3:3: ")
+    assert "bias %conv1_bias" in result.stdout.splitlines()[1]
     assert "--rescale-bias" in result.stdout
     assert "1 error, " in result.stdout.splitlines()[-1]
 
