@@ -7,7 +7,9 @@ of nmpsim, so every package can use it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import attrs
 
@@ -149,6 +151,17 @@ class UserError(Exception):
     def __reduce__(self) -> tuple[type[UserError], tuple[tuple[Diagnostic, ...]]]:
         """Whole again after a way through another process."""
         return UserError, (self.diagnostics,)
+
+
+@contextmanager
+def about(path: Path) -> Iterator[None]:
+    """What is said in here without a place is said of this file."""
+    place = Place(str(path))
+    try:
+        yield
+    except UserError as error:
+        placed = (attrs.evolve(one, place=one.place or place) for one in error.diagnostics)
+        raise UserError(placed) from error
 
 
 def fail(

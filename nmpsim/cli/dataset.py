@@ -11,9 +11,9 @@ import attrs
 
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.cli.inputs import PREFIX
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, about, fail
 from nmpsim.experiments.identity import digest_of
-from nmpsim.experiments.samples import ArraySamples, Samples
+from nmpsim.experiments.samples import ArraySamples, Samples, check_count
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -52,8 +52,11 @@ def load_dataset(dataset: Path, labels: str | None, inputs: Sequence[str]) -> La
     if labels in file.keys:
         numbers = _numbers(file.array(labels).read(), dataset)
     else:
-        numbers = _read_labels(Path(labels), file.keys)
-    return Labelled(ArraySamples.of(_arrays(file, inputs)), numbers)
+        numbers = _read_labels(Path(labels), file.keys if file.is_archive else ())
+    samples = ArraySamples.of(_arrays(file, inputs))
+    with about(dataset if labels in file.keys else Path(labels)):
+        check_count(len(numbers), len(samples))
+    return Labelled(samples, numbers)
 
 
 def _arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
@@ -105,6 +108,8 @@ def _of_folder(folder: Path, labels: str | None, inputs: Sequence[str]) -> Label
             raise _unusable(folder, "the folder does not say what its samples are", hint=hint)
         names_of_files = [path.name for path in paths]
         labelled = list(_read_labels(Path(labels), (), names_of_files)) if paths else []
+        with about(Path(labels)):
+            check_count(len(labelled), len(paths))
     if not paths:
         raise _unusable(folder, "there are no samples in the folder", expected="*.npy or *.npz")
     return Labelled(_Files(paths, inputs, _digest(folder, paths)), labelled, class_names)
@@ -171,7 +176,9 @@ def _labels_of_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[s
         if len(row) not in (1, 2) or not row[-1].isdigit():
             found, expected = ",".join(row)[:80], "CLASS or NAME,CLASS, the class as a number"
             raise _unusable(path, "a line is no label", found=found, expected=expected)
-    if not rows or len(rows[0]) == 1 or not names:
+    if not rows:
+        raise _unusable(path, "there are no labels in the file", expected="a line for each sample")
+    if len(rows[0]) == 1 or not names:
         return [int(row[-1]) for row in rows]
     by_name = {row[0]: int(row[-1]) for row in rows}
     missing = [name for name in names if name not in by_name]

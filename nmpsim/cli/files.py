@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nmpsim.atomic import cannot_write, is_special, real_path, write_file
-from nmpsim.cli.guard import stdout_unusable
+from nmpsim.cli.guard import say, stdout_unusable
 from nmpsim.diagnostics import Place, fail
 
 
@@ -43,6 +43,12 @@ def _check_output(path: Path) -> None:
         raise cannot_write(path, f"{path.parent} is not a folder", None)
     if not os.access(folder, os.W_OK) and not is_special(path):
         raise cannot_write(path, "its folder is not writable", None)
+
+
+def say_what_is_kept(results: Path | None) -> None:
+    """After Ctrl-C: the file from which the same command goes on, if anything is in it yet."""
+    if results is not None and results.is_file():
+        say(f"{results} has what is done; the same command goes on from there")
 
 
 def emit(text: str, output: Path | None = None) -> None:

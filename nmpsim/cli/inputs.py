@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from nmpsim.cli.arrays import ArrayFile, StoredArray
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.views.text import plural, shape_text
@@ -27,6 +29,32 @@ def load_inputs(arguments: Sequence[str], inputs: Sequence[Tensor]) -> dict[str,
     input, INPUT002 for one of the wrong size, FILE001 and INPUT003 for the files.
     """
     tensors = {tensor.name: tensor for tensor in inputs}
+    stored = _stored_arrays(arguments, tensors)
+    return {name: _read(array, tensors[name]) for name, array in stored.items()}
+
+
+def fitting_inputs(
+    arguments: Sequence[str], inputs: Sequence[Tensor]
+) -> dict[str, npt.NDArray[Any]]:
+    """As :func:`load_inputs`; what a run would refuse is refused here, with its file.
+
+    Raises :class:`~nmpsim.diagnostics.UserError`: besides, INPUT002 for an input of the wrong shape
+    or type, or with NaN in it.
+    """
+    from nmpsim.core.inputs import mismatch
+
+    tensors = {tensor.name: tensor for tensor in inputs}
+    stored = _stored_arrays(arguments, tensors)
+    values = {name: _read(array, tensors[name]) for name, array in stored.items()}
+    for name, array in values.items():
+        wrong = mismatch(tensors[name], array)
+        if wrong is not None:
+            raise UserError(attrs.evolve(wrong, place=Place(str(stored[name].file.path))))
+    return values
+
+
+def _stored_arrays(arguments: Sequence[str], tensors: dict[str, Tensor]) -> dict[str, StoredArray]:
+    """The array of each input in its file, not yet read."""
     found: dict[str, StoredArray] = {}
     for argument in arguments:
         for name, array in _arrays_of(argument, tensors).items():
@@ -35,7 +63,7 @@ def load_inputs(arguments: Sequence[str], inputs: Sequence[Tensor]) -> dict[str,
                 raise fail("INPUT001", f"input {name!r} is given twice", place=place)
             found[name] = array
     _check_complete(found, tensors)
-    return {name: _read(array, tensors[name]) for name, array in found.items()}
+    return found
 
 
 def input_path(argument: str, names: Sequence[str]) -> Path:

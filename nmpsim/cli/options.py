@@ -24,12 +24,20 @@ FILE = click.Path(path_type=Path)
 
 
 class Command(click.Command):
-    """A command that tells when its ``--help`` cannot be printed."""
+    """A command that tells when its ``--help`` cannot be printed, and whose each mistake is."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the arguments; this is also where ``--help`` is answered."""
         with answering():
             return super().make_context(*args, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does it; an option without its value is this command's, too."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
 
 
 def bundle_argument(command: _Command) -> _Command:
@@ -75,6 +83,30 @@ def format_option(command: _Command) -> _Command:
         show_default=True,
         help="Tables for reading, or one JSON document.",
     )(command)
+
+
+def tensors_option(command: _Command) -> _Command:
+    """``--tensors T.json``"""
+    text = "Exact scales; without it, NET.tensors.json beside the LIR if there is one."
+    return click.option("--tensors", metavar="T.json", type=FILE, help=text)(command)
+
+
+def jobs_option(command: _Command) -> _Command:
+    """``--jobs N``"""
+    text = "Processes that run at once.  [default: one for each processor]"
+    return click.option("--jobs", metavar="N", type=click.IntRange(1), help=text)(command)
+
+
+def scheduler_option(command: _Command) -> _Command:
+    """``--scheduler ADDRESS``"""
+    text = "Run on the Dask cluster of this scheduler instead."
+    return click.option("--scheduler", metavar="ADDRESS", help=text)(command)
+
+
+def check_workers(jobs: int | None, scheduler: str | None) -> None:
+    """Refuse a number of processes for a cluster, which has its own."""
+    if jobs is not None and scheduler is not None:
+        raise click.UsageError("--jobs is for local processes, not for --scheduler")
 
 
 def output_option(metavar: str, text: str, *, required: bool) -> Callable[[_Command], _Command]:

@@ -11,8 +11,8 @@ from nmpsim.bundle import read_bundle
 from nmpsim.checking import Case, CaseResult, CaseWork, Expected
 from nmpsim.checking.expectations import layer_name, refuse_unknown
 from nmpsim.cli.arrays import ArrayFile
-from nmpsim.cli.inputs import load_inputs
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.cli.inputs import fitting_inputs
+from nmpsim.diagnostics import Place, UserError, about, fail
 from nmpsim.views.text import shape_text
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def core_path(folder: Path | None, case: Case) -> Path | None:
 
 def _work(case: Case, update: bool, core: Path | None) -> CaseWork:
     metadata = read_bundle(case.bundle).metadata
-    inputs = load_inputs([one.argument for one in case.input], metadata.inputs)
+    inputs = fitting_inputs([one.argument for one in case.input], metadata.inputs)
     expect = case.expect
     outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata)
     layers = None if expect.layers is None else _layers(expect.layers, metadata)
@@ -62,6 +62,8 @@ def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
 
 def _layers(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     file = ArrayFile(path)
+    if not file.is_archive:
+        raise file.unusable("outputs of layers have names, in an .npz file", "an .npy file")
     layers = {layer.name: layer.output for layer in metadata.layers}
     return _arrays(file, {layer_name(key): key for key in file.keys}, layers, "layer")
 
@@ -70,7 +72,8 @@ def _arrays(
     file: ArrayFile, keys: Mapping[str, str], tensors: Mapping[str, Tensor], what: str
 ) -> dict[str, npt.NDArray[Any]]:
     """The arrays of these keys by the names of tensors; none is larger than its tensor."""
-    refuse_unknown(keys, tensors, what)
+    with about(file.path):
+        refuse_unknown(keys, tensors, what)
     stored = {name: file.array(key) for name, key in keys.items()}
     for name, array in stored.items():
         if array.shape != tensors[name].shape:

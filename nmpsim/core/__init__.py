@@ -1,1 +1,1 @@
-"""TBD."""
+"""The device: its state, two engines that run programs on it, and a run from inputs to report."""

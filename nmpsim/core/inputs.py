@@ -55,7 +55,7 @@ def checked_inputs(metadata: Metadata, given: Arrays) -> dict[str, npt.NDArray[A
                 )
             )
             continue
-        wrong = _mismatch(tensor, np.asarray(given[tensor.name]))
+        wrong = mismatch(tensor, np.asarray(given[tensor.name]))
         if wrong:
             findings.append(wrong)
         else:
@@ -74,7 +74,8 @@ def _shape(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "a scalar"
 
 
-def _mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
+def mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
+    """Why the values cannot be those of this input (INPUT002); None if they can."""
     if values.shape != tensor.shape:
         hint = None
         if values.size == np.prod(tensor.shape, dtype=np.int64):

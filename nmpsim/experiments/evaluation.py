@@ -63,6 +63,8 @@ class Evaluation:
     """By label; empty where nothing names them."""
     answers: tuple[Answer, ...]
     layers: tuple[LayerTally, ...]
+    reused: int = 0
+    """Answers that a file of results had already."""
 
     @property
     def failed(self) -> tuple[Answer, ...]:
@@ -151,7 +153,7 @@ def resumed(path: Path, fresh: Evaluation) -> Evaluation:
         raise _not_ours(path, "the file is damaged", error) from error
     if [one.name for one in layers] != [one.name for one in fresh.layers]:
         raise _not_ours(path, "the file is about other layers")
-    return attrs.evolve(fresh, answers=answers, layers=layers)
+    return attrs.evolve(fresh, answers=answers, layers=layers, reused=len(answers))
 
 
 def _document(path: Path) -> Mapping[str, Any]:

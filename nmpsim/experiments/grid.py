@@ -49,6 +49,8 @@ def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
             values = given if isinstance(given, list) else [given]
             name = setting_name(f"{section}.{key}", place)
             grid[name] = tuple(_whole(value, f"[{section}] {key}", place) for value in values)
+    if not grid:
+        raise fail("GRID001", "the grid names no setting", place=place, hint=_HINT)
     return grid
 
 

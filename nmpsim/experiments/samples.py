@@ -91,6 +91,17 @@ def classes_of(bundle: Bundle) -> int:
     return max(scores[0].shape)
 
 
+def check_count(labels: int, samples: int) -> None:
+    """DATA001 unless there are as many labels as samples."""
+    if labels != samples:
+        raise fail(
+            "DATA001",
+            "there is not one label for each sample",
+            found=f"labels: {labels:,}",
+            expected=f"as many as samples: {samples:,}",
+        )
+
+
 def checked_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
     """A class for each of ``count`` samples; DATA001 otherwise."""
     given = np.asarray(labels)
@@ -100,13 +111,7 @@ def checked_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]
             "labels are whole numbers, one for each sample",
             found=f"{given.dtype} of shape {'x'.join(map(str, given.shape)) or 'scalar'}",
         )
-    if len(given) != count:
-        raise fail(
-            "DATA001",
-            "there is not one label for each sample",
-            found=f"{len(given):,} labels",
-            expected=f"{count:,} labels",
-        )
+    check_count(len(given), count)
     wrong = np.flatnonzero((given < 0) | (given >= classes))
     if wrong.size:
         raise fail(

@@ -23,6 +23,7 @@ def test_the_digits_are_as_right_as_their_reference(cli, digits, digits_bin, tmp
     cut = {layer["name"]: (layer["saturated"], layer["elements"]) for layer in found["layers"]}
     assert cut["fc__1"] == (1, 4500)
     text = cli(*words, "-o", out)
+    assert f"450 of 450 samples were in {out} already" in text.stderr
     assert "98.0% (441 of 450)" in text.stdout
 
 

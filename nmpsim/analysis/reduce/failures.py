@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.device import layer_key
+from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport, TrapReport
 
 Array = npt.NDArray[Any]
@@ -126,14 +127,27 @@ def with_last_results(report: RunReport, layers: Sequence[Layer]) -> RunReport:
 def first_difference(
     report: RunReport, layers: Sequence[Layer], reference: Mapping[str, Array]
 ) -> Differs | None:
-    """The first layer, in order of the run, that is not as ``reference`` has it by name."""
-    for layer in layers:
-        expected, values = reference.get(layer.name), report.layer_outputs.get(layer_key(layer))
-        if expected is None or values is None or expected.size != values.size:
-            continue
-        if expected.dtype == values.dtype and not _same(values, expected):
-            return Differs(layer.name, expected.reshape(values.shape))
-    return None
+    """The first layer, in order of the run, that is not as ``reference`` has it by name.
+
+    Raises DIFF001 if the reference has no result to compare with.
+    """
+    done = [layer for layer in layers if layer_key(layer) in report.layer_outputs]
+    pairs = [
+        (layer.name, report.layer_outputs[layer_key(layer)], reference[layer.name])
+        for layer in done
+        if layer.name in reference
+    ]
+    alike = [(n, v, e) for n, v, e in pairs if v.size == e.size and v.dtype == e.dtype]
+    if done and not alike:
+        raise fail(
+            "DIFF001",
+            "the reference has no result that one of the run's layers could be compared with",
+            found=", ".join(list(reference)[:4]) or "nothing",
+            expected=f"{done[0].name}, {done[0].output.elem}, or another layer's",
+            hint="`nmpsim run --save-layers` writes results under the names of layers",
+        )
+    wrong = ((n, v, e) for n, v, e in alike if not _same(v, e))
+    return next((Differs(n, e.reshape(v.shape)) for n, v, e in wrong), None)
 
 
 def _name(key: str) -> str:

@@ -56,6 +56,9 @@ class ShadowEvaluation:
             stored: what the program's inputs held, in their own types.
             given: the same inputs as the user gave them, real numbers or integers.
             done: called with every layer.
+
+        Raises:
+            UserError: INPUT002 for an infinite input.
         """
         run = recorded_run(self.module, report, stored, given)
         layers = []
@@ -112,6 +115,12 @@ def _real_inputs(module: Module, stored: Arrays, given: Arrays) -> dict[str, npt
         before = np.asarray(given[name])
         quantized_here = types[name].quant is not None and before.dtype.kind == "f"
         reals[name] = before if quantized_here else dequantize(values, types[name])
+        if not np.isfinite(reals[name]).all():
+            raise fail(
+                "INPUT002",
+                f"input {name!r} holds infinities: errors beside them have no size",
+                expected="finite numbers, for a shadow",
+            )
     return reals
 
 

@@ -13,7 +13,7 @@ import click
 
 from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, Command, format_option, output_option, show
+from nmpsim.cli.options import FILE, Command, format_option, jobs_option, output_option, show
 from nmpsim.diagnostics import Place, fail
 
 if TYPE_CHECKING:
@@ -153,12 +153,7 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
     default=None,
     help="Annotate the pull request.  [default: if GITHUB_ACTIONS is true]",
 )
-@click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Processes that run at once.  [default: one for each processor]",
-)
+@jobs_option
 @format_option
 @output_option("REPORT", "Write the report here instead of to stdout.", required=False)
 def command(**arguments: Any) -> int:

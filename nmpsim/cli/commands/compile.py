@@ -19,6 +19,7 @@ from nmpsim.cli.options import (
     output_option,
     patch_option,
     show,
+    tensors_option,
 )
 from nmpsim.diagnostics import fail
 
@@ -29,12 +30,7 @@ if TYPE_CHECKING:
 @click.command("compile", cls=Command, short_help="Compile a network to a bundle.")
 @click.argument("lir", metavar="NET.lir", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of the network.")
-@click.option(
-    "--tensors",
-    metavar="T.json",
-    type=FILE,
-    help="Exact scales; without it, NET.tensors.json beside the LIR if there is one.",
-)
+@tensors_option
 @click.option(
     "--numerics",
     metavar="[LAYER=]PROFILE",

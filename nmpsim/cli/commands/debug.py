@@ -195,12 +195,12 @@ def _showing_progress(debugger: Debugger) -> Iterator[None]:
 
 def _debugger(request: _Request) -> Debugger:
     from nmpsim import session
-    from nmpsim.cli.inputs import load_inputs
+    from nmpsim.cli.inputs import fitting_inputs
     from nmpsim.debugger import Debugger
 
     config = load_device(request.device)
     bundle = session.load(request.bundle, request.patch)
-    arrays = load_inputs(request.inputs, bundle.metadata.inputs)
+    arrays = fitting_inputs(request.inputs, bundle.metadata.inputs)
     return Debugger(bundle, arrays, config=config, engine=request.engine, budget_mib=request.budget)
 
 

@@ -114,7 +114,7 @@ def _reports(one: Given, other: Given, within: int) -> ReportDifference:
         raise fail(
             "ARG001",
             "a report can be compared with a report only",
-            found=f"{one.kind} and {other.kind}",
+            found=f"{one.path}: {one.kind}; {other.path}: {other.kind}",
             hint="nmpsim run --save-layers L.npz keeps what Glow's dumps can be compared with",
         )
     return compare_reports(read_report(one.path), read_report(other.path), within=within)

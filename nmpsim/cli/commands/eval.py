@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from nmpsim.cli.files import check_outputs
+from nmpsim.cli.files import check_outputs, say_what_is_kept
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import (
     FILE,
     Command,
     bundle_argument,
+    check_workers,
     format_option,
+    jobs_option,
     output_option,
+    scheduler_option,
     show,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
@@ -65,15 +68,8 @@ class _Request:
 @click.option(
     "--limit", metavar="N", type=click.IntRange(1), help="Only the first so many samples."
 )
-@click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Processes that run at once.  [default: one for each processor]",
-)
-@click.option(
-    "--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler instead."
-)
+@jobs_option
+@scheduler_option
 @format_option
 @output_option(
     "OUT.json",
@@ -94,8 +90,7 @@ def command(**arguments: Any) -> int:
 def _evaluate(request: _Request) -> int:
     labels_file = None if request.labels is None else Path(request.labels)
     check_outputs([request.output], [request.bundle, request.dataset, labels_file])
-    if request.jobs is not None and request.scheduler is not None:
-        raise click.UsageError("--jobs is for local processes, not for --scheduler")
+    check_workers(request.jobs, request.scheduler)
     top = _top(request.top)
     from nmpsim.bundle import read_bundle
     from nmpsim.cli.dataset import load_dataset
@@ -119,9 +114,10 @@ def _evaluate(request: _Request) -> int:
                 progress=progress,
             )
     except KeyboardInterrupt:
-        if request.output is not None:
-            say(f"{request.output} has what is done; the same command goes on from there")
+        say_what_is_kept(request.output)
         raise
+    if found.reused:
+        say(f"{found.reused} of {len(found.answers)} samples were in {request.output} already")
     _show(request, found, top)
     return EXIT_WORSE if found.failed else EXIT_OK
 

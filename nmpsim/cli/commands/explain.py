@@ -10,7 +10,7 @@ import click
 
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, Command, format_option, show
+from nmpsim.cli.options import FILE, Command, format_option, show, tensors_option
 
 if TYPE_CHECKING:
     from nmpsim.analysis.explain import ErrorBand, Factor, FormErrors
@@ -22,12 +22,7 @@ _RESULT_RANGES = {"int8": (-128, 127), "int16": (-32768, 32767)}
 @click.argument("program", metavar="[NET.bin|NET.lir]", type=FILE, required=False)
 @click.argument("layer", metavar="[LAYER]", required=False)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
-@click.option(
-    "--tensors",
-    metavar="T.json",
-    type=FILE,
-    help="Exact scales; without it, NET.tensors.json beside the LIR if there is one.",
-)
+@tensors_option
 @click.option("--all-channels", is_flag=True, help="Show every channel of LAYER.")
 @click.option("--scale", type=float, metavar="S", help="Explain a bare factor.")
 @click.option("--offset", type=int, metavar="N", help="Offset of the result of --scale.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.options import FILE, Command, format_option, show
+from nmpsim.cli.options import FILE, Command, format_option, show, tensors_option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
 
 if TYPE_CHECKING:
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 @click.command("lint", cls=Command, short_help="Tell what will go wrong, before it does.")
 @click.argument("program", metavar="NET.lir|NET.bin", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
-@click.option(
-    "--tensors",
-    metavar="T.json",
-    type=FILE,
-    help="Exact scales; without it, NET.tensors.json beside the LIR if there is one.",
-)
+@tensors_option
 @click.option(
     "--numerics",
     metavar="PROFILE",

@@ -18,7 +18,7 @@ from nmpsim.cli.options import (
     input_option,
     load_device,
 )
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, fail
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, about, fail
 
 if TYPE_CHECKING:
     from nmpsim.analysis.reduce import Failure
@@ -78,14 +78,14 @@ def _reduce(request: _Request) -> int:
     config = load_device(request.device)
     from nmpsim import session
     from nmpsim.analysis.reduce import reduce, with_last_results, write_repro
-    from nmpsim.cli.inputs import load_inputs
+    from nmpsim.cli.inputs import fitting_inputs
     from nmpsim.views.progress import RunProgress, stderr_console
 
     if request.reference is not None and request.saturates is not None:
         raise fail("ARG001", "--reference and --saturates are two failures", hint="give one")
     _check_folder(request.output)
     bundle = session.load(request.bundle)
-    arrays = load_inputs(request.inputs, bundle.metadata.inputs)
+    arrays = fitting_inputs(request.inputs, bundle.metadata.inputs)
     device = session.Device(config or session.device_of(bundle), engine=request.engine)
     with RunProgress(stderr_console()) as progress:
         report = device.run(bundle, arrays, save_layers=True, progress=progress)
@@ -107,7 +107,9 @@ def _failure(request: _Request, bundle: Bundle, report: RunReport) -> Failure | 
     from nmpsim.analysis.select import select_layer
 
     if request.reference is not None:
-        return first_difference(report, bundle.metadata.layers, _results(request.reference))
+        reference = _results(request.reference)
+        with about(request.reference):
+            return first_difference(report, bundle.metadata.layers, reference)
     if request.saturates is not None:
         layer = select_layer(report.layers, request.saturates)
         return Saturates(layer.name) if layer.saturated else None

@@ -142,13 +142,13 @@ def _run(request: _Request) -> int:
         raise fail("ARG001", message, hint="add --format json; `nmpsim report` draws them")
     config = load_device(request.device)
     from nmpsim import session
-    from nmpsim.cli.inputs import input_path, load_inputs
+    from nmpsim.cli.inputs import fitting_inputs, input_path
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = session.load(request.bundle, request.patch)
     tensors = bundle.metadata.inputs
     _check_layers(bundle, request.histogram)
-    arrays = load_inputs(request.inputs, tensors)
+    arrays = fitting_inputs(request.inputs, tensors)
     check_outputs(outputs, [input_path(one, [t.name for t in tensors]) for one in request.inputs])
     chosen = config or session.device_of(bundle)
     device = session.Device(chosen, engine=request.engine, threads=request.threads)

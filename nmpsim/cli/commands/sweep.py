@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from nmpsim.cli.files import check_outputs
+from nmpsim.cli.files import check_outputs, say_what_is_kept
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import (
     FILE,
     Command,
+    check_workers,
     device_option,
     format_option,
     input_option,
+    jobs_option,
     load_device,
     output_option,
+    scheduler_option,
     show,
+    tensors_option,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 
@@ -48,12 +52,7 @@ class _Request:
 @click.command("sweep", cls=Command, short_help="Run a network on a grid of devices.")
 @click.argument("program", metavar="NET.lir|NET.bin", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
-@click.option(
-    "--tensors",
-    metavar="T.json",
-    type=FILE,
-    help="Exact scales; without it, NET.tensors.json beside the LIR if there is one.",
-)
+@tensors_option
 @click.option("--numerics", metavar="PROFILE", help="Whose arithmetic NET.lir is to follow.")
 @input_option(
     "An .npy file, or an .npz file with arrays under the inputs' names. May be given several times."
@@ -73,15 +72,8 @@ class _Request:
     help="The same as a file: a device file with lists of values. --set goes before it.",
 )
 @device_option("the bundle's own device, or the NMP")
-@click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Processes that run at once.  [default: one for each processor]",
-)
-@click.option(
-    "--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler instead."
-)
+@jobs_option
+@scheduler_option
 @click.option(
     "--plot",
     metavar="DIR",
@@ -110,12 +102,12 @@ def command(**arguments: Any) -> int:
 def _sweep(request: _Request) -> int:
     read = [request.program, request.weights, request.tensors, request.grid, request.device]
     check_outputs([request.output], read)
-    _check_cluster(request.jobs, request.scheduler)
+    check_workers(request.jobs, request.scheduler)
     if request.plot is not None:
         from nmpsim.views.sweep_plot import check_plots
 
         check_plots(request.plot)
-    from nmpsim.cli.inputs import load_inputs
+    from nmpsim.cli.inputs import fitting_inputs
     from nmpsim.experiments import load_swept, sweep_program
     from nmpsim.views.progress import RunProgress, stderr_console
 
@@ -124,7 +116,7 @@ def _sweep(request: _Request) -> int:
     program = load_swept(request.program, request.weights, request.tensors, request.numerics)
     for warning in program.warnings:
         say(f"warning: {warning}")
-    arrays = load_inputs(request.inputs, program.inputs())
+    arrays = fitting_inputs(request.inputs, program.inputs())
     try:
         with RunProgress(stderr_console()) as progress:
             result = sweep_program(
@@ -138,14 +130,9 @@ def _sweep(request: _Request) -> int:
                 progress=progress,
             )
     except KeyboardInterrupt:
-        say(f"{request.output} has what is done; the same command goes on from there")
+        say_what_is_kept(request.output)
         raise
     return _tell(request, program, result)
-
-
-def _check_cluster(jobs: int | None, scheduler: str | None) -> None:
-    if jobs is not None and scheduler is not None:
-        raise click.UsageError("--jobs is for local processes, not for --scheduler")
 
 
 def _grid(request: _Request) -> dict[str, tuple[int, ...]]:

@@ -31,7 +31,7 @@ from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import tensors
 from nmpsim.debugger.integers import Facts, all_facts, facts_of
 from nmpsim.debugger.reference import Reference, compare_layer
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import Place, about, fail
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
 
@@ -93,7 +93,8 @@ class Shell:
     def load_reference(self, path: Path) -> Reference:
         """Compare with a file from now on."""
         arrays = self.open_arrays(path)
-        self.reference = Reference(self.debugger.layers, arrays.keys, arrays.read)
+        with about(path):
+            self.reference = Reference(self.debugger.layers, arrays.keys, arrays.read)
         self.debugger.events.differs = self._differs
         return self.reference
 
