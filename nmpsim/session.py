@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.lint import Finding, References, load_subject, run_rules
 from nmpsim.analysis.shadow import ShadowEvaluation
-from nmpsim.bundle import Bundle, bundle_from_bytes, read_bundle, write_bundle
+from nmpsim.bundle import Bundle, bundle_from_bytes, bundle_of, read_bundle, write_bundle
 from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS
@@ -57,6 +58,11 @@ class Compiled:
     """What ``rescale_biases`` did, layer by layer."""
     slicing: tuple[SlicedLayer, ...] = ()
     """How each device layer is cut, if ``explain_slicing`` asked for it."""
+
+    @cached_property
+    def bundle(self) -> Bundle:
+        """The same, as :func:`load` gives it for a file."""
+        return bundle_from_bytes(self.image, "<compiled>")
 
 
 def compile(
@@ -180,9 +186,9 @@ def save(compiled: Compiled, path: Path | str) -> None:
     write_bundle(path, compiled.image)
 
 
-def device_of(bundle: Bundle) -> DeviceConfig:
-    """The device that a bundle was compiled for."""
-    return from_settings(bundle.metadata.device)
+def device_of(bundle: Bundle | Compiled) -> DeviceConfig:
+    """The device that a bundle was compiled for; ARG001 if it is none."""
+    return from_settings(bundle_of(bundle).metadata.device)
 
 
 def load(path: Path | str, patch: Path | str | None = None) -> Bundle:

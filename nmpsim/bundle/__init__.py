@@ -1,18 +1,26 @@
 """The file that a compiled network is: build, write, read."""
 
 from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, Step, Tensor
-from nmpsim.bundle.read import Bundle, bundle_from_bytes, read_bundle
+from nmpsim.bundle.read import (
+    Bundle,
+    HoldsBundle,
+    bundle_from_bytes,
+    bundle_of,
+    read_bundle,
+)
 from nmpsim.bundle.write import BundleBuilder, write_bundle
 
 __all__ = [
     "Bundle",
     "BundleBuilder",
+    "HoldsBundle",
     "HostOperand",
     "Layer",
     "Metadata",
     "Step",
     "Tensor",
     "bundle_from_bytes",
+    "bundle_of",
     "read_bundle",
     "write_bundle",
 ]

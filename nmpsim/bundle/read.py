@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import numpy as np
@@ -67,6 +67,28 @@ class Bundle:
         from nmpsim.bundle.debug import read_module
 
         return read_module(self.debug, self.image, self.image_base, Place(self.path))
+
+
+class HoldsBundle(Protocol):
+    """What a bundle can be had of, as of what :func:`nmpsim.compile` gives."""
+
+    @property
+    def bundle(self) -> Bundle:
+        """The bundle."""
+
+
+def bundle_of(program: Bundle | HoldsBundle) -> Bundle:
+    """The bundle itself, or the one that ``program`` holds; ARG001 for anything else."""
+    bundle = program if isinstance(program, Bundle) else getattr(program, "bundle", None)
+    if not isinstance(bundle, Bundle):
+        raise fail(
+            "ARG001",
+            "this is no program that a device runs",
+            found=f"{type(program).__name__} {program!r}"[:80],
+            expected="what nmpsim.load or nmpsim.compile gives",
+            hint="nmpsim.load(PATH) reads a bundle's file",
+        )
+    return bundle
 
 
 def read_bundle(path: str | os.PathLike[str]) -> Bundle:

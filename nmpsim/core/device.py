@@ -10,7 +10,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Step
-from nmpsim.bundle.read import Bundle
+from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.account import Account, book_cycles, run_report
 from nmpsim.core.engine import Engine, make_engine
@@ -66,7 +66,7 @@ class Device:
 
     def run(
         self,
-        bundle: Bundle,
+        bundle: Bundle | HoldsBundle,
         inputs: Mapping[str, npt.NDArray[Any]],
         *,
         save_layers: bool = False,
@@ -76,7 +76,7 @@ class Device:
         """Run a bundle on inputs.
 
         Args:
-            bundle: as :func:`nmpsim.load` gives it.
+            bundle: as :func:`nmpsim.load` or :func:`nmpsim.compile` gives it.
             inputs: an array for each input of the bundle, in its shape. Float arrays are taken
                 for float inputs and are quantized for quantized ones; integers must be of the
                 input's own type.
@@ -86,8 +86,10 @@ class Device:
                 :data:`nmpsim.core.work.WorkListener`.
 
         Raises:
-            UserError: INPUT001, INPUT002 or BUN004; a trap is no error but part of the report.
+            UserError: INPUT001, INPUT002 or BUN004, ARG001 for what is no bundle; a trap is no
+                error but part of the report.
         """
+        bundle = bundle_of(bundle)
         machine = self._machine(bundle)
         values = checked_inputs(bundle.metadata, inputs)
         self._engine.when_compiling(lambda: progress(Progress("compiling")) if progress else None)

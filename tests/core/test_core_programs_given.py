@@ -1,0 +1,38 @@
+"""What a device is given to run: a bundle, what holds one, or something else."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nmpsim
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+SEVEN = {"data": np.load(DIGITS / "images" / "7.npy")}
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
+
+
+def test_a_compiled_program_runs_as_its_file_does(compiled, tmp_path):
+    nmpsim.save(compiled, tmp_path / "net.bin")
+    bundle = nmpsim.load(tmp_path / "net.bin")
+    assert nmpsim.device_of(compiled) == nmpsim.device_of(bundle)
+    device = nmpsim.Device(nmpsim.device_of(compiled))
+    found, expected = device.run(compiled, SEVEN), device.run(bundle, SEVEN)
+    assert found.cycles == expected.cycles == 2467
+    assert np.array_equal(found.outputs["prob__1"], expected.outputs["prob__1"])
+    assert compiled.bundle is compiled.bundle  # so that it is loaded once
+
+
+@pytest.mark.parametrize("program", ["net.bin", Path("net.bin"), None, b"\x7fELF", 5])
+def test_anything_else_is_refused_by_name(program):
+    for use in (nmpsim.device_of, lambda it: nmpsim.Device().run(it, SEVEN)):
+        with pytest.raises(nmpsim.UserError) as caught:
+            use(program)
+        (error,) = caught.value.diagnostics
+        assert error.code == "ARG001"
+        assert type(program).__name__ in str(error.found)
+        assert "nmpsim.load" in str(error.hint)
