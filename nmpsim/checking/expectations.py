@@ -101,12 +101,19 @@ def check_layers_as_before(run: Run, baseline: Baseline, expect: Expect) -> Chec
 
 
 def check_top1(run: Run, label: int) -> Check:
-    """The class that the program names; DATA001 if it names none."""
+    """The class that the program names; DATA001 if it names none, or has no class ``label``."""
     outputs = run.report.output_reports
     scores = [output for output in outputs if is_scores(output.values.shape)]
     if not scores:
         raise fail("DATA001", "the program is no classifier", expected="one score for each class")
-    best = int(ranking(scores_of(outputs))[0])
+    values = scores_of(outputs)
+    if label >= values.size:
+        raise fail(
+            "DATA001",
+            f"class {label} (counted from 0) is no class of the program",
+            expected=f"0 to {values.size - 1}",
+        )
+    best = int(ranking(values)[0])
     if best == label:
         return Check("top1", "passed", f"class {best}")
     message = f"class {best}, expected {label}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from nmpsim.checking import CaseResult, Culprit
-from nmpsim.views.console import heading, line
+from nmpsim.views.console import line
 from nmpsim.views.text import plural
 
 MOST_CULPRITS = 8
@@ -24,9 +24,9 @@ _STYLES = {"passed": "green", "wrong": "red", "over": "yellow", "error": "red"}
 def print_checks(results: Sequence[CaseResult], console: Console) -> None:
     """All cases, then the count."""
     for result in results:
-        heading(console, f"{result.name}: {STATUS_WORDS[result.status]}")
+        line(console, f"{result.name}: {STATUS_WORDS[result.status]}", "bold")
         _print_case(result, console)
-    console.print()
+        console.print()
     line(console, summary(results), "bold")
 
 

@@ -11,6 +11,8 @@ PASSED = {"outputs": "passed", "top1": "passed", "cycles": "passed", "saturation
 def test_nothing_changed(project):
     done = project.check()
     assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("seven: passed\n  ok   outputs ")
+    assert done.stdout.endswith("\n\n1 case: 1 passed\n")
     assert project.statuses() == PASSED
 
 

@@ -30,6 +30,7 @@ def check(project, cli, expected):
         (("--expect-layers", "layers.npz", "--only", "none"), 2),
         (("--top1", 7), 0),
         (("--top1", 6), 1),
+        (("--top1", 10), 2),
         (("--cycles", 2467), 0),
         (("--cycles", 2466), 4),
         (("--cycles", 2466, "--top1", 6), 1),

@@ -178,6 +178,7 @@ def test_files_that_are_no_suites(project, cli, content):
         ("expect.top1 = 7", 'expect.outputs = "digits.npz"', "INPUT001"),
         ("expect.top1 = 7", 'expect.outputs = "images/7.npy"', "INPUT002"),
         ("expect.top1 = 7", 'expect.only = ["none*"]', "SUITE002"),
+        ("expect.top1 = 7", "expect.top1 = 10", "DATA001"),
     ],
 )
 def test_a_case_that_cannot_be_checked_leaves_the_others(project, old, new, code):
