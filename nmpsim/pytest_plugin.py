@@ -5,16 +5,16 @@ pytest loads it whenever it starts, so nothing heavy is imported before a test a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from nmpsim.bundle import Bundle
+    from nmpsim.bundle import Bundle, HoldsBundle
     from nmpsim.checking.run import Run
     from nmpsim.checking.snapshot import Runner
 
@@ -24,6 +24,7 @@ MARKER = (
 )
 SNAPSHOTS = "nmp_snapshots"
 """Folder beside the tests."""
+Result = TypeVar("Result")
 _written = pytest.StashKey[list[Path]]()
 
 
@@ -84,23 +85,29 @@ class Nmp:
         self.load = session.load
         self.compile = session.compile
 
-    def run(self, bundle: Bundle | Path | str, inputs: Mapping[str, npt.ArrayLike]) -> Run:
+    def run(
+        self,
+        bundle: Bundle | HoldsBundle | Path | str,
+        inputs: Mapping[str, npt.ArrayLike],
+        *,
+        hazards: Literal["none"] | None = None,
+    ) -> Run:
         """Run a bundle, or that of a file; the test fails if the run traps.
+
+        Args:
+            bundle: what ``load`` or ``compile`` gave, or a file.
+            inputs: by name; float ones are quantized.
+            hazards: ``"none"`` lets the test also fail if what the run answers depends on when a
+                transfer lands; a second run looks for that.
 
         Raises:
             UserError: codes of FILE, BUN, DEV and INPUT.
         """
         __tracebackhide__ = True
-        from nmpsim.checking.snapshot import trap_text
-        from nmpsim.diagnostics import UserError
-
-        try:
-            run = self._session.runner.run(bundle, inputs, self._file, self._settings)
-        except UserError as error:  # what matters is the test's line, not ours
-            raise error.with_traceback(None) from None
-        trap = trap_text(run)
-        if trap:
-            raise AssertionError(trap)
+        given = (bundle, inputs, self._file, self._settings, hazards)
+        run, wrong = _done(self._session.runner.run, *given)
+        if wrong:
+            raise AssertionError(wrong)
         return run
 
     def assert_outputs(
@@ -122,11 +129,12 @@ class Nmp:
             sqnr_db: signal to quantization noise that is enough instead.
         """
         __tracebackhide__ = True
-        from nmpsim.checking.snapshot import compare_arrays
+        from nmpsim.checking.snapshot import check_tolerances, compare_arrays
 
         if not outputs and not layers:
             pytest.fail("assert_outputs has nothing to compare with")
-        wrong = compare_arrays(run, outputs or {}, layers or {}, ulp, sqnr_db)
+        _done(check_tolerances, ulp, sqnr_db)
+        wrong = _done(compare_arrays, run, outputs or {}, layers or {}, ulp, sqnr_db)
         if wrong:
             raise AssertionError(wrong)
 
@@ -158,11 +166,12 @@ class NmpSnapshot:
             sqnr_db: signal to quantization noise that is enough instead.
         """
         __tracebackhide__ = True
-        from nmpsim.checking.snapshot import compare_snapshot, write_snapshot
+        from nmpsim.checking.snapshot import check_tolerances, compare_snapshot, write_snapshot
 
         if name in self._names:
             pytest.fail(f"the test has two snapshots named {name!r}: give each its own name")
         self._names.add(name)
+        _done(check_tolerances, ulp, sqnr_db, cycles_percent)
         path = snapshot_path(self._node, name)
         if self._update:
             write_snapshot(run, path)
@@ -179,6 +188,17 @@ def snapshot_path(node: pytest.Item, name: str) -> Path:
 
     words = ".".join([*node.nodeid.split("::")[1:], *([name] if name else [])])
     return node.path.parent / SNAPSHOTS / node.path.stem / f"{file_name(words)}.json"
+
+
+def _done(work: Callable[..., Result], *given: Any) -> Result:
+    """What ``work`` gives; of an error of the user the traceback ends in the test."""
+    __tracebackhide__ = True
+    from nmpsim.diagnostics import UserError
+
+    try:
+        return work(*given)
+    except UserError as error:
+        raise error.with_traceback(None) from None
 
 
 def _device_of(node: pytest.Item) -> tuple[Path | None, dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,16 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim import session
-from nmpsim.bundle import Bundle, bundle_from_bytes, read_bundle
+from nmpsim.bundle import Bundle, HoldsBundle, bundle_from_bytes, bundle_of, read_bundle
 from nmpsim.checking.baseline import baseline_of, read_baseline, write_baseline
 from nmpsim.checking.case import Expected, judged
 from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
+from nmpsim.checking.hazards import check_hazards, find_hazards
 from nmpsim.checking.results import CaseResult, Check
 from nmpsim.checking.run import Run, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect
 from nmpsim.config import DeviceConfig, from_settings, load_device
 from nmpsim.core.device import Device
-from nmpsim.diagnostics import UserError
+from nmpsim.diagnostics import UserError, fail
 
 
 class Runner:
@@ -43,29 +46,53 @@ class Runner:
 
     def run(
         self,
-        bundle: Bundle | Path | str,
+        bundle: Bundle | HoldsBundle | Path | str,
         inputs: Mapping[str, npt.ArrayLike],
         device: Path | None,
         settings: Mapping[str, Any],
-    ) -> Run:
+        hazards: str | None = None,
+    ) -> tuple[Run, str]:
         """Run a bundle on its own device, or on that of a file, with some settings changed.
 
+        The run, and why it is none that can be built on: it did not reach its end, or has hazards
+        and ``hazards`` is ``none``. Empty if it is fine.
+
         Raises:
-            UserError: codes of FILE, BUN, DEV and INPUT.
+            UserError: codes of FILE, BUN, DEV and INPUT; ARG001 for another limit of hazards.
         """
-        loaded = bundle if isinstance(bundle, Bundle) else self.load(bundle)
+        if hazards not in (None, "none"):
+            raise fail(
+                "ARG001", "there is no such limit of hazards", found=hazards, expected="none"
+            )
+        loaded = self.load(bundle) if isinstance(bundle, Path | str) else bundle_of(bundle)
         base = dict(loaded.metadata.device) if device is None else load_device(device).settings()
         config = from_settings({**base, **settings})
         if config not in self._devices:
             self._devices[config] = Device(config)
         arrays = {name: np.asarray(array) for name, array in inputs.items()}
-        return run_bundle(self._devices[config], loaded, arrays)
+        run = run_bundle(self._devices[config], loaded, arrays)
+        if run.report.trap is not None:
+            return run, failure_text([check_trap(run.report.trap, run)])
+        if hazards is None:
+            return run, ""
+        found = find_hazards(loaded, arrays, config)
+        return run, failure_text([check_hazards(found, run.layers)])
 
 
-def trap_text(run: Run) -> str:
-    """Why a run did not reach its end; empty if it did."""
-    trap = run.report.trap
-    return "" if trap is None else failure_text([check_trap(trap, run)])
+def check_tolerances(ulp: int, sqnr_db: float | None, cycles_percent: float = 0.0) -> None:
+    """ARG001 unless they are numbers that something can be within: with NaN nothing ever is."""
+    limits: tuple[tuple[str, float, float], ...] = (
+        ("ulp", ulp, 0),
+        ("sqnr_db", 0 if sqnr_db is None else sqnr_db, -math.inf),
+        ("cycles_percent", cycles_percent, 0),
+    )
+    for name, value, least in limits:
+        kind = numbers.Integral if name == "ulp" else numbers.Real
+        is_number = isinstance(value, kind) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value) or value < least:
+            what = "a whole number" if name == "ulp" else "a finite number"
+            expected = what if math.isinf(least) else f"{what} from {least} on"
+            raise fail("ARG001", f"{name} is no tolerance", found=repr(value), expected=expected)
 
 
 def compare_arrays(

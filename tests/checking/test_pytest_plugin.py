@@ -90,6 +90,66 @@ def test_layers(nmp):
     assert "snapshot.py" not in done.stdout.str()  # the traceback ends in the test
 
 
+@pytest.mark.parametrize("update", [(), ("--nmp-update",)])
+@pytest.mark.parametrize(
+    ("tolerance", "expected"),
+    [
+        ("sqnr_db=np.nan", "a finite number"),
+        ("sqnr_db=np.inf", "a finite number"),
+        ("ulp=-1", "a whole number from 0 on"),
+        ("ulp=0.5", "a whole number from 0 on"),
+        ("ulp=True", "a whole number from 0 on"),
+        ("cycles_percent=np.inf", "a finite number from 0 on"),
+        ("cycles_percent='1'", "a finite number from 0 on"),
+    ],
+)
+def test_a_tolerance_that_is_none(tests, pytester, tolerance, expected, update):
+    done = tests(
+        f"""
+def test_snapshot(nmp, nmp_snapshot):
+    nmp_snapshot.check(nmp.run("digits.bin", SEVEN), {tolerance})
+
+@pytest.mark.skipif("{tolerance}".startswith("cycles"), reason="no tolerance of outputs")
+def test_outputs(nmp):
+    run = nmp.run("digits.bin", SEVEN)
+    nmp.assert_outputs(run, run.outputs, {tolerance})
+""",
+        *update,
+    )
+    outcomes = done.parseoutcomes()
+    assert outcomes["failed"] == 2 - outcomes.get("skipped", 0)
+    name = tolerance.partition("=")[0]
+    error = "E * nmpsim.diagnostics.UserError: error?ARG001?: "
+    done.stdout.fnmatch_lines([f"{error}{name} is no tolerance", f"E *expected: {expected}"])
+    assert not (pytester.path / "nmp_snapshots").exists()
+    assert "snapshot.py" not in done.stdout.str()
+
+
+def test_hazards(tests, pytester, racing):
+    (pytester.path / "racing.bin").write_bytes(racing)
+    done = tests(
+        """
+def test_none(nmp):
+    assert nmp.run("digits.bin", SEVEN, hazards="none").cycles == 2467
+
+def test_one(nmp):
+    assert nmp.run("racing.bin", SEVEN).outputs["prob__1"].argmax() == 7
+    nmp.run("racing.bin", SEVEN, hazards="none")
+
+def test_no_such_limit(nmp):
+    nmp.run("digits.bin", SEVEN, hazards=0)
+"""
+    )
+    done.assert_outcomes(passed=1, failed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "E * AssertionError: hazards: 1 hazard: layer conv2__2: core 1 nmp.conv at 0x*",
+            "E *layer 3 conv2__2, line 26: *no nmp.wait load between them",
+            "E * nmpsim.diagnostics.UserError: error?ARG001?: there is no such limit of hazards",
+        ]
+    )
+
+
 def test_snapshots(tests, pytester):
     text = """
 @pytest.mark.parametrize("digit", ["7", "a/b"])
