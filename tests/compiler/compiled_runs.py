@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from instruction_streams import check_streams
 from lir_oracle import Done, run_module
-from random_programs import Program
+from program_writer import Program
 from report_laws import check_cuts, check_laws, multiplications
 
 from nmpsim.bundle import Bundle, bundle_from_bytes

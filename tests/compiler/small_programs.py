@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 from lir_draft import Draft, Ref, int8, random_values
-from random_programs import Program
+from program_writer import Program
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import NOWHERE, Draft, int8
-from random_programs import Program, chains
+from program_writer import Program
+from random_programs import chains
 from small_programs import bundle_of
 
 from nmpsim.compiler.allocate import ALIGNMENT, allocate

@@ -10,24 +10,21 @@ from compiled_runs import check_program
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import Draft, int8, tensor_type
-from random_programs import (
-    Program,
-    Step,
-    Writer,
+from program_writer import Program, Step, Writer
+from random_arithmetic import (
     avg_pool,
     batched_add,
     binary,
-    concatenate,
     convolution,
     fully_connected,
     look_up,
     max_pool,
     product_of_activations,
     splat,
-    transpose,
     unary,
-    write,
 )
+from random_moves import concatenate, transpose
+from random_programs import write
 from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
 
 from nmpsim.bundle import Bundle, bundle_from_bytes

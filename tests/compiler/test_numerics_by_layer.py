@@ -13,20 +13,16 @@ from compiled_runs import compiled as compiled_program
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import Draft, Ref, int8, tensor_type
-from random_programs import (
-    Program,
-    Size,
-    Writer,
+from program_writer import Program, Size, Writer, sizes
+from random_arithmetic import (
     avg_pool,
     batched_add,
     binary,
-    chains,
     convolution,
     fully_connected,
-    sizes,
     unary_attributes,
-    write,
 )
+from random_programs import chains, write
 from small_programs import SMALL, convolve, image, out_kind, program
 
 from nmpsim.bundle import Bundle, bundle_from_bytes

@@ -6,10 +6,8 @@ import pytest
 from campaigns import examples
 from compiled_runs import check_program
 from hypothesis import given
-from random_programs import (
-    Program,
-    Size,
-    Step,
+from program_writer import Program, Size, Step, sizes
+from random_arithmetic import (
     avg_pool,
     batched_add,
     binary,
@@ -17,11 +15,10 @@ from random_programs import (
     fully_connected,
     max_pool,
     product_of_activations,
-    single_operations,
-    sizes,
     splat,
     unary,
 )
+from random_programs import single_operations
 
 from nmpsim.compiler.numerics import PROFILES
 

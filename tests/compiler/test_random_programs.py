@@ -7,28 +7,21 @@ from campaigns import examples
 from compiled_runs import check_program
 from hypothesis import given
 from hypothesis import strategies as st
-from random_programs import (
+from program_writer import Program, Size, Step, sizes
+from random_arithmetic import (
     ARITHMETIC,
-    Program,
-    Size,
-    Step,
     avg_pool,
     batched_add,
     binary,
-    chains,
     convolution,
-    deep_products,
     fully_connected,
-    large_operations,
     look_up,
     max_pool,
-    moves,
     product_of_activations,
-    single_operations,
-    sizes,
     splat,
     unary,
 )
+from random_programs import chains, deep_products, large_operations, moves, single_operations
 
 
 @examples(120)

@@ -12,7 +12,7 @@ from compiled_runs import check_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lir_draft import Draft, int8, tensor_type
-from random_programs import Program
+from program_writer import Program
 from small_programs import SMALL, WINDOW
 
 import nmpsim

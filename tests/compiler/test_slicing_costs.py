@@ -9,8 +9,9 @@ from campaigns import examples
 from compiled_runs import compiled
 from hypothesis import given
 from hypothesis import strategies as st
-from random_programs import Program, Size, chains, single_operations, sizes
-from random_programs import convolution as random_convolution
+from program_writer import Program, Size, sizes
+from random_arithmetic import convolution as random_convolution
+from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
 
 from nmpsim.compiler.slicing.estimate import estimate

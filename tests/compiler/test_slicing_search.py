@@ -11,7 +11,9 @@ from compiled_runs import compiled
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_oracle import run_module
-from random_programs import Program, Size, chains, convolution, single_operations, sizes
+from program_writer import Program, Size, sizes
+from random_arithmetic import convolution
+from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
 
 from nmpsim.compiler.driver import compile_module
