@@ -132,4 +132,5 @@ def command_lines(page: str) -> list[str]:
 
 def pages(repository: Path) -> list[Path]:
     """Every page that a reader may follow."""
-    return [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
+    programs = sorted((repository / "programs").rglob("README.md"))
+    return [repository / "README.md", *sorted((repository / "docs").rglob("*.md")), *programs]
