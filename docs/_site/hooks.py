@@ -91,10 +91,12 @@ def _commands() -> str:
 
     from nmpsim.cli.app import COMMANDS, app
 
-    context = click.Context(app, info_name="nmpsim", max_content_width=90)
+    # 80 columns are what the column of text has room for.
+    asked = {"max_content_width": 80, **app.context_settings}
+    context = click.Context(app, info_name="nmpsim", **asked)
     sections = [f"```text\n{app.get_help(context)}\n```"]
     for name in COMMANDS:
         command = app.get_command(context, name)
-        inner = click.Context(command, context, info_name=name, max_content_width=90)
+        inner = click.Context(command, context, info_name=name)
         sections.append(f"## nmpsim {name}\n\n```text\n{command.get_help(inner)}\n```")
     return "\n\n".join(sections)

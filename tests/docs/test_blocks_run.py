@@ -139,6 +139,13 @@ def test_every_command_line_names_options_that_there_are(path):
         assert set(named) <= options | {"--help", "-h"}, line
 
 
+def test_command_lines_fit_the_site_s_column():
+    for path in pages(ROOT):
+        for block in blocks_of(path.read_text(encoding="utf-8")):
+            if block.language == "sh" and path.name != "README.md":
+                assert max(map(len, block.text.splitlines())) <= 80, name_of(path)
+
+
 def test_blocks_that_are_not_run_say_why():
     for path in pages(ROOT):
         for block in blocks_of(path.read_text(encoding="utf-8")):

@@ -27,7 +27,7 @@ def repository(tmp_path, monkeypatch):
 
 def shell(block: str) -> list[Result]:
     results = []
-    for line in block.strip().splitlines():
+    for line in block.replace("\\\n", " ").strip().splitlines():
         program, *arguments = shlex.split(line)
         assert program == "nmpsim"
         results.append(CliRunner().invoke(app, arguments))
