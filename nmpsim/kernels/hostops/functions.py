@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
+
 import numpy as np
 
 from nmpsim.kernels.hostops.tensors import FloatArray
@@ -16,6 +18,10 @@ _CUBIC = tuple(
     )
 )
 """Coefficients of ``2**(r/32) - 1`` for ``|r| <= 1/2``: r, r squared, r cubed."""
+_DECIMAL = Context(prec=40)
+_LN_2 = float(_DECIMAL.ln(2))
+_POWERS = np.array([float(_DECIMAL.power(2, Decimal(k) / _STEPS)) for k in range(_STEPS)])
+"""``2**(k/32)``, correctly rounded: what NumPy calls for it differs between processors."""
 
 
 def exp32(x: FloatArray) -> FloatArray:
@@ -23,13 +29,15 @@ def exp32(x: FloatArray) -> FloatArray:
 
     In float64: ``exp(x) = 2**(k/32) * 2**(r/32)`` with ``k`` whole, the second factor a cubic;
     rounded to float32 once. The correctly rounded result differs in about one value of 1600.
+    Every host gives the same bits, as it only adds, multiplies and rounds.
     """
     bounded = np.clip(np.asarray(x, dtype=np.float64), -150.0, 150.0)  # beyond: 0 and infinity
-    exponent = bounded * (_STEPS / np.log(2.0))
+    exponent = bounded * (_STEPS / _LN_2)
     k = np.rint(exponent)
     r = exponent - k
     linear, square, cubic = _CUBIC
-    power = np.ldexp(np.exp2(k % _STEPS / _STEPS), (k // _STEPS).astype(np.int64))
+    whole = np.where(np.isnan(k), 0, k).astype(np.int64)
+    power = np.ldexp(_POWERS[whole % _STEPS], whole // _STEPS)
     scaled = ((cubic * r + square) * (r * r) + (linear * r + 1.0)) * power
     return np.asarray(scaled, dtype=np.float32)
 
