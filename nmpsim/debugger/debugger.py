@@ -419,14 +419,21 @@ class Debugger:
             self._begin()
             while execution.position < until:
                 execution.pass_address(self.next_core())
-                cycle = next_cycle(self.breakpoints, self._since) if is_run else NEVER
-                pause = execution.advance(until, cycle=cycle, **conditions)
+                pause = execution.advance(until, cycle=self._stop_cycle(is_run), **conditions)
                 found |= {position for position in look(pause) if position < here}
                 if pause.why == Why.STOPPED:
                     self._since = execution.cycle  # a cycle is met once
                 if pause.why in (Why.END, Why.TRAP):
                     break
+            if is_run and execution.position == until < here:
+                # Whoever goes on from a snapshot does not stop where it begins.
+                pause = execution.advance(until + 1, cycle=self._stop_cycle(True), **conditions)
+                found |= set(look(pause)) if pause.position == until else set()
             if len(found) >= count:
                 return sorted(found)[-count]
             until = snapshot.position
         return None
+
+    def _stop_cycle(self, is_run: bool) -> int:
+        """The next cycle that a run must stop at; steps go by them."""
+        return next_cycle(self.breakpoints, self._since) if is_run else NEVER

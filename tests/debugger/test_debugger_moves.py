@@ -147,3 +147,33 @@ def test_snapshots_keep_their_budget(debugger: Debugger) -> None:
     debugger.run()
     assert small.execution.snapshots.nbytes < debugger.execution.snapshots.nbytes
     assert len(small.execution.snapshots) >= 2
+
+
+@cache
+def ends_of_layers() -> list[tuple[int, int]]:
+    """Cycle and next address of core 0 at each position where a snapshot is kept."""
+    debugger, found = fresh(), list[tuple[int, int]]()
+    while debugger.step("layer").reason == "step":
+        core = debugger.execution.machine.cores[0]
+        found.append((debugger.execution.cycle, int(core.pc)))
+    return found
+
+
+@given(st.lists(st.integers(1, 2400), max_size=3), st.sampled_from([0, 512]), st.data())
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_run_back_stops_where_the_run_did(
+    cycles: list[int], budget: int, data: st.DataObject
+) -> None:
+    at_snapshots = data.draw(st.lists(st.sampled_from(ends_of_layers()), min_size=1, max_size=3))
+    debugger = fresh(budget_mib=budget)
+    for cycle in {*cycles, *(cycle for cycle, _ in at_snapshots)}:
+        debugger.add_breakpoint(AtCycle(cycle), f"cycle {cycle}")
+    for address in {pc for _, pc in at_snapshots if pc}:
+        debugger.add_breakpoint(AtAddress(address, 0), f"address {address:#x}")
+    forth = []
+    while (stopped := debugger.run()).reason == "breakpoint":
+        forth.append((stopped.location.position, {hit.breakpoint for hit in stopped.hits}))
+    back = []
+    while (stopped := debugger.run(back=True)).reason == "breakpoint":
+        back.append((stopped.location.position, {hit.breakpoint for hit in stopped.hits}))
+    assert back == forth[::-1]
