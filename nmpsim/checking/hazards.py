@@ -78,7 +78,7 @@ def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[C
 
 def _layer(hazard: Hazard, layers: Sequence[LayerReport]) -> LayerReport | None:
     """The layer of the later instruction, or else of the earlier; None if neither tells one."""
-    for done in (hazard.then, hazard.first):
+    for done in filter(None, (hazard.then, hazard.first)):
         if done.layer is not None and 0 <= done.layer < len(layers):
             return layers[done.layer]
     return None

@@ -37,7 +37,7 @@ class Row(IntEnum):
     PC = 3
     WORD = 4
     RS1 = 5
-    """Value of the first source register, unsigned."""
+    """Value of the first source register before it, unsigned."""
     RS2 = 6
     """Value of the second one, unsigned."""
     BEGIN = 7

@@ -73,6 +73,20 @@ class Box:
             return True
         return bool((self._marked(low, high) & other._marked(low, high)).any())
 
+    def merged(self) -> Box:
+        """The same bytes in runs that are as long as can be."""
+        run, repeats = self.run, list(self.repeats)
+        while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):
+            run *= repeats.pop()[0]
+        return Box(self.space, self.start, run, tuple(repeats))
+
+    def mask(self) -> npt.NDArray[np.bool_]:
+        """[end - start] which bytes from its first to its last one it holds."""
+        merged = self.merged()
+        if not merged.repeats:
+            return np.ones(merged.end - merged.start, np.bool_)
+        return merged._marked(merged.start, merged.end)
+
     def _marked(self, low: int, high: int) -> npt.NDArray[np.bool_]:
         """[high - low] which bytes of a range it holds."""
         edges = np.zeros(high - low + 1, np.int64)

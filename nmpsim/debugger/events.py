@@ -38,7 +38,10 @@ class Hazards:
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self._check = HazardCheck(
-            execution.config.cores_count, execution.costs.queues_depth, execution.bundle.rw_base
+            execution.config.cores_count,
+            execution.costs.queues_depth,
+            execution.bundle.rw_base,
+            execution.config.scratchpad_bytes,
         )
         self.checked = 0
         """Position up to which everything was looked at."""

@@ -10,7 +10,9 @@ wait may answer right here and wrong on the chip. An instruction is ordered afte
   passed or pended since (vector clocks: Mattern, *Virtual Time and Global States of Distributed
   Systems*, 1989).
 
-Two accesses to the same bytes, one of them a write, that nothing orders are a hazard.
+Two accesses to the same bytes, one of them a write, that nothing orders are a hazard. So is a read
+of bytes of a scratchpad that nothing has written: the simulator has zeros there, a chip what was
+left from before.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 import attrs
 
 from nmpsim.debugger.instructions import Done, Touch
+from nmpsim.debugger.written import Written
 from nmpsim.isa.table import Unit
 
 MOST_OPEN = 1 << 13
@@ -29,11 +32,13 @@ WAIT, BARRIER, POST, PEND = "nmp.wait", "nmp.barrier", "nmp.post", "nmp.pend"
 
 @attrs.frozen
 class Hazard:
-    """Two instructions that touch the same bytes and that nothing orders."""
+    """An instruction whose answer is not certain."""
 
     position: int
-    """State just after the later one."""
-    first: Done
+    """State just after it."""
+    first: Done | None
+    """The one that touches the same bytes and that nothing orders before it; None if nothing at
+    all has written them."""
     then: Done
     what: str
     """In words."""
@@ -60,8 +65,11 @@ class _Core:
 class HazardCheck:
     """Fed with every instruction in order, tells the hazards."""
 
-    def __init__(self, cores: int, queue_depth: int, read_only_end: int) -> None:
+    def __init__(
+        self, cores: int, queue_depth: int, read_only_end: int, scratchpad_bytes: int
+    ) -> None:
         """``read_only_end``: address behind the memory that nobody can write."""
+        self._written = Written(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
         self._cores = [_Core([1 if i == n else 0 for i in range(cores)]) for n in range(cores)]
         self._semaphores: dict[int, list[int]] = {}
@@ -102,6 +110,9 @@ class HazardCheck:
             for other in self._others(done, touch)
             if (hazard := self._conflict(done, touch, other))
         ]
+        missing = self._written.feed(done)
+        if missing is not None:
+            found.append(Hazard(done.position, None, done, _unwritten(done, *missing)))
         for touch in touches:
             self._open(done, touch)
         return found[:1]
@@ -117,9 +128,18 @@ class HazardCheck:
             return
         if done.unit is None:
             opened.awaited_at = self._cores[done.core].times[done.core]
+            self._forget_same(done, touch)
         self._shared.append(opened)
         if len(self._shared) > MOST_OPEN:
             del self._shared[: MOST_OPEN // 2]
+
+    def _forget_same(self, done: Done, touch: Touch) -> None:
+        """A loop that reads or writes a word again and again counts with its last time."""
+        self._shared = [
+            o
+            for o in self._shared
+            if o.done.unit is not None or o.done.core != done.core or o.touch != touch
+        ]
 
     def _others(self, done: Done, touch: Touch) -> Sequence[_Open]:
         return self._local[done.core] if touch.box.space == "scratchpad" else self._shared
@@ -200,6 +220,13 @@ def _sentence(other: _Open, done: Done, touch: Touch) -> str:
         f"core {then.core} {then.instruction.mnemonic} at {then.pc:#x} {verb[touch.kind]} {where}"
         f" ({touch.what}) that core {first.core} {first.instruction.mnemonic} at {first.pc:#x}"
         f" {verb[other.touch.kind]} ({other.touch.what}); {how}"
+    )
+
+
+def _unwritten(done: Done, touch: Touch, address: int) -> str:
+    return (
+        f"core {done.core} {done.instruction.mnemonic} at {done.pc:#x} reads scratchpad"
+        f" {address:#x} ({touch.what}), which nothing has written"
     )
 
 

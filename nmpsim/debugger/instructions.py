@@ -21,12 +21,14 @@ from nmpsim.isa.table import (
     INSTRUCTIONS,
     SCALE_RECORD,
     SCRATCHPAD_BASE,
+    Format,
     Instruction,
     Unit,
 )
 
 Kind = Literal["read", "write"]
-SCALAR_STORE_BYTES = {"sb": 1, "sh": 2, "sw": 4}
+SCALAR_BYTES = {"lb": 1, "lbu": 1, "sb": 1, "lh": 2, "lhu": 2, "sh": 2, "lw": 4, "sw": 4}
+"""Bytes that scalar loads and stores touch."""
 
 
 @attrs.frozen
@@ -137,15 +139,16 @@ def touches_of(
     name = instruction.descriptor
     if name is not None:
         return tuple(t for t in _TOUCHES[name](words) if not t.box.is_empty)
-    nbytes = SCALAR_STORE_BYTES.get(instruction.mnemonic)
+    nbytes = SCALAR_BYTES.get(instruction.mnemonic)
     if nbytes is None:
         return ()
-    immediate = (word >> 25) << 5 | (word >> 7) & 31
+    is_store = instruction.format is Format.S
+    immediate = (word >> 25) << 5 | (word >> 7) & 31 if is_store else word >> 20
     address = (rs1 + immediate - ((immediate & 0x800) << 1)) & 0xFFFF_FFFF
     if address < SCRATCHPAD_BASE:
         return ()
     space: Space = "dram" if address >= DRAM_BASE else "scratchpad"
-    return (Touch("write", "word", Box(space, address, nbytes)),)
+    return (Touch("write" if is_store else "read", "word", Box(space, address, nbytes)),)
 
 
 Words = Mapping[str, int]

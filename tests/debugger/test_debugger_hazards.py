@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 import numpy as np
 import pytest
@@ -10,13 +12,14 @@ import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.debugger import Debugger
+from nmpsim.debugger.breakpoints import Access, OnAccess
 
 TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)
 TABLES = """
 .input from, i8[S:1.0 O:0]<256>
 .output to, i8[S:1.0 O:0]<256>
 .layer 0, copy, copy, to
-get: .descriptor load, dram=from, spm=0x20000000, run_bytes=64, count_x=1, count_y=1
+get: .descriptor load, dram=from, spm=0x20000000, run_bytes=128, count_x=1, count_y=1
 far: .descriptor load, dram=to, spm=0x20000400, run_bytes=64, count_x=1, count_y=1
 use: .descriptor rescale, input=0x20000020, output=0x20000200, count=64, \\
  in_low=-128, in_high=127, out_mul=1, clip_low=-128, clip_high=127
@@ -24,10 +27,14 @@ put: .descriptor store, dram=to, spm=0x20000200, run_bytes=64, count_x=1, count_
 """
 
 
-def hazards(text: str) -> list[str]:
+def opened(text: str) -> Debugger:
     source = TABLES + "_start:\n" + text
     bundle = bundle_from_bytes(assemble(source, "test.s", TWO_CORES.settings()).bundle())
-    debugger = Debugger(bundle, {"from": np.zeros(256, np.int8)})
+    return Debugger(bundle, {"from": np.zeros(256, np.int8)})
+
+
+def hazards(text: str) -> list[str]:
+    debugger = opened(text)
     check = debugger.check_hazards()
     assert debugger.run().reason == "end"
     return [hazard.what for hazard in check.found]
@@ -59,6 +66,53 @@ def test_a_missing_wait_is_found(text: str, unit: str) -> None:
     assert f"no nmp.wait {unit} between them" in found
 
 
+PEEK_SPM, PEEK_TO = (f" li t5, {a:#x}\n lw t5, 32(t5)\n" for a in (0x2000_0000, 0x2000_0200))
+PEEK_DRAM = " la t5, to\n lw t5, 0(t5)\n"
+POKE_SPM = " li t5, 0x20000020\n sw zero, 0(t5)\n"
+FULL = GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        (GET + PEEK_SPM, "load"),
+        (GET + POKE_SPM, "load"),
+        (GET + WAIT_LOAD + USE + PEEK_TO, "vector"),
+        (GET + WAIT_LOAD + USE + POKE_SPM, "vector"),
+        (FULL + PEEK_DRAM, "store"),
+    ],
+)
+def test_scalar_loads_and_stores_are_seen(text: str, unit: str) -> None:
+    (found,) = hazards(ONLY_0 + text + "other:" + HALT)
+    assert f"no nmp.wait {unit} between them" in found
+    assert " lw " in found or " sw " in found
+
+
+def test_scalar_loads_after_a_wait_are_in_order() -> None:
+    text = GET + WAIT_LOAD + PEEK_SPM + POKE_SPM + USE + WAIT_VECTOR + PEEK_TO + PUT + WAIT_STORE
+    assert hazards(ONLY_0 + text + PEEK_DRAM + "other:" + HALT) == []
+
+
+def test_what_nothing_has_written_must_not_be_read() -> None:
+    (found,) = hazards(ONLY_0 + USE + WAIT_VECTOR + PUT + "other:" + HALT)
+    assert "nmp.rescale" in found
+    assert found.endswith("reads scratchpad 0x20000020 (input), which nothing has written")
+    (found,) = hazards(ONLY_0 + PEEK_SPM + PEEK_SPM + "other:" + HALT)
+    assert "lw" in found and "0x20000020 (word), which nothing has written" in found
+    half = " li t5, 0x20000020\n sb zero, 1(t5)\n lw t5, 0(t5)\n"
+    assert hazards(ONLY_0 + half + "other:" + HALT) == []
+
+
+def test_a_loop_that_waits_for_a_word_is_one_hazard() -> None:
+    """The word is no barrier, and however often it is read it is kept once."""
+    write = ONLY_0 + " la t5, to\n li t6, 1\n sw t6, 0(t5)\n j done\nother:\n"
+    read = " csrr t2, mhartid\n addi t2, t2, -1\n bnez t2, done\n la t5, to\n"
+    spin = "spin:\n lw t6, 0(t5)\n beqz t6, spin\ndone:" + HALT
+    found = hazards(write + read + spin)
+    assert found
+    assert "no barrier, or post and pend, between them" in found[0]
+
+
 def test_cores_must_meet() -> None:
     write = ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT
     read = "other:\n csrr t2, mhartid\n beqz t2, done\n" + FAR + "done:" + HALT
@@ -68,3 +122,41 @@ def test_cores_must_meet() -> None:
     assert len(hazards(without_wait)) == 1, "a store that nobody waited for may land later"
     with_both = write + WAIT_STORE + BARRIER + " j done\nother:\n" + BARRIER + FAR + "done:" + HALT
     assert hazards(with_both) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "access", "mnemonic"),
+    [
+        (PEEK_SPM, 0x2000_0020, "read", "lw"),
+        (" li t5, 0x20000020\n lbu t5, 3(t5)\n", 0x2000_0023, "read", "lbu"),
+        (" li t5, 0x20000020\n lh t6, -2(t5)\n", 0x2000_001F, "access", "lh"),
+        (POKE_SPM, 0x2000_0023, "write", "sw"),
+    ],
+)
+def test_watchpoints_see_scalar_loads_and_stores(
+    text: str, address: int, access: Access, mnemonic: str
+) -> None:
+    debugger = opened(ONLY_0 + GET + WAIT_LOAD + text + "other:" + HALT)
+    debugger.run()
+    debugger.restart()
+    debugger.add_breakpoint(OnAccess(address, address + 1, access, 0), "there")
+    texts = []
+    while (stopped := debugger.run()).reason == "breakpoint":
+        texts += [hit.text for hit in stopped.hits]
+    assert any(f"core 0 {mnemonic} at " in text for text in texts)
+
+
+@pytest.mark.parametrize("slicing", ["burst", "simple"])
+@pytest.mark.parametrize("program", ["minimob/i8_asym_b32/cpumax", "minires/i16_pow2_b16/nmp"])
+def test_compiled_programs_have_none(shared: Path, program: str, slicing: str) -> None:
+    stem = shared / "lir" / program
+    npz = stem.with_name(stem.name + ".npz")
+    compiled = nmpsim.compile(stem.with_name(stem.name + ".lir.txt"), npz, slicing=slicing)
+    bundle = bundle_from_bytes(compiled.image)
+    with np.load(npz) as file:
+        debugger = Debugger(
+            bundle, {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}
+        )
+    check = debugger.check_hazards()
+    assert debugger.run().reason == "end"
+    assert check.found == []

@@ -27,6 +27,7 @@ from nmpsim.core.compiled.watch import (
     is_stop_address,
     note_core,
     note_turn,
+    source_before,
     trace_is_full,
     wants_to_stop,
 )
@@ -93,7 +94,7 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
         ended = WENT_ON
         moved, meets = True, False
         retired = m.cores[core].retired
-        number, word = ILLEGAL, ZERO
+        number, word, source = ILLEGAL, ZERO, np.int64(0)
         while ended == WENT_ON and steps < most_steps:
             if m.cores[core].clock > costs.limits_cycles:
                 break
@@ -102,6 +103,7 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
             ended, number, word = fetch(m, core, may_be_seen)
             meets |= lets_others_go_on(number)
             if ended == FETCHED:
+                source = source_before(m, stops, core, word)
                 if INSTRUCTION_UNIT[number] >= 0:
                     ended = tensor(m, costs, calls, core, number, word, d, may_be_seen)
                 else:
@@ -125,7 +127,7 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
             return TRAP
         has_retired = m.cores[core].retired > retired
         if has_retired:
-            note_core(m, costs, stops, core, number, word)
+            note_core(m, costs, stops, core, number, word, source)
         note_turn(stops)
         barrier = m.shared[0].last_barrier
         if stop_at_layers and 0 <= barrier < m.barriers.size:

@@ -60,17 +60,27 @@ def wants_to_stop(stops: Any, core: Any, number: Any) -> Any:
 
 @jit
 def is_traced(number: Any) -> Any:
-    """Tensor instructions, synchronisation and scalar stores."""
+    """Tensor instructions, synchronisation, scalar loads and stores."""
     return (
         INSTRUCTION_UNIT[number] >= 0
         or OP.nmp_wait <= number <= OP.nmp_halt
-        or OP.sb <= number <= OP.sw
+        or OP.lb <= number <= OP.sw
     )
 
 
 @jit
-def note_core(m: Any, costs: Any, stops: Any, core: Any, number: Any, word: Any) -> None:
-    """A core's instruction is done."""
+def source_before(m: Any, stops: Any, core: Any, word: Any) -> Any:
+    """Value of the first source register, which a load may overwrite; 0 if nothing is traced."""
+    if stops.trace.shape[0] == 0:
+        return np.int64(0)
+    return np.int64(m.cores[core].registers[(word >> 15) & 31]) & WORD
+
+
+@jit
+def note_core(
+    m: Any, costs: Any, stops: Any, core: Any, number: Any, word: Any, source: Any
+) -> None:
+    """A core's instruction is done; ``source`` as ``source_before`` gave it."""
     begin = stops.clocks[core]
     stops.clocks[core] = m.cores[core].clock
     if stops.trace.shape[0] == 0 or not is_traced(number):
@@ -82,7 +92,7 @@ def note_core(m: Any, costs: Any, stops: Any, core: Any, number: Any, word: Any)
     stops.trace[row, CORE] = core
     stops.trace[row, PC] = m.cores[core].pc - 4
     stops.trace[row, WORD_COLUMN] = word
-    stops.trace[row, RS1] = np.int64(m.cores[core].registers[(word >> 15) & 31]) & WORD
+    stops.trace[row, RS1] = source
     stops.trace[row, RS2] = np.int64(m.cores[core].registers[(word >> 20) & 31]) & WORD
     stops.trace[row, BEGIN] = begin
     stops.trace[row, END] = m.cores[core].clock

@@ -169,6 +169,6 @@ def do_instruction(core: Core, costs: Costs, is_turn: bool, watch: Watch) -> Non
     decoded = decode(word)
     if decoded is None:
         raise TrapError(Cause.ILLEGAL_INSTRUCTION, word)
-    watch.begins(decoded, word)
+    watch.begins(core, decoded, word)
     step = Step(core, costs, decoded.instruction, decoded.operands, word, is_turn)
     INSTRUCTIONS[decoded.instruction.mnemonic](step)

@@ -11,7 +11,7 @@ from nmpsim.isa.table import INSTRUCTIONS
 from nmpsim.timing import Costs
 
 NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
-SCALAR_STORES = ("sb", "sh", "sw")
+SCALAR_ACCESSES = ("lb", "lh", "lw", "lbu", "lhu", "sb", "sh", "sw")
 SYNCHRONISATION = ("nmp.wait", "nmp.barrier", "nmp.post", "nmp.pend", "nmp.halt")
 
 
@@ -21,12 +21,13 @@ class Watch:
     def __init__(self, stops: Stops, costs: Costs) -> None:
         self.stops = stops
         self._decoded: Decoded | None = None
-        self._word = 0
+        self._word, self._source = 0, 0
         self._costs = costs
 
-    def begins(self, decoded: Decoded, word: int) -> None:
+    def begins(self, core: Core, decoded: Decoded, word: int) -> None:
         """A core begins an instruction."""
         self._decoded, self._word = decoded, word
+        self._source = unsigned(core.register(word >> 15 & 31))  # a load may overwrite it
 
     def note_turn(self) -> None:
         """One turn more."""
@@ -79,7 +80,7 @@ class Watch:
                 Row.CORE: core.number,
                 Row.PC: core.pc - 4,
                 Row.WORD: word,
-                Row.RS1: unsigned(core.register(word >> 15 & 31)),
+                Row.RS1: self._source,
                 Row.RS2: unsigned(core.register(word >> 20 & 31)),
                 Row.BEGIN: begin,
                 Row.END: core.clock,
@@ -98,10 +99,10 @@ class Watch:
 
 
 def _is_traced(decoded: Decoded) -> bool:
-    """Tensor instructions, synchronisation and scalar stores."""
+    """Tensor instructions, synchronisation, scalar loads and stores."""
     instruction = decoded.instruction
     return (
         instruction.unit is not None
         or instruction.mnemonic in SYNCHRONISATION
-        or instruction.mnemonic in SCALAR_STORES
+        or instruction.mnemonic in SCALAR_ACCESSES
     )
