@@ -175,13 +175,13 @@ def refuse_foreign(baseline: Baseline, run: Run, place: Place) -> None:
     before = tuple(layer.identity for layer in baseline.layers)
     facts = (
         ("another program", baseline.program, report.program),
-        ("other inputs", baseline.inputs, run.inputs),
         (
             "other outputs",
             sorted((name, one.elem, one.shape) for name, one in baseline.outputs.items()),
             sorted((one.name, one.elem, one.values.shape) for one in report.output_reports),
         ),
         ("other layers", *_first_difference(before, now)),
+        ("other inputs", baseline.inputs, run.inputs),
         ("another version of nmpsim", baseline.nmpsim, code_version()),
     )
     for what, found, expected in facts:

@@ -90,7 +90,7 @@ def check_memory(run: Run, most_bytes: int) -> Check:
     largest, index = max(sizes, default=(0, 0))
     layers = run.report.layers
     culprits = (culprit(layers[index], f"{largest:,} bytes of output"),) if layers else ()
-    message = f"{used:,} bytes are more than {most_bytes:,}; the largest layer: {_named(culprits)}"
+    message = f"{used:,} bytes are more than {most_bytes:,}; most takes {_named(culprits)}"
     return Check("memory", "over", message, culprits)
 
 

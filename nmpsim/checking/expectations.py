@@ -163,7 +163,7 @@ def described(found: Difference) -> str:
     )
     if worst.at != first.at:
         text += f"; worst {list(worst.at)}: {worst.actual!r}, expected {worst.expected!r}"
-    return f"{text}; off by up to {worst.ulp:,} ulp, SQNR {found.sqnr_db:.1f} dB"
+    return f"{text}; {_error(found)}"
 
 
 def culprit(layer: LayerReport, message: str) -> Culprit:
@@ -207,8 +207,15 @@ def _outputs_check(
     if not wrong:
         return Check("outputs", "passed", "as expected")
     message = "; ".join(f"output {name}: {text}" for name, text in wrong.items())
-    culprits = _first_changed(run, baseline, message) or _maker(run, next(iter(wrong)), message)
+    then = "; ".join(f"output {name} is {_error(found[name])}" for name in wrong)
+    culprits = _first_changed(run, baseline, then) or _maker(run, next(iter(wrong)), then)
     return Check("outputs", "wrong", f"{message}{_in_layers(culprits)}", culprits)
+
+
+def _error(found: Difference | None) -> str:
+    if found is None:
+        return "not the baseline's"
+    return f"off by up to {found.worst_ulp:,} ulp, SQNR {found.sqnr_db:.1f} dB"
 
 
 def _refuse_tolerance_without_values(

@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nmpsim.checking import CaseResult, LayerOutcome
+from nmpsim.checking import CaseResult, Check, LayerOutcome
 from nmpsim.diagnostics import fail
 from nmpsim.views.text import visible
 
@@ -59,8 +59,17 @@ def _checks(result: CaseResult) -> Iterator[TestCase]:
     for check in result.checks:
         case = TestCase(check.name, f"{_plain(result.name)}.checks")
         if check.failed:
-            case.result = [Failure(_plain(check.message), check.status)]
+            failure = Failure(_plain(check.message), check.status)
+            failure.text = _plain("\n".join(_details(result, check)))
+            case.result = [failure]
         yield case
+
+
+def _details(result: CaseResult, check: Check) -> Iterator[str]:
+    """What a reader unfolds: all layers concerned, and what opens the core file."""
+    yield from (f"{one.place}: {one.message}" for one in check.culprits)
+    if result.core is not None:
+        yield f"core file: {result.core.command} stands {result.core.stands}"
 
 
 def _layers(result: CaseResult) -> Iterator[TestCase]:

@@ -60,15 +60,18 @@ def test_a_hazard_stands_just_behind_it(project, racing, opened):
     assert "no nmp.wait load between them" in said
 
 
-def test_json_and_markdown_tell_it(project):
+def test_json_markdown_and_junit_tell_it(project):
     change_descriptor(project.folder / "digits.bin", "conv", layer=3, field="out_post", by=-1)
     cores, markdown = project.folder / "cores", project.folder / "summary.md"
-    found = project.found("--core-on-failure", cores, "--markdown", markdown)
+    junit = project.folder / "junit.xml"
+    files = ("--markdown", markdown, "--junit", junit)
+    found = project.found("--core-on-failure", cores, *files)
     assert found["core"] == {
         "path": str(cores / "seven.core"),
         "stands": "behind layer conv2__2",
     }
     assert "seven.core' stands behind layer conv2\\_\\_2" in markdown.read_text()
+    assert "seven.core' stands behind layer conv2__2</failure>" in junit.read_text()
 
 
 def test_what_passes_leaves_none(project):

@@ -59,6 +59,8 @@ def test_junit_is_valid_and_has_a_case_a_layer(outcome):
         assert failed == []
     if kind == "wrong":
         assert failed == ["outputs", "0001 conv1__2 (convolution)"]
+        details = suite.find("testcase[@name='outputs']/failure").text
+        assert details.startswith("layer 1 conv1__2, line 20: ")
     if kind == "slow":
         assert failed[0] == "cycles"
         assert "0003 conv2__2 (convolution)" in failed
