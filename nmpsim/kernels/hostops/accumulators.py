@@ -1,7 +1,8 @@
 """From an exact accumulator and a bias to an output value (LIR_FORMAT 3.3, rows conv and FC).
 
-Sums of products are formed in float64 matrix products: exact below 2**53, and even Int16 operands
-give products below 2**34. Saturation happens only at the end.
+Sums of integer products are formed in float64 matrix products: exact below 2**53, and even Int16
+operands give products below 2**34. Saturation happens only at the end. Sums of float32 are formed
+term by term, as the Interpreter does it; a library's order would depend on the processor.
 """
 
 from __future__ import annotations
@@ -63,6 +64,18 @@ def scale_array(tensor: HostTensor) -> FloatArray:
 def bias_minus_offset(bias: HostTensor, offsets: AnyArray | int) -> IntArray:
     """``b - Ob`` in 64 bits, with one offset or one a channel."""
     return bias.values.astype(np.int64) - np.asarray(offsets, dtype=np.int64)
+
+
+def add_product(sums: AnyArray, left: AnyArray, right: AnyArray) -> None:
+    """Add the float32 products ``left @ right`` onto sums, in order: the same bits on every host.
+
+    Args:
+        sums: float32 [..., M, N], written.
+        left: float32 [..., M, K].
+        right: float32 [..., K, N].
+    """
+    for k in range(left.shape[-1]):
+        sums += left[..., k, None] * right[..., k, None, :]
 
 
 def exact_product(left: AnyArray, right: AnyArray) -> IntArray:

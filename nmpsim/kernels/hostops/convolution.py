@@ -7,7 +7,12 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from nmpsim.kernels.hostops.accumulators import Rescale, bias_minus_offset, scale_array
+from nmpsim.kernels.hostops.accumulators import (
+    Rescale,
+    add_product,
+    bias_minus_offset,
+    scale_array,
+)
 from nmpsim.kernels.hostops.functions import leaky, sigmoid32, tanh32
 from nmpsim.kernels.hostops.quantization import rescaled
 from nmpsim.kernels.hostops.rounding import float32_of, quantize_value, round_half_away
@@ -83,9 +88,8 @@ class _Activation:
 def convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest [N,OH,OW,OC], Src [N,H,W,C], Filter [OC,KH,KW,C/Group], Bias [OC].
 
-    Float32 sums a tap at a time by matrix products, so its last bits depend on that order. Int8
-    is libjit's arithmetic unless the Interpreter's is asked for, Int16 the Interpreter's; padding
-    is real zero.
+    Float32 sums in the order ky, kx, channel. Int8 is libjit's arithmetic unless the Interpreter's
+    is asked for, Int16 the Interpreter's; padding is real zero.
     """
     _require_nhwc(attributes)
     dest, src, weights, bias = operands
@@ -165,5 +169,9 @@ def _sums(
     sums = np.zeros((groups, pixels, out_channels // groups), dtype=dtype)
     for ky, kx, view in window.views(padded, rows, columns):
         grouped = view.reshape(pixels, groups, -1).transpose(1, 0, 2)
-        sums += np.matmul(grouped, taps[:, :, ky, kx].transpose(0, 2, 1))
+        tap = taps[:, :, ky, kx].transpose(0, 2, 1)
+        if dtype is np.float32:
+            add_product(sums, grouped, tap)
+        else:
+            sums += np.matmul(grouped, tap)
     return sums.transpose(1, 0, 2).reshape(dest.shape)

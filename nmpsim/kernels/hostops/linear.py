@@ -1,7 +1,4 @@
-"""Fully connected, matrix product, and sums along the batch (LIR_FORMAT 3.3).
-
-Float32 matrix products are NumPy's, so their last bits depend on its order of summation.
-"""
+"""Fully connected, matrix product, and sums along the batch (LIR_FORMAT 3.3)."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import numpy as np
 
 from nmpsim.kernels.hostops.accumulators import (
     Rescale,
+    add_product,
     bias_minus_offset,
     exact_product,
     scale_array,
@@ -20,6 +18,7 @@ from nmpsim.kernels.hostops.quantization import rescaled
 from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
+    FloatArray,
     HostResult,
     HostTensor,
     clipped,
@@ -32,7 +31,7 @@ def fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> H
     dest, src, weights, bias = operands
     rows = src.values.reshape(src.shape[0], -1)
     if src.is_float:
-        return whole(np.matmul(rows, weights.values) + bias.values, dest)
+        return whole(_float_product(rows, weights.values) + bias.values, dest)
     rescale = Rescale(
         product=np.asarray(src.scale32 * weights.scale32),
         bias=scale_array(bias),
@@ -67,11 +66,17 @@ def rowwise_fully_connected(operands: Sequence[HostTensor], attributes: Attribut
     return clipped(rescale.by_floats(sums, centered_bias, offset_after_rounding=True), dest)
 
 
+def _float_product(left: FloatArray, right: FloatArray) -> FloatArray:
+    sums = np.zeros((left.shape[0], right.shape[1]), np.float32)
+    add_product(sums, left, right)
+    return sums
+
+
 def matmul(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest [M,N], LHS [M,K], RHS [K,N]; the Interpreter adds the offset before it rounds."""
     dest, lhs, rhs = operands
     if lhs.is_float:
-        return whole(np.matmul(lhs.values, rhs.values), dest)
+        return whole(_float_product(lhs.values, rhs.values), dest)
     sums = exact_product(lhs.centered(), rhs.centered())
     factor = lhs.scale32 * rhs.scale32 / dest.scale32
     if dest.by_integers:

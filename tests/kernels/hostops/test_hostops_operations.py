@@ -46,6 +46,36 @@ def naive_convolution(
     return y + bias
 
 
+def test_float_products_are_summed_in_order() -> None:
+    """To the bit, whatever the processor: each term is rounded to float32, then the sum."""
+    random = np.random.default_rng(8)
+    x = random.normal(size=(1, 3, 3, 70)).astype(F32)
+    weights = random.normal(size=(2, 2, 2, 70)).astype(F32)
+    bias = random.normal(size=2).astype(F32)
+    y = run(
+        "convolution",
+        [blank((1, 2, 2, 2)), plain(x), plain(weights), plain(bias)],
+        Kernels=(2, 2),
+        Strides=(1, 1),
+        Pads=(0, 0, 0, 0),
+        Group=1,
+        Dilation=(1, 1),
+    )
+    rows = x[:, 1:, 1:].reshape(1, -1)
+    product = run("matmul", [blank((1, 2)), plain(rows), plain(np.ones((280, 2)))])
+    for r, c, o in np.ndindex(2, 2, 2):
+        terms = (x[0, r : r + 2, c : c + 2] * weights[o]).reshape(-1)
+        assert y[0, r, c, o] == in_order(terms) + bias[o]
+    assert product.tolist() == [[in_order(rows[0])] * 2]
+
+
+def in_order(terms: Array) -> Any:
+    total = F32(0)
+    for term in terms:
+        total += term
+    return total
+
+
 @pytest.mark.parametrize(
     ("strides", "pads", "group", "apart"),
     [(1, (1, 1, 1, 1), 1, 1), (2, (0, 1, 2, 0), 2, 1), (1, (2, 2, 2, 2), 4, 2)],
