@@ -11,9 +11,9 @@ import attrs
 
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.cli.inputs import PREFIX
-from nmpsim.diagnostics import Place, UserError, about, fail
+from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import digest_of
-from nmpsim.experiments.samples import ArraySamples, Samples, check_count
+from nmpsim.experiments.samples import ArraySamples, Samples
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,6 +27,8 @@ class Labelled:
 
     samples: Samples
     labels: Sequence[int]
+    said_by: Path
+    """The file or folder that the labels are from."""
     class_names: tuple[str, ...] = ()
 
 
@@ -53,10 +55,8 @@ def load_dataset(dataset: Path, labels: str | None, inputs: Sequence[str]) -> La
         numbers = _numbers(file.array(labels).read(), dataset)
     else:
         numbers = _read_labels(Path(labels), file.keys if file.is_archive else ())
-    samples = ArraySamples.of(_arrays(file, inputs))
-    with about(dataset if labels in file.keys else Path(labels)):
-        check_count(len(numbers), len(samples))
-    return Labelled(samples, numbers)
+    said_by = dataset if labels in file.keys else Path(labels)
+    return Labelled(ArraySamples.of(_arrays(file, inputs)), numbers, said_by)
 
 
 def _arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
@@ -92,6 +92,10 @@ class _Files:
         """See :class:`~nmpsim.experiments.Samples`."""
         return _arrays(ArrayFile(self.paths[index]), self.inputs)
 
+    def source(self, index: int) -> str:
+        """See :class:`~nmpsim.experiments.Samples`."""
+        return str(self.paths[index])
+
 
 def _of_folder(folder: Path, labels: str | None, inputs: Sequence[str]) -> Labelled:
     classes = sorted(path for path in _listed(folder) if path.is_dir())
@@ -108,11 +112,10 @@ def _of_folder(folder: Path, labels: str | None, inputs: Sequence[str]) -> Label
             raise _unusable(folder, "the folder does not say what its samples are", hint=hint)
         names_of_files = [path.name for path in paths]
         labelled = list(_read_labels(Path(labels), (), names_of_files)) if paths else []
-        with about(Path(labels)):
-            check_count(len(labelled), len(paths))
     if not paths:
         raise _unusable(folder, "there are no samples in the folder", expected="*.npy or *.npz")
-    return Labelled(_Files(paths, inputs, _digest(folder, paths)), labelled, class_names)
+    said_by = folder if labels is None else Path(labels)
+    return Labelled(_Files(paths, inputs, _digest(folder, paths)), labelled, said_by, class_names)
 
 
 def _listed(folder: Path) -> list[Path]:

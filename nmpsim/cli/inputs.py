@@ -43,13 +43,13 @@ def fitting_inputs(
     """
     from nmpsim.core.inputs import mismatch
 
-    tensors = {tensor.name: tensor for tensor in inputs}
-    stored = _stored_arrays(arguments, tensors)
-    values = {name: _read(array, tensors[name]) for name, array in stored.items()}
-    for name, array in values.items():
-        wrong = mismatch(tensors[name], array)
+    values = load_inputs(arguments, inputs)
+    for tensor in inputs:
+        wrong = mismatch(tensor, values[tensor.name])
         if wrong is not None:
-            raise UserError(attrs.evolve(wrong, place=Place(str(stored[name].file.path))))
+            stored = _stored_arrays(arguments, {tensor.name: tensor for tensor in inputs})
+            place = Place(str(stored[tensor.name].file.path))
+            raise UserError(attrs.evolve(wrong, place=place))
     return values
 
 

@@ -141,5 +141,5 @@ def _chunks(
     size = max(1, min(MOST_IN_CHUNK, len(todo) // (4 * workers)))
     for start in range(0, len(todo), size):
         indices = todo[start : start + size]
-        arrays = [fitted(samples.read(index), bundle.metadata.inputs) for index in indices]
+        arrays = [fitted(samples, index, bundle.metadata.inputs) for index in indices]
         yield Chunk(indices, arrays, [labels[index] for index in indices])

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle, Tensor
-from nmpsim.diagnostics import fail
+from nmpsim.core.inputs import mismatch
+from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import digest_of_arrays
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -28,6 +29,10 @@ class Samples(Protocol):
 
     def read(self, index: int) -> Arrays:
         """An array for each input, in any shape that :func:`fitted` takes."""
+        ...
+
+    def source(self, index: int) -> str:
+        """Where a sample is from, for errors."""
         ...
 
 
@@ -55,16 +60,27 @@ class ArraySamples:
         """See :class:`Samples`."""
         return {name: array[index] for name, array in self.arrays.items()}
 
+    def source(self, index: int) -> str:
+        """See :class:`Samples`."""
+        return f"sample {index} (counted from 0)"
 
-def fitted(sample: Arrays, tensors: Sequence[Tensor]) -> Arrays:
-    """The sample in its inputs' shapes, where they differ in dimensions of 1 only."""
-    shapes = {tensor.name: tensor.shape for tensor in tensors}
-    return {
-        name: array.reshape(shapes[name])
-        if name in shapes and _long(array.shape) == _long(shapes[name])
-        else array
-        for name, array in sample.items()
-    }
+
+def fitted(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
+    """A sample in its inputs' shapes, where they differ in dimensions of 1 only.
+
+    Raises INPUT002, with the sample's source, for one that no run could take.
+    """
+    inputs = {tensor.name: tensor for tensor in tensors}
+    sample = dict(samples.read(index))
+    for name, array in sample.items():
+        if name not in inputs:
+            continue
+        if _long(array.shape) == _long(inputs[name].shape):
+            sample[name] = array.reshape(inputs[name].shape)
+        wrong = mismatch(inputs[name], sample[name])
+        if wrong is not None:
+            raise UserError(attrs.evolve(wrong, place=Place(samples.source(index))))
+    return sample
 
 
 def _long(shape: Sequence[int]) -> list[int]:
@@ -91,19 +107,10 @@ def classes_of(bundle: Bundle) -> int:
     return max(scores[0].shape)
 
 
-def check_count(labels: int, samples: int) -> None:
-    """DATA001 unless there are as many labels as samples."""
-    if labels != samples:
-        raise fail(
-            "DATA001",
-            "there is not one label for each sample",
-            found=f"labels: {labels:,}",
-            expected=f"as many as samples: {samples:,}",
-        )
-
-
 def checked_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
     """A class for each of ``count`` samples; DATA001 otherwise."""
+    if count == 0:
+        raise fail("DATA001", "there are no samples")
     given = np.asarray(labels)
     if given.dtype.kind not in "iu" or given.ndim != 1:
         raise fail(
@@ -111,7 +118,13 @@ def checked_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]
             "labels are whole numbers, one for each sample",
             found=f"{given.dtype} of shape {'x'.join(map(str, given.shape)) or 'scalar'}",
         )
-    check_count(len(given), count)
+    if len(given) != count:
+        raise fail(
+            "DATA001",
+            "there is not one label for each sample",
+            found=f"labels: {len(given):,}",
+            expected=f"as many as samples: {count:,}",
+        )
     wrong = np.flatnonzero((given < 0) | (given >= classes))
     if wrong.size:
         raise fail(

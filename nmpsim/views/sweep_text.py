@@ -12,7 +12,7 @@ from nmpsim.experiments.grid import dotted
 from nmpsim.experiments.table import Row
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.text import duration, percent, visible_line
+from nmpsim.views.text import duration, percent, plural, visible_line
 
 MOST_ROWS = 64
 """Of more points, only the fastest are shown."""
@@ -37,7 +37,7 @@ def print_sweep(result: SweepResult, console: Console) -> None:
     shown = done
     if len(done) > MOST_ROWS:
         shown = sorted(done, key=lambda row: int(row["cycles"]))[:MOST_ROWS]
-    line(console, f"{result.program}: {len(done)} points", "bold")
+    line(console, f"{result.program}: {plural(len(done), 'point')}", "bold")
     if shown:
         console.print()
         console.print(fitted_table(_columns(result.varied, shown), console))

@@ -76,6 +76,41 @@ def test_labels_that_cannot_be_used(cli, digits, digits_bin, tmp_path, labels, m
     assert message in done.stderr
 
 
+def test_errors_name_the_file_of_the_labels(cli, digits, digits_bin, tmp_path):
+    with np.load(digits / "testset.npz") as data:
+        np.savez(tmp_path / "wrong.npz", x=data["x"][:2], labels=data["labels"][:2] - 100)
+        np.savez(tmp_path / "none.npz", x=data["x"][:0], labels=data["labels"][:0])
+    (tmp_path / "short.csv").write_text("1\n")
+    for words in (
+        (tmp_path / "wrong.npz", "--labels", "labels"),
+        (tmp_path / "none.npz", "--labels", "labels"),
+        (digits / "testset.npz", "--labels", tmp_path / "short.csv"),
+    ):
+        done = cli("eval", digits_bin, "--dataset", *words)
+        assert done.exit_code == 2
+        place = words[0] if words[-1] == "labels" else words[-1]
+        assert done.stderr.startswith(f"{place}: error[DATA001]")
+    assert "there are no samples" in cli(
+        "eval", digits_bin, "--dataset", tmp_path / "none.npz", "--labels", "labels"
+    ).stderr  # fmt: skip
+
+
+def test_a_sample_that_no_run_takes_is_named(cli, digits, digits_bin, tmp_path):
+    with np.load(digits / "testset.npz") as data:
+        images, labels = data["x"][:4].copy(), data["labels"][:4]
+    images[2, 0, 0, 0] = np.nan
+    np.savez(tmp_path / "nan.npz", x=images, labels=labels)
+    words = ("eval", digits_bin, "--jobs", 1, "--dataset")
+    done = cli(*words, tmp_path / "nan.npz", "--labels", "labels")
+    assert done.exit_code == 2
+    assert "sample 2 (counted from 0): error[INPUT002]" in done.stderr
+    (tmp_path / "by class" / "7").mkdir(parents=True)
+    np.save(tmp_path / "by class" / "7" / "seven.npy", np.zeros((3, 8, 8), np.float32))
+    done = cli(*words, tmp_path / "by class")
+    assert done.exit_code == 2
+    assert "seven.npy: error[INPUT002]" in done.stderr
+
+
 def test_a_file_of_something_else_stays(cli, digits, digits_bin, tmp_path):
     out = tmp_path / "out.json"
     out.write_text('{"schema": "another"}')

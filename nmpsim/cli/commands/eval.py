@@ -21,7 +21,7 @@ from nmpsim.cli.options import (
     scheduler_option,
     show,
 )
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, about
 
 if TYPE_CHECKING:
     from nmpsim.experiments import Evaluation
@@ -95,10 +95,15 @@ def _evaluate(request: _Request) -> int:
     from nmpsim.bundle import read_bundle
     from nmpsim.cli.dataset import load_dataset
     from nmpsim.experiments import evaluate
+    from nmpsim.experiments.samples import checked_labels, classes_of
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    names = [tensor.name for tensor in read_bundle(request.bundle).metadata.inputs]
+    bundle = read_bundle(request.bundle)
+    names = [tensor.name for tensor in bundle.metadata.inputs]
     data = load_dataset(request.dataset, request.labels, names)
+    classes = classes_of(bundle)
+    with about(data.said_by):
+        checked_labels(data.labels, len(data.samples), classes)
     try:
         with RunProgress(stderr_console()) as progress:
             found = evaluate(

@@ -165,11 +165,12 @@ def _setting(argument: str) -> tuple[str, tuple[int, ...]]:
 
 def _tell(request: _Request, program: SweptProgram, result: SweepResult) -> int:
     from nmpsim.views.sweep_text import print_sweep, sweep_json
+    from nmpsim.views.text import plural
 
     if result.reused:
         say(f"{result.reused} of {len(result.rows)} points were in {request.output} already")
     failed = sum(row["error"] is not None for row in result.rows)
-    say(f"{request.output}: {len(result.rows)} points, {failed} of them failed")
+    say(f"{request.output}: {plural(len(result.rows), 'point')}, {failed} failed")
     if request.plot is not None and failed < len(result.rows):
         from nmpsim.views.sweep_plot import write_plots
 
