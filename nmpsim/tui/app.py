@@ -6,7 +6,6 @@ when it is done, its end is taken as a :class:`View` and shown.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -28,23 +27,20 @@ from nmpsim.tui.keys import screen_bindings, shown_keys
 from nmpsim.tui.labels import LabelRow
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import THEME, Glyphs
-from nmpsim.tui.moves import MOVES
+from nmpsim.tui.moves import MOVES, breakpoint_line
 from nmpsim.tui.panes import PANES
-from nmpsim.tui.panes.help import HelpPane, Part
-from nmpsim.tui.panes.layers import LayersPane
+from nmpsim.tui.panes.help import HelpPane, help_parts
 from nmpsim.tui.panes.log import LogPane
-from nmpsim.tui.panes.source import SourcePane
-from nmpsim.tui.panes.timeline import TimelinePane
+from nmpsim.tui.panes.tensor import TensorPane
 from nmpsim.tui.prompt import Prompt
 from nmpsim.tui.status import StatusLine
-from nmpsim.tui.stops import breakpoint_command
-from nmpsim.tui.view import View, first_view, next_view
+from nmpsim.tui.view import View, executed, first_view
 
 REFRESH_SECONDS = 0.1
 """How often progress is shown while an action runs."""
 WIDE_COLUMNS, WIDE_ROWS = 150, 40
 """From this size on all panes are shown at once."""
-LOG = [name for name, _ in PANES].index("Log")
+TENSOR, LOG = ([name for name, _ in PANES].index(name) for name in ("Tensor", "Log"))
 HELP = len(PANES)
 
 
@@ -61,8 +57,9 @@ class DebugApp(App[None]):
         super().__init__()
         self.shell, self.glyphs = shell, glyphs
         self.panes: list[LinePane] = [kind(id=name.lower()) for name, kind in PANES]
+        self._log_pane = next(pane for pane in self.panes if isinstance(pane, LogPane))
         commands = help_command(shell, Arguments((), "")).lines
-        self._with_help = [*self.panes, HelpPane(_help_parts(), commands, id="help")]
+        self._with_help = [*self.panes, HelpPane(help_parts(self.BINDINGS), commands, id="help")]
         self.view: View | None = None
         self.failure: BaseException | None = None
         """What went wrong in nmpsim itself, for the caller to raise."""
@@ -72,7 +69,7 @@ class DebugApp(App[None]):
         self._footer = [one for one in self.BINDINGS if isinstance(one, Binding) and one.show]
         keys = [(shown_keys(one.key.split(",")[0]), one.description) for one in self._footer]
         self._keys = LabelRow(keys, id="keys")
-        self._prompt = Prompt(self._completions)
+        self._prompt = Prompt(shell.complete)
         self._jobs = Jobs(self, self)
         self._progress: Location | None = None
         self._searched = ""
@@ -126,28 +123,22 @@ class DebugApp(App[None]):
 
     def execute(self, line: str) -> None:
         """Do a command line, after what was asked for before."""
-        self._jobs.perform(line, partial(self._executed, line))
-
-    def _executed(self, line: str) -> View:
-        view = next_view(self.shown, self.shell.execute(line))
-        # Compiled kernels are many objects that stay; a garbage collection that looks at all of
-        # them takes longer than the answer to a key may.
-        gc.collect(1)
-        gc.freeze()
-        return view
+        self._jobs.perform(line, lambda: executed(self.shown, line))
 
     def done(self, name: str, view: View) -> None:
         """Show what an action led to; an answer of several lines is read in the log."""
-        self._note(name, view.answer.text)
+        self._log_pane.write(name, view.answer.text)
         self._look(view)
         if view.answer.ends:
             self.exit()
-        if len(view.answer.lines) > 1 and "reason" not in view.answer.data:
+        if "values" in view.answer.data:
+            self.action_pane(TENSOR)
+        elif len(view.answer.lines) > 1 and "reason" not in view.answer.data:
             self.action_pane(LOG)
 
     def refused(self, name: str, error: UserError) -> None:
         """Say why an action could not be done."""
-        self._note(name, str(error))
+        self._log_pane.write(name, str(error))
         self.notify(error.diagnostics[0].message, severity="error")
         self._show_progress()
 
@@ -160,9 +151,7 @@ class DebugApp(App[None]):
         self._progress = location
 
     def _show_progress(self) -> None:
-        self._status.busy = self._jobs.running
-        if self.is_busy and self._progress is not None:
-            self._status.location = self._progress
+        self._status.show_progress(self._jobs.running, self._progress)
 
     # --- showing ------------------------------------------------------------------------------
 
@@ -170,21 +159,14 @@ class DebugApp(App[None]):
         """Show a view in all panes that are in sight."""
         self.view = view
         self._progress = None
-        self._status.busy, self._status.location = "", view.location
-        is_step = view.answer.data.get("reason") in ("step", "begin")
-        self._status.answer = "" if is_step else next(iter(view.answer.lines), "")
+        self._status.show(view)
         self._catch_up()
 
     def _catch_up(self) -> None:
         """A pane that comes into sight shows how things are now."""
-        for pane in self._with_help:
-            if self.view is not None and pane.display and pane.view is not self.view:
-                pane.show(self.view)
-
-    def _note(self, name: str, answer: str) -> None:
-        log = self.panes[LOG]
-        if isinstance(log, LogPane):
-            log.write(name, answer)
+        for pane in self._with_help if self.view is not None and not self.is_busy else ():
+            if pane.display and pane.view is not self.view:
+                pane.show(self.shown)
 
     def look_at(self, **changes: Any) -> None:
         """Look at another layer or core."""
@@ -199,15 +181,11 @@ class DebugApp(App[None]):
             pane.set_class(number == index, "-active")
         self._tabs.active = index
         self.screen.set_focus(self.active_pane)
-        self._catch_up_unless_busy()
-
-    def _catch_up_unless_busy(self) -> None:
-        if not self.is_busy:
-            self._catch_up()
+        self._catch_up()
 
     def on_resize(self) -> None:
         """Other panes may be in sight now."""
-        self.call_after_refresh(self._catch_up_unless_busy)
+        self.call_after_refresh(self._catch_up)
 
     def on_descendant_focus(self) -> None:
         """The pane with the keyboard is the one that keys are for."""
@@ -222,7 +200,7 @@ class DebugApp(App[None]):
             self.notify(f"all panes fit from {WIDE_COLUMNS} columns and {WIDE_ROWS} rows on")
             return
         self.screen.toggle_class("-zoomed")
-        self._catch_up_unless_busy()
+        self._catch_up()
 
     # --- keys ---------------------------------------------------------------------------------
 
@@ -248,11 +226,11 @@ class DebugApp(App[None]):
         """Set a breakpoint where the cursor is, or take it away."""
         if self.is_busy or self.view is None:
             return
-        command = breakpoint_command(self.view, self.active_pane)
-        if command is None:
+        condition = self.active_pane.breakpoint_at(self.active_pane.cursor)
+        if condition is None:
             self.notify("breakpoints are set in Layers, Source and Code", severity="warning")
         else:
-            self.execute(command)
+            self.execute(breakpoint_line(self.view, condition))
 
     def action_help(self) -> None:
         """Every key and every command."""
@@ -273,19 +251,10 @@ class DebugApp(App[None]):
         """Ask for the file."""
         self.action_prompt(f">{free_name(self.active_pane.id or 'pane')}")
 
-    def _completions(self, line: str) -> list[str]:
-        """Lines that a line may become."""
-        if line.startswith(("/", ">")) or not line:
-            return []
-        last = "" if line[-1:].isspace() else line.split()[-1]
-        return [line[: len(line) - len(last)] + word for word in self.shell.complete(line)]
-
     @on(Prompt.Submitted)
     def _entered(self, event: Prompt.Submitted) -> None:
         line = event.value.strip()
-        self._prompt.value = ""
-        self._prompt.remember(line)
-        self._left()
+        self._prompt.end(line)
         if line.startswith("/"):
             self._searched = line[1:] or self._searched
             self.action_search_again(1)
@@ -301,13 +270,10 @@ class DebugApp(App[None]):
     def action_search_again(self, step: int) -> None:
         """The next match of what was searched for last."""
         if self._searched and self.view is not None:
-            self._jobs.perform(f"/{self._searched}", partial(self._found, self.active_pane, step))
-
-    def _found(self, pane: LinePane, step: int) -> View:
-        index, answer = found(pane, self._searched, step, self._jobs.is_interrupted)
-        if index is not None:
-            self.call_from_thread(pane.go_to, index)
-        return attrs.evolve(self.shown, answer=answer)
+            search = partial(
+                found, self.view, self.active_pane, self._searched, step, self._jobs.is_interrupted
+            )
+            self._jobs.perform(f"/{self._searched}", search)
 
     # --- messages of the panes ----------------------------------------------------------------
 
@@ -320,24 +286,14 @@ class DebugApp(App[None]):
 
     @on(LinePane.Chosen)
     def _line_chosen(self, event: LinePane.Chosen) -> None:
-        if isinstance(event.pane, LayersPane):
-            self.look_at(layer=event.index)
-        elif isinstance(event.pane, SourcePane):
-            layer = event.pane.layer_at(event.index)
-            if layer is not None:
-                self.look_at(layer=layer)
-        elif isinstance(event.pane, TimelinePane):
-            core = event.pane.core_at(event.index)
-            if core is not None:
-                self.look_at(core=core)
+        if isinstance(event.pane, TensorPane):
+            self._ask_why(event.pane)
+        elif changes := event.pane.looks_at(event.index):
+            self.look_at(**changes)
 
-
-def _help_parts() -> list[Part]:
-    """Where keys work, and the keys."""
-    own = [(f"In {name}", kind.__dict__.get("BINDINGS", ())) for name, kind in PANES]
-    return [
-        ("Everywhere", DebugApp.BINDINGS),
-        ("In every pane", LinePane.BINDINGS),
-        *((title, bindings) for title, bindings in own if bindings),
-        ("In the command line", Prompt.BINDINGS),
-    ]
+    def _ask_why(self, pane: TensorPane) -> None:
+        layer, at = pane.element_layer(), pane.element()
+        if layer is not None and at is not None:
+            self.execute(f"why {layer} {' '.join(map(str, at))}")
+        else:
+            self.notify("`why` is asked about an element of a layer's output that is done")

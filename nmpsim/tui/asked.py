@@ -11,22 +11,22 @@ from pathlib import Path
 import attrs
 
 from nmpsim.atomic import write_file
-from nmpsim.debugger.commands.result import Result, say
+from nmpsim.debugger.commands.result import say
 from nmpsim.diagnostics import fail
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.view import View
 
 
 def found(
-    pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
-) -> tuple[int | None, Result]:
-    """The next line with a text, forwards or backwards, and what is said about it."""
+    view: View, pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
+) -> View:
+    """Go to the next line with a text, forwards or backwards."""
     index = pane.find(text, pane.cursor + step, step, interrupted)
     if index is not None:
-        return index, say(f"line {index + 1:,} of {pane.title}")
-    if interrupted():
-        return None, say("interrupted")
-    return None, say(f"{text!r} is not found in {pane.title}")
+        pane.app.call_from_thread(pane.go_to, index)
+        return _said(view, f"line {index + 1:,} of {pane.title}")
+    missing = f"{text!r} is not found in {pane.title}"
+    return _said(view, "interrupted" if interrupted() else missing)
 
 
 def copied(view: View, pane: LinePane, name: str) -> View:
@@ -43,7 +43,11 @@ def copied(view: View, pane: LinePane, name: str) -> View:
     is_there = path.exists()
     write_file(path, lambda file: file.write(text))
     more = ", in place of what was there" if is_there else ""
-    return attrs.evolve(view, answer=say(f"{len(lines):,} lines written to {path}{more}"))
+    return _said(view, f"{len(lines):,} lines written to {path}{more}")
+
+
+def _said(view: View, text: str) -> View:
+    return attrs.evolve(view, answer=say(text))
 
 
 def free_name(stem: str) -> str:

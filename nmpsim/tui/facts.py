@@ -9,8 +9,10 @@ import attrs
 
 from nmpsim.analysis.memory_map import memory_map
 from nmpsim.bundle import Bundle
+from nmpsim.debugger.operands import LirOperands, lir_operands
 from nmpsim.diagnostics import UserError
 from nmpsim.lir import print_module
+from nmpsim.lir.nodes import Module
 from nmpsim.report.details import MemoryBlock
 from nmpsim.views.text import visible_line
 
@@ -26,16 +28,22 @@ class Facts:
     layer_at: Mapping[int, int]
     """Line -> layer whose instruction stands there, those fused into it included."""
     memory: tuple[MemoryBlock, ...]
+    operands: LirOperands
+    module: Module | None
+    """The LIR with its constants; None if the bundle carries none."""
 
 
 def facts_of(bundle: Bundle) -> Facts:
     """Read a bundle's debug information; without any, the source says so."""
+    module, operands = None, LirOperands({}, {})
     try:
-        text = print_module(bundle.module())
+        module = bundle.module()
+        text = print_module(module)
+        operands = lir_operands(module, bundle.metadata.layers)
     except UserError as error:
         text = str(error)
     source = tuple(visible_line(line) for line in text.splitlines())
-    return Facts(source, _layer_lines(bundle, source), memory_map(bundle))
+    return Facts(source, _layer_lines(bundle, source), memory_map(bundle), operands, module)
 
 
 def _layer_lines(bundle: Bundle, source: tuple[str, ...]) -> Mapping[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import ClassVar
 
 from rich.style import Style
@@ -15,6 +15,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from nmpsim.debugger.breakpoints import AtAddress, AtLayer
 from nmpsim.tui.look import UNICODE, Glyphs
 from nmpsim.tui.view import View
 
@@ -39,6 +40,8 @@ class LinePane(ScrollView, can_focus=True):
     """What the border and the tab say."""
     scrolls_itself = False
     """Do its lines take account of how far it is scrolled to the right?"""
+    marks_cursor = False
+    """Do its lines show by themselves where the cursor is?"""
     cursor = reactive(0)
     view: View | None = None
     _heading_rows = 0
@@ -79,6 +82,14 @@ class LinePane(ScrollView, can_focus=True):
     def content_width(self) -> int:
         """Columns of the longest line; 0 if lines fit any pane."""
         return 0
+
+    def looks_at(self, index: int) -> Mapping[str, int]:
+        """What choosing a line makes all panes look at: a layer or a core."""
+        return {}
+
+    def breakpoint_at(self, index: int) -> AtAddress | AtLayer | None:
+        """What a breakpoint on a line stops at; None where none can be."""
+        return None
 
     @property
     def shown(self) -> View:
@@ -179,7 +190,7 @@ class LinePane(ScrollView, can_focus=True):
         if self.view is None or not 0 <= index < self.count():
             return Text("")
         text = self.line(index, width)
-        if index == self.cursor:
+        if index == self.cursor and not self.marks_cursor:
             text.pad_right(max(width - text.cell_len, 0))
             text.stylize("reverse" if self.has_focus else "underline")
         return text

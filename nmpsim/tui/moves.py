@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from nmpsim.debugger.breakpoints import AtAddress, AtLayer
 from nmpsim.tui.view import View
 
 
@@ -38,4 +39,15 @@ MOVES = (
     Move("C", "reverse"),
     Move("g", "until layer {layer}"),
     Move("R", "restart"),
+    Move("d", "diverge"),
 )
+
+
+def breakpoint_line(view: View, condition: AtAddress | AtLayer) -> str:
+    """The command line that sets a breakpoint, or takes away what is there."""
+    there = [one.number for one in view.debugger.breakpoints if one.condition == condition]
+    if there:
+        return f"delete {' '.join(map(str, there))}"
+    if isinstance(condition, AtLayer):
+        return f"break layer {condition.index}"
+    return f"break address {condition.address:#x}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -11,7 +12,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input
 
 Completer = Callable[[str], Sequence[str]]
-"""A line so far -> the lines that it may become."""
+"""A line so far -> what its last word may become."""
 
 
 class Prompt(Input):
@@ -31,10 +32,10 @@ class Prompt(Input):
         super().__init__(
             placeholder="  :command  /search  >file   ? help",
             compact=True,
-            suggester=_First(complete),
+            suggester=_First(partial(_completed, complete)),
             select_on_focus=False,
         )
-        self._complete = complete
+        self._complete = partial(_completed, complete)
         self._history: list[str] = []
         self._at = 0
 
@@ -44,8 +45,9 @@ class Prompt(Input):
         self.cursor_position = len(text)
         self.focus()
 
-    def remember(self, line: str) -> None:
-        """Put a line into the history."""
+    def end(self, line: str) -> None:
+        """Put a line into the history, and leave."""
+        self.action_leave()
         if line and self._history[-1:] != [line]:
             self._history.append(line)
         self._at = len(self._history)
@@ -77,6 +79,14 @@ class _First(Suggester):
     async def get_suggestion(self, value: str) -> str | None:
         """The first that fits."""
         return next(iter(self._complete(value)), None)
+
+
+def _completed(complete: Completer, line: str) -> list[str]:
+    """Lines that a line may become; a search or a file is completed by nobody."""
+    if line.startswith(("/", ">")) or not line:
+        return []
+    last = "" if line[-1:].isspace() else line.split()[-1]
+    return [line[: len(line) - len(last)] + word for word in complete(line)]
 
 
 def _common_start(lines: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from nmpsim.debugger import Location
+from nmpsim.tui.view import View
 from nmpsim.views.text import shorten_middle, visible_line
 
 PROGRESS_COLUMNS = 10
@@ -23,6 +24,18 @@ class StatusLine(Widget):
     def __init__(self, program: str) -> None:
         super().__init__()
         self._program = visible_line(program)
+
+    def show(self, view: View) -> None:
+        """Where the run stands, and the beginning of the last answer."""
+        self.busy, self.location = "", view.location
+        is_step = view.answer.data.get("reason") in ("step", "begin")
+        self.answer = "" if is_step else next(iter(view.answer.lines), "")
+
+    def show_progress(self, busy: str, location: Location | None) -> None:
+        """What runs and how far it is, if that is known yet."""
+        self.busy = busy
+        if busy and location is not None:
+            self.location = location
 
     def render(self) -> Text:
         """Program, layer, cycle, the last answer or what runs."""

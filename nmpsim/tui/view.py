@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,6 +52,8 @@ class View:
     """Index of the layer that is looked at."""
     core: int = 0
     """Core that is looked at."""
+    tensor: str | None = None
+    """Name of the tensor that was asked for; None to show what belongs to the layer."""
 
     @property
     def debugger(self) -> Debugger:
@@ -92,6 +95,16 @@ def first_view(shell: Shell) -> View:
     return attrs.evolve(view, comparisons=_comparisons(view), at=at, layer=at or 0)
 
 
+def executed(before: View, line: str) -> View:
+    """Do a command, and how things are then."""
+    view = next_view(before, before.shell.execute(line))
+    # Compiled kernels are many objects that stay; a garbage collection that looks at all of them
+    # takes longer than the answer to a key may.
+    gc.collect(1)
+    gc.freeze()
+    return view
+
+
 def next_view(before: View, answer: Result) -> View:
     """How things are after a command; what is looked at stays unless the run has gone elsewhere."""
     debugger = before.debugger
@@ -111,7 +124,9 @@ def next_view(before: View, answer: Result) -> View:
     if asked is None and has_come:
         asked = view.at
     if asked is not None:
-        view = attrs.evolve(view, layer=asked)
+        view = attrs.evolve(view, layer=asked, tensor=None)
+    if "tensor" in answer.data:
+        view = attrs.evolve(view, tensor=answer.data["tensor"]["name"])
     if isinstance(core, int) and has_moved:
         view = attrs.evolve(view, core=core)
     return view

@@ -11,6 +11,9 @@ from textual.message import Message
 
 from nmpsim.tui.folded import FoldedPane
 from nmpsim.tui.keys import key_lines
+from nmpsim.tui.lines import LinePane
+from nmpsim.tui.panes import PANES
+from nmpsim.tui.prompt import Prompt
 
 KEY_COLUMNS = 22
 Part = tuple[str, Iterable[BindingType]]
@@ -49,3 +52,14 @@ def _commands(lines: Sequence[str]) -> Iterable[Text]:
     yield Text("Commands, typed after :", "bold underline")
     for line in lines:
         yield Text(line, "" if line.startswith(" ") else "bold")
+
+
+def help_parts(everywhere: Iterable[BindingType]) -> list[Part]:
+    """Where keys work, and the keys; ``everywhere`` are those of the screen."""
+    own = [(f"In {name}", kind.__dict__.get("BINDINGS", ())) for name, kind in PANES]
+    return [
+        ("Everywhere", everywhere),
+        ("In every pane", LinePane.BINDINGS),
+        *((title, bindings) for title, bindings in own if bindings),
+        ("In the command line", Prompt.BINDINGS),
+    ]

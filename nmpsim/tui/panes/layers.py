@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.text import Text
 
 from nmpsim.debugger import LayerState
+from nmpsim.debugger.breakpoints import AtLayer
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
@@ -58,6 +61,14 @@ class LayersPane(LinePane):
         if state.saturated:
             text.stylize(ORANGE, len(text) - CUT_COLUMNS)
         return text.append(" ").append_text(self._last(index, state.cycles))
+
+    def looks_at(self, index: int) -> Mapping[str, int]:
+        """The layer."""
+        return {"layer": index}
+
+    def breakpoint_at(self, index: int) -> AtLayer | None:
+        """Where the layer begins."""
+        return AtLayer(index) if index < len(self._states) else None
 
     def _last(self, index: int, cycles: int) -> Text:
         """How a layer compares with the reference; without one, a bar of its share."""

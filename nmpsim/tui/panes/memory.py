@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 from rich.text import Text
 
+from nmpsim.debugger.operands import MOST_BYTES, AtHand, Placed, instruction_at_hand
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.details import MemoryBlock
 from nmpsim.tui.lines import LinePane
@@ -17,11 +20,15 @@ KIND_COLORS = {"program": GREY, "input": SKY, "output": ORANGE, "activation": GR
 
 
 class MemoryPane(LinePane):
-    """Blocks of DRAM, then rows of the scratchpad."""
+    """Blocks of DRAM, then operands in the scratchpad, then its rows."""
 
     title = "Memory"
     _shares: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.zeros((0, ROW_CELLS))
     """[rows, cells] share of the scratchpad's bytes that are not zero."""
+    _lines: tuple[Text, ...] = ()
+    """About the scratchpad, above its rows."""
+    _letters: Mapping[int, str] = {}
+    """Cell of the scratchpad -> letter of the operand that lies there."""
 
     def prepare(self, view: View) -> None:
         """Look at the scratchpad."""
@@ -32,30 +39,49 @@ class MemoryPane(LinePane):
         padded = np.zeros(-(-nbytes // row) * row, np.bool_)
         padded[:nbytes] = used
         self._shares = padded.reshape(-1, ROW_CELLS, CELL_BYTES).mean(axis=2)
+        at = instruction_at_hand(view.debugger, view.core)
+        operands: dict[str, Placed] = {}
+        for one in at.operands if at else ():
+            if one.touch.box.space == "scratchpad":
+                operands[_letter(one.touch.what, operands)] = one
+        self._letters = {
+            cell: letter for letter, one in operands.items() for cell in _cells(one, nbytes)
+        }
+        self._lines = (
+            Text(f"scratchpad of core {view.core}: bytes that are not zero, {CELL_BYTES} a column"),
+            *([_instruction(at)] if at else []),
+            *(_operand(letter, one) for letter, one in operands.items()),
+        )
         self.border_title = f"Memory, scratchpad of core {view.core}"
 
     def count(self) -> int:
-        """Blocks, a heading between, and rows."""
-        return len(self.view.facts.memory) + 1 + len(self._shares) if self.view else 0
+        """Blocks, lines about the scratchpad, and its rows."""
+        blocks = len(self.view.facts.memory) if self.view else 0
+        return blocks + len(self._lines) + len(self._shares)
 
     def heading(self, width: int) -> list[Text]:
         """Names of the columns."""
         return [Text(f"  {'DRAM':<9}{'bytes':>11} {'layers':>9} what")]
 
     def line(self, index: int, width: int) -> Text:
-        """A block, or a row of the scratchpad."""
+        """A block, an operand, or a row of the scratchpad."""
         blocks = self.shown.facts.memory
         if index < len(blocks):
             return self._block(blocks[index], width)
-        row = index - len(blocks) - 1
-        if row < 0:
-            return Text(f"scratchpad: bytes that are not zero, {CELL_BYTES} a column", style="bold")
-        text = Text().append(
-            f"  {SCRATCHPAD_BASE + row * CELL_BYTES * ROW_CELLS:08x} ", style="dim"
-        )
+        index -= len(blocks)
+        if index < len(self._lines):
+            return self._lines[index].copy()
+        return self._row(index - len(self._lines))
+
+    def _row(self, row: int) -> Text:
+        """Letters where an operand lies, shades elsewhere."""
+        address = SCRATCHPAD_BASE + row * CELL_BYTES * ROW_CELLS
+        text = Text().append(f"  {address:08x} ", style="dim")
         shades = self.glyphs.shades
-        for share in self._shares[row]:
-            text.append(shades[int(np.ceil(share * (len(shades) - 1)))], style=GREEN)
+        for column, share in enumerate(self._shares[row]):
+            letter = self._letters.get(row * ROW_CELLS + column)
+            shade = shades[int(np.ceil(share * (len(shades) - 1)))]
+            text.append(letter or shade, style=f"bold {ORANGE}" if letter else GREEN)
         return text
 
     def _block(self, block: MemoryBlock, width: int) -> Text:
@@ -67,3 +93,33 @@ class MemoryPane(LinePane):
         name = shorten_middle(visible_line(block.name), max(width - 45, 12))
         text.append(f"{name} ", style="bold" if is_alive else "dim")
         return text.append(f"({block.kind})", style=KIND_COLORS[block.kind])
+
+
+def _letter(what: str, taken: Iterable[str]) -> str:
+    """The first letter of an operand's name that no other has."""
+    return next((one for one in what + what.upper() if one not in taken), "*")
+
+
+def _cells(placed: Placed, nbytes: int) -> set[int]:
+    """Cells of the scratchpad that an operand lies in; none if it is not all inside."""
+    box = placed.touch.box
+    inside = SCRATCHPAD_BASE <= box.start <= box.end <= SCRATCHPAD_BASE + nbytes
+    if not inside or box.nbytes > MOST_BYTES:
+        return set()
+    starts = box.starts() - SCRATCHPAD_BASE
+    first, last = starts // CELL_BYTES, (starts + box.run - 1) // CELL_BYTES
+    runs = set(zip(first.tolist(), last.tolist(), strict=True))
+    return {cell for begin, end in runs for cell in range(begin, end + 1)}
+
+
+def _instruction(at: AtHand) -> Text:
+    when = "just done" if at.is_done else "next"
+    return Text(f"operands of {at.mnemonic} at {at.pc:08x}, {when}:")
+
+
+def _operand(letter: str, placed: Placed) -> Text:
+    touch = placed.touch
+    verb = "reads " if touch.kind == "read" else "writes"
+    about = visible_line(placed.holds)
+    text = Text("  ").append(letter, f"bold {ORANGE}")
+    return text.append(f" {touch.box.start:08x} {touch.box.nbytes:>9,} {verb} {about}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from nmpsim.core.trapped import word_at
+from nmpsim.debugger.breakpoints import AtAddress
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, SKY, VERMILION
@@ -47,13 +48,13 @@ class ProgramPane(LinePane):
         """Names of the columns."""
         return [Text("   address    instruction")]
 
-    def address(self, index: int) -> int:
-        """Where the instruction of a line is."""
-        return self._start + 4 * index
+    def breakpoint_at(self, index: int) -> AtAddress:
+        """The instruction."""
+        return AtAddress(self._start + 4 * index)
 
     def line(self, index: int, width: int) -> Text:
         """An instruction."""
-        view, at = self.view, self.address(index)
+        view, at = self.view, self._start + 4 * index
         if view is None:
             return Text("")
         word = word_at(view.debugger.execution.machine, view.core, at)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from rich.text import Text
 
+from nmpsim.debugger.breakpoints import AtLayer
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, SKY, VERMILION
 from nmpsim.tui.view import View
@@ -52,6 +54,12 @@ class SourcePane(LinePane):
             code.highlight_regex(pattern, style)
         return text.append_text(code)
 
-    def layer_at(self, index: int) -> int | None:
-        """The layer whose instruction stands on a line."""
-        return self.view.facts.layer_at.get(index) if self.view else None
+    def looks_at(self, index: int) -> Mapping[str, int]:
+        """The layer whose instruction stands on the line."""
+        layer = self.shown.facts.layer_at.get(index)
+        return {} if layer is None else {"layer": layer}
+
+    def breakpoint_at(self, index: int) -> AtLayer | None:
+        """Where that layer begins."""
+        layer = self.shown.facts.layer_at.get(index)
+        return None if layer is None else AtLayer(layer)

@@ -1,91 +1,79 @@
-"""The output of the layer that is looked at: heat map by channel, values, histogram."""
+"""A tensor of the layer that is looked at: heat map by channel, values, histogram."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, ClassVar, Literal
 
-import attrs
 import numpy as np
-import numpy.typing as npt
 from rich.text import Text
+from textual import events
 from textual.binding import Binding, BindingType
 
-from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.debugger.inspect import values_of
+from nmpsim.debugger.operands import Values
+from nmpsim.tui.choices import OUTPUT, Choice, choices
+from nmpsim.tui.histogram import histogram
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import ORANGE, SKY, heat_style
+from nmpsim.tui.planes import Planes
 from nmpsim.tui.view import View
 from nmpsim.views.text import elem_text, real_text, shape_text, visible_line
 
-Values = np.ndarray[Any, np.dtype[Any]]
 Mode = Literal["heat map", "values", "histogram"]
 MODES: tuple[Mode, ...] = ("heat map", "values", "histogram")
 CELL = 2
 """Columns of an element of the heat map."""
-BINS = 32
-BAR_COLUMNS = 40
-
-
-@attrs.frozen(eq=False)
-class Shown:
-    """A tensor with what its rows and channels are."""
-
-    tensor: Tensor
-    values: Values
-    """[channels, rows, columns]"""
-    note: str = ""
-    """Why the values may not be what one expects."""
-    spread: tuple[float, float] = attrs.field(
-        init=False, default=attrs.Factory(lambda self: finite_range(self.values), takes_self=True)
-    )
-    """Smallest and largest value."""
-
-    @property
-    def limits(self) -> tuple[int, int] | None:
-        """Lowest and highest value that its type can hold; None for float."""
-        if self.values.dtype.kind not in "iu":
-            return None
-        info = np.iinfo(self.values.dtype)
-        return int(info.min), int(info.max)
-
-    def side(self, value: Any) -> Literal["low", "high", ""]:
-        """At which end of the range is a value?"""
-        if self.limits is None:
-            return ""
-        low, high = self.limits
-        return "low" if value == low else "high" if value == high else ""
+POINTER = "[]"
+"""Drawn on the element that is pointed at."""
+LABEL_COLUMNS = 5
 
 
 class TensorPane(LinePane):
-    """Elements at an end of the range have a symbol of their own."""
+    """Elements at an end of the range have a symbol of their own; one element is pointed at."""
 
     title = "Tensor"
+    marks_cursor = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "mode", "Heat map, values, histogram", show=False),
+        Binding("p", "choice(1)", "Next tensor: output, inputs, weights, ...", show=False),
+        Binding("P", "choice(-1)", "Tensor before", show=False),
         Binding("right_square_bracket", "channel(1)", "Next channel", show=False),
         Binding("left_square_bracket", "channel(-1)", "Channel before", show=False),
+        Binding("left", "column(-1)", "Element before", show=False),
+        Binding("right", "column(1)", "Next element", show=False),
     ]
-    _shown: Shown | None = None
+    _shown: Planes | None = None
+    _choices: tuple[Choice, ...] = ()
+    _role = OUTPUT
     _mode: Mode = "heat map"
     _channel = 0
+    _column = 0
     _bins: tuple[Text, ...] = ()
 
     def prepare(self, view: View) -> None:
-        """Copy the values."""
-        layer = view.chosen
-        if layer is None:
-            return
-        values, note = output_of(view, layer)
-        self._shown = Shown(layer.output, by_channel(values), note)
-        self._channel = min(self._channel, len(self._shown.values) - 1)
-        self.border_title = f"Tensor of layer {view.layer}: {self._mode}"
+        """Read what has the same role as what was shown before."""
+        asked = self.view.tensor if self.view is not None else None
+        self._choices = tuple(choices(view))
+        if view.tensor is not None and view.tensor != asked:
+            self._role = view.tensor
+        self._read()
 
-    def renew(self) -> None:
+    def _read(self) -> None:
+        roles = [one.role for one in self._choices]
+        chosen = roles.index(self._role) if self._role in roles else 0
+        self._shown = self._choices[chosen].read() if self._choices else None
+        self._role = roles[chosen] if roles else OUTPUT
+        planes, _, columns = self._shown.values.shape if self._shown else (1, 1, 1)
+        self._channel = min(self._channel, max(planes - 1, 0))
+        self._column = min(self._column, max(columns - 1, 0))
+
+    def measure(self) -> None:
         """Another tensor, or another way to look at it."""
+        layer = f" of layer {self.view.layer}" if self.view and self.view.chosen else ""
+        self.border_title = f"Tensor{layer}: {self._mode}"
         if self._mode == "histogram" and self._shown is not None:
-            self._bins = self._histogram(self._shown)
-        super().renew()
+            self._bins = histogram(self._shown, self.glyphs)
+        super().measure()
 
     def count(self) -> int:
         """Rows of a channel, or bins."""
@@ -99,41 +87,97 @@ class TensorPane(LinePane):
         """Columns of a row."""
         if self._shown is None or self._mode == "histogram":
             return 0
-        each = CELL if self._mode == "heat map" else self._digits() + 2
-        return 5 + int(self._shown.values.shape[2]) * each
+        return LABEL_COLUMNS + int(self._shown.values.shape[2]) * self._cell_columns()
+
+    def element(self) -> tuple[int, ...] | None:
+        """Coordinates of what is pointed at."""
+        shown = self._shown
+        if shown is None or self._mode == "histogram" or not shown.values.size:
+            return None
+        row = min(self.cursor, shown.values.shape[1] - 1)
+        return shown.coordinates(self._channel, row, self._column)
+
+    def element_layer(self) -> int | None:
+        """The layer whose output the element belongs to, if it is one."""
+        return None if self._shown is None else self._shown.operand.layer
 
     def heading(self, width: int) -> list[Text]:
-        """Type and range, then the channel in numbers."""
+        """What can be shown, type and range, the channel in numbers, the element."""
         if self._shown is None:
-            return []
-        tensor, note = self._shown.tensor, self._shown.note
-        name = visible_line(tensor.name)
-        first = f"{name}  {shape_text(tensor.shape)} {elem_text(tensor.elem)}{_range(self._shown)}"
-        lines = [Text(first), self._channel_line()]
-        return [*lines, Text(note, style=ORANGE)] if note else lines
+            return [Text("no tensor")]
+        operand = self._shown.operand
+        shape = shape_text(operand.values.shape)
+        first = f"{visible_line(operand.name)}  {shape} {elem_text(operand.elem)}"
+        about, range_ = [Text(first)], _range(self._shown)
+        if len(first) + len(range_) <= width:
+            about = [Text(first + range_)]
+        elif range_:
+            about.append(Text(range_.removeprefix(", ")))
+        lines = [self._roles(width), *about, self._channel_line()]
+        lines += [Text(operand.note, style=ORANGE)] if operand.note else []
+        return [*lines, self._element_line()]
 
     def line(self, index: int, width: int) -> Text:
         """A row of the channel, or a bin."""
-        shown = self._shown
-        if shown is None:
+        if self._shown is None:
             return Text("")
         if self._mode == "histogram":
             return self._bins[index].copy()
-        row = shown.values[self._channel, index]
-        text = Text().append(f"{index:4} ", style="dim")
-        return self._heat(text, row) if self._mode == "heat map" else self._numbers(text, row)
+        row = self._shown.values[self._channel, index]
+        at = self._column if index == self.cursor else -1
+        text = Text().append(f"{index:4} ", style="dim" if at < 0 else "bold reverse")
+        return self._heat(text, row, at) if self._mode == "heat map" else self._row(text, row, at)
 
     def action_mode(self) -> None:
         """The next way to look at it."""
         self._mode = MODES[(MODES.index(self._mode) + 1) % len(MODES)]
-        self.border_title = f"Tensor of layer {self.shown.layer}: {self._mode}"
         self.renew()
+
+    def action_choice(self, step: int) -> None:
+        """Another tensor."""
+        roles = [one.role for one in self._choices]
+        if roles:
+            self._role = roles[(roles.index(self._role) + step) % len(roles)]
+            self._read()
+            self.renew()
 
     def action_channel(self, step: int) -> None:
         """Another channel."""
-        if self._shown is not None:
+        if self._shown is not None and len(self._shown.values):
             self._channel = (self._channel + step) % len(self._shown.values)
             self.renew()
+
+    def action_column(self, step: int) -> None:
+        """Point at another element of the row."""
+        if self._shown is None or self._mode == "histogram":
+            return
+        last = self._shown.values.shape[2] - 1
+        self._column = min(max(self._column + step, 0), max(last, 0))
+        left, each = self._column * self._cell_columns(), self._cell_columns()
+        if left < self.scroll_offset.x:
+            self.scroll_to(x=left, animate=False)
+        elif left + each + LABEL_COLUMNS > self.scroll_offset.x + self.columns:
+            self.scroll_to(x=left + each + LABEL_COLUMNS - self.columns, animate=False)
+        self.renew()
+
+    def on_click(self, event: events.Click) -> None:
+        """Point at the element under the mouse."""
+        offset = event.get_content_offset(self)
+        if offset is not None and self._shown is not None and self._mode != "histogram":
+            column = (offset.x + self.scroll_offset.x - LABEL_COLUMNS) // self._cell_columns()
+            self._column = min(max(column, 0), max(self._shown.values.shape[2] - 1, 0))
+            self.renew()
+
+    def _roles(self, width: int) -> Text:
+        """As many as fit, the one that is shown in brackets."""
+        roles = [one.role for one in self._choices]
+        at = roles.index(self._role)
+        words = [f"[{role}]" if i == at else f" {role} " for i, role in enumerate(roles)]
+        first = at
+        while first > 0 and sum(map(len, words[first - 1 : at + 2])) < width - 4:
+            first -= 1
+        before = "< " if first else ""
+        return Text(f"{before}{''.join(words[first:])}", no_wrap=True).append("  p", style="dim")
 
     def _channel_line(self) -> Text:
         shown = self._shown
@@ -148,118 +192,55 @@ class TensorPane(LinePane):
             text.append(f"  {self.glyphs.under} {low:,} at {shown.limits[0]}", style=SKY)
         return text
 
-    def _heat(self, text: Text, row: Values) -> Text:
-        shown = self._shown
+    def _element_line(self) -> Text:
+        at, shown = self.element(), self._shown
+        if at is None or shown is None:
+            return Text("")
+        operand = shown.operand
+        value = operand.values[at]
+        text = Text(f"{list(at)} = {_number(value)}", "bold")
+        if operand.scale is not None:
+            real = operand.scale * (float(value) - (operand.offset or 0))
+            text.append(f", stands for {real_text(real)}")
+        return text.append("  Enter: why?" if operand.layer is not None else "", "not bold dim")
+
+    def _heat(self, text: Text, row: Values, at: int) -> Text:
+        shown, glyphs = self._shown, self.glyphs
         if shown is None:
             return text
         low, high = shown.spread
-        for value in row.tolist():
-            side = shown.side(value)
+        marks = {"high": glyphs.over * CELL, "low": glyphs.under * CELL}
+        for column, value in enumerate(row.tolist()):
             share = (value - low) / (high - low) if high > low and math.isfinite(value) else 0.0
-            shade = self.glyphs.shades[round(share * (len(self.glyphs.shades) - 1))]
-            mark = {"high": self.glyphs.over, "low": self.glyphs.under}.get(side, shade)
-            text.append(mark * CELL, style=heat_style(share))
+            shade = glyphs.shades[round(share * (len(glyphs.shades) - 1))] * CELL
+            cell = POINTER if column == at else marks.get(shown.side(value), shade)
+            text.append(cell, style=heat_style(share))
         return text
 
-    def _numbers(self, text: Text, row: Values) -> Text:
-        shown, digits = self._shown, self._digits()
-        for value in row.tolist() if shown is not None else ():
+    def _row(self, text: Text, row: Values, at: int) -> Text:
+        shown, digits = self._shown, self._cell_columns() - 2
+        marks = {"high": self.glyphs.over, "low": self.glyphs.under}
+        styles = {"high": f"bold {ORANGE}", "low": f"bold {SKY}"}
+        for column, value in enumerate(row.tolist() if shown is not None else ()):
             side = shown.side(value) if shown is not None else ""
-            mark = {"high": self.glyphs.over, "low": self.glyphs.under}.get(side, " ")
-            style = {"high": f"bold {ORANGE}", "low": f"bold {SKY}"}.get(side, "")
-            text.append(f"{_number(value):>{digits}}{mark} ", style=style)
+            word = f"{_number(value):>{digits}}{marks.get(side, ' ')}"
+            text.append(word, style="bold reverse" if column == at else styles.get(side, ""))
+            text.append(" ")
         return text
 
-    def _digits(self) -> int:
+    def _cell_columns(self) -> int:
+        if self._mode == "heat map":
+            return CELL
         limits = self._shown.limits if self._shown is not None else None
-        return 11 if limits is None else max(len(str(limit)) for limit in limits)
-
-    def _histogram(self, shown: Shown) -> tuple[Text, ...]:
-        """The range that is used within the one that can be, then a bar a bin."""
-        values = shown.values[np.isfinite(shown.values)]
-        if values.size == 0:
-            return (Text("no numbers"),)
-        counts, edges = np.histogram(values.astype(np.float64), bin_edges(values))
-        lines = [self._used(shown, values)] if shown.limits is not None else []
-        for index, count in enumerate(counts.tolist()):
-            first, last = edges[index], edges[index + 1]
-            mark = self._end_mark(shown, math.ceil(first), math.ceil(last) - 1)
-            label = _bin_label(shown, first, last)
-            bar = self.glyphs.bar * -(-count * BAR_COLUMNS // int(counts.max()))
-            lines.append(
-                Text(f"{label:>20} ").append(mark, style=ORANGE).append(f"{bar} {count:,}")
-            )
-        return tuple(lines)
-
-    def _end_mark(self, shown: Shown, first: int, last: int) -> str:
-        if shown.limits is None:
-            return " "
-        if first <= shown.limits[0]:
-            return self.glyphs.under
-        return self.glyphs.over if last >= shown.limits[1] else " "
-
-    def _used(self, shown: Shown, values: Values) -> Text:
-        low, high = shown.limits or (0, 1)
-        columns = np.linspace(low, high, BAR_COLUMNS + 1)
-        inside = (columns[1:] >= int(values.min())) & (columns[:-1] <= int(values.max()))
-        strip = "".join(self.glyphs.bar if used else self.glyphs.pending for used in inside)
-        share = (int(values.max()) - int(values.min()) + 1) / (high - low + 1)
-        return (
-            Text(f"range {low} ")
-            .append(f"{self.glyphs.under}{strip}{self.glyphs.over}")
-            .append(f" {high}  {share:.0%} used")
-        )
-
-
-def by_channel(values: Values) -> Values:
-    """[channels, rows, columns] of a tensor whose last dimension is channels, if it has several."""
-    if values.ndim >= 3:
-        channels, columns = values.shape[-1], values.shape[-2]
-        return np.ascontiguousarray(np.moveaxis(values.reshape(-1, columns, channels), -1, 0))
-    return values.reshape(1, -1, values.shape[-1] if values.ndim else 1)
-
-
-def output_of(view: View, layer: Layer) -> tuple[Values, str]:
-    """A layer's output, and why it may not be what one expects.
-
-    Layers share memory, so what a layer answered is kept from its end.
-    """
-    debugger, state = view.debugger, view.layers[layer.index].state
-    kept = debugger.outputs.get(layer.index)
-    if state == "done" and kept is not None:
-        return kept, ""
-    note = "not computed yet" if state == "pending" else "being computed"
-    return values_of(debugger, layer.output), f"{note}: this is what memory holds now"
-
-
-def bin_edges(values: Values) -> npt.NDArray[np.float64]:
-    """Edges of at most BINS bins; of integers each bin holds equally many."""
-    low, high = float(values.min()), float(values.max())
-    if values.dtype.kind in "iu":
-        width = max(1, math.ceil((high - low + 1) / BINS))
-        return np.arange(low, high + width + 1, width) - 0.5
-    return np.linspace(low, high if high > low else low + 1.0, BINS + 1)
-
-
-def finite_range(values: Values) -> tuple[float, float]:
-    """Smallest and largest number; 0 and 0 if there is none."""
-    finite = values[np.isfinite(values)]
-    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+        return 2 + (11 if limits is None else max(len(str(limit)) for limit in limits))
 
 
 def _number(value: Any) -> str:
     return str(int(value)) if isinstance(value, (int, np.integer)) else real_text(float(value))
 
 
-def _bin_label(shown: Shown, first: float, last: float) -> str:
-    if shown.limits is None:
-        return real_text(first)
-    low, high = math.ceil(first), math.ceil(last) - 1
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _range(shown: Shown) -> str:
-    scale, offset = shown.tensor.scale, shown.tensor.offset or 0
+def _range(shown: Planes) -> str:
+    scale, offset = shown.operand.scale, shown.operand.offset or 0
     if scale is None or shown.limits is None:
         return ""
     low, high = (real_text(scale * (limit - offset)) for limit in shown.limits)

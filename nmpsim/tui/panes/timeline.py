@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,9 +64,9 @@ class TimelinePane(LinePane):
         """Columns of the whole run."""
         return LABEL_COLUMNS + -(-self._end() // self._scale) + 1
 
-    def core_at(self, index: int) -> int | None:
-        """The core of a row."""
-        return None if index == 0 else (index - 1) // len(UNITS)
+    def looks_at(self, index: int) -> Mapping[str, int]:
+        """The core of the row."""
+        return {} if index == 0 else {"core": (index - 1) // len(UNITS)}
 
     def heading(self, width: int) -> list[Text]:
         """Cycles and layers."""
@@ -73,7 +74,7 @@ class TimelinePane(LinePane):
 
     def line(self, index: int, width: int) -> Text:
         """How much of each column a unit worked."""
-        view, core = self.shown, self.core_at(index)
+        view, core = self.shown, self.looks_at(index).get("core")
         unit = "dram" if core is None else UNITS[(index - 1) % len(UNITS)]
         lane = (-1, 0) if core is None else (core, (index - 1) % len(UNITS))
         mark = self.glyphs.next if core == view.core else " "

@@ -1,0 +1,244 @@
+"""Any tensor by its name, what a layer reads, and what an instruction has in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.explain.stages import operand_roles
+from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.work import View
+from nmpsim.core.state import Machine
+from nmpsim.core.trapped import word_at
+from nmpsim.debugger.boxes import Box
+from nmpsim.debugger.debugger import Debugger
+from nmpsim.debugger.inspect import tensors, values_of
+from nmpsim.debugger.instructions import Touch, read_descriptor, touches_of
+from nmpsim.isa.codec import decode
+from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.lir.nodes import ELEM_DTYPES, Module
+from nmpsim.lir.opcodes import IN
+
+Values = npt.NDArray[Any]
+WEIGHT_BLOCK = 64
+"""Bytes of a block of weights: 16 output channels by 4 bytes of inputs."""
+MOST_BYTES = 1 << 20
+"""Largest operand of an instruction that is copied."""
+
+
+@attrs.frozen(eq=False)
+class Operand:
+    """Values with what they stand for."""
+
+    name: str
+    elem: str
+    values: Values
+    """In the logical shape; of scratchpad operands [planes, rows, elements of a run]."""
+    scale: float | None = None
+    offset: int | None = None
+    note: str = ""
+    """Why the values may not be what one expects."""
+    layer: int | None = None
+    """Index of the layer whose output it is."""
+
+
+@attrs.frozen
+class LirOperands:
+    """Which tensors each layer of a program reads, and every tensor's place in its buffer."""
+
+    roles: Mapping[int, tuple[tuple[str, str], ...]]
+    """Layer -> (role, name) of what it reads: ("Filter", "conv1_weights"), ..."""
+    views: Mapping[str, View]
+
+
+def lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
+    """What the layers of a program read, by the LIR that it was made from."""
+    views, operations = resolve(module)
+    owner = {name: layer.index for layer in layers for name in (layer.name, *layer.fused)}
+    roles: dict[int, list[tuple[str, str]]] = {}
+    written: dict[int, set[str]] = {}
+    for operation in operations:
+        layer = owner.get(operation.instruction.name)
+        for operand, (role, view) in zip(
+            operation.instruction.operands, operand_roles(operation), strict=True
+        ):
+            views.setdefault(view.name, view)
+            if layer is None:
+                continue
+            if operand.kind == IN and view.buffer.name not in written.setdefault(layer, set()):
+                roles.setdefault(layer, []).append((role, view.name))
+            if operand.kind != IN:
+                written.setdefault(layer, set()).add(view.buffer.name)
+    return LirOperands({layer: tuple(found) for layer, found in roles.items()}, views)
+
+
+def layer_output(debugger: Debugger, layer: Layer) -> Operand:
+    """A layer's output as the layer left it: layers share memory, so it is kept from its end."""
+    tensor, kept = layer.output, debugger.outputs.get(layer.index)
+    is_done = debugger.ends.get(layer.index, 1 << 62) <= debugger.execution.position
+    if kept is not None and is_done:
+        return _of(tensor, kept, layer=layer.index)
+    is_current = layer.index == debugger.current_layer() and debugger.execution.position > 0
+    state = "being computed" if is_current else "not computed yet"
+    return _of(tensor, values_of(debugger, tensor), f"{state}: this is what memory holds now")
+
+
+def named_operand(
+    debugger: Debugger, module: Module | None, known: LirOperands, name: str, before: int
+) -> Operand | None:
+    """A tensor of the LIR or of the device by its name; None if there is none.
+
+    ``before`` is the layer that reads it: of those that write it, the last one ahead counts.
+    """
+    view = known.views.get(name)
+    buffer = name if view is None else view.buffer.name
+    if module is not None and view is not None and buffer in module.constants:
+        return _cut(view, _plain(name, module.constants[buffer]))
+    order = debugger.layer_order()
+    ahead = order[: order.index(before)] if before in order else order
+    writers = [i for i in ahead if debugger.layers[i].output.name == buffer]
+    if writers:
+        found = layer_output(debugger, debugger.layers[writers[-1]])
+    elif buffer in debugger.execution.inputs:
+        tensor = next(t for t in debugger.bundle.metadata.inputs if t.name == buffer)
+        found = _of(tensor, debugger.execution.inputs[buffer])
+    elif buffer in (tensor_at := tensors(debugger)):
+        tensor = tensor_at[buffer]
+        found = _of(tensor, values_of(debugger, tensor), "this is what memory holds now")
+    else:
+        return None
+    return found if view is None or name == buffer else _cut(view, found)
+
+
+def _of(tensor: Tensor, values: Values, note: str = "", layer: int | None = None) -> Operand:
+    return Operand(tensor.name, tensor.elem, values, tensor.scale, tensor.offset, note, layer)
+
+
+def _plain(name: str, values: Values) -> Operand:
+    elem = next(e for e, dtype in ELEM_DTYPES.items() if dtype == values.dtype)
+    return Operand(name, elem, values)
+
+
+def _cut(view: View, whole: Operand) -> Operand:
+    """The part of a buffer that a view of it is."""
+    start, quant = view.byte_offset, view.type.quant
+    data = np.ascontiguousarray(whole.values).reshape(-1).view(np.uint8)
+    values = data[start : start + view.type.nbytes].view(view.type.dtype).reshape(view.shape)
+    scale, offset = (quant.scale, quant.offset) if quant else (None, None)
+    return Operand(view.name, view.type.elem, values, scale, offset, whole.note)
+
+
+# --- operands of an instruction -------------------------------------------------------------------
+
+
+@attrs.frozen
+class Placed:
+    """An operand of an instruction and the memory that it lies in."""
+
+    touch: Touch
+    dtype: np.dtype[Any]
+    holds: str
+    """What it holds by name: the operand, or the tensor that is moved."""
+
+
+@attrs.frozen
+class AtHand:
+    """A tensor instruction that a core is about to do, or has just done."""
+
+    core: int
+    mnemonic: str
+    pc: int
+    is_done: bool
+    operands: tuple[Placed, ...]
+
+
+def instruction_at_hand(debugger: Debugger, core: int) -> AtHand | None:
+    """The next instruction if it has operands in memory, or the one just before it."""
+    machine = debugger.execution.machine
+    state = machine.cores[core]
+    for pc in (int(state.pc), int(state.pc) - 4):
+        word = word_at(machine, core, pc)
+        decoded = None if word is None else decode(word)
+        if word is None or decoded is None or decoded.instruction.descriptor is None:
+            continue
+        name = decoded.instruction.descriptor
+        address = int(state.registers[decoded.operands["rs1"]]) & 0xFFFF_FFFF
+        words = read_descriptor(machine, core, name, address)
+        touches = touches_of(decoded.instruction, words, word, address)
+        moved = [dram_name(debugger, t.box.start) for t in touches if t.box.space == "dram"]
+        placed = tuple(
+            Placed(touch, _dtype(touch, words), moved[0] if moved else touch.what)
+            for touch in touches
+        )
+        return AtHand(core, decoded.instruction.mnemonic, pc, pc < int(state.pc), placed)
+    return None
+
+
+def dram_name(debugger: Debugger, address: int) -> str:
+    """What an address in DRAM holds now: ``NAME+BYTES``; empty if nothing known."""
+    bundle, at = debugger.bundle, debugger.current_layer()
+    order = debugger.layer_order()
+    until = order if at is None else order[: order.index(at) + 1]
+    outputs = [debugger.layers[index].output for index in reversed(until)]
+    for tensor in (*outputs, *bundle.metadata.inputs):
+        offset, nbytes = address - tensor.address, bundle.symbol_sizes.get(tensor.name, 0)
+        if 0 <= offset < nbytes:
+            return _behind(tensor.name, offset)
+    for name, start in bundle.symbols.items():
+        if 0 <= address - start < bundle.symbol_sizes.get(name, 0):
+            return _behind(name, address - start)
+    return ""
+
+
+def _behind(name: str, offset: int) -> str:
+    return f"{name}+{offset}" if offset else name
+
+
+def _dtype(touch: Touch, words: Mapping[str, int]) -> np.dtype[Any]:
+    """How an operand's values lie: as the instruction reads them."""
+    wide = words.get("element", 0)
+    if touch.what in ("channels", "scales") or (touch.what == "rhs" and words.get("rhs_kind")):
+        return np.dtype(np.int32)
+    if touch.what == "partial":
+        return np.dtype(np.int64 if wide else np.int32)
+    nbytes = words.get("element_bytes", 1 << wide if wide in (0, 1) else 1)
+    return np.dtype({2: np.int16, 4: np.int32}.get(nbytes, np.int8))
+
+
+def placed_operand(debugger: Debugger, core: int, placed: Placed) -> Operand:
+    """Its values as they are in memory now; none where they do not lie in one memory."""
+    box, dtype = placed.touch.box, placed.dtype
+    elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
+    name = f"{placed.holds} at {box.start:#010x}"
+    data = bytes_of(debugger.execution.machine, core, box)
+    if data is None:
+        return Operand(name, elem, np.zeros((0, 1), dtype), note="it does not lie in one memory")
+    counts = [count for count, _ in box.repeats if count > 1]
+    values = data.view(dtype if box.run % dtype.itemsize == 0 else np.int8).reshape(*counts, -1)
+    if placed.touch.what == "weights" and box.run % WEIGHT_BLOCK == 0 and not box.repeats:
+        values = values.reshape(-1, WEIGHT_BLOCK // dtype.itemsize)
+    return Operand(name, elem, values, note="as it lies in memory now")
+
+
+def bytes_of(machine: Machine, core: int, box: Box) -> npt.NDArray[np.uint8] | None:
+    """[runs * bytes of a run], or None if it does not lie in one memory."""
+    for memory, base in _memories(machine, core):
+        if base <= box.start and box.end <= base + memory.size and box.nbytes <= MOST_BYTES:
+            starts = box.starts() - base
+            if int(starts.min()) < 0:
+                return None
+            index = starts[:, None] + np.arange(box.run)
+            return np.ascontiguousarray(memory.view(np.uint8)[index.reshape(-1)])
+    return None
+
+
+def _memories(machine: Machine, core: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
+    shared = machine.shared[0]
+    yield machine.scratchpad[core][: int(shared.scratchpad_bytes)], SCRATCHPAD_BASE
+    yield machine.image, int(shared.image_base)
+    yield machine.ram, int(shared.ram_base)

@@ -1,0 +1,82 @@
+"""A tensor as a stack of planes that fit a screen: channels of rows and columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+
+from nmpsim.debugger.operands import Operand, Values
+
+FILTER = "Filter"
+"""Role of weights whose first dimension is the output channel."""
+
+
+@attrs.frozen(eq=False)
+class Planes:
+    """An operand and where its elements are on the screen."""
+
+    operand: Operand
+    is_channel_first: bool = False
+    values: Values = attrs.field(init=False)
+    """[channels, rows, columns]"""
+    spread: tuple[float, float] = attrs.field(init=False)
+    """Smallest and largest value."""
+
+    @values.default
+    def _by_channel(self) -> Values:
+        values = self.operand.values
+        if values.ndim < 3:
+            return values.reshape(1, -1, values.shape[-1] if values.ndim else 1)
+        if self.is_channel_first:
+            return values.reshape(values.shape[0], *map(math.prod, self._channel_shape()))
+        channels, columns = values.shape[-1], values.shape[-2]
+        rows = int(np.prod(values.shape[:-2]))
+        return np.ascontiguousarray(np.moveaxis(values.reshape(rows, columns, channels), -1, 0))
+
+    @spread.default
+    def _spread(self) -> tuple[float, float]:
+        return finite_range(self.operand.values)
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        """Lowest and highest value that its type can hold; None for float."""
+        if self.values.dtype.kind not in "iu":
+            return None
+        info = np.iinfo(self.values.dtype)
+        return int(info.min), int(info.max)
+
+    def side(self, value: Any) -> Literal["low", "high", ""]:
+        """At which end of the range is a value?"""
+        if self.limits is None:
+            return ""
+        low, high = self.limits
+        return "low" if value == low else "high" if value == high else ""
+
+    def coordinates(self, channel: int, row: int, column: int) -> tuple[int, ...]:
+        """Of an element, in the tensor's logical shape."""
+        shape = self.operand.values.shape
+        if len(shape) < 3:
+            return (row, column)[2 - len(shape) :] if shape else ()
+        if self.is_channel_first:
+            rows, columns = self._channel_shape()
+            return (channel, *_unravel(row, rows), *_unravel(column, columns))
+        return (*_unravel(row, shape[:-2]), column, channel)
+
+    def _channel_shape(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Dimensions that are rows and columns of weights; one input channel needs no column."""
+        shape = self.operand.values.shape
+        split = 2 if shape[-1] == 1 else len(shape) - 1
+        return shape[1:split], shape[split:]
+
+
+def _unravel(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(index, shape))
+
+
+def finite_range(values: Values) -> tuple[float, float]:
+    """Smallest and largest number; 0 and 0 if there is none."""
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
