@@ -22,10 +22,14 @@ class FoldedPane(LinePane):
 
     def measure(self) -> None:
         """Fold for another width."""
-        if self._folded_at != self.columns:
+        self.fold()
+        super().measure()
+
+    def fold(self) -> None:
+        """Make the lines, if the pane has a width and it is another one."""
+        if self.size and self._folded_at != self.columns:
             self._folded_at = self.columns
             self._lines = self._folded(self.texts)
-        super().measure()
 
     def count(self) -> int:
         """Lines."""

@@ -171,9 +171,10 @@ class LinePane(ScrollView, can_focus=True):
         left, top = self.scroll_offset
         index, width = top + y - self._heading_rows, self.columns
         if y < self._heading_rows:
-            heading = self.heading(width)[y]
-            heading.stylize("bold")
-            return self._strip(heading, left, width)
+            heading = self.heading(width)
+            text = heading[y] if y < len(heading) else Text("")
+            text.stylize("bold")
+            return self._strip(text, left, width)
         key = (index, left, width, index == self.cursor, self.has_focus, self._base)
         if key not in self._painted:
             if len(self._painted) >= MOST_PAINTED:

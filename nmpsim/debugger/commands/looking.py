@@ -110,15 +110,13 @@ def tensor(shell: Shell, arguments: Arguments) -> Result:
     """A tensor's values."""
     in_memory = arguments.flag("memory")
     name = arguments.word("a tensor") if arguments else shell.current_layer().name
-    found = find_tensor(shell.debugger, name)
     at = arguments.coordinates()
-    values = _values(shell, found, in_memory)
+    found, values = shell.constant(name) or _in_dram(shell, name, in_memory)
     if at:
         return _element(found, values, at)
     flat = values.reshape(-1)
-    head = f"{name} {_type(found)} at {found.address:#x}"
     data: dict[str, Any] = {"tensor": _tensor_data(found), "values": _listed(flat[:MOST_SHOWN])}
-    lines = [head]
+    lines = [f"{name} {_type(found)}{_place(found.address)}"]
     if flat.size:
         facts = {"min": flat.min().item(), "max": flat.max().item(), "mean": float(flat.mean())}
         lines.append("  " + ", ".join(f"{k} {v:.6g}" for k, v in facts.items()))
@@ -127,14 +125,20 @@ def tensor(shell: Shell, arguments: Arguments) -> Result:
     return Result(tuple(lines), data)
 
 
-def _values(shell: Shell, found: Tensor, in_memory: bool) -> npt.NDArray[Any]:
+def _in_dram(shell: Shell, name: str, in_memory: bool) -> tuple[Tensor, npt.NDArray[Any]]:
     """As its layer left it, unless memory as it is now is asked for, or the layer has not run."""
     debugger = shell.debugger
+    found = find_tensor(debugger, name)
     for one in debugger.layers:
         is_done = debugger.ends.get(one.index, 1 << 62) <= debugger.execution.position
         if one.output == found and is_done and not in_memory and one.index in debugger.outputs:
-            return debugger.outputs[one.index]
-    return values_of(debugger, found)
+            return found, debugger.outputs[one.index]
+    return found, values_of(debugger, found)
+
+
+def _place(address: int) -> str:
+    """Constants of the LIR have no address: the program holds them in another layout."""
+    return f" at {address:#x}" if address else ""
 
 
 def _element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) -> Result:
@@ -146,8 +150,10 @@ def _element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) -> Re
         real = found.scale * (value - (found.offset or 0))
         text += f", stands for {real:.6g}"
         data["real"] = real
-    address = found.address + flat * values.itemsize
-    return say(f"{text}, at {address:#x}", **data, address=address)
+    if found.address:
+        data["address"] = found.address + flat * values.itemsize
+        text += f", at {data['address']:#x}"
+    return say(text, **data)
 
 
 def _listed(values: npt.NDArray[Any]) -> list[Any]:
@@ -262,7 +268,7 @@ COMMANDS = (
         ("t", "print", "p"),
         ("<tensor>", "memory"),
         "Layers may share memory: an output is shown as its layer left it, with memory as the"
-        " bytes are now.",
+        " bytes are now. Weights and biases are shown as the LIR has them.",
     ),
     Command("saturation", "saturation [LAYER]", "values that were cut, by stage and side",
             saturated, ("sat",), ("<layer>",)),

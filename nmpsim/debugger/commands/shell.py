@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
 
 from nmpsim.analysis.explain import LayerFacts
 from nmpsim.bundle import read_bundle
-from nmpsim.bundle.metadata import Layer
+from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.bundle.patch import apply_patch
 from nmpsim.debugger.arrays import OpenArrays
 from nmpsim.debugger.audit import OperandType, operand_types
@@ -83,7 +86,8 @@ class Shell:
         if kind == "<layer>":
             return [layer.name for layer in self.debugger.layers]
         if kind == "<tensor>":
-            return tensors(self.debugger)
+            constants = self.module().constants if self.debugger.bundle.debug else ()
+            return [*tensors(self.debugger), *constants]
         if kind == "<breakpoint>":
             return [str(one.number) for one in self.debugger.breakpoints]
         if kind == "<command>":
@@ -130,6 +134,15 @@ class Shell:
         if self._module is None:
             self._module = self.debugger.bundle.module()
         return self._module
+
+    def constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
+        """A constant of the LIR, without an address; None if there is none of this name."""
+        if not self.debugger.bundle.debug or name not in self.module().constants:
+            return None
+        type_ = next(one.type for one in self.module().weights if one.name == name)
+        scale, offset = (type_.quant.scale, type_.quant.offset) if type_.quant else (None, None)
+        tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
+        return tensor, self.module().constants[name]
 
     def operands(self, layer: Layer) -> list[OperandType]:
         """Operands of a layer as the LIR has them; none if the bundle carries no LIR."""

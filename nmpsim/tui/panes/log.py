@@ -14,16 +14,24 @@ class LogPane(FoldedPane):
     """The newest line is at the end."""
 
     title = "Log"
+    _unread: tuple[Text, ...] = ()
+    """The last command and its answer, until they come into sight."""
 
     def write(self, command: str, answer: str) -> None:
-        """Add lines; the command comes into sight, and as much of its answer as there is room."""
-        texts = [
+        """Add lines."""
+        self._unread = (
             Text(f"> {visible_line(command)}", "bold"),
             *(Text(visible_line(line)) for line in answer.expandtabs().splitlines()),
-        ]
-        lines = self._folded(texts)
-        self.texts = [*self.texts, *texts][-MOST_LINES:]
-        self._lines = [*self._lines, *lines][-MOST_LINES:]
-        self.come_to(len(self._lines) - 1, max(len(self._lines) - len(lines), 0))
+        )
+        self.texts = [*self.texts, *self._unread][-MOST_LINES:]
+        self._lines = [*self._lines, *self._folded(self._unread)][-MOST_LINES:]
         if self.view is not None:
             self.renew()
+
+    def fold(self) -> None:
+        """Bring the last command into sight, and as much of its answer as there is room."""
+        super().fold()
+        if self.size and self._unread:
+            rows = len(self._folded(self._unread))
+            self.come_to(len(self._lines) - 1, max(len(self._lines) - rows, 0))
+            self._unread = ()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 import numpy as np
 from rich.text import Text
+from textual.binding import Binding, BindingType
 
 from nmpsim.debugger.operands import MOST_BYTES, AtHand, Placed, instruction_at_hand
 from nmpsim.isa.table import SCRATCHPAD_BASE
@@ -23,6 +25,9 @@ class MemoryPane(LinePane):
     """Blocks of DRAM, then operands in the scratchpad, then its rows."""
 
     title = "Memory"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "other", "To the scratchpad, or to the DRAM", show=False)
+    ]
     _shares: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.zeros((0, ROW_CELLS))
     """[rows, cells] share of the scratchpad's bytes that are not zero."""
     _lines: tuple[Text, ...] = ()
@@ -61,7 +66,7 @@ class MemoryPane(LinePane):
 
     def heading(self, width: int) -> list[Text]:
         """Names of the columns."""
-        return [Text(f"  {'DRAM':<9}{'bytes':>11} {'layers':>9} what")]
+        return [Text(f"  {'DRAM':<9}{'bytes':>11} {'layers':>9} what  (m: scratchpad)")]
 
     def line(self, index: int, width: int) -> Text:
         """A block, an operand, or a row of the scratchpad."""
@@ -72,6 +77,15 @@ class MemoryPane(LinePane):
         if index < len(self._lines):
             return self._lines[index].copy()
         return self._row(index - len(self._lines))
+
+    def action_other(self) -> None:
+        """From one memory to the other."""
+        blocks = len(self.shown.facts.memory)
+        if self.cursor >= blocks:
+            self.go_to(0)
+        else:
+            self.go_to(self.count() - 1)
+            self.go_to(blocks)
 
     def _row(self, row: int) -> Text:
         """Letters where an operand lies, shades elsewhere."""

@@ -45,6 +45,8 @@ class TensorPane(LinePane):
     _shown: Planes | None = None
     _choices: tuple[Choice, ...] = ()
     _role = OUTPUT
+    """What is wanted; of a layer that has none of it the first tensor is shown."""
+    _asked: str | None = None
     _mode: Mode = "heat map"
     _channel = 0
     _column = 0
@@ -52,20 +54,21 @@ class TensorPane(LinePane):
 
     def prepare(self, view: View) -> None:
         """Read what has the same role as what was shown before."""
-        asked = self.view.tensor if self.view is not None else None
         self._choices = tuple(choices(view))
-        if view.tensor is not None and view.tensor != asked:
-            self._role = view.tensor
+        if view.tensor != self._asked:
+            self._asked, self._role = view.tensor, view.tensor or OUTPUT
         self._read()
 
     def _read(self) -> None:
-        roles = [one.role for one in self._choices]
-        chosen = roles.index(self._role) if self._role in roles else 0
-        self._shown = self._choices[chosen].read() if self._choices else None
-        self._role = roles[chosen] if roles else OUTPUT
+        self._shown = self._choices[self._chosen()].read() if self._choices else None
         planes, _, columns = self._shown.values.shape if self._shown else (1, 1, 1)
         self._channel = min(self._channel, max(planes - 1, 0))
         self._column = min(self._column, max(columns - 1, 0))
+
+    def _chosen(self) -> int:
+        """The choice of the wanted role; the first one where no tensor has it."""
+        roles = [one.role for one in self._choices]
+        return roles.index(self._role) if self._role in roles else 0
 
     def measure(self) -> None:
         """Another tensor, or another way to look at it."""
@@ -135,9 +138,8 @@ class TensorPane(LinePane):
 
     def action_choice(self, step: int) -> None:
         """Another tensor."""
-        roles = [one.role for one in self._choices]
-        if roles:
-            self._role = roles[(roles.index(self._role) + step) % len(roles)]
+        if self._choices:
+            self._role = self._choices[(self._chosen() + step) % len(self._choices)].role
             self._read()
             self.renew()
 
@@ -170,10 +172,9 @@ class TensorPane(LinePane):
 
     def _roles(self, width: int) -> Text:
         """As many as fit, the one that is shown in brackets."""
+        at = first = self._chosen()
         roles = [one.role for one in self._choices]
-        at = roles.index(self._role)
         words = [f"[{role}]" if i == at else f" {role} " for i, role in enumerate(roles)]
-        first = at
         while first > 0 and sum(map(len, words[first - 1 : at + 2])) < width - 4:
             first -= 1
         before = "< " if first else ""

@@ -1,0 +1,122 @@
+"""Tensors on the screen: of a layer, by name, of the instruction that a core is at."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from screen import LARGE, SMALL, Start, User, drive
+
+from nmpsim.debugger.operands import Operand, layer_output
+from nmpsim.tui.panes.tensor import TensorPane
+from nmpsim.tui.planes import Planes
+
+
+def pane(user: User) -> TensorPane:
+    found = user.app.active_pane
+    assert isinstance(found, TensorPane)
+    return found
+
+
+def test_tensors_of_a_layer_are_gone_through(start: Start) -> None:
+    async def play(user: User) -> None:
+        text = await user.press("n", "n", "3")
+        assert "[output] Src  Filter  Bias " in text
+        text = await user.press("p")
+        assert "1x8x8x1 Int8" in text, text
+        text = await user.press("p")
+        assert "16x3x3x1 Int8" in text and "channel 0 of 16" in text
+        text = await user.press("p")
+        assert "[Bias]" in text and "16 Int32" in text
+        assert "[Filter]" in await user.press("P")
+        assert "conv2_weights" in await user.press("n", "n")
+        assert "[output]" in await user.press("n")
+
+    drive(start(), SMALL, play)
+
+
+def test_weights_are_those_of_the_lir(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("n", "n", "3", "p", "p", "right_square_bracket", "down", "right", "right")
+        weights = user.app.shell.module().constants["conv1_weights__1"]
+        assert pane(user).element() == (1, 1, 2, 0)
+        assert f"[1, 1, 2, 0] = {weights[1, 1, 2, 0]}, stands for" in user.text()
+
+    drive(start(), SMALL, play)
+
+
+def test_a_tensor_is_shown_by_its_name(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("n", "n")
+        text = await user.enter("tensor conv2_bias")
+        assert pane(user) and "[conv2_bias] output  Src" in text and "32 Int32" in text
+        assert "data  " in await user.enter("tensor data")
+        assert "[output]" in await user.press("n")
+        bias = user.app.shell.module().constants["conv2_bias"]
+        assert f"[3] = {bias[3]}, stands for" in await user.enter("tensor conv2_bias 3")
+
+    drive(start(), LARGE, play)
+
+
+def test_the_element_that_is_pointed_at_is_asked_about(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("n", "n", "3", "down", "down", "right")
+        assert pane(user).element() == (0, 2, 1, 0)
+        output = layer_output(user.app.shell.debugger, user.app.shell.debugger.layers[1])
+        assert f"[0, 2, 1, 0] = {output.values[0, 2, 1, 0]}" in user.text()
+        text = await user.press("enter")
+        assert "> why 1 0 2 1 0" in text and "conv1__2[0, 2, 1, 0]" in text
+        assert user.app.shell.history[-1] == "why 1 0 2 1 0"
+        await user.press("3", "p", "enter")
+        assert "done" in user.text() and user.app.shell.history[-1] == "why 1 0 2 1 0"
+
+    drive(start(), SMALL, play)
+
+
+def test_the_mouse_points_at_an_element(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("n", "n", "3")
+        heading = len(pane(user).heading(78))
+        await user.pilot.click("TensorPane", offset=(1 + 5 + 2 * 3, 1 + heading + 4))
+        assert pane(user).element() == (0, 4, 3, 0)
+
+    drive(start(), SMALL, play)
+
+
+def test_operands_of_an_instruction_are_shown_and_placed(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("n", "5")
+        await user.enter("/nmp.conv")
+        await user.press("b", "c", "3")
+        core = user.app.view.core if user.app.view is not None else -1
+        roles = [one.role for one in pane(user)._choices]
+        assert [f"core {core} {what}" for what in ("input", "weights", "channels", "output")] == [
+            role for role in roles if role.startswith("core")
+        ]
+        assert f"[core {core} weights]" in await user.press("P", "P", "P")
+        assert "as it lies in memory now" in user.text()
+        text = await user.press("7", "m")
+        assert "operands of nmp.conv at" in text and "reads  weights" in text
+        assert "20000000 wwwcccci oooo " in text
+        assert "DRAM" in await user.press("m")
+        assert user.app.active_pane.cursor == 0
+
+    drive(start(), SMALL, play)
+
+
+def test_transfers_are_told_by_what_they_move(start: Start) -> None:
+    async def play(user: User) -> None:
+        text = await user.press("n", "i", "7", "m")
+        assert re.search(r"operands of nmp.load at [0-9a-f]{8}, just done", text)
+        assert re.search(r"writes conv1__\S+", text)
+
+    drive(start(), SMALL, play)
+
+
+def test_planes_know_where_elements_are() -> None:
+    for shape in ((), (5,), (4, 5), (3, 4, 5), (2, 3, 4, 5), (2, 3, 4, 1)):
+        values = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
+        for is_channel_first in (False, True):
+            planes = Planes(Operand("x", "i32", values), is_channel_first)
+            for at in np.ndindex(planes.values.shape):
+                assert values[planes.coordinates(*at)] == planes.values[at]
