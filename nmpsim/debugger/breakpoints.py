@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import attrs
@@ -100,6 +101,8 @@ class Breakpoint:
     text: str
     is_enabled: bool = True
     hits: int = 0
+    only_if: Callable[[], bool] | None = None
+    """Asked in the state in which it would stop; it stops only if that says yes."""
 
     @property
     def is_watchpoint(self) -> bool:

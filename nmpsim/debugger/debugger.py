@@ -8,22 +8,21 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.host import read_tensor
-from nmpsim.core.state import NEVER, Status
+from nmpsim.core.state import NEVER
 from nmpsim.core.stops import ANY_INSTRUCTION
 from nmpsim.core.trapped import word_at
 from nmpsim.debugger.breakpoints import AtAddress, Breakpoint, Condition, Hit, OnHazard
 from nmpsim.debugger.events import Events, Hazards
 from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
 from nmpsim.debugger.places import addresses_of, is_step, next_cycle, place_hits
-from nmpsim.debugger.records import Location, Reason, Stopped
+from nmpsim.debugger.records import Location, Stopped
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
+from nmpsim.debugger.standing import Standing
 from nmpsim.debugger.worklog import WorkLog
 from nmpsim.diagnostics import fail
-from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.table import Unit
 
 StepUnit = Literal["layer", "tile", "tensor", "instruction"]
@@ -37,7 +36,7 @@ UNITS: dict[StepUnit, int] = {
 Listener = Callable[[Location], None]
 
 
-class Debugger:
+class Debugger(Standing):
     """A run of a bundle that can be stopped, looked into and turned back."""
 
     def __init__(
@@ -64,8 +63,7 @@ class Debugger:
         device = from_settings(bundle.metadata.device) if config is None else config
         self.execution = Execution(bundle, inputs, device, engine, budget_mib)
         self.breakpoints: list[Breakpoint] = []
-        self.ends: dict[int, int] = {}
-        """Position at which each layer was done, as far as the run has come once."""
+        self.ends = {}
         self.outputs: dict[int, npt.NDArray[Any]] = {}
         """Output of each layer when it was done last; layers may share memory."""
         self.progress: Listener | None = None
@@ -78,22 +76,17 @@ class Debugger:
         self._number = 0
         self._since = 0
 
-    @property
-    def bundle(self) -> Bundle:
-        """The program."""
-        return self.execution.bundle
+    def add_breakpoint(
+        self, condition: Condition, text: str, only_if: Callable[[], bool] | None = None
+    ) -> Breakpoint:
+        """A new breakpoint or watchpoint; ``text`` is how it is shown.
 
-    @property
-    def layers(self) -> tuple[Layer, ...]:
-        """The program's layers."""
-        return self.execution.layers
-
-    def add_breakpoint(self, condition: Condition, text: str) -> Breakpoint:
-        """A new breakpoint or watchpoint; ``text`` is how it is shown."""
+        ``only_if`` is asked in the state in which it would stop.
+        """
         if isinstance(condition, OnHazard):
             self.check_hazards()
         self._number += 1
-        added = Breakpoint(self._number, condition, text)
+        added = Breakpoint(self._number, condition, text, only_if=only_if)
         self.breakpoints.append(added)
         return added
 
@@ -206,62 +199,6 @@ class Debugger:
             if pause.why in (Why.END, Why.TRAP, Why.LAYER):
                 return None
 
-    # --- where it is ------------------------------------------------------------------------
-
-    def next_core(self) -> int | None:
-        """The core that goes on next, unless the DRAM is earlier; None if all have stopped."""
-        cores = self.execution.machine.cores
-        running = np.flatnonzero(cores.status == Status.RUNNING)
-        if not self.execution.is_started or running.size == 0:
-            return None
-        return int(running[np.argmin(cores.clock[running])])
-
-    def layer_order(self) -> list[int]:
-        """Layers in the order in which they are computed."""
-        return [index for step in self.bundle.metadata.steps for index in step.layers]
-
-    def start_of(self, index: int) -> int:
-        """Position where a layer begins; those before it must have run."""
-        order = self.layer_order()
-        return max((self.ends[one] for one in order[: order.index(index)]), default=0)
-
-    def current_layer(self) -> int | None:
-        """The first layer that is not done yet; None at the end."""
-        position = self.execution.position
-        for index in self.layer_order():
-            if self.ends.get(index, FOREVER) > position:
-                return index
-        return None
-
-    def location(self) -> Location:
-        """Where the run is."""
-        index, core = self.current_layer(), self.next_core()
-        layer = None if index is None else self.layers[index]
-        pc = None if core is None else int(self.execution.machine.cores[core].pc)
-        position = self.execution.position
-        return Location(
-            position=position,
-            cycle=self.execution.cycle,
-            layer=index,
-            layer_name=layer.name if layer else "",
-            line=layer.line if layer else 0,
-            placement=layer.placement if layer else "",
-            layers_done=sum(end <= position for end in self.ends.values()),
-            layers=len(self.layers),
-            core=core,
-            pc=pc,
-            instruction=self.instruction_at(core, pc) if core is not None and pc else "",
-        )
-
-    def instruction_at(self, core: int, pc: int) -> str:
-        """The instruction at an address, as a core sees it; empty if there is none."""
-        word = word_at(self.execution.machine, core, pc)
-        return "" if word is None else disassemble_word(word, pc, {})
-
-    def stopped(self, reason: Reason, **more: Any) -> Stopped:
-        """An answer that says where the run is now."""
-        return Stopped(reason, self.location(), **more)
-
     # --- how it moves -----------------------------------------------------------------------
 
     def _forward(
@@ -290,15 +227,18 @@ class Debugger:
                 addresses=addresses,
             )
             hits = self._look(pause)
-            if hits:
-                return self._at_hits(hits)
+            stopped = self._first_met(hits, pause)
+            if stopped is not None:
+                return stopped
             if pause.why in (Why.END, Why.TRAP):
                 return self._over()
             if pause.why == Why.LAYER:
                 layers -= 1
                 if layers == 0 or layer in pause.layers:
                     return self.stopped("step")
-            if is_step(pause, after, cores):
+            if hits and not self._is_goal(pause, after, cores, cycle, address):
+                self._pass_by()
+            elif is_step(pause, after, cores):
                 steps -= 1
                 if steps <= 0:
                     return self.stopped("step", core=pause.core)
@@ -338,17 +278,56 @@ class Debugger:
         if self.work is not None:
             self.work.watch(pause)
 
-    def _at_hits(self, hits: list[Hit]) -> Stopped:
-        """Stop where the earliest was met; the others of the same moment are told, too."""
-        first = hits[0].position
-        if self.execution.position != first:
-            self.execution.go_to(first, self._watch)
-        met = tuple(hit for hit in hits if hit.position == first)
+    def _first_met(self, hits: list[Hit], pause: Pause) -> Stopped | None:
+        """Stop at the earliest whose own condition holds; None if that of none does."""
+        for position in dict.fromkeys(hit.position for hit in hits):
+            stopped = self._at_hits(position, hits)
+            if stopped is not None:
+                return stopped
+        if self.execution.position != pause.position:
+            self.execution.go_to(pause.position, self._watch)
+        return None
+
+    def _at_hits(self, position: int, hits: list[Hit]) -> Stopped | None:
+        """Stop where some were met, if a condition of theirs holds there; all of them are told."""
+        if self.execution.position != position:
+            self.execution.go_to(position, self._watch)
+        met = tuple(hit for hit in hits if hit.position == position and self._holds(hit))
+        if not met:
+            return None
         for hit in met:
             self.breakpoint(hit.breakpoint).hits += 1
         if self.execution.trap is not None:
             return self.stopped("trap", hits=met, message=self.execution.trap.message)
         return self.stopped("breakpoint", hits=met)
+
+    def _holds(self, hit: Hit) -> bool:
+        only_if = self.breakpoint(hit.breakpoint).only_if
+        return only_if is None or only_if()
+
+    def _pass_by(self) -> None:
+        """Go on from a place without stopping there again."""
+        self.execution.pass_address(self.next_core())
+        self._since = self.execution.cycle
+
+    def _is_goal(
+        self,
+        pause: Pause,
+        after: int,
+        cores: npt.NDArray[np.bool_] | None,
+        cycle: int,
+        address: AtAddress | None,
+    ) -> bool:
+        """Would the run have stopped here without breakpoints?"""
+        execution = self.execution
+        if pause.why != Why.STOPPED or execution.cycle >= cycle:
+            return True
+        if address is not None and pause.core == address.core:
+            return int(execution.machine.cores[address.core].pc) == address.address
+        if not after:
+            return False
+        execution.go_to(pause.start)
+        return execution.advance(pause.position, after=after, cores=cores).why == Why.STOPPED
 
     def _chosen(self, core: int | None) -> npt.NDArray[np.bool_] | None:
         if core is None:
@@ -391,17 +370,21 @@ class Debugger:
 
     def _run_back(self) -> Stopped:
         """To the last position before this one where a breakpoint was met."""
-        hits: list[Hit] = []
+        while True:
+            hits: list[Hit] = []
 
-        def met(pause: Pause) -> list[int]:
-            new = self._look(pause)
-            hits.extend(new)
-            return [hit.position for hit in new]
+            def met(pause: Pause, hits: list[Hit] = hits) -> list[int]:
+                new = self._look(pause)
+                hits.extend(new)
+                return [hit.position for hit in new]
 
-        position = self._earlier(1, met, addresses=addresses_of(self.breakpoints), is_run=True)
-        if position is None:
-            return self.go_to(0)
-        return self._at_hits([hit for hit in hits if hit.position == position])
+            addresses = addresses_of(self.breakpoints)
+            position = self._earlier(1, met, addresses=addresses, is_run=True)
+            if position is None:
+                return self.go_to(0)
+            stopped = self._at_hits(position, hits)
+            if stopped is not None:
+                return stopped
 
     def _earlier(
         self,

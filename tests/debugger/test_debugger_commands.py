@@ -81,6 +81,10 @@ def test_completion_offers_commands_layers_and_words(shell: Shell) -> None:
         ("break result sideways", "DEBUG001"),
         ('tensor "conv1', "DEBUG001"),
         ("watch", "DEBUG001"),
+        ("break cycle 5 if", "DEBUG001"),
+        ("break cycle 5 if cycle >", "DEBUG001"),
+        ("break hazard if differing > 1", "DEBUG002"),
+        ("watch data if value(nothing) > 1", "LAYER001"),
     ],
 )
 def test_mistakes_are_explained_and_do_no_harm(shell: Shell, line: str, code: str) -> None:
@@ -98,6 +102,20 @@ def test_watchpoints_name_who_writes(shell: Shell) -> None:
     before = shell.execute("back tensor").data["location"]["position"]
     assert before < stopped.data["location"]["position"]
     assert shell.execute("continue").data["hits"][0]["text"] == hit["text"]
+
+
+def test_breakpoints_and_watchpoints_take_a_condition(shell: Shell) -> None:
+    shell.execute("break stall > 20 if cycle > 1000 and register(0, pc) > 0")
+    shell.execute("watch pool1 if value(pool1, 0, 3, 3, 2) != 0")
+    stops = []
+    while (stopped := shell.execute("continue")).data["reason"] == "breakpoint":
+        for hit in stopped.data["hits"]:
+            stops.append((hit["breakpoint"], shell.execute("eval cycle").data["value"]))
+    assert {1, 2} == {number for number, _ in stops}
+    assert all(cycle > 1000 for number, cycle in stops if number == 1)
+    listed = shell.execute("breakpoints").text
+    assert "stall > 20 if cycle > 1000 and register(0, pc) > 0" in listed
+    assert "write of pool1__1_res if value(pool1, 0, 3, 3, 2) != 0" in listed
 
 
 def test_a_stall_and_a_saturation_stop_exactly_there(shell: Shell) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.breakpoints import AtAddress, AtCycle, AtLayer
+from nmpsim.debugger.breakpoints import AtAddress, AtCycle, AtLayer, OnStall
 from nmpsim.debugger.snapshots import paged_memories, small_arrays
 from nmpsim.report.json import to_json
 
@@ -177,3 +177,55 @@ def test_a_run_back_stops_where_the_run_did(
     while (stopped := debugger.run(back=True)).reason == "breakpoint":
         back.append((stopped.location.position, {hit.breakpoint for hit in stopped.hits}))
     assert back == forth[::-1]
+
+
+def test_a_condition_is_asked_where_it_would_stop(debugger: Debugger) -> None:
+    places = []
+    debugger.add_breakpoint(OnStall(20), "all")
+    while debugger.run().reason == "breakpoint":
+        places.append(debugger.execution.position)
+    debugger.delete_breakpoint(1)
+    third = places[len(places) // 3 :: 3]
+    asked = []
+
+    def holds() -> bool:
+        asked.append(debugger.execution.position)
+        return debugger.execution.position in third
+
+    debugger.restart()
+    debugger.add_breakpoint(OnStall(20), "some", holds)
+    met = []
+    while debugger.run().reason == "breakpoint":
+        met.append(debugger.execution.position)
+    assert met == third
+    assert sorted(set(asked)) == places
+    back = []
+    while debugger.run(back=True).reason == "breakpoint":
+        back.append(debugger.execution.position)
+    assert back == third[::-1]
+    assert debugger.run().reason == "breakpoint"
+    debugger.delete_breakpoint(2)
+    assert debugger.run().reason == "end"
+    assert (report(debugger), state(debugger)) == straight()
+
+
+@given(st.sampled_from(["tile", "tensor", "instruction"]), st.integers(1, 5), st.data())
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_breakpoints_whose_condition_fails_change_no_step(
+    unit: Any, count: int, data: st.DataObject
+) -> None:
+    debugger, other = fresh(), fresh()
+    layers = data.draw(st.integers(1, 4))
+    for one in (debugger, other):
+        one.step("layer", layers)
+    pcs = {int(core.pc) for core in debugger.execution.machine.cores if core.pc}
+    for pc in sorted(pcs)[:6]:
+        for address in (pc, pc + 4, pc + 8):
+            debugger.add_breakpoint(AtAddress(address), "never", lambda: False)
+    cycle = debugger.execution.cycle
+    for later in range(1, 200, 13):
+        debugger.add_breakpoint(AtCycle(cycle + later), "never", lambda: False)
+    for _ in range(4):
+        assert debugger.step(unit, count).location == other.step(unit, count).location
+    assert debugger.until_cycle(cycle + 300).location == other.until_cycle(cycle + 300).location
+    assert debugger.run().location == other.run().location

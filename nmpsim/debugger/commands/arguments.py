@@ -72,6 +72,17 @@ class Arguments:
         self._words.pop(index)
         return value
 
+    def behind(self, name: str) -> str:
+        """All words behind ``name``, as one text; takes them and it; empty if it is not there."""
+        if name not in self._words:
+            return ""
+        index = self._words.index(name)
+        text = " ".join(self._words[index + 1 :])
+        if not text:
+            raise self.wrong(f"there is nothing behind {name!r}")
+        self._words = self._words[:index]
+        return text
+
     def integer(self, what: str, default: int | None = None) -> int:
         """The next word as a number, also ``0x...``."""
         if not self._words and default is not None:

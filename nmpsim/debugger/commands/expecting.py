@@ -118,8 +118,9 @@ def expect(shell: Shell, arguments: Arguments) -> Result:
     )
 
 
-_NAMES = ("cycle", "cycles", "saturation", "differing", "ulp", "value", "register", "hazards",
+FUNCTIONS = ("cycle", "cycles", "saturation", "differing", "ulp", "value", "register", "hazards",
           "hits", "layers_done", "position", "trapped")  # fmt: skip
+"""What an expression may ask, as help and completion tell it."""
 
 COMMANDS = (
     Command(
@@ -128,10 +129,10 @@ COMMANDS = (
         "exit code 1 at the end unless it holds",
         expect,
         (),
-        (*_NAMES, "<layer>"),
+        (*FUNCTIONS, "<layer>"),
         "For example: expect cycles < 3000 and saturation(conv1) == 0. Known are "
-        + ", ".join(_NAMES),
+        + ", ".join(FUNCTIONS),
     ),
     Command("eval", "eval EXPRESSION", "the value of an expression", work_out, ("=",),
-            (*_NAMES, "<layer>")),
+            (*FUNCTIONS, "<layer>")),
 )  # fmt: skip

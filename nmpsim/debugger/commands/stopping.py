@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmpsim.debugger.breakpoints import Access, Breakpoint, OnAccess, OnDifference
+from nmpsim.debugger.breakpoints import Access, Breakpoint, Condition, OnAccess, OnDifference
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.expecting import FUNCTIONS, functions_of
 from nmpsim.debugger.commands.result import Result, count, say, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.conditions import FORMS, parse_condition
+from nmpsim.debugger.expressions import evaluate
 from nmpsim.debugger.inspect import find_address, find_layer, find_tensor, flat_index, values_of
 
 if TYPE_CHECKING:
@@ -21,14 +23,15 @@ ACCESSES: tuple[Access, ...] = ("read", "write", "access")
 
 def add(shell: Shell, arguments: Arguments) -> Result:
     """A breakpoint."""
+    only_if = _only_if(shell, arguments)
     text = arguments.rest
     condition = parse_condition(
         text,
         lambda word: find_layer(shell.debugger, word).index,
         lambda word: find_address(shell.debugger, word),
     )
-    added = shell.debugger.add_breakpoint(condition, text)
-    lines = [f"breakpoint {added.number}: {text}"]
+    added = _added(shell, condition, text, only_if)
+    lines = [f"breakpoint {added.number}: {added.text}"]
     if isinstance(condition, OnDifference) and shell.reference is None:
         lines.append("  there is no reference yet: `reference FILE` loads one")
     return say(*lines, breakpoint=told(added))
@@ -36,6 +39,7 @@ def add(shell: Shell, arguments: Arguments) -> Result:
 
 def watch(shell: Shell, arguments: Arguments) -> Result:
     """A watchpoint."""
+    only_if = _only_if(shell, arguments)
     core = arguments.integer_option("core")
     access = next(a for a in ACCESSES if a == _access(arguments))
     what = arguments.word("a tensor or an address")
@@ -56,8 +60,26 @@ def watch(shell: Shell, arguments: Arguments) -> Result:
     if nbytes < 1:
         raise arguments.wrong("there must be at least one byte", str(nbytes))
     condition = OnAccess(start, start + nbytes, access, core)
-    added = shell.debugger.add_breakpoint(condition, text)
-    return say(f"watchpoint {added.number}: {text}", breakpoint=told(added))
+    added = _added(shell, condition, text, only_if)
+    return say(f"watchpoint {added.number}: {added.text}", breakpoint=told(added))
+
+
+def _only_if(shell: Shell, arguments: Arguments) -> str:
+    """The expression behind ``if``, tried here and now; empty if there is none."""
+    text = arguments.behind("if")
+    if text:
+        evaluate(text, functions_of(shell))
+    return text
+
+
+def _added(shell: Shell, condition: Condition, text: str, only_if: str) -> Breakpoint:
+    if not only_if:
+        return shell.debugger.add_breakpoint(condition, text)
+
+    def holds() -> bool:
+        return bool(evaluate(only_if, functions_of(shell)))
+
+    return shell.debugger.add_breakpoint(condition, f"{text} if {only_if}", holds)
 
 
 def _access(arguments: Arguments) -> str:
@@ -133,22 +155,25 @@ def _numbers(shell: Shell, arguments: Arguments) -> list[int]:
 COMMANDS = (
     Command(
         "break",
-        "break " + " | ".join(FORMS),
+        "break " + " | ".join(FORMS) + "  [if EXPRESSION]",
         "stop there, or when that happens",
         add,
         ("br", "stop"),
         ("layer", "line", "address", "cycle", "trap", "hazard", "saturation", "stall", "result",
-         "in", "differs", "from", "reference", "by", "more", "than", "core", "<layer>"),
+         "in", "differs", "from", "reference", "by", "more", "than", "core", "if", *FUNCTIONS,
+         "<layer>"),
         "A layer or line stops before it, an address before its instruction; the others just"
-        " after what they tell of.",
+        " after what they tell of. With if only where the expression holds there, as expect takes"
+        " it: break address 0x80000400 if register(2, a0) == 3",
     ),
     Command(
         "watch",
-        "watch TENSOR [I J ...] | ADDRESS [BYTES] [read|write|access] [core C]",
+        "watch TENSOR [I J ...] | ADDRESS [BYTES] [read|write|access] [core C] [if EXPRESSION]",
         "stop after who writes (reads, touches) a tensor, an element, a piece of memory",
         watch,
         ("w",),
-        (*ACCESSES, "<tensor>"),
+        (*ACCESSES, "if", *FUNCTIONS, "<tensor>"),
+        "With if only where the expression holds, as expect takes it: watch pool1 if cycle > 5000",
     ),
     Command("breakpoints", "breakpoints", "list them, with how often they were met", show,
             ("info",)),
