@@ -15,7 +15,13 @@ from nmpsim.diagnostics import UserError
 from nmpsim.report.data import RunReport
 from nmpsim.report.details import Histogram, Timeline, WorkSpan
 from nmpsim.views.html import html_page
-from nmpsim.views.html.compare import change_figure, layers_table, run_names
+from nmpsim.views.html.compare import (
+    change_figure,
+    layers_table,
+    run_names,
+    settings_table,
+    totals_table,
+)
 from nmpsim.views.html.figures import MOST_MARKS
 from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.run_figures import CHANNEL_CELLS, run_figures
@@ -246,6 +252,21 @@ def test_several_runs_are_compared():
     text = html_page(runs)
     assert "What changed most" in text
     assert "+500 (+14.3%)" in html.unescape(text)
+
+
+def test_what_the_devices_and_answers_have_in_common():
+    first = sample_report()
+    device = {**first.device, "dram_bytes_per_cycle": 8}
+    wrong = {"prob": first.outputs["prob"] + 1}
+    runs = {"old": first, "slow": sample_report(device=device), "new": sample_report(outputs=wrong)}
+    ((setting, *values),) = settings_table(runs).rows
+    assert setting.text == "dram_bytes_per_cycle"
+    assert [cell.text for cell in values] == ["16", "8", "16"]
+    titles = [heading.title for heading in totals_table(runs).headings]
+    outputs = [row[titles.index("outputs")].text for row in totals_table(runs).rows]
+    assert outputs == ["same", "same", "other"]
+    assert "Settings of the devices that differ" in html_page(runs)
+    assert settings_table({"a": first, "b": first}) is None
 
 
 def test_equal_runs_have_no_figure_of_changes():

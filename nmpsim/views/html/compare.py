@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
+import numpy as np
 
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.figures import NAME_CHARACTERS, Figure, axis, figure_spec, tooltips
-from nmpsim.views.html.tables import Cell, Heading, Table, count, text
+from nmpsim.views.html.tables import Cell, Heading, Table, count, plain_table, text
 from nmpsim.views.text import duration, shorten_middle, visible_line
 
 MOST_DRAWN = 20
@@ -42,10 +43,23 @@ def totals_table(runs: _Runs) -> Table:
         Heading("change", "of cycles against the first run"),
         Heading("time", "these cycles at the device's clock"),
         Heading("cut", "values saturated, not by the network's wish"),
+        Heading("outputs", "whether they are those of the first run, to the bit", number=False),
         Heading("end", "whether the run reached its end", number=False),
     )
     first = next(iter(runs.values()))
     return Table(headings, tuple(_total(name, run, first) for name, run in runs.items()))
+
+
+def settings_table(runs: _Runs) -> Table | None:
+    """Settings of the device that are not the same in all runs; None if all are."""
+    names = dict.fromkeys(name for run in runs.values() for name in run.device)
+    rows = [(name, *(run.device.get(name) for run in runs.values())) for name in names]
+    other = [row for row in rows if len(set(row[1:])) > 1]
+    headings = (
+        Heading("setting", "section and key of the device file", number=False),
+        *(Heading(name, f"of the device of {name}") for name in runs),
+    )
+    return plain_table(headings, other) if other else None
 
 
 def layers_table(runs: _Runs) -> Table:
@@ -102,7 +116,15 @@ def _total(name: str, run: RunReport, first: RunReport) -> tuple[Cell, ...]:
         _change(first.cycles, run.cycles),
         Cell(duration(run.seconds), run.seconds),
         count(sum(layer.saturated for layer in run.layers)),
+        text("same" if _same_outputs(first, run) else "other"),
         text(run.trap.kind if run.trap else "reached", "cut" if run.trap else ""),
+    )
+
+
+def _same_outputs(first: RunReport, run: RunReport) -> bool:
+    return first.outputs.keys() == run.outputs.keys() and all(
+        np.array_equal(first.outputs[name], values, equal_nan=values.dtype.kind == "f")
+        for name, values in run.outputs.items()
     )
 
 

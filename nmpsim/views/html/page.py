@@ -11,8 +11,7 @@ import attrs
 from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport
 from nmpsim.views.answers import output_lines
-from nmpsim.views.html import tables
-from nmpsim.views.html.compare import change_figure, layers_table, run_names, totals_table
+from nmpsim.views.html import compare, tables
 from nmpsim.views.html.detail_tables import sensitivity_table, settings_table, shadow_table
 from nmpsim.views.html.figures import MOST_MARKS, Figure
 from nmpsim.views.html.findings import saturation_table, slow_table
@@ -91,10 +90,10 @@ def html_page(runs: Mapping[str, RunReport], listener: Listener | None = None) -
     require_html()
     from nmpsim.views.html.draw import script
 
-    names = run_names([visible_line(name) for name in runs])
+    names = compare.run_names([visible_line(name) for name in runs])
     runs = dict(zip(names, runs.values(), strict=True))
     figures = {name: list(run_figures(report)) for name, report in runs.items()}
-    changes = change_figure(runs) if len(runs) > 1 else None
+    changes = compare.change_figure(runs) if len(runs) > 1 else None
     draw = _Draughtsman([*chain(*figures.values()), *([changes] if changes else [])], listener)
     page: str = _template().render(
         title=", ".join(dict.fromkeys(run.program for run in runs.values())),
@@ -108,7 +107,12 @@ def html_page(runs: Mapping[str, RunReport], listener: Listener | None = None) -
 def _comparison(runs: Mapping[str, RunReport], figures: list[_Drawn]) -> dict[str, Any] | None:
     if len(runs) < 2:
         return None
-    return {"totals": totals_table(runs), "layers": layers_table(runs), "figures": figures}
+    return {
+        "totals": compare.totals_table(runs),
+        "settings": compare.settings_table(runs),
+        "layers": compare.layers_table(runs),
+        "figures": figures,
+    }
 
 
 class _Draughtsman:
