@@ -66,6 +66,7 @@ def cluster_pool(shared: object, scheduler: str) -> Iterator[Pool]:
 def _connected(scheduler: str) -> Any:
     try:
         connect: Any = import_module("distributed").Client
+        checked: Any = import_module("distributed.comm").get_address_host_port
     except ImportError as error:
         raise fail(
             "PKG001",
@@ -74,6 +75,7 @@ def _connected(scheduler: str) -> Any:
             hint="pip install 'nmpsim[distributed]'; without --scheduler, local processes do it",
         ) from error
     try:
+        checked(scheduler)  # a client of what is no address cannot be closed without a traceback
         return connect(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise _unusable(scheduler, "there is no Dask scheduler", str(error)) from error

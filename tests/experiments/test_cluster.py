@@ -58,10 +58,10 @@ def points(done):
     return json.loads(done.stdout)["points"]
 
 
-def test_no_scheduler_is_told(start, digits, digits_bin, tmp_path):
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "nonsense://127.0.0.1:1", ""])
+def test_no_scheduler_is_told(start, digits, digits_bin, tmp_path, address):
     pytest.importorskip("distributed", reason="distributed is not installed")
     words = ("--input", digits / "images" / "7.npy", "--set", "cores.count=1")
-    address = "tcp://127.0.0.1:1"
     done = run(start("sweep", digits_bin, *words, "-o", tmp_path / "r.csv", "--scheduler", address))
     assert done.returncode == 2
     assert "WORK001" in done.stderr
