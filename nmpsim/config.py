@@ -111,6 +111,21 @@ def default_device() -> DeviceConfig:
     return _checked(flat, None, findings)
 
 
+def given_device(config: DeviceConfig | None) -> DeviceConfig:
+    """The device that was given, or the default one for None; ARG001 for anything else."""
+    if config is None:
+        return default_device()
+    if not isinstance(config, DeviceConfig):
+        raise fail(
+            "ARG001",
+            "this is no device",
+            found=f"{type(config).__name__} {str(config)[:80]!r}",
+            expected="a DeviceConfig",
+            hint='nmpsim.load_device("D.toml") reads a file',
+        )
+    return config
+
+
 def load_device(path: Path | str) -> DeviceConfig:
     """The default device with the changes that a TOML file makes.
 

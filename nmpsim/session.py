@@ -19,7 +19,7 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS
 from nmpsim.compiler.passes.rescale_bias import RescaledBias, rescale_bias
 from nmpsim.compiler.slicing.search import DEFAULT_SLICING, SlicedLayer
-from nmpsim.config import DeviceConfig, default_device, from_settings
+from nmpsim.config import DeviceConfig, from_settings, given_device
 from nmpsim.core.device import Device, Listener, Progress
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.diagnostics import fail
@@ -110,7 +110,7 @@ def compile(
     sliced: list[SlicedLayer] = []
     image = compile_module(
         module,
-        default_device() if device is None else device,
+        given_device(device),
         numerics=numerics,
         layer_numerics=layer_numerics,
         fuse_activations=fuse,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Step
 from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
-from nmpsim.config import DeviceConfig, default_device
+from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.account import Account, book_cycles, run_report
 from nmpsim.core.engine import Engine, make_engine
 from nmpsim.core.host import read_tensor, run_host_step, write_tensor
@@ -60,7 +60,7 @@ class Device:
         engine: str = "compiled",
         threads: int | None = None,
     ) -> None:
-        self.config = default_device() if config is None else config
+        self.config = given_device(config)
         self._engine = make_engine(engine, checked_threads(threads))
         self._loaded: tuple[Bundle, Machine] | None = None
 

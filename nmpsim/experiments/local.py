@@ -75,7 +75,8 @@ def local_pool(shared: object, workers: int) -> Iterator[Pool]:
         raise fail(
             "WORK001",
             "a worker process was ended from outside",
-            hint="the system may have run out of memory: use fewer --jobs",
+            hint="the system may have run out of memory: use fewer --jobs; or a script has no"
+            ' `if __name__ == "__main__":` before its call',
         ) from error
     finally:
         end.close()

@@ -26,7 +26,7 @@ _MOST_FOUND = 200
 """Characters of what is wrong that a message shows."""
 
 
-def read_report(path: Path) -> RunReport:
+def read_report(path: Path | str) -> RunReport:
     """The report that ``nmpsim run --format json`` wrote into a file.
 
     Outputs are int64, float64 or bool, as JSON's numbers do not say more; ``elem`` does.
@@ -34,6 +34,7 @@ def read_report(path: Path) -> RunReport:
     Raises:
         UserError: FILE001 if the file cannot be read, REPORT001 if it is no report of this version.
     """
+    path = Path(path)
     place = Place(str(path))
     try:
         if path.is_file() and path.stat().st_size > MAX_REPORT_BYTES:

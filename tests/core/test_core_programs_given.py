@@ -36,3 +36,14 @@ def test_anything_else_is_refused_by_name(program):
         assert error.code == "ARG001"
         assert type(program).__name__ in str(error.found)
         assert "nmpsim.load" in str(error.hint)
+
+
+def test_a_file_s_name_is_no_device():
+    files = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
+    for use in (nmpsim.Device, lambda given: nmpsim.compile(*files, device=given)):
+        with pytest.raises(nmpsim.UserError) as caught:
+            use("board.toml")
+        (error,) = caught.value.diagnostics
+        assert error.code == "ARG001"
+        assert "board.toml" in str(error.found)
+        assert "nmpsim.load_device" in str(error.hint)
