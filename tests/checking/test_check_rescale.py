@@ -207,3 +207,10 @@ def test_every_word_of_a_descriptor_is_of_one_kind():
             placed = word.address or word.name in geometry
             placed |= word.name.startswith(("pad_", "size_")) or "stride" in word.name
             assert placed != (word.name in numbers), f"{kind}.{word.name}"
+
+
+def test_both_engines_and_all_threads_use_the_same(tmp_path):
+    net = digits(tmp_path, "glow-int")
+    bundle, expected = nmpsim.load(net.path), tuple(one.rescale for one in net.before.layers)
+    for options in ({"engine": "reference"}, {"threads": 1}, {"threads": 2}):
+        assert run_bundle(nmpsim.Device(DEVICE, **options), bundle, net.inputs).rescale == expected
