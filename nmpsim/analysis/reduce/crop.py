@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy.typing as npt
 
 from nmpsim.analysis.reduce.extract import Part
+from nmpsim.diagnostics import fail
 from nmpsim.evaluation.memory import Memory
 from nmpsim.lir import Instruction, Module, Span, TensorType, WeightVar, verify
-from nmpsim.lir.opcodes import IN
+from nmpsim.lir.opcodes import IN, OUT
 
 Array = npt.NDArray[Any]
 Box = tuple[slice, ...]
@@ -52,18 +53,43 @@ class _Needs:
     """Those that change."""
 
 
-def crop(part: Part, at: Sequence[int]) -> Part | None:
-    """The part's layer for the element ``at`` of its result; None for an operation without a rule.
+@attrs.frozen(eq=False)
+class _Cut:
+    """What is kept of a layer."""
+
+    boxes: Mapping[str, Box]
+    """Of its tensors, by name."""
+    instructions: Sequence[Instruction]
+
+
+def first_computed(part: Part, places: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The first of these elements of its result to which the part's layer can be cut down.
+
+    Not every element is the layer's: an insertion leaves the rest as it was.
+    """
+    tensors = _Tensors(part)
+    return next((at for at in places if _cut(part, tensors, at) is not None), None)
+
+
+def crop(part: Part, at: Sequence[int]) -> Part:
+    """The part's layer for the element ``at`` of its result.
 
     Args:
         part: a module of one layer, and its inputs.
         at: coordinates in the layer's result.
 
     Raises:
-        UserError: LIR codes if the outcome is no program.
+        UserError: COMP001 for an operation without a rule, LIR codes if the outcome is no program.
     """
-    kept = [i for i in part.module.instructions if i.opcode not in _NO_WORK]
     tensors = _Tensors(part)
+    cut = _cut(part, tensors, at)
+    if cut is None:
+        raise fail("COMP001", "nothing says what one element of the result needs")
+    return _cropped(part, tensors, cut.instructions, cut.boxes)
+
+
+def _cut(part: Part, tensors: _Tensors, at: Sequence[int]) -> _Cut | None:
+    kept = [i for i in part.module.instructions if i.opcode not in _NO_WORK]
     boxes: dict[str, Box] = {kept[-1].operands[0].name: tuple(slice(i, i + 1) for i in at)}
     changed: list[Instruction] = []
     for instruction in reversed(kept):
@@ -77,7 +103,7 @@ def crop(part: Part, at: Sequence[int]) -> Part | None:
         boxes |= {o.name: b for o, b in zip(instruction.operands[1:], needs.boxes, strict=True)}
         attributes = {**instruction.attributes, **needs.attributes}
         changed.insert(0, attrs.evolve(instruction, attributes=attributes))
-    return _cropped(part, tensors, changed, boxes)
+    return _Cut(boxes, changed)
 
 
 _NO_WORK = ("allocactivation", "deallocactivation", "tensorview")
@@ -106,7 +132,7 @@ def _cropped(
     """Tensor -> whether it is read before it is written, as an input or a constant is."""
     for instruction in instructions:
         for operand in sorted(instruction.operands, key=lambda o: o.kind != IN):
-            read.setdefault(operand.name, operand.kind == IN)
+            read.setdefault(operand.name, operand.kind != OUT)
     weights: list[WeightVar] = []
     constants: dict[str, Array] = {}
     inputs: dict[str, Array] = {}
@@ -189,15 +215,63 @@ def _matmul(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | N
     return _Needs(((row, _ALL), (_ALL, column)), {})
 
 
+def _channelwise(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    needs = _convolution(instruction, box, tensors)
+    if needs is None:
+        return None
+    return attrs.evolve(needs, boxes=(*needs.boxes, *((box[3],),) * 4))
+
+
+def _rowwise(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    row, column = box
+    return _Needs(((row, _ALL), (column, _ALL), *((column,),) * 3), {})
+
+
+def _transpose(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    order: Any = instruction.attributes["Shuffle"]
+    source = dict(zip(order, box, strict=True))
+    return _Needs((tuple(source[dimension] for dimension in range(len(box))),), {})
+
+
+def _extract(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    offsets: Any = instruction.attributes["Offsets"]
+    source = (slice(s.start + o, s.stop + o) for s, o in zip(box, offsets, strict=True))
+    return _Needs((tuple(source),), {"Offsets": (0,) * len(box)})
+
+
+def _splat(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    return _Needs((), {})
+
+
+def _insert(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+    """None where the element lies beside what is inserted."""
+    numbers: Any = instruction.attributes
+    shape = tensors.type(instruction.operands[1].name).shape
+    source = []
+    for dimension, size in enumerate(shape):
+        at = box[dimension].start - numbers["Offsets"][dimension]
+        count = numbers["Count"] if dimension == numbers["Axis"] else 1
+        if not 0 <= at < count * size:
+            return None
+        source.append(slice(at % size, at % size + 1))
+    return _Needs((tuple(source),), {"Offsets": (0,) * len(shape), "Count": 1})
+
+
 def _batchedadd(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
     return _Needs((box, box[1:]), {})
 
 
 _RULES: dict[str, Callable[[Instruction, Box, _Tensors], _Needs | None]] = {
     "convolution": _convolution,
+    "channelwisequantizedconvolution": _channelwise,
     "maxpool": _pool,
     "avgpool": _pool,
     "fullyconnected": _fully_connected,
+    "rowwisequantizedfullyconnected": _rowwise,
     "matmul": _matmul,
     "batchedadd": _batchedadd,
+    "transpose": _transpose,
+    "extracttensor": _extract,
+    "inserttensor": _insert,
+    "splat": _splat,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -15,6 +15,8 @@ from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport, TrapReport
 
 Array = npt.NDArray[Any]
+Place = tuple[int, ...]
+"""Coordinates of an element of a result."""
 
 
 @attrs.frozen
@@ -41,9 +43,9 @@ class Traps:
         trap = report.trap
         return trap is not None and Traps.of(trap) == self
 
-    def place(self, report: RunReport) -> tuple[int, ...] | None:
+    def places(self, report: RunReport) -> Iterator[Place]:
         """None: no element of a result shows it."""
-        return None
+        return iter(())
 
     def at(self, place: Sequence[int]) -> Traps:
         """Itself: it is the same for every part."""
@@ -71,11 +73,11 @@ class Differs:
             for key, values in report.layer_outputs.items()
         )
 
-    def place(self, report: RunReport) -> tuple[int, ...] | None:
-        """Coordinates of the layer's first wrong element."""
+    def places(self, report: RunReport) -> Iterator[Place]:
+        """Coordinates of the layer's wrong elements."""
         values = next(v for k, v in report.layer_outputs.items() if _name(k) == self.layer)
-        wrong = np.argwhere(values != self.expected.reshape(values.shape))
-        return tuple(wrong[0].tolist()) if wrong.size else None
+        for place in np.argwhere(values != self.expected.reshape(values.shape)):
+            yield tuple(place.tolist())
 
     def at(self, place: Sequence[int]) -> Differs:
         """The same of one element."""
@@ -99,10 +101,9 @@ class Saturates:
             layer.name == self.layer and layer.saturated > 0 for layer in report.layers
         )
 
-    def place(self, report: RunReport) -> tuple[int, ...] | None:
-        """Coordinates of the first value of a part's only layer that was cut."""
-        cut = (one.first for layer in report.layers for one in layer.saturation if not one.wanted)
-        return next(cut, None)
+    def places(self, report: RunReport) -> Iterator[Place]:
+        """Coordinates of values of a part's only layer that were cut."""
+        return (one.first for layer in report.layers for one in layer.saturation if not one.wanted)
 
     def at(self, place: Sequence[int]) -> Saturates:
         """Itself: a part may be any."""

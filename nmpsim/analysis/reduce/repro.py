@@ -93,5 +93,6 @@ def _facts(found: Reduced) -> dict[str, Any]:
         "layers": [layer.name for layer in found.bundle.metadata.layers],
         "trap": None if trap is None else trap.message,
         "engine": found.report.engine,
+        "slicing": found.slicing,
         "parts_tried": found.tried,
     }

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain
+from itertools import chain, islice, product
 from typing import Any
 
 import attrs
 import numpy.typing as npt
 
-from nmpsim.analysis.reduce.crop import crop
+from nmpsim.analysis.reduce.crop import crop, first_computed
 from nmpsim.analysis.reduce.extract import Part, extract
 from nmpsim.analysis.reduce.failures import Differs, Failure, Saturates, Traps
 from nmpsim.analysis.reduce.instruction import InstructionPart, instruction_part
 from nmpsim.analysis.reduce.tile import computing_instruction
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.slicing.search import DEFAULT_SLICING, SLICINGS
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device, layer_key
 from nmpsim.core.inputs import checked_inputs
@@ -28,6 +29,10 @@ Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
 Made = tuple[bytes, Inputs, Module | None, str | None]
 """A part: its bundle file, its inputs, its LIR or its assembly."""
+
+_MOST_PLACES = 1000
+"""Elements that show a failure of which it is tried to cut one out."""
+_SLICINGS = (DEFAULT_SLICING, *(one for one in SLICINGS if one != DEFAULT_SLICING))
 
 
 @attrs.frozen(eq=False)
@@ -49,6 +54,8 @@ class Reduced:
     """The part's LIR, if it was compiled anew."""
     assembly: str | None = None
     """The part's text, if it is an instruction."""
+    slicing: str | None = None
+    """How its layers were cut, if it was compiled anew."""
 
 
 @attrs.frozen(eq=False)
@@ -72,9 +79,9 @@ def reduce(
 ) -> Reduced:
     """The smallest part found that fails in the same way; the whole program, if no part does.
 
-    Tried are: the instruction that trapped, on one core; the layer at fault, and more and more
-    layers before it, compiled anew, on one core and on all; the instruction that computes a wrong
-    element. Where a layer fails alone, one element of its result is tried alone too.
+    Tried are: the instruction that trapped, on one core; the layer at fault, cut in every way, and
+    more and more layers before it, compiled anew, on one core and on all; the instruction that
+    computes a wrong element. Where a layer fails alone, one element of its result is tried too.
 
     Args:
         bundle: the program.
@@ -104,6 +111,8 @@ class _Attempt:
     config: DeviceConfig
     failure: Failure | None = None
     """What this part would have to show, if that is not the same as for the whole."""
+    slicing: str | None = None
+    """How layers are cut, if the part is compiled anew."""
 
     def run(self, failure: Failure, engine: str) -> Reduced | None:
         """The part, if it can be made and fails."""
@@ -117,7 +126,8 @@ class _Attempt:
         failure = self.failure or failure
         if not failure.happens(report):
             return None
-        return Reduced(failure, image, bundle, inputs, report, self.what, 0, module, assembly)
+        what, slicing = self.what, self.slicing
+        return Reduced(failure, image, bundle, inputs, report, what, 0, module, assembly, slicing)
 
 
 def _trapped(whole: _Whole) -> Iterator[_Attempt]:
@@ -136,7 +146,7 @@ def _computing(whole: _Whole) -> Iterator[_Attempt]:
     if not isinstance(whole.failure, Differs):
         return
     layer = whole.bundle.metadata.layers[_layer_at_fault(whole)]
-    at = whole.failure.place(whole.report)
+    at = next(whole.failure.places(whole.report), None)
     if at is None:
         return
     bundle, inputs, config = whole.bundle, whole.inputs, whole.device.config
@@ -169,10 +179,13 @@ def _windows(whole: _Whole) -> Iterator[_Attempt]:
         wanted = range(last + 1 - count, last + 1)
         name = layers[last].name
         what = f"layer {name}" if count == 1 else f"{count} layers up to {name}"
-        for cores in dict.fromkeys((1, config.cores_count)):
+        slicings = _SLICINGS if count == 1 else (DEFAULT_SLICING,)
+        for cores, slicing in product(dict.fromkeys((1, config.cores_count)), slicings):
             device = attrs.evolve(config, cores_count=cores)
             on = "one core" if cores == 1 else f"{cores} cores"
-            yield _Attempt(f"{what} on {on}", _maker(whole, module, wanted, device), device)
+            cut = "" if slicing == DEFAULT_SLICING else f", slicing {slicing}"
+            make = _maker(whole, module, wanted, device, slicing)
+            yield _Attempt(f"{what} on {on}{cut}", make, device, slicing=slicing)
 
 
 def _growing(most: int) -> Iterator[int]:
@@ -185,19 +198,19 @@ def _growing(most: int) -> Iterator[int]:
 
 
 def _maker(
-    whole: _Whole, module: Module, wanted: range, config: DeviceConfig
+    whole: _Whole, module: Module, wanted: range, config: DeviceConfig, slicing: str
 ) -> Callable[[], Made]:
     def make() -> Made:
         metadata = whole.bundle.metadata
         given = checked_inputs(metadata, whole.inputs)
         outputs = whole.report.layer_outputs
         part = extract(module, metadata.layers, wanted, given, outputs)
-        return _compiled(whole, part, config)
+        return _compiled(whole, part, config, slicing)
 
     return make
 
 
-def _compiled(whole: _Whole, part: Part, config: DeviceConfig) -> Made:
+def _compiled(whole: _Whole, part: Part, config: DeviceConfig, slicing: str) -> Made:
     """A part as the whole was compiled, for some device."""
     metadata = whole.bundle.metadata
     names = {instruction.name for instruction in part.module.instructions}
@@ -212,27 +225,28 @@ def _compiled(whole: _Whole, part: Part, config: DeviceConfig) -> Made:
         numerics=metadata.numerics,
         layer_numerics=own,
         fuse_activations=any(layer.fused for layer in metadata.layers),
+        slicing=slicing,
     )
     return image, part.inputs, part.module, None
 
 
 def _one_element(whole: _Whole, found: Reduced, config: DeviceConfig) -> Reduced | None:
     """One element of a layer's result, if that alone fails too."""
-    if found.module is None or len(found.bundle.metadata.layers) != 1:
+    slicing = found.slicing
+    if found.module is None or slicing is None or len(found.bundle.metadata.layers) != 1:
         return None
-    at = found.failure.place(found.report)
+    layer = Part(found.module, found.inputs)
+    places = islice(found.failure.places(found.report), _MOST_PLACES)
+    at = first_computed(layer, places)
     if at is None:
         return None
 
     def make() -> Made:
-        assert found.module is not None
-        part = crop(Part(found.module, found.inputs), at)
-        if part is None:
-            raise fail("COMP001", "nothing says what one element of the result needs")
-        return _compiled(whole, part, config)
+        return _compiled(whole, crop(layer, at), config, slicing)
 
     what = f"element [{', '.join(map(str, at))}] of {found.what}"
-    return _Attempt(what, make, config).run(found.failure.at(at), whole.report.engine)
+    attempt = _Attempt(what, make, config, slicing=slicing)
+    return attempt.run(found.failure.at(at), whole.report.engine)
 
 
 def _layer_at_fault(whole: _Whole) -> int:
