@@ -160,6 +160,9 @@ def test_what_is_not_known_is_said():
 def test_odd_runs_have_a_page(report):
     text = html_page({"run": report})
     assert text.endswith("</html>")
+    page = Page(text)
+    anchors = {a["id"] for _, a in page.tags if "id" in a}
+    assert {a["href"].removeprefix("#") for a in page.named("a")} <= anchors
     assert ("The run stopped" in text) == (report.trap is not None)
 
 
