@@ -1,15 +1,19 @@
-"""Tables that fit their width: numbers stay whole, names give way in their middle."""
+"""Tables that fit their width: numbers stay whole, names give way in their middle.
+
+Where even that is not enough, the rows come one after the other, each fact with its title.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from nmpsim.views.console import cell, new_table
-from nmpsim.views.text import shorten_middle
+from nmpsim.views.text import shorten_middle, visible_line
 
 GAP = 2
 """Blanks between two columns; one where something would have to be shortened."""
@@ -33,9 +37,11 @@ class Column:
         return max(map(len, (self.title, *self.cells)))
 
 
-def fitted_table(columns: Sequence[Column], console: Console) -> Table:
-    """The columns as a table that is no wider than the console, if that can be done."""
+def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
+    """The columns as a table that is no wider than the console; else its rows as lines."""
     widths, gap = _fitted_widths(columns, console.width)
+    if sum(widths) + gap * (len(columns) - 1) > console.width:
+        return Text("\n".join(_rows_as_lines(columns, console.width)))
     table = new_table(console, gap)
     for column, width in zip(columns, widths, strict=True):
         table.add_column(
@@ -49,6 +55,24 @@ def fitted_table(columns: Sequence[Column], console: Console) -> Table:
             )
         )
     return table
+
+
+def _rows_as_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
+    """A row's first cell, below it the others behind their titles, as many on a line as fit.
+
+    A number that comes first has its title, too.
+    """
+    first, *others = columns
+    for row, name in enumerate(first.cells):
+        yield visible_line(f"{first.title} {name}" if first.right else name)
+        text = "   "
+        for column in others:
+            fact = visible_line(f"{column.title} {column.cells[row]}")
+            if text.strip() and len(text) + len(fact) + 2 > width:
+                yield f"{text},"
+                text = "   "
+            text += f", {fact}" if text.strip() else f" {fact}"
+        yield text
 
 
 def _fitted_widths(columns: Sequence[Column], available: int) -> tuple[list[int], int]:

@@ -40,7 +40,7 @@ def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -
                 Column("layer", [visible_line(layer.name) for layer in layers], least=8),
                 Column("operation", [layer.opcode for layer in layers], least=8),
                 Column("result", [elem_text(layer.operands[0].elem) for layer in layers]),
-                Column("pre/post/scale", [_short_stages(layer) for layer in layers], least=20),
+                Column("pre/post/scale", [_short_stages(layer) for layer in layers]),
                 Column("worst error", [_worst(layer) for layer in layers], right=True),
             ],
             console,

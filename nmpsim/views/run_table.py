@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.text import elem_text, percent, shape_text, visible_line
 
 
-def layer_table(report: RunReport, console: Console) -> Table:
+def layer_table(report: RunReport, console: Console) -> Table | Text:
     """One row a layer; at 80 columns the names give way first."""
     layers = report.layers
     host = {row: "magenta" for row, layer in enumerate(layers) if layer.placement == "host"}

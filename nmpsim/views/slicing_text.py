@@ -74,6 +74,6 @@ def _trials_table(trials: Sequence[Trial], console: Console) -> Any:
         "row misses": [e.row_misses for e in estimates],
         "bytes": [e.nbytes for e in estimates],
     }
-    columns = [Column("cut", [trial.label for trial in trials], least=24)]
+    columns = [Column("cut", [trial.label for trial in trials])]
     columns += [Column(t, [f"{n:,}" for n in cells], right=True) for t, cells in numbers.items()]
     return fitted_table(columns, console)

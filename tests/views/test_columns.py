@@ -1,0 +1,43 @@
+"""Tables that fit their width, whatever it is: no number is ever cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.console import text_of
+
+COLUMNS = [
+    Column("factor", ["outPre 3, outPost 15, outScale 434", "biasPre 0"]),
+    Column("stands for", ["0.00165557861", "1"], right=True),
+    Column("of", ["0.00165668724", "1"], right=True),
+    Column("which is", ["S_in * S_weights / S_out", "S_bias"]),
+]
+
+
+def shown(width: int) -> str:
+    return text_of(lambda console: console.print(fitted_table(COLUMNS, console)), width=width)
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 100, 120])
+def test_every_cell_is_there_at_every_width(width: int) -> None:
+    words = shown(width).split()
+    for column in COLUMNS:
+        for cell in column.cells:
+            assert set(cell.split()) <= {word.rstrip(",") for word in words} | set(words)
+
+
+def test_rows_as_lines() -> None:
+    assert shown(60).splitlines()[:3] == [
+        "outPre 3, outPost 15, outScale 434",
+        "    stands for 0.00165557861, of 0.00165668724,",
+        "    which is S_in * S_weights / S_out",
+    ]
+    assert max(map(len, shown(60).splitlines())) <= 60
+
+
+def test_names_give_way_first() -> None:
+    columns = [Column("name", ["a" * 40], least=8), Column("cycles", ["1,234,567"], right=True)]
+    text = text_of(lambda console: console.print(fitted_table(columns, console)), width=30)
+    assert "1,234,567" in text
+    assert "..." in text
