@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nmpsim.quantization import Calibrated as Calibrated
     from nmpsim.quantization import QuantizedProgram as QuantizedProgram
     from nmpsim.report.data import RunReport as RunReport
+    from nmpsim.report.json import write_report as write_report
     from nmpsim.report.read import read_report as read_report
     from nmpsim.session import Compiled as Compiled
     from nmpsim.session import Device as Device
@@ -80,6 +81,7 @@ _HOMES = {
     "rescale_bias": "nmpsim.session",
     "save": "nmpsim.session",
     "sweep": "nmpsim.experiments",
+    "write_report": "nmpsim.report.json",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

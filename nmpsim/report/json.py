@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.atomic import write_file
 from nmpsim.report.data import (
     SCHEMA,
     Bound,
@@ -29,7 +31,7 @@ from nmpsim.report.schema import report_schema
 from nmpsim.report.sensitivity import SENSITIVITY_SCHEMA, SensitivityReport
 from nmpsim.report.shadow import SHADOW_SCHEMA, ShadowReport
 
-__all__ = ["json_text", "report_schema", "to_json"]
+__all__ = ["json_text", "report_schema", "to_json", "write_report"]
 
 
 def to_json(report: RunReport) -> dict[str, Any]:
@@ -55,6 +57,12 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "device": dict(report.device),
         "sources": dict(report.sources),
     }
+
+
+def write_report(report: RunReport, path: Path | str) -> None:
+    """Write the report as ``nmpsim run --format json -o PATH`` does; FILE002 if that cannot be."""
+    text = json_text(to_json(report)).encode()
+    write_file(Path(path), lambda file: file.write(text))
 
 
 def json_text(data: Any) -> str:

@@ -10,7 +10,7 @@ from report_samples import TRAP, detailed_report, sample_report
 
 from nmpsim.diagnostics import UserError
 from nmpsim.report.data import OutputReport
-from nmpsim.report.json import json_text, report_schema, to_json
+from nmpsim.report.json import json_text, report_schema, to_json, write_report
 from nmpsim.report.read import read_report, report_from_json
 
 
@@ -24,6 +24,15 @@ def test_a_report_reads_back(report, tmp_path):
     assert to_json(read) == to_json(report)
     for field in ("layers", "trap", "histograms", "memory", "timeline", "scratchpads"):
         assert getattr(read, field) == getattr(report, field), field
+
+
+def test_a_report_is_written_and_read(tmp_path):
+    path = tmp_path / "run.json"
+    write_report(detailed_report(), path)
+    assert path.read_text() == json_text(to_json(detailed_report()))
+    assert to_json(read_report(str(path))) == to_json(detailed_report())
+    with pytest.raises(UserError, match="FILE002"):
+        write_report(detailed_report(), tmp_path / "missing" / "run.json")
 
 
 def test_a_detailed_report_fits_the_schema():
