@@ -170,7 +170,7 @@ def isolate(debugger: Debugger, reference: Reference, index: int) -> LayerCompar
     with debugger.execution.visit():
         debugger.execution.go_to(debugger.start_of(index))
         for one in before:
-            values = _stored(debugger.layers[one], reference)
+            values = stored_output(debugger.layers[one], reference)
             write_tensor(
                 debugger.execution.machine,
                 debugger.layers[one].output,
@@ -181,7 +181,8 @@ def isolate(debugger: Debugger, reference: Reference, index: int) -> LayerCompar
     return attrs.evolve(told, isolated=found if isinstance(found, Difference) else None)
 
 
-def _stored(layer: Layer, reference: Reference) -> Array | None:
+def stored_output(layer: Layer, reference: Reference) -> Array | None:
+    """What a layer should answer as its type stores it; None if it is not known."""
     values = reference.output(layer)
     if values is None or values.dtype == ELEM_DTYPES[layer.output.elem]:
         return values

@@ -6,18 +6,23 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import attrs
+import numpy as np
 
 from nmpsim.debugger.operands import (
+    Operand,
     Placed,
+    Values,
     instruction_at_hand,
     layer_output,
     named_operand,
     placed_operand,
 )
+from nmpsim.debugger.reference import Reference, stored_output
 from nmpsim.tui.planes import FILTER, Planes
 from nmpsim.tui.view import View
 
-OUTPUT = "output"
+OUTPUT, DIFFERENCE = "output", "difference"
+MOST_CHANNELS = 6
 
 
 @attrs.frozen(eq=False)
@@ -39,12 +44,41 @@ def _of_layer(view: View) -> Iterator[Choice]:
     if view.chosen is None:
         return
     yield Choice(OUTPUT, partial(_output, view))
+    reference = view.shell.reference
+    if view.layer in view.comparisons and reference is not None:
+        yield Choice(DIFFERENCE, partial(_difference, view, reference))
     for role, name in view.facts.operands.roles.get(view.layer, ()):
         yield _named(view, role, name)
 
 
 def _output(view: View) -> Planes | None:
     return None if view.chosen is None else Planes(layer_output(view.debugger, view.chosen))
+
+
+def _difference(view: View, reference: Reference) -> Planes | None:
+    """The output less what the reference says, in integers where both are."""
+    layer = view.debugger.layers[view.layer]
+    ours, theirs = layer_output(view.debugger, layer), stored_output(layer, reference)
+    if theirs is None or theirs.shape != ours.values.shape:
+        return None
+    wide = np.int64 if ours.values.dtype.kind in "iub" else np.float64
+    values = ours.values.astype(wide) - theirs.astype(wide)
+    elem = "i64" if wide is np.int64 else "float64"
+    name = f"{layer.output.name} less the reference"
+    return Planes(
+        Operand(name, elem, values, note=_where(values), layer=view.layer), is_difference=True
+    )
+
+
+def _where(values: Values) -> str:
+    """How many elements differ, and in which channels the most."""
+    counts = np.count_nonzero(values.reshape(-1, values.shape[-1] if values.ndim else 1), axis=0)
+    if not counts.any():
+        return "nothing differs"
+    most = np.argsort(-counts, kind="stable")[:MOST_CHANNELS]
+    channels = ", ".join(f"{c}: {counts[c]:,}" for c in most.tolist() if counts[c])
+    more = ", ..." if np.count_nonzero(counts) > MOST_CHANNELS else ""
+    return f"{int(counts.sum()):,} differ, by channel {channels}{more}"
 
 
 def _named(view: View, role: str, name: str) -> Choice:

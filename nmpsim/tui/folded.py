@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from rich.text import Text
@@ -11,14 +12,19 @@ from nmpsim.tui.lines import LinePane
 FEWEST_COLUMNS = 20
 
 
+TABLE = re.compile(r"\S  +\S")
+
+
 class FoldedPane(LinePane):
-    """A text takes as many lines as it needs."""
+    """A text takes as many lines as it needs; rows of tables may be left whole, to scroll to."""
+
+    keeps_tables = False
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.texts: list[Text] = []
         self._lines: list[Text] = []
-        self._folded_at = 0
+        self._folded_at = self._longest = 0
 
     def measure(self) -> None:
         """Fold for another width."""
@@ -30,6 +36,11 @@ class FoldedPane(LinePane):
         if self.size and self._folded_at != self.columns:
             self._folded_at = self.columns
             self._lines = self._folded(self.texts)
+        self._longest = max((line.cell_len for line in self._lines), default=0)
+
+    def content_width(self) -> int:
+        """Columns of the longest line."""
+        return self._longest
 
     def count(self) -> int:
         """Lines."""
@@ -41,4 +52,12 @@ class FoldedPane(LinePane):
 
     def _folded(self, texts: Iterable[Text]) -> list[Text]:
         width = max(self._folded_at, FEWEST_COLUMNS)
-        return [part for text in texts for part in text.wrap(self.app.console, width)]
+        console = self.app.console
+        return [
+            part
+            for text in texts
+            for part in ([text] if self._is_row(text) else text.wrap(console, width))
+        ]
+
+    def _is_row(self, text: Text) -> bool:
+        return self.keeps_tables and TABLE.search(text.plain) is not None

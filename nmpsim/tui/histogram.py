@@ -23,7 +23,7 @@ def histogram(shown: Planes, glyphs: Glyphs) -> tuple[Text, ...]:
     if values.size == 0:
         return (Text("no numbers"),)
     counts, edges = np.histogram(values.astype(np.float64), bin_edges(values))
-    lines = [_used(shown, values, glyphs)] if shown.limits is not None else []
+    lines = [_used(shown, values, glyphs)] if shown.limits and not shown.is_difference else []
     for index, count in enumerate(counts.tolist()):
         first, last = edges[index], edges[index + 1]
         mark = _end_mark(shown, math.ceil(first), math.ceil(last) - 1, glyphs)
@@ -43,7 +43,7 @@ def bin_edges(values: Values) -> npt.NDArray[np.float64]:
 
 
 def _end_mark(shown: Planes, first: int, last: int, glyphs: Glyphs) -> str:
-    if shown.limits is None:
+    if shown.limits is None or shown.is_difference:
         return " "
     if first <= shown.limits[0]:
         return glyphs.under

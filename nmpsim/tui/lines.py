@@ -117,8 +117,9 @@ class LinePane(ScrollView, can_focus=True):
 
     def renew(self) -> None:
         """The lines have changed."""
-        self.measure()
-        self.refresh()
+        if self.view is not None:
+            self.measure()
+            self.refresh()
 
     def measure(self) -> None:
         """The lines have changed, or the pane's size has."""

@@ -40,6 +40,7 @@ MOVES = (
     Move("g", "until layer {layer}"),
     Move("R", "restart"),
     Move("d", "diverge"),
+    Move("a", "layer {layer}"),
 )
 
 

@@ -20,6 +20,8 @@ class Planes:
 
     operand: Operand
     is_channel_first: bool = False
+    is_difference: bool = False
+    """Is it the distance from a reference, where only what is not 0 counts?"""
     values: Values = attrs.field(init=False)
     """[channels, rows, columns]"""
     spread: tuple[float, float] = attrs.field(init=False)
@@ -49,7 +51,9 @@ class Planes:
         return int(info.min), int(info.max)
 
     def side(self, value: Any) -> Literal["low", "high", ""]:
-        """At which end of the range is a value?"""
+        """At which end of the range is a value? Of a difference its sign."""
+        if self.is_difference:
+            return "low" if value < 0 else "high" if value > 0 else ""
         if self.limits is None:
             return ""
         low, high = self.limits
@@ -65,6 +69,22 @@ class Planes:
             return (channel, *_unravel(row, rows), *_unravel(column, columns))
         return (*_unravel(row, shape[:-2]), column, channel)
 
+    def position(self, at: tuple[int, ...]) -> tuple[int, int, int]:
+        """Channel, row and column of an element that lies inside."""
+        shape = self.operand.values.shape
+        if len(shape) < 3:
+            row, column = (0, 0, *at)[-2:]
+            return 0, row, column
+        if self.is_channel_first:
+            rows, columns = self._channel_shape()
+            return at[0], _ravel(at[1 : 1 + len(rows)], rows), _ravel(at[1 + len(rows) :], columns)
+        return at[-1], _ravel(at[:-2], shape[:-2]), at[-2]
+
+    def holds(self, at: tuple[int, ...]) -> bool:
+        """Is there such an element?"""
+        shape = self.operand.values.shape
+        return len(at) == len(shape) and all(0 <= i < n for i, n in zip(at, shape, strict=True))
+
     def _channel_shape(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Dimensions that are rows and columns of weights; one input channel needs no column."""
         shape = self.operand.values.shape
@@ -74,6 +94,10 @@ class Planes:
 
 def _unravel(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(index, shape))
+
+
+def _ravel(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    return int(np.ravel_multi_index(at, shape)) if shape else 0
 
 
 def finite_range(values: Values) -> tuple[float, float]:

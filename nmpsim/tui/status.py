@@ -26,10 +26,11 @@ class StatusLine(Widget):
         self._program = visible_line(program)
 
     def show(self, view: View) -> None:
-        """Where the run stands, and the beginning of the last answer."""
+        """Where the run stands, and why it stopped, or an answer of one line; the log has all."""
         self.busy, self.location = "", view.location
-        is_step = view.answer.data.get("reason") in ("step", "begin")
-        self.answer = "" if is_step else next(iter(view.answer.lines), "")
+        lines, reason = view.answer.lines, view.answer.data.get("reason")
+        is_told = reason not in ("step", "begin") and (reason is not None or len(lines) == 1)
+        self.answer = lines[0] if is_told and lines else ""
 
     def show_progress(self, busy: str, location: Location | None) -> None:
         """What runs and how far it is, if that is known yet."""

@@ -52,6 +52,8 @@ class View:
     """Index of the layer that is looked at."""
     core: int = 0
     """Core that is looked at."""
+    element: tuple[int, ...] = ()
+    """Coordinates that the last answer was about, in the layer's output; () if in none."""
     tensor: str | None = None
     """Name of the tensor that was asked for; None to show what belongs to the layer."""
 
@@ -125,6 +127,7 @@ def next_view(before: View, answer: Result) -> View:
         asked = view.at
     if asked is not None:
         view = attrs.evolve(view, layer=asked, tensor=None)
+    view = attrs.evolve(view, element=_element_of(answer))
     if "tensor" in answer.data:
         view = attrs.evolve(view, tensor=answer.data["tensor"]["name"])
     if isinstance(core, int) and has_moved:
@@ -149,6 +152,14 @@ def _asked_about(view: View) -> int | None:
     if isinstance(named, int):
         return named
     return next((state.index for state in view.layers if state.name == named), None)
+
+
+def _element_of(answer: Result) -> tuple[int, ...]:
+    """What is asked why, or the first element that differs."""
+    at = answer.data.get("at", ())
+    for one in answer.data.get("layers", ()) if "verdict" in answer.data else ():
+        at = (one["accumulated"] or {}).get("first") or at
+    return tuple(at)
 
 
 def _comparisons(view: View) -> Mapping[int, Compared]:

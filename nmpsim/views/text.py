@@ -70,6 +70,16 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns" if seconds > 0 else "0 s"
 
 
+def short_count(count: int) -> str:
+    """At most four characters: 999, 1.2k, 57k, 3.4M."""
+    for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= unit:
+            share = count / unit
+            text = f"{share:.1f}" if share < 9.95 else f"{min(share, 999):.0f}"
+            return f"{text}{name}"
+    return str(count)
+
+
 def real_text(value: float) -> str:
     """A real number for reading, not for reading back."""
     return f"{value:.6g}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 import time
 from pathlib import Path
 
@@ -11,9 +13,11 @@ import pytest
 from screen import LARGE, SMALL, Start, User, drive
 
 from nmpsim.debugger.commands.result import Result
-from nmpsim.tui.look import ASCII
+from nmpsim.tui.app import DebugApp
+from nmpsim.tui.look import ASCII, UNICODE
 from nmpsim.tui.moves import MOVES
 from nmpsim.tui.panes import PANES
+from nmpsim.tui.view import first_view
 
 
 def test_a_small_screen_shows_one_pane(start: Start) -> None:
@@ -209,7 +213,6 @@ def test_a_finished_layer_is_looked_at(start: Start) -> None:
 
 
 def test_every_key_has_one_meaning_and_a_description() -> None:
-    from nmpsim.tui.app import DebugApp
     from nmpsim.tui.keys import key_lines
     from nmpsim.tui.lines import LinePane
 
@@ -219,6 +222,26 @@ def test_every_key_has_one_meaning_and_a_description() -> None:
         for keys, description in key_lines(kind.BINDINGS):
             assert description
             assert not set(keys.split()) & set(everywhere)
+
+
+def test_keys_before_anything_is_shown_do_no_harm(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = start()
+    go = threading.Event()
+    monkeypatch.setattr("nmpsim.tui.app.first_view", lambda shell: go.wait() and first_view(shell))
+
+    async def run() -> None:
+        app = DebugApp(shell, UNICODE)
+        async with app.run_test(size=SMALL) as pilot:
+            for number in range(1, len(PANES) + 1):
+                await pilot.press(str(number), "end", "enter", "b", "v", "p", "m", "l", "plus", "f")
+            go.set()
+            user = User(app, pilot)
+            await user.settle()
+            assert "0/8 done" in user.text()
+
+    asyncio.run(run())
 
 
 def test_history_of_the_command_line(start: Start) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 from screen import LARGE, SMALL, Start, User, drive
@@ -113,10 +114,37 @@ def test_transfers_are_told_by_what_they_move(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
+def test_differences_from_a_reference_are_pointed_at(start: Start, tmp_path: Path) -> None:
+    shell = start()
+    shell.debugger.run()
+    outputs = {one.name: shell.debugger.outputs[one.index].copy() for one in shell.debugger.layers}
+    outputs["conv2__2"][0, 1, 2, 7] += 3
+    outputs["conv2__2"][0, 3, 0, 7] += 1
+    shell.debugger.restart()
+    np.savez(tmp_path / "reference.npz", **outputs)
+    shell.load_reference(tmp_path / "reference.npz")
+
+    async def play(user: User) -> None:
+        text = await user.press("d")
+        assert "conv2__2 is the first layer that differs" in text
+        assert user.app.active_pane.title == "Log"
+        text = await user.press("3", "p")
+        assert "[difference]" in text and "2 differ, by channel 7: 2" in text
+        assert pane(user).element() == (0, 1, 2, 7)
+        assert "[0, 1, 2, 7] = -3" in text
+        assert "> why 3 0 1 2 7" in await user.press("enter")
+        assert "≠ 2 by 3" in await user.press("1")
+        assert "nothing differs" in await user.press("home", "down", "enter", "3")
+
+    drive(shell, SMALL, play)
+
+
 def test_planes_know_where_elements_are() -> None:
     for shape in ((), (5,), (4, 5), (3, 4, 5), (2, 3, 4, 5), (2, 3, 4, 1)):
         values = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
         for is_channel_first in (False, True):
             planes = Planes(Operand("x", "i32", values), is_channel_first)
             for at in np.ndindex(planes.values.shape):
-                assert values[planes.coordinates(*at)] == planes.values[at]
+                there = planes.coordinates(*at)
+                assert values[there] == planes.values[at]
+                assert planes.holds(there) and planes.position(there) == at

@@ -50,6 +50,9 @@ def _keys(parts: Sequence[Part]) -> Iterable[Text]:
 
 def _commands(lines: Sequence[str]) -> Iterable[Text]:
     yield Text("Commands, typed after :", "bold underline")
+    yield Text(
+        "  to try a change:      change LAYER WORD VALUE, effect, then export FILE or revert"
+    )
     for line in lines:
         yield Text(line, "" if line.startswith(" ") else "bold")
 

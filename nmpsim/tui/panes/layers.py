@@ -11,10 +11,13 @@ from nmpsim.debugger.breakpoints import AtLayer
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
-from nmpsim.views.text import percent, shorten_middle, visible_line
+from nmpsim.views.text import percent, short_count, shorten_middle, visible_line
 
 BAR_COLUMNS = 8
 CUT_COLUMNS = 8
+COMPARED_COLUMNS = 14
+OTHER_COLUMNS = 37
+"""All but names, operations, and the bar or how a layer compares."""
 OPERATION_COLUMNS = 12
 """Narrow panes leave operations out."""
 
@@ -80,7 +83,8 @@ class LayersPane(LinePane):
             return Text("")
         if found.equal:
             return Text(f"{self.glyphs.equal} equal", style=GREEN)
-        return Text(f"{self.glyphs.differs} {found.differing:,} by {found.worst_ulp:,}", VERMILION)
+        differing, worst = short_count(found.differing), short_count(found.worst_ulp)
+        return Text(f"{self.glyphs.differs} {differing} by {worst}", VERMILION)
 
     def _mark(self, state: LayerState, is_current: bool) -> str:
         if is_current:
@@ -90,7 +94,8 @@ class LayersPane(LinePane):
     def _columns(
         self, width: int, number: str, name: str, op: str, cycles: str, share: str, cut: str
     ) -> str:
-        room = max(width - 46, 12)
+        last = BAR_COLUMNS if self.shown.shell.reference is None else COMPARED_COLUMNS
+        room = max(width - OTHER_COLUMNS - last, 12)
         ops = OPERATION_COLUMNS if room >= 2 * OPERATION_COLUMNS else 0
         names = room - ops
         head = f"{number:>5} {shorten_middle(name, names):{names}}"

@@ -14,6 +14,7 @@ class LogPane(FoldedPane):
     """The newest line is at the end."""
 
     title = "Log"
+    keeps_tables = True
     _unread: tuple[Text, ...] = ()
     """The last command and its answer, until they come into sight."""
 
@@ -25,8 +26,7 @@ class LogPane(FoldedPane):
         )
         self.texts = [*self.texts, *self._unread][-MOST_LINES:]
         self._lines = [*self._lines, *self._folded(self._unread)][-MOST_LINES:]
-        if self.view is not None:
-            self.renew()
+        self.renew()
 
     def fold(self) -> None:
         """Bring the last command into sight, and as much of its answer as there is room."""

@@ -80,7 +80,7 @@ class MemoryPane(LinePane):
 
     def action_other(self) -> None:
         """From one memory to the other."""
-        blocks = len(self.shown.facts.memory)
+        blocks = len(self.view.facts.memory) if self.view else 0
         if self.cursor >= blocks:
             self.go_to(0)
         else:

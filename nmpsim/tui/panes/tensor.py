@@ -58,6 +58,9 @@ class TensorPane(LinePane):
         if view.tensor != self._asked:
             self._asked, self._role = view.tensor, view.tensor or OUTPUT
         self._read()
+        if self._shown is not None and view.element and self._shown.holds(view.element):
+            self._channel, row, self._column = self._shown.position(view.element)
+            self.follow((view.layer, view.element), row)
 
     def _read(self) -> None:
         self._shown = self._choices[self._chosen()].read() if self._choices else None
@@ -187,7 +190,9 @@ class TensorPane(LinePane):
         channel = shown.values[self._channel]
         of = f"channel {self._channel} of {len(shown.values)}" if len(shown.values) > 1 else "all"
         text = Text(f"{of}: {_number(channel.min())} to {_number(channel.max())}")
-        if shown.limits is not None:
+        if shown.is_difference:
+            text.append(f"  {self.glyphs.differs} {np.count_nonzero(channel):,}", style=ORANGE)
+        elif shown.limits is not None:
             low, high = (int((channel == limit).sum()) for limit in shown.limits)
             text.append(f"  {self.glyphs.over} {high:,} at {shown.limits[1]}", style=ORANGE)
             text.append(f"  {self.glyphs.under} {low:,} at {shown.limits[0]}", style=SKY)
@@ -214,6 +219,8 @@ class TensorPane(LinePane):
         for column, value in enumerate(row.tolist()):
             share = (value - low) / (high - low) if high > low and math.isfinite(value) else 0.0
             shade = glyphs.shades[round(share * (len(glyphs.shades) - 1))] * CELL
+            if shown.is_difference:
+                shade = " " * CELL
             cell = POINTER if column == at else marks.get(shown.side(value), shade)
             text.append(cell, style=heat_style(share))
         return text

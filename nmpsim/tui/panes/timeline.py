@@ -110,8 +110,10 @@ class TimelinePane(LinePane):
 
     def action_now(self) -> None:
         """Bring the present into sight."""
+        if self.view is None:
+            return
         width = self.columns - LABEL_COLUMNS
-        at = self.shown.location.cycle // self._scale
+        at = self.view.location.cycle // self._scale
         if not self.scroll_offset.x <= at < self.scroll_offset.x + width:
             self.scroll_to(x=at - width * 3 // 4, animate=False)
 
