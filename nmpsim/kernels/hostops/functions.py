@@ -1,10 +1,17 @@
-"""Real functions in float32, as the C library's float versions give them."""
+"""Real functions in float32, as the C library's float versions give them.
+
+They only add, multiply, divide and round, which every processor does alike; what NumPy and the C
+library have for them differs between processors by a unit of the last place now and then.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from decimal import Context, Decimal
 
 import numpy as np
+import numpy.typing as npt
 
 from nmpsim.kernels.hostops.tensors import FloatArray
 
@@ -21,7 +28,14 @@ _CUBIC = tuple(
 _DECIMAL = Context(prec=40)
 _LN_2 = float(_DECIMAL.ln(2))
 _POWERS = np.array([float(_DECIMAL.power(2, Decimal(k) / _STEPS)) for k in range(_STEPS)])
-"""``2**(k/32)``, correctly rounded: what NumPy calls for it differs between processors."""
+"""``2**(k/32)``, correctly rounded."""
+_NEAR_ZERO = 0.01
+_TANH_SERIES = (1.0, -1 / 3, 2 / 15, -17 / 315)
+"""Of ``tanh(x) / x`` by powers of x squared: to 1e-16 where x is near zero."""
+_EXP_SERIES = tuple(1 / math.factorial(n) for n in range(15))
+"""Of ``exp(x)`` by powers of x."""
+_LOG_SERIES = tuple(2 / (2 * n + 1) for n in range(12))
+"""Of ``log((1 + z) / (1 - z)) / z`` by powers of z squared."""
 
 
 def exp32(x: FloatArray) -> FloatArray:
@@ -29,14 +43,13 @@ def exp32(x: FloatArray) -> FloatArray:
 
     In float64: ``exp(x) = 2**(k/32) * 2**(r/32)`` with ``k`` whole, the second factor a cubic;
     rounded to float32 once. The correctly rounded result differs in about one value of 1600.
-    Every host gives the same bits, as it only adds, multiplies and rounds.
     """
     bounded = np.clip(np.asarray(x, dtype=np.float64), -150.0, 150.0)  # beyond: 0 and infinity
     exponent = bounded * (_STEPS / _LN_2)
     k = np.rint(exponent)
     r = exponent - k
     linear, square, cubic = _CUBIC
-    whole = np.where(np.isnan(k), 0, k).astype(np.int64)
+    whole = np.nan_to_num(k).astype(np.int64)
     power = np.ldexp(_POWERS[whole % _STEPS], whole // _STEPS)
     scaled = ((cubic * r + square) * (r * r) + (linear * r + 1.0)) * power
     return np.asarray(scaled, dtype=np.float32)
@@ -49,9 +62,46 @@ def sigmoid32(x: FloatArray) -> FloatArray:
 
 def tanh32(x: FloatArray) -> FloatArray:
     """``tanhf``, rounded to float32 once."""
-    return np.tanh(np.asarray(x, dtype=np.float64)).astype(np.float32)
+    wide = np.asarray(x, dtype=np.float64)
+    square = wide * wide
+    near_zero = wide * _horner(square, _TANH_SERIES)
+    power = _exp(np.clip(2 * wide, -50.0, 50.0))
+    result = np.where(np.abs(wide) < _NEAR_ZERO, near_zero, (power - 1.0) / (power + 1.0))
+    return np.asarray(result, dtype=np.float32)
+
+
+def power32(x: FloatArray, exponent: float) -> FloatArray:
+    """``x**exponent``, rounded to float32 once."""
+    wide = np.asarray(x, dtype=np.float64)
+    usual = (wide > 0) & np.isfinite(wide)
+    result = _exp(np.clip(exponent * _log(np.where(usual, wide, 1.0)), -700.0, 700.0))
+    with np.errstate(all="ignore"):
+        exact = np.power(np.where(usual, 1.0, wide), exponent)  # zero, infinity or no number
+        return np.where(usual, result, exact).astype(np.float32)
 
 
 def leaky(x: FloatArray, alpha: np.float32) -> FloatArray:
     """``x`` where not negative, else ``alpha * x``."""
     return np.where(x >= 0, x, x * alpha)
+
+
+def _exp(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """``exp`` to about 1e-15 for ``|x| <= 700``, by additions and products alone."""
+    k = np.rint(x / _LN_2)
+    return np.ldexp(_horner(x - k * _LN_2, _EXP_SERIES), np.nan_to_num(k).astype(np.int64))
+
+
+def _log(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The natural logarithm of positive numbers to about 1e-15, likewise."""
+    mantissa, exponent = np.frexp(x)
+    is_low = mantissa < math.sqrt(0.5)
+    mantissa, exponent = np.where(is_low, 2 * mantissa, mantissa), exponent - is_low
+    z = (mantissa - 1.0) / (mantissa + 1.0)
+    return z * _horner(z * z, _LOG_SERIES) + exponent * _LN_2
+
+
+def _horner(x: npt.NDArray[np.float64], series: Sequence[float]) -> npt.NDArray[np.float64]:
+    total = np.full_like(x, series[-1])
+    for coefficient in reversed(series[:-1]):
+        total = total * x + coefficient
+    return total

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nmpsim.kernels.hostops.functions import power32
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
     FloatArray,
@@ -27,8 +28,7 @@ def local_response_normalization(
     half_window = int(attributes["HalfWindowSize"])
     share = np.float32(attributes["Alpha"]) / np.float32(2 * half_window + 1)
     scale = np.float32(attributes["K"]) + share * _window_sums(src.values, half_window)
-    exponent = -np.float64(np.float32(attributes["Beta"]))
-    factor = np.power(scale.astype(np.float64), exponent).astype(np.float32)
+    factor = power32(scale, -float(np.float32(attributes["Beta"])))
     normalized = (src.values * factor).reshape(dest.shape)
     return HostResult({0: normalized, 2: scale.reshape(scale_out.shape)})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmpsim.kernels.hostops import HostTensor, execute
-from nmpsim.kernels.hostops.functions import exp32
+from nmpsim.kernels.hostops.functions import exp32, power32, tanh32
 from nmpsim.kernels.hostops.rounding import round_half_away, round_half_even
 
 F32 = np.float32
@@ -27,11 +28,38 @@ def test_exp_is_within_one_unit_in_the_last_place(x: float) -> None:
     assert abs(float(exp32(F32([x]))[0]) - exact) <= float(np.spacing(F32(exact))) * 0.51
 
 
-def test_exp_is_the_same_on_every_host() -> None:
-    """And here what glibc's expf gives: the digest was made with that."""
-    values = exp32(np.linspace(-87.0, 88.0, 10_001, dtype=F32))
-    digest = hashlib.sha256(values.astype("<f4").tobytes()).hexdigest()
-    assert digest.startswith("89fe818b3202cb09")
+@pytest.mark.parametrize(
+    ("function", "low", "high", "digest"),
+    [
+        (exp32, -87.0, 88.0, "89fe818b3202cb09"),
+        (tanh32, -10.0, 10.0, "c275d357339612a8"),
+        (lambda x: power32(x, -0.75), 0.1, 100.0, "b2c726617d1f9d12"),
+    ],
+    ids=["exp", "tanh", "power"],
+)
+def test_functions_are_the_same_on_every_host(
+    function: Any, low: float, high: float, digest: str
+) -> None:
+    """The digest of ``exp`` was made with glibc's expf, the others with correct rounding."""
+    values = function(np.linspace(low, high, 10_001, dtype=F32))
+    assert hashlib.sha256(values.astype("<f4").tobytes()).hexdigest().startswith(digest)
+
+
+@given(st.floats(-20, 20, width=32))
+def test_tanh_is_correctly_rounded(x: float) -> None:
+    assert tanh32(F32([x]))[0] == F32(math.tanh(x))
+
+
+@given(st.floats(2.0**-20, 2.0**20, width=32), st.sampled_from([-0.75, -0.5, 0.25, 2.0]))
+def test_power_is_correctly_rounded(x: float, exponent: float) -> None:
+    assert power32(F32([x]), exponent)[0] == F32(x**exponent)
+
+
+def test_tanh_and_power_at_the_ends() -> None:
+    odd = np.array([0.0, np.inf, np.nan, -1.0], F32)
+    np.testing.assert_array_equal(power32(odd, -0.75), F32([np.inf, 0.0, np.nan, np.nan]))
+    tiny = np.array([-np.inf, np.inf, np.nan, -0.0, 1e-40], F32)
+    np.testing.assert_array_equal(tanh32(tiny), F32([-1, 1, np.nan, -0.0, 1e-40]))
 
 
 def test_exp_at_the_ends() -> None:
