@@ -60,30 +60,25 @@ def _values(nbytes: int, draft: Draft, statement: Statement, cursor: Cursor) -> 
 
 
 def _value_bytes(expression: Expression, nbytes: int, scope: Scope) -> bytes:
-    value = expression.evaluate(scope)
     low, high = -(1 << (8 * nbytes - 1)), (1 << 8 * nbytes) - 1
-    if not low <= value <= high:
-        raise SourceError(
-            "ASM003",
-            f"the value does not fit {nbytes} bytes",
-            expression.column,
-            found=value,
-            expected=f"{low} to {high}",
-        )
+    value = _limited(expression, scope, low, high, f"the value does not fit {nbytes} bytes")
     return (value & high).to_bytes(nbytes, "little")
+
+
+def _limited(expression: Expression, scope: Scope, low: int, high: int, message: str) -> int:
+    """The value of an expression; ASM003 with this message if it is beyond the limits."""
+    value = expression.evaluate(scope)
+    if not low <= value <= high:
+        expected = f"{low} to {high}"
+        raise SourceError("ASM003", message, expression.column, found=value, expected=expected)
+    return value
 
 
 def _number(draft: Draft, cursor: Cursor, low: int, high: int) -> int:
     """A number that is known at once, and the end of the line."""
     expression = parse_expression(cursor)
     cursor.finish()
-    value = expression.evaluate(draft.known_number)
-    if not low <= value <= high:
-        raise SourceError(
-            "ASM003", "number out of range", expression.column, found=value,
-            expected=f"{low} to {high}",
-        )  # fmt: skip
-    return value
+    return _limited(expression, draft.known_number, low, high, "number out of range")
 
 
 def _zero(draft: Draft, statement: Statement, cursor: Cursor) -> None:
@@ -191,17 +186,8 @@ def _descriptor_bytes(kind: Descriptor, values: dict[str, Expression | int], sco
 
 
 def _checked_word(word: Word, expression: Expression, scope: Scope) -> int:
-    value = expression.evaluate(scope)
     low, high = word_range(word)
-    if not low <= value <= high:
-        raise SourceError(
-            "ASM003",
-            f"{word.name} cannot hold this value",
-            expression.column,
-            found=value,
-            expected=f"{low} to {high}",
-        )
-    return value
+    return _limited(expression, scope, low, high, f"{word.name} cannot hold this value")
 
 
 def _variable(role: str, draft: Draft, statement: Statement, cursor: Cursor) -> None:

@@ -56,8 +56,3 @@ def slices_of(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Sli
 def takes_whole_groups(layer: Weighted) -> bool:
     """Whether groups are so small that a slice is made of whole ones."""
     return layer.groups > 1 and layer.out_channels // layer.groups <= LANES
-
-
-def composition(atoms: list[Slice]) -> tuple[tuple[int, int], ...]:
-    """What a tiling depends on: channels of each atom, and which share their input."""
-    return tuple((a.count, a.first_input - atoms[0].first_input) for a in atoms)
