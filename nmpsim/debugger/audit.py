@@ -13,6 +13,9 @@ from nmpsim.analysis.explain import LayerFacts
 from nmpsim.debugger.inspect import coordinates
 from nmpsim.lir.nodes import Module
 
+SAME_SCALE = 1e-4
+"""Scales that are no further apart, of one another, are the same but for rounding."""
+
 
 @attrs.frozen
 class ConstantAudit:
@@ -46,6 +49,21 @@ def operand_types(facts: LayerFacts | None) -> list[OperandType]:
         quant = "" if one.scale is None else f" scale {one.scale:.9g} offset {one.offset or 0}"
         found.append(OperandType(one.role, one.name, f"{one.elem} {shape}{quant}"))
     return found
+
+
+def bias_note(facts: LayerFacts | None) -> str:
+    """What a bias's scale is beside that of the sum; empty where they are the same, or none is."""
+    scales = {one.role: one.scale for one in facts.operands} if facts else {}
+    source, bias, dest = scales.get("Src"), scales.get("Bias"), scales.get("Dest")
+    weights = scales.get("Filter", scales.get("Weights"))
+    by_channel = facts is not None and facts.channels > 1
+    if not source or not weights or not bias or by_channel:
+        return ""
+    ratio = bias / (source * weights)
+    if abs(ratio - 1) < SAME_SCALE:
+        return ""
+    which = ", that of the result" if dest and abs(bias / dest - 1) < SAME_SCALE else ""
+    return f"the bias has {ratio:.6g} times the scale of Src times weights{which}"
 
 
 def audit_constants(

@@ -120,3 +120,5 @@ class Hit:
     """Its number."""
     text: str
     """What happened, in words."""
+    next: str = ""
+    """A command that shows the place."""

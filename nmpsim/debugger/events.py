@@ -107,13 +107,16 @@ class Events:
             if condition.core in (None, core):
                 name = INSTRUCTIONS[int(row[Row.NUMBER])].mnemonic
                 cycles = int(row[Row.END] - row[Row.BEGIN])
-                text = f"core {core} stood {cycles} cycles at {name}, {int(row[Row.PC]):#x}"
-                yield Hit(int(row[Row.TURN]) + 1, one.number, text)
+                pc = int(row[Row.PC])
+                text = f"core {core} stood {cycles} cycles at {name}, {pc:#x}"
+                yield Hit(int(row[Row.TURN]) + 1, one.number, text, code_command(core, pc))
 
     def _hazards(self, one: Breakpoint, pause: Pause) -> Iterator[Hit]:
         for hazard in self.hazards.found if self.hazards else ():
             if pause.start < hazard.position <= pause.position:
-                yield Hit(hazard.position, one.number, hazard.what)
+                then = hazard.then
+                place = code_command(then.core, then.pc)
+                yield Hit(hazard.position, one.number, hazard.what, place)
 
     def _differences(self, one: Breakpoint, condition: OnDifference, pause: Pause) -> Iterator[Hit]:
         for index in pause.layers:
@@ -173,7 +176,8 @@ class Events:
                 for touch in instruction.touches:
                     if _is_watched(condition, instruction.core, touch):
                         text = access_text(instruction, touch)
-                        yield Hit(instruction.position, one.number, text)
+                        place = code_command(instruction.core, instruction.pc)
+                        yield Hit(instruction.position, one.number, text, place)
                         break
             for text in self._host_accesses(condition, pause):
                 yield Hit(pause.position, one.number, text)
@@ -210,6 +214,11 @@ def _is_watched(condition: OnAccess, core: int, touch: Touch) -> bool:
     if (touch.box.space == "scratchpad") != is_local:
         return False
     return touch.box.meets(condition.start, condition.end)
+
+
+def code_command(core: int, pc: int) -> str:
+    """The command that shows an instruction."""
+    return f"code {pc:#x} core {core}"
 
 
 def access_text(done: Done, touch: Touch) -> str:

@@ -115,7 +115,15 @@ class HazardCheck:
             found.append(Hazard(done.position, None, done, _unwritten(done, *missing)))
         for touch in touches:
             self._open(done, touch)
-        return found[:1]
+        return self._told(found[:1])
+
+    def _told(self, found: list[Hazard]) -> list[Hazard]:
+        """Each missing wait is told once: from here on it counts as if it had been there."""
+        for hazard in found:
+            first = hazard.first
+            if first is not None and first.unit is not None and first.core == hazard.then.core:
+                self._finish(first.core, first.unit, first.job)
+        return found
 
     def _is_read_only(self, touch: Touch) -> bool:
         return touch.box.space == "dram" and touch.box.end <= self._read_only_end

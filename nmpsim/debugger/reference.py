@@ -36,6 +36,8 @@ class LayerComparison:
     """The layer alone, on the reference's inputs; None if that was not asked for."""
     problem: str = ""
     """Why there is nothing to compare."""
+    alone: Array | None = attrs.field(default=None, eq=False, repr=False)
+    """What the layer gives on the reference's inputs, where ``isolated`` is known."""
 
     @property
     def breaks(self) -> bool:
@@ -178,7 +180,9 @@ def isolate(debugger: Debugger, reference: Reference, index: int) -> LayerCompar
             )
         actual = debugger.output_after(index)
     found = None if actual is None else difference(layer, actual, expected)
-    return attrs.evolve(told, isolated=found if isinstance(found, Difference) else None)
+    if not isinstance(found, Difference):
+        return told
+    return attrs.evolve(told, isolated=found, alone=actual)
 
 
 def stored_output(layer: Layer, reference: Reference) -> Array | None:

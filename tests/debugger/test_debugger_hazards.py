@@ -66,6 +66,13 @@ def test_a_missing_wait_is_found(text: str, unit: str) -> None:
     assert f"no nmp.wait {unit} between them" in found
 
 
+def test_a_missing_wait_is_told_once() -> None:
+    """All that follows would have been in order if it had been there."""
+    again = GET + USE + WAIT_VECTOR + PUT + WAIT_STORE
+    assert len(hazards(ONLY_0 + GET + USE + PEEK_SPM + WAIT_VECTOR + PUT + "other:" + HALT)) == 1
+    assert len(hazards(ONLY_0 + again + again + "other:" + HALT)) == 2, "one in each round"
+
+
 PEEK_SPM, PEEK_TO = (f" li t5, {a:#x}\n lw t5, 32(t5)\n" for a in (0x2000_0000, 0x2000_0200))
 PEEK_DRAM = " la t5, to\n lw t5, 0(t5)\n"
 POKE_SPM = " li t5, 0x20000020\n sw zero, 0(t5)\n"

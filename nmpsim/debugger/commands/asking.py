@@ -10,6 +10,7 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.result import Result, plain, say, table
 from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.events import code_command
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.why import Event, Explanation, explain_element, readers
 
@@ -46,7 +47,7 @@ def _lines(found: Explanation, layer: Layer, is_all: bool) -> list[str]:
     lines = [f"{found.layer}{list(found.at)} = {value}{real} ({found.op}, {found.placement})"]
     if found.made is not None:
         lines += _terms(found, is_all)
-        lines += [f"  {s.name:<16} {s.value:>12g}  {s.formula}" for s in found.made.steps]
+        lines += [f"  {s.name:<16} {_shown(s.value):>12}  {s.formula}" for s in found.made.steps]
         if found.made.result != found.value:
             lines.append(f"  but {value} was stored: something wrote it after that")
     lines += [f"  from {source}" for source in found.sources]
@@ -54,6 +55,10 @@ def _lines(found: Explanation, layer: Layer, is_all: bool) -> list[str]:
         lines.append(f"  tile of {found.tile}")
     lines += [f"  {line}" for line in _events(found.events)]
     return lines
+
+
+def _shown(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.9g}"
 
 
 def _terms(found: Explanation, is_all: bool) -> list[str]:
@@ -107,6 +112,9 @@ def hazards(shell: Shell, arguments: Arguments) -> Result:
     arguments.end()
     found = shell.debugger.check_hazards().found
     lines = tuple(f"position {one.position}: {one.what}" for one in found)
+    if found:
+        place = code_command(found[0].then.core, found[0].then.pc)
+        lines += (f"  next: `{place}`; `break hazard` stops at them",)
     data = [
         {"position": h.position, "core": h.then.core, "pc": h.then.pc, "what": h.what}
         for h in found

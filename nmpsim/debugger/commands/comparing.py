@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
@@ -11,6 +14,7 @@ from nmpsim.debugger.commands.moving import told as told_stop
 from nmpsim.debugger.commands.result import Result, count, say, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import find_layer
+from nmpsim.debugger.pattern import Pattern, patterns
 from nmpsim.debugger.reference import LayerComparison, compare_layer, isolate
 from nmpsim.diagnostics import fail
 
@@ -128,8 +132,9 @@ def _difference(d: Difference | None) -> dict[str, Any] | None:
 
 
 def diverge(shell: Shell, arguments: Arguments) -> Result:
-    """Go to the end of the first layer that differs."""
+    """Go to the end of the first layer that differs, or breaks by more than a limit."""
     reference = _reference(shell)
+    limit = arguments.integer("units of the last place", 0)
     arguments.end()
     debugger = shell.debugger
     for index in debugger.layer_order():
@@ -137,19 +142,56 @@ def diverge(shell: Shell, arguments: Arguments) -> Result:
         if stopped.reason in ("interrupted", "trap"):
             return told_stop(stopped)
         one = compare_layer(debugger, reference, index)
-        if one.accumulated is not None and not one.accumulated.equal:
-            alone = isolate(debugger, reference, index)
-            told = _told([alone], True)
-            first = one.accumulated.first
-            lines = [*told.lines[:-1], _verdict(alone)]
-            if first is not None:
-                at = " ".join(map(str, first.at))
-                lines.append(
-                    f"first at {list(first.at)}: {first.actual:g} instead of {first.expected:g};"
-                    f" `why {one.name} {at}`"
-                )
-            return Result(tuple(lines), {**told.data, "verdict": _verdict(alone)})
-    return say("no layer differs from the reference", layers=[], differing=0, first=None)
+        if one.accumulated is None or one.accumulated.worst_ulp <= limit:
+            continue
+        alone = isolate(debugger, reference, index)
+        if not limit or (alone.isolated is not None and alone.isolated.worst_ulp > limit):
+            return _diverged(shell, reference, alone, limit)
+    more = f" by more than {limit} ulp by itself" if limit else ""
+    return say(
+        f"no layer differs from the reference{more}",
+        "  next: `hazards` tells whether that hangs on when transfers land",
+        layers=[], differing=0, first=None,
+    )  # fmt: skip
+
+
+def _diverged(shell: Shell, reference: Reference, one: LayerComparison, limit: int) -> Result:
+    """The layer, what is wrong with it and where to look next."""
+    told = _told([one], True)
+    lines = [*told.lines[:-1], _verdict(one)]
+    found = one.isolated if one.breaks else one.accumulated
+    first = found.first if found else None
+    hints = []
+    if first is not None:
+        lines.append(f"first at {list(first.at)}: {first.actual:g} instead of {first.expected:g}")
+        hints.append(f"why {one.name} {' '.join(map(str, first.at))}")
+    if one.breaks:
+        common = _patterns(shell, reference, one, limit)
+        lines += [f"  {pattern.text}" for pattern in common]
+        hints += [hint for pattern in common for hint in pattern.next] or [
+            "layer L",
+            "integers L",
+            "source L",
+        ]
+    else:
+        hints += ["compare isolated", "hazards"]
+    if one.accumulated and one.accumulated.worst_ulp == 1:
+        hints.append("diverge 1")
+    named = dict.fromkeys(re.sub(r"\bL$", one.name, hint) for hint in hints)
+    lines.append("  next: " + ", ".join(f"`{hint}`" for hint in named))
+    return Result(tuple(lines), {**told.data, "verdict": _verdict(one), "next": list(named)})
+
+
+def _patterns(
+    shell: Shell, reference: Reference, one: LayerComparison, limit: int
+) -> tuple[Pattern, ...]:
+    """What the elements have in common that the layer makes wrong by itself, by over ``limit``."""
+    layer = shell.debugger.layers[one.index]
+    expected = reference.output(layer)
+    if one.alone is None or expected is None or expected.dtype != one.alone.dtype:
+        return ()
+    near = np.abs(one.alone.astype(np.float64) - expected) <= limit
+    return patterns(np.where(near, expected, one.alone), expected, layer.output.offset or 0)
 
 
 def _verdict(one: LayerComparison) -> str:
@@ -180,9 +222,12 @@ COMMANDS = (
     ),
     Command(
         "diverge",
-        "diverge",
-        "go to the first layer that differs from the reference",
+        "diverge [N]",
+        "go to the first layer that differs from the reference, and say how",
         diverge,
         ("first-difference",),
+        (),
+        "With N to the first that by itself is further than N units of the last place: for a"
+        " reference of another arithmetic.",
     ),
 )

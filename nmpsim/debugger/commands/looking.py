@@ -75,6 +75,8 @@ def layer(shell: Shell, arguments: Arguments) -> Result:
         lines.append(f"  on the host: {chosen.reason}")
     operands = shell.operands(chosen)
     lines += [f"  {one.role:<8} {one.name}: {one.text}" for one in operands]
+    note = shell.bias_note(chosen)
+    lines += [f"  {note}"] if note else []
     if busy:
         lines.append("  core cycles " + ", ".join(f"{n} {c}" for n, c in busy.items()))
     data = attrs.asdict(state) | {

@@ -27,6 +27,9 @@ def told(stopped: Stopped) -> Result:
     elif stopped.message:
         lines.append(stopped.message)
     lines += location_lines(stopped)
+    places = dict.fromkeys(hit.next for hit in stopped.hits if hit.next)
+    if places:
+        lines.append("  next: " + ", ".join(f"`{place}`" for place in places))
     data: dict[str, Any] = attrs.asdict(stopped)
     return Result(tuple(lines), data, is_worse=stopped.reason == "trap")
 

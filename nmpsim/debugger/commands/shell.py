@@ -14,7 +14,7 @@ from nmpsim.bundle import read_bundle
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.bundle.patch import apply_patch
 from nmpsim.debugger.arrays import OpenArrays
-from nmpsim.debugger.audit import OperandType, operand_types
+from nmpsim.debugger.audit import OperandType, bias_note, operand_types
 from nmpsim.debugger.changes import Changes
 from nmpsim.debugger.commands import (
     asking,
@@ -149,6 +149,10 @@ class Shell:
         if not self.debugger.bundle.debug:
             return []
         return operand_types(self.facts(layer))
+
+    def bias_note(self, layer: Layer) -> str:
+        """What is particular about the scale of a layer's bias; empty if nothing is known to be."""
+        return bias_note(self.facts(layer)) if self.debugger.bundle.debug else ""
 
     def facts(self, layer: Layer) -> LayerFacts | None:
         """What the LIR says of a layer's instruction; UserError BUN005 if there is no LIR."""
