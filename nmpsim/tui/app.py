@@ -28,7 +28,7 @@ from nmpsim.tui.labels import LabelRow
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import THEME, Glyphs
 from nmpsim.tui.moves import MOVES, breakpoint_line
-from nmpsim.tui.panes import PANES
+from nmpsim.tui.panes import PANES, TENSOR, answer_pane
 from nmpsim.tui.panes.help import HelpPane, help_parts
 from nmpsim.tui.panes.log import LogPane
 from nmpsim.tui.panes.tensor import TensorPane
@@ -40,7 +40,6 @@ REFRESH_SECONDS = 0.1
 """How often progress is shown while an action runs."""
 WIDE_COLUMNS, WIDE_ROWS = 150, 40
 """From this size on all panes are shown at once."""
-TENSOR, LOG = ([name for name, _ in PANES].index(name) for name in ("Tensor", "Log"))
 HELP = len(PANES)
 
 
@@ -126,15 +125,14 @@ class DebugApp(App[None]):
         self._jobs.perform(line, lambda: executed(self.shown, line))
 
     def done(self, name: str, view: View) -> None:
-        """Show what an action led to; an answer of several lines is read in the log."""
+        """Show what an action led to; a long answer in a pane that is in sight."""
         self._log_pane.write(name, view.answer.text)
         self._look(view)
         if view.answer.ends:
             self.exit()
-        if "values" in view.answer.data:
-            self.action_pane(TENSOR)
-        elif len(view.answer.lines) > 1 and "reason" not in view.answer.data:
-            self.action_pane(LOG)
+        wanted = answer_pane(view.answer)
+        if wanted is not None and not self.panes[wanted].display:
+            self.action_pane(wanted)
 
     def refused(self, name: str, error: UserError) -> None:
         """Say why an action could not be done."""
@@ -290,6 +288,8 @@ class DebugApp(App[None]):
             self._ask_why(event.pane)
         elif changes := event.pane.looks_at(event.index):
             self.look_at(**changes)
+            if "element" in changes:
+                self.action_pane(TENSOR)
 
     def _ask_why(self, pane: TensorPane) -> None:
         layer, at = pane.element_layer(), pane.element()

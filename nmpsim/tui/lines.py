@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.style import Style
 from rich.text import Text
@@ -83,8 +83,8 @@ class LinePane(ScrollView, can_focus=True):
         """Columns of the longest line; 0 if lines fit any pane."""
         return 0
 
-    def looks_at(self, index: int) -> Mapping[str, int]:
-        """What choosing a line makes all panes look at: a layer or a core."""
+    def looks_at(self, index: int) -> Mapping[str, Any]:
+        """What choosing a line makes all panes look at: a layer, a core, an element."""
         return {}
 
     def breakpoint_at(self, index: int) -> AtAddress | AtLayer | None:

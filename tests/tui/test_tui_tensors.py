@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from screen import LARGE, SMALL, Start, User, drive
 
+from nmpsim.debugger.inspect import saturation
 from nmpsim.debugger.operands import Operand, layer_output
 from nmpsim.tui.panes.tensor import TensorPane
 from nmpsim.tui.planes import Planes
@@ -50,7 +51,8 @@ def test_a_tensor_is_shown_by_its_name(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("n", "n")
         text = await user.enter("tensor conv2_bias")
-        assert pane(user) and "[conv2_bias] output  Src" in text and "32 Int32" in text
+        assert "[conv2_bias] output  Src" in text and "32 Int32" in text
+        assert user.app.active_pane.title == "Layers"
         assert "data  " in await user.enter("tensor data")
         assert "[output]" in await user.press("n")
         bias = user.app.shell.module().constants["conv2_bias"]
@@ -72,6 +74,25 @@ def test_the_element_that_is_pointed_at_is_asked_about(start: Start) -> None:
         assert "done" in user.text() and user.app.shell.history[-1] == "why 1 0 2 1 0"
 
     drive(start(), SMALL, play)
+
+
+def test_what_was_cut_is_pointed_at(start: Start) -> None:
+    shell = start()
+
+    async def play(user: User) -> None:
+        await user.enter("change conv2 out_post 13")
+        await user.enter("until layer conv2")
+        await user.press("4")
+        cut = user.app.active_pane
+        first = saturation(shell.debugger, shell.debugger.layers[3])[0].first
+        await user.press("home", "enter")
+        assert pane(user).element() == first
+        await user.press("4", "end")
+        channel = int(cut.line(cut.cursor, 80).plain.split()[0])
+        await user.press("enter")
+        assert pane(user).element() == (0, 0, 0, channel)
+
+    drive(shell, SMALL, play)
 
 
 def test_the_mouse_points_at_an_element(start: Start) -> None:

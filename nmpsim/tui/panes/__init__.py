@@ -1,5 +1,6 @@
 """The panes of the screen, one a file."""
 
+from nmpsim.debugger.commands.result import Result
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.panes.layers import LayersPane
 from nmpsim.tui.panes.log import LogPane
@@ -23,3 +24,11 @@ PANES: tuple[tuple[str, type[LinePane]], ...] = (
     ("Log", LogPane),
 )
 """Short name and pane, in the order of the tabs and of the keys 1, 2, ..."""
+TENSOR, LOG = ([name for name, _ in PANES].index(name) for name in ("Tensor", "Log"))
+
+
+def answer_pane(answer: Result) -> int | None:
+    """The pane in which a long answer is read; None if the line on top is enough."""
+    if "values" in answer.data:
+        return TENSOR
+    return LOG if len(answer.lines) > 1 and "reason" not in answer.data else None

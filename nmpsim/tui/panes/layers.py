@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rich.text import Text
 
@@ -65,7 +66,7 @@ class LayersPane(LinePane):
             text.stylize(ORANGE, len(text) - CUT_COLUMNS)
         return text.append(" ").append_text(self._last(index, state.cycles))
 
-    def looks_at(self, index: int) -> Mapping[str, int]:
+    def looks_at(self, index: int) -> Mapping[str, Any]:
         """The layer."""
         return {"layer": index}
 

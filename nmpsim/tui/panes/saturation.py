@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from rich.text import Text
 
@@ -21,6 +23,8 @@ class SaturationPane(LinePane):
 
     title = "Saturation"
     _lines: tuple[Text, ...] = ()
+    _elements: tuple[tuple[int, ...], ...] = ()
+    """Of each line the coordinates of an element; () if it is about none."""
 
     def prepare(self, view: View) -> None:
         """Count."""
@@ -29,6 +33,10 @@ class SaturationPane(LinePane):
         found = saturation(view.debugger, view.chosen)
         self.border_title = f"Saturation, layer {view.layer}"
         self._lines = (*self._stages(found, view.layers[view.layer].state), *self._channels(found))
+        dimensions = len(view.chosen.output.shape)
+        channels = [(*[0] * (dimensions - 1), channel) for channel in _cut_channels(found)]
+        between = len(self._lines) - len(found) - len(channels)
+        self._elements = (*(one.first for one in found), *[()] * between, *channels)
 
     def count(self) -> int:
         """Lines."""
@@ -44,6 +52,10 @@ class SaturationPane(LinePane):
     def line(self, index: int, width: int) -> Text:
         """A stage or a channel."""
         return self._lines[index].copy()
+
+    def looks_at(self, index: int) -> Mapping[str, Any]:
+        """The first element that was cut, or the channel's first element."""
+        return {"element": self._elements[index]} if self._elements[index] else {}
 
     def _stages(self, found: tuple[Saturation, ...], state: str) -> list[Text]:
         if not found:
@@ -62,7 +74,7 @@ class SaturationPane(LinePane):
         for one in found:
             if not one.wanted:
                 counts[one.side].update(dict(one.channels))
-        channels = sorted(counts["low"].keys() | counts["high"].keys())
+        channels = _cut_channels(found)
         if not channels:
             return []
         most = max(counts["low"][c] + counts["high"][c] for c in channels)
@@ -79,3 +91,8 @@ class SaturationPane(LinePane):
         ):
             text.append(mark * -(-count * BAR_COLUMNS // most), style=style)
         return text
+
+
+def _cut_channels(found: tuple[Saturation, ...]) -> list[int]:
+    """Channels in which values were cut that the network does not ask for."""
+    return sorted({channel for one in found if not one.wanted for channel, _ in one.channels})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from rich.text import Text
 
@@ -54,7 +55,7 @@ class SourcePane(LinePane):
             code.highlight_regex(pattern, style)
         return text.append_text(code)
 
-    def looks_at(self, index: int) -> Mapping[str, int]:
+    def looks_at(self, index: int) -> Mapping[str, Any]:
         """The layer whose instruction stands on the line."""
         layer = self.shown.facts.layer_at.get(index)
         return {} if layer is None else {"layer": layer}

@@ -58,9 +58,10 @@ class TensorPane(LinePane):
         if view.tensor != self._asked:
             self._asked, self._role = view.tensor, view.tensor or OUTPUT
         self._read()
-        if self._shown is not None and view.element and self._shown.holds(view.element):
+        pointed = view.layer, view.element
+        if pointed != self._followed and self._shown and self._shown.holds(view.element):
             self._channel, row, self._column = self._shown.position(view.element)
-            self.follow((view.layer, view.element), row)
+            self.follow(pointed, row)
 
     def _read(self) -> None:
         self._shown = self._choices[self._chosen()].read() if self._choices else None
