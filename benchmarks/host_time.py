@@ -117,13 +117,13 @@ def main() -> None:
     import numpy as np
 
     from nmpsim.core.compiled.apart import APART, compiled_apart
-    from nmpsim.core.compiled.engine import run
+    from nmpsim.core.compiled.follow import follow
 
     bundle, image, seen = map(Path, sys.argv[1:])
     with np.load(image) as archive:
         begin, end = run_inferences(nmpsim.load(bundle), dict(archive))
-    loop: Any = run
-    compiled = [(made.library, made.fndesc.llvm_func_name) for made in loop.overloads.values()]
+    entry: Any = follow
+    compiled = [(made.library, made.fndesc.llvm_func_name) for made in entry.overloads.values()]
     compiled += [(made._library, made.native_name) for made in map(compiled_apart, APART)]
     functions = [function for library, name in compiled for function in functions_of(library, name)]
     seen.write_text(json.dumps({"begin": begin, "end": end, "functions": functions}))

@@ -13,7 +13,7 @@ from nmpsim.bundle.metadata import Layer, Step
 from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.account import Account, book_cycles, run_report
-from nmpsim.core.engine import Engine, make_engine
+from nmpsim.core.engine import CourseLeftError, Engine, make_engine
 from nmpsim.core.host import read_tensor, run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.load import machine_of
@@ -99,7 +99,10 @@ class Device:
         if work is not None:
             machine = with_work(machine)
         run = _Run(bundle, machine, self.config, self._engine, save_layers, progress, work)
-        return run.report()
+        try:
+            return run.report()
+        except CourseLeftError:  # there will not be a second one
+            return self.run(bundle, inputs, save_layers=save_layers, progress=progress, work=work)
 
     def machine_after(self, bundle: Bundle) -> Machine:
         """The machine as the last run of a bundle left it; at rest if there was none."""
@@ -171,6 +174,9 @@ class _Run:
     def _device(self, step: Step) -> TrapReport | None:
         start_cores(self._machine, step.entry or 0)
         stop = self._save_layers or self._progress is not None
+        is_watched = stop or self._work is not None
+        if not is_watched and self._engine.run_at_once(self._machine, self._costs):
+            return self._ended(step, Outcome.DONE)
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop)
             if self._work is not None:
@@ -180,7 +186,9 @@ class _Run:
                     int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
                 )
             elif outcome != Outcome.PAUSED:
-                break
+                return self._ended(step, outcome)
+
+    def _ended(self, step: Step, outcome: Outcome) -> TrapReport | None:
         if outcome == Outcome.DONE:
             end_segment(self._machine)
         book_cycles(self._account, self._machine, self._layers, step, outcome == Outcome.DONE)

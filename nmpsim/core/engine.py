@@ -55,6 +55,18 @@ class Engine(Protocol):
         """
         ...
 
+    def run_at_once(self, machine: Machine, costs: Costs) -> bool:
+        """Run to the end, with the outcome DONE; False if that must be done by ``run``.
+
+        Raises:
+            CourseLeftError: the run must begin anew.
+        """
+        ...
+
+
+class CourseLeftError(Exception):
+    """An earlier run showed what this one would do, but its data decided otherwise."""
+
 
 def make_engine(name: str, threads: int = 1) -> Engine:
     """The engine of this name; raises ``UserError`` (ARG001) if there is none.

@@ -32,16 +32,18 @@ def _type_of_store(_: Any, address: Any, value: Any) -> Any:
     return _numba.void(_numba.int64, _numba.int64), generate
 
 
-def _type_of_swap(_: Any, address: Any, value: Any) -> Any:
+def _type_of_replace(_: Any, address: Any, known: Any, value: Any) -> Any:
     def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        return builder.atomic_rmw("xchg", _pointer(builder, given[0]), given[1], "acq_rel")
+        address, known, value = given
+        done = builder.cmpxchg(_pointer(builder, address), known, value, "acq_rel", "acquire")
+        return builder.extract_value(done, 1)
 
-    return _numba.int64(_numba.int64, _numba.int64), generate
+    return _numba.boolean(_numba.int64, _numba.int64, _numba.int64), generate
 
 
 load: Any = intrinsic(_type_of_load)
 """``load(address)``: the number there; what was written before it was stored is seen, too."""
 store: Any = intrinsic(_type_of_store)
 """``store(address, value)``: behind everything that was written before."""
-swap: Any = intrinsic(_type_of_swap)
-"""``swap(address, value)``: store, and get what was there, at once."""
+replace: Any = intrinsic(_type_of_replace)
+"""``replace(address, known, value)``: store if ``known`` is there still; True if it was."""

@@ -194,11 +194,14 @@ def put_plain_starts(spm: Any, at: Any, q: Any, first: Any, integers: Any) -> An
 @jit
 def put_starts(
     spm: Any, at: Any, q: Any, first: Any, integers: Any, pixels: Any, place: Any, sink: Any
-) -> None:
-    """Bias plus zero term of each channel; what is cut is cut for every pixel."""
+) -> Any:
+    """Bias plus zero term of each channel; what is cut is cut for every pixel.
+
+    True if surely nothing is.
+    """
     is_plain = q.element != INT16 and q.profile in (GLOW_INT, NMP)
     if is_plain and put_plain_starts(spm, at, q, first, integers):
-        return
+        return True
     high = sum_high(q.element)
     low = -high - ONCE
     for c in range(integers.shape[1]):
@@ -215,3 +218,4 @@ def put_starts(
         start = bias + zero_term
         start = limit_value(start, low, high, ACCUMULATOR, pixels, index, place.layer, sink)
         integers[START, c] = start
+    return False

@@ -6,16 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.kernels.channels import OFFSET
+from nmpsim.kernels.bench import HAS_OFFSETS
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.microkernel import MOST_PIXELS, Window, products
 from nmpsim.kernels.movement import ORIGIN, copy_run
 from nmpsim.kernels.narrow import (
-    ROWS,
     add_accounts,
+    clear_accounts,
     complete_sums,
     note_first,
-    put_narrow,
     scale_sums,
 )
 from nmpsim.kernels.requantize import requantize
@@ -86,17 +85,8 @@ def sum_windows(
         windows[p] = total
 
 
-@jit
-def has_offsets(integers: Any) -> Any:
-    """True if weights have zero points."""
-    found = np.int64(0)
-    for c in range(integers.shape[1]):
-        found |= integers[OFFSET, c]
-    return found != 0
-
-
 class Batch(NamedTuple):
-    """Some pixels of one group, and arrays to work in: MOST_PIXELS rows of sums and results."""
+    """Some pixels of one group."""
 
     window: Any
     weights: Any
@@ -105,58 +95,53 @@ class Batch(NamedTuple):
     """Channel."""
     lane: Any
     """The first channel's."""
-    integers: Any
-    reals: Any
-    table: Any
-    offsets: Any
     patches: Any
-    sums: Any
-    results: Any
-    windows: Any
-    excess: Any
-    run: Any
+    """int8 [MOST_PIXELS, depth] where windows cannot be read in place."""
 
 
 @jit
-def add_partials(spm: Any, start: Any, b: Any, step: Any, pixels: Any) -> None:
+def add_partials(spm: Any, start: Any, b: Any, bench: Any, step: Any, pixels: Any) -> None:
     """Add running sums; a pixel's stand ``step`` behind those of the one before."""
+    count = bench.run.size
     for p in range(pixels):
-        before = spm.i32[start + p * step : start + p * step + b.run.size]
-        row = b.sums[p, b.lane : b.lane + b.run.size]
-        for c in range(b.run.size):
+        before = spm.i32[start + p * step : start + p * step + count]
+        row = bench.sums[p, b.lane : b.lane + count]
+        for c in range(count):
             row[c] = np.int32(row[c] + before[c])
 
 
 @jit
-def put_sums(inputs: Any, base: Any, spm: Any, b: Any, pixels: Any) -> None:
+def put_sums(inputs: Any, base: Any, spm: Any, b: Any, bench: Any, pixels: Any) -> None:
     """Sums of products, and of inputs where weights have zero points."""
-    products(inputs, base, b.offsets, b.window, spm.i8, b.weights, pixels, b.sums, b.excess)
-    if has_offsets(b.integers):
-        sum_windows(inputs, base, b.offsets, b.window, pixels, b.windows)
+    offsets, sums = bench.offsets, bench.sums
+    products(inputs, base, offsets, b.window, spm.i8, b.weights, pixels, sums, bench.excess)
+    if bench.head[HAS_OFFSETS]:
+        sum_windows(inputs, base, offsets, b.window, pixels, bench.windows)
 
 
 @jit
-def put_products(spm: Any, w: Any, b: Any, begin: Any, pixels: Any) -> None:
+def put_products(spm: Any, w: Any, b: Any, bench: Any, begin: Any, pixels: Any) -> None:
     """Sums of the pixels from ``begin`` on, read in place or gathered."""
-    put_offsets(w, begin, w.out_h * w.out_w, b.offsets)
+    put_offsets(w, begin, w.out_h * w.out_w, bench.offsets)
     if not is_gathered(w):
-        put_sums(spm.i8, b.corner, spm, b, pixels)
+        put_sums(spm.i8, b.corner, spm, b, bench, pixels)
         return
     for p in range(pixels):
-        gather(spm, b.corner + b.offsets[p], w, b.patches[p])
+        gather(spm, b.corner + bench.offsets[p], w, b.patches[p])
     for p in range(MOST_PIXELS):
-        b.offsets[p] = min(p, pixels - 1) * b.patches.shape[1]
-    put_sums(b.patches.reshape(-1), ORIGIN, spm, b, pixels)
+        bench.offsets[p] = min(p, pixels - 1) * b.patches.shape[1]
+    put_sums(b.patches.reshape(-1), ORIGIN, spm, b, bench, pixels)
 
 
 @jit
 def put_wide_results(
-    spm: Any, b: Any, total: Any, q: Any, index: Any, to: Any, layer: Any, sink: Any
+    spm: Any, bench: Any, total: Any, q: Any, index: Any, to: Any, layer: Any, sink: Any
 ) -> None:
     """Results of a pixel's sums, through 64 bits."""
-    copy_run(total, ORIGIN, b.run, ORIGIN, b.run.size)
-    requantize(b.run, b.integers, b.reals, q, index, layer, sink)
-    copy_run(b.run, ORIGIN, spm.i8, to, b.run.size)
+    run = bench.run
+    copy_run(total, ORIGIN, run, ORIGIN, run.size)
+    requantize(run, bench.integers, bench.reals, q, index, layer, sink)
+    copy_run(run, ORIGIN, spm.i8, to, run.size)
 
 
 @jit
@@ -168,59 +153,68 @@ def put_results(
     place: Any,
     sink: Any,
     b: Any,
+    bench: Any,
     begin: Any,
     pixels: Any,
     narrow: Any,
-) -> None:
-    """Results of the pixels from ``begin`` on; ``narrow`` if 32 bits can hold all on the way."""
-    cut = ORIGIN
+) -> Any:
+    """Results of the pixels from ``begin`` on; ``narrow`` if 32 bits can hold all on the way.
+
+    Not 0 if the table has counted something.
+    """
+    cut, count = ORIGIN, bench.run.size
     if narrow:
-        cut = scale_sums(b.sums, pixels, b.table, q.clip, b.results)
+        cut = scale_sums(bench.sums, pixels, bench.narrow, q.clip, bench.results)
     for p in range(pixels):
         y = (begin + p) // w.out_w
         x = begin + p - y * w.out_w
         index = place.origin + y * place.stride_y + x * place.stride_x + b.first
         to = at.output + y * w.out_row_stride + x * w.out_pixel_stride + b.first
-        total = b.sums[p, b.lane : b.lane + b.run.size]
+        total = bench.sums[p, b.lane : b.lane + count]
         if narrow:
-            copy_run(b.results[p], b.lane, spm.i8, to, b.run.size)
+            copy_run(bench.results[p], b.lane, spm.i8, to, count)
             if cut:
-                note_first(total, b.table, b.lane, q.clip, cut, index, place.layer, sink)
+                note_first(total, bench.narrow, b.lane, q.clip, cut, index, place.layer, sink)
         else:
-            put_wide_results(spm, b, total, q, index, to, place.layer, sink)
+            put_wide_results(spm, bench, total, q, index, to, place.layer, sink)
+    return cut
 
 
 @jit
-def put_partials(spm: Any, start: Any, b: Any, step: Any, pixels: Any) -> None:
+def put_partials(spm: Any, start: Any, b: Any, bench: Any, step: Any, pixels: Any) -> None:
     """Write running sums; a pixel's stand ``step`` behind those of the one before."""
     for p in range(pixels):
-        copy_run(b.sums[p], b.lane, spm.i32, start + p * step, b.run.size)
+        copy_run(bench.sums[p], b.lane, spm.i32, start + p * step, bench.run.size)
 
 
 @jit
 def convolve_batches(
-    spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, b: Any
+    spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, b: Any, bench: Any
 ) -> None:
     """Batch after batch of a group's pixels."""
     pixels, channels = w.out_h * w.out_w, sink.layers[place.layer].channels
     # The table counts by channel: it needs pixels that are whole channels apart.
     regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
+    cut = ORIGIN
     for begin in range(0, pixels, MOST_PIXELS):
         filled = min(MOST_PIXELS, pixels - begin)
         partial = (at.partial >> 2) + begin * w.out_channels + b.first
-        put_products(spm, w, b, begin, filled)
+        put_products(spm, w, b, bench, begin, filled)
         if not parts.begins:
-            add_partials(spm, partial, b, w.out_channels, filled)
-        narrow = not complete_sums(b.sums, filled, b.windows, b.table) and regular
+            add_partials(spm, partial, b, bench, w.out_channels, filled)
+        narrow = not complete_sums(bench.sums, filled, bench.windows, bench.narrow) and regular
         if parts.ends:
-            put_results(spm, w, at, q, place, sink, b, begin, filled, narrow)
+            cut |= put_results(spm, w, at, q, place, sink, b, bench, begin, filled, narrow)
         else:
-            put_partials(spm, partial, b, w.out_channels, filled)
+            put_partials(spm, partial, b, bench, w.out_channels, filled)
+    if cut == 0:
+        return
     last = place.origin + b.first
     last += max((w.out_h - 1) * place.stride_y, ORIGIN) + max(
         (w.out_w - 1) * place.stride_x, ORIGIN
     )
-    add_accounts(b.table, b.lane, b.run.size, q.clip, last, place.layer, sink)
+    add_accounts(bench.narrow, b.lane, bench.run.size, q.clip, last, place.layer, sink)
+    clear_accounts(bench.narrow)
 
 
 @jit_allocating
@@ -231,16 +225,13 @@ def conv_bytes(
     parts: Any,
     q: Any,
     group: Any,
-    integers: Any,
-    reals: Any,
     place: Any,
     sink: Any,
+    bench: Any,
 ) -> None:
     """Convolution of one group of a tile; the tables are those of the group's channels."""
-    count = integers.shape[1]
-    first = group * count
+    first = group * bench.run.size
     lane = first % LANES
-    lanes = (lane + count + LANES - 1) // LANES * LANES
     window = window_of(w)
     depth = window.rows * window.runs * ((window.length + 3) // _FOUR * _FOUR)
     batch = Batch(
@@ -249,16 +240,6 @@ def conv_bytes(
         at.input + group * w.in_channels,
         first,
         lane,
-        integers,
-        reals,
-        np.empty((lanes // LANES, ROWS, LANES), np.int32),
-        np.empty(MOST_PIXELS, np.int64),
         np.zeros((MOST_PIXELS if is_gathered(w) else 0, depth), np.int8),
-        np.empty((MOST_PIXELS, lanes), np.int32),
-        np.empty((MOST_PIXELS, lanes), np.int8),
-        np.zeros(MOST_PIXELS, np.int32),
-        np.empty(MOST_PIXELS, np.int32),
-        np.empty(count, np.int64),
     )
-    put_narrow(integers, parts.begins, lane, q, batch.table)
-    convolve_batches(spm, w, at, parts, q, place, sink, batch)
+    convolve_batches(spm, w, at, parts, q, place, sink, batch, bench)

@@ -13,13 +13,13 @@ import numpy as np
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import (
-    largest,
     largest_partial,
     may_overflow,
     read_sums,
     saturate_sum,
 )
-from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START, put_channels, put_starts
+from nmpsim.kernels.bench import IS_KEPT, MOST_START, bench_on, put_tables
+from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.conv_bytes import conv_bytes
 from nmpsim.kernels.dot import PATCHES, dot_int16
 from nmpsim.kernels.jit import jit, jit_allocating, jit_inlined
@@ -230,60 +230,43 @@ def conv_patches(
     parts: Any,
     q: Any,
     group: Any,
-    integers: Any,
-    reals: Any,
     place: Any,
     sink: Any,
+    bench: Any,
     checked: Any,
 ) -> None:
     """Convolution of one group of a tile; the tables are those of the group's channels."""
-    count = integers.shape[1]
+    count = bench.run.size
     lanes = (LANES - 1 + count + LANES - 1) // LANES * LANES  # a group may begin within a block
     room = Room(
         np.zeros((PATCHES, w.kernel_h * row_length(w, q.element)), np.int16),
         np.zeros((PATCHES, lanes), np.int64),
-        integers,
-        reals,
-        np.zeros(count, np.int64),
+        bench.integers,
+        bench.reals,
+        bench.run,
     )
     convolve_patches(spm, w, at, parts, q, place, sink, room, group * count, checked)
 
 
-@jit
-def convolve(
-    spm: Any,
-    w: Any,
-    at: Any,
-    parts: Any,
-    q: Any,
-    place: Any,
-    sink: Any,
-    integers: Any,
-    reals: Any,
-) -> None:
-    """The groups of a convolution, one after the other; the tables are room to work in."""
+@jit_allocating
+def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, memory: Any) -> None:
+    """2-D convolution of one tile, group after group; ``memory`` is for a bench."""
     pixels, depth = w.out_h * w.out_w, w.kernel_h * row_length(w, q.element)
+    count = w.out_channels // w.groups
     most = np.int64(0)
     if not parts.begins:
         most = largest_partial(spm, q.element, at.partial, pixels * w.out_channels)
     for group in range(w.groups):
-        first = group * integers.shape[1]
-        put_channels(spm, at, q, first, integers, reals)
+        first = group * count
+        bench = bench_on(memory, count, (first % LANES + count + LANES - 1) // LANES * LANES)
+        put_tables(spm, at, parts, q, first, pixels, place, sink, bench)
         if parts.begins:
-            put_starts(spm, at, q, first, integers, pixels, place, sink)
-            most = largest(integers[START])
+            most = bench.head[MOST_START]
         checked = may_overflow(most, depth, q.element)
         if q.element != INT16 and not checked:
-            conv_bytes(spm, w, at, parts, q, group, integers, reals, place, sink)
+            conv_bytes(spm, w, at, parts, q, group, place, sink, bench)
         else:
-            conv_patches(spm, w, at, parts, q, group, integers, reals, place, sink, checked)
+            bench.head[IS_KEPT] = 0  # running sums take the place of the starts
+            conv_patches(spm, w, at, parts, q, group, place, sink, bench, checked)
     if parts.ends:
         sink.layers[place.layer].elements += pixels * w.out_channels
-
-
-@jit_allocating
-def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
-    """2-D convolution of one tile."""
-    count = w.out_channels // w.groups
-    integers, reals = np.zeros((INTEGERS, count), np.int64), np.zeros((REALS, count), np.float64)
-    convolve(spm, w, at, parts, q, place, sink, integers, reals)

@@ -47,6 +47,15 @@ _BLOCK_BYTES = ROWS * _ROW_BYTES
 
 
 @jit
+def clear_accounts(table: Any) -> None:
+    """Count from zero again."""
+    for block in range(table.shape[0]):
+        table[block, _BELOW : _ABOVE + 1] = 0
+        table[block, _LEAST] = _INT32_HIGH
+        table[block, _MOST] = _INT32_LOW
+
+
+@jit
 def put_narrow(integers: Any, begins: Any, lane: Any, q: Any, table: Any) -> None:
     """Fill a table, int32 [blocks, ROWS, LANES]; the first channel is in lane ``lane``.
 
@@ -55,8 +64,7 @@ def put_narrow(integers: Any, begins: Any, lane: Any, q: Any, table: Any) -> Non
     table[:] = 0
     table[:, _PRE] = 31
     table[:, _LIMIT] = _INT32_HIGH
-    table[:, _LEAST] = _INT32_HIGH
-    table[:, _MOST] = _INT32_LOW
+    clear_accounts(table)
     is_plain = q.profile in (GLOW_INT, NMP) and not q.leaky
     for c in range(integers.shape[1]):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES

@@ -52,8 +52,8 @@ def machine_after(digits: Path, threads: int) -> tuple[Machine, nmpsim.RunReport
     bundle = nmpsim.load(digits)
     tested = nmpsim.Device(nmpsim.device_of(bundle), threads=threads)
     tested._engine = threaded(threads)
-    report = tested.run(bundle, seven(), save_layers=True)
-    report = tested.run(bundle, seven(), save_layers=True)
+    for _ in range(2):
+        report = tested.run(bundle, seven())
     return tested._machine(bundle), report
 
 
@@ -66,8 +66,8 @@ def test_reports_are_equal(digits: Path, threads: int) -> None:
         layer.saturation for layer in other_report.layers
     ]
     assert report.cycles == other_report.cycles
-    for key, values in report.layer_outputs.items():
-        np.testing.assert_array_equal(values, other_report.layer_outputs[key])
+    for key, values in report.outputs.items():
+        np.testing.assert_array_equal(values, other_report.outputs[key])
 
 
 def strided(rng: np.random.Generator) -> Mapping[str, int]:
@@ -174,7 +174,7 @@ def test_helpers_come_when_runs_last() -> None:
     engine = CompiledEngine(threads=2)
     for patience, expected in ((3600.0, 0), (0.0, 1)):
         engine._team.patience_seconds = patience
-        engine.run(program.machine(), costs_of(program.config), 1 << 40, False)
+        assert engine.run_at_once(program.machine(), costs_of(program.config))
         assert len(engine._team._helpers) == expected
 
 

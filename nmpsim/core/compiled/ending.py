@@ -13,7 +13,7 @@ from nmpsim.kernels.jit import jit
 
 WENT_ON, WOULD_BE_SEEN, STOPPED, TRAPPED, FETCHED, ABANDONED = range(6)
 """How a step ended: done; not begun; the core waits or halts; a trap nobody handles; the fetched
-instruction is there; the code for it could not be compiled."""
+instruction is there; the code for it could not be compiled, or it does not go on a plan."""
 
 FETCH_MISALIGNED = np.int64(Cause.FETCH_MISALIGNED)
 FETCH_FAULT = np.int64(Cause.FETCH_FAULT)

@@ -1,151 +1,29 @@
-"""The loop: whoever comes first in simulated time, a core or a DRAM request.
-
-A core runs ahead until its next instruction that others could see; that one waits for the core's
-turn, ties by core number.
-"""
+"""The engine that users run: the loop, or the course of a program that was planned with it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
-
-from nmpsim.core.compiled.accounts import ON_CONTROL, book
 from nmpsim.core.compiled.apart import APART, Apart
 from nmpsim.core.compiled.beside import Beside
-from nmpsim.core.compiled.by_reference import by_reference
-from nmpsim.core.compiled.ending import ABANDONED, FETCHED, TRAPPED, WENT_ON, ZERO
-from nmpsim.core.compiled.issue import tensor
-from nmpsim.core.compiled.perform import IS_PLAIN, finish, settle
-from nmpsim.core.compiled.record import steps_with_room
-from nmpsim.core.compiled.scalar import fetch, step
-from nmpsim.core.compiled.team import Team
-from nmpsim.core.compiled.turns import earliest, lets_others_go_on, note_all_cycles, note_cycles
-from nmpsim.core.compiled.units import serve
-from nmpsim.core.compiled.watch import (
-    is_stop_address,
-    note_core,
-    note_turn,
-    source_before,
-    trace_is_full,
-    wants_to_stop,
+from nmpsim.core.compiled.course import (
+    STEPS_PER_TURN,
+    Course,
+    Courses,
+    plan_course,
+    put_timing,
 )
-from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, OP
-from nmpsim.core.state import Machine, Outcome, Status
-from nmpsim.core.stops import Stops, no_stops
-from nmpsim.isa.words import MOST_WORDS
-from nmpsim.kernels.jit import is_cached, jit, jit_allocating, jit_entry, uncollected
+from nmpsim.core.compiled.follow import follow
+from nmpsim.core.compiled.loop import GIVEN_UP, Calls, run
+from nmpsim.core.compiled.perform import IS_PLAIN
+from nmpsim.core.compiled.plan import Plan, make_plan
+from nmpsim.core.compiled.team import Team
+from nmpsim.core.compiled.workplace import places_of
+from nmpsim.core.engine import CourseLeftError
+from nmpsim.core.state import Machine, Outcome
+from nmpsim.core.stops import Stops, make_stops, no_stops
+from nmpsim.kernels.jit import is_cached, uncollected
 from nmpsim.timing import Costs
-
-DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
-TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
-CYCLE_LIMIT, STOPPED_OUTCOME = int(Outcome.CYCLE_LIMIT), int(Outcome.STOPPED)
-HALTED = int(Status.HALTED)
-NOT_COMPILED = -1
-"""Beside the outcomes: compiling was interrupted."""
-
-
-@jit
-def all_halted(m: Any) -> Any:
-    """True if no core has anything left to do."""
-    for core in range(m.cores.size):  # noqa: SIM110 - Numba compiles no generators
-        if m.cores[core].status != HALTED:
-            return False
-    return True
-
-
-@jit_allocating
-def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
-    """At most ``turns`` turns of cores and of the DRAM; the outcome."""
-    d = np.zeros(MOST_WORDS, np.int64)
-    clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
-    note_all_cycles(m, clocks, requests)
-    core, moved = -1, True
-    for _ in range(turns):
-        most_steps = min(steps_with_room(m), stops.steps_per_turn)
-        if most_steps == 0:
-            return PAUSED
-        if moved:
-            core = earliest(clocks)
-        request = earliest(requests)
-        if core < 0 and request < 0:
-            return DONE if all_halted(m) else DEADLOCK
-        if trace_is_full(stops):
-            return STOPPED_OUTCOME
-        if core < 0 or (request >= 0 and requests[request] < clocks[core]):
-            if requests[request] >= stops.until_cycle:
-                return STOPPED_OUTCOME
-            serve(m, costs, request >> 1, request & 1)
-            clock = clocks[request >> 1]
-            note_cycles(m, request >> 1, clocks, requests)
-            moved = clocks[request >> 1] != clock
-            note_turn(stops)
-            continue
-        if m.cores[core].clock > costs.limits_cycles:
-            m.shared[0].trap[0] = core
-            m.shared[0].trap[3] = m.cores[core].pc
-            m.shared[0].trap[4] = m.cores[core].clock
-            return CYCLE_LIMIT
-        if m.cores[core].clock >= stops.until_cycle or is_stop_address(m, stops, core):
-            return STOPPED_OUTCOME
-        m.shared[0].last_barrier = -1
-        steps = 0
-        ended = WENT_ON
-        moved, meets = True, False
-        retired = m.cores[core].retired
-        number, word, source = ILLEGAL, ZERO, np.int64(0)
-        while ended == WENT_ON and steps < most_steps:
-            if m.cores[core].clock > costs.limits_cycles:
-                break
-            may_be_seen = steps == 0
-            settle(m, calls, core, m.cores[core].pc)
-            ended, number, word = fetch(m, core, may_be_seen)
-            meets |= lets_others_go_on(number)
-            if ended == FETCHED:
-                source = source_before(m, stops, core, word)
-                if INSTRUCTION_UNIT[number] >= 0:
-                    ended = tensor(m, costs, calls, core, number, word, d, may_be_seen)
-                else:
-                    if OP.lb <= number <= OP.sw:
-                        finish(calls)
-                    ended = step(m, costs, core, number, word, may_be_seen)
-            if ended == TRAPPED and not may_be_seen:
-                m.shared[0].trap[:] = -1  # all can see the end of the run: it waits for its turn
-                break
-            if ended == ABANDONED:
-                return NOT_COMPILED
-            if ended == TRAPPED:
-                break
-            steps += 1
-        book(m, core, ON_CONTROL)
-        if meets:
-            note_all_cycles(m, clocks, requests)
-        else:
-            note_cycles(m, core, clocks, requests)
-        if ended == TRAPPED and may_be_seen:
-            return TRAP
-        has_retired = m.cores[core].retired > retired
-        if has_retired:
-            note_core(m, costs, stops, core, number, word, source)
-        note_turn(stops)
-        barrier = m.shared[0].last_barrier
-        if stop_at_layers and 0 <= barrier < m.barriers.size:
-            return LAYER_END
-        if has_retired and wants_to_stop(stops, core, number):
-            return STOPPED_OUTCOME
-    return PAUSED
-
-
-@jit_entry
-def run(
-    machine: Any, settings: Any, given: Any, turns: Any, stop_at_layers: Any, stops: Any
-) -> Any:
-    """Run for at most ``turns`` turns, then have all values calculated; the outcome."""
-    m, costs, calls = by_reference(machine), by_reference(settings), by_reference(given)
-    outcome = take_turns(m, costs, calls, turns, stop_at_layers, stops)
-    finish(calls)
-    return outcome
 
 
 class CompiledEngine:
@@ -156,6 +34,7 @@ class CompiledEngine:
     def __init__(self, threads: int = 1) -> None:
         self._code = Apart()
         self._team = Team(self._code, threads)
+        self._courses = Courses()
         self._is_compiled = IS_PLAIN
 
     @property
@@ -173,7 +52,8 @@ class CompiledEngine:
 
     def is_complete(self) -> bool:
         """True if no program will have to wait for kernels to be compiled."""
-        return all(map(is_cached, (run, *APART.values())))
+        compiled: tuple[Callable[..., object], ...] = (run, follow, *APART.values())
+        return all(map(is_cached, compiled))
 
     def compile_all(self) -> None:
         """Compile the kernels of all tensor instructions."""
@@ -190,21 +70,86 @@ class CompiledEngine:
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         asked = no_stops(machine.cores.size) if stops is None else stops
-        if not self._is_compiled:
-            self._compile(machine, costs, asked)
-        with self._team.at_work(machine) as calls:
-            outcome = run(machine, costs, calls, turns, stop_at_layers, asked)
-        if outcome == NOT_COMPILED and self._code.failure:
-            raise self._code.failure
-        return Outcome(outcome)
+        self._compile_once(machine, costs)
+        calls = self._calls(machine, make_plan(machine.cores.size, 0))
+        outcome = self._loop(machine, costs, calls, turns, stop_at_layers, asked)
+        assert outcome is not None  # only plans are given up
+        return outcome
 
-    def _compile(self, machine: Machine, costs: Costs, stops: Stops) -> None:
+    def run_at_once(self, machine: Machine, costs: Costs) -> bool:
+        """Run to the end where neither cycles nor the order of instructions depend on data."""
+        if IS_PLAIN or not self._courses.may_have(machine, costs):
+            return False
+        self._compile_once(machine, costs)
+        course = self._course_of(machine, costs)
+        return course is not None and self._follow(machine, course)
+
+    def _loop(
+        self,
+        machine: Machine,
+        costs: Costs,
+        calls: Calls,
+        turns: int,
+        stop_at_layers: bool,
+        asked: Stops,
+    ) -> Outcome | None:
+        """The loop's outcome; None if it gave a plan up."""
+        outcome = run(machine, costs, calls, turns, stop_at_layers, asked)
+        if outcome != GIVEN_UP:
+            return Outcome(outcome)
+        failure, self._code.failure = self._code.failure, None
+        if failure:
+            raise failure
+        return None
+
+    def _course_of(self, machine: Machine, costs: Costs) -> Course | None:
+        """The course from where a machine is; None if there is none."""
+        course = self._courses.find(machine)
+        if course is None:
+            stops = make_stops(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
+
+            def loop(ahead: Machine, plan: Plan, turns: int) -> Outcome | None:
+                calls = self._calls(ahead, plan)
+                return self._loop(ahead, costs, calls, turns, False, stops)
+
+            course = plan_course(machine, loop)
+            self._courses.keep(course)
+        return course
+
+    def _follow(self, machine: Machine, course: Course) -> bool:
+        """Follow a course to its end; False, and nothing is done, if it was left the first time."""
+        if course.is_tried:
+            if not self._team.follow(machine, course):
+                self._courses.keep(None)
+                raise CourseLeftError
+        else:
+            memories = (machine.ram, machine.scratchpad, machine.layers, machine.channel_cut)
+            before = [memory.copy() for memory in memories]
+            if not self._team.follow(machine, course):
+                for memory, known in zip(memories, before, strict=True):
+                    memory[...] = known
+                self._courses.keep(None)
+                return False
+            course.is_tried = True
+        put_timing(machine, course.after)
+        return True
+
+    def _calls(self, machine: Machine, plan: Plan) -> Calls:
+        bench = self._team.bench_for(machine)
+        places = places_of(machine, machine.layers, machine.channel_cut, bench)
+        return Calls(self._code.addresses, self._code.prepare, places, *plan)
+
+    def _compile_once(self, machine: Machine, costs: Costs) -> None:
         """Compile the loop, or read it from the cache."""
+        if self._is_compiled:
+            return
         self._code.announce(run)
         if not is_cached(run):
             beside = Beside()
             beside.start()
             self._code.wait_beside = beside.wait
-        with uncollected(), self._team.at_work(machine) as calls:
-            run(machine, costs, calls, 0, False, stops)
+        calls = self._calls(machine, make_plan(machine.cores.size, 0))
+        with uncollected():
+            run(machine, costs, calls, 0, False, no_stops(machine.cores.size))
+            self._team.compile(machine)
         self._is_compiled = True

@@ -20,14 +20,14 @@ from nmpsim.core.compiled.ending import (
     signed,
     trap,
 )
-from nmpsim.core.compiled.memory import NOWHERE, is_shared, locate, memory_of, read
-from nmpsim.core.compiled.perform import is_prepared, perform, settle
+from nmpsim.core.compiled.memory import IMAGE, NOWHERE, is_shared, locate, memory_of, read
+from nmpsim.core.compiled.perform import is_prepared, perform
+from nmpsim.core.compiled.plan import is_planned
 from nmpsim.core.compiled.tensor import check, check_tables, keep_busy
 from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
 from nmpsim.core.compiled.units import await_job
 from nmpsim.core.decode import INSTRUCTION_UNIT, OP, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Count
-from nmpsim.isa.words import CONV
 from nmpsim.kernels.jit import jit
 
 TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
@@ -55,14 +55,14 @@ def tensor(
         return STOPPED
     if waited > 0 and is_seen:
         return WENT_ON  # later now: the others may come first
-    settle(m, calls, core, address)
+    if is_planned(calls) and region != IMAGE:
+        return ABANDONED
     memory = memory_of(m, core, region)
     for i in range(count):
         value = read(memory, offset + 4 * i, 4)
         d[i] = signed(value, 32) if WORD_SIGNED[number, i] else value
     bad = check(number, d, m.shared[0].scratchpad_bytes)
-    if bad < 0 and (number == OP.nmp_conv or number == OP.nmp_dwconv):
-        settle(m, calls, core, d[CONV.scales])  # both begin with the same words
+    if bad < 0 and not is_planned(calls) and (number == OP.nmp_conv or number == OP.nmp_dwconv):
         bad = check_tables(number, d, m.scratchpad_i32[core])
     if bad >= 0:
         return trap(m, core, OPERAND_FAULT, address + 4 * bad)

@@ -75,7 +75,7 @@ def do_conv(w: Any, d: Any, layer: Any) -> None:
     parts = Parts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
     place = Place(layer, d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
-    conv(w.spm, window, at, parts, q, place, w.sink)
+    conv(w.spm, window, at, parts, q, place, w.sink, w.bench)
 
 
 @jit

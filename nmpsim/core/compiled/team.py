@@ -12,20 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.core.compiled.apart import Apart
-from nmpsim.core.compiled.pending import (
-    ACTIVE,
-    ITEM_WORDS,
-    LINE,
-    ROOM,
-    STATE_WORDS,
-    Mark,
-    help_out,
-)
+from nmpsim.core.compiled.course import Course
+from nmpsim.core.compiled.follow import ENGINE, LINE, Shared, follow, help_out
 from nmpsim.core.compiled.perform import IS_PLAIN
-from nmpsim.core.compiled.reach import BOX_WORDS, BOXES, KINDS
-from nmpsim.core.compiled.workplace import HIGH_LAYER, LOW_LAYER, PLACES, places_of
+from nmpsim.core.compiled.workplace import HIGH_LAYER, LOW_LAYER, PLACES, make_bench, places_of
 from nmpsim.core.state import NEVER, Int64s, Machine
 
+SEGMENTS = 16
+"""Segments of a course that are done before Python, and so Ctrl-C, has its say."""
 PAUSE_SECONDS = 50e-6
 """How long a helper sleeps that has found nothing to do for a while."""
 PATIENCE_SECONDS = 5e-3
@@ -33,31 +27,26 @@ PATIENCE_SECONDS = 5e-3
 
 
 class Calls(NamedTuple):
-    """What the engine's loop needs to have values calculated."""
+    """What threads need to follow a course."""
 
     addresses: Int64s
-    """[instructions] of what is compiled; 0 for what was not needed yet."""
-    prepare: int
-    """Address of a function that compiles what an instruction needs."""
+    """[instructions] of what is compiled."""
     places: Int64s
     """[threads, PLACES] where memory is; see :class:`~nmpsim.core.compiled.workplace.At`."""
-    items: Int64s
-    """[cores, ROOM, ITEM_WORDS] each core's list, instruction i at i % ROOM."""
-    marks: Int64s
-    """[cores, Mark, LINE] how far each list is; the first number of each line."""
-    boxes: Int64s
-    """[cores, KINDS, BOXES, BOX_WORDS] what transfers on the lists touch in DRAM."""
-    box: Int64s
-    """[BOX_WORDS] room to work in."""
-    state: Int64s
-    """[STATE_WORDS] see ``ACTIVE`` and its neighbours."""
+    tickets: Int64s
+    """[cores, LINE] each core's ticket, the first number of each line."""
+    done: Int64s
+    """[threads, LINE] parts of segments that each thread has done; so here."""
+    shared: Int64s
+    """[Shared, LINE]; so here."""
 
 
 class Accounts(NamedTuple):
-    """What a helper counts: layers and cut values, as a machine has them."""
+    """What a helper counts: layers and cut values, as a machine has them; and its bench."""
 
     layers: Any
     channel_cut: Int64s
+    bench: Int64s
 
 
 class Team:
@@ -70,28 +59,52 @@ class Team:
         self._longest_seconds = 0.0
         self._calls: Calls | None = None
         self._shape: tuple[int, ...] = ()
+        self._bench: tuple[int, Int64s] | None = None
         self._accounts: list[Accounts] = []
         self._helpers: list[_Helper] = []
 
+    def compile(self, machine: Machine) -> None:
+        """Compile what follows courses, or read it from the cache."""
+        nothing = np.zeros((0, machine.cores.size, 2), np.int64)
+        calls = make_calls(self._code, 1, machine.cores.size)
+        follow(calls, nothing.reshape(-1), nothing)
+        help_out(calls, ENGINE)
+
+    def follow(self, machine: Machine, course: Course) -> bool:
+        """Calculate all values of a course; False if data decides what happens."""
+        with self._at_work(machine) as calls:
+            for first in range(0, len(course.lists), SEGMENTS):
+                if not follow(calls, course.items, course.lists[first : first + SEGMENTS]):
+                    return False
+        return True
+
+    def bench_for(self, machine: Machine) -> Int64s:
+        """The bench of the engine's own thread."""
+        size = machine.scratchpad.shape[1]
+        if self._bench is None or self._bench[0] != size:
+            self._bench = size, make_bench(machine)
+        return self._bench[1]
+
     @contextmanager
-    def at_work(self, machine: Machine) -> Iterator[Calls]:
+    def _at_work(self, machine: Machine) -> Iterator[Calls]:
         """The helpers do what comes up; behind it, all counts are the machine's."""
         calls = self._calls_for(machine)
-        calls.places[0] = places_of(machine, machine.layers, machine.channel_cut)
+        bench = self.bench_for(machine)
+        calls.places[0] = places_of(machine, machine.layers, machine.channel_cut, bench)
         for row, own in zip(calls.places[1:], self._accounts, strict=True):
-            row[:] = places_of(machine, own.layers, own.channel_cut)
+            row[:] = places_of(machine, own.layers, own.channel_cut, own.bench)
             own.layers.channels[:] = machine.layers.channels
             own.layers.channel_base[:] = machine.layers.channel_base
-        calls.state[ACTIVE] = 1
+        calls.shared[Shared.LEFT] = 0
+        calls.shared[Shared.IS_ACTIVE] = 1
         for helper in self._helpers:
             helper.begin()
-        begin = time.perf_counter() - self._code.seconds
+        begin = time.perf_counter()
         try:
             yield calls
         finally:
-            calls.state[ACTIVE] = 0
-            seconds = time.perf_counter() - self._code.seconds - begin
-            self._longest_seconds = max(self._longest_seconds, seconds)
+            calls.shared[Shared.IS_ACTIVE] = 0
+            self._longest_seconds = max(self._longest_seconds, time.perf_counter() - begin)
             for helper in self._helpers:
                 helper.end()
             for row, own in zip(calls.places[1:], self._accounts, strict=True):
@@ -101,7 +114,12 @@ class Team:
         cores = machine.cores.size
         threads = self._threads if self._longest_seconds >= self.patience_seconds else 1
         threads = min(threads, cores)
-        shape = (threads, cores, machine.layers.size, machine.channel_cut.shape[2])
+        shape = (
+            threads,
+            *machine.scratchpad.shape,
+            machine.layers.size,
+            machine.channel_cut.shape[2],
+        )
         if self._calls is None or self._shape != shape:
             for helper in self._helpers:
                 helper.close()
@@ -115,17 +133,13 @@ class Team:
 
 
 def make_calls(code: Apart, threads: int, cores: int) -> Calls:
-    """Empty lists; without helpers there is none."""
-    listed = cores if threads > 1 else 0
+    """Nothing to do yet."""
     return Calls(
         addresses=code.addresses,
-        prepare=code.prepare,
         places=np.zeros((threads, PLACES), np.int64),
-        items=np.zeros((listed, ROOM, ITEM_WORDS), np.int64),
-        marks=np.zeros((listed, len(Mark), LINE), np.int64),
-        boxes=np.zeros((listed, KINDS, BOXES, BOX_WORDS), np.int64),
-        box=np.zeros(BOX_WORDS, np.int64),
-        state=np.zeros(STATE_WORDS, np.int64),
+        tickets=np.zeros((cores, LINE), np.int64),
+        done=np.zeros((threads, LINE), np.int64),
+        shared=np.zeros((len(Shared), LINE), np.int64),
     )
 
 
@@ -133,7 +147,7 @@ def no_accounts(machine: Machine) -> Accounts:
     """Accounts for a machine's layers in which nothing is counted yet."""
     layers = np.zeros_like(machine.layers)
     layers.first[:] = NEVER
-    return Accounts(layers, np.zeros_like(machine.channel_cut))
+    return Accounts(layers, np.zeros_like(machine.channel_cut), make_bench(machine))
 
 
 def add_accounts(machine: Machine, own: Accounts, low: int, high: int) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 
 from nmpsim.core.compiled.operands import scratchpad_of, sink_of
 from nmpsim.core.state import LAYER, STAGES, Int64s, Machine
-from nmpsim.isa.words import MOST_WORDS
+from nmpsim.isa.words import CHANNEL_BYTES, MOST_WORDS
+from nmpsim.kernels.bench import bench_words
 from nmpsim.kernels.calls import pointer
 from nmpsim.kernels.jit import jit_allocating
 from nmpsim.kernels.movement import Scratchpad
@@ -32,6 +33,8 @@ class Workplace(NamedTuple):
     image_base: Any
     ram: Any
     ram_base: Any
+    bench: Any
+    """int64 memory of a thread's own that convolutions work in."""
 
 
 class At(IntEnum):
@@ -51,9 +54,11 @@ class At(IntEnum):
     LAYER_COUNT = 9
     CHANNEL_CUT = 10
     CHANNELS = 11
-    LOW_LAYER = 12
+    BENCH = 12
+    BENCH_WORDS = 13
+    LOW_LAYER = 14
     """The first layer that was worked on ..."""
-    HIGH_LAYER = 13
+    HIGH_LAYER = 15
     """... and the last one."""
 
 
@@ -63,11 +68,17 @@ IMAGE, IMAGE_BYTES, IMAGE_BASE = int(At.IMAGE), int(At.IMAGE_BYTES), int(At.IMAG
 RAM, RAM_BYTES, RAM_BASE = int(At.RAM), int(At.RAM_BYTES), int(At.RAM_BASE)
 LAYERS, LAYER_COUNT = int(At.LAYERS), int(At.LAYER_COUNT)
 CHANNEL_CUT, CHANNELS = int(At.CHANNEL_CUT), int(At.CHANNELS)
+BENCH, BENCH_WORDS = int(At.BENCH), int(At.BENCH_WORDS)
 LOW_LAYER, HIGH_LAYER = int(At.LOW_LAYER), int(At.HIGH_LAYER)
 
 
-def places_of(m: Machine, layers: Any, channel_cut: Int64s) -> Int64s:
-    """Addresses and sizes of a machine's arrays, with accounts of a thread's own."""
+def make_bench(m: Machine) -> Int64s:
+    """Memory for the convolutions of a machine: each channel has a record in its scratchpad."""
+    return np.zeros(bench_words(m.scratchpad.shape[1] // CHANNEL_BYTES), np.int64)
+
+
+def places_of(m: Machine, layers: Any, channel_cut: Int64s, bench: Int64s) -> Int64s:
+    """Addresses and sizes of a machine's arrays, with accounts and a bench of a thread's own."""
     row = np.zeros(PLACES, np.int64)
     row[SCRATCHPAD], row[SCRATCHPAD_BYTES] = m.scratchpad.ctypes.data, m.scratchpad.shape[1]
     row[IMAGE], row[IMAGE_BYTES] = m.image.ctypes.data, m.image.size
@@ -75,6 +86,7 @@ def places_of(m: Machine, layers: Any, channel_cut: Int64s) -> Int64s:
     row[IMAGE_BASE], row[RAM_BASE] = m.shared[0].image_base, m.shared[0].ram_base
     row[LAYERS], row[LAYER_COUNT] = layers.ctypes.data, layers.size
     row[CHANNEL_CUT], row[CHANNELS] = channel_cut.ctypes.data, channel_cut.shape[2]
+    row[BENCH], row[BENCH_WORDS] = bench.ctypes.data, bench.size
     row[LOW_LAYER], row[HIGH_LAYER] = layers.size, -1
     return row
 
@@ -101,6 +113,7 @@ def workplace_at(places: Any, core: Any) -> Any:
         p[IMAGE_BASE],
         carray(pointer(p[RAM]), p[RAM_BYTES], np.uint8),
         p[RAM_BASE],
+        carray(pointer(p[BENCH]), p[BENCH_WORDS], np.int64),
     )
 
 
@@ -121,4 +134,5 @@ def workplace_of(m: Any, core: Any) -> Workplace:
         shared.image_base,
         m.ram,
         shared.ram_base,
+        make_bench(m),
     )

@@ -58,6 +58,10 @@ class ReferenceEngine:
     def compile_all(self) -> None:
         """Nothing to do."""
 
+    def run_at_once(self, machine: Machine, costs: Costs) -> bool:
+        """Never; see :class:`~nmpsim.core.engine.Engine`."""
+        return False
+
     def run(
         self,
         machine: Machine,

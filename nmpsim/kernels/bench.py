@@ -1,0 +1,181 @@
+"""A thread's bench: arrays that convolutions work in, and the tables that stay on it.
+
+Tiles of a layer mostly have the same channels one after the other. So the tables of channels are
+made anew only if the records in the scratchpad, or the words of the descriptor, are no longer those
+that they were made of.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmpsim.isa.words import CHANNEL_BYTES, INT16, SCALE_BYTES
+from nmpsim.kernels.accumulate import largest
+from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START, put_channels, put_starts
+from nmpsim.kernels.jit import jit, jit_allocating
+from nmpsim.kernels.microkernel import MOST_PIXELS
+from nmpsim.kernels.narrow import ROWS, put_narrow
+from nmpsim.kernels.vector_code import LANES
+
+IS_KEPT, MOST_START, HAS_OFFSETS, FIRST_WORD = range(4)
+"""Entries of ``Bench.head``: 1 if the tables are good; largest magnitude of a start; 1 if weights
+have zero points. Behind them are the words that the tables are made of, then those of now."""
+WORDS = 15
+_HEAD = FIRST_WORD + 2 * WORDS
+_RECORD = CHANNEL_BYTES // 8
+_SCALE = SCALE_BYTES // 4
+
+
+class Bench(NamedTuple):
+    """Tables of some channels, what they are made of, and room for some pixels."""
+
+    head: Any
+    """int64 [FIRST_WORD + 2 * WORDS]"""
+    records: Any
+    """int64 [2 * channels] as in the scratchpad; scales int32 [7 * channels], too"""
+    scales: Any
+    integers: Any
+    """int64 [INTEGERS, channels], and reals float64 [REALS, channels]: ``kernels/channels.py``"""
+    reals: Any
+    narrow: Any
+    """int32 [blocks, ROWS, LANES]: ``kernels/narrow.py``"""
+    run: Any
+    """int64 [channels]"""
+    offsets: Any
+    """int64 [MOST_PIXELS]"""
+    windows: Any
+    """int32 [MOST_PIXELS], and excess"""
+    excess: Any
+    sums: Any
+    """int32 [MOST_PIXELS, lanes], and results int8"""
+    results: Any
+
+
+def bench_words(channels: int) -> int:
+    """64-bit words of a bench for convolutions of up to so many channels."""
+    lanes = channels + 2 * LANES
+    longs = _HEAD + MOST_PIXELS + channels * (_RECORD + INTEGERS + REALS + 1)
+    words = 2 * MOST_PIXELS + _SCALE * channels + (ROWS + MOST_PIXELS) * lanes
+    return longs + (words + MOST_PIXELS * lanes // 4) // 2 + 1
+
+
+@jit_allocating
+def bench_on(memory: Any, channels: Any, lanes: Any) -> Any:
+    """A bench for so many channels, in ``lanes`` lanes, on int64 memory."""
+    offsets = _HEAD + MOST_PIXELS
+    records = offsets + _RECORD * channels
+    integers = records + INTEGERS * channels
+    reals = integers + REALS * channels
+    run = reals + channels
+    words = memory[run:].view(np.int32)
+    excess = 2 * MOST_PIXELS
+    narrow = excess + ROWS * lanes
+    sums = narrow + MOST_PIXELS * lanes
+    results = sums + MOST_PIXELS * lanes // 4
+    return Bench(
+        memory[:_HEAD],
+        memory[offsets:records],
+        words[results : results + _SCALE * channels],
+        memory[records:integers].reshape((INTEGERS, channels)),
+        memory[integers:reals].view(np.float64).reshape((REALS, channels)),
+        words[excess:narrow].reshape((lanes // LANES, ROWS, LANES)),
+        memory[reals:run],
+        memory[_HEAD:offsets],
+        words[:MOST_PIXELS],
+        words[MOST_PIXELS:excess],
+        words[narrow:sums].reshape((MOST_PIXELS, lanes)),
+        words[sums:results].view(np.int8).reshape((MOST_PIXELS, lanes)),
+    )
+
+
+@jit
+def put_words(at: Any, q: Any, begins: Any, bench: Any) -> Any:
+    """Write down what the tables of Int8 on integer scales are made of, beside the records."""
+    now = bench.head[FIRST_WORD + WORDS :]
+    now[0] = bench.run.size
+    now[1] = q.element
+    now[2] = q.profile
+    now[3] = q.weight_offset
+    now[4] = q.bias.pre
+    now[5] = q.bias.mul
+    now[6] = q.bias.post
+    now[7] = q.out.pre
+    now[8] = q.out.mul
+    now[9] = q.out.post
+    now[10] = q.out_offset
+    now[11] = q.result_scale
+    now[12] = q.leaky
+    now[13] = 1 if begins else 0
+    now[14] = 1 if at.scales < 0 else 0
+
+
+@jit
+def is_equal(values: Any, others: Any) -> Any:
+    """True if integers are the same."""
+    difference = np.int64(0)
+    for i in range(others.size):
+        difference |= np.int64(values[i] ^ others[i])
+    return difference == 0
+
+
+@jit
+def are_kept(spm: Any, at: Any, bench: Any) -> Any:
+    """True if the tables are those of all channels of a convolution, whose words are there."""
+    words = bench.head[FIRST_WORD:]
+    if bench.head[IS_KEPT] == 0 or not is_equal(words, words[WORDS:]):
+        return False
+    if at.scales >= 0 and not is_equal(spm.i32[at.scales >> 2 :], bench.scales):
+        return False
+    return is_equal(spm.i64[at.channels >> 3 :], bench.records)
+
+
+@jit
+def copy(taken: Any, given: Any) -> None:
+    """Fill ``given``."""
+    for i in range(given.size):
+        given[i] = taken[i]
+
+
+@jit
+def keep(spm: Any, at: Any, bench: Any) -> None:
+    """Take note of what the tables are made of."""
+    words = bench.head[FIRST_WORD:]
+    copy(words[WORDS:], words[:WORDS])
+    if at.scales >= 0:
+        copy(spm.i32[at.scales >> 2 :], bench.scales)
+    copy(spm.i64[at.channels >> 3 :], bench.records)
+    bench.head[IS_KEPT] = 1
+
+
+@jit
+def put_tables(
+    spm: Any,
+    at: Any,
+    parts: Any,
+    q: Any,
+    first: Any,
+    pixels: Any,
+    place: Any,
+    sink: Any,
+    bench: Any,
+) -> None:
+    """The tables of the channels from ``first`` on, unless they are there."""
+    put_words(at, q, parts.begins, bench)
+    if first == 0 and are_kept(spm, at, bench):
+        return
+    integers = bench.integers
+    is_quiet, most, offsets = not parts.begins, np.int64(0), np.int64(0)
+    put_channels(spm, at, q, first, integers, bench.reals)
+    if parts.begins:
+        is_quiet = put_starts(spm, at, q, first, integers, pixels, place, sink)
+        most = largest(integers[START])
+    for c in range(bench.run.size):
+        offsets |= integers[OFFSET, c]
+    bench.head[MOST_START], bench.head[HAS_OFFSETS] = most, 1 if offsets != 0 else 0
+    bench.head[IS_KEPT] = 0
+    if q.element != INT16:
+        put_narrow(integers, parts.begins, first % LANES, q, bench.narrow)
+        if first == 0 and is_quiet:
+            keep(spm, at, bench)

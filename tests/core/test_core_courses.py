@@ -1,0 +1,129 @@
+"""Programs whose cycles and order do not depend on data are planned once; the others never are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from core_machines import (
+    HALT,
+    IMAGE_BASE,
+    RAM_BASE,
+    SPM,
+    Program,
+    assert_same,
+    from_descriptors,
+    from_text,
+    run,
+    threaded,
+    words,
+)
+from core_tensors import scale_records
+
+from nmpsim.core.compiled import course
+from nmpsim.core.compiled.perform import IS_PLAIN
+from nmpsim.core.engine import CourseLeftError, make_engine
+from nmpsim.core.state import Machine, Outcome
+from nmpsim.timing import costs_of
+
+pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+RECORD_BYTES = 28
+CONV: Mapping[str, int | str] = {
+    "input": SPM,
+    "weights": SPM + 64,
+    "channels": SPM + 2048,
+    "scales": SPM + 4096,
+    "output": SPM + 1024,
+    "groups": 1,
+    "in_channels": 4,
+    "out_channels": 1,
+    "out_pixel_stride": 1,
+    **dict.fromkeys(("kernel_h", "kernel_w", "stride_h", "stride_w", "out_h", "out_w"), 1),
+    **dict.fromkeys(("dilation_h", "dilation_w", "clip_high"), 1),
+}
+LOAD = {"dram": RAM_BASE, "spm": SPM + 4096, "run_bytes": RECORD_BYTES, "count_x": 1, "count_y": 1}
+
+
+def scaled_by_data(shift: int) -> Program:
+    """A convolution whose scale comes from read-write DRAM."""
+    zero = np.zeros(1, np.int32)
+    record = scale_records(zero, (zero,) * 3, (zero, zero, zero + shift))
+    return from_descriptors(("nmp.load", LOAD), ("nmp.conv", CONV), ram=record.tobytes())
+
+
+def begin_anew(machine: Machine, program: Program) -> None:
+    """Give a machine all that a new one has."""
+    for mine, new in zip(machine, program.machine(), strict=True):
+        if mine is not machine.image:
+            mine[...] = new
+
+
+def test_data_that_decide_at_last() -> None:
+    program, engine = scaled_by_data(3), threaded(1)
+    machine, costs = program.machine(), costs_of(program.config)
+    for _ in range(2):
+        assert engine.run_at_once(machine, costs)
+        assert_same(machine, run("reference", program)[1])
+        begin_anew(machine, program)
+    impossible = scaled_by_data(99)
+    begin_anew(machine, impossible)
+    with pytest.raises(CourseLeftError):
+        engine.run_at_once(machine, costs)
+    begin_anew(machine, impossible)
+    assert not engine.run_at_once(machine, costs)
+    assert engine.run(machine, costs, 1 << 40, False) == Outcome.TRAP
+    assert_same(machine, run("reference", impossible)[1])
+
+
+def test_data_that_decide_at_first() -> None:
+    program, engine = scaled_by_data(99), threaded(1)
+    machine = program.machine()
+    assert not engine.run_at_once(machine, costs_of(program.config))
+    assert_same(machine, program.machine())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["lw a0, 0(a1)\nnmp.halt", "sb a0, 0(a1)\nnmp.halt", "ebreak", "loop: j loop"],
+)
+def test_what_is_not_planned(text: str) -> None:
+    program = from_text(f"_start: lui a1, {RAM_BASE >> 12}\n{text}")
+    machine = program.machine()
+    assert not threaded(1).run_at_once(machine, costs_of(program.config))
+    assert_same(machine, program.machine())
+
+
+def test_code_and_descriptors_in_memory_that_can_change() -> None:
+    code = words(HALT)
+    program = Program(image=code, entry=RAM_BASE, ram=code)
+    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config))
+    text = f"lui a1, {RAM_BASE >> 12}\nnmp.fill a1\nnmp.halt"
+    program = from_text(text)
+    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config))
+
+
+def test_a_program_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = from_descriptors(*[("nmp.fill", {"output": SPM, "count": 3, "value": 7})] * 3)
+    machine = program.machine()
+    monkeypatch.setattr(course, "ROOM", 1)
+    assert threaded(1).run_at_once(machine, costs_of(program.config))
+    assert_same(machine, run("reference", program)[1])
+    monkeypatch.setattr(course, "MOST_ITEMS", 1)
+    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config))
+
+
+def test_two_machines_have_courses_of_their_own() -> None:
+    engine = threaded(1)
+    for value in (7, 8):
+        fill = {"output": SPM, "count": 3, "value": value}
+        program = from_descriptors(("nmp.fill", fill))
+        machine = program.machine()
+        assert engine.run_at_once(machine, costs_of(program.config))
+        assert_same(machine, run("reference", program)[1])
+
+
+def test_the_reference_engine_takes_every_turn() -> None:
+    program = Program(image=words(HALT), entry=IMAGE_BASE)
+    machine = program.machine()
+    assert not make_engine("reference").run_at_once(machine, costs_of(program.config))
