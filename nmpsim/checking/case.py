@@ -36,7 +36,6 @@ from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, from_settings, load_device
 from nmpsim.core.device import Device, Listener
-from nmpsim.debugger.hazards import Hazard
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
 _SLOW = ("cycles", "trap")
@@ -76,8 +75,7 @@ def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
             before = read_baseline(case.baseline)
         device = Device(_device(case, bundle), threads=1)  # cases are shared by processes
         run = run_bundle(device, bundle, work.inputs, progress)
-        result = judged(case, run, work.expected, before)
-        hazards: list[Hazard] = []
+        result, hazards = judged(case, run, work.expected, before), []
         if case.budget.hazards is not None and run.report.trap is None:
             hazards = find_hazards(bundle, work.inputs, device.config, progress)
             checks = (*result.checks, check_hazards(hazards, run.layers))

@@ -63,9 +63,8 @@ def _place(
     index = _layer(result)
     if index is None:
         return None, "at the end"
-    return debugger.reach_layer(
-        index
-    ).location.position, f"behind layer {result.layers[index].name}"
+    stopped = debugger.reach_layer(index)
+    return stopped.location.position, f"behind layer {result.layers[index].name}"
 
 
 def _layer(result: CaseResult) -> int | None:

@@ -7,6 +7,7 @@ from user_project import SUITE
 import nmpsim
 import nmpsim.bundle
 from nmpsim.checking.hazards import MOST_HAZARDS, check_hazards, find_hazards
+from nmpsim.debugger import Debugger
 
 
 def test_a_good_program_has_none(project):
@@ -65,3 +66,14 @@ def test_many_hazards_are_told_layer_by_layer(project, racing):
     assert check.message.startswith("1,000 or more hazards, the first: layer conv2__2: core 1")
     (one,) = check.culprits
     assert one.message.endswith("; 999 more")
+
+
+def test_they_are_those_of_the_debugger(project, racing):
+    bundle = nmpsim.bundle.bundle_from_bytes(racing)
+    inputs = {"data": np.load(project.folder / "images" / "7.npy")}
+    debugger = Debugger(bundle, inputs)
+    debugger.run_to_end()
+    expected = [(one.position, one.what) for one in debugger.check_hazards().found]
+    found = find_hazards(bundle, inputs, nmpsim.device_of(bundle))
+    assert [(one.position, one.what) for one in found] == expected
+    assert len(expected) == 1
