@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from nmpsim.report.data import LayerReport, RunReport, Saturation
 from nmpsim.views.html.tables import (
+    CYCLES,
+    DISTANCE,
+    INDEX,
+    LINE,
+    NAME,
+    OPERATION,
+    TIME_SHARE,
     Cell,
     Column,
     Heading,
@@ -13,6 +18,7 @@ from nmpsim.views.html.tables import (
     count,
     percent_cell,
     recorded_columns,
+    table_of,
     text,
 )
 from nmpsim.views.run_text import CAUSE_WORDS
@@ -28,30 +34,16 @@ _LEAST_SHARE = 0.05
 
 def slow_table(report: RunReport) -> Table:
     """The layers that took longest: what bounds them, and where the cores' cycles went."""
-    recorded = recorded_columns(report)
-    headings = (
-        Heading("#", "position in the run"),
-        Heading("layer", "name of the LIR instruction", number=False),
-        Heading("operation", "its opcode", number=False),
-        Heading("cycles", "from the end of the layer before to the barrier that ends this one"),
-        Heading("time %", "of the cycles of the run"),
-        Heading("bound", "cycles that no schedule of its instructions can beat"),
-        Heading("namely", "how the bound is computed", number=False),
-        Heading("x bound", "cycles as a multiple of the bound"),
-        *(column.heading for column in recorded),
-        Heading("where the cores' time went", "shares of all cores' cycles", number=False),
-    )
+    columns = (INDEX, NAME, OPERATION, CYCLES, TIME_SHARE, _BOUND, _FORMULA, DISTANCE)
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MOST_SLOW]
-    rows = (_slow_row(report, layer, recorded) for layer in slow if layer.cycles)
-    return Table(headings, tuple(rows))
+    told = [layer for layer in slow if layer.cycles]
+    return table_of(report, (*columns, *recorded_columns(report), _CAUSES), told)
 
 
 def saturation_table(report: RunReport) -> Table:
     """What was cut against the network's wish: a row for each layer, stage and side."""
     headings = (
-        Heading("#", "position in the run"),
-        Heading("layer", "name of the LIR instruction", number=False),
-        Heading("line", "of that instruction in the LIR text"),
+        *(column.heading for column in _WHERE),
         Heading("stage", "input (quantization), bias, accumulator, rescale or result", False),
         Heading("side", "below the lowest value or above the highest", number=False),
         Heading("cut", "how many values"),
@@ -62,25 +54,7 @@ def saturation_table(report: RunReport) -> Table:
         Heading("most in", "the channel with most of them, and how many", number=False),
     )
     cuts = ((layer, cut) for layer in report.layers for cut in layer.saturation if not cut.wanted)
-    return Table(headings, tuple(_cut_row(layer, cut) for layer, cut in cuts))
-
-
-def _slow_row(
-    report: RunReport, layer: LayerReport, recorded: Iterable[Column]
-) -> tuple[Cell, ...]:
-    distance = layer.distance
-    return (
-        count(layer.index),
-        text(layer.name),
-        text(layer.op),
-        count(layer.cycles),
-        percent_cell(layer.cycles, report.cycles),
-        count(layer.bound.cycles),
-        text(f"{layer.bound.kind}: {layer.bound.formula}" if layer.bound.formula else "-"),
-        Cell("-", -1) if distance is None else Cell(f"{distance:.2f}", distance),
-        *(column.cell(report, layer) for column in recorded),
-        text(_causes(layer)),
-    )
+    return Table(headings, tuple(_cut_row(report, layer, cut) for layer, cut in cuts))
 
 
 def _causes(layer: LayerReport) -> str:
@@ -94,13 +68,11 @@ def _causes(layer: LayerReport) -> str:
     return "; ".join(told)
 
 
-def _cut_row(layer: LayerReport, cut: Saturation) -> tuple[Cell, ...]:
+def _cut_row(report: RunReport, layer: LayerReport, cut: Saturation) -> tuple[Cell, ...]:
     channels = sorted(cut.channels, key=lambda item: -item[1])
     most = f"{channels[0][0]}: {channels[0][1]:,}" if channels else "-"
     return (
-        count(layer.index),
-        text(layer.name),
-        count(layer.line) if layer.line else Cell("-", 0),
+        *(column.cell(report, layer) for column in _WHERE),
         text(cut.stage),
         text(cut.side),
         count(cut.count, "cut"),
@@ -110,3 +82,22 @@ def _cut_row(layer: LayerReport, cut: Saturation) -> tuple[Cell, ...]:
         count(len(channels)),
         text(most),
     )
+
+
+def _formula(layer: LayerReport) -> str:
+    return f"{layer.bound.kind}: {layer.bound.formula}" if layer.bound.formula else "-"
+
+
+_WHERE = (INDEX, NAME, LINE)
+_BOUND = Column(
+    Heading("bound", "cycles that no schedule of its instructions can beat"),
+    lambda _, layer: count(layer.bound.cycles),
+)
+_FORMULA = Column(
+    Heading("namely", "how the bound is computed", number=False),
+    lambda _, layer: text(_formula(layer)),
+)
+_CAUSES = Column(
+    Heading("where the cores' time went", "shares of all cores' cycles", number=False),
+    lambda _, layer: text(_causes(layer)),
+)

@@ -50,8 +50,13 @@ class Column:
 
 def layer_table(report: RunReport) -> Table:
     """A row a layer."""
-    columns = (*_WHAT, *_TIME, *recorded_columns(report), *_WORK)
-    rows = (tuple(column.cell(report, layer) for column in columns) for layer in report.layers)
+    columns = (*_COLUMNS, *recorded_columns(report), *_MORE_COLUMNS)
+    return table_of(report, columns, report.layers)
+
+
+def table_of(report: RunReport, columns: Sequence[Column], layers: Iterable[LayerReport]) -> Table:
+    """A row for each of these layers."""
+    rows = (tuple(column.cell(report, layer) for column in columns) for layer in layers)
     return Table(tuple(column.heading for column in columns), tuple(rows))
 
 
@@ -162,32 +167,42 @@ def _distance(layer: LayerReport) -> Cell:
     )
 
 
-_WHAT = (
-    Column(Heading("#", "position in the run"), lambda _, layer: count(layer.index)),
-    Column(
-        Heading("layer", "name of the LIR instruction", number=False),
-        lambda _, layer: text(layer.name),
-    ),
-    Column(Heading("operation", "its opcode", number=False), lambda _, layer: text(layer.op)),
+INDEX = Column(Heading("#", "position in the run"), lambda _, layer: count(layer.index))
+NAME = Column(
+    Heading("layer", "name of the LIR instruction", number=False),
+    lambda _, layer: text(layer.name),
+)
+OPERATION = Column(
+    Heading("operation", "its opcode", number=False),
+    lambda _, layer: text(layer.op),
+)
+CYCLES = Column(
+    Heading("cycles", "from the end of the layer before to the barrier that ends this one"),
+    lambda _, layer: count(layer.cycles),
+)
+TIME_SHARE = Column(
+    Heading("time %", "of the cycles of the run"),
+    lambda report, layer: percent_cell(layer.cycles, report.cycles),
+)
+DISTANCE = Column(
+    Heading("x bound", "cycles as a multiple of what no schedule can beat"),
+    lambda _, layer: _distance(layer),
+)
+LINE = Column(
+    Heading("line", "of that instruction in the LIR text"),
+    lambda _, layer: count(layer.line) if layer.line else Cell("-", 0),
+)
+_COLUMNS = (
+    INDEX,
+    NAME,
+    OPERATION,
     Column(
         Heading("on", "device, or host: then it takes no device cycles", number=False),
         lambda _, layer: text(layer.placement, "host" if layer.placement == "host" else ""),
     ),
-)
-"""What a layer is."""
-_TIME = (
-    Column(
-        Heading("cycles", "from the end of the layer before to the barrier that ends this one"),
-        lambda _, layer: count(layer.cycles),
-    ),
-    Column(
-        Heading("time %", "of the cycles of the run"),
-        lambda report, layer: percent_cell(layer.cycles, report.cycles),
-    ),
-    Column(
-        Heading("x bound", "cycles as a multiple of what no schedule can beat"),
-        lambda _, layer: _distance(layer),
-    ),
+    CYCLES,
+    TIME_SHARE,
+    DISTANCE,
     Column(
         Heading("bound by", "what sets that bound: MAC arrays and vector units, or DRAM", False),
         lambda _, layer: text(layer.bound.kind),
@@ -197,8 +212,8 @@ _TIME = (
         lambda _, layer: _cause(layer),
     ),
 )
-"""How long it took, and why."""
-_WORK = (
+"""Of the table of layers, in front of those that only a recorded run has."""
+_MORE_COLUMNS = (
     Column(
         Heading("mac %", "of what all MAC arrays could have done in these cycles"),
         lambda _, layer: percent_cell(layer.utilization, 1.0 if layer.macs else 0),
@@ -229,9 +244,6 @@ _WORK = (
         Heading("arithmetic", "profile of numerics that it followed", number=False),
         lambda _, layer: text(layer.numerics or "-"),
     ),
-    Column(
-        Heading("line", "of that instruction in the LIR text"),
-        lambda _, layer: count(layer.line) if layer.line else Cell("-", 0),
-    ),
+    LINE,
 )
-"""What it did."""
+"""And behind them."""
