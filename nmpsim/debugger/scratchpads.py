@@ -83,8 +83,9 @@ def _cores_with(
 ) -> npt.NDArray[np.bool_]:
     """[cores, pieces between bounds] True where a core has something of the kind."""
     found = np.zeros((len(held), max(len(bounds) - 1, 0)), bool)
+    places = {at: place for place, at in enumerate(bounds)}
     for row, pieces in enumerate(held.values()):
         for what, low, high in pieces:
             if what == kind:
-                found[row, bounds.index(low) : bounds.index(high)] = True
+                found[row, places[low] : places[high]] = True
     return found

@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 from nmpsim.views.html.figures import Figure
 
+_MOST_LINES = 400_000
+"""Characters of a drawing of lines; of a longer one, dots are tried."""
 _PATH = re.compile(r'<path d="([^"]*)"((?: [a-z-]+="[^"]*")*)/>')
 _TAG = re.compile(r"<[^>]*>")
 _UNSEEN = re.compile(r' (?:class|role|aria-[a-z]+|pointer-events)="[^"]*"| opacity="1"')
@@ -30,7 +32,7 @@ def still(figure: Figure) -> str:
     spec = json.dumps({**figure.spec, "config": config})
     svg = quote(_small(vl_convert.vegalite_to_svg(spec)), safe=_AS_THEY_ARE)
     lines = f"data:image/svg+xml,{svg}"
-    if not figure.is_large:
+    if len(lines) <= _MOST_LINES:
         return lines
     png = base64.b64encode(vl_convert.vegalite_to_png(spec)).decode()
     return min(lines, f"data:image/png;base64,{png}", key=len)

@@ -27,7 +27,7 @@ ZOOM_HINT = "Drag to move, Ctrl and the wheel to zoom, double click to see all a
 _MOST_OBJECTS = 50
 """Of more data, a figure holds a table of text, which is shorter."""
 _MOST_LINES = 1000
-"""Marks of which a picture is drawn as lines; of more, perhaps as dots."""
+"""Marks that a browser keeps as lines; more it draws as dots."""
 
 
 @attrs.frozen
