@@ -33,6 +33,9 @@ UNITS: dict[StepUnit, int] = {
 }
 """Instructions after which a step ends; a tile is done when its result is sent to the DRAM."""
 
+FIRST_WINDOW = 64
+"""Moves that a step back looks at first."""
+
 Listener = Callable[[Location], None]
 
 
@@ -395,10 +398,12 @@ class Debugger(Standing):
     ) -> int | None:
         """The ``count``-th last position before this one that ``look`` names, or None."""
         execution, here = self.execution, self.execution.position
-        until, found = here, set[int]()
+        until, found, window = here, set[int](), FIRST_WINDOW
         while until > 0:
-            snapshot = execution.snapshots.before(until - 1)
-            execution.restore(snapshot)
+            begin = execution.snapshots.before(until - 1).position
+            if not is_run:  # stops at every step on the way: the last ones are enough
+                begin, window = max(begin, until - window), 4 * window
+            execution.go_to(begin)
             self._begin()
             while execution.position < until:
                 execution.pass_address(self.next_core())
@@ -414,7 +419,7 @@ class Debugger(Standing):
                 found |= set(look(pause)) if pause.position == until else set()
             if len(found) >= count:
                 return sorted(found)[-count]
-            until = snapshot.position
+            until = begin
         return None
 
     def _stop_cycle(self, is_run: bool) -> int:
