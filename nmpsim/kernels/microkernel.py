@@ -7,13 +7,13 @@ A register block is some pixels by some blocks of weights.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numba
 import numpy as np
 from llvmlite import ir
 
-from nmpsim.kernels.host import FLAVOUR
+from nmpsim.kernels.host import FLAVOUR, host_features
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.vector_code import (
     I32,
@@ -54,9 +54,12 @@ class _Vnni:
 
     Weights are made unsigned by adding 128, so a pixel's inputs are added 128 times too often: its
     excess. Inputs stay as they are, because they are read again and again.
+
+    From eight sums on, no product waits for the one before; of more than fourteen, LLVM has been
+    seen to keep some in memory.
     """
 
-    wide, narrow, lone = (6, 4), (12, 1), (1, 4)
+    shapes: ClassVar = {4: (1, 2, 3), 2: (4, 5, 6, 7), 1: (7,)}
     has_excess = True
 
     @staticmethod
@@ -79,10 +82,13 @@ class _Vnni:
 class _Portable:
     """Bytes widened to 16 bits, multiplied and added in twos.
 
-    LLVM makes ``vpmaddwd`` or its like of it on any processor that has one.
+    LLVM makes ``vpmaddwd`` or its like of it on any processor that has one. The sums of a pixel and
+    a block fill four of AVX2's sixteen registers.
     """
 
-    wide, narrow, lone = (4, 2), (4, 1), (1, 2)
+    shapes: ClassVar = (
+        {2: (2, 3, 4), 1: (4,)} if "+avx512f" in host_features() else {1: (1, 2)}
+    )
     has_excess = False
 
     @staticmethod
@@ -126,51 +132,61 @@ _PARTS = 1 if FLAVOUR == "vnni" else 2
 """Vectors that hold the sums of one pixel and one block."""
 
 
-def _kernel(shape: tuple[int, int]) -> Any:
-    """Sums of one register block, (pixels, blocks)."""
-    pixels, blocks = shape
+def _emit_block(
+    b: Any,
+    pixels: int,
+    blocks: int,
+    offsets: Any,
+    base: Any,
+    rows: Any,
+    row_stride: Any,
+    runs: Any,
+    run_stride: Any,
+    fours: Any,
+    weights: Any,
+    block_stride: Any,
+    out: Any,
+    out_stride: Any,
+    excess: Any,
+) -> None:
+    """Sums of one register block."""
+    corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(pixels)]
+    zeros = [ir.Constant(_SUMS, None)] * (pixels * blocks * _PARTS)
+    over_rows = Loop(b, rows, [constant(0), weights, *zeros])
+    over_runs = Loop(b, runs, over_rows.values)
+    over_fours = Loop(b, fours, over_runs.values)
+    at, where, *sums = over_fours.values
+    block = [_flavour.weights(b, ahead(b, where, n, block_stride)) for n in range(blocks)]
+    added = []
+    for p in range(pixels):
+        inputs = _flavour.inputs(b, b.add(corners[p], at))
+        for n in range(blocks):
+            first = (p * blocks + n) * _PARTS
+            added += _flavour.add(b, sums[first : first + _PARTS], block[n], inputs)
+    last = over_fours.end([b.add(at, constant(4)), b.add(where, constant(4 * LANES)), *added])
+    last = over_runs.end([b.add(over_runs.values[0], run_stride), *last[1:]])
+    last = over_rows.end([b.add(over_rows.values[0], row_stride), *last[1:]])
+    sums = last[2:]
+    for p in range(pixels):
+        for n in range(blocks):
+            first = (p * blocks + n) * _PARTS
+            to = ahead(b, ahead(b, out, p, out_stride), 4 * LANES * n)
+            total = _flavour.total(b, sums[first : first + _PARTS], ahead(b, excess, 4 * p))
+            store(b, total, to, 4)
 
-    def emit(
-        b: Any,
-        offsets: Any,
-        base: Any,
-        rows: Any,
-        row_stride: Any,
-        runs: Any,
-        run_stride: Any,
-        fours: Any,
-        weights: Any,
-        block_stride: Any,
-        out: Any,
-        out_stride: Any,
-        excess: Any,
-    ) -> Any:
-        corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(pixels)]
-        zeros = [ir.Constant(_SUMS, [0] * LANES)] * (pixels * blocks * _PARTS)
-        over_rows = Loop(b, rows, [constant(0), weights, *zeros])
-        over_runs = Loop(b, runs, over_rows.values)
-        over_fours = Loop(b, fours, over_runs.values)
-        at, where, *sums = over_fours.values
-        block = [_flavour.weights(b, ahead(b, where, n, block_stride)) for n in range(blocks)]
-        added = []
-        for p in range(pixels):
-            inputs = _flavour.inputs(b, b.add(corners[p], at))
-            for n in range(blocks):
-                first = (p * blocks + n) * _PARTS
-                added += _flavour.add(b, sums[first : first + _PARTS], block[n], inputs)
-        last = over_fours.end([b.add(at, constant(4)), b.add(where, constant(4 * LANES)), *added])
-        last = over_runs.end([b.add(over_runs.values[0], run_stride), *last[1:]])
-        last = over_rows.end([b.add(over_rows.values[0], row_stride), *last[1:]])
-        sums = last[2:]
-        for p in range(pixels):
-            for n in range(blocks):
-                first = (p * blocks + n) * _PARTS
-                to = ahead(b, ahead(b, out, p, out_stride), 4 * LANES * n)
-                total = _flavour.total(b, sums[first : first + _PARTS], ahead(b, excess, 4 * p))
-                store(b, total, to, 4)
-        return constant(0)
 
-    return function_of(f"products_{pixels}_{blocks}", emit)
+def _emit_products(b: Any, pixels: Any, blocks: Any, *where: Any) -> Any:
+    """Sums of a register block of one of the flavour's shapes."""
+    done = b.append_basic_block("done")
+    choice = b.switch(b.add(b.mul(blocks, constant(MOST_PIXELS)), pixels), done)
+    for n, p in ((n, p) for n, many in _flavour.shapes.items() for p in many):
+        shape = b.append_basic_block("shape")
+        choice.add_case(constant(n * MOST_PIXELS + p), shape)
+        b.position_at_end(shape)
+        _emit_block(b, p, n, *where)
+        b.branch(done)
+    b.position_at_end(done)
+    return constant(0)
 
 
 def _emit_excess(
@@ -202,10 +218,11 @@ def _emit_excess(
     totals = over_chunks.end(after)[2:]
     totals = over_runs.end([b.add(over_runs.values[0], run_stride), *totals])[1:]
     totals = over_rows.end([b.add(over_rows.values[0], row_stride), *totals])[1:]
-    add_up = declared(b, ir.FunctionType(I32, [_SUMS]), "llvm.vector.reduce.add.v16i32")
-    for p, total in enumerate(totals):
-        lone = b.shl(b.call(add_up, [total]), ir.Constant(I32, 7))
-        store(b, lone, ahead(b, out, 4 * p), 4)
+    while len(totals) > 1:
+        totals = [_add_in_twos(b, *two) for two in zip(totals[::2], totals[1::2], strict=True)]
+    total = _add_in_twos(b, totals[0], totals[0])
+    lone = pick(b, total, total, list(range(_AT_ONCE)))
+    store(b, b.shl(lone, ir.Constant(lone.type, [7] * _AT_ONCE)), out, 4)
     return constant(0)
 
 
@@ -217,19 +234,33 @@ def _load_some(b: Any, address: Any, there: Any) -> Any:
     return b.call(taken, [pointer, ir.Constant(I32, 1), there, ir.Constant(_SUMS, None)])
 
 
-_wide, _narrow, _lone = (_kernel(s) for s in (_flavour.wide, _flavour.narrow, _flavour.lone))
-_WIDE_PIXELS, _WIDE_BLOCKS = _flavour.wide
-_NARROW_PIXELS = _flavour.narrow[0]
-_LONE_BLOCKS = _flavour.lone[1]
-_FEW = 2
-"""So many pixels that are left over are faster one by one."""
-_AT_ONCE = 4
+_AT_ONCE = 8
 """Pixels whose inputs are summed up in one call."""
 _HAS_EXCESS = _flavour.has_excess
 _excess: Any = function_of("excess", _emit_excess)
+_products: Any = function_of("products", _emit_products)
 
-MOST_PIXELS = 60
-"""Rows of sums that one call fills: a multiple of every register block's pixels."""
+MOST_PIXELS = 56
+"""Rows of sums that one call fills: a multiple of what is done at once, sums and excess."""
+
+
+def _first_shape(pixels: int, blocks: int) -> tuple[int, int]:
+    """Pixels and blocks of the register block to begin with, if so many are left.
+
+    It has as many blocks as still let it take all pixels, or else the most; the pixels are shared
+    out evenly.
+    """
+    shapes = {n: many for n, many in _flavour.shapes.items() if n <= blocks}
+    most = {n: min(many[-1], pixels) for n, many in shapes.items()}
+    n = max(most, key=lambda n: (most[n], n))
+    parts = -(-pixels // most[n])
+    return next(p for p in shapes[n] if p * parts >= pixels), n
+
+
+_MOST_BLOCKS = max(_flavour.shapes)
+_FIRST = np.array(
+    [[_first_shape(p, n) for n in range(1, _MOST_BLOCKS + 1)] for p in range(1, MOST_PIXELS + 1)]
+)
 
 
 def _products_compiled(
@@ -257,22 +288,16 @@ def _products_compiled(
     to, row = np.int64(out.ctypes.data), 4 * np.int64(out.shape[1])
     left = np.int64(out.shape[1]) // LANES
     while left > 0:
+        blocks = _FIRST[pixels - 1, min(left, _MOST_BLOCKS) - 1, 1]
         p = np.int64(0)
         while p < pixels:
             asked = (pixel + 8 * p, *where, block, stride, to + p * row, row, too_many + 4 * p)
-            if left < _WIDE_BLOCKS:
-                _narrow(asked)
-                p += _NARROW_PIXELS
-            elif pixels - p <= _FEW:
-                _lone(asked)
-                p += 1
-            else:
-                _wide(asked)
-                p += _WIDE_PIXELS
-        step = 1 if left < _WIDE_BLOCKS else _WIDE_BLOCKS
-        left -= step
-        block += step * stride
-        to += step * (4 * LANES)
+            taken = _FIRST[pixels - p - 1, blocks - 1, 0]
+            _products((taken, blocks, *asked))
+            p += taken
+        left -= blocks
+        block += blocks * stride
+        to += blocks * (4 * LANES)
 
 
 def _products_in_numpy(
