@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.kernels.bench import HAS_OFFSETS
+from nmpsim.kernels.by_reference import by_reference
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.microkernel import MOST_PIXELS, Window, products
+from nmpsim.kernels.microkernel import AT_ONCE, MOST_PIXELS, Window, products
 from nmpsim.kernels.movement import ORIGIN, copy_run
 from nmpsim.kernels.narrow import (
     add_accounts,
@@ -51,11 +52,16 @@ def window_of(w: Any) -> Any:
 @jit
 def put_offsets(w: Any, begin: Any, pixels: Any, offsets: Any) -> None:
     """Bytes from the first pixel's corner to those from ``begin`` on; the last one again."""
-    for i in range(MOST_PIXELS):
-        pixel = min(begin + i, pixels - _ONE)
-        y = pixel // w.out_w
-        x = pixel - y * w.out_w
-        offsets[i] = y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
+    y = begin // w.out_w
+    x = begin - y * w.out_w
+    row, column = w.stride_h * w.in_row_stride, w.stride_w * w.in_pixel_stride
+    left = pixels - begin
+    for i in range(min(left + AT_ONCE, MOST_PIXELS)):
+        offsets[i] = y * row + x * column
+        if i < left - _ONE:
+            x += _ONE
+            if x == w.out_w:
+                x, y = ORIGIN, y + _ONE
 
 
 @jit
@@ -96,7 +102,7 @@ class Batch(NamedTuple):
     lane: Any
     """The first channel's."""
     patches: Any
-    """int8 [MOST_PIXELS, depth] where windows cannot be read in place."""
+    """int8 [MOST_PIXELS, depth], used where windows cannot be read in place."""
 
 
 @jit
@@ -234,12 +240,13 @@ def conv_bytes(
     lane = first % LANES
     window = window_of(w)
     depth = window.rows * window.runs * ((window.length + 3) // _FOUR * _FOUR)
+    patches = np.zeros((MOST_PIXELS, depth), np.int8) if is_gathered(w) else bench.results
     batch = Batch(
         window,
         at.weights + (first - lane) * depth,
         at.input + group * w.in_channels,
         first,
         lane,
-        np.zeros((MOST_PIXELS if is_gathered(w) else 0, depth), np.int8),
+        patches,
     )
-    convolve_batches(spm, w, at, parts, q, place, sink, batch, bench)
+    convolve_batches(spm, w, at, parts, q, place, sink, by_reference(batch), bench)

@@ -19,6 +19,7 @@ from nmpsim.kernels.accumulate import (
     saturate_sum,
 )
 from nmpsim.kernels.bench import IS_KEPT, MOST_START, bench_on, put_tables
+from nmpsim.kernels.by_reference import by_reference
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.conv_bytes import conv_bytes
 from nmpsim.kernels.dot import PATCHES, dot_int16
@@ -258,7 +259,8 @@ def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, m
         most = largest_partial(spm, q.element, at.partial, pixels * w.out_channels)
     for group in range(w.groups):
         first = group * count
-        bench = bench_on(memory, count, (first % LANES + count + LANES - 1) // LANES * LANES)
+        lanes = (first % LANES + count + LANES - 1) // LANES * LANES
+        bench = by_reference(bench_on(memory, count, lanes))
         put_tables(spm, at, parts, q, first, pixels, place, sink, bench)
         if parts.begins:
             most = bench.head[MOST_START]

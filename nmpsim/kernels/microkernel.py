@@ -86,9 +86,7 @@ class _Portable:
     a block fill four of AVX2's sixteen registers.
     """
 
-    shapes: ClassVar = (
-        {2: (2, 3, 4), 1: (4,)} if "+avx512f" in host_features() else {1: (1, 2)}
-    )
+    shapes: ClassVar = {2: (2, 3, 4), 1: (4,)} if "+avx512f" in host_features() else {1: (1, 2)}
     has_excess = False
 
     @staticmethod
@@ -201,8 +199,8 @@ def _emit_excess(
     out: Any,
 ) -> Any:
     """128 times the sum of some pixels' inputs, with what is read behind a run."""
-    lanes, zeros = ir.Constant(_SUMS, list(range(LANES))), [ir.Constant(_SUMS, None)] * _AT_ONCE
-    corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(_AT_ONCE)]
+    lanes, zeros = ir.Constant(_SUMS, list(range(LANES))), [ir.Constant(_SUMS, None)] * AT_ONCE
+    corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(AT_ONCE)]
     chunks = b.lshr(b.add(fours, constant(LANES - 1)), constant(4))
     over_rows = Loop(b, rows, [constant(0), *zeros])
     over_runs = Loop(b, runs, over_rows.values)
@@ -221,8 +219,8 @@ def _emit_excess(
     while len(totals) > 1:
         totals = [_add_in_twos(b, *two) for two in zip(totals[::2], totals[1::2], strict=True)]
     total = _add_in_twos(b, totals[0], totals[0])
-    lone = pick(b, total, total, list(range(_AT_ONCE)))
-    store(b, b.shl(lone, ir.Constant(lone.type, [7] * _AT_ONCE)), out, 4)
+    lone = pick(b, total, total, list(range(AT_ONCE)))
+    store(b, b.shl(lone, ir.Constant(lone.type, [7] * AT_ONCE)), out, 4)
     return constant(0)
 
 
@@ -234,7 +232,7 @@ def _load_some(b: Any, address: Any, there: Any) -> Any:
     return b.call(taken, [pointer, ir.Constant(I32, 1), there, ir.Constant(_SUMS, None)])
 
 
-_AT_ONCE = 8
+AT_ONCE = 8
 """Pixels whose inputs are summed up in one call."""
 _HAS_EXCESS = _flavour.has_excess
 _excess: Any = function_of("excess", _emit_excess)
@@ -282,7 +280,7 @@ def _products_compiled(
     pixel = np.int64(offsets.ctypes.data)
     too_many = np.int64(excess.ctypes.data)
     if _HAS_EXCESS:
-        for first in range(0, pixels, _AT_ONCE):
+        for first in range(0, pixels, AT_ONCE):
             _excess((pixel + 8 * first, *where, too_many + 4 * first))
     block = np.int64(weights.ctypes.data) + start
     to, row = np.int64(out.ctypes.data), 4 * np.int64(out.shape[1])

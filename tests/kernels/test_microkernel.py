@@ -76,7 +76,7 @@ def sums_in_numpy(
 def sums_of(
     inputs: Array, offsets: Array, window: Window, weights: Array, pixels: int, blocks: int
 ) -> Array:
-    """What the kernels say; what their arrays hold before is no matter, and what lies behind stays."""
+    """What the kernels say; what arrays hold before is no matter, what lies behind them stays."""
     out = np.full((MOST_PIXELS + 1, blocks * LANES), 77, np.int32)
     excess = np.full(MOST_PIXELS + 1, 77, np.int32)
     products_entry(inputs, 3, offsets, window, weights, 0, pixels, out[:-1], excess[:-1])

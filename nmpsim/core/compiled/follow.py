@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.by_reference import by_reference
 from nmpsim.core.compiled.tensor import check_tables
 from nmpsim.core.compiled.workplace import HIGH_LAYER, LOW_LAYER, words_at, workplace_at
 from nmpsim.core.decode import OP, WORD_COUNT
 from nmpsim.kernels.atomics import load, replace, store
+from nmpsim.kernels.by_reference import by_reference
 from nmpsim.kernels.calls import call
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.core.compiled.accounts import ON_CONTROL, book
-from nmpsim.core.compiled.by_reference import by_reference
 from nmpsim.core.compiled.ending import ABANDONED, FETCHED, TRAPPED, WENT_ON, ZERO
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.plan import is_planned, looks_at_data, steps_on_plan
@@ -30,6 +29,7 @@ from nmpsim.core.compiled.watch import (
 from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT
 from nmpsim.core.state import Int64s, Outcome, Status
 from nmpsim.isa.words import MOST_WORDS
+from nmpsim.kernels.by_reference import by_reference
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
 
 DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)

@@ -9,6 +9,7 @@ import numpy as np
 from nmpsim.core.compiled.operands import at_spm, clip_at, scale_at
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CONV, DWCONV, GEMM, PART_FIRST, PART_LAST, PART_ONLY
+from nmpsim.kernels.by_reference import by_reference
 from nmpsim.kernels.channels import Operands, Quantizer
 from nmpsim.kernels.depthwise import depthwise
 from nmpsim.kernels.gemm import Product, gemm
@@ -75,7 +76,16 @@ def do_conv(w: Any, d: Any, layer: Any) -> None:
     parts = Parts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
     place = Place(layer, d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
-    conv(w.spm, window, at, parts, q, place, w.sink, w.bench)
+    conv(
+        by_reference(w.spm),
+        by_reference(window),
+        by_reference(at),
+        parts,
+        by_reference(q),
+        by_reference(place),
+        by_reference(w.sink),
+        w.bench,
+    )
 
 
 @jit
