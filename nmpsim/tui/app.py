@@ -181,6 +181,10 @@ class DebugApp(App[None]):
         self.screen.set_focus(self.active_pane)
         self._catch_up()
 
+    def action_next_pane(self, step: int) -> None:
+        """The pane after, or before, in the order of the tabs."""
+        self.action_pane((self._pane + step) % len(PANES))
+
     def on_resize(self) -> None:
         """Other panes may be in sight now."""
         self.call_after_refresh(self._catch_up)
@@ -285,15 +289,11 @@ class DebugApp(App[None]):
     @on(LinePane.Chosen)
     def _line_chosen(self, event: LinePane.Chosen) -> None:
         if isinstance(event.pane, TensorPane):
-            self._ask_why(event.pane)
+            if event.pane.question():
+                self.execute(event.pane.question())
+            else:
+                self.notify("`why` is asked about an element of a layer's output that is done")
         elif changes := event.pane.looks_at(event.index):
             self.look_at(**changes)
             if "element" in changes:
                 self.action_pane(TENSOR)
-
-    def _ask_why(self, pane: TensorPane) -> None:
-        layer, at = pane.element_layer(), pane.element()
-        if layer is not None and at is not None:
-            self.execute(f"why {layer} {' '.join(map(str, at))}")
-        else:
-            self.notify("`why` is asked about an element of a layer's output that is done")

@@ -32,8 +32,6 @@ _OTHERS = (
     Binding("w", "copy", "Copy the pane's text to a file", show=False),
     Binding("less_than_sign", "core(-1)", "Look at the core before", show=False),
     Binding("greater_than_sign", "core(1)", "Look at the next core", show=False),
-    Binding("tab", "app.focus_next", "Next pane", show=False),
-    Binding("shift+tab", "app.focus_previous", "Pane before", show=False),
     Binding("z", "zoom", "One pane, or all", show=False),
     Binding("question_mark,f1", "help", "Help"),
     Binding("q", "quit", "Quit"),

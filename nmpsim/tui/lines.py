@@ -34,6 +34,8 @@ class LinePane(ScrollView, can_focus=True):
         Binding("home", "move(-1000000000)", "First line", show=False),
         Binding("end", "move(1000000000)", "Last line", show=False),
         Binding("enter", "choose", "Choose what the cursor is at", show=False),
+        Binding("tab", "app.next_pane(1)", "Next pane", show=False),
+        Binding("shift+tab", "app.next_pane(-1)", "Pane before", show=False),
     ]
 
     title = ""

@@ -6,6 +6,8 @@ alone: ``NO_COLOR`` takes it away and everything is still there.
 
 from __future__ import annotations
 
+from functools import cache
+
 import attrs
 from textual.theme import Theme
 
@@ -71,9 +73,14 @@ _COLD, _HOT = (0x00, 0x20, 0x4D), (0xFF, 0xEA, 0x46)
 """The ends of cividis, a scale that looks the same with any kind of colour vision."""
 
 
+@cache
+def _level_style(level: int) -> str:
+    share = level / (HEAT_LEVELS - 1)
+    mixed = (round(c + (h - c) * share) for c, h in zip(_COLD, _HOT, strict=True))
+    ink = "white" if share < 0.5 else "black"
+    return f"{ink} on #" + "".join(f"{part:02x}" for part in mixed)
+
+
 def heat_style(share: float) -> str:
     """Colours of a cell whose value is at ``share`` of the range, 0 to 1."""
-    level = round(share * (HEAT_LEVELS - 1)) / (HEAT_LEVELS - 1)
-    mixed = (round(c + (h - c) * level) for c, h in zip(_COLD, _HOT, strict=True))
-    ink = "white" if level < 0.5 else "black"
-    return f"{ink} on #" + "".join(f"{part:02x}" for part in mixed)
+    return _level_style(round(share * (HEAT_LEVELS - 1)))

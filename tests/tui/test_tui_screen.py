@@ -35,6 +35,21 @@ def test_a_small_screen_shows_one_pane(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_tab_goes_through_all_panes(size: tuple[int, int], start: Start) -> None:
+    async def play(user: User) -> None:
+        seen = []
+        for _ in PANES:
+            await user.press("tab")
+            assert user.app.focused is user.app.active_pane
+            seen.append(user.app.active_pane.title)
+        assert seen == [kind.title for _, kind in (*PANES[1:], PANES[0])]
+        await user.press("shift+tab")
+        assert user.app.active_pane.title == "Log"
+
+    drive(start(), size, play)
+
+
 def test_a_large_screen_shows_all_panes(start: Start) -> None:
     async def play(user: User) -> None:
         text = await user.press("n", "n")

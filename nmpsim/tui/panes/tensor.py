@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -104,9 +106,10 @@ class TensorPane(LinePane):
         row = min(self.cursor, shown.values.shape[1] - 1)
         return shown.coordinates(self._channel, row, self._column)
 
-    def element_layer(self) -> int | None:
-        """The layer whose output the element belongs to, if it is one."""
-        return None if self._shown is None else self._shown.operand.layer
+    def question(self) -> str:
+        """The command that asks why it is what it is; empty if that cannot be asked."""
+        layer, at = None if self._shown is None else self._shown.operand.layer, self.element()
+        return "" if layer is None or at is None else f"why {layer} {' '.join(map(str, at))}"
 
     def heading(self, width: int) -> list[Text]:
         """What can be shown, type and range, the channel in numbers, the element."""
@@ -217,13 +220,16 @@ class TensorPane(LinePane):
             return text
         low, high = shown.spread
         marks = {"high": glyphs.over * CELL, "low": glyphs.under * CELL}
+        cells = []
         for column, value in enumerate(row.tolist()):
             share = (value - low) / (high - low) if high > low and math.isfinite(value) else 0.0
             shade = glyphs.shades[round(share * (len(glyphs.shades) - 1))] * CELL
             if shown.is_difference:
                 shade = " " * CELL
             cell = POINTER if column == at else marks.get(shown.side(value), shade)
-            text.append(cell, style=heat_style(share))
+            cells.append((heat_style(share), cell))
+        for style, run in groupby(cells, key=itemgetter(0)):
+            text.append("".join(cell for _, cell in run), style=style)
         return text
 
     def _row(self, text: Text, row: Values, at: int) -> Text:

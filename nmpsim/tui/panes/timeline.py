@@ -85,7 +85,7 @@ class TimelinePane(LinePane):
             np.diff(_busy(self._lanes[lane], edges)) / self._scale if lane in self._lanes else 0
         )
         levels = np.ceil(np.broadcast_to(shares, edges.size - 1) * 4).astype(int).clip(0, 4)
-        strip = "".join(self.glyphs.shades[level] for level in levels)
+        strip = "".join(map(self.glyphs.shades.__getitem__, levels.tolist()))
         now = int(np.searchsorted(edges, view.location.cycle, "right")) - 1
         if not 0 <= now < len(strip):
             return text.append(strip, style=UNIT_COLORS[unit] if now > 0 else "dim")
