@@ -237,8 +237,10 @@ class Changes:
 
 
 def _check_scale(layer: Layer, scale: float) -> None:
-    if layer.output.scale is None or not 0 < scale < float("inf"):
-        raise fail("DEBUG002", f"{layer.name} has no output scale to change", found=scale)
+    if layer.output.scale is None:
+        raise fail("DEBUG002", f"{layer.name} has no output scale", found=layer.output.elem)
+    if not 0 < scale < float("inf"):
+        raise fail("DEBUG002", "a scale is a positive number", found=scale)
 
 
 def _integers(real: float) -> tuple[int, int, int]:

@@ -155,6 +155,11 @@ def test_compiled_programs_have_no_hazards(shell: Shell) -> None:
     assert shell.execute("eval hazards").data["value"] == 0
 
 
+def test_a_run_that_is_over_says_how_to_go_on(shell: Shell) -> None:
+    assert "was over" not in shell.execute("continue").text
+    assert "`restart` begins again" in shell.execute("continue").text
+
+
 def test_expectations_decide(shell: Shell) -> None:
     shell.execute("until end")
     assert not shell.execute("expect cycles > 100 and saturation(conv1) == 0").is_worse

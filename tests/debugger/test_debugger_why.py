@@ -10,6 +10,7 @@ import pytest
 
 import nmpsim
 from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.why import explain_element, readers
 
@@ -86,3 +87,51 @@ def test_host_layers_tell_what_they_read(debugger: Debugger) -> None:
     found = explain_element(debugger, debugger.layers[-1], (0, 7))
     source: Any = found.sources[0]
     assert source.startswith("fc__1_dequantize_res")
+
+
+BY_HAND = """
+.output to, i8[S:1.0 O:0]<64>
+.layer 0, copy, copy, to
+put: .descriptor store, dram=to+16, spm=0x20000000, run_bytes=16, count_x=1, count_y=1
+fill: .descriptor fill, output=0x20000008, count=8, value=11
+_start:
+ csrr t2, mhartid
+ bnez t2, other
+ la t5, to
+ li t6, -7
+ sb t6, 5(t5)
+ li t5, 0x20000000
+ li t6, 0x04030201
+ sw t6, 4(t5)
+ la t0, fill
+ nmp.fill t0
+ nmp.wait vector, 0
+ la t0, put
+ nmp.store t0
+ nmp.wait store, 0
+other:
+ nmp.halt
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "step"),
+    [(5, -7, "sb of 0xfffffff9"), (22, 3, "sw of 0x4030201"), (27, 11, "the descriptor's")],
+)
+def test_what_a_core_wrote_itself(at: int, value: int, step: str) -> None:
+    settings = nmpsim.default_device().settings()
+    debugger = Debugger(bundle_from_bytes(assemble(BY_HAND, "by_hand.s", settings).bundle()), {})
+    debugger.run()
+    found = explain_element(debugger, debugger.layers[0], (at,))
+    assert found.made is not None
+    assert (found.value, found.made.result) == (value, value)
+    assert found.made.steps[-1].formula.startswith(step)
+
+
+def test_what_nobody_wrote() -> None:
+    settings = nmpsim.default_device().settings()
+    debugger = Debugger(bundle_from_bytes(assemble(BY_HAND, "by_hand.s", settings).bundle()), {})
+    debugger.run()
+    found = explain_element(debugger, debugger.layers[0], (60,))
+    assert found.made is None
+    assert found.sources == ("nothing wrote it",)

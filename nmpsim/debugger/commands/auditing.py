@@ -41,7 +41,7 @@ def integers(shell: Shell, arguments: Arguments) -> Result:
     rows = [row for one in found for row in _rows(one, is_all)]
     names = ("layer", "stage", "channel", "factor", "expected", "found", "", "formula")
     wrong = [one for one in found if one.wrong]
-    lines = list(table(names, rows)) if rows else []
+    lines = list(table(names, rows)) if rows else ["nothing is rescaled on the device there"]
     lines.append(
         f"{count(len(wrong), 'rescaling')} of {len(found)} differ from what the scales ask for"
     )

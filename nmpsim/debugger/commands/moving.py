@@ -91,7 +91,12 @@ def _positive(arguments: Arguments, count: int) -> int:
 def run(shell: Shell, arguments: Arguments) -> Result:
     """On to the next breakpoint."""
     arguments.end()
-    return told(shell.debugger.run())
+    was_over = shell.debugger.execution.is_over
+    result = told(shell.debugger.run())
+    if not was_over:
+        return result
+    hint = "  the run was over: `restart` begins again, `reverse` and `back` go back"
+    return attrs.evolve(result, lines=(*result.lines, hint))
 
 
 def run_back(shell: Shell, arguments: Arguments) -> Result:
