@@ -147,7 +147,7 @@ def _findings(case: Case, place: Place) -> list[Diagnostic]:
     title = f"case {case.name!r}"
     if case.says_nothing:
         message = f"{title} has nothing to check"
-        hint = "give it expect, budget or baseline"
+        hint = "give it expect, budget or baseline; a single bundle --expect, --top1, ..."
         return [Diagnostic("SUITE002", message, place, hint=hint)]
     if case.needs_baseline:
         message = f"{title} compares with a baseline and names none"
