@@ -15,6 +15,8 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.arithmetic import Element, Made, Step, Term, made_by, terms_of_part
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.events import host_touches
+from nmpsim.debugger.explanation import Event, Explanation, NamedTerm
+from nmpsim.debugger.hostwhy import on_host
 from nmpsim.debugger.inspect import coordinates, flat_index, values_of
 from nmpsim.debugger.instructions import SCALAR_BYTES, Done, memory_at
 from nmpsim.debugger.tracing import (
@@ -33,55 +35,6 @@ MIDDLE_PARTS = (1, 2)
 MOST_READERS = 64
 
 
-@attrs.frozen
-class Event:
-    """An instruction that had a part in it."""
-
-    what: str
-    core: int
-    instruction: str
-    pc: int
-    descriptor: int
-    cycle: int
-    """Issued."""
-    position: int
-    """State just after it."""
-    layer: str
-    data: str = ""
-    """What it moved, for transfers."""
-
-
-@attrs.frozen
-class NamedTerm:
-    """A term and what its operands are called."""
-
-    term: Term
-    input: str
-    """The tensor's element; empty for padding."""
-    weight: str
-
-
-@attrs.frozen
-class Explanation:
-    """Everything that made an element."""
-
-    layer: str
-    op: str
-    placement: str
-    at: tuple[int, ...]
-    value: float
-    address: int
-    made: Made | None
-    """None if the host made it, or nothing did."""
-    terms: tuple[NamedTerm, ...]
-    events: tuple[Event, ...]
-    """Transfers that brought its operands, what computed it, the store."""
-    sources: tuple[str, ...]
-    """Where it is from, if not from the terms alone."""
-    tile: str
-    """Which part of the layer the instruction made."""
-
-
 def explain_element(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> Explanation:
     """Everything that made one element of a layer's output.
 
@@ -96,7 +49,7 @@ def explain_element(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> Ex
         layer.name, layer.op, layer.placement, at, value, address, None, (), (), (), ""
     )
     if layer.placement == "host":
-        return attrs.evolve(found, sources=_host_sources(debugger, layer))
+        return on_host(debugger, layer, found, flat)
     store = last_writer(done, "dram", address)
     if store is None:
         return _from_before(debugger, layer, found)
@@ -118,15 +71,6 @@ def _from_before(debugger: Debugger, layer: Layer, found: Explanation) -> Explan
                 sources=(note, *there.sources),
             )  # fmt: skip
     return attrs.evolve(found, sources=("nothing wrote it",))
-
-
-def _host_sources(debugger: Debugger, layer: Layer) -> tuple[str, ...]:
-    step = next(s for s in debugger.bundle.metadata.steps if layer.index in s.layers)
-    return tuple(
-        f"{tensor.name}: {tensor.elem} {'x'.join(map(str, tensor.shape))}"
-        for kind, tensor in host_touches(step)
-        if kind == "read"
-    )
 
 
 def _from_store(

@@ -82,6 +82,24 @@ def test_what_has_not_run_cannot_be_asked(debugger: Debugger) -> None:
         explain_element(debugger, debugger.layers[3], (0, 0, 0, 0))
 
 
+def test_what_the_host_quantizes_and_back(debugger: Debugger, seven: dict[str, Any]) -> None:
+    debugger.run()
+    found = explain_element(debugger, debugger.layers[0], (0, 0, 3, 3))
+    assert found.made is not None
+    x, (scaled, whole, clip) = seven["data"][0, 0, 3, 3], found.made.steps
+    assert found.terms[0].input == "data[0, 0, 3, 3]"
+    assert found.made.terms[0].input == x
+    assert scaled.value == float(x / np.float32(debugger.layers[0].output.scale))
+    assert whole.value == round(scaled.value) + (debugger.layers[0].output.offset or 0)
+    assert clip.value == found.value
+    back = explain_element(debugger, debugger.layers[6], (0, 7))
+    assert back.made is not None
+    source = debugger.layers[5].output
+    q = int(debugger.outputs[5][0, 7])
+    assert back.made.steps[0].value == q - (source.offset or 0)
+    assert np.float32(back.made.steps[0].value) * np.float32(source.scale) == back.value
+
+
 def test_host_layers_tell_what_they_read(debugger: Debugger) -> None:
     debugger.run()
     found = explain_element(debugger, debugger.layers[-1], (0, 7))

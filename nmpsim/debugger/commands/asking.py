@@ -11,8 +11,9 @@ from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.result import Result, plain, say, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.events import code_command
+from nmpsim.debugger.explanation import Event, Explanation
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.why import Event, Explanation, explain_element, readers
+from nmpsim.debugger.why import explain_element, readers
 
 if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
