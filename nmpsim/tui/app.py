@@ -130,7 +130,7 @@ class DebugApp(App[None]):
         self._look(view)
         if view.answer.ends:
             self.exit()
-        wanted = answer_pane(view.answer)
+        wanted = answer_pane(view.answer, self.size.width)
         if wanted is not None and not self.panes[wanted].display:
             self.action_pane(wanted)
 

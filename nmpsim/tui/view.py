@@ -123,6 +123,8 @@ def next_view(before: View, answer: Result) -> View:
     )
     has_come = view.at is not None and view.at != before.at
     asked, core = _asked_about(view), answer.data.get("core")
+    if answer.data.get("reason") in ("breakpoint", "trap"):
+        core = view.location.core
     if asked is None and has_come:
         asked = view.at
     if asked is not None:

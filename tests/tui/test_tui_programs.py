@@ -1,10 +1,15 @@
-"""Programs that were written by hand: without LIR, without layers, with a trap."""
+"""Programs that were written by hand or go wrong: without LIR, with a trap, with a race."""
 
 from __future__ import annotations
 
-import pytest
-from screen import SMALL, User, drive
+import runpy
+from pathlib import Path
 
+import numpy as np
+import pytest
+from screen import SMALL, User, drive, session
+
+import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
@@ -47,6 +52,23 @@ def test_the_source_says_why_there_is_none() -> None:
         assert "error[BUN005]" in await user.press("2")
 
     drive(by_hand(NO_LAYERS), SMALL, play)
+
+
+def test_a_hazard_is_read_in_the_log_and_its_core_looked_at(
+    tmp_path: Path,
+) -> None:
+    folder = Path(__file__).parents[2] / "programs" / "debugging"
+    runpy.run_path(str(folder / "make.py"))["make"](tmp_path)
+    shell = session(nmpsim.load(tmp_path / "missing_wait.bin"), np.load(tmp_path / "seven.npy"))
+
+    async def play(user: User) -> None:
+        await user.enter("break hazard")
+        text = " ".join((await user.press("c")).replace("│", " ").split())
+        assert "that core 1 nmp.load at" in text and "no nmp.wait load between them" in text
+        assert user.app.active_pane.title == "Log"
+        assert user.app.view is not None and user.app.view.core == 1
+
+    drive(shell, SMALL, play)
 
 
 def test_a_trap_is_told() -> None:

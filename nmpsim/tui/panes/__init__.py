@@ -27,8 +27,13 @@ PANES: tuple[tuple[str, type[LinePane]], ...] = (
 TENSOR, LOG = ([name for name, _ in PANES].index(name) for name in ("Tensor", "Log"))
 
 
-def answer_pane(answer: Result) -> int | None:
-    """The pane in which a long answer is read; None if the line on top is enough."""
+def answer_pane(answer: Result, columns: int) -> int | None:
+    """The pane in which a long answer is read; None if the line on top is enough.
+
+    That line has room for why a run has stopped unless it is longer than the whole screen.
+    """
     if "values" in answer.data:
         return TENSOR
-    return LOG if len(answer.lines) > 1 and "reason" not in answer.data else None
+    if "reason" in answer.data:
+        return LOG if answer.lines and len(answer.lines[0]) > columns else None
+    return LOG if len(answer.lines) > 1 else None
