@@ -1,0 +1,93 @@
+"""Tensors of a layer, of the LIR by name, and of the instruction that a core is at."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.boxes import Box
+from nmpsim.debugger.commands.shell import Shell
+from nmpsim.debugger.instructions import Touch
+from nmpsim.debugger.operands import (
+    LirOperands,
+    Placed,
+    instruction_at_hand,
+    layer_output,
+    lir_operands,
+    named_operand,
+    placed_operand,
+)
+from nmpsim.isa.table import SCRATCHPAD_BASE
+
+
+@pytest.fixture
+def known(debugger: Debugger) -> LirOperands:
+    return lir_operands(debugger.bundle.module(), debugger.layers)
+
+
+def test_layers_read_what_the_lir_says(known: LirOperands) -> None:
+    assert [role for role, _ in known.roles[1]] == ["Src", "Filter", "Bias"]
+    assert known.roles[2] == (("Src", "conv1__2_res"),)
+
+
+def test_what_a_layer_read_is_what_the_layer_before_left(
+    debugger: Debugger, known: LirOperands
+) -> None:
+    module = debugger.bundle.module()
+    debugger.run()
+    found = named_operand(debugger, module, known, "conv1__2_res", 2)
+    assert found is not None and found.layer == 1 and not found.note
+    assert (found.values == debugger.outputs[1]).all()
+    view = dict(known.roles[1][:1])["Src"]
+    turned = named_operand(debugger, module, known, view, 1)
+    assert turned is not None
+    assert (turned.values.reshape(-1) == debugger.outputs[0].reshape(-1)).all()
+    data = named_operand(debugger, module, known, "data", 0)
+    assert data is not None and (data.values == debugger.execution.inputs["data"]).all()
+    assert named_operand(debugger, module, known, "nothing", 0) is None
+
+
+def test_an_output_that_is_not_there_yet_says_so(debugger: Debugger) -> None:
+    assert "not computed yet" in layer_output(debugger, debugger.layers[3]).note
+    debugger.until_layer(3)
+    assert layer_output(debugger, debugger.layers[3]).note == ""
+
+
+def test_weights_in_the_scratchpad_are_those_of_the_lir(debugger: Debugger) -> None:
+    """[out/16][ky][kx*in/4][16][4], padded with zeros."""
+    weights = debugger.bundle.module().constants["conv1_weights__1"]
+    debugger.step("layer")
+    at = None
+    while at is None or at.mnemonic != "nmp.conv" or at.is_done:
+        debugger.step("instruction")
+        core = debugger.next_core()
+        assert core is not None
+        at = instruction_at_hand(debugger, core)
+    placed = {one.touch.what: one for one in at.operands}
+    found = placed_operand(debugger, core, placed["weights"]).values.reshape(3, 16, 4)
+    assert (found[..., :3] == weights[..., 0].transpose(1, 0, 2)).all()
+    assert not found[..., 3].any()
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        Box("scratchpad", SCRATCHPAD_BASE + (1 << 30), 4),
+        Box("scratchpad", SCRATCHPAD_BASE, 4, ((1 << 31, 0), (1 << 31, 0))),
+        Box("scratchpad", SCRATCHPAD_BASE + 64, 4, ((3, -64),)),
+        Box("dram", 16, 1 << 31),
+    ],
+)
+def test_operands_outside_memory_are_not_read(box: Box, debugger: Debugger) -> None:
+    placed = Placed(Touch("read", "input", box), np.dtype(np.int8), "input")
+    assert placed_operand(debugger, 0, placed).values.size == 0
+
+
+def test_the_command_shows_constants(shell: Shell) -> None:
+    bias = shell.module().constants["conv1_bias"]
+    found = shell.execute("tensor conv1_bias")
+    assert found.data["values"] == bias.tolist()
+    assert " at 0x" not in found.lines[0]
+    assert shell.execute("tensor conv1_bias 2").data["value"] == bias[2]
+    assert "conv1_bias" in shell.complete("tensor conv1_b")
