@@ -14,6 +14,7 @@ from nmpsim.diagnostics import fail
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.grid import dotted
 from nmpsim.experiments.table import Row
+from nmpsim.views.text import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +111,7 @@ def _draw_roofline(axes: Axes, rows: Sequence[Row]) -> None:
     for bandwidth in sorted({row["dram_bytes_per_cycle"] for row in rows}):
         _name(axes, f"{bandwidth} bytes a cycle", x[0], x[0] * bandwidth, "left")
     for peak, cores in sorted({(_peak(row), row["cores_count"]) for row in rows}):
-        _name(axes, f"{cores} cores" if cores > 1 else "1 core", x[-1], peak, "right")
+        _name(axes, f"{plural(cores, 'core')} of {peak // cores} MACs", x[-1], peak, "right")
     speed = [row["macs"] / row["cycles"] for row in points]
     for bound, marker in (("compute", "o"), ("memory", "^")):
         mine = [index for index, row in enumerate(points) if row["bound"] == bound]
@@ -158,7 +159,7 @@ def _settings(row: Row, names: Sequence[str]) -> str:
 
 
 def _name(axes: Axes, text: str, x: float, y: float, side: str) -> None:
-    """A small text beside a point, which is at that side of it, on top if left, else below."""
+    """A small text whose end at that side is at a point: the left one below it, else above."""
     dy, va = (-4, "top") if side == "left" else (3, "bottom")
     axes.annotate(
         text, (x, y), (0, dy), textcoords="offset points", fontsize="x-small", ha=side, va=va

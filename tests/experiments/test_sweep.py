@@ -195,7 +195,7 @@ def test_plots(cli, digits, digits_bin, tmp_path):
     assert cli("sweep", digits_bin, *words).exit_code == 0
     for name in ("cycles.svg", "roofline.svg", "pareto.svg"):
         assert b"<svg" in (plots / name).read_bytes()[:1000]
-    assert b"<!-- 2 cores -->" in (plots / "roofline.svg").read_bytes()
+    assert b"<!-- 2 cores of 64 MACs -->" in (plots / "roofline.svg").read_bytes()
     assert b"<!-- A: cores.count 1 -->" in (plots / "pareto.svg").read_bytes()
 
 
