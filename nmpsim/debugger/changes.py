@@ -15,7 +15,7 @@ from nmpsim.bundle.patch import Change
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import flat_index, layer_states, values_of
 from nmpsim.debugger.instructions import Done
-from nmpsim.debugger.rederive import Rederived, rederive
+from nmpsim.debugger.rederive import Program, Rederived, as_compiled, rederive
 from nmpsim.debugger.tracing import trace_of
 from nmpsim.debugger.words import NO_CHANGE, index_of, packed, pieces_of
 from nmpsim.diagnostics import UserError, fail
@@ -51,6 +51,8 @@ class Changes:
         self._debugger = debugger
         self.made: list[Change] = []
         self._baseline: Baseline | None = None
+        self._program: Program | None = None
+        """With the scales that were changed; None if none was."""
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
         """Change a word of all descriptors of a layer, or its records by channel; how many places.
@@ -70,10 +72,12 @@ class Changes:
     def set_scale(self, layer: Layer, module: Module, scale: float) -> Rederived:
         """Give a layer's output another scale; all layers that make or read it follow.
 
-        Raises UserError: DEBUG002 if there is no scale, or as :func:`rederive` says.
+        Raises UserError: DEBUG002 if there is no scale, or as :mod:`nmpsim.debugger.rederive` says.
         """
         _check_scale(layer, scale)
-        found = rederive(self._debugger.bundle, module, layer, scale)
+        before = self._program or as_compiled(self._debugger.bundle, module)
+        found = rederive(before, layer, float(np.float32(scale)))
+        self._program = found.program
         for address, now in found.pieces:
             self.write(address, now, f"{layer.name} scale = {scale:g}")
         by_name = {one.name: one for one in self._debugger.layers}
@@ -147,6 +151,7 @@ class Changes:
         for change in reversed(self.made):
             self._debugger.execution.write_image(change.address, change.was)
         self.made.clear()
+        self._program = None
         self.rewind()
         return count
 

@@ -1,8 +1,8 @@
 """Another scale for a tensor: the program as the compiler would have made it with that scale.
 
-The module that the bundle carries is compiled twice, as it is and with the other scale; where the
-two programs differ, the numbers hang on the scale. So every layer that makes or reads the tensor
-follows, in every arithmetic: factors, biases, clips.
+The module that the bundle carries is compiled as it is and with the other scale; where the two
+programs differ, the numbers hang on the scale. So every layer that makes or reads the tensor
+follows, in every arithmetic: factors, biases, clips. A further scale builds on those before it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,25 @@ CLIPS = frozenset({"relu", "clip", "cpumaxsplat"})
 """Likewise, where both scales are the same in the program."""
 
 
-@attrs.frozen
+Options = tuple[str, bool]
+"""Slicing, and whether activations are fused."""
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """A module and what the compiler makes of it."""
+
+    module: Module
+    options: Options
+    made: Bundle
+
+
+@attrs.frozen(eq=False)
 class Rederived:
     """What another scale makes of a program."""
 
+    program: Program
+    """With that scale."""
     pieces: tuple[tuple[int, bytes], ...]
     """Address and new bytes."""
     makers: tuple[str, ...]
@@ -47,22 +62,43 @@ class Rederived:
     """Layers on the host that read it: their scales are not in the program's memory."""
 
 
-def rederive(bundle: Bundle, module: Module, layer: Layer, scale: float) -> Rederived:
+def as_compiled(bundle: Bundle, module: Module) -> Program:
+    """A bundle's module, and what it is without any changes.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if this compiler makes something else of
+    the module.
+    """
+    for options in itertools.product(SLICINGS, (True, False)):
+        try:
+            made = _compiled(bundle, module, *options)
+        except UserError:
+            continue
+        if _has_layout(made, bundle):
+            return Program(module, options, made)
+    raise fail(
+        "DEBUG002",
+        "the bundle is not what this compiler makes of its LIR",
+        hint="`change LAYER scale S alone` changes only the layer; or compile the LIR again",
+    )
+
+
+def rederive(before: Program, layer: Layer, scale: float) -> Rederived:
     """The program with another output scale of a layer.
 
-    Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG002 if the bundle was not made of its module
-    by this compiler, or the host makes the tensor; COMP001 if a layer cannot have such a scale.
+    Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG002 if the host makes the tensor, or it is
+    an input; COMP001 if a layer cannot have such a scale.
     """
-    _, operations = resolve(module)
+    _, operations = resolve(before.module)
     buffers = _same_scale(operations, layer)
     if not buffers <= {view.buffer.name for op in operations for view in op.outs()}:
         raise _not_here(layer, "it is that of an input of the program")
-    makers, readers, left = _concerned(bundle, operations, buffers)
-    options, before = _options(bundle, module)
-    after = _compiled(bundle, _scaled(module, buffers, scale), *options)
-    if not _has_layout(after, before):
+    makers, readers, left = _concerned(before.made, operations, buffers)
+    module = _scaled(before.module, buffers, scale)
+    made = _compiled(before.made, module, *before.options)
+    if not _has_layout(made, before.made):
         raise _not_here(layer, "with that scale the program would have another layout")
-    return Rederived(tuple(_differing(before, after)), makers, readers, left)
+    pieces = tuple(_differing(before.made, made))
+    return Rederived(Program(module, before.options, made), pieces, makers, readers, left)
 
 
 def _same_scale(operations: tuple[Operation, ...], layer: Layer) -> frozenset[str]:
@@ -144,26 +180,6 @@ def _of_scale(declared: TensorType, scale: float) -> TensorType:
     ratio = scale / quant.scale
     low, high = quant.low * ratio, quant.high * ratio
     return attrs.evolve(declared, quant=attrs.evolve(quant, scale=scale, low=low, high=high))
-
-
-Options = tuple[str, bool]
-"""Slicing, and whether activations are fused."""
-
-
-def _options(bundle: Bundle, module: Module) -> tuple[Options, Bundle]:
-    """How the bundle was compiled, and what that gives without any changes."""
-    for options in itertools.product(SLICINGS, (True, False)):
-        try:
-            made = _compiled(bundle, module, *options)
-        except UserError:
-            continue
-        if _has_layout(made, bundle):
-            return options, made
-    raise fail(
-        "DEBUG002",
-        "the bundle is not what this compiler makes of its LIR",
-        hint="`change LAYER scale S alone` changes only the layer; or compile the LIR again",
-    )
 
 
 def _compiled(bundle: Bundle, module: Module, slicing: str, fuse: bool) -> Bundle:

@@ -45,6 +45,28 @@ def test_a_patch_does_what_the_session_did(
         np.testing.assert_array_equal(saved, shell.debugger.outputs[layer.index])
 
 
+CONV1 = ("S:0.013213338", ("act/0004:conv1__2:conv1__2_res", "act/0007:pool1__2:pool1__1_res"))
+CONV2 = ("S:0.038522091", ("act/0010:conv2__2:conv2__2_res", "act/0013:pool2__2:pool2__1_res"))
+
+
+def outputs_with(
+    scales: dict[Any, float], numerics: str, inputs: dict[str, Any], folder: Path
+) -> dict[int, Any]:
+    """Of each layer of the digits compiled with other scales in their files."""
+    tensors = json.loads((DIGITS / "digits.tensors.json").read_text())
+    text = (DIGITS / "digits.lir.txt").read_text()
+    for (written, keys), scale in scales.items():
+        text = text.replace(written, f"S:{scale:.9f}")
+        for key in keys:
+            tensors[key] |= {"scale": scale, "scale_hex": scale.hex()}
+    (folder / "net.lir.txt").write_text(text)
+    (folder / "net.tensors.json").write_text(json.dumps(tensors))
+    compiled = nmpsim.compile(folder / "net.lir.txt", DIGITS / "digits.npz", numerics=numerics)
+    debugger = Debugger(bundle_from_bytes(compiled.image), inputs)
+    debugger.run()
+    return debugger.outputs
+
+
 @pytest.mark.parametrize("numerics", ["glow-int", "float-fbgemm", "float-onednn"])
 def test_another_scale_is_what_the_compiler_makes_of_it(
     numerics: str, seven: dict[str, Any], tmp_path: Path
@@ -54,18 +76,23 @@ def test_another_scale_is_what_the_compiler_makes_of_it(
     told = shell.execute("change conv1 scale 0.02").text
     assert "pool1__2 has it now\n  conv2__2 reads it and follows" in told
     shell.execute("until end")
-
-    tensors = json.loads((DIGITS / "digits.tensors.json").read_text())
-    for key in ("act/0004:conv1__2:conv1__2_res", "act/0007:pool1__2:pool1__1_res"):
-        tensors[key] |= {"scale": 0.02, "scale_hex": (0.02).hex()}
-    text = (DIGITS / "digits.lir.txt").read_text().replace("S:0.013213338", "S:0.020000000")
-    (tmp_path / "net.lir.txt").write_text(text)
-    (tmp_path / "net.tensors.json").write_text(json.dumps(tensors))
-    other = nmpsim.compile(tmp_path / "net.lir.txt", DIGITS / "digits.npz", numerics=numerics)
-    expected = Debugger(bundle_from_bytes(other.image), seven)
-    expected.run()
-    for index, values in expected.outputs.items():
+    for index, values in outputs_with({CONV1: 0.02}, numerics, seven, tmp_path).items():
         np.testing.assert_array_equal(values, shell.debugger.outputs[index])
+
+
+def test_scales_build_on_one_another(shell: Shell, seven: dict[str, Any], tmp_path: Path) -> None:
+    for line in ("conv1 scale 0.03", "conv2 scale 0.0625", "conv1 scale 0.02"):
+        shell.execute(f"change {line}")
+    shell.execute("until end")
+    expected = outputs_with({CONV1: 0.02, CONV2: 0.0625}, "glow-int", seven, tmp_path)
+    for index, values in expected.items():
+        if shell.debugger.layers[index].placement == "device":
+            np.testing.assert_array_equal(values, shell.debugger.outputs[index])
+    exact = [shell.debugger.layers[index].output.scale for index in (1, 3)]
+    shell.execute(f"change conv1 scale {exact[0]!r}")
+    shell.execute(f"change conv2 scale {exact[1]!r}")
+    assert shell.execute("effect").data["changed"] == []
+    assert shell.changes.merged() == ()
 
 
 def test_the_scale_of_a_layer_alone(shell: Shell) -> None:

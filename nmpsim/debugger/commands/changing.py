@@ -205,8 +205,9 @@ COMMANDS = (
          "bias", "scale", "channel", "alone"),
         "WORD is any word of the layer's descriptors; `integers` and `why` show them. Where each"
         " channel has its own factor, it is that of channel C, or of all. With another scale all"
-        " layers that make or read the tensor follow, as if it had been compiled so; alone changes"
-        " only the layer's own rescale. The run goes back to where the layer begins.",
+        " layers that make or read the tensor follow, as if it had been compiled so (which is done,"
+        " and may take some seconds); alone changes only the layer's own rescale. The run goes back"
+        " to where the layer begins.",
     ),
     Command(
         "set",
