@@ -52,6 +52,7 @@ class LinePane(ScrollView, can_focus=True):
     """Lines that the cursor goes to with the next renewal."""
     _measured_at: Size | None = None
     _base = Style()
+    _heading: list[Text] = []  # noqa: RUF012 - replaced, never changed
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -165,8 +166,9 @@ class LinePane(ScrollView, can_focus=True):
         return None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Several rows; the style below them is made once, of many rules."""
+        """Several rows; heading and style, which is made of many rules, are the same for all."""
         self._base = self.rich_style
+        self._heading = [] if self.view is None else self.heading(self.columns)
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
@@ -174,8 +176,7 @@ class LinePane(ScrollView, can_focus=True):
         left, top = self.scroll_offset
         index, width = top + y - self._heading_rows, self.columns
         if y < self._heading_rows:
-            heading = self.heading(width)
-            text = heading[y] if y < len(heading) else Text("")
+            text = self._heading[y].copy() if y < len(self._heading) else Text("")
             text.stylize("bold")
             return self._strip(text, left, width)
         key = (index, left, width, index == self.cursor, self.has_focus, self._base)
