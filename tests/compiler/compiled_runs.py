@@ -67,10 +67,14 @@ def check_program(program: Program, config: DeviceConfig, engine: str = "compile
         if bundle is None:
             continue
         check_streams(bundle, config)
-        report = Device(config, engine).run(bundle, program.inputs, save_layers=True)
+        device = Device(config, engine)
+        report = device.run(bundle, program.inputs, save_layers=True)
         check_laws(report, config)
+        at_once = device.run(bundle, program.inputs)
+        assert at_once.layers == report.layers
         for name, values in report.outputs.items():
             np.testing.assert_array_equal(values, final[name], err_msg=name)
+            np.testing.assert_array_equal(values, at_once.outputs[name], err_msg=name)
         check_layers(report, done, fuse)
         if not fuse:
             check_same_cuts(program, config, report)
