@@ -54,12 +54,11 @@ class _Vnni:
 
     Weights are made unsigned by adding 128, so a pixel's inputs are added 128 times too often: its
     excess. Inputs stay as they are, because they are read again and again.
-
-    From eight sums on, no product waits for the one before; of more than fourteen, LLVM has been
-    seen to keep some in memory.
     """
 
-    shapes: ClassVar = {4: (1, 2, 3), 2: (4, 5, 6, 7), 1: (7,)}
+    shapes: ClassVar = {4: (1, 2, 3, 4, 5), 2: (4, 5, 6, 7), 1: (7,)}
+    """Blocks -> pixels. Of eight sums, none waits for its last product; 24 leave LLVM too few
+    registers for inputs that it loads ahead."""
     has_excess = True
 
     @staticmethod
@@ -82,11 +81,11 @@ class _Vnni:
 class _Portable:
     """Bytes widened to 16 bits, multiplied and added in twos.
 
-    LLVM makes ``vpmaddwd`` or its like of it on any processor that has one. The sums of a pixel and
-    a block fill four of AVX2's sixteen registers.
+    LLVM makes ``vpmaddwd`` or its like of it on any processor that has one.
     """
 
     shapes: ClassVar = {2: (2, 3, 4), 1: (4,)} if "+avx512f" in host_features() else {1: (1, 2)}
+    """The sums of one pixel and one block fill four of the sixteen registers of AVX2."""
     has_excess = False
 
     @staticmethod
@@ -257,8 +256,10 @@ def _first_shape(pixels: int, blocks: int) -> tuple[int, int]:
 
 _MOST_BLOCKS = max(_flavour.shapes)
 _FIRST = np.array(
-    [[_first_shape(p, n) for n in range(1, _MOST_BLOCKS + 1)] for p in range(1, MOST_PIXELS + 1)]
+    [[_first_shape(p, n) for n in range(1, _MOST_BLOCKS + 1)] for p in range(1, MOST_PIXELS + 1)],
+    np.int64,
 )
+"""Pixels left, from 1 on; blocks left, from 1 to _MOST_BLOCKS; pixels and blocks to begin with."""
 
 
 def _products_compiled(

@@ -76,7 +76,7 @@ def sums_in_numpy(
 def sums_of(
     inputs: Array, offsets: Array, window: Window, weights: Array, pixels: int, blocks: int
 ) -> Array:
-    """What the kernels say; what arrays hold before is no matter, what lies behind them stays."""
+    """What the kernels say; their arrays may hold anything before, and nothing behind changes."""
     out = np.full((MOST_PIXELS + 1, blocks * LANES), 77, np.int32)
     excess = np.full(MOST_PIXELS + 1, 77, np.int32)
     products_entry(inputs, 3, offsets, window, weights, 0, pixels, out[:-1], excess[:-1])
@@ -135,7 +135,9 @@ def test_extremes(values: list[int], name: str) -> None:
 
 def digest_of_sums() -> str:
     """Sums of many kinds in one string."""
-    total = [check(w, 29, 5, ALL).astype(np.int64).sum() for w in WINDOWS.values()]
+    sums = [check(w, 29, 5, ALL) for w in WINDOWS.values()]
+    sums += [check(WINDOWS["1x1 odd"], p, 5, ALL) for p in range(1, MOST_PIXELS + 1)]
+    total = [some.astype(np.int64).sum() for some in sums]
     return " ".join(map(str, total))
 
 
