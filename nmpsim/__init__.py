@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from nmpsim.analysis.memory_map import memory_map as memory_map
     from nmpsim.analysis.timeline import TimelineRecorder as TimelineRecorder
     from nmpsim.bundle import Bundle as Bundle
+    from nmpsim.compiler.passes.rescale_bias import RescaledBias as RescaledBias
+    from nmpsim.compiler.passes.rescale_bias import rescale_bias as rescale_bias
     from nmpsim.config import DeviceConfig as DeviceConfig
     from nmpsim.config import default_device as default_device
     from nmpsim.config import load_device as load_device
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from nmpsim.session import Compiled as Compiled
     from nmpsim.session import Device as Device
     from nmpsim.session import Progress as Progress
-    from nmpsim.session import RescaledBias as RescaledBias
     from nmpsim.session import Shadow as Shadow
     from nmpsim.session import calibrate as calibrate
     from nmpsim.session import compile as compile
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from nmpsim.session import lint as lint
     from nmpsim.session import load as load
     from nmpsim.session import quantize as quantize
-    from nmpsim.session import rescale_bias as rescale_bias
     from nmpsim.session import save as save
 
 __version__ = "0.1.0"
@@ -59,7 +59,7 @@ _HOMES = {
     "Evaluation": "nmpsim.experiments",
     "Progress": "nmpsim.session",
     "QuantizedProgram": "nmpsim.quantization",
-    "RescaledBias": "nmpsim.session",
+    "RescaledBias": "nmpsim.compiler.passes.rescale_bias",
     "RunReport": "nmpsim.report.data",
     "ScratchpadRecorder": "nmpsim.debugger.scratchpads",
     "Shadow": "nmpsim.session",
@@ -78,7 +78,7 @@ _HOMES = {
     "memory_map": "nmpsim.analysis.memory_map",
     "quantize": "nmpsim.session",
     "read_report": "nmpsim.report.read",
-    "rescale_bias": "nmpsim.session",
+    "rescale_bias": "nmpsim.compiler.passes.rescale_bias",
     "save": "nmpsim.session",
     "sweep": "nmpsim.experiments",
     "write_report": "nmpsim.report.json",

@@ -1,4 +1,7 @@
-"""What a user imports: quantize, compile, lint, load, run, look into the errors of a run."""
+"""What a user imports: quantize, compile, lint, load, run, look into the errors of a run.
+
+What only one of them needs is imported there: a run is not to wait for the compiler.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +9,32 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy.typing as npt
 
-from nmpsim.analysis.lint import Finding, References, load_subject, run_rules
-from nmpsim.analysis.shadow import ShadowEvaluation
 from nmpsim.bundle import Bundle, bundle_from_bytes, bundle_of, read_bundle, write_bundle
 from nmpsim.bundle.patch import apply_patch, load_patch
-from nmpsim.compiler.driver import compile_module
-from nmpsim.compiler.numerics import DEFAULT_NUMERICS
-from nmpsim.compiler.passes.rescale_bias import RescaledBias, rescale_bias
-from nmpsim.compiler.slicing.search import DEFAULT_SLICING, SlicedLayer
 from nmpsim.config import DeviceConfig, from_settings, given_device
 from nmpsim.core.device import Device, Listener, Progress
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.diagnostics import fail
 from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
-from nmpsim.quantization import Calibrated, QuantizedProgram, settings_of
 from nmpsim.report.data import RunReport
 from nmpsim.report.shadow import ShadowLayer
+
+if TYPE_CHECKING:
+    from nmpsim.analysis.lint import Finding
+    from nmpsim.compiler.passes.rescale_bias import RescaledBias
+    from nmpsim.compiler.slicing.search import SlicedLayer
+    from nmpsim.quantization import Calibrated, QuantizedProgram
 
 __all__ = [
     "Compiled",
     "Device",
     "Progress",
-    "RescaledBias",
     "Shadow",
-    "SlicedLayer",
     "calibrate",
     "compile",
     "device_of",
@@ -42,7 +42,6 @@ __all__ = [
     "load",
     "patched",
     "quantize",
-    "rescale_bias",
     "save",
 ]
 
@@ -71,11 +70,11 @@ def compile(
     tensors: Path | str | None = None,
     *,
     device: DeviceConfig | None = None,
-    numerics: str = DEFAULT_NUMERICS,
+    numerics: str | None = None,
     layer_numerics: Mapping[str, str] = MappingProxyType({}),
     rescale_biases: bool = False,
     fuse: bool = True,
-    slicing: str = DEFAULT_SLICING,
+    slicing: str | None = None,
     explain_slicing: bool = False,
 ) -> Compiled:
     """Compile LIR text for a device.
@@ -85,19 +84,24 @@ def compile(
         weights: ``.npz`` with the constants by their names in the LIR.
         tensors: JSON with exact scales; the file beside the LIR is taken if there is one.
         device: the default device if None.
-        numerics: whose arithmetic to follow: ``glow-int``, ``glow-float``, ``nmp``, ``q31``,
-            ``float``, ``float-fbgemm``, ``float-qnnpack`` or ``float-onednn``.
+        numerics: whose arithmetic to follow: ``glow-int`` (if None), ``glow-float``, ``nmp``,
+            ``q31``, ``float``, ``float-fbgemm``, ``float-qnnpack`` or ``float-onednn``.
         layer_numerics: that of single layers, by the name of an instruction; an activation and
             what it fuses with have one, unless both are named.
         rescale_biases: requantize biases onto the scale of each layer's result first.
         fuse: let activations become the clip of the operation before them.
-        slicing: how layers are cut into tiles: ``burst`` (all costs of the device), ``bytes``
-            (blind to DRAM bursts and rows) or ``simple`` (one rule, no search).
+        slicing: how layers are cut into tiles: ``burst`` (all costs of the device; if None),
+            ``bytes`` (blind to DRAM bursts and rows) or ``simple`` (one rule, no search).
         explain_slicing: tell what was tried for each layer, in ``slicing`` of the result.
 
     Raises:
         UserError: LIR, CONST, COMP and FILE codes, several at once where possible.
     """
+    from nmpsim.compiler.driver import compile_module
+    from nmpsim.compiler.numerics import DEFAULT_NUMERICS
+    from nmpsim.compiler.passes.rescale_bias import rescale_bias
+    from nmpsim.compiler.slicing.search import DEFAULT_SLICING
+
     path = Path(lir)
     module = parse_file(path)
     exact = default_tensors_file(path) if tensors is None else Path(tensors)
@@ -111,10 +115,10 @@ def compile(
     image = compile_module(
         module,
         given_device(device),
-        numerics=numerics,
+        numerics=DEFAULT_NUMERICS if numerics is None else numerics,
         layer_numerics=layer_numerics,
         fuse_activations=fuse,
-        slicing=slicing,
+        slicing=DEFAULT_SLICING if slicing is None else slicing,
         on_slicing=sliced.append if explain_slicing else None,
     )
     return Compiled(image, warnings, rescaled, tuple(sliced))
@@ -135,6 +139,8 @@ def calibrate(
     Raises:
         UserError: LIR, CONST, INPUT and FILE codes; QUANT001, QUANT002.
     """
+    from nmpsim.quantization import Calibrated
+
     module, _ = attach_constants(
         parse_file(Path(lir)), [] if weights is None else [Path(weights)], None
     )
@@ -170,6 +176,8 @@ def quantize(
     Raises:
         UserError: LIR, CONST, INPUT, FILE and QUANT codes; ARG001 for an unknown word.
     """
+    from nmpsim.quantization import settings_of
+
     settings = settings_of(
         schema=schema,
         precision=precision,
@@ -227,6 +235,8 @@ class Shadow:
             UserError: BUN005 if the bundle has no LIR; FILE001, CONST001, CONST003 or PKG001 for
                 the float weights.
         """
+        from nmpsim.analysis.shadow import ShadowEvaluation
+
         path = None if float_weights is None else Path(float_weights)
         self._bundle = bundle
         self._evaluation = ShadowEvaluation.of(bundle.module(), path)
@@ -286,6 +296,8 @@ def lint(
     Raises:
         UserError: codes of FILE, LIR, CONST, BUN, ARG, COMP and PKG.
     """
+    from nmpsim.analysis.lint import References, load_subject, run_rules
+
     subject = load_subject(
         Path(program) if isinstance(program, str) else program,
         _path(weights),

@@ -16,7 +16,8 @@ from nmpsim.views.slicing_text import slicing_json
 from nmpsim.views.text import elem_text, plural, real_text
 
 if TYPE_CHECKING:
-    from nmpsim.session import Compiled, RescaledBias
+    from nmpsim.compiler.passes.rescale_bias import RescaledBias
+    from nmpsim.session import Compiled
 
 SCHEMA = "nmpsim-compile-1"
 

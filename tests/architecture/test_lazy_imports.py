@@ -36,6 +36,12 @@ def test_compiling_needs_no_numba() -> None:
     assert "numba" not in imported_after("import nmpsim.compiler.driver, nmpsim.lir, nmpsim.bundle")
 
 
+def test_a_run_needs_neither_the_compiler_nor_lint() -> None:
+    imported = imported_after("import nmpsim\nnmpsim.load, nmpsim.Device, nmpsim.device_of")
+    assert "nmpsim.core.device" in imported
+    assert imported.isdisjoint({"nmpsim.compiler", "nmpsim.analysis", "nmpsim.quantization"})
+
+
 def test_every_public_name_exists() -> None:
     import nmpsim
 
