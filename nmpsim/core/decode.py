@@ -33,13 +33,9 @@ MASKS = np.array([i.mask for i in INSTRUCTIONS], np.int64)
 
 
 def _buckets() -> Any:
-    lists: list[list[int]] = [[] for _ in range(256)]
-    for number, instruction in enumerate(INSTRUCTIONS):
-        for bucket in range(256):
-            word = (bucket >> 3) << 2 | (bucket & 7) << 12 | 3
-            seen = instruction.mask & 0x707F
-            if word & seen == instruction.match & seen:
-                lists[bucket].append(number)
+    words = [(bucket >> 3) << 2 | (bucket & 7) << 12 | 3 for bucket in range(256)]
+    seen = MASKS & 0x707F
+    lists = [np.flatnonzero(word & seen == MATCHES & seen) for word in words]
     table = np.full((256, max(map(len, lists))), -1, np.int64)
     for bucket, numbers in enumerate(lists):
         table[bucket, : len(numbers)] = numbers
