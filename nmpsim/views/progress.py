@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
-from rich.progress import TimeElapsedColumn as Elapsed
 
 from nmpsim.views.text import shorten_middle, visible_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 DELAY_SECONDS = 0.5
 """A run that is shorter shows no bar."""
@@ -44,7 +45,7 @@ class RunProgress:
         self._console = console
         self._start = time.monotonic()
         self._bar: Progress | None = None
-        self._task = TaskID(0)
+        self._task: TaskID | None = None
         self._said_compiling = False
 
     def __enter__(self) -> RunProgress:
@@ -74,6 +75,9 @@ class RunProgress:
         return self._console.is_terminal and time.monotonic() - self._start > DELAY_SECONDS
 
     def _begin(self, event: Event) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeElapsedColumn as Elapsed
+
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -89,7 +93,7 @@ class RunProgress:
         self._update(event)
 
     def _update(self, event: Event) -> None:
-        if self._bar is not None:
+        if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,
                 completed=event.done,
