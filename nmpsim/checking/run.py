@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -52,7 +52,7 @@ class Run:
         return self.report.cycles
 
     @property
-    def layers(self) -> tuple[LayerReport, ...]:
+    def layers(self) -> Sequence[LayerReport]:
         """What each layer did."""
         return self.report.layers
 

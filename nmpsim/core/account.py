@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer, Step
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
-from nmpsim.core.collect import counters_of, layer_report
+from nmpsim.core.collect import LayerReports, counters_of, host_counts
 from nmpsim.core.host import Cut, read_tensor
 from nmpsim.core.state import NEVER, Count, Machine
 from nmpsim.report.data import OutputReport, RunReport, TrapReport
@@ -45,9 +45,10 @@ def book_cycles(
     that was passed is the next layer's, or the last one's.
     """
     end = int(machine.cores.clock.max())
+    released: list[int] = machine.barriers.cycle.tolist()
     for index in step.layers:
         barrier = layers[index].barrier
-        cycle = NEVER if barrier is None else int(machine.barriers[barrier].cycle)
+        cycle = NEVER if barrier is None else released[barrier]
         is_last = whole and index == step.layers[-1]
         until = end if cycle == NEVER or is_last else cycle
         account.cycles[index] = until - account.last_cycle
@@ -83,7 +84,7 @@ def run_report(
         OutputReport(t.name, t.elem, t.scale, t.offset, read_tensor(machine, t).copy())
         for t in metadata.outputs
     )
-    counted = counters_of(machine, config)
+    host = {index: host_counts(cut) for index, cut in account.cuts.items()}
     return RunReport(
         program=metadata.program,
         device=config.settings(),
@@ -95,9 +96,8 @@ def run_report(
         cycles=cycles,
         seconds=cycles / (config.cores_clock_mhz * 1e6),
         host_seconds=host_seconds,
-        layers=tuple(
-            layer_report(layer, counted, account.cycles[layer.index], account.cuts.get(layer.index))
-            for layer in metadata.layers
+        layers=LayerReports(
+            metadata.layers, counters_of(machine, config), dict(account.cycles), host
         ),
         trap=trap,
         layer_outputs=layer_outputs,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, overload
 
 import attrs
 import numpy as np
@@ -39,6 +40,18 @@ def layer_channels(layer: Layer) -> int:
     return max(layer.output.shape[-1], 1) if layer.output.shape else 1
 
 
+class CutCount(NamedTuple):
+    """What was cut in a layer at one stage on one side, as ``LAYER`` of the machine has it."""
+
+    stage: int
+    side: int
+    cut: int
+    worst: int
+    first: int
+    channels: npt.NDArray[np.int64]
+    """[channels of the layer] values cut"""
+
+
 @attrs.frozen
 class Counters:
     """What a machine counted, as plain numbers, layer by layer."""
@@ -50,25 +63,28 @@ class Counters:
     spent: Sequence[Sequence[int]]
     """[layers][Spent]"""
     elements: Sequence[int]
-    cut: npt.NDArray[np.int64]
-    """[layers, stages, sides]; so the next two."""
-    worst: npt.NDArray[np.int64]
-    first: npt.NDArray[np.int64]
-    channel_base: Sequence[int]
-    channel_cut: npt.NDArray[np.int64]
-    """[stages, sides, channels of all layers]; the machine's own."""
+    cuts: Mapping[int, Sequence[CutCount]]
+    """Layer -> what was cut there."""
 
 
 def counters_of(machine: Machine, config: DeviceConfig) -> Counters:
     """Read a machine's counters at once: its records are slow to read one by one."""
-    lists = ("counts", "spent", "elements", "channel_base")
-    return Counters(
-        config,
-        costs_of(config),
-        **{name: machine.layers[name].tolist() for name in lists},
-        **{name: machine.layers[name] for name in ("cut", "worst", "first")},
-        channel_cut=machine.channel_cut,
-    )
+    lists = {name: machine.layers[name].tolist() for name in ("counts", "spent", "elements")}
+    return Counters(config, costs_of(config), **lists, cuts=_cuts_of(machine))
+
+
+def _cuts_of(machine: Machine) -> Mapping[int, Sequence[CutCount]]:
+    begins = machine.layers.channel_base.tolist()
+    ends = (machine.layers.channel_base + machine.layers.channels).tolist()
+    cut, worst, first = (machine.layers[name] for name in ("cut", "worst", "first"))
+    places = np.nonzero(cut)
+    columns = [of.tolist() for of in (*places, cut[places], worst[places], first[places])]
+    found: dict[int, list[CutCount]] = {}
+    for layer, stage, side, count, most, index in zip(*columns, strict=True):
+        channels = machine.channel_cut[stage, side, begins[layer] : ends[layer]].copy()
+        one = CutCount(stage, side, count, most, index, channels)
+        found.setdefault(layer, []).append(one)
+    return found
 
 
 def layer_bound(layer: Layer, of: Counters) -> Bound:
@@ -77,14 +93,16 @@ def layer_bound(layer: Layer, of: Counters) -> Bound:
     macs, busy, bursts = (counts[i] for i in (Count.MACS, Count.BUSY_VECTOR, Count.BURSTS))
     mac, vector = mac_bound(macs, wide, config), vector_bound(busy, config)
     memory, cores = memory_bound(bursts, of.costs), config.cores_count
-    rate = macs_per_cycle(config, wide) // cores
-    formulas = (
-        (memory, f"{bursts} bursts x {memory_bound(1, of.costs)} cycles"),
-        (vector, f"{busy} cycles of vector units / {cores} cores"),
-        (mac, f"{macs} MACs / ({cores} cores x {rate} MACs a cycle)"),
-    )
     largest = max(mac, vector, memory)
-    formula = [text for cycles, text in formulas if cycles == largest][-1] if largest else ""
+    if largest == 0:
+        formula = ""
+    elif mac == largest:
+        rate = macs_per_cycle(config, wide) // cores
+        formula = f"{macs} MACs / ({cores} cores x {rate} MACs a cycle)"
+    elif vector == largest:
+        formula = f"{busy} cycles of vector units / {cores} cores"
+    else:
+        formula = f"{bursts} bursts x {memory_bound(1, of.costs)} cycles"
     return Bound(mac, vector, memory, formula)
 
 
@@ -93,8 +111,60 @@ def is_wide(layer: Layer) -> int:
     return 1 if layer.output.elem == "i16" else 0
 
 
-def layer_report(layer: Layer, of: Counters, cycles: int, cut: Cut | None) -> LayerReport:
-    """What a layer did; ``cut`` is what a host operation clipped."""
+@attrs.frozen
+class HostCounts:
+    """What a host operation that clips did."""
+
+    elements: int
+    saturation: tuple[Saturation, ...]
+
+
+def host_counts(cut: Cut) -> HostCounts:
+    """How many values there were, and which of them were clipped."""
+    return HostCounts(int(cut.unclipped.size), host_saturation(cut))
+
+
+@attrs.frozen(eq=False, repr=False)
+class LayerReports(Sequence[LayerReport]):
+    """The reports of a run's layers.
+
+    They are made when somebody reads the first one: of many runs only answers are asked.
+    """
+
+    _layers: Sequence[Layer]
+    _counted: Counters
+    _cycles: Mapping[int, int]
+    _host: Mapping[int, HostCounts]
+
+    @cached_property
+    def _made(self) -> tuple[LayerReport, ...]:
+        return tuple(
+            layer_report(one, self._counted, self._cycles[one.index], self._host.get(one.index))
+            for one in self._layers
+        )
+
+    def __repr__(self) -> str:
+        return repr(self._made)
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def __iter__(self) -> Iterator[LayerReport]:
+        return iter(self._made)
+
+    @overload
+    def __getitem__(self, index: int) -> LayerReport: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[LayerReport, ...]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._made[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._made == tuple(other)
+
+
+def layer_report(layer: Layer, of: Counters, cycles: int, host: HostCounts | None) -> LayerReport:
+    """What a layer did; ``host`` is what a host operation that clips did."""
     counts = of.counts[layer.index]
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
     peak = cycles * macs_per_cycle(of.config, is_wide(layer))
@@ -122,8 +192,8 @@ def layer_report(layer: Layer, of: Counters, cycles: int, cut: Cut | None) -> La
         row_misses=counts[Count.ROW_MISSES],
         stalls=activities(counts),
         busy={u: counts[Count.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
-        elements=int(cut.unclipped.size) if cut else of.elements[layer.index],
-        saturation=host_saturation(cut) if cut else device_saturation(layer, of),
+        elements=host.elements if host else of.elements[layer.index],
+        saturation=host.saturation if host else device_saturation(layer, of),
         core_cycles=dict(zip(CAUSES, of.spent[layer.index], strict=True)),
         bound=layer_bound(layer, of),
         burst_efficiency=burst_efficiency(bytes_read + bytes_written, bursts, of.config),
@@ -137,18 +207,16 @@ def activities(counts: Sequence[int]) -> Mapping[str, int]:
 
 def device_saturation(layer: Layer, of: Counters) -> tuple[Saturation, ...]:
     """Everything that the device cut in a layer."""
-    cut, base = of.cut[layer.index], of.channel_base[layer.index]
-    channels = slice(base, base + layer_channels(layer))
     return tuple(
         Saturation(
-            stage=STAGE_NAMES[stage],
-            side=_side(SIDE_NAMES[side]),
-            count=int(cut[stage, side]),
-            worst=int(of.worst[layer.index, stage, side]),
-            first=_coordinates(int(of.first[layer.index, stage, side]), layer.output.shape),
-            channels=ChannelCounts(of.channel_cut[stage, side, channels].copy()),
+            stage=STAGE_NAMES[one.stage],
+            side=_side(SIDE_NAMES[one.side]),
+            count=one.cut,
+            worst=one.worst,
+            first=_coordinates(one.first, layer.output.shape),
+            channels=ChannelCounts(one.channels),
         )
-        for stage, side in np.argwhere(cut).tolist()
+        for one in of.cuts.get(layer.index, ())
     )
 
 
@@ -186,4 +254,8 @@ def _coordinates(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Coordinates of a row-major index; () if it lies outside."""
     if not 0 <= index < math.prod(shape):
         return ()
-    return tuple(int(i) for i in np.unravel_index(index, shape))
+    coordinates = []
+    for size in reversed(shape):
+        index, coordinate = divmod(index, size)
+        coordinates.append(coordinate)
+    return tuple(reversed(coordinates))

@@ -290,9 +290,10 @@ def make_machine(
 
 def reset(machine: Machine) -> None:
     """Back to cycle 0: memory cleared, queues empty, counters zero."""
-    for memory in (machine.ram, machine.control, machine.scratchpad, machine.channel_cut):
+    for memory in (machine.ram, machine.control, machine.scratchpad):
         memory[...] = 0
     cores, layers, shared = machine.cores, machine.layers, machine.shared
+    machine.channel_cut[layers.cut.any(axis=0)] = 0  # what is cut is counted in both
     cores.view(np.uint8)[:] = 0
     cores.csr[:, CSR_COLUMN[Csr.MISA]] = 0x4000_1100  # RV32, I and M
     cores.csr[:, CSR_COLUMN[Csr.MSTATUS]] = 3 << 11  # machine mode, the only one

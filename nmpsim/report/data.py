@@ -228,7 +228,7 @@ class RunReport:
     """Cycles at the device's clock."""
     host_seconds: float
     """Wall time of the simulation itself."""
-    layers: tuple[LayerReport, ...]
+    layers: Sequence[LayerReport]
     trap: TrapReport | None = None
     layer_outputs: Mapping[str, npt.NDArray[Any]] = attrs.field(factory=dict)
     """``NNNN:name`` -> output of a layer, where it was asked for."""
