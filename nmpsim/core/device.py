@@ -173,10 +173,9 @@ class _Run:
 
     def _device(self, step: Step) -> TrapReport | None:
         start_cores(self._machine, step.entry or 0)
-        stop = self._save_layers or self._progress is not None
-        is_watched = stop or self._work is not None
-        if not is_watched and self._engine.run_at_once(self._machine, self._costs):
+        if not self._save_layers and self._work is None and self._at_once(step):
             return self._ended(step, Outcome.DONE)
+        stop = self._save_layers or self._progress is not None
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop)
             if self._work is not None:
@@ -187,6 +186,19 @@ class _Run:
                 )
             elif outcome != Outcome.PAUSED:
                 return self._ended(step, outcome)
+
+    def _at_once(self, step: Step) -> bool:
+        done, left = self._done, list(step.layers)
+
+        def reached(layer: int) -> None:
+            while left and left[0] < layer:
+                self._layer_done(left.pop(0))
+
+        if self._engine.run_at_once(self._machine, self._costs, reached):
+            reached(len(self._layers))
+            return True
+        self._done = done
+        return False
 
     def _ended(self, step: Step, outcome: Outcome) -> TrapReport | None:
         if outcome == Outcome.DONE:

@@ -13,6 +13,10 @@ from nmpsim.timing import Costs
 ENGINES = ("compiled", "reference")
 
 
+Reached = Callable[[int], None]
+"""Told now and then that all layers below one are done."""
+
+
 class Engine(Protocol):
     """Advances a machine; all state is in the machine."""
 
@@ -55,7 +59,7 @@ class Engine(Protocol):
         """
         ...
 
-    def run_at_once(self, machine: Machine, costs: Costs) -> bool:
+    def run_at_once(self, machine: Machine, costs: Costs, reached: Reached) -> bool:
         """Run to the end, with the outcome DONE; False if that must be done by ``run``.
 
         Raises:

@@ -32,6 +32,10 @@ def engine(name: str) -> Engine:
     return threaded(3) if name == AT_ONCE else make_engine(name)
 
 
+def ignore(_: int) -> None:
+    """Nobody wants to know which layer is reached."""
+
+
 def threaded(threads: int) -> Engine:
     """The compiled engine with helpers that come at once, however short a run is."""
     from nmpsim.core.compiled.engine import CompiledEngine
@@ -134,7 +138,7 @@ def run(
     name: str, program: Program, turns: int = FOREVER, stop_at_layers: bool = False
 ) -> tuple[Outcome, Machine]:
     m, costs = program.machine(), costs_of(program.config)
-    if name == AT_ONCE and engine(name).run_at_once(m, costs):
+    if name == AT_ONCE and engine(name).run_at_once(m, costs, ignore):
         return Outcome.DONE, m
     return engine(name).run(m, costs, turns, stop_at_layers), m
 

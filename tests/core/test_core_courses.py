@@ -15,6 +15,7 @@ from core_machines import (
     assert_same,
     from_descriptors,
     from_text,
+    ignore,
     run,
     threaded,
     words,
@@ -63,15 +64,15 @@ def test_data_that_decide_at_last() -> None:
     program, engine = scaled_by_data(3), threaded(1)
     machine, costs = program.machine(), costs_of(program.config)
     for _ in range(2):
-        assert engine.run_at_once(machine, costs)
+        assert engine.run_at_once(machine, costs, ignore)
         assert_same(machine, run("reference", program)[1])
         begin_anew(machine, program)
     impossible = scaled_by_data(99)
     begin_anew(machine, impossible)
     with pytest.raises(CourseLeftError):
-        engine.run_at_once(machine, costs)
+        engine.run_at_once(machine, costs, ignore)
     begin_anew(machine, impossible)
-    assert not engine.run_at_once(machine, costs)
+    assert not engine.run_at_once(machine, costs, ignore)
     assert engine.run(machine, costs, 1 << 40, False) == Outcome.TRAP
     assert_same(machine, run("reference", impossible)[1])
 
@@ -79,7 +80,7 @@ def test_data_that_decide_at_last() -> None:
 def test_data_that_decide_at_first() -> None:
     program, engine = scaled_by_data(99), threaded(1)
     machine = program.machine()
-    assert not engine.run_at_once(machine, costs_of(program.config))
+    assert not engine.run_at_once(machine, costs_of(program.config), ignore)
     assert_same(machine, program.machine())
 
 
@@ -90,27 +91,27 @@ def test_data_that_decide_at_first() -> None:
 def test_what_is_not_planned(text: str) -> None:
     program = from_text(f"_start: lui a1, {RAM_BASE >> 12}\n{text}")
     machine = program.machine()
-    assert not threaded(1).run_at_once(machine, costs_of(program.config))
+    assert not threaded(1).run_at_once(machine, costs_of(program.config), ignore)
     assert_same(machine, program.machine())
 
 
 def test_code_and_descriptors_in_memory_that_can_change() -> None:
     code = words(HALT)
     program = Program(image=code, entry=RAM_BASE, ram=code)
-    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config))
+    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config), ignore)
     text = f"lui a1, {RAM_BASE >> 12}\nnmp.fill a1\nnmp.halt"
     program = from_text(text)
-    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config))
+    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config), ignore)
 
 
 def test_a_program_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     program = from_descriptors(*[("nmp.fill", {"output": SPM, "count": 3, "value": 7})] * 3)
     machine = program.machine()
     monkeypatch.setattr(course, "ROOM", 1)
-    assert threaded(1).run_at_once(machine, costs_of(program.config))
+    assert threaded(1).run_at_once(machine, costs_of(program.config), ignore)
     assert_same(machine, run("reference", program)[1])
     monkeypatch.setattr(course, "MOST_ITEMS", 1)
-    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config))
+    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config), ignore)
 
 
 def test_two_machines_have_courses_of_their_own() -> None:
@@ -119,11 +120,11 @@ def test_two_machines_have_courses_of_their_own() -> None:
         fill = {"output": SPM, "count": 3, "value": value}
         program = from_descriptors(("nmp.fill", fill))
         machine = program.machine()
-        assert engine.run_at_once(machine, costs_of(program.config))
+        assert engine.run_at_once(machine, costs_of(program.config), ignore)
         assert_same(machine, run("reference", program)[1])
 
 
 def test_the_reference_engine_takes_every_turn() -> None:
     program = Program(image=words(HALT), entry=IMAGE_BASE)
     machine = program.machine()
-    assert not make_engine("reference").run_at_once(machine, costs_of(program.config))
+    assert not make_engine("reference").run_at_once(machine, costs_of(program.config), ignore)

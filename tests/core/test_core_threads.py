@@ -21,6 +21,7 @@ from core_machines import (
     assert_same,
     descriptor_bytes,
     device,
+    ignore,
     load_address,
     run_both,
     threaded,
@@ -174,7 +175,7 @@ def test_helpers_come_when_runs_last() -> None:
     engine = CompiledEngine(threads=2)
     for patience, expected in ((3600.0, 0), (0.0, 1)):
         engine._team.patience_seconds = patience
-        assert engine.run_at_once(program.machine(), costs_of(program.config))
+        assert engine.run_at_once(program.machine(), costs_of(program.config), ignore)
         assert len(engine._team._helpers) == expected
 
 

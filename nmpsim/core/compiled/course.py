@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from nmpsim.core.compiled.follow import NUMBER, WORDS
+from nmpsim.core.compiled.follow import LAYER, NUMBER, WORDS
 from nmpsim.core.compiled.plan import CORE, FIRST_WORD, NOW, SEGMENT, USED, Plan, make_plan
 from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.state import Int64s, Machine, Outcome
@@ -51,6 +51,8 @@ class Course:
     """NUMBER, LAYER and the descriptor of each, one behind the other."""
     lists: Int64s
     """[segments, cores, (begin, end)] where each core's are in ``items``."""
+    reached: Int64s
+    """[segments] the layer below which all are done after each segment."""
     before: Timing
     after: Timing
     is_tried: bool = False
@@ -113,7 +115,10 @@ def _course(planned: Int64s, segments: int, machine: Machine, ahead: Machine) ->
     begins = np.concatenate([[0], ends[:-1]])
     lists = np.stack([begins, ends], axis=1).reshape(segments, cores, 2)
     lists = np.ascontiguousarray(lists, np.int64)
-    return Course(items, lists, timing_of(machine), timing_of(ahead))
+    lowest = np.full(segments + 1, machine.layers.size)
+    np.minimum.at(lowest, planned[:, SEGMENT], planned[:, FIRST_WORD + LAYER])
+    reached = np.minimum.accumulate(lowest[::-1])[::-1][1:]
+    return Course(items, lists, reached, timing_of(machine), timing_of(ahead))
 
 
 class Courses:

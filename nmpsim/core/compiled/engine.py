@@ -19,7 +19,7 @@ from nmpsim.core.compiled.perform import IS_PLAIN
 from nmpsim.core.compiled.plan import Plan, make_plan
 from nmpsim.core.compiled.team import Team
 from nmpsim.core.compiled.workplace import places_of
-from nmpsim.core.engine import CourseLeftError
+from nmpsim.core.engine import CourseLeftError, Reached
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.core.stops import Stops, make_stops, no_stops
 from nmpsim.kernels.jit import is_cached, uncollected
@@ -76,13 +76,13 @@ class CompiledEngine:
         assert outcome is not None  # only plans are given up
         return outcome
 
-    def run_at_once(self, machine: Machine, costs: Costs) -> bool:
+    def run_at_once(self, machine: Machine, costs: Costs, reached: Reached) -> bool:
         """Run to the end where neither cycles nor the order of instructions depend on data."""
         if IS_PLAIN or not self._courses.may_have(machine, costs):
             return False
         self._compile_once(machine, costs)
         course = self._course_of(machine, costs)
-        return course is not None and self._follow(machine, course)
+        return course is not None and self._follow(machine, course, reached)
 
     def _loop(
         self,
@@ -116,16 +116,16 @@ class CompiledEngine:
             self._courses.keep(course)
         return course
 
-    def _follow(self, machine: Machine, course: Course) -> bool:
+    def _follow(self, machine: Machine, course: Course, reached: Reached) -> bool:
         """Follow a course to its end; False, and nothing is done, if it was left the first time."""
         if course.is_tried:
-            if not self._team.follow(machine, course):
+            if not self._team.follow(machine, course, reached):
                 self._courses.keep(None)
                 raise CourseLeftError
         else:
             memories = (machine.ram, machine.scratchpad, machine.layers, machine.channel_cut)
             before = [memory.copy() for memory in memories]
-            if not self._team.follow(machine, course):
+            if not self._team.follow(machine, course, reached):
                 for memory, known in zip(memories, before, strict=True):
                     memory[...] = known
                 self._courses.keep(None)

@@ -16,6 +16,7 @@ from nmpsim.core.compiled.course import Course
 from nmpsim.core.compiled.follow import ENGINE, LINE, Shared, follow, help_out
 from nmpsim.core.compiled.perform import IS_PLAIN
 from nmpsim.core.compiled.workplace import HIGH_LAYER, LOW_LAYER, PLACES, make_bench, places_of
+from nmpsim.core.engine import Reached
 from nmpsim.core.state import NEVER, Int64s, Machine
 
 SEGMENTS = 16
@@ -70,12 +71,13 @@ class Team:
         follow(calls, nothing.reshape(-1), nothing)
         help_out(calls, ENGINE)
 
-    def follow(self, machine: Machine, course: Course) -> bool:
+    def follow(self, machine: Machine, course: Course, reached: Reached) -> bool:
         """Calculate all values of a course; False if data decides what happens."""
         with self._at_work(machine) as calls:
             for first in range(0, len(course.lists), SEGMENTS):
                 if not follow(calls, course.items, course.lists[first : first + SEGMENTS]):
                     return False
+                reached(int(course.reached[first : first + SEGMENTS][-1]))
         return True
 
     def bench_for(self, machine: Machine) -> Int64s:

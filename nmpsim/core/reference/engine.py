@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nmpsim.core.engine import Reached
 from nmpsim.core.reference.access import ACCESS
 from nmpsim.core.reference.control import CONTROL
 from nmpsim.core.reference.cores import Core, all_cores
@@ -58,7 +59,7 @@ class ReferenceEngine:
     def compile_all(self) -> None:
         """Nothing to do."""
 
-    def run_at_once(self, machine: Machine, costs: Costs) -> bool:
+    def run_at_once(self, machine: Machine, costs: Costs, reached: Reached) -> bool:
         """Never; see :class:`~nmpsim.core.engine.Engine`."""
         return False
 
