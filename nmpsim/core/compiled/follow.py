@@ -30,7 +30,7 @@ LINE = 8
 """Numbers of a line of the host's cache: what threads share has lines of its own."""
 ENGINE: Any = np.int64(0)
 """The thread of who runs the device."""
-ROUNDS = 10_000
+ROUNDS = 500_000
 """How often a thread without work looks for some before it sleeps."""
 
 
