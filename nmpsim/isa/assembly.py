@@ -1,7 +1,7 @@
 """Instructions as text, both ways: parse and assemble one, disassemble one.
 
-Whole programs (sections, directives, labels) are :mod:`nmpsim.bundle.assembler`'s and
-:mod:`nmpsim.bundle.disassembler`'s.
+Whole programs (sections, directives, labels) are :mod:`nmpsim.bundle.assembly.assembler`'s and
+:mod:`nmpsim.bundle.assembly.disassembler`'s.
 """
 
 from __future__ import annotations
