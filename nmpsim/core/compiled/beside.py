@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from nmpsim.core.compiled.apart import compiled_apart
+from nmpsim.core.compiled.team import compile_follow
 from nmpsim.core.decode import OP
 from nmpsim.kernels.jit import uncollected
 
@@ -42,3 +43,4 @@ if __name__ == "__main__":
     with uncollected():
         for needed in MOSTLY_NEEDED:
             compiled_apart(needed)
+        compile_follow()

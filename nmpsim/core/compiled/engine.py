@@ -17,7 +17,7 @@ from nmpsim.core.compiled.follow import follow
 from nmpsim.core.compiled.loop import GIVEN_UP, Calls, run
 from nmpsim.core.compiled.perform import IS_PLAIN
 from nmpsim.core.compiled.plan import Plan, make_plan
-from nmpsim.core.compiled.team import Team
+from nmpsim.core.compiled.team import Team, compile_follow
 from nmpsim.core.compiled.workplace import places_of
 from nmpsim.core.engine import CourseLeftError, Reached
 from nmpsim.core.state import Machine, Outcome
@@ -151,5 +151,7 @@ class CompiledEngine:
         calls = self._calls(machine, make_plan(machine.cores.size, 0))
         with uncollected():
             run(machine, costs, calls, 0, False, no_stops(machine.cores.size))
-            self._team.compile(machine)
+            if not is_cached(follow):
+                self._code.wait_beside()
+            compile_follow()
         self._is_compiled = True

@@ -64,13 +64,6 @@ class Team:
         self._accounts: list[Accounts] = []
         self._helpers: list[_Helper] = []
 
-    def compile(self, machine: Machine) -> None:
-        """Compile what follows courses, or read it from the cache."""
-        nothing = np.zeros((0, machine.cores.size, 2), np.int64)
-        calls = make_calls(self._code, 1, machine.cores.size)
-        follow(calls, nothing.reshape(-1), nothing)
-        help_out(calls, ENGINE)
-
     def follow(self, machine: Machine, course: Course, reached: Reached) -> bool:
         """Calculate all values of a course; False if data decides what happens."""
         with self._at_work(machine) as calls:
@@ -143,6 +136,14 @@ def make_calls(code: Apart, threads: int, cores: int) -> Calls:
         done=np.zeros((threads, LINE), np.int64),
         shared=np.zeros((len(Shared), LINE), np.int64),
     )
+
+
+def compile_follow() -> None:
+    """Compile what follows courses, or read it from the cache."""
+    nothing = np.zeros((0, 1, 2), np.int64)
+    calls = make_calls(Apart(), 1, 1)
+    follow(calls, nothing.reshape(-1), nothing)
+    help_out(calls, ENGINE)
 
 
 def no_accounts(machine: Machine) -> Accounts:
