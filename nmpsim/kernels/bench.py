@@ -22,7 +22,7 @@ from nmpsim.kernels.vector_code import LANES
 IS_KEPT, MOST_START, HAS_OFFSETS, FIRST_WORD = range(4)
 """Entries of ``Bench.head``: 1 if the tables are good; largest magnitude of a start; 1 if weights
 have zero points. Behind them are the words that the tables are made of, then those of now."""
-WORDS = 15
+WORDS = 17
 _HEAD = FIRST_WORD + 2 * WORDS
 _RECORD = CHANNEL_BYTES // 8
 _SCALE = SCALE_BYTES // 4
@@ -92,7 +92,11 @@ def bench_on(memory: Any, channels: Any, lanes: Any) -> Any:
 
 @jit
 def put_words(at: Any, q: Any, begins: Any, bench: Any) -> Any:
-    """Write down what the tables of Int8 on integer scales are made of, beside the records."""
+    """Write down what the tables of Int8 on integer scales are made of, beside the records.
+
+    The clip is among it: accounts keep the smallest and largest results of tiles that it cut none
+    of.
+    """
     now = bench.head[FIRST_WORD + WORDS :]
     now[0] = bench.run.size
     now[1] = q.element
@@ -109,6 +113,8 @@ def put_words(at: Any, q: Any, begins: Any, bench: Any) -> Any:
     now[12] = q.leaky
     now[13] = 1 if begins else 0
     now[14] = 1 if at.scales < 0 else 0
+    now[15] = q.clip.low
+    now[16] = q.clip.high
 
 
 @jit

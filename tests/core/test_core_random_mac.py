@@ -217,3 +217,27 @@ def test_an_accumulator_saturates_in_the_order_of_its_products() -> None:
     assert (cut[ACCUMULATOR, 1], worst[ACCUMULATOR, 1], first[ACCUMULATOR, 1]) == (2 + 1, 127, 100)
     assert m.channel_cut[ACCUMULATOR, :, 0].tolist() == [0, 3]
     assert m.layers.elements[0] == 0, "nothing is written before the last part"
+
+
+def test_tiles_of_the_same_channels_that_are_clipped_otherwise() -> None:
+    """What the first one counts, in which nothing is cut, is not the second one's overshoot."""
+    layout = Layout()
+    words = {
+        "weights": layout.put(pack_weights(np.ones((1, 1, 1, 4), np.int8))),
+        "channels": layout.put(channel_records([0], [0])),
+        "output": layout.reserve(8),
+        **dict.fromkeys(("groups", "out_channels", "kernel_h", "kernel_w", "out_h"), 1),
+        **dict.fromkeys(("stride_h", "stride_w", "dilation_h", "dilation_w", "out_w"), 1),
+        "in_channels": 4,
+        **scale("bias"),
+        **scale("out"),
+    }
+    free, cut = (layout.put(np.full(4, value, np.int8)) for value in (-25, -1))
+    m = run_both(
+        from_descriptors(
+            ("nmp.conv", {**words, "input": free, "clip_low": -128, "clip_high": 127}),
+            ("nmp.conv", {**words, "input": cut, "clip_low": 0, "clip_high": 127}),
+            scratchpad=layout.contents(),
+        )
+    )
+    assert m.layers[0].worst.max() == 4
