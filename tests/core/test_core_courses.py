@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import numpy as np
 import pytest
 from core_machines import (
@@ -122,6 +123,16 @@ def test_two_machines_have_courses_of_their_own() -> None:
         machine = program.machine()
         assert engine.run_at_once(machine, costs_of(program.config), ignore)
         assert_same(machine, run("reference", program)[1])
+
+
+def test_two_machines_of_one_image() -> None:
+    load = {"dram": RAM_BASE, "spm": SPM, "run_bytes": 100, "count_x": 1, "count_y": 1}
+    program = from_descriptors(("nmp.load", load))
+    engine, costs, machine = threaded(1), costs_of(program.config), program.machine()
+    assert engine.run_at_once(machine, costs, ignore)
+    other = attrs.evolve(program, ram_bytes=64).machine()._replace(image=machine.image)
+    assert not engine.run_at_once(other, costs, ignore)
+    assert engine.run(other, costs, 1 << 40, False) == Outcome.TRAP
 
 
 def test_the_reference_engine_takes_every_turn() -> None:

@@ -125,15 +125,15 @@ class Courses:
     """The courses of one machine's program, as far as it came by them."""
 
     def __init__(self) -> None:
-        self._image: Any = None
+        self._memory: Any = None
         self._costs: Costs | None = None
         self._known: list[Course] = []
         self._has_some = True
 
     def may_have(self, machine: Machine, costs: Costs) -> bool:
         """False if the program is known to have a part that has none."""
-        if machine.image is not self._image or costs != self._costs:
-            self._image, self._costs = machine.image, costs
+        if machine.ram is not self._memory or costs != self._costs:
+            self._memory, self._costs = machine.ram, costs  # bundles may share an image
             self._known, self._has_some = [], True
         return self._has_some
 
