@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -51,7 +53,8 @@ class Device:
     """A simulated device; the same one can run any bundle that was compiled for its settings.
 
     ``threads`` of the host share the work, by default one for each processor that this process may
-    use. No result, no cycle and no count depends on it.
+    use. No result, no cycle and no count depends on it. Runs that Python threads ask for at the
+    same time are done one after the other.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Device:
         self.config = given_device(config)
         self._engine = make_engine(engine, checked_threads(threads))
         self._loaded: tuple[Bundle, Machine] | None = None
+        self._turn = threading.RLock()
 
     def run(
         self,
@@ -90,6 +94,22 @@ class Device:
                 error but part of the report.
         """
         bundle = bundle_of(bundle)
+        with self._turn:
+            begin = functools.partial(self._begin, bundle, inputs, save_layers, progress, work)
+            try:
+                return begin().report()
+            except CourseLeftError:  # there will not be a second one
+                return begin().report()
+
+    def _begin(
+        self,
+        bundle: Bundle,
+        inputs: Mapping[str, npt.NDArray[Any]],
+        save_layers: bool,
+        progress: Listener | None,
+        work: WorkListener | None,
+    ) -> _Run:
+        """A run that is at its begin."""
         machine = self._machine(bundle)
         values = checked_inputs(bundle.metadata, inputs)
         self._engine.when_compiling(lambda: progress(Progress("compiling")) if progress else None)
@@ -98,11 +118,7 @@ class Device:
             write_tensor(machine, tensor, values[tensor.name])
         if work is not None:
             machine = with_work(machine)
-        run = _Run(bundle, machine, self.config, self._engine, save_layers, progress, work)
-        try:
-            return run.report()
-        except CourseLeftError:  # there will not be a second one
-            return self.run(bundle, inputs, save_layers=save_layers, progress=progress, work=work)
+        return _Run(bundle, machine, self.config, self._engine, save_layers, progress, work)
 
     def machine_after(self, bundle: Bundle) -> Machine:
         """The machine as the last run of a bundle left it; at rest if there was none."""

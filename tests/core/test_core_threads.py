@@ -6,7 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from core_machines import (
 )
 
 import nmpsim
+from nmpsim.core.compiled import team
 from nmpsim.core.compiled.engine import CompiledEngine
 from nmpsim.core.compiled.perform import IS_PLAIN
 from nmpsim.core.state import Machine, Outcome
@@ -177,6 +181,66 @@ def test_helpers_come_when_runs_last() -> None:
         engine._team.patience_seconds = patience
         assert engine.run_at_once(program.machine(), costs_of(program.config), ignore)
         assert len(engine._team._helpers) == expected
+
+
+class InterruptError(Exception):
+    """Stands for Ctrl-C, which would end the tests."""
+
+
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+def test_a_run_that_is_interrupted_leaves_no_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What helpers counted for it is not added to the next run's."""
+
+    def interrupt(_: Machine, own: team.Accounts, *__: object) -> None:
+        own.layers.elements += 1
+        raise InterruptError
+
+    program, engine = racing(7), threaded(2)
+    costs, known = costs_of(program.config), run_both(program)
+    for _ in range(2):
+        assert engine.run_at_once(program.machine(), costs, ignore)
+    with monkeypatch.context() as patched, pytest.raises(InterruptError):
+        patched.setattr(team, "add_accounts", interrupt)
+        engine.run_at_once(program.machine(), costs, ignore)
+    machine = program.machine()
+    assert engine.run_at_once(machine, costs, ignore)
+    assert_same(known, machine)
+    assert not engine._team._accounts[0].layers.elements.any()
+
+
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+def test_helpers_of_an_interrupted_run_come_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise InterruptError
+
+    program, engine = racing(7), threaded(2)
+    costs = costs_of(program.config)
+    for _ in range(2):
+        assert engine.run_at_once(program.machine(), costs, ignore)
+    before = threading.active_count()
+    monkeypatch.setattr(engine._team._helpers[0], "begin", interrupt)
+    with pytest.raises(InterruptError):
+        engine.run_at_once(program.machine(), costs, ignore)
+    assert engine.run_at_once(program.machine(), costs, ignore)
+    deadline = time.monotonic() + 20
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline, "a helper of the interrupted run still looks for work"
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+def test_python_threads_that_share_a_device(digits: Path) -> None:
+    bundle = nmpsim.load(digits)
+    tested = nmpsim.Device(nmpsim.device_of(bundle), threads=2)
+    tested._engine = threaded(2)
+    images = [np.load(DIGITS / "images" / f"{n}.npy") for n in range(8)]
+    known = [tested.run(bundle, {"data": image}) for image in images]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda image: tested.run(bundle, {"data": image}), images * 8))
+    for report, expected in zip(found, known * 8, strict=True):
+        assert report.cycles == expected.cycles
+        for key, values in report.outputs.items():
+            np.testing.assert_array_equal(values, expected.outputs[key])
 
 
 def test_a_run_without_a_thread() -> None:

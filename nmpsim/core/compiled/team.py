@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 import weakref
@@ -84,6 +85,7 @@ class Team:
     def _at_work(self, machine: Machine) -> Iterator[Calls]:
         """The helpers do what comes up; behind it, all counts are the machine's."""
         calls = self._calls_for(machine)
+        self._calls = None  # what is interrupted before its counts are added is made anew
         bench = self.bench_for(machine)
         calls.places[0] = places_of(machine, machine.layers, machine.channel_cut, bench)
         for row, own in zip(calls.places[1:], self._accounts, strict=True):
@@ -100,10 +102,9 @@ class Team:
         finally:
             calls.shared[Shared.IS_ACTIVE] = 0
             self._longest_seconds = max(self._longest_seconds, time.perf_counter() - begin)
-            for helper in self._helpers:
-                helper.end()
             for row, own in zip(calls.places[1:], self._accounts, strict=True):
                 add_accounts(machine, own, int(row[LOW_LAYER]), int(row[HIGH_LAYER]))
+        self._calls = calls
 
     def _calls_for(self, machine: Machine) -> Calls:
         cores = machine.cores.size
@@ -118,12 +119,12 @@ class Team:
         if self._calls is None or self._shape != shape:
             for helper in self._helpers:
                 helper.close()
-            self._shape = shape
-            self._calls = calls = make_calls(self._code, threads, cores)
+            calls = make_calls(self._code, threads, cores)
             self._accounts = [no_accounts(machine) for _ in range(1, threads)]
             self._helpers = [_Helper(calls, thread) for thread in range(1, threads)]
             for helper in self._helpers:
                 weakref.finalize(self, helper.close)
+            self._shape, self._calls = shape, calls
         return self._calls
 
 
@@ -180,28 +181,21 @@ class _Helper:
 
     def __init__(self, calls: Calls, thread: int) -> None:
         self._calls, self._thread = calls, thread
-        self._wanted = threading.Event()
-        self._closed = False
+        # Unlike an event, it is whole wherever Ctrl-C comes, and behind a fork.
+        self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
         name = f"nmpsim values {thread}"
         threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def begin(self) -> None:
         """A run begins."""
-        self._wanted.set()
-
-    def end(self) -> None:
-        """It is over."""
-        self._wanted.clear()
+        self._wanted.put(True)
 
     def close(self) -> None:
         """No further runs will come."""
-        self._closed = True
-        self._wanted.set()
+        self._calls.shared[Shared.IS_ACTIVE] = 0
+        self._wanted.put(False)
 
     def _serve(self) -> None:
-        while True:
-            self._wanted.wait()
-            if self._closed:
-                return
+        while self._wanted.get():
             while help_out(self._calls, self._thread):
                 time.sleep(PAUSE_SECONDS)
