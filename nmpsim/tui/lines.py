@@ -45,6 +45,7 @@ class LinePane(ScrollView, can_focus=True):
     marks_cursor = False
     """Do its lines show by themselves where the cursor is?"""
     cursor = reactive(0)
+    virtual_size = reactive(Size(0, 0))
     view: View | None = None
     _heading_rows = 0
     _followed: object = None
@@ -135,6 +136,13 @@ class LinePane(ScrollView, can_focus=True):
             self._coming_to = ()
         self._measured_at = self.size
         self.cursor = min(self.cursor, max(self.count() - 1, 0))
+
+    def watch_virtual_size(self, before: Size, now: Size) -> None:
+        """More lines change the scrollbar alone; for anything else all panes are laid out anew."""
+        if now.width == before.width and now.height >= before.height:
+            self.vertical_scrollbar.window_virtual_size = now.height
+        else:
+            self.refresh(layout=True)
 
     def plain_lines(self) -> list[str]:
         """All of it as text, for a file."""

@@ -26,6 +26,8 @@ class Planes:
     """[channels, rows, columns]"""
     spread: tuple[float, float] = attrs.field(init=False)
     """Smallest and largest value."""
+    limits: tuple[int, int] | None = attrs.field(init=False)
+    """Lowest and highest value that its type can hold; None for float."""
 
     @values.default
     def _by_channel(self) -> Values:
@@ -42,9 +44,8 @@ class Planes:
     def _spread(self) -> tuple[float, float]:
         return finite_range(self.operand.values)
 
-    @property
-    def limits(self) -> tuple[int, int] | None:
-        """Lowest and highest value that its type can hold; None for float."""
+    @limits.default
+    def _limits(self) -> tuple[int, int] | None:
         if self.values.dtype.kind not in "iu":
             return None
         info = np.iinfo(self.values.dtype)

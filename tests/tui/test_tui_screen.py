@@ -404,3 +404,15 @@ def test_an_error_of_nmpsim_itself_ends_the_screen(
 
     app = drive(shell, SMALL, play)
     assert isinstance(app.failure, ZeroDivisionError)
+
+
+def test_the_scrollbar_follows_the_log(start: Start) -> None:
+    async def play(user: User) -> None:
+        log = user.app.panes[-1]
+        await user.press("n", "n", "a")
+        before = log.virtual_size.height
+        await user.press("a")
+        assert log.virtual_size.height > before
+        assert log.vertical_scrollbar.window_virtual_size == log.virtual_size.height
+
+    drive(start(), LARGE, play)
