@@ -82,17 +82,17 @@ def run_well(*words):
 
 @pytest.fixture
 def folder(prepared, tmp_path, monkeypatch):
-    """A reader's folder, and the current one; ``nmpsim`` is on the path of its shell."""
+    """A reader's folder, and the current one; the shell's path begins with an environment's."""
     shutil.copytree(prepared, tmp_path / "reader", symlinks=True)
-    command = tmp_path / "bin" / "nmpsim"
-    command.parent.mkdir()
-    command.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m nmpsim "$@"\n', encoding="utf-8"
-    )
-    command.chmod(0o755)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, module in (("nmpsim", "-m nmpsim "), ("python3", "")):
+        call = f'PYTHONPATH="{ROOT}" exec "{sys.executable}" {module}"$@"'
+        (commands / name).write_text(f"#!/bin/sh\n{call}\n", encoding="utf-8")
+        (commands / name).chmod(0o755)
     monkeypatch.chdir(tmp_path / "reader")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PATH", f"{command.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
     return tmp_path / "reader"
 
 
