@@ -13,7 +13,7 @@ from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timel
 from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
 
-SCHEMA = "nmpsim-report-1"
+SCHEMA = "nmpsim-report-2"
 """Version of the JSON report."""
 
 ACTIVITIES = (
