@@ -90,7 +90,7 @@ def functions_of(library: Any, name: str) -> Iterator[tuple[int, int, str]]:
     """Address, bytes and name of each function beside ``name`` in the cache of compiled code."""
     from elftools.elf.elffile import ELFFile
 
-    for path in CACHE.rglob("*.nbc"):
+    for path in CACHE.path.glob("*.kernel") if CACHE else ():
         kept = path.read_bytes()
         table = ELFFile(io.BytesIO(kept[kept.index(b"\x7fELF") :])).get_section_by_name(".symtab")
         known = table.get_symbol_by_name(name)

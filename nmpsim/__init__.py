@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nmpsim.report.read import read_report as read_report
     from nmpsim.session import Compiled as Compiled
     from nmpsim.session import Device as Device
+    from nmpsim.session import Limits as Limits
     from nmpsim.session import Progress as Progress
     from nmpsim.session import Shadow as Shadow
     from nmpsim.session import calibrate as calibrate
@@ -57,6 +58,7 @@ _HOMES = {
     "Device": "nmpsim.session",
     "DeviceConfig": "nmpsim.config",
     "Evaluation": "nmpsim.experiments",
+    "Limits": "nmpsim.session",
     "Progress": "nmpsim.session",
     "QuantizedProgram": "nmpsim.quantization",
     "RescaledBias": "nmpsim.compiler.passes.rescale_bias",

@@ -6,6 +6,7 @@ A pipe or a device is written to and never replaced, a symlink stays and its tar
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -22,8 +23,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+try:
+    import fcntl
+except ImportError:  # Windows: there no file is removed that somebody has open
+    fcntl = None  # type: ignore[assignment]
+
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_TEMPORARY = re.compile(r"\.nmpsim-[0-9a-f]{12}\.tmp")
 MOST_OF_NAME = 100
 """Characters of a text that a file's name keeps."""
+
+_unfinished: set[Path] = set()
+"""Temporary files of this process."""
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -51,16 +62,25 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """An ``.npz`` file; unlike ``numpy.savez`` it takes any key and gives the same bytes again."""
+    """An ``.npz`` file; unlike ``numpy.savez`` it takes any key and gives the same bytes again.
+
+    A key that would lead out of the folder that the file is unpacked into loses its slashes.
+    """
     from numpy.lib import format as npy
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             for key, array in arrays.items():
-                with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w", force_zip64=True) as member:
+                info = zipfile.ZipInfo(f"{_member_name(key)}.npy")
+                with archive.open(info, "w", force_zip64=True) as member:
                     npy.write_array(member, array, allow_pickle=False)
 
     write_file(path, write)
+
+
+def _member_name(key: str) -> str:
+    parts = re.split(r"[/\\]", key)
+    return "_".join(parts) if ".." in parts or parts[0] == "" or re.match("[A-Za-z]:", key) else key
 
 
 def file_name(text: str) -> str:
@@ -90,13 +110,62 @@ def cannot_write(path: Path, why: str, hint: str | None) -> UserError:
     return fail("FILE002", f"cannot write the file: {why}", place=Place(str(path)), hint=hint)
 
 
-@contextlib.contextmanager
-def _replacing(target: Path) -> Iterator[IO[bytes]]:
-    temporary = target.with_name(f".nmpsim-{secrets.token_hex(6)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-        temporary.replace(target)
-    finally:
+def remove_unfinished() -> None:
+    """Remove what is half-written; for who ends the process at once."""
+    for temporary in list(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[IO[bytes]]:
+    _remove_left_over(target.parent)
+    with contextlib.ExitStack() as locks:
+        temporary, file = _new_temporary(target.parent, locks)
+        _unfinished.add(temporary)
+        try:
+            with file:
+                yield file
+            temporary.replace(target)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            _unfinished.discard(temporary)
+
+
+def _new_temporary(folder: Path, locks: contextlib.ExitStack) -> tuple[Path, IO[bytes]]:
+    """A new file, open; until ``locks`` end nobody takes it for left over, even once it is closed.
+
+    A lock that a process holds ends with it, however that ends.
+    """
+    while True:
+        path = folder / f".nmpsim-{secrets.token_hex(6)}.tmp"
+        file = path.open("xb")
+        with contextlib.suppress(OSError):  # a file system without locks, a file that is removed
+            locks.callback(os.close, _locked(os.dup(file.fileno())))
+        if path.exists():
+            return path, file
+        file.close()
+
+
+@functools.cache
+def _remove_left_over(folder: Path) -> None:
+    """Remove what processes that were killed have left in a folder; once is enough."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if _TEMPORARY.fullmatch(path.name):
+                with contextlib.suppress(OSError):  # somebody writes it, or it is not ours
+                    descriptor = _locked(os.open(path, os.O_RDWR | _NO_LINKS))
+                    path.unlink()
+                    os.close(descriptor)
+
+
+def _locked(descriptor: int) -> int:
+    """The same, locked until it is closed; OSError, and it is closed, if somebody has a lock."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

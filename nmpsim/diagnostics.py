@@ -2,7 +2,7 @@
 
 Everything that can go wrong because of what a user gave is a :class:`Diagnostic`; a function
 that cannot go on raises :class:`UserError` with one or more of them. This module imports nothing
-of nmpsim, so every package can use it.
+of nmpsim but how text is shown, so every package can use it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 
 import attrs
 
+from nmpsim.visible import visible_line
+
 EXIT_OK = 0
 EXIT_WORSE = 1
 """The run is worse than asked: mismatch, trap, budget."""
@@ -22,6 +24,8 @@ EXIT_BUG = 3
 """nmpsim itself is wrong."""
 EXIT_OVER_BUDGET = 4
 """`nmpsim check`: the answer is right, but more was spent than allowed."""
+EXIT_TIMEOUT = 124
+"""The run took longer than --timeout allows; timeout(1) says it the same way."""
 
 CODES: dict[str, str] = {
     "ARG001": "unusable command-line argument",
@@ -38,6 +42,7 @@ CODES: dict[str, str] = {
     "LIR009": "types do not fit",
     "LIR010": "value used outside its life",
     "LIR011": "size does not fit",
+    "LIR012": "opcode known and not supported",
     "CONST001": "constants file cannot be used",
     "CONST002": "constant missing",
     "CONST003": "constant does not fit its declaration",
@@ -54,6 +59,7 @@ CODES: dict[str, str] = {
     "BUN003": "bundle made for another version",
     "BUN004": "bundle does not fit the device",
     "BUN005": "bundle carries no LIR module",
+    "HOST001": "a value that an operation cannot take",
     "COMP001": "operation cannot be compiled",
     "COMP002": "does not fit the device's memory",
     "INPUT001": "input missing or unknown",
@@ -82,7 +88,16 @@ CODES: dict[str, str] = {
     "SUITE002": "nothing to check",
     "BASE001": "baseline cannot be used",
     "BASE002": "baseline stale or of something else",
+    "MEM001": "needs more memory than it may take",
+    "MEM002": "memory ran out",
     "ENV001": "unusable environment variable",
+    "LIMIT001": "run beyond its limit of cycles",
+    "LIMIT002": "run beyond its limit of time",
+    "CONTRACT001": "behavior that the instruction set leaves undefined",
+    "CONTRACT002": "unpredictable value used",
+    "CONTRACT003": "missing synchronization",
+    "CONTRACT004": "not supported",
+    "CONTRACT005": "internal: a bug of nmpsim",
 }
 """Every code with its title; codes are stable and are never given a new meaning."""
 
@@ -97,7 +112,7 @@ class Place:
     offset: int | None = None
 
     def __str__(self) -> str:
-        text = self.file or "<text>"
+        text = visible_line(self.file or "<text>")
         if self.line is not None:
             text += f":{self.line}"
             if self.column is not None:
@@ -126,9 +141,9 @@ class Diagnostic:
     def __str__(self) -> str:
         """Plain text, one line for the problem and one for each further fact."""
         head = f"{self.place}: " if self.place else ""
-        lines = [f"{head}error[{self.code}]: {self.message}"]
+        lines = [f"{head}error[{self.code}]: {visible_line(self.message)}"]
         lines += [
-            f"  {label}: {text}"
+            f"  {label}: {visible_line(text)}"
             for label, text in (
                 ("found", self.found),
                 ("expected", self.expected),

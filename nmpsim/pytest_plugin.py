@@ -91,6 +91,7 @@ class Nmp:
         inputs: Mapping[str, npt.ArrayLike],
         *,
         hazards: Literal["none"] | None = None,
+        strict: bool = True,
     ) -> Run:
         """Run a bundle, or that of a file; the test fails if the run traps.
 
@@ -99,12 +100,13 @@ class Nmp:
             inputs: by name; float ones are quantized.
             hazards: ``"none"`` lets the test also fail if what the run answers depends on when a
                 transfer lands; a second run looks for that.
+            strict: the test fails, too, if the program breaks the contract of the instruction set.
 
         Raises:
             UserError: codes of FILE, BUN, DEV and INPUT.
         """
         __tracebackhide__ = True
-        given = (bundle, inputs, self._file, self._settings, hazards)
+        given = (bundle, inputs, self._file, self._settings, hazards, strict)
         run, wrong = _done(self._session.runner.run, *given)
         if wrong:
             raise AssertionError(wrong)

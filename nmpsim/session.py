@@ -19,6 +19,7 @@ from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.config import DeviceConfig, from_settings, given_device
 from nmpsim.core.device import Device, Listener, Progress
 from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.limits import Limits
 from nmpsim.diagnostics import fail
 from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
 from nmpsim.report.data import RunReport
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Compiled",
     "Device",
+    "Limits",
     "Progress",
     "Shadow",
     "calibrate",
@@ -200,7 +202,7 @@ def device_of(bundle: Bundle | Compiled) -> DeviceConfig:
 
 
 def load(path: Path | str, patch: Path | str | None = None) -> Bundle:
-    """Read and check a bundle; its constants stay in the file until they are used.
+    """Read and check a bundle; what becomes of the file afterwards changes nothing.
 
     Args:
         path: the bundle's file.
@@ -212,7 +214,7 @@ def load(path: Path | str, patch: Path | str | None = None) -> Bundle:
     bundle = read_bundle(path)
     if patch is None:
         return bundle
-    return bundle_from_bytes(patched(Path(path).read_bytes(), patch, str(path)), str(path))
+    return bundle_from_bytes(patched(bytes(bundle.file), patch, str(path)), str(path))
 
 
 def patched(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:

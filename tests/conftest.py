@@ -1,14 +1,43 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, and what makes two runs of them the same."""
 
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 # Test modules import helpers such as shared_files by name, whatever pytest's import mode is.
 sys.path.insert(0, str(Path(__file__).parent))
 
 from shared_files import shared_folder
+
+settings.register_profile("ci", derandomize=True, database=None, deadline=None, print_blob=True)
+# Said aloud, as Hypothesis's own default is to repeat itself where the variable CI is set.
+settings.register_profile(
+    "campaign", derandomize=False, database=None, deadline=None, print_blob=True
+)
+settings.load_profile("ci")
+
+# Hypothesis also tries the constants of whatever modules of the project happen to be imported. That
+# depends on the tests before, and under pytest-xdist on which worker was free.
+providers.is_local_module_file = lambda path: False
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a job that a shell runs in the background: what tests interrupt would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def numbers_begin_anew(request: pytest.FixtureRequest) -> None:
+    """A test module's ``RNG`` gives a test the same numbers whichever tests ran before it."""
+    generator: Any = getattr(request.module, "RNG", None)
+    if generator is not None:
+        kept = vars(request.module).setdefault("_RNG_BEGIN", generator.bit_generator.state)
+        generator.bit_generator.state = kept
 
 
 @pytest.fixture(scope="session")

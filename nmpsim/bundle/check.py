@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from nmpsim.bundle.limits import DIMENSION, ELEMENTS, RANK
 from nmpsim.bundle.metadata import Layer, Metadata, Step, Tensor
 from nmpsim.diagnostics import Place, UserError, fail
-
-MAX_RANK = 16
-MAX_DIMENSION = 1 << 32
+from nmpsim.lir.nodes import ELEM_DTYPES
 
 Range = tuple[int, int]
 """First address and the address behind the last."""
@@ -101,12 +100,10 @@ def _host_step_problems(step: Step, memory: Memory) -> Iterator[str]:
 
 def _tensor_problems(tensor: Tensor, ranges: Sequence[Range]) -> Iterator[str]:
     """One problem at most: later rules rely on the earlier ones."""
-    from nmpsim.lir.nodes import ELEM_DTYPES  # here, so that importing the package stays light
-
     dtype = ELEM_DTYPES.get(tensor.elem)
     if dtype is None:
         yield f"tensor {tensor.name!r} has unknown elements {tensor.elem!r}"
-    elif len(tensor.shape) > MAX_RANK or not all(0 <= n <= MAX_DIMENSION for n in tensor.shape):
+    elif RANK.problem(len(tensor.shape)) or any(map(DIMENSION.problem, tensor.shape)):
         yield f"tensor {tensor.name!r} has an impossible shape"
     elif (tensor.scale is None) != (tensor.offset is None):
         yield f"tensor {tensor.name!r} has only one of scale and offset"
@@ -118,3 +115,5 @@ def _tensor_problems(tensor: Tensor, ranges: Sequence[Range]) -> Iterator[str]:
         end = tensor.address + math.prod(tensor.shape) * dtype.itemsize
         if not any(low <= tensor.address and end <= high for low, high in ranges):
             yield f"tensor {tensor.name!r} at {tensor.address:#x} lies outside its memory"
+        elif problem := ELEMENTS.problem(math.prod(max(n, 1) for n in tensor.shape)):
+            yield f"tensor {tensor.name!r} has an impossible shape: {problem}"

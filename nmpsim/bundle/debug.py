@@ -22,6 +22,7 @@ from nmpsim.bundle.layout import (
     LIR_TEXT,
     TENSOR_ALIGNMENT,
 )
+from nmpsim.bundle.limits import TEXT_BYTES, Address, ZeroPoint
 from nmpsim.bundle.schema import record_from_json, record_to_json
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir import Module, WeightVar, parse, print_module, verify
@@ -30,8 +31,6 @@ from nmpsim.lir.scales import exact_scales
 
 SCHEMA = "nmpsim-lir-1"
 """Version of the index."""
-MAX_TEXT_BYTES = 16 << 20
-"""A reader refuses more, so a hostile file cannot make it use much time or memory."""
 
 
 @attrs.frozen
@@ -40,7 +39,7 @@ class ExactScale:
 
     name: str
     scale: float
-    offset: int
+    offset: ZeroPoint
 
 
 @attrs.frozen
@@ -50,7 +49,7 @@ class ConstantPlace:
     name: str
     space: Literal["image", "section"]
     """In the device's memory, or in the section of constants."""
-    at: int
+    at: Address
     """Address in the memory, or offset in the section."""
 
 
@@ -132,8 +131,8 @@ def _inside(
 
 def _parsed(text: memoryview, index: ModuleIndex, place: Place) -> Module:
     """The checked module without its constants; all that may be wrong is one BUN002."""
-    if len(text) > MAX_TEXT_BYTES:
-        raise _unusable(place, f"its text has more than {MAX_TEXT_BYTES} bytes")
+    if problem := TEXT_BYTES.problem(len(text)):
+        raise _unusable(place, problem)
     tensors = {one.name: {"scale": one.scale, "offset": one.offset} for one in index.scales}
     try:
         module = parse(bytes(text).decode("utf-8"), f"{place.file}({LIR_TEXT})")

@@ -7,14 +7,8 @@ import struct
 import attrs
 import numpy as np
 
-from nmpsim.bundle import elf
+from nmpsim.bundle import elf, limits
 from nmpsim.diagnostics import Place, UserError, fail
-
-MAX_SEGMENTS = 64
-MAX_SECTIONS = 1024
-MAX_SYMBOLS = 200_000
-MAX_NAME_BYTES = 1024
-"""Limits far above any real bundle, so that a hostile file costs neither time nor memory."""
 
 _SYMBOL_DTYPE = np.dtype(
     [
@@ -73,8 +67,8 @@ class ElfFile:
             return {}
         if not 0 < table.link < len(self._all_sections) or table.nbytes % elf.SYMBOL.size:
             raise self._damaged("the symbol table is malformed", table.offset)
-        if table.nbytes > MAX_SYMBOLS * elf.SYMBOL.size:
-            raise self._damaged("there are too many symbols", table.offset)
+        if problem := limits.SYMBOLS.problem(table.nbytes // elf.SYMBOL.size):
+            raise self._damaged(problem, table.offset)
         names = self._all_sections[table.link]
         records = np.frombuffer(self.section_bytes(table), dtype=_SYMBOL_DTYPE)
         found: dict[str, tuple[int, int]] = {}
@@ -100,9 +94,7 @@ class ElfFile:
         return header
 
     def _read_segments(self, offset: int, entry_bytes: int, count: int) -> list[elf.Segment]:
-        self._check_table(
-            "program headers", offset, count, entry_bytes, elf.PROGRAM_HEADER, MAX_SEGMENTS
-        )
+        self._check_table(limits.SEGMENTS, offset, count, entry_bytes, elf.PROGRAM_HEADER)
         segments = []
         for index in range(count):
             at = offset + index * entry_bytes
@@ -120,9 +112,7 @@ class ElfFile:
     def _read_sections(
         self, offset: int, entry_bytes: int, count: int, names_index: int
     ) -> tuple[list[ElfSection], int]:
-        self._check_table(
-            "section headers", offset, count, entry_bytes, elf.SECTION_HEADER, MAX_SECTIONS
-        )
+        self._check_table(limits.SECTIONS, offset, count, entry_bytes, elf.SECTION_HEADER)
         if not 0 <= names_index < max(count, 1):
             raise self._damaged("the section names are missing", offset)
         sections = []
@@ -153,12 +143,13 @@ class ElfFile:
         }
 
     def _check_table(
-        self, what: str, offset: int, count: int, entry_bytes: int, record: struct.Struct, most: int
+        self, limit: limits.Limit, offset: int, count: int, entry_bytes: int, record: struct.Struct
     ) -> None:
+        what = limit.what
         if count and entry_bytes < record.size:
             raise self._damaged(f"the {what} have the wrong size", offset)
-        if count > most:
-            raise self._damaged(f"there are {count} {what}, more than {most}", offset)
+        if problem := limit.problem(count):
+            raise self._damaged(problem, offset)
         self._check_inside(f"table of {what}", offset, count * entry_bytes, offset)
 
     def _check_inside(self, what: str, offset: int, nbytes: int, at: int) -> None:
@@ -169,7 +160,7 @@ class ElfFile:
 
     def _string(self, table: ElfSection, offset: int) -> str:
         start = table.offset + offset
-        text = bytes(self.section_bytes(table)[offset : offset + MAX_NAME_BYTES])
+        text = bytes(self.section_bytes(table)[offset : offset + limits.NAME_BYTES.high])
         name, end, _ = text.partition(b"\0")
         if not end:
             raise self._damaged("a name has no end", start)

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from nmpsim.bundle import elf
 from nmpsim.bundle.check import Range
 from nmpsim.bundle.elffile import ElfFile
-from nmpsim.bundle.layout import READ_ONLY_LIMIT, RW_BASE
+from nmpsim.bundle.layout import RW_BASE
+from nmpsim.bundle.limits import READ_ONLY_BYTES, WRITABLE_BYTES
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.table import DRAM_BASE
 
@@ -59,8 +60,12 @@ def _check_segments(
     kinds = [bool(s.flags & elf.PF_W) for s in ordered]
     if sum(a != b for a, b in pairwise(kinds)) > 1:
         raise _unusable(file, "read-only and writable segments are mixed")
-    if max(map(_end, read_only)) - min(s.address for s in read_only) > READ_ONLY_LIMIT:
-        raise _unusable(file, f"its read-only segments span more than {READ_ONLY_LIMIT} bytes")
+    for limit, segments in ((READ_ONLY_BYTES, read_only), (WRITABLE_BYTES, writable)):
+        span = max(map(_end, segments), default=0) - min((s.address for s in segments), default=0)
+        if problem := limit.problem(span):
+            raise _unusable(file, problem)
+    if any(s.flags & elf.PF_X and s.file_bytes < s.memory_bytes for s in read_only):
+        raise _unusable(file, "code is not all in the file")
 
 
 def _unusable(file: ElfFile, why: str) -> UserError:

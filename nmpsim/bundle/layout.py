@@ -1,7 +1,7 @@
 """Where the parts of a bundle lie in the file and in DRAM.
 
 What is read-only lies in DRAM as it lies in the file: address = ``DRAM_BASE`` + file offset, from
-the ELF header on, so one mmap is the whole of it. What is read and written (activations) has its
+the ELF header on, so one read is the whole of it. What is read and written (activations) has its
 own window at a fixed address, so no address depends on the size of what comes later.
 """
 

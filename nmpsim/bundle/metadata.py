@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import attrs
+
+from nmpsim.bundle import limits
+from nmpsim.bundle.limits import Address, Barrier, Line, Macs, ZeroPoint
 
 SCHEMA = "nmpsim-bundle-2"
 """Version of the metadata and of the descriptors; a reader accepts its own version only."""
@@ -19,10 +22,10 @@ class Tensor:
     elem: str
     """Element kind as LIR has it (i8, i16, i32, float, ...)."""
     shape: tuple[int, ...]
-    address: int
+    address: Address
     scale: float | None = None
     """Exact float32 scale; None if the tensor is not quantized."""
-    offset: int | None = None
+    offset: ZeroPoint | None = None
 
 
 @attrs.frozen
@@ -32,9 +35,9 @@ class Layer:
     index: int
     name: str
     """Name of the LIR instruction whose output this is (the last one that was fused)."""
-    number: int
+    number: Line
     """Number of that instruction in the LIR."""
-    line: int
+    line: Line
     """Its line in the LIR text, 1-based; 0 if there is none."""
     op: str
     """Opcode of the instruction that the layer began with."""
@@ -44,11 +47,11 @@ class Layer:
     """Name of the operand that holds the output, as the LIR prints it."""
     reason: str = ""
     """Why the host does it; empty on the device."""
-    fused: tuple[str, ...] = ()
+    fused: Annotated[tuple[str, ...], limits.FUSED] = ()
     """Names of the LIR instructions that were fused, in order, when there are several."""
-    barrier: int | None = None
+    barrier: Barrier | None = None
     """Number of the barrier that ends the layer on the device."""
-    macs: int = 0
+    macs: Macs = 0
     """Multiplications with weights that the layer needs."""
     numerics: str = ""
     """Arithmetic profile that it follows; empty where none plays a part."""
@@ -67,14 +70,14 @@ class Step:
     """One step of a run: the cores start at ``entry``, or the host does one operation."""
 
     kind: Literal["device", "host"]
-    layers: tuple[int, ...]
+    layers: Annotated[tuple[int, ...], limits.LAYERS]
     """Indices of the layers that it computes."""
-    entry: int | None = None
+    entry: Address | None = None
     """Address where every core starts (device)."""
     opcode: str | None = None
     """LIR opcode (host)."""
-    operands: tuple[HostOperand, ...] = ()
-    attributes: Mapping[str, Any] = attrs.field(factory=dict)
+    operands: Annotated[tuple[HostOperand, ...], limits.OPERANDS] = ()
+    attributes: Annotated[Mapping[str, Any], limits.ATTRIBUTES] = attrs.field(factory=dict)
     numerics: str = "glow-int"
     """Arithmetic profile that the host follows."""
 
@@ -91,7 +94,7 @@ class Metadata:
     """Arithmetic profile that was asked for; each layer says which it follows."""
     device: Mapping[str, Any]
     """The device file's settings that the program was compiled for."""
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    layers: tuple[Layer, ...]
-    steps: tuple[Step, ...]
+    inputs: Annotated[tuple[Tensor, ...], limits.TENSORS]
+    outputs: Annotated[tuple[Tensor, ...], limits.TENSORS]
+    layers: Annotated[tuple[Layer, ...], limits.LAYERS]
+    steps: Annotated[tuple[Step, ...], limits.STEPS]

@@ -1,4 +1,4 @@
-"""Read a bundle: check everything, copy nothing.
+"""Read a bundle: check everything. What was checked is what is used: the file is read once.
 
 Whatever is in the file, the outcome is a :class:`Bundle` or one
 :class:`~nmpsim.diagnostics.UserError`. The records are read with the formats of
@@ -7,10 +7,9 @@ Whatever is in the file, the outcome is a :class:`Bundle` or one
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,14 +30,18 @@ if TYPE_CHECKING:
     from nmpsim.lir import Module
 
 
+ALIGNMENT = 64
+"""Bytes of a line of the host's cache."""
+
+
 @attrs.frozen(eq=False)
 class Bundle:
     """A bundle in memory, checked."""
 
     metadata: Metadata
     image: npt.NDArray[np.uint8]
-    """The read-only part: code, descriptors, constants. A private copy-on-write mapping of the
-    file where the file's layout allows it."""
+    """The read-only part: code, descriptors, constants; a view of ``file`` where the file's layout
+    allows it."""
     image_base: int
     """Address of ``image[0]``."""
     rw_base: int
@@ -57,6 +60,8 @@ class Bundle:
     """SHA-256 of the file, in hexadecimal; a name for these contents."""
     debug: Mapping[str, memoryview]
     """Contents of the debug sections that there are, unread."""
+    file: memoryview
+    """The whole file, as it was when it was read."""
 
     def module(self) -> Module:
         """The LIR module that the bundle was made from; its constants are read-only views.
@@ -67,6 +72,10 @@ class Bundle:
         from nmpsim.bundle.debug import read_module
 
         return read_module(self.debug, self.image, self.image_base, Place(self.path))
+
+    def __reduce__(self) -> tuple[Callable[..., Bundle], tuple[bytes, str]]:
+        """To another process as its file's bytes, which are checked there: it needs no file."""
+        return bundle_from_bytes, (bytes(self.file), self.path)
 
 
 class HoldsBundle(Protocol):
@@ -97,21 +106,30 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
     Raises :class:`~nmpsim.diagnostics.UserError`: FILE001 if the file cannot be read, BUN001 if it
     is no bundle, BUN002 if it is damaged, BUN003 if it is another version's.
     """
-    return _bundle(_map_file(Path(path)), str(path))
+    return _bundle(_file_bytes(Path(path)), str(path))
 
 
-def bundle_from_bytes(data: bytes, path: str = "<bytes>") -> Bundle:
+def bundle_from_bytes(data: bytes | memoryview, path: str = "<bytes>") -> Bundle:
     """The bundle that ``data`` holds, as :func:`read_bundle` would read it from a file."""
-    return _bundle(bytearray(data), path)
+    buffer = _aligned(len(data))
+    buffer[:] = np.frombuffer(data, np.uint8)
+    return _bundle(buffer, path)
 
 
-def _bundle(buffer: mmap.mmap | bytearray, path: str) -> Bundle:
-    file = ElfFile(memoryview(buffer), path)
+def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Memory that begins where a line of the host's cache does, as kernels like constants."""
+    room = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    return room[start : start + nbytes]
+
+
+def _bundle(buffer: npt.NDArray[np.uint8], path: str) -> Bundle:
+    file = ElfFile(buffer.data, path)
     meta = _required_section(file, META)
     digest = _checked_digest(file)
     place = Place(path, offset=meta.offset)
     metadata = metadata_from_json(bytes(file.section_bytes(meta)), place)
-    memory = map_segments(file, np.frombuffer(buffer, dtype=np.uint8))
+    memory = map_segments(file, buffer)
     check_metadata(metadata, _ranges(memory), place)
     symbols = file.symbols()
     return Bundle(
@@ -131,18 +149,19 @@ def _bundle(buffer: mmap.mmap | bytearray, path: str) -> Bundle:
             for name in DEBUG_SECTIONS
             if name in file.sections
         },
+        file=file.data.toreadonly(),
     )
 
 
-def _map_file(path: Path) -> mmap.mmap | bytearray:
+def _file_bytes(path: Path) -> npt.NDArray[np.uint8]:
+    """What is in a file now; later changes of the file do not reach it."""
     try:
         with open(path, "rb", opener=_open_without_waiting) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise _cannot_read(path, "it is not a file")
-            if status.st_size == 0:
-                return bytearray()
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            buffer = _aligned(status.st_size)
+            return buffer[: file.readinto(buffer.data)]
     except OSError as error:
         raise _cannot_read(path, error.strerror or str(error)) from error
     except ValueError as error:  # a NUL in the path

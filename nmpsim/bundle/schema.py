@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 
+from nmpsim.bundle.limits import ATTRIBUTE_ITEMS, ATTRIBUTE_NUMBER, ATTRIBUTES, JSON_BYTES, Limit
 from nmpsim.bundle.metadata import SCHEMA, Metadata
 from nmpsim.diagnostics import Place, UserError, fail
 
 if TYPE_CHECKING:
     from cattrs import Converter
-
-MAX_JSON_BYTES = 8 << 20
-"""A reader refuses more, so a hostile file cannot make it use much memory."""
-
 
 Record = TypeVar("Record")
 
@@ -68,8 +65,8 @@ def record_from_json(
 
 
 def _parse(text: bytes, place: Place, what: str) -> dict[str, Any]:
-    if len(text) > MAX_JSON_BYTES:
-        raise _unusable(place, what, f"{len(text)} bytes", f"at most {MAX_JSON_BYTES} bytes")
+    if JSON_BYTES.problem(len(text)):
+        raise _unusable(place, what, f"{len(text)} bytes", f"at most {JSON_BYTES.high} bytes")
     try:
         document = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -135,6 +132,7 @@ def strict_converter() -> Converter:
     converter.register_structure_hook(int, _integer)
     converter.register_structure_hook(float, _real)
     converter.register_structure_hook(str, _string)
+    converter.register_structure_hook_func(_is_limited, _limited(converter))
     converter.register_structure_hook_func(_is_mapping, _mapping)
     converter.register_structure_hook_func(_is_optional, _optional(converter))
     converter.register_structure_hook_func(_is_tuple, _tuple(converter))
@@ -160,6 +158,42 @@ def _string(value: Any, _: object) -> str:
     return value
 
 
+def _is_limited(kind: Any) -> bool:
+    return get_origin(kind) is Annotated and isinstance(kind.__metadata__[0], Limit)
+
+
+def _limited(converter: Converter) -> Any:
+    """Of a number its value is limited, of a list or an object how much is in it."""
+
+    def structure(value: Any, kind: Any) -> Any:
+        limit = kind.__metadata__[0]
+        if isinstance(value, list | dict):
+            _within(limit, len(value))
+        found = converter.structure(value, kind.__origin__)
+        if isinstance(found, int):
+            _within(limit, found)
+        if limit is ATTRIBUTES:
+            _check_attributes(found.values())
+        return found
+
+    return structure
+
+
+def _within(limit: Limit, value: int) -> None:
+    if problem := limit.problem(value):
+        raise ValueError(problem)
+
+
+def _check_attributes(values: Iterable[Any]) -> None:
+    """Operations of the host have attributes of their own, but none has larger numbers."""
+    for value in values:
+        if isinstance(value, tuple | dict):
+            _within(ATTRIBUTE_ITEMS, len(value))
+            _check_attributes(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, int):
+            _within(ATTRIBUTE_NUMBER, value)
+
+
 def _is_mapping(kind: Any) -> bool:
     return get_origin(kind) is Mapping
 
@@ -179,7 +213,7 @@ def _lists_as_tuples(value: Any) -> Any:
 
 
 def _is_optional(kind: Any) -> bool:
-    return get_origin(kind) is types.UnionType
+    return get_origin(kind) in (types.UnionType, Union)
 
 
 def _optional(converter: Converter) -> Any:

@@ -30,6 +30,7 @@ from nmpsim.bundle.layout import (
     TENSOR_ALIGNMENT,
     TEXT,
 )
+from nmpsim.bundle.limits import JSON_BYTES
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import metadata_to_json
 from nmpsim.diagnostics import fail
@@ -132,9 +133,9 @@ class BundleBuilder:
         self._part(TEXT)
         loaded = self._loaded_sections()
         digest = bytearray(DIGEST_BYTES)
-        others = [
-            elf.Section(META, elf.SHT_PROGBITS, loaded[TEXT].end, (metadata_to_json(metadata),))
-        ]
+        described = metadata_to_json(metadata)
+        _check_size("description of layers and steps", len(described), JSON_BYTES.high)
+        others = [elf.Section(META, elf.SHT_PROGBITS, loaded[TEXT].end, (described,))]
         for name, chunks in self._debug.items():
             others.append(_section_behind(others[-1], name, chunks, TENSOR_ALIGNMENT))
         others.append(_section_behind(others[-1], DIGEST, (digest,), 4))

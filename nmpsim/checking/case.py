@@ -60,6 +60,10 @@ class CaseWork:
     update_baseline: bool = False
     core: Path | None = None
     """A core file is left here if the case fails."""
+    max_memory: int | None = None
+    """Bytes that it may take."""
+    strict: bool = True
+    """Must the program keep to the contract of the instruction set?"""
 
 
 def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
@@ -73,15 +77,19 @@ def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
         before = None
         if case.baseline is not None and not work.update_baseline:
             before = read_baseline(case.baseline)
-        device = Device(_device(case, bundle), threads=1)  # cases are shared by processes
-        run = run_bundle(device, bundle, work.inputs, progress)
+        # One thread: cases are shared by processes.
+        device = Device(_device(case, bundle), threads=1, max_memory=work.max_memory)
+        run = run_bundle(device, bundle, work.inputs, progress, case.limits, work.strict)
         result, hazards = judged(case, run, work.expected, before), []
-        if case.budget.hazards is not None and run.report.trap is None:
-            hazards = find_hazards(bundle, work.inputs, device.config, progress)
+        trap = run.report.trap
+        if case.budget.hazards is not None and (trap is None or trap.kind == "contract"):
+            hazards = find_hazards(bundle, work.inputs, device.config, progress, work.max_memory)
             checks = (*result.checks, check_hazards(hazards, run.layers))
             result = attrs.evolve(result, checks=checks)
-        if work.core is not None and result.failed:
-            result = with_core_file(result, work.core, bundle, work.inputs, device.config, hazards)
+        took_too_long = trap is not None and trap.kind == "timeout"
+        if work.core is not None and result.failed and not took_too_long:
+            config = case.limits.of_device(device.config)
+            result = with_core_file(result, work.core, bundle, work.inputs, config, hazards)
         if work.update_baseline and case.baseline is not None and not result.failed:
             write_baseline(case.baseline, baseline_of(run))
             result = attrs.evolve(result, baseline_written=True)
@@ -115,6 +123,7 @@ def judged(case: Case, run: Run, expected: Expected, baseline: Baseline | None) 
         source=case.lir or run.source,
         checks=tuple(checks),
         layers=_outcomes(run, baseline),
+        contract=run.report.contract.status,
         cycles=run.report.cycles,
         cycles_before=None if baseline is None else baseline.cycles,
         device_changes=()

@@ -15,7 +15,7 @@ from nmpsim.core.inputs import checked_inputs
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.corefile import Core, save_core
 from nmpsim.debugger.hazards import Hazard
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import UserError
 
 ENGINE = "compiled"
 
@@ -37,18 +37,10 @@ def with_core_file(
         debugger = Debugger(bundle, inputs, config=config, engine=ENGINE)
         position, stands = _place(result, debugger, hazards)
         values = checked_inputs(bundle.metadata, inputs)
-        save_core(path, Core(_image(bundle), values, config, ENGINE, position))
+        save_core(path, Core(bytes(bundle.file), values, config, ENGINE, position))
     except UserError as error:
         return attrs.evolve(result, errors=(*result.errors, *error.diagnostics))
     return attrs.evolve(result, core=CoreFile(str(path), stands))
-
-
-def _image(bundle: Bundle) -> bytes:
-    try:
-        return Path(bundle.path).read_bytes()
-    except OSError as error:
-        message = f"cannot read the bundle again: {error.strerror}"
-        raise fail("FILE001", message, place=Place(bundle.path)) from error
 
 
 def _place(
@@ -56,10 +48,10 @@ def _place(
 ) -> tuple[int | None, str]:
     """Position, None for as far as the run comes, and that in words."""
     wrong = [check.name for check in result.failed if check.status == "wrong"]
+    if hazards and set(wrong) <= {"trap", "hazards"}:  # a race is a violation of the contract, too
+        return hazards[0].position, "at the first hazard"
     if "trap" in wrong:
         return None, "at the trap"
-    if wrong == ["hazards"]:
-        return hazards[0].position, "at the first hazard"
     index = _layer(result)
     if index is None:
         return None, "at the end"

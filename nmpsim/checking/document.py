@@ -10,7 +10,7 @@ import attrs
 from nmpsim.checking.results import CaseResult, exit_code
 from nmpsim.experiments.identity import code_version
 
-SCHEMA = "nmpsim-check-2"
+SCHEMA = "nmpsim-check-3"
 
 
 def check_json(results: Sequence[CaseResult]) -> dict[str, Any]:
@@ -29,6 +29,7 @@ def _case(result: CaseResult) -> dict[str, Any]:
         "name": result.name,
         "status": result.status,
         "source": result.source,
+        "contract": result.contract,
         "cycles": result.cycles,
         "cycles_before": result.cycles_before,
         "device_changes": list(result.device_changes),

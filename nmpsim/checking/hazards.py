@@ -26,15 +26,16 @@ def find_hazards(
     inputs: Mapping[str, npt.NDArray[Any]],
     config: DeviceConfig,
     progress: Listener | None = None,
+    max_memory: int | None = None,
 ) -> list[Hazard]:
     """Run once more, instruction by instruction, and tell accesses that nothing orders.
 
     It ends at a trap or once there are :data:`MOST_HAZARDS`.
 
     Raises:
-        UserError: BUN004, INPUT001 or INPUT002.
+        UserError: BUN004, INPUT001, INPUT002 or MEM001.
     """
-    execution = Execution(bundle, inputs, config)
+    execution = Execution(bundle, inputs, config, max_memory=max_memory)
     hazards, layers, done = Hazards(execution), bundle.metadata.layers, 0
     while len(hazards.found) < MOST_HAZARDS:
         pause = execution.advance()

@@ -122,6 +122,8 @@ class CaseResult:
     """The LIR text, for places."""
     checks: tuple[Check, ...] = ()
     layers: tuple[LayerOutcome, ...] = ()
+    contract: str = "not_checked"
+    """As in the report of the run: proved, checked, violated or not_checked."""
     cycles: int = 0
     cycles_before: int | None = None
     device_changes: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.bundle.layout import DEBUG_SECTIONS
 from nmpsim.checking.rescale import UsedDescriptors, rescale_digests
 from nmpsim.core.device import Device, Listener, layer_key
+from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.evaluation.memory import locate, stored
 from nmpsim.experiments.identity import digest_of_arrays
 from nmpsim.report.data import LayerReport, RunReport
@@ -63,7 +64,12 @@ class Run:
 
 
 def run_bundle(
-    device: Device, bundle: Bundle, inputs: Arrays, progress: Listener | None = None
+    device: Device,
+    bundle: Bundle,
+    inputs: Arrays,
+    progress: Listener | None = None,
+    limits: Limits = NO_LIMITS,
+    strict: bool = True,
 ) -> Run:
     """Run a bundle and keep what checks need; ``progress`` is called after every layer.
 
@@ -71,7 +77,15 @@ def run_bundle(
         UserError: INPUT001, INPUT002 or BUN004.
     """
     used = UsedDescriptors()
-    report = device.run(bundle, inputs, save_layers=True, progress=progress, work=used)
+    report = device.run(
+        bundle,
+        inputs,
+        save_layers=True,
+        progress=progress,
+        work=used,
+        limits=limits,
+        strict=strict,
+    )
     saved = report.layer_outputs
     return Run(
         attrs.evolve(report, layer_outputs={}),

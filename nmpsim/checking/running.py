@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import attrs
+
 from nmpsim.checking.case import CaseWork, check_case
 from nmpsim.checking.results import CaseResult
 from nmpsim.core.device import Listener, Progress
 from nmpsim.experiments.local import fitting_jobs
 from nmpsim.experiments.pool import open_pool, run_all
+from nmpsim.host_memory import checked_limit, share_of
 
 
 def check_cases(
@@ -16,6 +19,7 @@ def check_cases(
     names: tuple[str, ...],
     *,
     jobs: int | None = None,
+    max_memory: int | None = None,
     progress: Listener | None = None,
 ) -> tuple[CaseResult, ...]:
     """Check cases in parallel; one alone is checked in this process.
@@ -26,6 +30,8 @@ def check_cases(
         work: a case, or the result of one that could not be read; taken as there is room.
         names: of all cases, in the order of the results.
         jobs: processes, one for each processor if None.
+        max_memory: bytes that all runs at once may take; what is free, less a margin, if None. A
+            case that needs more than its share has the error MEM001.
         progress: called with ``compiling`` if kernels must be compiled, and with ``case``; of one
             case alone with ``layer`` too.
 
@@ -33,7 +39,10 @@ def check_cases(
         UserError: WORK001 if a worker was lost.
     """
     found: dict[str, CaseResult] = {}
-    for result in _results(work, len(names), fitting_jobs(jobs, len(names)), progress):
+    processes = fitting_jobs(jobs, len(names))
+    limit = share_of(checked_limit(max_memory), processes)
+    limited = (attrs.evolve(w, max_memory=limit) if isinstance(w, CaseWork) else w for w in work)
+    for result in _results(limited, len(names), processes, progress):
         found[result.name] = result
         if progress:
             progress(Progress("case", len(found), len(names), result.name))

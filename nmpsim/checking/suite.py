@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
+from nmpsim.core.limits import Limits
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
 
@@ -87,6 +89,18 @@ class Budget:
     """None are allowed; not looked for if nothing is said."""
 
 
+def _is_limit(name: str) -> Callable[[Any, Any, Any], None]:
+    """A validator: ValueError for what :class:`~nmpsim.core.limits.Limits` does not take."""
+
+    def check(_: object, __: object, value: Any) -> None:
+        try:
+            Limits(**{name: value})
+        except UserError as error:
+            raise ValueError(f"{value!r} is no {name}") from error
+
+    return check
+
+
 @attrs.frozen
 class Case:
     """A program on inputs, and what must come out."""
@@ -102,6 +116,13 @@ class Case:
     """Where the LIR text is, for annotations; the name that the bundle knows if empty."""
     expect: Expect = Expect()
     budget: Budget = Budget()
+    max_cycles: int | None = attrs.field(default=None, validator=_is_limit("max_cycles"))
+    timeout: float | None = attrs.field(default=None, validator=_is_limit("timeout"))
+
+    @property
+    def limits(self) -> Limits:
+        """What the run may take."""
+        return Limits(self.max_cycles, self.timeout)
 
     @property
     def says_nothing(self) -> bool:

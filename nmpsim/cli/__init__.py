@@ -19,9 +19,17 @@ def main() -> NoReturn:
     # Python looks for garbage once more at its end, in all that was imported: a fifth of a run.
     atexit.register(gc.freeze)
     try:
+        from nmpsim.cli.interrupt import EXIT_INTERRUPTED, end_interrupted, watch_interrupts
+
+        watch_interrupts()
         from nmpsim.cli.app import app
 
-        app.main()
+        try:
+            app.main()
+        except SystemExit as leaving:
+            if leaving.code == EXIT_INTERRUPTED:
+                end_interrupted()
+            raise
     except KeyboardInterrupt:  # while the guard itself was imported; later it is the guard's
         if sys.stderr is not None:
             sys.stderr.write("interrupted\n")

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from nmpsim.cli.guard import CommandInterruptedError, PipeClosedError, answering, run_guarded
+from nmpsim.host_memory import check_libraries
 
 COMMANDS: dict[str, str] = {
     "quantize": "nmpsim.cli.commands.quantize",
@@ -41,6 +42,8 @@ def _kept_from_click() -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         raise CommandInterruptedError from error
+    except EOFError as error:  # click takes it for Ctrl-D at a prompt of its own, of which none is
+        raise RuntimeError(f"unexpected end of a file {error}".rstrip()) from error
     except BrokenPipeError as error:
         raise PipeClosedError from error
 
@@ -54,6 +57,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        check_libraries()
         command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
         return command
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import os
 import stat
-import warnings
+import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -20,9 +20,10 @@ from typing import IO, Any
 import attrs
 import numpy as np
 import numpy.typing as npt
-from numpy.lib import format as npy
 
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.host_memory import Part, check_memory
+from nmpsim.npy import MAGIC, ZIP_METHODS, Header, NotPlainError, read_header
 
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -32,14 +33,14 @@ _DAMAGE = (
     TypeError,
     KeyError,
     OverflowError,
-    RecursionError,
-    MemoryError,
+    struct.error,
     RuntimeError,
     NotImplementedError,
     OSError,
 )
-"""What ``zipfile`` and NumPy raise for damaged, encrypted or exotic contents."""
-_NUMBERS = "biuf"
+"""What ``zipfile`` raises for damaged, encrypted or exotic contents."""
+_COPIES = 3
+"""Of the data: as bytes, in native order, and in what a caller makes of it."""
 _HINT = "write it with numpy.save or numpy.savez, plain arrays of numbers only"
 
 
@@ -60,7 +61,11 @@ class StoredArray:
         return math.prod(self.shape)
 
     def read(self) -> npt.NDArray[Any]:
-        """The data, in native byte order; look at :attr:`size` first."""
+        """The data, in native byte order; MEM001 if it is too much for this computer."""
+        (array,) = read_all({self.key: self}).values()
+        return array
+
+    def _read(self) -> npt.NDArray[Any]:
         flat = np.frombuffer(self.file.data(self), self.dtype)
         array = flat.reshape(self.shape, order="F" if self.fortran_order else "C")
         return np.ascontiguousarray(array, self.dtype.newbyteorder("=")).reshape(self.shape)
@@ -80,15 +85,15 @@ class ArrayFile:
             self.is_archive = start[:2] == b"PK"
             if not start:
                 raise self.unusable("the file is empty")
-            if not self.is_archive and start != npy.MAGIC_PREFIX:
+            if not self.is_archive and start != MAGIC:
                 raise self.unusable("this is neither an .npy nor an .npz file", repr(start))
             self.keys = self._archive_keys(file) if self.is_archive else ("",)
 
     def array(self, key: str) -> StoredArray:
         """The array of this key; only its header is read."""
         with self._open() as file, self._member(file, key) as member:
-            shape, fortran_order, dtype = self._header(member, key)
-        return StoredArray(self, key, shape, dtype, fortran_order)
+            header = self._header(member, key)
+        return StoredArray(self, key, header.shape, header.dtype, header.fortran_order)
 
     def data(self, array: StoredArray) -> bytes:
         """The bytes behind the header of this array."""
@@ -101,9 +106,12 @@ class ArrayFile:
         self._check_size(len(data), nbytes, array.key)
         return data
 
-    def unusable(self, message: str, found: str | None = None) -> UserError:
+    def unusable(
+        self, message: str, found: str | None = None, expected: str | None = None
+    ) -> UserError:
         """An error about this file."""
-        return fail("INPUT003", message, place=Place(str(self.path)), found=found, hint=_HINT)
+        place = Place(str(self.path))
+        return fail("INPUT003", message, place=place, found=found, expected=expected, hint=_HINT)
 
     def _check_size(self, actual: int, claimed: int, key: str) -> None:
         if actual == claimed:
@@ -140,9 +148,7 @@ class ArrayFile:
     def _reporting(self) -> Iterator[None]:
         """Turn what the libraries raise into an error for the user."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # NumPy's, about headers of old versions
-                yield
+            yield
         except _DAMAGE as error:
             found = str(error).split("\n", 1)[0][:120] or type(error).__name__
             raise self.unusable("the file is damaged or is no NumPy file", found) from error
@@ -158,23 +164,31 @@ class ArrayFile:
         if not self.is_archive:
             yield file
             return
-        with zipfile.ZipFile(file) as archive, archive.open(f"{key}.npy") as member:
-            yield member
+        with zipfile.ZipFile(file) as archive:
+            if archive.getinfo(f"{key}.npy").compress_type not in ZIP_METHODS:
+                raise self.unusable(f"{_subject(key)} is compressed in an unknown way")
+            with archive.open(f"{key}.npy") as member:
+                yield member
 
-    def _header(self, member: IO[bytes], key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-        version = npy.read_magic(member)
-        if version == (1, 0):
-            shape, fortran_order, dtype = npy.read_array_header_1_0(member)
-        elif version == (2, 0):
-            shape, fortran_order, dtype = npy.read_array_header_2_0(member)
-        else:
-            raise self.unusable(f"{_subject(key)} is of an unknown version", f"{version}")
-        if dtype.kind not in _NUMBERS or dtype.itemsize > 8:
-            found = "Python objects" if dtype.hasobject else dtype.name[:80]
-            raise self.unusable(f"{_subject(key)} does not hold plain numbers", found)
-        if any(dim < 0 for dim in shape):
-            raise self.unusable(f"{_subject(key)} has a negative dimension", str(shape)[:80])
-        return shape, fortran_order, dtype
+    def _header(self, member: IO[bytes], key: str) -> Header:
+        try:
+            return read_header(member)
+        except NotPlainError as error:
+            message = f"{_subject(key)} {error.message}"
+            raise self.unusable(message, error.found, error.expected) from None
+
+
+def read_all(
+    arrays: Mapping[str, StoredArray], max_memory: int | None = None
+) -> dict[str, npt.NDArray[Any]]:
+    """The data of arrays of a file, once it is known that ``max_memory`` bytes are enough."""
+    needed = [
+        Part(_subject(array.key), _COPIES * array.size * array.dtype.itemsize)
+        for array in arrays.values()
+    ]
+    places = [Place(str(array.file.path)) for array in arrays.values()]
+    check_memory("reading the file", needed, max_memory, places[0] if places else None)
+    return {name: array._read() for name, array in arrays.items()}
 
 
 def _subject(key: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from nmpsim.cli.arrays import ArrayFile
+from nmpsim.cli.arrays import ArrayFile, StoredArray, read_all
 from nmpsim.cli.inputs import PREFIX
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import digest_of
@@ -32,7 +32,9 @@ class Labelled:
     class_names: tuple[str, ...] = ()
 
 
-def load_dataset(dataset: Path, labels: str | None, inputs: Sequence[str]) -> Labelled:
+def load_dataset(
+    dataset: Path, labels: str | None, inputs: Sequence[str], max_memory: int | None = None
+) -> Labelled:
     """The samples of a file or folder, with labels.
 
     Args:
@@ -41,9 +43,11 @@ def load_dataset(dataset: Path, labels: str | None, inputs: Sequence[str]) -> La
         labels: an ``.npy`` or ``.csv`` file, or the name of an array in ``dataset``; None for a
             folder with a folder a class.
         inputs: names of the program's inputs.
+        max_memory: bytes that all samples of a file together may take; what is free, less a
+            margin, if None.
 
     Raises:
-        UserError: FILE001, INPUT003, DATA001.
+        UserError: FILE001, INPUT003, DATA001, MEM001.
     """
     if dataset.is_dir():
         return _of_folder(dataset, labels, inputs)
@@ -52,14 +56,16 @@ def load_dataset(dataset: Path, labels: str | None, inputs: Sequence[str]) -> La
         raise _unusable(dataset, "the data set does not say what its samples are", hint=hint)
     file = ArrayFile(dataset)
     if labels in file.keys:
-        numbers = _numbers(file.array(labels).read(), dataset)
+        numbers = _numbers(file.array(labels))
     else:
         numbers = _read_labels(Path(labels), file.keys if file.is_archive else ())
     said_by = dataset if labels in file.keys else Path(labels)
-    return Labelled(ArraySamples.of(_arrays(file, inputs)), numbers, said_by)
+    return Labelled(ArraySamples.of(_arrays(file, inputs, max_memory)), numbers, said_by)
 
 
-def _arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def _arrays(
+    file: ArrayFile, inputs: Sequence[str], max_memory: int | None = None
+) -> dict[str, npt.NDArray[Any]]:
     """An array for each input: under its name, or the only one that is no row of labels."""
     found = {name: key for name in inputs for key in (PREFIX + name, name) if key in file.keys}
     if not found and len(inputs) == 1:
@@ -74,7 +80,7 @@ def _arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, npt.NDArray[Any
             expected=", ".join(map(repr, inputs)),
             hint=f"save them under {missing[0]!r} or {PREFIX + missing[0]!r}",
         )
-    return {name: file.array(key).read() for name, key in found.items()}
+    return read_all({name: file.array(key) for name, key in found.items()}, max_memory)
 
 
 @attrs.frozen(eq=False)
@@ -152,7 +158,7 @@ def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> 
         file = ArrayFile(path)
         if len(file.keys) != 1:
             raise _unusable(path, "a file of labels has one array", found=f"{len(file.keys)}")
-        return _numbers(file.array(file.keys[0]).read(), path)
+        return _numbers(file.array(file.keys[0]))
     if not path.exists() and keys:
         expected = ", ".join(map(repr, keys))
         raise _unusable(path, "no such file, and no such array in the data set", expected=expected)
@@ -190,11 +196,12 @@ def _labels_of_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[s
     return [by_name[name] for name in names]
 
 
-def _numbers(values: npt.NDArray[Any], path: Path) -> Sequence[int]:
-    if values.dtype.kind not in "iu" or values.size != max(values.shape, default=1):
-        found = f"{values.dtype} of shape {'x'.join(map(str, values.shape)) or 'scalar'}"
-        raise _unusable(path, "labels are whole numbers, one for each sample", found=found)
-    return [int(value) for value in values.reshape(-1)]
+def _numbers(stored: StoredArray) -> Sequence[int]:
+    if stored.dtype.kind not in "iu" or stored.size != max(stored.shape, default=1):
+        found = f"{stored.dtype} of shape {'x'.join(map(str, stored.shape)) or 'scalar'}"
+        message = "labels are whole numbers, one for each sample"
+        raise _unusable(stored.file.path, message, found=found)
+    return [int(value) for value in stored.read().reshape(-1)]
 
 
 def _unusable(

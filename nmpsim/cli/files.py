@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nmpsim.atomic import cannot_write, is_special, real_path, write_file
-from nmpsim.cli.guard import say, stdout_unusable
+from nmpsim.cli.guard import stdout_unusable
 from nmpsim.diagnostics import Place, fail
 
 
@@ -45,18 +45,17 @@ def _check_output(path: Path) -> None:
         raise cannot_write(path, "its folder is not writable", None)
 
 
-def say_what_is_kept(results: Path | None) -> None:
-    """After Ctrl-C: the file from which the same command goes on, if anything is in it yet."""
-    if results is not None and results.is_file():
-        say(f"{results} has what is done; the same command goes on from there")
+def what_is_kept(results: Path | None) -> str | None:
+    """The file from which an interrupted command goes on, if anything is in it yet."""
+    if results is None or not results.is_file():
+        return None
+    return f"{results} has what is done; the same command goes on from there"
 
 
 def emit(text: str, output: Path | None = None) -> None:
     """A command's result: into the file ``output``, or to stdout."""
     if output is not None:
         write_file(output, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
-        return
-    if sys.stdout is None:
         return
     try:
         sys.stdout.write(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import re
 import sys
@@ -12,10 +14,20 @@ from pathlib import Path
 
 import click
 
-from nmpsim.diagnostics import EXIT_BUG, EXIT_OK, EXIT_USER, Diagnostic, Place, UserError, fail
-from nmpsim.views.text import visible
+from nmpsim.cli.interrupt import EXIT_INTERRUPTED, what_is_told
+from nmpsim.diagnostics import (
+    EXIT_BUG,
+    EXIT_OK,
+    EXIT_TIMEOUT,
+    EXIT_USER,
+    Diagnostic,
+    Place,
+    UserError,
+    fail,
+)
+from nmpsim.host_memory import out_of_memory, ran_out_of_memory
+from nmpsim.visible import visible
 
-EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """What a shell reports for a program that SIGPIPE ended; nothing is wrong."""
 MAX_DIAGNOSTICS = 20
@@ -43,22 +55,29 @@ def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
     except click.ClickException as error:
         return _usage_error(error)
     except (CommandInterruptedError, KeyboardInterrupt, click.Abort):
-        say("interrupted")
+        say(what_is_told())
         return EXIT_INTERRUPTED
     except PipeClosedError:
         discard_stdout()
         return EXIT_BROKEN_PIPE
     # The one guard against bugs: whatever else is raised is ours, and a user gets one line.
     except Exception as error:
+        if ran_out_of_memory(error):
+            return _user_error(out_of_memory(str(error)))
         return _internal_error(error, debug)
 
 
 def say(text: str) -> None:
     """A line for the reader on stderr; never fails."""
+    tell_ci(_coloured(visible(text)))
+
+
+def tell_ci(command: str) -> None:
+    """A line on stderr as it is: a command for a CI system, made of parts that are visible."""
     if sys.stderr is None:
         return
     try:
-        print(_coloured(visible(text)), file=sys.stderr, flush=True)
+        print(command, file=sys.stderr, flush=True)
     except OSError:
         return  # there is nobody left to tell
 
@@ -81,22 +100,38 @@ def answering() -> Iterator[None]:
         raise stdout_unusable(error) from error
 
 
+class _Closed(io.TextIOBase):
+    """In place of a stream that was closed before nmpsim began (``>&-``)."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
 def discard_stdout() -> None:
     """What is still buffered goes nowhere, so that Python does not complain when it ends."""
+    if isinstance(sys.stdout, _Closed):
+        return
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)
 
 
 def _make_streams_safe() -> None:
-    """Print what the terminal's encoding lacks as escapes instead of failing."""
+    """Print what the terminal's encoding lacks as escapes instead of failing.
+
+    A closed stdout takes nothing, and says so; Python has None there, on which nothing would fail.
+    """
+    if sys.stdout is None:
+        while os.open(os.devnull, os.O_RDWR) < 2:
+            pass  # so that no output file gets the number of a standard stream
+        sys.stdout = _Closed()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _coloured(text: str) -> str:
-    if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
+    if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
         return text
     text = _ERROR.sub(lambda match: click.style(match[0], fg="red", bold=True), text)
     return _LABEL.sub(lambda match: click.style(match[0], fg="cyan"), text)
@@ -107,7 +142,8 @@ def _user_error(error: UserError) -> int:
         say(str(diagnostic))
     if len(error.diagnostics) > MAX_DIAGNOSTICS:
         say(f"... and {len(error.diagnostics) - MAX_DIAGNOSTICS} more errors")
-    return EXIT_USER
+    is_late = any(one.code == "LIMIT002" for one in error.diagnostics)
+    return EXIT_TIMEOUT if is_late else EXIT_USER
 
 
 def _usage_error(error: click.ClickException) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,18 @@ class Command(click.Command):
 def bundle_argument(command: _Command) -> _Command:
     """The bundle that a command is about."""
     return click.argument("bundle", metavar="NET.bin", type=FILE)(command)
+
+
+def strict_option(command: _Command) -> _Command:
+    """``--strict/--no-strict``"""
+    return click.option(
+        "--strict/--no-strict",
+        default=True,
+        show_default=True,
+        help="Stop where the program does what the instruction set leaves undefined: reads what"
+        " nothing has written, or counts on an order that no wait and no barrier gives"
+        " (docs/isa.md).",
+    )(command)
 
 
 def device_option(default: str) -> Callable[[_Command], _Command]:
@@ -107,6 +120,28 @@ def check_workers(jobs: int | None, scheduler: str | None) -> None:
     """Refuse a number of processes for a cluster, which has its own."""
     if jobs is not None and scheduler is not None:
         raise click.UsageError("--jobs is for local processes, not for --scheduler")
+
+
+def limit_options(each: str) -> Callable[[_Command], _Command]:
+    """``--max-cycles N`` and ``--timeout SECONDS``; ``each`` says of what."""
+
+    def add(command: _Command) -> _Command:
+        cycles = f"End {each} after so many cycles, whatever the bundle or the device allows."
+        seconds = f"End {each} when its simulation takes longer; compiling kernels does not count."
+        command = click.option(
+            "--timeout", metavar="SECONDS", type=float, callback=_seconds, help=seconds
+        )(command)
+        return click.option(
+            "--max-cycles", metavar="N", type=click.IntRange(1, 1 << 62), help=cycles
+        )(command)
+
+    return add
+
+
+def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 < value < math.inf:
+        raise click.BadParameter(f"{value} is no time that a run may take.")
+    return value
 
 
 def output_option(metavar: str, text: str, *, required: bool) -> Callable[[_Command], _Command]:

@@ -25,12 +25,12 @@ _OUTPUT = "output/"
 
 
 def case_work(
-    cases: Iterable[Case], *, update: bool, cores: Path | None = None
+    cases: Iterable[Case], *, update: bool, cores: Path | None = None, strict: bool = True
 ) -> Iterator[CaseWork | CaseResult]:
     """Each case with its arrays, or why they cannot be read; ``cores``: folder of core files."""
     for case in cases:
         try:
-            yield _work(case, update, core_path(cores, case))
+            yield _work(case, update, core_path(cores, case), strict)
         except UserError as error:
             yield CaseResult(case.name, case.lir, errors=error.diagnostics)
 
@@ -40,13 +40,13 @@ def core_path(folder: Path | None, case: Case) -> Path | None:
     return None if folder is None else folder / f"{file_name(case.name)}.core"
 
 
-def _work(case: Case, update: bool, core: Path | None) -> CaseWork:
+def _work(case: Case, update: bool, core: Path | None, strict: bool) -> CaseWork:
     metadata = read_bundle(case.bundle).metadata
     inputs = fitting_inputs([one.argument for one in case.input], metadata.inputs)
     expect = case.expect
     outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata)
     layers = None if expect.layers is None else _layers(expect.layers, metadata)
-    return CaseWork(case, inputs, Expected(outputs, layers), update, core)
+    return CaseWork(case, inputs, Expected(outputs, layers), update, core, strict=strict)
 
 
 def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:

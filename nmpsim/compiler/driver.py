@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +19,7 @@ from nmpsim.compiler.fuse import fuse, with_joined_numerics
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS, numerics_of, profile_of
 from nmpsim.compiler.placement import place
 from nmpsim.compiler.resolve import place_of, resolve
+from nmpsim.compiler.slicing.channelwise import average_of
 from nmpsim.compiler.slicing.context import Context
 from nmpsim.compiler.slicing.plan import LayerPlan
 from nmpsim.compiler.slicing.planner import options_of
@@ -32,7 +32,7 @@ from nmpsim.compiler.slicing.search import (
 )
 from nmpsim.compiler.work import Operation, View
 from nmpsim.config import DeviceConfig
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import Place, fail
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.kernels.hostops import supports
 from nmpsim.lir.messages import quote
@@ -57,7 +57,7 @@ def compile_module(
     where an operation cannot be done or does not fit.
     """
     weights, resolved = resolve(module)
-    placed = place(assign_numerics(resolved, numerics, layer_numerics))
+    placed = place(assign_numerics(resolved, numerics, layer_numerics), config)
     fused = fuse(placed)
     operations = fused if fuse_activations else with_joined_numerics(placed, fused)
     if slicing not in SLICINGS:
@@ -155,7 +155,7 @@ class _Compilation:
         context = Context(
             self._config,
             profile_of(op),
-            attrs.evolve(place_of(op.instruction), file=self._module.file),
+            self._place(op),
             self._address,
             self._values,
             lambda what, array: self._builder.add_constant(
@@ -166,6 +166,9 @@ class _Compilation:
         last = op.fused[-1].instruction if op.fused else op.instruction
         named = LayerName(index, last.name, op.instruction.opcode)
         return self._search.choose(named, options_of(op, context))
+
+    def _place(self, op: Operation) -> Place:
+        return place_of(op.instruction, self._module.file)
 
     def _address(self, view: View) -> int:
         name = view.buffer.name
@@ -190,6 +193,8 @@ class _Compilation:
 
     def _tensor(self, view: View) -> Tensor:
         quant = view.type.quant
+        if quant is not None and quant.scale == 0:  # Glow's mark of a scale that means nothing
+            quant = None
         return Tensor(
             name=view.name,
             elem=view.type.elem,
@@ -227,10 +232,12 @@ class _Compilation:
             raise fail(
                 "COMP001",
                 f"neither the device nor the host can do {opcode}",
-                place=attrs.evolve(place_of(op.instruction), file=self._module.file),
+                place=self._place(op),
                 found=reason,
                 hint=f"on the device: {op.host_reason}",
             )
+        if opcode == "avgpool" and op.output.is_narrow:
+            profile_of(op).average(average_of(op, self._place(op)))  # refuses what it has not
         operands = tuple(
             HostOperand(_role(operand.kind), self._tensor(view))
             for operand, view in zip(op.instruction.operands, op.operands, strict=True)

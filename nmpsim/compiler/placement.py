@@ -7,7 +7,15 @@ from collections.abc import Callable
 import attrs
 
 from nmpsim.compiler.numerics import profile_of
+from nmpsim.compiler.slicing.channelwise_scheme import (
+    POOLS,
+    image_of,
+    is_depthwise,
+    smallest_tile,
+)
 from nmpsim.compiler.work import Operation
+from nmpsim.config import DeviceConfig
+from nmpsim.kernels.hostops import supports
 
 MOVES = frozenset({"copy", "transpose", "inserttensor", "extracttensor"})
 """They move bytes, whatever the bytes mean."""
@@ -36,9 +44,27 @@ ELEMENT_BY_ELEMENT = frozenset(
 """A result may take the place of an input of its size: each tile is read before it is written."""
 
 
-def place(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+def place(operations: tuple[Operation, ...], config: DeviceConfig) -> tuple[Operation, ...]:
     """The operations with a reason where the host must do them."""
-    return tuple(attrs.evolve(op, host_reason=host_reason(op)) for op in operations)
+    return tuple(
+        attrs.evolve(op, host_reason=host_reason(op) or _large_window(op, config))
+        for op in operations
+    )
+
+
+def _large_window(op: Operation, config: DeviceConfig) -> str:
+    """Pools and depthwise convolutions whose window a scratchpad cannot hold, if the host can.
+
+    Their units have no partial sums.
+    """
+    opcode = op.instruction.opcode
+    if opcode not in POOLS and not is_depthwise(op):
+        return ""
+    needs = smallest_tile(image_of(op))
+    dtypes = [view.type.dtype for view in op.operands]
+    if needs <= config.scratchpad_bytes or supports(opcode, dtypes, profile_of(op).name):
+        return ""
+    return f"the smallest tile takes {needs:,} bytes, a scratchpad has {config.scratchpad_bytes:,}"
 
 
 def host_reason(op: Operation) -> str:
@@ -123,6 +149,12 @@ def _batchedadd(op: Operation) -> str:
     return f"slice %{piece.name} is {piece.type.elem}, the unit takes Int32 or what the batch is"
 
 
+def _avgpool(op: Operation) -> str:
+    if len(op.operands[0].shape) == 5:
+        return "windows of the pooling unit have two dimensions"
+    return _narrow(op)
+
+
 def _look_up(op: Operation) -> str:
     wide = next((view for view in op.operands if view.type.elem != "i8"), None)
     return f"%{wide.name} is {wide.type.elem}, tables are Int8" if wide else ""
@@ -136,7 +168,7 @@ _RULES: dict[str, Callable[[Operation], str]] = {
     "matmul": _narrow,
     "batchedadd": _batchedadd,
     "maxpool": _narrow,
-    "avgpool": _narrow,
+    "avgpool": _avgpool,
     "elementadd": _narrow,
     "elementsub": _narrow,
     "elementmul": _narrow,
@@ -150,3 +182,6 @@ _RULES: dict[str, Callable[[Operation], str]] = {
     "intlookuptable": _look_up,
     "splat": _narrow,
 }
+
+ON_THE_DEVICE = MOVES | frozenset(_RULES)
+"""Opcodes that a unit of the device does, if types and shapes allow."""

@@ -14,7 +14,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import LayerReports, counters_of, host_counts
 from nmpsim.core.host import Cut, read_tensor
 from nmpsim.core.state import NEVER, Count, Machine
-from nmpsim.report.data import OutputReport, RunReport, TrapReport
+from nmpsim.report.data import ContractReport, OutputReport, RunReport, TrapReport
 
 
 @attrs.define
@@ -76,6 +76,7 @@ def run_report(
     engine: str,
     host_seconds: float,
     trap: TrapReport | None,
+    contract: ContractReport,
     layer_outputs: Mapping[str, npt.NDArray[Any]],
 ) -> RunReport:
     """The report of a run that has come this far."""
@@ -100,5 +101,6 @@ def run_report(
             metadata.layers, counters_of(machine, config), dict(account.cycles), host
         ),
         trap=trap,
+        contract=contract,
         layer_outputs=layer_outputs,
     )

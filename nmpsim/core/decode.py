@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import keyword
 from collections import namedtuple
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
-from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS
+from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Kind, Scope, Unit, of_kind
+from nmpsim.isa.total import decides
+from nmpsim.memory.footprint import KINDS
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _identifier(mnemonic: str) -> str:
@@ -16,17 +21,45 @@ def _identifier(mnemonic: str) -> str:
     return name + "_" if keyword.iskeyword(name) else name
 
 
-def _numbers() -> Any:
-    names = [_identifier(i.mnemonic) for i in INSTRUCTIONS]
-    named_tuple: Any = namedtuple  # its names come from the table, which a type checker cannot read
-    record = named_tuple("InstructionNumbers", names)
-    return record(*range(len(names)))
+def _constants(name: str, values: dict[str, int]) -> Any:
+    """A named tuple, because compiled code can take its fields as constants."""
+    named_tuple: Any = namedtuple  # its names come from tables, which a type checker cannot read
+    return named_tuple(name, list(values))(*values.values())
 
 
-OP = _numbers()
-"""``OP.addi`` is the number of ``addi``: its row in the table."""
+OP = _constants(
+    "InstructionNumbers", {_identifier(i.mnemonic): n for n, i in enumerate(INSTRUCTIONS)}
+)
+"""``OP.addi`` is the number of ``addi``: its row in the table, whichever that is."""
+KIND = _constants("KindNumbers", {kind.name: int(kind) for kind in Kind})
+UNIT = _constants("UnitNumbers", {unit.name: int(unit) for unit in Unit})
+
+
+def decides_kinds(function: _Function) -> _Function:
+    """Decorator: the function chooses among all kinds that are no tensor instructions."""
+    return decides(KIND._fields, [k.name for k in Kind if k is not Kind.TENSOR])(function)
+
+
+def decides_instructions(
+    *kinds: Kind, unit: Unit | None = None
+) -> Callable[[_Function], _Function]:
+    """Decorator: the function chooses among all instructions of some kinds, or of a unit."""
+    of_unit = (i.mnemonic for i in INSTRUCTIONS if unit is not None and i.unit is unit)
+    return decides(OP._fields, map(_identifier, (*of_kind(*kinds), *of_unit)))
+
 
 ILLEGAL = len(INSTRUCTIONS)
+
+KIND_OF = np.array([int(i.kind) for i in INSTRUCTIONS], np.int64)
+IS_ACCESS = np.array([i.scope is Scope.MEMORY for i in INSTRUCTIONS])
+"""Scalar loads and stores."""
+IS_TRACED = np.array([i.scope is not Scope.CORE for i in INSTRUCTIONS])
+IS_WRITE = np.array([i.kind is Kind.STORE for i in INSTRUCTIONS])
+"""Scalar stores."""
+IS_SYNCHRONISATION = np.array([i.kind is Kind.SYNC for i in INSTRUCTIONS])
+"""Waits, and what lets cores meet."""
+ACCESS_BYTES = np.array([i.access_bytes for i in INSTRUCTIONS], np.int64)
+SIGN_EXTENDS = np.array([i.is_signed for i in INSTRUCTIONS])
 
 MATCHES = np.array([i.match for i in INSTRUCTIONS], np.int64)
 MASKS = np.array([i.mask for i in INSTRUCTIONS], np.int64)
@@ -52,5 +85,24 @@ WORD_SIGNED = np.zeros((len(INSTRUCTIONS), int(WORD_COUNT.max())), np.bool_)
 for _row, _descriptor in enumerate(_DESCRIPTORS):
     for _column, _word in enumerate(_descriptor or ()):
         WORD_SIGNED[_row, _column] = _word.signed
+
+
+def _word_numbers(*names: str) -> Any:
+    """Where each instruction's descriptor has the first of some words that it has; -1: nowhere."""
+    numbers = np.full(len(INSTRUCTIONS), -1, np.int64)
+    for row, descriptor in enumerate(_DESCRIPTORS):
+        words = [word.name for word in descriptor or ()]
+        numbers[row] = next((words.index(name) for name in names if name in words), -1)
+    return numbers
+
+
+SCALES_WORD = _word_numbers("scales")
+"""Of instructions that may have a table of scales."""
+CHANNELS_WORD = _word_numbers("out_channels", "channels_count")
+"""Of the same: how many records it has."""
 INSTRUCTION_UNIT = np.array([-1 if i.unit is None else int(i.unit) for i in INSTRUCTIONS], np.int64)
 """Unit of each tensor instruction, -1 for the others."""
+FOOTPRINT_KIND = np.array(
+    [-1 if i.descriptor is None else KINDS[i.descriptor] for i in INSTRUCTIONS], np.int64
+)
+"""What :func:`~nmpsim.memory.footprint.footprint` calls an instruction's descriptor; else -1."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 import numpy.typing as npt
@@ -15,23 +16,37 @@ from nmpsim.bundle.metadata import Layer, Step
 from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.account import Account, book_cycles, run_report
-from nmpsim.core.engine import CourseLeftError, Engine, make_engine
+from nmpsim.core.demand import check_saved
+from nmpsim.core.engine import ContractBrokenError, CourseLeftError, Engine, make_engine
 from nmpsim.core.host import read_tensor, run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import machine_of
+from nmpsim.core.shown import Found
 from nmpsim.core.state import (
+    CSR_COLUMN,
+    Int64s,
     Machine,
     Outcome,
     end_segment,
     reset,
     start_cores,
 )
+from nmpsim.core.stops import MOST_STEPS, Stops, make_stops, no_stops
 from nmpsim.core.threads import checked_threads
 from nmpsim.core.trapped import trap_report
+from nmpsim.core.violation import tail_found, trap_of, violation_report
 from nmpsim.core.work import WorkListener, take_work, with_work
-from nmpsim.report.data import RunReport, TrapReport
+from nmpsim.host_memory import checked_limit
+from nmpsim.isa.table import Csr
+from nmpsim.report.data import ContractReport, RunReport, TrapReport, ViolationReport
 from nmpsim.timing import costs_of
 
+if TYPE_CHECKING:
+    from nmpsim.core.contract import ContractCheck
+
+TRACE_ROWS = 1 << 12
+"""Instructions between two looks at the contract, where each run is checked."""
 TURNS = 20_000
 """Turns that an engine may take before it comes back, so that Ctrl-C and progress get their say."""
 
@@ -54,7 +69,8 @@ class Device:
 
     ``threads`` of the host share the work, by default one for each processor that this process may
     use. No result, no cycle and no count depends on it. Runs that Python threads ask for at the
-    same time are done one after the other.
+    same time are done one after the other. A run that would allocate more than ``max_memory`` bytes
+    is refused; by default that is what is free, less a margin.
     """
 
     def __init__(
@@ -62,10 +78,18 @@ class Device:
         config: DeviceConfig | None = None,
         engine: str = "compiled",
         threads: int | None = None,
+        max_memory: int | None = None,
     ) -> None:
         self.config = given_device(config)
-        self._engine = make_engine(engine, checked_threads(threads))
-        self._loaded: tuple[Bundle, Machine] | None = None
+        self._asked: dict[str, Any] = {
+            "engine": engine,
+            "threads": threads,
+            "max_memory": max_memory,
+        }
+        self._threads = checked_threads(threads)
+        self._max_memory = checked_limit(max_memory)
+        self._engine = make_engine(engine, self._threads)
+        self._loaded: _Loaded | None = None
         self._turn = threading.RLock()
 
     def run(
@@ -76,6 +100,8 @@ class Device:
         save_layers: bool = False,
         progress: Listener | None = None,
         work: WorkListener | None = None,
+        limits: Limits = NO_LIMITS,
+        strict: bool = True,
     ) -> RunReport:
         """Run a bundle on inputs.
 
@@ -88,18 +114,32 @@ class Device:
             progress: called after every layer.
             work: called with what units did, thousands of entries at once; see
                 :data:`nmpsim.core.work.WorkListener`.
+            limits: what the run may take; going beyond is part of the report, as a trap is.
+            strict: stop where the program breaks the contract of the instruction set (docs/isa.md),
+                with a trap of the kind ``contract``. A program that does not depend on data is
+                proved once, at its first run; the others are checked in every run.
 
         Raises:
-            UserError: INPUT001, INPUT002 or BUN004, ARG001 for what is no bundle; a trap is no
-                error but part of the report.
+            UserError: INPUT001, INPUT002 or BUN004, ARG001 for what is no bundle, MEM001 if it
+                needs too much memory; a trap is no error but part of the report.
         """
         bundle = bundle_of(bundle)
         with self._turn:
-            begin = functools.partial(self._begin, bundle, inputs, save_layers, progress, work)
-            try:
-                return begin().report()
-            except CourseLeftError:  # there will not be a second one
-                return begin().report()
+            begin = functools.partial(
+                self._begin, bundle, inputs, save_layers, progress, work, limits
+            )
+            while True:  # at most twice again: each time less is known of the program in advance
+                try:
+                    run = begin(strict)
+                    report = run.report()
+                except CourseLeftError:
+                    self._load(bundle).proof = "none"
+                except DataDecideError:
+                    self._load(bundle).proof = "impossible"
+                else:
+                    if run.is_proof:
+                        self._load(bundle).proof = "done"
+                    return report
 
     def _begin(
         self,
@@ -108,9 +148,12 @@ class Device:
         save_layers: bool,
         progress: Listener | None,
         work: WorkListener | None,
+        limits: Limits,
+        strict: bool,
     ) -> _Run:
         """A run that is at its begin."""
-        machine = self._machine(bundle)
+        loaded = self._load(bundle, save_layers)
+        machine = loaded.machine
         values = checked_inputs(bundle.metadata, inputs)
         self._engine.when_compiling(lambda: progress(Progress("compiling")) if progress else None)
         reset(machine)
@@ -118,16 +161,52 @@ class Device:
             write_tensor(machine, tensor, values[tensor.name])
         if work is not None:
             machine = with_work(machine)
-        return _Run(bundle, machine, self.config, self._engine, save_layers, progress, work)
+        proof = loaded.proof if strict else "unwanted"
+        return _Run(
+            bundle, machine, self.config, self._engine, proof, save_layers, progress, work, limits
+        )
+
+    def __reduce__(self) -> tuple[Callable[[], Device], tuple[()]]:
+        """To another process without its machine, which a run there makes anew."""
+        return functools.partial(Device, self.config, **self._asked), ()
 
     def machine_after(self, bundle: Bundle) -> Machine:
         """The machine as the last run of a bundle left it; at rest if there was none."""
-        return self._machine(bundle)
+        return self._load(bundle).machine
 
-    def _machine(self, bundle: Bundle) -> Machine:
-        if self._loaded is None or self._loaded[0] is not bundle:
-            self._loaded = (bundle, machine_of(bundle, self.config))
-        return self._loaded[1]
+    def _load(self, bundle: Bundle, save_layers: bool = False) -> _Loaded:
+        if self._loaded is not None and self._loaded.bundle is bundle:
+            if save_layers:
+                check_saved(bundle, self._max_memory)
+            return self._loaded
+        self._loaded = None  # its memory is free for the next one
+        machine = machine_of(
+            bundle, self.config, self._max_memory, threads=self._threads, save_layers=save_layers
+        )
+        self._loaded = _Loaded(bundle, machine)
+        return self._loaded
+
+
+Proof = Literal["none", "done", "impossible", "unwanted"]
+"""What is known of a program's keeping to the contract: nothing yet; for every input; nothing that
+holds for every input, so each run is checked; nobody asked."""
+
+
+class DataDecideError(Exception):
+    """The contract cannot be proved in advance: the run must begin again and be checked."""
+
+
+@attrs.define(eq=False)
+class _Loaded:
+    """A bundle on a device."""
+
+    bundle: Bundle
+    machine: Machine
+    proof: Proof = "none"
+
+
+class _TimeIsUpError(Exception):
+    """The run takes longer than it may."""
 
 
 class _Run:
@@ -139,15 +218,21 @@ class _Run:
         machine: Machine,
         config: DeviceConfig,
         engine: Engine,
+        proof: Proof,
         save_layers: bool,
         progress: Listener | None,
         work: WorkListener | None,
+        limits: Limits,
     ) -> None:
         self._bundle = bundle
         self._machine = machine
         self._config = config
         self._engine = engine
-        self._costs = costs_of(config)
+        self._limited = limits.of_device(config)
+        self._costs = costs_of(self._limited)
+        self._proof = proof
+        self._contract: ContractCheck | None = None
+        self._violation: ViolationReport | None = None
         self._save_layers = save_layers
         self._progress = progress
         self._work = work
@@ -155,30 +240,99 @@ class _Run:
         self._account = Account.of(self._layers)
         self._saved: dict[str, npt.NDArray[Any]] = {}
         self._done = 0
+        self._timeout = math.inf if limits.timeout is None else limits.timeout
+        self._begin = 0.0
+        self._has_ended = False
 
     def report(self) -> RunReport:
         """Run every step; the report up to the end or to a trap."""
+        if self._proof in ("none", "impossible"):
+            from nmpsim.core.contract import ContractCheck  # a run that is proved needs none
+
+            self._contract = ContractCheck(self._machine, self._costs)
         # No turns: the engine is compiled or read from the cache, which is no simulation.
         self._engine.run(self._machine, self._costs, 0, False)
-        begin = time.perf_counter() - self._engine.compiling_seconds
-        trap = None
-        for step in self._bundle.metadata.steps:
-            if step.kind == "host":
-                self._host(step)
-            else:
-                trap = self._device(step)
-            if trap:
-                break
+        self._begin = time.perf_counter() - self._engine.compiling_seconds
+        trap = self._steps()
         return run_report(
             self._bundle,
             self._machine,
             self._config,
             self._account,
             engine=self._engine.name,
-            host_seconds=time.perf_counter() - self._engine.compiling_seconds - begin,
+            host_seconds=self._seconds(),
             trap=trap,
+            contract=self._contract_report(trap),
             layer_outputs=self._saved,
         )
+
+    def _seconds(self) -> float:
+        """Since the simulation began."""
+        return time.perf_counter() - self._engine.compiling_seconds - self._begin
+
+    def _check_time(self) -> None:
+        if self._seconds() > self._timeout:
+            raise _TimeIsUpError
+
+    def _late(self, step: Step) -> TrapReport | None:
+        """The end of a run that takes too long, in the layer that it has come to."""
+        trap = self._ended(step, Outcome.TIMEOUT)
+        if trap is None:
+            return None
+        trap = attrs.evolve(trap, message=f"the run took longer than {self._timeout:g} s")
+        if trap.layer is not None or self._done >= len(self._layers):
+            return trap
+        layer = self._layers[self._done]
+        return attrs.evolve(trap, layer=layer.name, line=layer.line)
+
+    @property
+    def is_proof(self) -> bool:
+        """Did the run prove that every run keeps to the contract?"""
+        is_done = self._violation is None and self._has_ended
+        return self._proof == "none" and is_done and not self._contract_message()
+
+    def _steps(self) -> TrapReport | None:
+        """All that the bundle asks for; what it ended with if not at its end."""
+        contract, metadata = self._contract, self._bundle.metadata
+        if contract and not all(map(contract.host_writes, metadata.inputs)):
+            return self._broken(contract.found)
+        for step in metadata.steps:
+            try:
+                trap = self._step(step)
+            except _TimeIsUpError:
+                trap = self._late(step)
+            if trap:
+                return trap
+        if contract and not all(map(contract.host_reads, metadata.outputs)):
+            return self._broken(contract.found)
+        self._has_ended = True
+        return None
+
+    def _step(self, step: Step) -> TrapReport | None:
+        if step.kind == "device":
+            return self._device(step)
+        if self._contract and not self._contract.host_step(step):
+            return self._broken(self._contract.found)
+        self._host(step)
+        return None
+
+    def _contract_message(self) -> str:
+        return self._contract.message if self._contract else ""
+
+    def _contract_report(self, trap: TrapReport | None) -> ContractReport:
+        if self._violation is not None:
+            return ContractReport("violated", self._contract_message(), self._violation)
+        if self._proof == "unwanted":
+            return ContractReport("not_checked", "nobody asked for it")
+        if self._contract_message():
+            return ContractReport("not_checked", self._contract_message())
+        is_proved = self._proof == "done" or (self._proof == "none" and trap is None)
+        return ContractReport("proved" if is_proved else "checked")
+
+    def _broken(self, found: Int64s) -> TrapReport:
+        """The contract is broken: the run ends here."""
+        self._violation = violation_report(self._bundle, self._machine, found)
+        return trap_of(self._violation)
 
     def _host(self, step: Step) -> None:
         cut = run_host_step(self._machine, step)
@@ -186,22 +340,91 @@ class _Run:
             if cut is not None:
                 self._account.cuts[index] = cut
             self._layer_done(index)
+        self._check_time()
 
     def _device(self, step: Step) -> TrapReport | None:
         start_cores(self._machine, step.entry or 0)
-        if not self._save_layers and self._work is None and self._at_once(step):
+        if self._contract is not None:
+            self._contract.begin_segment()
+            if self._proof == "none" and not self._prove():
+                return self._broken_in_plan(step)
+        is_checked = self._proof == "impossible"
+        may_be_at_once = not self._save_layers and self._work is None and not is_checked
+        if may_be_at_once and self._at_once(step):
             return self._ended(step, Outcome.DONE)
         stop = self._save_layers or self._progress is not None
+        stops = self._stops(is_checked)
         while True:
-            outcome = self._engine.run(self._machine, self._costs, TURNS, stop)
+            outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
+            if is_checked and self._contract and not self._contract.take_trace(stops):
+                return self._stopped(step, self._contract.found)
             if self._work is not None:
                 self._work(take_work(self._machine))
             if outcome == Outcome.LAYER_END:
                 self._layer_done(
                     int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
                 )
-            elif outcome != Outcome.PAUSED:
+            elif outcome == Outcome.VIOLATION:
+                return self._stopped(step, tail_found(self._machine))
+            elif outcome not in (Outcome.PAUSED, Outcome.STOPPED):
+                self._refuse_handled_traps(is_checked)
                 return self._ended(step, outcome)
+            self._check_time()
+
+    def _prove(self) -> bool:
+        """Prove the contract to the end of a segment; False if it does not hold.
+
+        Raises:
+            DataDecideError: it hangs on data.
+        """
+        assert self._contract is not None
+        try:
+            if not self._engine.prove(self._machine, self._costs, self._contract.show):
+                raise DataDecideError
+        except ContractBrokenError:
+            return False
+        return True
+
+    def _refuse_handled_traps(self, is_checked: bool) -> None:
+        """A proof knows nothing of what a program does after a trap that data have caused."""
+        is_proved = self._proof != "unwanted" and not is_checked
+        if is_proved and self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any():
+            raise DataDecideError
+
+    def _broken_in_plan(self, step: Step) -> TrapReport:
+        """Run as far as to where the proof failed."""
+        assert self._contract is not None
+        found = self._contract.found
+        stops = make_stops(
+            self._machine.cores.size,
+            steps_per_turn=MOST_STEPS,
+            until_cycle=max(int(found[Found.CYCLE]), 0),
+            strict=True,
+        )
+        stop = self._save_layers
+        while True:
+            outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
+            if self._work is not None:
+                self._work(take_work(self._machine))
+            if outcome == Outcome.VIOLATION:
+                return self._stopped(step, tail_found(self._machine))
+            if outcome == Outcome.LAYER_END:
+                self._layer_done(
+                    int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
+                )
+            elif outcome != Outcome.PAUSED:
+                return self._stopped(step, found)
+            self._check_time()
+
+    def _stopped(self, step: Step, found: Int64s) -> TrapReport:
+        book_cycles(self._account, self._machine, self._layers, step, False)
+        return self._broken(found)
+
+    def _stops(self, is_checked: bool) -> Stops:
+        cores, strict = self._machine.cores.size, self._proof != "unwanted"
+        if not is_checked:
+            return no_stops(cores, strict=strict)
+        return make_stops(cores, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS, strict=strict)
 
     def _at_once(self, step: Step) -> bool:
         done, left = self._done, list(step.layers)
@@ -209,8 +432,11 @@ class _Run:
         def reached(layer: int) -> None:
             while left and left[0] < layer:
                 self._layer_done(left.pop(0))
+            if left:
+                self._check_time()
 
-        if self._engine.run_at_once(self._machine, self._costs, reached):
+        strict = self._proof != "unwanted"
+        if self._engine.run_at_once(self._machine, self._costs, reached, strict):
             reached(len(self._layers))
             return True
         self._done = done
@@ -222,7 +448,7 @@ class _Run:
         book_cycles(self._account, self._machine, self._layers, step, outcome == Outcome.DONE)
         if outcome == Outcome.DONE:
             return None
-        return trap_report(self._machine, outcome, self._config, self._layers)
+        return trap_report(self._machine, outcome, self._limited, self._layers)
 
     def _layer_done(self, index: int) -> None:
         if index >= len(self._layers):

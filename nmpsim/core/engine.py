@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from nmpsim.core.state import Machine, Outcome
+from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import Stops
 from nmpsim.diagnostics import fail
 from nmpsim.timing import Costs
@@ -15,6 +15,12 @@ ENGINES = ("compiled", "reference")
 
 Reached = Callable[[int], None]
 """Told now and then that all layers below one are done."""
+
+
+ShowInstructions = Callable[[Int64s, Int64s, int], bool]
+"""Shown instructions in the order of their effects, as rows of
+:class:`~nmpsim.core.shown.Event`; an array that holds the words of their
+descriptors in its rows, and the column at which they begin. False ends it."""
 
 
 class Engine(Protocol):
@@ -53,19 +59,38 @@ class Engine(Protocol):
     ) -> Outcome:
         """Run until all cores have halted, a trap, a deadlock or the cycle limit.
 
-        Comes back with PAUSED after ``turns`` turns of cores and DRAM, with LAYER_END when a
-        barrier was passed that the bundle knows and ``stop_at_layers`` is set, and with STOPPED
-        for what ``stops`` asks; calling again goes on where it was.
+        Comes back with PAUSED after ``turns`` turns of cores and DRAM, or earlier if that takes
+        about a tenth of a second, with LAYER_END when a barrier was passed that the bundle knows
+        and ``stop_at_layers`` is set, and with STOPPED for what ``stops`` asks; calling again goes
+        on where it was.
         """
         ...
 
-    def run_at_once(self, machine: Machine, costs: Costs, reached: Reached) -> bool:
+    def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
+        """Show all instructions to the end; False if data decides which these are.
+
+        The machine stays as it is.
+
+        Raises:
+            ContractBrokenError: ``show`` did not want to see more.
+        """
+        ...
+
+    def run_at_once(
+        self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
+    ) -> bool:
         """Run to the end, with the outcome DONE; False if that must be done by ``run``.
+
+        ``strict`` asks it to leave to ``run`` what comes back from there with VIOLATION.
 
         Raises:
             CourseLeftError: the run must begin anew.
         """
         ...
+
+
+class ContractBrokenError(Exception):
+    """Who looks at the instructions of a program has found one that breaks the contract."""
 
 
 class CourseLeftError(Exception):

@@ -12,14 +12,16 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import HostOperand, Step, Tensor
 from nmpsim.core.state import Machine
 from nmpsim.diagnostics import fail
-from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.kernels.hostops import HostTensor, HostValueError, execute
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
 
-IMPOSSIBLE = (ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
+IMPOSSIBLE = (ValueError, LookupError, TypeError, ArithmeticError)
 """What NumPy and the host operations raise when operands and attributes do not fit each other.
 
 They stand in the bundle's metadata, which anyone may have written.
 """
+
+_WHENCE = "the value is one of an input, or made by an operation before this one"
 
 
 @attrs.frozen(eq=False)
@@ -53,11 +55,14 @@ def write_tensor(machine: Machine, tensor: Tensor, values: npt.NDArray[Any]) -> 
 
 def run_host_step(machine: Machine, step: Step) -> Cut | None:
     """Do a host operation in the machine's DRAM; what it clipped, if it quantizes."""
-    operands = [_operand(machine, operand) for operand in step.operands]
     try:
+        operands = [_operand(machine, operand) for operand in step.operands]
         result = execute(step.opcode or "", operands, step.attributes, step.numerics)
         for index, values in result.outputs.items():
             write_tensor(machine, step.operands[index].tensor, values)
+    except HostValueError as error:
+        name = step.operands[0].tensor.name
+        raise fail("HOST001", f"%{name} cannot be calculated", found=error, hint=_WHENCE) from error
     except IMPOSSIBLE as error:
         raise fail(
             "BUN001",

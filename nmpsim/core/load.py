@@ -5,18 +5,28 @@ from __future__ import annotations
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import layer_channels
+from nmpsim.core.demand import check_run
 from nmpsim.core.state import Machine, make_machine
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa.table import DRAM_BASE
 
 
-def machine_of(bundle: Bundle, config: DeviceConfig) -> Machine:
+def machine_of(
+    bundle: Bundle,
+    config: DeviceConfig,
+    max_memory: int | None = None,
+    *,
+    threads: int = 1,
+    save_layers: bool = False,
+) -> Machine:
     """A machine at rest that holds a bundle.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` BUN004 if the bundle was compiled for another
-    device.
+    Raises :class:`~nmpsim.diagnostics.UserError`: BUN004 if the bundle was compiled for another
+    device; MEM001 or BUN001 as :func:`~nmpsim.core.demand.check_run`, which the other arguments
+    are for.
     """
     _check_fits(bundle, config)
+    check_run(bundle, config, max_memory, threads=threads, save_layers=save_layers)
     layers = bundle.metadata.layers
     last = max((layer.barrier for layer in layers if layer.barrier is not None), default=-1)
     barriers = [len(layers)] * (last + 1)

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.config import DeviceConfig
-from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Csr, Unit
+from nmpsim.isa.csrs import CSR_ROWS, Csr
+from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
 from nmpsim.kernels.stages import STAGE_NAMES
 from nmpsim.timing.dram import CURSOR_WORDS
 
@@ -49,6 +50,9 @@ class Outcome(IntEnum):
     DEADLOCK = 4
     CYCLE_LIMIT = 5
     STOPPED = 6
+    TIMEOUT = 7
+    VIOLATION = 8
+    """Of the contract: asked to, an engine looks at the weights of each convolution."""
 
 
 class Count(IntEnum):
@@ -295,8 +299,7 @@ def reset(machine: Machine) -> None:
     cores, layers, shared = machine.cores, machine.layers, machine.shared
     machine.channel_cut[layers.cut.any(axis=0)] = 0  # what is cut is counted in both
     cores.view(np.uint8)[:] = 0
-    cores.csr[:, CSR_COLUMN[Csr.MISA]] = 0x4000_1100  # RV32, I and M
-    cores.csr[:, CSR_COLUMN[Csr.MSTATUS]] = 3 << 11  # machine mode, the only one
+    cores.csr[:] = [CSR_ROWS[csr].reset for csr in CSRS]
     cores.csr[:, CSR_COLUMN[Csr.MHARTID]] = np.arange(cores.size)
     cores.status[:] = Status.HALTED
     cores.request[:] = NEVER

@@ -16,11 +16,13 @@ import numpy.typing as npt
 
 from nmpsim.core.state import NEVER
 from nmpsim.isa.table import Unit
+from nmpsim.isa.words import MOST_WORDS
 
 Int64s = npt.NDArray[np.int64]
 
 MOST_STEPS = 1 << 20
-"""Instructions of one turn at most: a program without end must come back to its caller too."""
+"""Instructions of one call at most: also a program without end must come back to its caller, for
+Ctrl-C and limits of time. The compiled engine takes some hundredths of a second for so many."""
 
 ANY_INSTRUCTION = 1 << len(Unit)
 """Bit of ``Stops.after`` for every instruction; bit ``1 << unit`` is for those of a unit."""
@@ -59,6 +61,8 @@ class Noted(IntEnum):
     """Rows of the trace that are used."""
     CORE = 2
     """Core that an engine stopped for, or -1."""
+    PC = 3
+    """Where the instruction at hand was fetched."""
 
 
 class Stops(NamedTuple):
@@ -81,6 +85,11 @@ class Stops(NamedTuple):
     """[Noted] kept by the engine."""
     trace: Int64s
     """[capacity, Row]; an engine comes back when it is full; without rows nothing is written."""
+    words: Int64s
+    """[capacity, MOST_WORDS] the descriptor of each row as it was read, or no rows. With them,
+    instructions that are fetched from memory that can change are traced, too."""
+    strict: int
+    """1: come back with VIOLATION where weights are not zero beyond their edges."""
 
 
 def make_stops(
@@ -92,6 +101,8 @@ def make_stops(
     of_cores: Sequence[int] | None = None,
     addresses: Sequence[tuple[int, int]] = (),
     trace_rows: int = 0,
+    word_rows: int = 0,
+    strict: bool = False,
 ) -> Stops:
     """Stops for a machine of so many cores; ``of_cores`` None is all of them."""
     chosen = np.ones(cores, np.bool_)
@@ -108,9 +119,11 @@ def make_stops(
         np.zeros(cores, np.int64),
         np.zeros(len(Noted), np.int64),
         np.zeros((trace_rows, len(Row)), np.int64),
+        np.zeros((word_rows, MOST_WORDS), np.int64),
+        int(strict),
     )
 
 
-def no_stops(cores: int) -> Stops:
+def no_stops(cores: int, *, strict: bool = False) -> Stops:
     """A plain run: cores run ahead as far as nobody can see it, nothing is written down."""
-    return make_stops(cores, steps_per_turn=MOST_STEPS)
+    return make_stops(cores, steps_per_turn=MOST_STEPS, strict=strict)

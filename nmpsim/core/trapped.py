@@ -13,10 +13,11 @@ from nmpsim.isa.codec import decode
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Cause, Unit, Word
 from nmpsim.report.data import TrapReport
 
-KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit"]] = {
+KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit", "timeout"]] = {
     Outcome.TRAP: "trap",
     Outcome.DEADLOCK: "deadlock",
     Outcome.CYCLE_LIMIT: "cycle_limit",
+    Outcome.TIMEOUT: "timeout",
 }
 MOST_NAMED = 4
 """Waiting cores that a deadlock's message names."""
@@ -37,6 +38,10 @@ def trap_report(
         waiting = [c for c in range(machine.cores.size) if _waits(machine, c)]
         core, pc = waiting[0], _waiting_pc(machine, waiting[0])
         message = _deadlock(machine, waiting)
+    elif outcome == Outcome.TIMEOUT:
+        core = int(machine.cores.clock.argmin())
+        pc = int(machine.cores[core].pc)
+        message = "the run took longer than it may"
     else:
         message = f"the run went beyond {config.limits_cycles} cycles"
     word = word_at(machine, core, pc)

@@ -96,7 +96,7 @@ def _about(path: Path, data: npt.NDArray[Any]) -> dict[str, Any]:
         raise _no_core(path, str(error)[:120]) from error
     if not isinstance(about, dict) or about.get("schema") != SCHEMA:
         raise _no_core(path, f"no schema {SCHEMA}")
-    position = about.get("position")
+    position = about.get("position", -1)
     is_position = position is None or (
         isinstance(position, int) and not isinstance(position, bool) and position >= 0
     )

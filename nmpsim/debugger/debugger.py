@@ -50,6 +50,7 @@ class Debugger(Standing):
         config: DeviceConfig | None = None,
         engine: str = "compiled",
         budget_mib: int = DEFAULT_BUDGET_MIB,
+        max_memory: int | None = None,
     ) -> None:
         """Stand before the first thing that happens.
 
@@ -59,12 +60,14 @@ class Debugger(Standing):
             config: the device that the bundle was compiled for if None.
             engine: compiled or reference.
             budget_mib: memory for snapshots; the less, the longer going back may take.
+            max_memory: bytes that the run may take, snapshots apart; what is free, less a margin,
+                if None.
 
         Raises:
-            UserError: BUN004, INPUT001, INPUT002, ARG001.
+            UserError: BUN004, INPUT001, INPUT002, ARG001; MEM001 if it needs too much memory.
         """
         device = from_settings(bundle.metadata.device) if config is None else config
-        self.execution = Execution(bundle, inputs, device, engine, budget_mib)
+        self.execution = Execution(bundle, inputs, device, engine, budget_mib, max_memory)
         self.breakpoints: list[Breakpoint] = []
         self.ends = {}
         self.outputs: dict[int, npt.NDArray[Any]] = {}

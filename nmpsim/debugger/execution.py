@@ -36,7 +36,8 @@ from nmpsim.debugger.snapshots import (
     small_arrays,
     take_pages,
 )
-from nmpsim.report.data import RunReport, TrapReport
+from nmpsim.host_memory import checked_limit
+from nmpsim.report.data import ContractReport, RunReport, TrapReport
 from nmpsim.timing import costs_of
 
 TRACE_ROWS = 1 << 14
@@ -89,18 +90,23 @@ class Execution:
         config: DeviceConfig,
         engine: str = "compiled",
         budget_mib: int = DEFAULT_BUDGET_MIB,
+        max_memory: int | None = None,
     ) -> None:
         """Position 0: inputs written, nothing done yet.
 
-        Raises :class:`~nmpsim.diagnostics.UserError`: BUN004, INPUT001, INPUT002, ARG001.
+        Raises :class:`~nmpsim.diagnostics.UserError`: BUN004, INPUT001, INPUT002, ARG001,
+        MEM001.
         """
+        limit = checked_limit(max_memory)
         self.bundle, self.config = bundle, config
-        self.machine: Machine = with_work(machine_of(bundle, config))
+        self.machine: Machine = with_work(machine_of(bundle, config, limit, save_layers=True))
         self.engine, self.costs = make_engine(engine), costs_of(config)
         self.inputs = checked_inputs(bundle.metadata, inputs)
         self.snapshots = Snapshots(budget_mib)
         self.position = 0
         self.trap: TrapReport | None = None
+        self.before_moves: Callable[[], None] = lambda: None
+        """Called before some moves are made; what it raises ends the advance there."""
         self._step, self._is_started = 0, False
         self._pokes: list[tuple[int, int, bytes]] = []
         """(position, address, bytes) of what was changed in DRAM."""
@@ -161,6 +167,7 @@ class Execution:
             cores: those that ``after`` looks at, [cores]; all if None.
             addresses: comes back before these, [n, 2] core (-1: any) and address.
         """
+        self.before_moves()
         start, step = self.position, self.step
         if step is None:
             return self._pause(Why.END, start)
@@ -291,6 +298,7 @@ class Execution:
             engine=self.engine.name,
             host_seconds=0.0,
             trap=self.trap,
+            contract=ContractReport("not_checked", "the debugger does not check it"),
             layer_outputs={},
         )
 
@@ -311,7 +319,7 @@ class Execution:
 
     def _device(self, step: Step, stops: Stops, turns: int) -> Pause:
         start = self.position
-        stops.noted[:] = (start, 0, -1)
+        stops.noted[[Noted.TURNS, Noted.ROWS, Noted.CORE]] = start, 0, -1
         outcome = self.engine.run(self.machine, self.costs, turns, True, stops)
         self.position = int(stops.noted[Noted.TURNS])
         if outcome == Outcome.LAYER_END:

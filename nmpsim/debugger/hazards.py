@@ -6,9 +6,9 @@ wait may answer right here and wrong on the chip. An instruction is ordered afte
 - of the same unit of its core, because queues are in order;
 - of another unit of its core, if the core has waited for that (``nmp.wait``, or because the
   queue was full) before it issued this one;
-- of another core, if that core had waited for it before a barrier or a post that this core has
-  passed or pended since (vector clocks: Mattern, *Virtual Time and Global States of Distributed
-  Systems*, 1989).
+- of another core, if that core had waited for it before a barrier that this core has passed since,
+  or before a post without which this core's pend would not have had enough (vector clocks: Mattern,
+  *Virtual Time and Global States of Distributed Systems*, 1989).
 
 Two accesses to the same bytes, one of them a write, that nothing orders are a hazard. So is a read
 of bytes of a scratchpad that nothing has written: the simulator has zeros there, a chip what was
@@ -17,17 +17,17 @@ left from before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
 from nmpsim.debugger.instructions import Done, Touch
 from nmpsim.debugger.written import Written
-from nmpsim.isa.table import Unit
+from nmpsim.isa.table import Kind, Unit, of_kind
+from nmpsim.isa.total import total
 
 MOST_OPEN = 1 << 13
 """Accesses to DRAM that are kept in sight: of a program whose cores never meet only the latest."""
-WAIT, BARRIER, POST, PEND = "nmp.wait", "nmp.barrier", "nmp.post", "nmp.pend"
 
 
 @attrs.frozen
@@ -60,6 +60,17 @@ class _Core:
     """Of each core, up to which time of its this one knows all about it."""
     arrived: tuple[int, int] | None = None
     """(barrier, cores) that it stands at."""
+    pending: tuple[int, int] | None = None
+    """(semaphore, count) that it waits for."""
+
+
+@attrs.define
+class _Semaphore:
+    value: int = 0
+    posts: list[tuple[int, int, list[int]]] = attrs.field(factory=list)
+    """Core, how much it posted, and what it knew, in order."""
+    taken: dict[int, int] = attrs.field(factory=dict)
+    """By each core."""
 
 
 class HazardCheck:
@@ -72,7 +83,7 @@ class HazardCheck:
         self._written = Written(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
         self._cores = [_Core([1 if i == n else 0 for i in range(cores)]) for n in range(cores)]
-        self._semaphores: dict[int, list[int]] = {}
+        self._semaphores: dict[int, _Semaphore] = {}
         self._local: list[list[_Open]] = [[] for _ in range(cores)]
         """Of each core, accesses to its scratchpad by instructions that it has not waited for."""
         self._shared: list[_Open] = []
@@ -80,15 +91,8 @@ class HazardCheck:
 
     def feed(self, done: Done) -> list[Hazard]:
         """The hazards of one more instruction."""
-        name = done.instruction.mnemonic
-        if name == WAIT:
-            self._wait(done.core, done.word >> 15 & 31, done.word >> 20 & 31)
-        elif name == BARRIER:
-            self._barrier(done.core, done.rs1, done.rs2)
-        elif name == POST:
-            self._post(done.core, done.rs1)
-        elif name == PEND:
-            self._join(done.core, self._semaphores.get(done.rs1, []))
+        if done.instruction.kind is Kind.SYNC:
+            _SYNC[done.instruction.mnemonic](self, done)
         elif done.touches:
             return self._access(done)
         return []
@@ -167,7 +171,9 @@ class HazardCheck:
         known = self._cores[done.core].times[other.done.core]
         return other.awaited_at is not None and other.awaited_at < known
 
-    def _wait(self, core: int, unit: int, outstanding: int) -> None:
+    def wait(self, done: Done) -> None:
+        """``nmp.wait``."""
+        core, unit, outstanding = done.core, done.word >> 15 & 31, done.word >> 20 & 31
         jobs = [o.done.job for o in self._all(core) if o.done.unit == unit]
         if jobs:
             issued = max(jobs) + 1
@@ -187,7 +193,9 @@ class HazardCheck:
         if len(self._cores) == 1:
             self._shared = [o for o in self._shared if o.awaited_at is None]
 
-    def _barrier(self, core: int, number: int, count: int) -> None:
+    def barrier(self, done: Done) -> None:
+        """``nmp.barrier``."""
+        core, number, count = done.core, done.rs1, done.rs2
         self._cores[core].arrived = (number, count)
         there = [n for n, one in enumerate(self._cores) if one.arrived == (number, count)]
         if len(there) < count:
@@ -200,15 +208,47 @@ class HazardCheck:
             self._cores[n].times = list(merged)
         self._forget()
 
-    def _post(self, core: int, semaphore: int) -> None:
+    def post(self, done: Done) -> None:
+        """``nmp.post``."""
+        core, semaphore, count = done.core, done.rs1, done.rs2
         self._cores[core].times[core] += 1
-        before = self._semaphores.get(semaphore, [0] * len(self._cores))
-        now = self._cores[core].times
-        self._semaphores[semaphore] = [max(a, b) for a, b in zip(before, now, strict=True)]
+        one = self._semaphores.setdefault(semaphore, _Semaphore())
+        one.posts.append((core, count, list(self._cores[core].times)))
+        one.value += count
+        self._serve(semaphore)
 
-    def _join(self, core: int, times: Sequence[int]) -> None:
-        for n, time in enumerate(times):
-            self._cores[core].times[n] = max(self._cores[core].times[n], time)
+    def _serve(self, semaphore: int) -> None:
+        """Who pends there goes on if there is enough, lower numbers first."""
+        one = self._semaphores.setdefault(semaphore, _Semaphore())
+        for number, core in enumerate(self._cores):
+            if core.pending is None or core.pending[0] != semaphore:
+                continue
+            if one.value >= core.pending[1]:
+                one.value -= core.pending[1]
+                one.taken[number] = one.taken.get(number, 0) + core.pending[1]
+                core.pending = None
+                self._learn(number, one)
+
+    def _learn(self, core: int, semaphore: _Semaphore) -> None:
+        """Those posts were there for certain without which there would not have been enough."""
+        for position, (poster, _, times) in enumerate(semaphore.posts):
+            without = sum(
+                count
+                for at, (other, count, _) in enumerate(semaphore.posts)
+                if other != poster or at < position
+            )
+            if without < semaphore.taken[core]:
+                known = self._cores[core].times
+                for n, time in enumerate(times):
+                    known[n] = max(known[n], time)
+
+    def pend(self, done: Done) -> None:
+        """``nmp.pend``."""
+        self._cores[done.core].pending = (done.rs1, done.rs2)
+        self._serve(done.rs1)
+
+    def halt(self, done: Done) -> None:
+        """``nmp.halt`` orders nothing: the host does; see ``end_segment``."""
 
     def _forget(self) -> None:
         """Drop what every core is ordered after."""
@@ -216,6 +256,20 @@ class HazardCheck:
         self._shared = [
             o for o in self._shared if o.awaited_at is None or o.awaited_at >= known[o.done.core]
         ]
+
+
+_SYNC: dict[str, Callable[[HazardCheck, Done], None]] = total(
+    f"{__name__}._SYNC",
+    {
+        "nmp.wait": HazardCheck.wait,
+        "nmp.barrier": HazardCheck.barrier,
+        "nmp.post": HazardCheck.post,
+        "nmp.pend": HazardCheck.pend,
+        "nmp.halt": HazardCheck.halt,
+    },
+    of_kind(Kind.SYNC),
+)
+"""Mnemonic -> what it orders."""
 
 
 def _sentence(other: _Open, done: Done, touch: Touch) -> str:

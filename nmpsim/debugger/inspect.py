@@ -15,7 +15,9 @@ from nmpsim.analysis.select import select_layer
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.collect import counters_of, device_saturation, host_saturation
 from nmpsim.core.host import read_tensor
-from nmpsim.core.state import CSRS, Status
+from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.system import read_csr
+from nmpsim.core.state import Status
 from nmpsim.core.trapped import word_at
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.execution import FOREVER
@@ -23,6 +25,7 @@ from nmpsim.debugger.instructions import memory_at
 from nmpsim.debugger.records import CoreState, LayerState
 from nmpsim.diagnostics import fail
 from nmpsim.isa.assembly import disassemble_word
+from nmpsim.isa.csrs import Csr
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.report.data import Saturation
 
@@ -158,13 +161,8 @@ def registers(debugger: Debugger, core: int) -> Mapping[str, int]:
     """``pc`` and the registers of a core by their ABI names, unsigned, then its CSRs."""
     state = debugger.execution.machine.cores[debugger.checked_core(core)]
     named = {name: int(state.registers[i]) & 0xFFFF_FFFF for i, name in enumerate(REGISTERS)}
-    csrs = {csr.name.lower(): int(state.csr[column]) for column, csr in enumerate(CSRS)}
-    for low, high, now in (
-        ("mcycle", "mcycleh", state.clock),
-        ("minstret", "minstreth", state.retired),
-    ):
-        counted = int(now) + csrs[low]
-        csrs[low], csrs[high] = counted & 0xFFFF_FFFF, counted >> 32 & 0xFFFF_FFFF
+    one = Core(debugger.execution.machine, core)
+    csrs = {csr.name.lower(): read_csr(one, csr) for csr in Csr}
     return {"pc": int(state.pc), **named, **csrs}
 
 

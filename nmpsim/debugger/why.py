@@ -18,7 +18,7 @@ from nmpsim.debugger.events import host_touches
 from nmpsim.debugger.explanation import Event, Explanation, NamedTerm
 from nmpsim.debugger.hostwhy import on_host
 from nmpsim.debugger.inspect import coordinates, flat_index, values_of
-from nmpsim.debugger.instructions import SCALAR_BYTES, Done, memory_at
+from nmpsim.debugger.instructions import Done, memory_at
 from nmpsim.debugger.tracing import (
     Sources,
     last_writer,
@@ -145,7 +145,7 @@ def _of_register(store: Done, address: int, layer: Layer) -> Made | None:
     """A value that a core wrote itself; None if it took several stores."""
     dtype = ELEM_DTYPES[layer.output.elem]
     (touch,) = store.touches
-    first, nbytes = address - touch.box.start, SCALAR_BYTES[store.instruction.mnemonic]
+    first, nbytes = address - touch.box.start, store.instruction.access_bytes
     data = store.rs2.to_bytes(4, "little")[:nbytes][first : first + dtype.itemsize]
     if len(data) < dtype.itemsize:
         return None

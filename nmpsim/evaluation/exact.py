@@ -11,6 +11,7 @@ import numpy.typing as npt
 from nmpsim.diagnostics import Place, fail
 from nmpsim.evaluation.memory import Execution, Memory, Written
 from nmpsim.evaluation.operations import NO_WORK
+from nmpsim.evaluation.values import values_taken
 from nmpsim.kernels.hostops import HostTensor, UnsupportedHostOp, execute
 from nmpsim.lir.nodes import Module
 
@@ -45,7 +46,8 @@ def _steps(module: Module, memory: Memory, numerics: str) -> Iterator[Written]:
             continue
         operands = [_tensor(operand.name, memory) for operand in instruction.operands]
         try:
-            result = execute(instruction.opcode, operands, instruction.attributes, numerics)
+            with values_taken(instruction, module.file):
+                result = execute(instruction.opcode, operands, instruction.attributes, numerics)
         except UnsupportedHostOp as error:
             raise fail(
                 "COMP001",

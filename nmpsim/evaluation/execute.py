@@ -17,6 +17,7 @@ from nmpsim.evaluation.operations import (
     real_operation,
     storage_dtype,
 )
+from nmpsim.evaluation.values import values_taken
 from nmpsim.lir.nodes import Instruction, Module
 
 
@@ -70,9 +71,10 @@ def _steps(
             continue
         types = [memory.place(o.name).type for o in instruction.operands]
         values = _operands(instruction, module, memory, given, arithmetic)
-        results = real_operation(
-            instruction, types, values, hidden_relu=hidden_relu, arithmetic=arithmetic
-        )
+        with values_taken(instruction, module.file):
+            results = real_operation(
+                instruction, types, values, hidden_relu=hidden_relu, arithmetic=arithmetic
+            )
         for index, array in results.items():
             memory.write(instruction.operands[index].name, array)
         for index in results:

@@ -9,6 +9,9 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.diagnostics import Place
+from nmpsim.host_memory import Part, check_memory
+from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 
 
@@ -47,11 +50,20 @@ class Memory:
 
     def __init__(self, module: Module, dtype_of: Callable[[TensorType], np.dtype[Any]]) -> None:
         self._places = locate(module)
+        check_memory("evaluating the program", self._parts(dtype_of), place=Place(module.file))
         self._buffers = {
             name: np.zeros(place.type.elements, dtype_of(place.type))
             for name, place in self._places.items()
             if place.storage == name
         }
+
+    def _parts(self, dtype_of: Callable[[TensorType], np.dtype[Any]]) -> Iterator[Part]:
+        """Each buffer, and a copy of what is written into it."""
+        for name, place in self._places.items():
+            if place.storage == name:
+                yield Part(
+                    f"%{quote(name)}", 2 * place.type.elements * dtype_of(place.type).itemsize
+                )
 
     def place(self, name: str) -> Location:
         """Where a tensor lies."""

@@ -11,11 +11,42 @@ import numpy.typing as npt
 from nmpsim.evaluation import movement, pointwise, pools, products
 from nmpsim.evaluation.arithmetic import REAL, Arithmetic, RealArray
 from nmpsim.evaluation.call import Call
+from nmpsim.kernels.hostops import HostTensor
+from nmpsim.kernels.hostops.table import OPERATIONS
+from nmpsim.lir.host_opcodes import HOST_OPCODES
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Instruction, TensorType
-from nmpsim.lir.opcodes import IN
+from nmpsim.lir.opcodes import IN, OPCODES, OUT, Role
 
 NO_WORK = frozenset({"allocactivation", "deallocactivation", "tensorview", "touch", "debugprint"})
 """Instructions that compute nothing."""
+
+
+def _by_host(call: Call) -> tuple[RealArray, ...]:
+    """What the host calculates or moves in the dtype of its operands: an operation of its own."""
+    opcode = call.instruction.opcode
+    roles = OPCODES[opcode].operands
+    outs = [index for index, role in enumerate(roles) if is_result(role)]
+    tensors = [
+        HostTensor(
+            np.zeros(call.site.shape(role.name), storage_dtype(type_, call.arithmetic))
+            if role.kind == OUT
+            else call[role.name]
+        )
+        for role, type_ in ((role, call.site.types[role.name]) for role in roles)
+    ]
+    result = OPERATIONS[opcode].run(tensors, call.instruction.attributes)
+    return tuple(result.outputs[index] for index in outs)
+
+
+def _avg_pool(call: Call) -> RealArray | tuple[RealArray, ...]:
+    """In two dimensions, or in three."""
+    return pools.avg_pool(call) if len(call["Src"].shape) == 4 else _by_host(call)
+
+
+def is_result(role: Role) -> bool:
+    """Whether an operand is written with something that means anything."""
+    return role.kind != IN and not role.is_scratch
+
 
 _OPERATIONS: Mapping[str, Callable[[Call], RealArray | tuple[RealArray, ...]]] = {
     "convolution": products.convolution,
@@ -26,7 +57,7 @@ _OPERATIONS: Mapping[str, Callable[[Call], RealArray | tuple[RealArray, ...]]] =
     "batchedadd": pointwise.batched_add,
     "maxpool": pools.max_pool,
     "maxpoolwithargmax": pools.max_pool_with_argmax,
-    "avgpool": pools.avg_pool,
+    "avgpool": _avg_pool,
     "relu": pointwise.relu,
     "clip": pointwise.clip,
     "leakyrelu": pointwise.leaky_relu,
@@ -38,6 +69,9 @@ _OPERATIONS: Mapping[str, Callable[[Call], RealArray | tuple[RealArray, ...]]] =
     "elementmax": pointwise.binary(np.maximum),
     "elementmin": pointwise.binary(np.minimum),
     "elementcmplte": pointwise.binary(np.less_equal),
+    "elementcmplt": pointwise.binary(np.less),
+    "elementcmpeq": pointwise.binary(np.equal),
+    "elementcmpneq": pointwise.binary(np.not_equal),
     "elementselect": pointwise.select,
     "splat": movement.splat,
     "quantize": pointwise.identity,
@@ -54,6 +88,7 @@ _OPERATIONS: Mapping[str, Callable[[Call], RealArray | tuple[RealArray, ...]]] =
     "intlookuptable": movement.look_up,
     "batchedreduceadd": pointwise.batched_reduce_add,
     "resizenearest": movement.resize_nearest,
+    **dict.fromkeys((opcode.name for opcode in HOST_OPCODES), _by_host),
 }
 """Every opcode that computes -> the results for its written operands, in print order."""
 
@@ -104,9 +139,9 @@ def real_operation(
         arithmetic: float64, or Glow's float32.
 
     Returns:
-        Index of each written operand -> its new contents, in the logical shape; in the dtype of
-        the arithmetic, but for bool and index operands, which have their own. The arrays may
-        share memory with ``values``.
+        Index of each written operand, but room to work in, -> its new contents, in the logical
+        shape; in the dtype of the arithmetic, but for bool and index operands, which have their
+        own. The arrays may share memory with ``values``.
     """
     call = Call.of(instruction, types, values, arithmetic)
     with np.errstate(all="ignore"):  # IEEE results are meant: infinities, NaN
@@ -114,7 +149,8 @@ def real_operation(
     results = result if isinstance(result, tuple) else (result,)
     if hidden_relu and hides_relu(instruction, types[0]):
         results = (np.maximum(results[0], 0), *results[1:])
-    written = [i for i, operand in enumerate(instruction.operands) if operand.kind != IN]
+    roles = OPCODES[instruction.opcode].operands
+    written = [index for index, role in enumerate(roles) if is_result(role)]
     return {
         index: np.asarray(array, dtype=storage_dtype(types[index], arithmetic))
         for index, array in zip(written, results, strict=True)

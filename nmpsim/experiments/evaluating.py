@@ -10,7 +10,10 @@ import numpy.typing as npt
 
 from nmpsim.atomic import is_special, write_file
 from nmpsim.bundle import Bundle, bundle_from_bytes, read_bundle
+from nmpsim.config import from_settings
+from nmpsim.core.demand import check_run
 from nmpsim.core.device import Listener, Progress
+from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.experiments.evaluation import (
     Evaluation,
     LayerTally,
@@ -29,6 +32,7 @@ from nmpsim.experiments.samples import (
     fitted,
 )
 from nmpsim.experiments.worker import Chunk, EvalWork, evaluate_chunk
+from nmpsim.host_memory import checked_limit, share_of
 from nmpsim.report.json import json_text
 from nmpsim.session import Compiled
 
@@ -47,7 +51,9 @@ def evaluate(
     results: Path | str | None = None,
     jobs: int | None = None,
     scheduler: str | None = None,
+    max_memory: int | None = None,
     progress: Listener | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> Evaluation:
     """Run a classifier on samples with labels, in parallel.
 
@@ -64,12 +70,15 @@ def evaluate(
             are not run again.
         jobs: processes, one for each processor if None.
         scheduler: address of a Dask scheduler, to run there instead.
+        max_memory: bytes that all processes may take together; what is free, less a margin, if
+            None. On a cluster, what each worker may take.
         progress: called with ``compiling`` if kernels must be compiled, and with ``sample``.
+        limits: what each run may take. Samples of ``results`` that went beyond one are run again.
 
     Raises:
         UserError: codes of FILE, BUN, INPUT and PKG; DATA001 for samples or labels that cannot be
-            used, RESULT001 for results of something else, WORK001 if a worker was lost. A sample
-            whose run does not reach its end counts as wrong.
+            used, RESULT001 for results of something else, WORK001 if a worker was lost, MEM001 if
+            it needs too much memory. A sample whose run does not reach its end counts as wrong.
     """
     image, bundle = _loaded(program)
     samples = ArraySamples.of(inputs) if isinstance(inputs, Mapping) else inputs
@@ -82,8 +91,12 @@ def evaluate(
     have = {answer.index for answer in found.answers}
     todo = [index for index in range(wanted) if index not in have]
     if todo:
-        work = EvalWork(image, bundle.digest, bundle.path)
         jobs = fitting_jobs(jobs, len(todo))
+        limit = checked_limit(max_memory)
+        if scheduler is None:  # the workers of a cluster have memory of their own
+            limit = share_of(limit, jobs)
+            check_run(bundle, from_settings(bundle.metadata.device), limit)
+        work = EvalWork(image, bundle.digest, bundle.path, limit, limits)
         with open_pool(work, jobs=jobs, scheduler=scheduler) as pool:
             pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
             chunks = _chunks(todo, pool.workers, samples, checked, bundle)
@@ -118,7 +131,7 @@ def _loaded(program: Compiled | Path | str) -> tuple[bytes, Bundle]:
     if isinstance(program, Compiled):
         return program.image, bundle_from_bytes(program.image)
     bundle = read_bundle(program)
-    return Path(program).read_bytes(), bundle
+    return bytes(bundle.file), bundle
 
 
 def _fresh(

@@ -136,6 +136,11 @@ def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> dict[str, Any
     }
 
 
+def went_over_limit(answer: Answer) -> bool:
+    """True if a run with other limits may come to another answer."""
+    return answer.error is not None and answer.error.startswith(("cycle_limit", "timeout"))
+
+
 def resumed(path: Path, fresh: Evaluation) -> Evaluation:
     """The evaluation that a file holds, if it is of the same subject as ``fresh``.
 
@@ -147,7 +152,7 @@ def resumed(path: Path, fresh: Evaluation) -> Evaluation:
         if document.get(key) != ours:
             raise _not_ours(path, f"the file is about another {key}", document.get(key), ours)
     try:
-        answers = _answers(document["answers"])
+        answers = tuple(a for a in _answers(document["answers"]) if not went_over_limit(a))
         layers = tuple(LayerTally(**layer) for layer in document["layers"])
     except (KeyError, TypeError, ValueError) as error:
         raise _not_ours(path, "the file is damaged", error) from error

@@ -69,7 +69,7 @@ class _Experiment:
             bundle = self._recompiled(config) if setting in IN_THE_PROGRAM else self.bundle
         except UserError:
             return MovedSetting(value, None)
-        report = Device(config, self.engine).run(bundle, self.inputs)
+        report = Device(config, self.engine).run(bundle, self.inputs, strict=False)
         return MovedSetting(value, None if report.trap else report.cycles)
 
     def _recompiled(self, config: DeviceConfig) -> Bundle:

@@ -13,7 +13,9 @@ import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig, setting_names
+from nmpsim.core.demand import check_device
 from nmpsim.core.device import Listener, Progress
+from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.grid import Grid, GridPoint, dotted, grid_points
 from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
@@ -22,6 +24,7 @@ from nmpsim.experiments.pool import open_pool, run_all
 from nmpsim.experiments.program import SweptProgram, load_swept
 from nmpsim.experiments.table import COLUMNS, ResultsFile, Row
 from nmpsim.experiments.worker import Measured, Point, SweepWork, measure_point
+from nmpsim.host_memory import checked_limit, share_of
 from nmpsim.report.data import ACTIVITIES, LayerReport, RunReport
 
 
@@ -50,7 +53,9 @@ def sweep(
     results: Path | str | None = None,
     jobs: int | None = None,
     scheduler: str | None = None,
+    max_memory: int | None = None,
     progress: Listener | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> SweepResult:
     """Compile and run a program on every device of a grid, in parallel.
 
@@ -68,12 +73,17 @@ def sweep(
             already has are not run again.
         jobs: processes, one for each processor if None.
         scheduler: address of a Dask scheduler, to run there instead.
+        max_memory: bytes that all processes may take together; what is free, less a margin, if
+            None. On a cluster, what each worker may take.
         progress: called with ``compiling`` if kernels must be compiled, and for every ``point``.
+        limits: what each run may take. Its cycles are a setting of the device; points of
+            ``results`` that took too long are run again.
 
     Raises:
         UserError: codes of FILE, LIR, CONST, BUN, INPUT, GRID, DEV and PKG; COMP001; RESULT001 for
-            results of something else, WORK001 if a worker was lost. A point where the program does
-            not fit or does not reach its end is a row that says so.
+            results of something else, WORK001 if a worker was lost, MEM001 if a point needs too
+            much memory. A point where the program does not fit or does not reach its end is a
+            row that says so.
     """
     swept = load_swept(program, weights, tensors, numerics)
     return sweep_program(
@@ -84,7 +94,9 @@ def sweep(
         results=None if results is None else Path(results),
         jobs=jobs,
         scheduler=scheduler,
+        max_memory=max_memory,
         progress=progress,
+        limits=limits,
     )
 
 
@@ -97,10 +109,12 @@ def sweep_program(
     results: Path | None = None,
     jobs: int | None = None,
     scheduler: str | None = None,
+    max_memory: int | None = None,
     progress: Listener | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> SweepResult:
     """As :func:`sweep`, with a program that is loaded."""
-    points = grid_points(grid, device or program.base)
+    points = grid_points(grid, limits.of_device(device or program.base))
     same = {
         "nmpsim": code_version(),
         "program": program.name,
@@ -118,8 +132,14 @@ def sweep_program(
         Point(index, config) for index in todo if (config := points[index].device) is not None
     ]
     if runnable:
-        work = SweepWork(program, inputs)
-        with open_pool(work, jobs=fitting_jobs(jobs, len(runnable)), scheduler=scheduler) as pool:
+        jobs = fitting_jobs(jobs, len(runnable))
+        limit = checked_limit(max_memory)
+        if scheduler is None:  # the workers of a cluster have memory of their own
+            limit = share_of(limit, jobs)
+            for point in runnable:
+                check_device(point.device, limit)
+        work = SweepWork(program, inputs, limit, Limits(timeout=limits.timeout))
+        with open_pool(work, jobs=jobs, scheduler=scheduler) as pool:
             pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
             for measured in run_all(pool, measure_point, runnable):
                 rows.add(measured.index, _columns(measured))
@@ -141,7 +161,8 @@ class _Rows:
         self._heads = heads
         self._keys = [head["point"] for head in heads]
         self._table = table
-        self._rows: dict[str, Row] = {} if table is None else dict(table.rows)
+        known: Mapping[str, Row] = {} if table is None else table.rows
+        self._rows = {key: row for key, row in known.items() if row["error"] != "timeout"}
         self._progress = progress
 
     def missing(self) -> list[int]:

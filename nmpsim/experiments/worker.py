@@ -15,6 +15,7 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.core.device import Device
 from nmpsim.core.engine import make_engine
+from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.state import make_machine
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.program import SweptProgram
@@ -58,6 +59,9 @@ class SweepWork:
 
     program: SweptProgram
     inputs: Arrays
+    max_memory: int | None = None
+    """Bytes that a worker may take."""
+    limits: Limits = NO_LIMITS
 
 
 @attrs.frozen(eq=False)
@@ -84,7 +88,8 @@ def measure_point(work: SweepWork, point: Point) -> Measured:
                 raise
             return Measured(point.index, time.perf_counter() - begin, None, error)
         seconds = time.perf_counter() - begin
-        report = Device(point.device, threads=1).run(bundle, work.inputs)
+        device = Device(point.device, threads=1, max_memory=work.max_memory)
+        report = device.run(bundle, work.inputs, limits=work.limits)
     return Measured(point.index, seconds, attrs.evolve(report, outputs={}, output_reports=()))
 
 
@@ -106,6 +111,10 @@ class EvalWork:
     """The bundle file's bytes."""
     digest: str
     path: str
+    max_memory: int | None = None
+    """Bytes that a worker may take."""
+    limits: Limits = NO_LIMITS
+    """Of each run."""
 
 
 @attrs.frozen(eq=False)
@@ -146,7 +155,7 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
         totals = [(0, 0)] * len(bundle.metadata.layers)
         answers = []
         for index, sample, label in zip(chunk.indices, chunk.samples, chunk.labels, strict=True):
-            report = device.run(bundle, sample)
+            report = device.run(bundle, sample, limits=work.limits)
             answers.append(_answer(report, index, label))
             if report.trap is None:
                 totals = [
@@ -161,7 +170,8 @@ def _device_for(work: EvalWork) -> tuple[Bundle, Device]:
     global _device
     if _device is None or _device[0] != work.digest:
         bundle = bundle_from_bytes(work.image, work.path)
-        device = Device(from_settings(bundle.metadata.device), threads=1)
+        config = from_settings(bundle.metadata.device)
+        device = Device(config, threads=1, max_memory=work.max_memory)
         _device = work.digest, bundle, device
     return _device[1:]
 

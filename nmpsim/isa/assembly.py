@@ -49,6 +49,7 @@ class Pseudo:
 
 
 _ABSOLUTE = ("lui rd, %hi(value)", "addi rd, rd, %lo(value)")
+_COUNTERS = ("cycle", "cycleh", "time", "timeh", "instret", "instreth")
 
 PSEUDO_INSTRUCTIONS: tuple[Pseudo, ...] = (
     Pseudo("nop", (), ("addi zero, zero, 0",)),
@@ -63,6 +64,7 @@ PSEUDO_INSTRUCTIONS: tuple[Pseudo, ...] = (
     Pseudo("bnez", ("rs", "target"), ("bne rs, zero, target",)),
     Pseudo("csrr", ("rd", "csr"), ("csrrs rd, csr, zero",)),
     Pseudo("csrw", ("csr", "rs"), ("csrrw zero, csr, rs",)),
+    *(Pseudo(f"rd{name}", ("rd",), (f"csrrs rd, {name}, zero",)) for name in _COUNTERS),
 )
 _PSEUDO = {p.mnemonic: p for p in PSEUDO_INSTRUCTIONS}
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import attrs
 
+from nmpsim.isa.total import check_total
+
 
 @attrs.frozen
 class Word:
@@ -28,6 +30,9 @@ def _words(*specs: tuple[str, str]) -> tuple[Word, ...]:
 
 LAYER = Word("layer", "number of the layer that this work counts for")
 
+OPERATIONS = ("add", "sub", "max", "min", "mul")
+"""What an elementwise operation does."""
+
 ELEMENTS = ("int8", "int16")
 """What activations and weights are; the position is log2 of the bytes."""
 
@@ -43,6 +48,19 @@ PROFILES = (
     "qnnpack",
 )
 """Whose arithmetic a result follows, to the bit; ``docs/numerics.md`` has the formulas."""
+
+_VECTOR_PROFILES = ("glow_int", "nmp", "glow_float", "q31", "float")
+_PRODUCT_PROFILES = (*_VECTOR_PROFILES, "glow_float_late")
+_CONVOLUTION_PROFILES = (*_PRODUCT_PROFILES, "fbgemm", "onednn")
+PROFILES_OF = {
+    "conv": _CONVOLUTION_PROFILES,
+    "dwconv": _CONVOLUTION_PROFILES,
+    "gemm": _PRODUCT_PROFILES,
+    "avgpool": (*_VECTOR_PROFILES, "fbgemm"),
+    "eltwise": (*_VECTOR_PROFILES, "qnnpack"),
+    "rescale": _VECTOR_PROFILES,
+}
+"""Descriptor -> the profiles that its instruction has; another one is an operand fault."""
 
 
 def _address(name: str, summary: str) -> Word:
@@ -219,7 +237,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 _address(
                     "weights",
                     "[out/16][ky][(kx*in)/4][16][4], for Int16 [out/16][ky][(kx*in)/2][16][2]; "
-                    "zero beyond the edges",
+                    "bytes beyond the edges are reserved",
                 ),
                 *_CHANNEL_TABLES,
                 _address("output", "[out_h][out_w][out_channels]"),
@@ -334,7 +352,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 LAYER,
                 _element("what lhs and result are"),
                 _PROFILE,
-                Word("operation", "what is done", choices=("add", "sub", "max", "min", "mul")),
+                Word("operation", "what is done", choices=OPERATIONS),
                 _address("lhs", "[rows][columns]"),
                 _address("rhs", "[rows][columns]"),
                 _address("output", "[rows][columns]"),
@@ -418,6 +436,12 @@ DESCRIPTORS: dict[str, Descriptor] = {
         ),
     )
 }  # fmt: skip
+
+check_total(
+    f"{__name__}.PROFILES_OF",
+    PROFILES_OF,
+    (n for n, d in DESCRIPTORS.items() if _PROFILE in d.words),
+)
 
 DESCRIPTOR_ALIGNMENT = 4
 """Bytes; an address that is not a multiple of it is a descriptor fault."""

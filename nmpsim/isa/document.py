@@ -6,9 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from nmpsim.isa.assembly import PSEUDO_INSTRUCTIONS
+from nmpsim.isa.contract import CASES, DEFINED
+from nmpsim.isa.csrs import CSR_ROWS
 from nmpsim.isa.document_text import (
+    CONTRACT,
+    CSR_NOTE,
     EXECUTION,
     INTRODUCTION,
+    LEFT_OUT,
+    LEFT_OUT_NOTE,
     MEMORY_LAYOUTS,
     SCALAR_NOTE,
     SCALES,
@@ -28,7 +34,6 @@ from nmpsim.isa.table import (
     SCRATCHPAD_BASE,
     SEMAPHORES,
     Cause,
-    Csr,
     Descriptor,
     Format,
     Instruction,
@@ -52,6 +57,8 @@ def isa_page() -> str:
         _pseudo(),
         _csrs(),
         _traps(),
+        _left_out(),
+        _contract(),
         MEMORY_LAYOUTS,
         SCALES,
         _descriptors(),
@@ -151,9 +158,12 @@ def _pseudo() -> str:
 
 
 def _csrs() -> str:
-    rows = [(f"`{csr.value:#05x}`", f"`{csr.name.lower()}`") for csr in Csr]
-    text = "Addresses from `0xc00` up are read-only, as the RISC-V manual has it."
-    return f"## Control and status registers\n\n{text}\n\n" + _table(("address", "name"), rows)
+    rows = [
+        (f"`{csr.value:#05x}`", f"`{csr.name.lower()}`", f"`{row.writable:#x}`", row.summary)
+        for csr, row in CSR_ROWS.items()
+    ]
+    head = ("address", "name", "bits that can be written", "what it holds")
+    return f"## Control and status registers\n{CSR_NOTE}\n" + _table(head, rows)
 
 
 def _traps() -> str:
@@ -162,6 +172,18 @@ def _traps() -> str:
         for cause in Cause
     ]
     return f"## Traps\n{TRAP_NOTE}\n" + _table(("`mcause`", "meaning", "`mtval`"), rows)
+
+
+def _left_out() -> str:
+    head = "## What of the RISC-V manual is left out"
+    return f"{head}\n{LEFT_OUT_NOTE}\n" + _table(("what", "instead"), LEFT_OUT)
+
+
+def _contract() -> str:
+    rows = [(c.category.title, c.title, c.simulator, c.found_by.value) for c in CASES]
+    head = ("category", "what a program does", "what the simulator does then", "stopped by")
+    defined = "\n".join(f"- {one}" for one in DEFINED)
+    return f"{CONTRACT}\n{_table(head, rows)}\n\nDefined, on the other hand, is that\n\n{defined}"
 
 
 def _descriptors() -> str:

@@ -9,10 +9,11 @@ INTRODUCTION = """
 
 Made from `nmpsim/isa/table.py` by `python -m nmpsim.isa.document > docs/isa.md`; edit there.
 
-The control core is RV32IM with Zicsr, machine mode only, as the RISC-V Instruction Set Manual
-(volumes I and II) has it. The `nmp.*` instructions are our own and lie in the *custom-0* opcode.
-A tensor instruction names a register that holds the address of a descriptor, a record of words
-with everything that the instruction needs.
+The control core is RV32IM with Zicsr, Zifencei and Zicntr, machine mode only, as the RISC-V
+Instruction Set Manual (volumes I and II) has it, but for what is
+[left out](#what-of-the-risc-v-manual-is-left-out). The `nmp.*` instructions are our own and lie in
+the *custom-0* opcode. A tensor instruction names a register that holds the address of a
+descriptor, a record of words with everything that the instruction needs.
 """
 
 UNIT_NOTES: dict[Unit, str] = {
@@ -36,9 +37,9 @@ that moment too, so it may be overwritten afterwards.
 *Time.* A tensor instruction goes into the in-order queue of its unit and the core runs on; if the
 queue is full, the core waits for room. `nmp.wait unit, n` lets the core continue when at most `n`
 of its instructions in that unit are unfinished. Units do not wait for each other. So a program
-that uses what a unit has not finished computes the right values in the simulator and wrong ones on
-a chip; nothing warns of it yet. Wait for a load before computing on it, for a
-computation before storing its result, for a store before a barrier that announces it.
+that uses what a unit has not finished would compute the right values in the simulator and wrong
+ones on a chip: it breaks the [contract](#what-is-undefined). Wait for a load before computing on
+it, for a computation before storing its result, for a store before a barrier that announces it.
 
 *Between cores.* Cores meet in order of simulated time, ties by core number. A core runs ahead of
 the others until its next instruction that others could see: DMA, DRAM or control-block access,
@@ -59,13 +60,90 @@ word that is wrong: a size of zero, memory outside the scratchpad, a shift beyon
 or clip beyond the element, an odd address or stride of Int16, a profile that the instruction does
 not have, a float32 that is infinite or no number, a result that would lie on an operand or on
 itself. Only `nmp.eltwise`, `nmp.rescale` and `nmp.lut` may write exactly where they read.
+
+What an operand covers is all from its first to its last byte, gaps between rows included; one
+without bytes, as the input of a pool of which no row exists, meets nothing. Results lie in order:
+each pixel of an image and each row of a matrix begins where the one before has ended, or later.
+Only the elements that `nmp.transpose` writes may lie on one another; the last one in order of the
+dimensions stays.
+
+*Limits.* Groups and channels of convolutions, sizes, strides and dilations of windows, rows and
+columns of an image that is made: 1 to 2^20. Other sizes and counts are 1 to 2^26; those of loads
+and stores, and the rows and columns of a pool that exist, may also be 0. Strides are 0 to 2^26
+bytes in the scratchpad and 0 to 2^31 in DRAM, `pad_top` and `pad_left` -2^26 to 2^26.
+`out_channels` is a multiple of `groups`. The windows of a convolution touch at most 2^26 rows and
+columns, of which a pixel has at most 2^26 bytes; a pool's window has at most 2^23 taps, nor more
+than the scratchpad has bytes. No instruction makes more results, or copies more bytes, than the
+scratchpad has bytes, whatever its strides say: what is too much is named by `count_y`, `out_h`,
+`rows` or `size_0`, or by `size_3`.
 """
+
+CSR_NOTE = """
+An instruction that would write to an address from `0xc00` up traps as illegal; `csrrs`, `csrrc`
+and their immediate forms with `zero` or 0 only read. A CSR that is not here does not exist: an
+access to it is an illegal instruction. Counters have 64 bits, in two halves. What a counter is set
+to is what the next instruction reads. The device has one clock: `time` counts its cycles.
+"""
+
+LEFT_OUT_NOTE = """
+There is machine mode only: no user and supervisor mode, so none of their CSRs, no `sret` and no
+`sfence.vma`, and MPP of `mstatus` is always 3. A trap ends the run as long as `mtvec` is 0, which
+the manual does not know.
+
+`python -m tests.riscv_tests FOLDER` runs built tests of
+[riscv-tests](https://github.com/riscv-software-src/riscv-tests) on both engines. Of its version
+34e6b6d of 2026-06-03, 41 of 42 of rv32ui pass, 8 of 8 of rv32um and 14 of 16 of rv32mi; ma_data
+(misaligned loads and stores that succeed), breakpoint (triggers) and pmpaddr (memory protection)
+test what is left out. That is, with what there is instead:
+"""
+
+LEFT_OUT = (
+    (
+        "interrupts",
+        "`mip` is 0 and nothing becomes pending; `mie` and MIE of `mstatus` are kept and change "
+        "nothing; `wfi` does nothing",
+    ),
+    ("vectored traps", "`mtvec` has direct mode only: its two lowest bits are 0"),
+    (
+        "misaligned loads and stores",
+        "they trap, as the manual allows, and nothing is read or written",
+    ),
+    (
+        "compressed instructions (C)",
+        "jumps and branches to addresses that are no multiple of 4 trap; the two lowest bits of "
+        "`mepc` are 0",
+    ),
+    (
+        "physical memory protection (`pmpcfg*`, `pmpaddr*`)",
+        "a store to a bundle's image is a fault, as is an access to what is no memory",
+    ),
+    (
+        "triggers and debug mode (`tselect`, `tdata*`, `dcsr`)",
+        "`nmpsim debug` has breakpoints and watchpoints",
+    ),
+    (
+        "performance monitors (`mhpmcounter*`, `mhpmevent*`, `mcountinhibit`)",
+        "the report has the counters; cycles and instructions are always counted",
+    ),
+    ("`mstatush`, `mconfigptr`, non-maskable interrupts", "nothing"),
+    ("the extensions A, F, D, V, B and others", "nothing: `misa` says I and M"),
+)
+"""What of machine mode and of the extensions is left out, and what there is instead."""
 
 TRAP_NOTE = """
 `mepc` is the address of the instruction that trapped; it has changed no register and no memory.
 If several words of a descriptor are wrong, `mtval` names the one that is found first: sizes are
 looked at before addresses, and addresses before scales and clips. A scale is named by its word
 `pre`, a table of scale records by the word `scales`.
+"""
+
+CONTRACT = """
+## What is undefined
+
+A program keeps to the contract if its answer is the same on every device of these sizes, whatever
+its speed and whatever its memory held before. `nmpsim run` and `nmpsim check` stop at the first
+violation (`--strict`, the default) and tell its category, place and a hint; `--no-strict` runs on,
+and the report says that the contract was not proved. These cases are undefined:
 """
 
 TRAP_VALUES: dict[Cause, str] = {
@@ -101,9 +179,15 @@ zero term of the channel record a padded tap contributes nothing.
 
 *Weights* of `nmp.conv` are blocked by 16 output channels and by four bytes of consecutive inputs
 of a kernel row, counted as `kx * in_channels + channel`: `[out/16][ky][(kx*in)/4][16][4]` for
-Int8, `[out/16][ky][(kx*in)/2][16][2]` for Int16, the divisions rounded up, zero beyond the edges.
-With groups, `in` is the channels of one group, and output channels of all groups follow each
-other. Weights of `nmp.dwconv` are `[ky][kx][channels]`.
+Int8, `[out/16][ky][(kx*in)/2][16][2]` for Int16, the divisions rounded up. With
+groups, `in` is the channels of one group, and output channels of all groups follow each other.
+Weights of `nmp.dwconv` are `[ky][kx][channels]`.
+
+*Reserved bytes.* The weights behind the last input of a kernel row, and those of channels beyond
+the last output channel, should be zero, and software must not rely on anything else. Whatever they
+hold, they take no part: results, partial sums, counts of saturated values and cycles are the same.
+The same is true of all bytes that no operand names: what lies between the rows and pixels of
+strided tensors, between operands, behind the last channel's record, and behind the scratchpad.
 
 *Partial sums* are `[out_h][out_w][out_channels]`, contiguous: 32 bits each for Int8, 64 bits (of
 which an accumulator uses 48) at a multiple of 8 for Int16.

@@ -12,6 +12,7 @@ from enum import Enum, IntEnum
 
 import attrs
 
+from nmpsim.isa.csrs import Csr
 from nmpsim.isa.descriptors import (
     CHANNEL_RECORD,
     DESCRIPTOR_ALIGNMENT,
@@ -22,6 +23,7 @@ from nmpsim.isa.descriptors import (
     Word,
 )
 from nmpsim.isa.fields import BitField, Piece, plain
+from nmpsim.isa.kinds import SCOPES, Kind, Scope
 
 __all__ = [
     "CHANNEL_RECORD",
@@ -36,13 +38,16 @@ __all__ = [
     "Format",
     "INSTRUCTIONS",
     "Instruction",
+    "Kind",
     "LAYER",
     "REGISTERS",
     "SCALE_RECORD",
     "SCRATCHPAD_BASE",
     "SEMAPHORES",
+    "Scope",
     "Unit",
     "Word",
+    "of_kind",
 ]
 
 # --- address map (every core sees the same) -------------------------------------------------
@@ -91,28 +96,6 @@ class Unit(IntEnum):
     VECTOR = 3
 
 
-class Csr(IntEnum):
-    """Control and status registers, by address."""
-
-    MSTATUS = 0x300
-    MISA = 0x301
-    MIE = 0x304
-    MTVEC = 0x305
-    MSCRATCH = 0x340
-    MEPC = 0x341
-    MCAUSE = 0x342
-    MTVAL = 0x343
-    MIP = 0x344
-    MCYCLE = 0xB00
-    MINSTRET = 0xB02
-    MCYCLEH = 0xB80
-    MINSTRETH = 0xB82
-    MVENDORID = 0xF11
-    MARCHID = 0xF12
-    MIMPID = 0xF13
-    MHARTID = 0xF14
-
-
 class Cause(IntEnum):
     """``mcause`` of a trap; 24 and up are RISC-V's *designated for custom use*."""
 
@@ -159,14 +142,31 @@ class Instruction:
     """One instruction: ``word & mask == match`` tells it from all others."""
 
     mnemonic: str
+    kind: Kind
     format: Format
     match: int
     summary: str
     unit: Unit | None = None
     descriptor: str | None = None
     """Name of the descriptor that a tensor instruction points to."""
+    access_bytes: int = 0
+    """What a load or a store moves."""
+    is_signed: bool = False
+    """Does a load extend the sign?"""
     ignored: int = 0
     """Bits that hardware must not look at."""
+
+    def __attrs_post_init__(self) -> None:
+        is_tensor = self.kind is Kind.TENSOR
+        if is_tensor != (self.unit is not None) or is_tensor != (self.descriptor in DESCRIPTORS):
+            raise ValueError(f"{self.mnemonic}: unit and descriptor belong to tensor instructions")
+        if (SCOPES[self.kind] is Scope.MEMORY) != (self.access_bytes in (1, 2, 4)):
+            raise ValueError(f"{self.mnemonic}: loads and stores move 1, 2 or 4 bytes, others none")
+
+    @property
+    def scope(self) -> Scope:
+        """How far it sees and acts."""
+        return SCOPES[self.kind]
 
     @property
     def mask(self) -> int:
@@ -174,37 +174,52 @@ class Instruction:
         return 0xFFFF_FFFF & ~sum(f.mask for f in self.format.fields) & ~self.ignored
 
 
-def _r(mnemonic: str, funct7: int, funct3: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Format.R, funct7 << 25 | funct3 << 12 | 0x33, summary)
+def _r(
+    mnemonic: str, funct7: int, funct3: int, summary: str, kind: Kind = Kind.REGISTER
+) -> Instruction:
+    return Instruction(mnemonic, kind, Format.R, funct7 << 25 | funct3 << 12 | 0x33, summary)
+
+
+def _m(mnemonic: str, kind: Kind, funct3: int, summary: str) -> Instruction:
+    return _r(mnemonic, 1, funct3, summary, kind)
 
 
 def _i(mnemonic: str, funct3: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Format.I, funct3 << 12 | 0x13, summary)
+    return Instruction(mnemonic, Kind.IMMEDIATE, Format.I, funct3 << 12 | 0x13, summary)
 
 
 def _shift(mnemonic: str, funct7: int, funct3: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Format.SHIFT, funct7 << 25 | funct3 << 12 | 0x13, summary)
+    match = funct7 << 25 | funct3 << 12 | 0x13
+    return Instruction(mnemonic, Kind.IMMEDIATE, Format.SHIFT, match, summary)
 
 
-def _load(mnemonic: str, funct3: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Format.LOAD, funct3 << 12 | 0x03, summary)
+def _load(mnemonic: str, funct3: int, nbytes: int, is_signed: bool, summary: str) -> Instruction:
+    match = funct3 << 12 | 0x03
+    return Instruction(
+        mnemonic, Kind.LOAD, Format.LOAD, match, summary, access_bytes=nbytes, is_signed=is_signed
+    )
 
 
-def _store(mnemonic: str, funct3: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Format.S, funct3 << 12 | 0x23, summary)
+def _store(mnemonic: str, funct3: int, nbytes: int, summary: str) -> Instruction:
+    match = funct3 << 12 | 0x23
+    return Instruction(mnemonic, Kind.STORE, Format.S, match, summary, access_bytes=nbytes)
 
 
 def _branch(mnemonic: str, funct3: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Format.B, funct3 << 12 | 0x63, summary)
+    return Instruction(mnemonic, Kind.BRANCH, Format.B, funct3 << 12 | 0x63, summary)
 
 
 def _csr(mnemonic: str, funct3: int, summary: str) -> Instruction:
     form = Format.CSR_IMM if funct3 & 4 else Format.CSR
-    return Instruction(mnemonic, form, funct3 << 12 | 0x73, summary)
+    return Instruction(mnemonic, Kind.CSR, form, funct3 << 12 | 0x73, summary)
 
 
 def _fence(mnemonic: str, match: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Format.NONE, match, summary, ignored=0xFFFF_8F80)
+    return Instruction(mnemonic, Kind.FENCE, Format.NONE, match, summary, ignored=0xFFFF_8F80)
+
+
+def _system(mnemonic: str, match: int, summary: str) -> Instruction:
+    return Instruction(mnemonic, Kind.SYSTEM, Format.NONE, match, summary)
 
 
 CUSTOM_0 = 0x0B
@@ -212,32 +227,32 @@ CUSTOM_0 = 0x0B
 
 def _tensor(mnemonic: str, unit: Unit, index: int, descriptor: str, summary: str) -> Instruction:
     match = unit << 25 | index << 12 | CUSTOM_0
-    return Instruction(mnemonic, Format.DESCRIPTOR, match, summary, unit, descriptor)
+    return Instruction(mnemonic, Kind.TENSOR, Format.DESCRIPTOR, match, summary, unit, descriptor)
 
 
 def _sync(mnemonic: str, form: Format, index: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, form, 4 << 25 | index << 12 | CUSTOM_0, summary)
+    return Instruction(mnemonic, Kind.SYNC, form, 4 << 25 | index << 12 | CUSTOM_0, summary)
 
 
 INSTRUCTIONS: tuple[Instruction, ...] = (
-    Instruction("lui", Format.U, 0x37, "rd = imm"),
-    Instruction("auipc", Format.U, 0x17, "rd = pc + imm"),
-    Instruction("jal", Format.J, 0x6F, "rd = pc + 4; pc += offset"),
-    Instruction("jalr", Format.LOAD, 0x67, "rd = pc + 4; pc = (rs1 + imm) & ~1"),
+    Instruction("lui", Kind.UPPER, Format.U, 0x37, "rd = imm"),
+    Instruction("auipc", Kind.UPPER, Format.U, 0x17, "rd = pc + imm"),
+    Instruction("jal", Kind.JUMP, Format.J, 0x6F, "rd = pc + 4; pc += offset"),
+    Instruction("jalr", Kind.JUMP, Format.LOAD, 0x67, "rd = pc + 4; pc = (rs1 + imm) & ~1"),
     _branch("beq", 0, "if rs1 == rs2: pc += offset"),
     _branch("bne", 1, "if rs1 != rs2: pc += offset"),
     _branch("blt", 4, "if rs1 < rs2 (signed): pc += offset"),
     _branch("bge", 5, "if rs1 >= rs2 (signed): pc += offset"),
     _branch("bltu", 6, "if rs1 < rs2 (unsigned): pc += offset"),
     _branch("bgeu", 7, "if rs1 >= rs2 (unsigned): pc += offset"),
-    _load("lb", 0, "rd = signed byte at rs1 + imm"),
-    _load("lh", 1, "rd = signed halfword at rs1 + imm"),
-    _load("lw", 2, "rd = word at rs1 + imm"),
-    _load("lbu", 4, "rd = unsigned byte at rs1 + imm"),
-    _load("lhu", 5, "rd = unsigned halfword at rs1 + imm"),
-    _store("sb", 0, "byte at rs1 + imm = rs2"),
-    _store("sh", 1, "halfword at rs1 + imm = rs2"),
-    _store("sw", 2, "word at rs1 + imm = rs2"),
+    _load("lb", 0, 1, True, "rd = signed byte at rs1 + imm"),
+    _load("lh", 1, 2, True, "rd = signed halfword at rs1 + imm"),
+    _load("lw", 2, 4, True, "rd = word at rs1 + imm"),
+    _load("lbu", 4, 1, False, "rd = unsigned byte at rs1 + imm"),
+    _load("lhu", 5, 2, False, "rd = unsigned halfword at rs1 + imm"),
+    _store("sb", 0, 1, "byte at rs1 + imm = rs2"),
+    _store("sh", 1, 2, "halfword at rs1 + imm = rs2"),
+    _store("sw", 2, 4, "word at rs1 + imm = rs2"),
     _i("addi", 0, "rd = rs1 + imm"),
     _i("slti", 2, "rd = rs1 < imm (signed)"),
     _i("sltiu", 3, "rd = rs1 < imm (unsigned)"),
@@ -257,20 +272,20 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     _r("sra", 0x20, 5, "rd = rs1 >> (rs2 & 31) (arithmetic)"),
     _r("or", 0, 6, "rd = rs1 | rs2"),
     _r("and", 0, 7, "rd = rs1 & rs2"),
-    _r("mul", 1, 0, "rd = low word of rs1 * rs2"),
-    _r("mulh", 1, 1, "rd = high word of rs1 * rs2 (signed, signed)"),
-    _r("mulhsu", 1, 2, "rd = high word of rs1 * rs2 (signed, unsigned)"),
-    _r("mulhu", 1, 3, "rd = high word of rs1 * rs2 (unsigned, unsigned)"),
-    _r("div", 1, 4, "rd = rs1 / rs2 (signed, towards zero; by zero: -1)"),
-    _r("divu", 1, 5, "rd = rs1 / rs2 (unsigned; by zero: all ones)"),
-    _r("rem", 1, 6, "rd = remainder of div (by zero: rs1)"),
-    _r("remu", 1, 7, "rd = remainder of divu (by zero: rs1)"),
+    _m("mul", Kind.MULTIPLY, 0, "rd = low word of rs1 * rs2"),
+    _m("mulh", Kind.MULTIPLY, 1, "rd = high word of rs1 * rs2 (signed, signed)"),
+    _m("mulhsu", Kind.MULTIPLY, 2, "rd = high word of rs1 * rs2 (signed, unsigned)"),
+    _m("mulhu", Kind.MULTIPLY, 3, "rd = high word of rs1 * rs2 (unsigned, unsigned)"),
+    _m("div", Kind.DIVIDE, 4, "rd = rs1 / rs2 (signed, towards zero; by zero: -1)"),
+    _m("divu", Kind.DIVIDE, 5, "rd = rs1 / rs2 (unsigned; by zero: all ones)"),
+    _m("rem", Kind.DIVIDE, 6, "rd = remainder of div (by zero: rs1)"),
+    _m("remu", Kind.DIVIDE, 7, "rd = remainder of divu (by zero: rs1)"),
     _fence("fence", 0x000F, "nothing: memory is already in order"),
     _fence("fence.i", 0x100F, "nothing: code is read from memory each time"),
-    Instruction("ecall", Format.NONE, 0x0000_0073, "trap: environment call"),
-    Instruction("ebreak", Format.NONE, 0x0010_0073, "trap: breakpoint"),
-    Instruction("mret", Format.NONE, 0x3020_0073, "pc = mepc; restore mstatus.MIE"),
-    Instruction("wfi", Format.NONE, 0x1050_0073, "nothing: the device has no interrupts"),
+    _system("ecall", 0x0000_0073, "trap: environment call"),
+    _system("ebreak", 0x0010_0073, "trap: breakpoint"),
+    _system("mret", 0x3020_0073, "pc = mepc; restore mstatus.MIE"),
+    _system("wfi", 0x1050_0073, "nothing: the device has no interrupts"),
     _csr("csrrw", 1, "rd = csr; csr = rs1"),
     _csr("csrrs", 2, "rd = csr; csr |= rs1"),
     _csr("csrrc", 3, "rd = csr; csr &= ~rs1"),
@@ -295,6 +310,12 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     _sync("nmp.pend", Format.SYNC, 3, "until semaphore rs1 >= rs2, then semaphore rs1 -= rs2"),
     _sync("nmp.halt", Format.NONE, 4, "this core is done until the host starts it again"),
 )  # fmt: skip
+
+
+def of_kind(*kinds: Kind) -> tuple[str, ...]:
+    """Mnemonics of the instructions of some kinds."""
+    return tuple(i.mnemonic for i in INSTRUCTIONS if i.kind in kinds)
+
 
 SEMAPHORES = 64
 """Semaphores that all cores share."""

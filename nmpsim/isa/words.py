@@ -6,10 +6,16 @@ Named tuples of plain integers, because compiled code can take them as constants
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
-from nmpsim.isa.descriptors import PROFILES
+from nmpsim.isa.descriptors import OPERATIONS, PROFILES, PROFILES_OF
 from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
+from nmpsim.isa.total import check_total, decides
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_CONSTANTS = tuple(profile.upper() for profile in PROFILES)
+"""Names of the profiles' numbers below."""
 
 
 def _indices(descriptor: Descriptor) -> Any:
@@ -56,12 +62,30 @@ INT8, INT16 = _numbers("conv", "element", "int8", "int16")
     ONEDNN,
     QNNPACK,
 ) = _numbers("conv", "profile", *PROFILES)
+PROFILE_MASKS = {
+    name: sum(1 << PROFILES.index(profile) for profile in known)
+    for name, known in PROFILES_OF.items()
+}
+"""Descriptor -> the numbers of the profiles that its instruction has, as bits."""
+
+
+def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> None:
+    """Raise IncompleteError unless a place has the profiles of some instructions and no other."""
+    needed = {profile for name in descriptors for profile in PROFILES_OF[name]}
+    check_total(place, (PROFILES[number] for number in numbers), needed)
+
+
+def decides_profiles(descriptor: str) -> Callable[[_Function], _Function]:
+    """Decorator: the function chooses among all profiles that an instruction has."""
+    return decides(_CONSTANTS, (profile.upper() for profile in PROFILES_OF[descriptor]))
+
+
 PART_ONLY, PART_FIRST, PART_MIDDLE, PART_LAST = _numbers(
     "conv", "part", "only", "first", "middle", "last"
 )
 (ACTIVATION_LEAKY,) = _numbers("conv", "activation", "leaky")
-OP_ADD, OP_SUB, OP_MAX, OP_MIN, OP_MUL = _numbers(
-    "eltwise", "operation", "add", "sub", "max", "min", "mul"
+OP_ADD, OP_SUB, OP_MAX, OP_MIN, OP_MUL = OPERATION_NUMBERS = _numbers(
+    "eltwise", "operation", *OPERATIONS
 )
 RHS_ELEMENT, RHS_INT32 = _numbers("eltwise", "rhs_kind", "element", "int32")
 (DIVIDE_BY_VALID_TAPS,) = _numbers("avgpool", "divide", "by_valid_taps")

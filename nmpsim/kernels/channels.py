@@ -13,6 +13,7 @@ from nmpsim.isa.words import (
     CHANNEL,
     CHANNEL_BYTES,
     FBGEMM,
+    FLOAT,
     GLOW_FLOAT,
     GLOW_FLOAT_LATE,
     GLOW_INT,
@@ -22,6 +23,7 @@ from nmpsim.isa.words import (
     Q31,
     SCALE,
     SCALE_BYTES,
+    decides_profiles,
 )
 from nmpsim.kernels.accumulate import sum_high
 from nmpsim.kernels.jit import jit
@@ -111,7 +113,7 @@ def record_of(spm: Any, at: Any, channel: Any) -> Any:
 @jit
 def is_real(profile: Any) -> Any:
     """True if results are calculated with float32."""
-    return profile not in (GLOW_INT, NMP, Q31)
+    return profile in (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN)
 
 
 @jit
@@ -192,6 +194,7 @@ def put_plain_starts(spm: Any, at: Any, q: Any, first: Any, integers: Any) -> An
 
 
 @jit
+@decides_profiles("conv")
 def put_starts(
     spm: Any, at: Any, q: Any, first: Any, integers: Any, pixels: Any, place: Any, sink: Any
 ) -> Any:
@@ -207,11 +210,14 @@ def put_starts(
     for c in range(integers.shape[1]):
         index = place.origin + first + c
         _, scale, _ = scales_of(spm, at, first + c, q)
-        bias, zero_term = record_of(spm, at, first + c)
-        if q.profile == NMP or q.profile == FBGEMM or q.profile == ONEDNN:
-            bias = np.int64(0)
+        stored, zero_term = record_of(spm, at, first + c)
+        bias = np.int64(0)
+        if q.profile in (GLOW_INT, Q31, FLOAT):
+            bias = stored
         elif q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
-            bias = round_away(np.float32(bias) * float_of_bits(scale.mul))
+            bias = round_away(np.float32(stored) * float_of_bits(scale.mul))
+        elif q.profile in (NMP, FBGEMM, ONEDNN):
+            bias = np.int64(0)  # it comes after the sum
         bias = limit_value(bias, low, high, BIAS, pixels, index, place.layer, sink)
         if q.profile == GLOW_INT:
             bias = apply_scale(bias, scale, q.element, BIAS, pixels, index, place.layer, sink)

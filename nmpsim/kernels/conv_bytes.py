@@ -32,17 +32,40 @@ def is_contiguous(w: Any) -> Any:
 
 
 @jit
-def is_gathered(w: Any) -> Any:
-    """True if the windows cannot be read in place: the weights of a row have no gaps."""
-    return not is_contiguous(w) and w.in_channels % _FOUR != 0
+def has_tails(spm: Any, w: Any, weights: Any, blocks: Any) -> Any:
+    """True if bytes behind the last input of a kernel row hold anything, in some blocks."""
+    length = w.kernel_w * w.in_channels
+    tail, fours = length % _FOUR, (length + 3) // _FOUR
+    if tail == 0:
+        return False
+    found = np.int8(0)
+    for row in range(blocks * w.kernel_h):
+        last = weights + ((row + 1) * fours - 1) * _FOUR * LANES
+        values = spm.i8[last : last + _FOUR * LANES]
+        for lane in range(LANES):
+            for i in range(tail, 4):
+                found |= values[_FOUR * lane + i]
+    return found != 0
 
 
 @jit
-def window_of(w: Any) -> Any:
+def is_gathered(spm: Any, w: Any, weights: Any, blocks: Any) -> Any:
+    """True if the windows cannot be read in place.
+
+    The weights of a row have no gaps; and where a row ends within four bytes, those behind it take
+    no part, which only a padded copy is sure of if their weights are not 0.
+    """
+    if is_contiguous(w):
+        return has_tails(spm, w, weights, blocks)
+    return w.in_channels % _FOUR != 0
+
+
+@jit
+def window_of(w: Any, gathered: Any) -> Any:
     """A pixel's inputs, in place or gathered."""
     row, step = w.dilation_h * w.in_row_stride, w.dilation_w * w.in_pixel_stride
     length = w.kernel_w * w.in_channels
-    if is_gathered(w):
+    if gathered:
         return Window(_ONE, ORIGIN, _ONE, ORIGIN, w.kernel_h * ((length + 3) // _FOUR * _FOUR))
     if is_contiguous(w):
         return Window(w.kernel_h, row, _ONE, ORIGIN, length)
@@ -101,6 +124,7 @@ class Batch(NamedTuple):
     """Channel."""
     lane: Any
     """The first channel's."""
+    is_gathered: Any
     patches: Any
     """int8 [MOST_PIXELS, depth], used where windows cannot be read in place."""
 
@@ -129,7 +153,7 @@ def put_sums(inputs: Any, base: Any, spm: Any, b: Any, bench: Any, pixels: Any) 
 def put_products(spm: Any, w: Any, b: Any, bench: Any, begin: Any, pixels: Any) -> None:
     """Sums of the pixels from ``begin`` on, read in place or gathered."""
     put_offsets(w, begin, w.out_h * w.out_w, bench.offsets)
-    if not is_gathered(w):
+    if not b.is_gathered:
         put_sums(spm.i8, b.corner, spm, b, bench, pixels)
         return
     for p in range(pixels):
@@ -238,15 +262,18 @@ def conv_bytes(
     """Convolution of one group of a tile; the tables are those of the group's channels."""
     first = group * bench.run.size
     lane = first % LANES
-    window = window_of(w)
-    depth = window.rows * window.runs * ((window.length + 3) // _FOUR * _FOUR)
-    patches = np.zeros((MOST_PIXELS, depth), np.int8) if is_gathered(w) else bench.results
+    depth = w.kernel_h * ((w.kernel_w * w.in_channels + 3) // _FOUR * _FOUR)
+    weights = at.weights + (first - lane) * depth
+    gathered = is_gathered(spm, w, weights, bench.sums.shape[1] // LANES)
+    window = window_of(w, gathered)
+    patches = np.zeros((MOST_PIXELS, depth), np.int8) if gathered else bench.results
     batch = Batch(
         window,
-        at.weights + (first - lane) * depth,
+        weights,
         at.input + group * w.in_channels,
         first,
         lane,
+        gathered,
         patches,
     )
     convolve_batches(spm, w, at, parts, q, place, sink, by_reference(batch), bench)

@@ -9,16 +9,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpsim.isa.descriptors import OPERATIONS
+from nmpsim.isa.total import decides
 from nmpsim.isa.words import (
     FLOAT,
     GLOW_FLOAT,
+    GLOW_INT,
     INT16,
+    NMP,
     OP_ADD,
     OP_MAX,
+    OP_MIN,
     OP_MUL,
     OP_SUB,
     Q31,
     QNNPACK,
+    decides_profiles,
 )
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import read_run, write_run
@@ -81,6 +87,10 @@ class PairScales(NamedTuple):
 
 
 @jit
+@decides(
+    ("OP_ADD", "OP_SUB", "OP_MAX", "OP_MIN"),
+    (f"OP_{name.upper()}" for name in OPERATIONS if name != "mul"),
+)
 def combine(operation: Any, left: Any, right: Any, count: Any) -> None:
     """add, sub, max or min of two runs, into ``left``."""
     if operation == OP_ADD:
@@ -92,7 +102,7 @@ def combine(operation: Any, left: Any, right: Any, count: Any) -> None:
     elif operation == OP_MAX:
         for i in range(count):
             left[i] = max(left[i], right[i])
-    else:
+    elif operation == OP_MIN:
         for i in range(count):
             left[i] = min(left[i], right[i])
 
@@ -197,6 +207,7 @@ def pair_of_glow_reals(
 
 
 @jit
+@decides_profiles("eltwise")
 def pair_results(
     left: Any,
     right: Any,
@@ -220,7 +231,7 @@ def pair_results(
         pair_of_reals(left, right, count, t.operation, q, reals, other)
     elif q.profile == QNNPACK:
         pair_on_common_scale(left, right, count, t.operation, q)
-    else:
+    elif q.profile in (GLOW_INT, NMP, Q31):
         pair_of_integers(left, right, count, t, q, index, layer, sink)
     add_integer(left, count, q.out_offset)
 

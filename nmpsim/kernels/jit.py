@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import hashlib
-import os
-import shutil
-import tempfile
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import llvmlite
 import numba
-import platformdirs
+import numpy as np
 from numba.extending import register_jitable
 
+from nmpsim.kernels.cache_folder import cache_folder
 from nmpsim.kernels.host import FLAVOUR
+from nmpsim.kernels.numba_cache import compiled_callback, entry_name, keep
 from nmpsim.kernels.parts import PartCompiler
 
 _numba: Any = numba  # its types, where it ships any, do not know all that is used here
@@ -27,6 +27,7 @@ COMPILED_SOURCES = (
     "core/compiled/*.py",
     "core/decode.py",
     "core/engine.py",
+    "core/shown.py",
     "core/state.py",
     "core/stops.py",
     "isa/*.py",
@@ -44,45 +45,21 @@ def compiled_sources() -> list[Path]:
 
 
 def _source_digest() -> str:
-    """Digest of all sources that compiled code is made of.
-
-    Numba's cache notices an edit of the file that a function stands in, not of the files that the
-    function calls into; so each state of the sources gets a folder of its own.
-    """
-    digest = hashlib.sha256(f"{numba.__version__} {FLAVOUR}".encode())
+    """Digest of all that compiled code is made of: sources, compilers, chosen instructions."""
+    versions = (sys.version, np.__version__, numba.__version__, llvmlite.__version__)
+    digest = hashlib.sha256(f"{versions} {FLAVOUR}".encode())
     for path in compiled_sources():
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _is_writable(folder: Path) -> bool:
-    """True if the folder is there, or can be made, and can be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
-
-
-def _choose_cache() -> Path:
-    chosen = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("nmpsim")
-    folder = Path(chosen) / f"kernels-{_source_digest()}"
-    if not _is_writable(folder):
-        # A folder of this process alone: code from one that others can write is not to be run.
-        folder = Path(tempfile.mkdtemp(prefix="nmpsim-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    _numba.config.CACHE_DIR = str(folder)
-    return folder
-
-
-CACHE = _choose_cache()
-"""Folder of compiled kernels."""
+CACHE = cache_folder(f"kernels-{_source_digest()}")
+"""Where compiled kernels are kept; None if nothing can be."""
 
 
 def is_cached(function: Callable[..., Any]) -> bool:
     """True if this or an earlier process has kept a function compiled."""
-    module = function.__module__.split(".")[-1]
-    return any(CACHE.rglob(f"{module}.{function.__qualname__}-*.nbi"))
+    return CACHE is not None and CACHE.has(entry_name(function))
 
 
 _PART = {
@@ -124,7 +101,7 @@ def jit_pure(function: Callable[..., Any]) -> None:
 
 def jit_entry(function: _F) -> _F:
     """Compile a function that Python calls, and keep it with all that it calls in the cache."""
-    compiled: _F = _numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    compiled: _F = keep(CACHE, _numba.njit(nogil=True, error_model="numpy")(function), function)
     return compiled
 
 
@@ -135,7 +112,7 @@ def jit_apart(function: Callable[..., Any]) -> Any:
     """
     count = function.__code__.co_argcount
     signature = _numba.int64(*[_numba.int64] * count)
-    return _numba.cfunc(signature, cache=True, error_model="numpy")(function)
+    return compiled_callback(CACHE, signature, function)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.isa.words import FBGEMM, FLOAT, GLOW_FLOAT
+from nmpsim.isa.words import FBGEMM, FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, decides_profiles
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, copy_run, write_run
 from nmpsim.kernels.rounding import float_of_bits
@@ -138,12 +138,13 @@ def real_average(sums: Any, count: Any, taps: Any, a: Any, reals: Any) -> None:
         add_real(reals, count, a.out_offset + moved)
         round_run_even(reals, count, sums)
         add_integer(sums, count, -moved)
-    else:
+    elif a.profile == GLOW_FLOAT:
         add_real(reals, count, a.out_offset)
         round_run_away(reals, count, sums)
 
 
 @jit_allocating
+@decides_profiles("avgpool")
 def avgpool(spm: Any, w: Any, a: Any, place: Any, sink: Any) -> None:
     """Sum of ``x - in_offset`` over the taps that exist, scaled, divided if asked for.
 
@@ -151,16 +152,15 @@ def avgpool(spm: Any, w: Any, a: Any, place: Any, sink: Any) -> None:
     """
     sums = np.zeros(w.channels, np.int64)
     reals = np.zeros(w.channels, np.float32)
-    is_real = a.profile in (GLOW_FLOAT, FLOAT, FBGEMM)
     for y in range(w.out_h):
         rows = window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
         for x in range(w.out_w):
             columns = window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
             taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
             index = place.origin + y * place.stride_y + x * place.stride_x
-            if is_real:
+            if a.profile in (GLOW_FLOAT, FLOAT, FBGEMM):
                 real_average(sums, w.channels, taps, a, reals)
-            else:
+            elif a.profile in (GLOW_INT, NMP, Q31):
                 scale_integers(
                     sums, w.channels, a.scale, a.profile, a.element, index, place.layer, sink
                 )

@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.isa.words import GLOW_FLOAT, GLOW_FLOAT_LATE, INT16, Q31
+from nmpsim.isa.words import (
+    FBGEMM,
+    FLOAT,
+    GLOW_FLOAT,
+    GLOW_FLOAT_LATE,
+    GLOW_INT,
+    INT16,
+    NMP,
+    ONEDNN,
+    Q31,
+    decides_profiles,
+)
 from nmpsim.kernels.channels import (
     ADDEND,
     AFTER,
@@ -19,7 +30,6 @@ from nmpsim.kernels.channels import (
     POST,
     PRE,
     early_zero_point,
-    is_real,
 )
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.rounding import doubling_high, held, round_away, round_even, rounding_shift
@@ -38,6 +48,7 @@ _HELD_SHIFTED: Any = np.int64(1 << 62)
 
 
 @jit
+@decides_profiles("conv")
 def requantize(
     run: Any, integers: Any, reals: Any, q: Any, index: Any, layer: Any, sink: Any
 ) -> None:
@@ -45,13 +56,14 @@ def requantize(
 
     ``index`` is the first one's in the layer's output, here and below.
     """
-    if is_real(q.profile):
+    is_wide = q.element == INT16
+    if q.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN):
         scale_reals(run, reals, q)
-    elif q.element == INT16:
+    elif q.profile in (GLOW_INT, NMP, Q31) and is_wide:
         scale_wide(run, integers, index, layer, sink)
     elif q.profile == Q31:
         scale_fixed_point(run, integers, index, layer, sink)
-    else:
+    elif q.profile in (GLOW_INT, NMP):
         scale_integers(run, integers, index, layer, sink)
     for c in range(run.size):
         run[c] += integers[ADDEND, c]
@@ -111,7 +123,7 @@ def scale_reals(run: Any, reals: Any, q: Any) -> None:
     if q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
         for c in range(run.size):
             run[c] = round_away(scaled_real(run[c], reals, c, zero_point))
-    else:
+    elif q.profile in (FLOAT, FBGEMM, ONEDNN):
         for c in range(run.size):
             run[c] = round_even(scaled_real(run[c], reals, c, zero_point))
 

@@ -19,6 +19,8 @@ INT32_MAX = 2**31 - 1
 _LONGEST_SHIFT = 62
 """A longer shift of a value saturated to 32 bits gives the same; 64 is undefined in NumPy."""
 
+_MOST_PRODUCT = np.int64(1 << 62)
+
 
 class InvalidScaleError(ValueError):
     """A rescale factor that is not a positive finite float32."""
@@ -111,13 +113,15 @@ def apply_integer_scales(
     """``(sat32((x >> pre) * mul + half) >> post) + offset``, ``half = 2**(post-1)`` or 0.
 
     Shifts floor, so halves go towards +infinity. Works in 64 bits; the sum before the last shift
-    is saturated to int32. ``pre``, ``post`` and ``mul`` broadcast against ``x`` (one a channel).
+    is saturated to int32. ``pre``, ``post`` and ``mul`` broadcast against ``x`` (one a channel),
+    whose values are within +-2^61.
     """
     mul64 = np.asarray(mul, dtype=np.int64)
     shift = np.minimum(np.asarray(post, dtype=np.int64), _LONGEST_SHIFT)
     half = (np.int64(1) << shift) >> np.int64(1)
-    # mul is at least 1, so holding the factor to int32 first changes nothing that is not saturated
-    narrowed = np.clip(np.asarray(x, dtype=np.int64) >> np.asarray(pre), INT32_MIN, INT32_MAX)
+    # What 62 bits do not hold is far beyond int32, whatever half is added to it.
+    most = _MOST_PRODUCT // mul64
+    narrowed = np.clip(np.asarray(x, dtype=np.int64) >> np.asarray(pre), -most, most)
     total = np.clip(narrowed * mul64 + half, INT32_MIN, INT32_MAX)
     result: npt.NDArray[np.int64] = (total >> shift) + np.int64(offset)
     return result

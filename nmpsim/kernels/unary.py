@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.isa.words import FLOAT, GLOW_FLOAT, OP_ADD
+from nmpsim.isa.words import FLOAT, GLOW_FLOAT, GLOW_INT, NMP, OP_ADD, Q31, decides_profiles
 from nmpsim.kernels.elementwise import combine
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import read_run, write_run
@@ -112,6 +112,7 @@ def rescale_bytes(spm: Any, sides: Any, count: Any, u: Any, place: Any, sink: An
 
 
 @jit_allocating
+@decides_profiles("rescale")
 def rescale_tile(
     spm: Any, source: Any, target: Any, count: Any, u: Any, place: Any, sink: Any
 ) -> None:
@@ -129,7 +130,7 @@ def rescale_tile(
         rescale_glow_reals(values, count, u, np.zeros(count, np.float32))
     elif u.profile == FLOAT:
         rescale_reals(values, count, u, np.zeros(count, np.float32))
-    else:
+    elif u.profile in (GLOW_INT, NMP, Q31):
         below = np.zeros(count if u.leaky else 0, np.int64)
         rescale_integers(values, count, u, below, place.origin, layer, sink)
     clip_run(values, count, u.clip, place.origin, layer, sink)

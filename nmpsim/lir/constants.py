@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.host_memory import Part, check_memory
 from nmpsim.lir.constraints import describe
-from nmpsim.lir.messages import did_you_mean
+from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import Module, WeightVar
 from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.scales import exact_scales, read_tensors
@@ -27,6 +28,8 @@ _PREFIX = "const/"
 LIR_SUFFIXES = (".lir.txt", ".lir", ".txt")
 """Endings of names of LIR files; what belongs to one has another ending in place of it."""
 _MAX_HINTS = 20
+_COPIES = 2
+"""Of the constants: as they are read, and as the module holds them."""
 
 
 def default_tensors_file(lir_path: Path) -> Path | None:
@@ -85,6 +88,8 @@ def read_constants(module: Module, file: Path) -> dict[str, Array]:
     """
     arrays: dict[str, Array] = {}
     problems: list[Diagnostic] = []
+    needed = (Part(f"%{quote(w.name)}", _COPIES * w.type.nbytes) for w in _constants(module))
+    check_memory("the program's constants", needed, place=Place(str(file)))
     with NpzFile(file) as npz:
         for weight in _constants(module):
             key = next((k for k in (_PREFIX + weight.name, weight.name) if k in npz), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.lexer import Token, TokenKind
 from nmpsim.lir.limits import size_problem
 from nmpsim.lir.line import Line
@@ -18,6 +18,7 @@ from nmpsim.lir.nodes import (
     WeightVar,
 )
 from nmpsim.lir.opcodes import IN, INOUT, OPCODES, OUT
+from nmpsim.lir.unknown_opcode import opcode_problem
 
 _NUMBERS = (TokenKind.INT, TokenKind.FLOAT)
 _TYPE_STARTS = ("<", "[")
@@ -55,14 +56,7 @@ def parse_instruction(line: Line) -> Instruction:
 def _opcode(line: Line) -> str:
     token = line.any_word("an opcode")
     if token.text not in OPCODES:
-        raise fail(
-            "LIR006",
-            f"unknown opcode {quote(token.text)}",
-            place=line.place(token),
-            found=quote(token.text),
-            expected="an opcode of the LIR",
-            hint=did_you_mean(token.text, OPCODES),
-        )
+        raise UserError(opcode_problem(token.text, line.place(token)))
     return token.text
 
 

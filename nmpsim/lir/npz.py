@@ -6,10 +6,7 @@ neither a broken file nor one that claims absurd sizes can exhaust memory. Nothi
 
 from __future__ import annotations
 
-import math
-import re
 import struct
-import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -17,31 +14,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.messages import quote
+from nmpsim.npy import ZIP_METHODS, Header, NotPlainError, read_header
 
 Array = npt.NDArray[Any]
 
-_MAGIC = b"\x93NUMPY"
-_MAX_HEADER = 4096
-_HEADER = re.compile(
-    r"\s*\{'descr': '([^']{1,16})', 'fortran_order': (True|False), "
-    r"'shape': \(([0-9, ]{0,200})\),? *\}\s*"
-)
-_DTYPES = {
-    dtype.newbyteorder(order).str: dtype.newbyteorder(order)
-    for dtype in map(
-        np.dtype, ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
-    )
-    for order in ("<", ">")
-}
-"""The kinds of numbers that may be in a file, by NumPy's name."""
-_KIND = re.compile(r"[|<>=]?[A-Za-z?][0-9]{0,6}")
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -54,20 +35,6 @@ _DAMAGE = (
     RuntimeError,
 )
 """What ``zipfile`` raises for a damaged, encrypted or exotic file."""
-
-
-@attrs.frozen
-class Header:
-    """What a member says about itself."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    fortran_order: bool
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the data behind the header."""
-        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class NpzFile:
@@ -120,29 +87,17 @@ class NpzFile:
     @contextmanager
     def _member(self, key: str) -> Iterator[IO[bytes]]:
         member = self._members[key]
-        if member.compress_type not in _METHODS:
+        if member.compress_type not in ZIP_METHODS:
             raise self._damaged(f"{key} is compressed in an unknown way")
         with self._reporting(), self._archive.open(member) as file:
             yield file
 
     def _header(self, key: str, file: IO[bytes]) -> Header:
-        start = file.read(8)
-        size_bytes = 2 if start[6:7] == b"\x01" else 4
-        if start[:6] != _MAGIC or start[6:7] not in (b"\x01", b"\x02", b"\x03"):
-            raise self._damaged(f"{key} is not a NumPy array")
-        length = int.from_bytes(file.read(size_bytes), "little")
-        text = file.read(length).decode("latin-1") if length <= _MAX_HEADER else ""
-        match = _HEADER.fullmatch(text)
-        if match is None:
-            found = quote(text.strip()) or "no header"
-            raise self._damaged(f"{key} is not a plain array", found, "numbers of one kind")
-        kind, order, dims = match.groups()
-        dtype = _DTYPES.get(kind)
-        if dtype is None:
-            known = ", ".join(dict.fromkeys(known.name for known in _DTYPES.values()))
-            raise self._damaged(f"{key} is not a plain array", _kind_name(kind), known)
-        shape = tuple(int(dim) for dim in dims.split(",") if dim.strip())
-        return Header(dtype, shape, order == "True")
+        try:
+            return read_header(file)
+        except NotPlainError as error:
+            message = f"{key} {error.message}"
+            raise self._damaged(message, quote(error.found), error.expected) from None
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
@@ -158,16 +113,3 @@ class NpzFile:
         place = Place(str(self._path))
         hint = "write it with numpy.savez, plain arrays only"
         return fail("CONST001", message, place=place, found=found, expected=expected, hint=hint)
-
-
-def _kind_name(kind: str) -> str:
-    """A kind of value as NumPy names it, not by its code."""
-    if not _KIND.fullmatch(kind):
-        return quote(kind)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # NumPy's, about codes of old versions
-            dtype = np.dtype(kind)
-    except (TypeError, ValueError):
-        return quote(kind)
-    return "Python objects" if dtype.hasobject else dtype.name

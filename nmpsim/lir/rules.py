@@ -19,10 +19,13 @@ from nmpsim.lir.constraints import (
     same_type,
     weights_elem,
 )
+from nmpsim.lir.host_rules import HOST_RULES
 from nmpsim.lir.nodes import QUANTIZED_ELEMS
 from nmpsim.lir.shapes import (
     activation_arguments,
     at_least_two_dimensions,
+    average_dimensions,
+    average_shape,
     convolution_shape,
     extracted,
     filter_shape,
@@ -60,6 +63,11 @@ _PRODUCT = (
     rank(2, "Dest", "Src", "Weights"),
     same_elem("Src", "Dest"),
     weights_elem("Src", "Weights"),
+)
+_COMPARISON = (
+    elem(_BOOL, "Dest"),
+    same_elem("LHS", "RHS"),
+    same_shape("Dest", "LHS", "RHS"),
 )
 _POOL = (rank(4, "Dest", "Src"), same_elem("Src", "Dest"), pool_shape)
 _ELEMENTWISE = pointwise("Dest", "LHS", "RHS")
@@ -103,7 +111,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         elem(_INDEX_ELEMS, "Argmax"),
         same_shape("Dest", "Argmax"),
     ),
-    "avgpool": (*_POOL, mean_of_something),
+    "avgpool": (average_dimensions, same_elem("Src", "Dest"), average_shape, mean_of_something),
     "relu": pointwise("Src", "Dest"),
     "clip": (*pointwise("Src", "Dest"), limits_in_order),
     "leakyrelu": pointwise("Src", "Dest"),
@@ -119,11 +127,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
         same_shape("Dest", "Cond"),
         *_ELEMENTWISE,
     ),
-    "elementcmplte": (
-        elem(_BOOL, "Dest"),
-        same_elem("LHS", "RHS"),
-        same_shape("Dest", "LHS", "RHS"),
-    ),
+    "elementcmplte": _COMPARISON,
+    "elementcmplt": _COMPARISON,
+    "elementcmpeq": _COMPARISON,
+    "elementcmpneq": _COMPARISON,
     "quantize": (
         elem(_REAL_ELEMS, "Src"),
         elem(QUANTIZED_ELEMS, "Dest"),
@@ -156,5 +163,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "batchedreduceadd": (same_elem("Batch", "Dest"), reduced_shape),
     "resizenearest": (*_MOVE, resized),
+    **HOST_RULES,
 }
 """Opcode -> its rules; an opcode without any has nothing to relate."""

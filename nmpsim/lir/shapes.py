@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmpsim.lir.constraints import Problem, Rule, Site, describe, expect_shape
+from nmpsim.lir.constraints import Problem, Rule, Site, describe, expect_shape, rank
 from nmpsim.lir.opcodes import ACTIVATION_ARGUMENTS
 
 # Windows: convolution and pools
@@ -36,12 +36,53 @@ def pool_shape(site: Site) -> Iterator[Problem]:
     yield from window_shape(site, site.shape("Src")[3], (1, 1))
 
 
+def window_volume(site: Site, channels: int) -> Iterator[Problem]:
+    """As ``window_shape``, in three dimensions; Pads are two for each of these."""
+    source, pads = site.shape("Src"), site.integers("Pads")
+    kernels, strides = site.integers("Kernels"), site.integers("Strides")
+    around = [before + behind for before, behind in zip(pads[::2], pads[1::2], strict=True)]
+    parts = zip(source[1:4], kernels, strides, around, strict=True)
+    extents = [window_extent(*part) for part in parts]
+    if min(extents) < 1:
+        found = f"Src {describe(source)}, Kernels {list(kernels)}"
+        expected = "a window no larger than the padded Src"
+        yield Problem("Src", "the window does not fit into Src", found, expected)
+        return
+    why = "from Src and the window"
+    yield from expect_shape(site, "Dest", (source[0], *extents, channels), why)
+
+
+def volume_convolution_shape(site: Site) -> Iterator[Problem]:
+    """Dest is what the windows over Src give, a channel for each filter."""
+    yield from window_volume(site, site.shape("Filter")[0])
+
+
+def average_dimensions(site: Site) -> Iterator[Problem]:
+    """Layout 0 has windows of two dimensions, NHWC; 2 of three, NTHWC."""
+    layout = site.instruction.attributes.get("Layout", 0)
+    dimensions = 3 if layout == 2 else 2
+    yield from rank(dimensions + 2, "Dest", "Src")(site)
+    for name, count in (("Kernels", dimensions), ("Strides", dimensions), ("Pads", dimensions * 2)):
+        found = site.integers(name)
+        if len(found) != count:
+            message = f"{name} does not go with Layout {layout}"
+            yield Problem(None, message, str(list(found)), f"{count} numbers", "LIR008", name)
+
+
+def average_shape(site: Site) -> Iterator[Problem]:
+    """Dest is what the windows over Src give, with as many channels."""
+    shape = site.shape("Src")
+    yield from pool_shape(site) if len(shape) == 4 else window_volume(site, shape[4])
+
+
 def mean_of_something(site: Site) -> Iterator[Problem]:
     """No window lies in the padding only, for then it has no values to take the mean of."""
     if site.integer("CountIncludePads"):
         return
     kernels, pads = site.integers("Kernels"), site.integers("Pads")
-    if any(pad >= kernel for pad, kernel in zip(pads, kernels * 2, strict=True)):
+    # Pads are [top, left, bottom, right], or two for each of three dimensions.
+    each = kernels * 2 if len(kernels) == 2 else [k for k in kernels for _ in range(2)]
+    if any(pad >= kernel for pad, kernel in zip(pads, each, strict=True)):
         expected = f"pads smaller than Kernels {list(kernels)}"
         message = "a window may lie in the padding only"
         yield Problem(None, message, f"Pads {list(pads)}", expected, "LIR008", "Pads")

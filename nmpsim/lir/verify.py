@@ -16,6 +16,7 @@ from nmpsim.lir.nodes import Instruction, Module, Operand, Span, TensorType
 from nmpsim.lir.opcodes import IN, OPCODES, Opcode
 from nmpsim.lir.rules import RULES
 from nmpsim.lir.typecheck import type_problems
+from nmpsim.lir.unknown_opcode import opcode_problem
 
 _DEFINING = ("allocactivation", "tensorview")
 _MAX_HINTS = 20
@@ -134,11 +135,11 @@ class _Verifier:
             self._rules(Site(instruction, types))
 
     def _unknown_opcode(self, instruction: Instruction) -> None:
-        word = instruction.opcode
-        hint = self._hint(word, OPCODES)
-        message = f"unknown opcode {quote(word)}"
-        expected = "an opcode of the LIR"
-        self._report("LIR006", message, instruction.span, quote(word), expected, hint)
+        self._hints += 1
+        span = instruction.span
+        place = Place(self._module.file, span.line, span.column)
+        may_hint = self._hints <= _MAX_HINTS
+        self._found.append(opcode_problem(instruction.opcode, place, may_hint))
 
     def _attributes(self, instruction: Instruction, opcode: Opcode) -> bool:
         before = len(self._found)
@@ -254,9 +255,11 @@ def _dummy_scaled(module: Module) -> frozenset[str]:
     dummy: set[str] = set()
     meant: set[str] = set()
     for instruction in module.instructions:
+        if instruction.opcode == "deallocactivation":
+            continue
         opcode = OPCODES.get(instruction.opcode)
         roles = opcode.operands if opcode else ()
         for role, operand in zip(roles, instruction.operands, strict=False):
-            is_dummy = (instruction.opcode, role.name) in _DUMMY_SCALES
+            is_dummy = role.is_scratch or (instruction.opcode, role.name) in _DUMMY_SCALES
             (dummy if is_dummy else meant).add(operand.name)
     return frozenset(dummy - meant)

@@ -32,8 +32,8 @@ def span(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> 
 
 
 def meets(a: int, a_extent: int, b: int, b_extent: int) -> bool:
-    """True if two ranges share a byte."""
-    return bool(a < b + b_extent and b < a + a_extent)
+    """True if two ranges share a byte; one without bytes, as a pool's of no rows, shares none."""
+    return bool(max(a, b) < min(a + a_extent, b + b_extent))
 
 
 def folds(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> bool:

@@ -9,15 +9,12 @@ from nmpsim.isa.words import (
     CHANNEL_BYTES,
     CONV,
     DWCONV,
-    FBGEMM,
-    FLOAT,
     GEMM,
-    GLOW_FLOAT,
-    GLOW_FLOAT_LATE,
     GLOW_INT,
     NMP,
     ONEDNN,
     PART_ONLY,
+    PROFILE_MASKS,
     Q31,
     SCALE,
     SCALE_BYTES,
@@ -39,8 +36,8 @@ from nmpsim.memory.bounds import (
     too_many,
 )
 
-_PRODUCT_PROFILES = sum(1 << p for p in (GLOW_INT, NMP, GLOW_FLOAT, GLOW_FLOAT_LATE, Q31, FLOAT))
-_PROFILES = _PRODUCT_PROFILES | 1 << FBGEMM | 1 << ONEDNN
+_PRODUCT_PROFILES, _PROFILES = PROFILE_MASKS["gemm"], PROFILE_MASKS["conv"]
+_DEPTHWISE_PROFILES = PROFILE_MASKS["dwconv"]
 _LEAKY_PROFILES = 1 << GLOW_INT | 1 << NMP
 _FROM_KERNEL = type(CONV)(*(index - CONV.kernel_h for index in CONV))
 _FROM_BIAS = type(CONV)(*(index - CONV.bias_pre for index in CONV))
@@ -107,12 +104,12 @@ def check_requantize(words: Any, first: int, element: int, profile: int) -> int:
     return check_clip(words, first + _FROM_BIAS.clip_low, element)
 
 
-def check_kind(words: Any, kernel: int) -> int:
+def check_kind(words: Any, kernel: int, profiles: int) -> int:
     """Check a convolution's words that stand alone; ``kernel`` is the index of ``kernel_h``."""
     bad = first_beyond(words, CONV.element, CONV.element, 0, 1)
     if bad != OK:
         return bad
-    if bad_profile(words, CONV.profile, _PROFILES):
+    if bad_profile(words, CONV.profile, profiles):
         return int(CONV.profile)
     bad = first_beyond(words, kernel, kernel + _FROM_KERNEL.out_w, 1, 1 << 20)
     strides = kernel + _FROM_KERNEL.in_row_stride
@@ -203,7 +200,7 @@ def check_conv(words: Any, spm_bytes: int) -> int:
     """Check a convolution."""
     bad = first_beyond(words, CONV.groups, CONV.out_channels, 1, 1 << 20)
     if bad == OK:
-        bad = check_kind(words, CONV.kernel_h)
+        bad = check_kind(words, CONV.kernel_h, _PROFILES)
     if bad == OK:
         bad = first_beyond(words, CONV.part, CONV.part, 0, 3)
     if bad == OK:
@@ -239,7 +236,7 @@ def check_dwconv(words: Any, spm_bytes: int) -> int:
     """Check a depthwise convolution."""
     bad = first_beyond(words, DWCONV.channels_count, DWCONV.channels_count, 1, 1 << 20)
     if bad == OK:
-        bad = check_kind(words, DWCONV.kernel_h)
+        bad = check_kind(words, DWCONV.kernel_h, _DEPTHWISE_PROFILES)
     if bad == OK:
         offset = DWCONV.weight_offset
         bad = beyond_element(words, offset, offset, words[DWCONV.element])

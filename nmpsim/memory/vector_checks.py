@@ -7,20 +7,17 @@ from typing import Any
 from nmpsim.isa.words import (
     AVGPOOL,
     ELTWISE,
-    FBGEMM,
     FILL,
     FLOAT,
     GLOW_FLOAT,
-    GLOW_INT,
     LUT,
     MAXPOOL,
-    NMP,
     OP_ADD,
     OP_MAX,
     OP_MIN,
     OP_MUL,
     OP_SUB,
-    Q31,
+    PROFILE_MASKS,
     QNNPACK,
     RESCALE,
     TRANSPOSE,
@@ -45,9 +42,8 @@ from nmpsim.memory.bounds import (
 
 MOST_TAPS = 1 << 23
 """32 bits hold the sum of so many Int8 values less their zero point."""
-_PROFILES = sum(1 << p for p in (GLOW_INT, NMP, GLOW_FLOAT, Q31, FLOAT))
-_AVERAGE_PROFILES = _PROFILES | 1 << FBGEMM
-_PAIR_PROFILES = _PROFILES | 1 << QNNPACK
+_PROFILES, _AVERAGE_PROFILES = PROFILE_MASKS["rescale"], PROFILE_MASKS["avgpool"]
+_PAIR_PROFILES = PROFILE_MASKS["eltwise"]
 
 
 def check_pool(words: Any, spm_bytes: int) -> int:

@@ -141,7 +141,8 @@ def _require_float(module: Module) -> None:
         type_ = instruction.attributes.get("Ty")
         if isinstance(type_, TensorType):
             declared.append((instruction.name, type_, instruction.span))
-    quantized = [entry for entry in declared if entry[1].quant is not None]
+    # A scale of 0 marks room to work in, whose elements mean nothing.
+    quantized = [entry for entry in declared if entry[1].quant and entry[1].quant.scale]
     if quantized:
         name, type_, span = quantized[0]
         raise fail(

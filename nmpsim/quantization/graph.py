@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.diagnostics import Place, fail
 from nmpsim.evaluation import Location, locate
 from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
 from nmpsim.lir.opcodes import IN
@@ -170,6 +171,15 @@ class _Builder:
             self._read(o.name, instruction.span) for o in instruction.operands if o.kind == IN
         )
         written = [o.name for o in instruction.operands if o.kind != IN]
+        if instruction.opcode == "scatterdata":
+            raise fail(
+                "QUANT001",
+                f"%{instruction.name} changes a tensor at places that are not constant",
+                place=Place(self._module.file, instruction.span.line, instruction.span.column),
+                found="scatterdata",
+                expected="operations that make their results",
+                hint="end the program before it, and do the rest with its outputs",
+            )
         if instruction.opcode == "inserttensor":
             self._write_part(instruction, self._places[written[0]], reads)
             return

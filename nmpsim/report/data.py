@@ -13,7 +13,7 @@ from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timel
 from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
 
-SCHEMA = "nmpsim-report-2"
+SCHEMA = "nmpsim-report-3"
 """Version of the JSON report."""
 
 ACTIVITIES = (
@@ -178,7 +178,7 @@ class LayerReport:
 class TrapReport:
     """Why a run did not reach its end."""
 
-    kind: Literal["trap", "deadlock", "cycle_limit"]
+    kind: Literal["trap", "deadlock", "cycle_limit", "timeout", "contract"]
     message: str
     core: int | None
     pc: int | None
@@ -190,6 +190,49 @@ class TrapReport:
     layer: str | None
     line: int | None
     """Line of the layer in the LIR text."""
+
+
+@attrs.frozen
+class ViolationReport:
+    """How a program has broken the contract of the instruction set, and where."""
+
+    code: str
+    """Of the diagnostic: CONTRACT001 to CONTRACT005."""
+    category: str
+    case: str
+    """Which of the cases of docs/isa.md it is."""
+    message: str
+    hint: str
+    core: int | None
+    """None if it was the host."""
+    pc: int | None
+    instruction: str | None
+    layer: str | None
+    line: int | None
+    """Line of the layer in the LIR text."""
+    operand: str
+    first: int
+    """Address of the first byte concerned ..."""
+    last: int
+    """... and of the last one; there may be others between them."""
+    tensor: str | None
+    """What lies there in DRAM."""
+    other_core: int | None = None
+    """Of the earlier instruction, where there are two."""
+    other_pc: int | None = None
+    other_instruction: str | None = None
+    other_layer: str | None = None
+
+
+@attrs.frozen
+class ContractReport:
+    """Did the run keep to the contract of the instruction set?"""
+
+    status: Literal["proved", "checked", "violated", "not_checked"]
+    """proved: it holds for every input; checked: for this run."""
+    message: str = ""
+    """Why it was not checked, or what could not be."""
+    violation: ViolationReport | None = None
 
 
 @attrs.frozen
@@ -230,6 +273,7 @@ class RunReport:
     """Wall time of the simulation itself."""
     layers: Sequence[LayerReport]
     trap: TrapReport | None = None
+    contract: ContractReport = ContractReport("not_checked")
     layer_outputs: Mapping[str, npt.NDArray[Any]] = attrs.field(factory=dict)
     """``NNNN:name`` -> output of a layer, where it was asked for."""
     notes: tuple[str, ...] = ()

@@ -30,6 +30,7 @@ from nmpsim.report.details import Timeline
 from nmpsim.report.schema import report_schema
 from nmpsim.report.sensitivity import SENSITIVITY_SCHEMA, SensitivityReport
 from nmpsim.report.shadow import SHADOW_SCHEMA, ShadowReport
+from nmpsim.visible import visible_json
 
 __all__ = ["json_text", "report_schema", "to_json", "write_report"]
 
@@ -45,6 +46,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "seconds": float(report.seconds),
         "host_seconds": float(report.host_seconds),
         "trap": None if report.trap is None else _trap(report.trap),
+        "contract": _plain(report.contract),
         "notes": list(report.notes),
         "outputs": {output.name: _output(output) for output in report.output_reports},
         "layers": [_layer(layer) for layer in report.layers],
@@ -67,7 +69,7 @@ def write_report(report: RunReport, path: Path | str) -> None:
 
 def json_text(data: Any) -> str:
     """The data as one JSON document: objects indented, lists of plain values on one line."""
-    return _text(data, "\n") + "\n"
+    return visible_json(_text(data, "\n")) + "\n"
 
 
 def _text(data: Any, newline: str) -> str:

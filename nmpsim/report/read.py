@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.report.data import SCHEMA, LayerReport, OutputReport, RunReport, TrapReport
+from nmpsim.report.data import (
+    SCHEMA,
+    ContractReport,
+    LayerReport,
+    OutputReport,
+    RunReport,
+    TrapReport,
+)
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline, WorkSpan
 from nmpsim.report.schema import report_schema
 from nmpsim.report.sensitivity import SensitivityReport
@@ -113,6 +120,7 @@ def _report(data: dict[str, Any]) -> RunReport:
         output_reports=outputs,
         layers=tuple(_layer(one) for one in data["layers"]),
         trap=make(data["trap"], TrapReport) if data["trap"] else None,
+        contract=make(data["contract"], ContractReport),
         notes=tuple(data["notes"]),
         shadow=make(data["shadow"], ShadowReport) if data["shadow"] else None,
         sensitivity=make(data["sensitivity"], SensitivityReport) if data["sensitivity"] else None,

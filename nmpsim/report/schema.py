@@ -41,6 +41,7 @@ def report_schema() -> dict[str, Any]:
             seconds=_said(_SHARE, "cycles at the device's clock"),
             host_seconds=_said(_SHARE, "wall time of the simulation"),
             trap=_or_null("trap"),
+            contract={"$ref": "#/$defs/contract"},
             notes=_list(_TEXT, "what a reader should know about the numbers"),
             outputs={"type": "object", "additionalProperties": {"$ref": "#/$defs/output"}},
             layers=_list({"$ref": "#/$defs/layer"}, "in the order in which they ran"),
@@ -66,6 +67,8 @@ def report_schema() -> dict[str, Any]:
         ),
         "$defs": {
             "trap": _trap(),
+            "contract": _contract(),
+            "violation": _violation(),
             "output": _output(),
             "values": _values(),
             "layer": _layer(),
@@ -110,7 +113,7 @@ def _list(items: dict[str, Any], description: str) -> dict[str, Any]:
 
 def _trap() -> dict[str, Any]:
     return _object(
-        kind={"enum": ["trap", "deadlock", "cycle_limit"]},
+        kind={"enum": ["trap", "deadlock", "cycle_limit", "timeout", "contract"]},
         message=_TEXT,
         core=_WHOLE_OR_NULL,
         pc=_WHOLE_OR_NULL,
@@ -119,6 +122,40 @@ def _trap() -> dict[str, Any]:
         instruction=_TEXT_OR_NULL,
         layer=_TEXT_OR_NULL,
         line=_said(_WHOLE_OR_NULL, "line of the layer in the LIR text"),
+    )
+
+
+def _contract() -> dict[str, Any]:
+    return _object(
+        status=_said(
+            {"enum": ["proved", "checked", "violated", "not_checked"]},
+            "proved: for every input; checked: for this run",
+        ),
+        message=_said(_TEXT, "why it was not checked, or what could not be"),
+        violation=_or_null("violation"),
+    )
+
+
+def _violation() -> dict[str, Any]:
+    return _object(
+        code=_TEXT,
+        category=_TEXT,
+        case=_said(_TEXT, "which of the cases of docs/isa.md"),
+        message=_TEXT,
+        hint=_TEXT,
+        core=_said(_WHOLE_OR_NULL, "null: the host"),
+        pc=_WHOLE_OR_NULL,
+        instruction=_TEXT_OR_NULL,
+        layer=_TEXT_OR_NULL,
+        line=_said(_WHOLE_OR_NULL, "line of the layer in the LIR text"),
+        operand=_TEXT,
+        first=_said(_COUNT, "address of the first byte concerned"),
+        last=_said(_COUNT, "address of the last one"),
+        tensor=_said(_TEXT_OR_NULL, "what lies there in DRAM"),
+        other_core=_said(_WHOLE_OR_NULL, "of the earlier instruction, where there are two"),
+        other_pc=_WHOLE_OR_NULL,
+        other_instruction=_TEXT_OR_NULL,
+        other_layer=_TEXT_OR_NULL,
     )
 
 

@@ -35,6 +35,7 @@ from nmpsim.tui.panes.tensor import TensorPane
 from nmpsim.tui.prompt import Prompt
 from nmpsim.tui.status import StatusLine
 from nmpsim.tui.view import View, executed, first_view
+from nmpsim.visible import visible_line
 
 REFRESH_SECONDS = 0.1
 """How often progress is shown while an action runs."""
@@ -137,7 +138,7 @@ class DebugApp(App[None]):
     def refused(self, name: str, error: UserError) -> None:
         """Say why an action could not be done."""
         self._log_pane.write(name, str(error))
-        self.notify(error.diagnostics[0].message, severity="error")
+        self.notify(visible_line(error.diagnostics[0].message), severity="error", markup=False)
         self._show_progress()
 
     def failed(self, error: BaseException) -> None:

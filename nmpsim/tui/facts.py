@@ -14,7 +14,7 @@ from nmpsim.diagnostics import UserError
 from nmpsim.lir import print_module
 from nmpsim.lir.nodes import Module
 from nmpsim.report.details import MemoryBlock
-from nmpsim.views.text import visible_line
+from nmpsim.visible import visible_line
 
 NUMBERED = re.compile(r"^  \d+ %(\S+) = ")
 

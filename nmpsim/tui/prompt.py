@@ -11,6 +11,8 @@ from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input
 
+from nmpsim.visible import visible_line
+
 Completer = Callable[[str], Sequence[str]]
 """A line so far -> what its last word may become."""
 
@@ -82,11 +84,18 @@ class _First(Suggester):
 
 
 def _completed(complete: Completer, line: str) -> list[str]:
-    """Lines that a line may become; a search or a file is completed by nobody."""
+    """Lines that a line may become; a search or a file is completed by nobody.
+
+    Names that would not be seen as they are cannot be typed either: such layers have numbers.
+    """
     if line.startswith(("/", ">")) or not line:
         return []
     last = "" if line[-1:].isspace() else line.split()[-1]
-    return [line[: len(line) - len(last)] + word for word in complete(line)]
+    return [
+        line[: len(line) - len(last)] + word
+        for word in complete(line)
+        if visible_line(word) == word
+    ]
 
 
 def _common_start(lines: Sequence[str]) -> str:

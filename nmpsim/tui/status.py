@@ -8,7 +8,8 @@ from textual.widget import Widget
 
 from nmpsim.debugger import Location
 from nmpsim.tui.view import View
-from nmpsim.views.text import shorten_middle, visible_line
+from nmpsim.views.text import shorten_middle
+from nmpsim.visible import visible_line
 
 PROGRESS_COLUMNS = 10
 
@@ -44,7 +45,7 @@ class StatusLine(Widget):
         text.append(f" {shorten_middle(self._program, 16)} ", style="bold reverse")
         where = self.location
         if where is None:
-            return text.append(f" {self.busy}")
+            return text.append(f" {visible_line(self.busy)}")
         if self.busy:
             filled = round(PROGRESS_COLUMNS * where.layers_done / max(where.layers, 1))
             bar = "#" * filled + "-" * (PROGRESS_COLUMNS - filled)

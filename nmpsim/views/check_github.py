@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nmpsim.checking import CaseResult
+from nmpsim.visible import visible
 
 MOST_OF_CHECK = 5
 """Annotations of one check: GitHub shows ten of a step."""
@@ -33,7 +34,7 @@ def _command(file: str, line: int, title: str, message: str) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nmpsim.checking import CaseResult, Check, LayerOutcome
 from nmpsim.diagnostics import fail
-from nmpsim.views.text import visible
+from nmpsim.visible import visible
 
 if TYPE_CHECKING:
     from junitparser import TestCase

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from nmpsim.checking import CaseResult, LayerOutcome
 from nmpsim.views.check_text import STATUS_WORDS, summary
+from nmpsim.visible import visible_line
 
 _SIGNS = {"passed": "✅", "wrong": "❌", "over": "⚠️", "error": "🛑"}
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&])")
 _GROUPS = ("regressed", "changed", "improved", "unchanged")
 _OPEN = ("regressed", "changed")
 _HEAD = (
@@ -112,4 +113,4 @@ def _row(layer: LayerOutcome) -> str:
 
 def _plain(text: str) -> str:
     """On one line, and nothing in it is Markdown or HTML."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", visible_line(" ".join(text.split())))

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nmpsim.views.console import cell, new_table
-from nmpsim.views.text import shorten_middle, visible_line
+from nmpsim.views.text import shorten_middle
+from nmpsim.visible import visible_line
 
 GAP = 2
 """Blanks between two columns; one where something would have to be shortened."""

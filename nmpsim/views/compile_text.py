@@ -54,6 +54,17 @@ def summary(compiled: Compiled, bundle: Bundle, output: Path) -> str:
     )
 
 
+def host_notes(bundle: Bundle) -> list[str]:
+    """What runs on the host although the device has a unit for such operations, and why."""
+    from nmpsim.compiler.slicing.planner import PLANNERS
+
+    return [
+        f"{layer.name} ({layer.op}) runs on the host: {layer.reason}"
+        for layer in bundle.metadata.layers
+        if layer.placement == "host" and layer.op in PLANNERS and layer.output.scale is not None
+    ]
+
+
 def print_biases(biases: tuple[RescaledBias, ...], console: Console) -> None:
     """What ``--rescale-bias`` did to each layer; saturation is what deserves a look."""
     heading(console, "biases on the scale of the result")

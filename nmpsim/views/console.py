@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nmpsim.views.text import visible_line
+from nmpsim.visible import visible_line
 
 FILE_WIDTH = 120
 """Columns of tables in files and pipes."""

@@ -8,7 +8,8 @@ from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, Tensor
 from nmpsim.analysis.difference import Element
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.text import elem_text, plural, real_text, shape_text, visible_line
+from nmpsim.views.text import elem_text, plural, real_text, shape_text
+from nmpsim.visible import visible_line
 
 MOST_ROWS = 40
 """Rows of a table that are shown unless all are asked for."""

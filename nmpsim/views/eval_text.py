@@ -9,7 +9,8 @@ from rich.console import Console
 from nmpsim.experiments import Evaluation
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.text import percent, plural, visible_line
+from nmpsim.views.text import percent, plural
+from nmpsim.visible import visible_line
 
 MOST_CLASSES = 20
 """Of more classes, the worst are shown."""

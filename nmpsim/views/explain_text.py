@@ -20,7 +20,8 @@ from nmpsim.analysis.explain import (
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.error_plot import plot_lines
-from nmpsim.views.text import elem_text, plural, shape_text, visible_line
+from nmpsim.views.text import elem_text, plural, shape_text
+from nmpsim.visible import visible_line
 
 CHANNELS_SHOWN = 10
 """Of a stage with a factor a channel, unless all are asked for."""

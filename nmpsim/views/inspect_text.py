@@ -16,14 +16,15 @@ from nmpsim.config import default_device
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.elements import KINDS, elements_json, nothing_quantized, shares
-from nmpsim.views.text import bytes_text, elem_text, percent, shape_text, visible_line
+from nmpsim.views.text import bytes_text, elem_text, percent, shape_text
+from nmpsim.visible import visible_line
 
 SCHEMA = "nmpsim-inspect-1"
 _TENSOR = re.compile(r"^%\S+ is ")
 NOTHING_QUANTIZED = "NOTHING IS QUANTIZED: no layer works on Int8 or Int16"
 GLOW_INT16 = (
     "Int16 layers of glow-int follow glow-float:"
-    " Glow's compiled kernels have no arithmetic for Int16"
+    " of Glow's compiled kernels only rescalequantized knows Int16"
 )
 
 

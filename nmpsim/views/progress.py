@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
-from nmpsim.views.text import shorten_middle, visible_line
+from nmpsim.views.text import shorten_middle
+from nmpsim.visible import visible_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 DELAY_SECONDS = 0.5
 """A run that is shorter shows no bar."""
-COMPILING = "compiling kernels for the first time: this takes up to half a minute, once"
+COMPILING = "compiling kernels for the first time: this takes up to a minute, once"
 
 
 class Event(Protocol):

@@ -8,7 +8,8 @@ from rich.text import Text
 
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.columns import Column, fitted_table
-from nmpsim.views.text import elem_text, percent, shape_text, visible_line
+from nmpsim.views.text import elem_text, percent, shape_text
+from nmpsim.visible import visible_line
 
 
 def layer_table(report: RunReport, console: Console) -> Table | Text:

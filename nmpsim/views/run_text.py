@@ -6,12 +6,20 @@ from collections import Counter
 
 from rich.console import Console
 
-from nmpsim.report.data import CAUSES, LayerReport, RunReport, TrapReport
+from nmpsim.report.data import (
+    CAUSES,
+    ContractReport,
+    LayerReport,
+    RunReport,
+    TrapReport,
+    ViolationReport,
+)
 from nmpsim.views.answers import output_lines
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.run_table import layer_table
-from nmpsim.views.text import duration, percent, plural, visible_line
+from nmpsim.views.text import duration, percent, plural
+from nmpsim.visible import visible_line
 
 MOST_CUT = 10
 """Layers of which the stages of saturation are told: the worst."""
@@ -33,11 +41,28 @@ CAUSE_WORDS = {
 _TRAP_HINTS = {
     "deadlock": "every core waits for something that no core will do any more: look for a barrier"
     " or semaphore that some core never reaches (`nmpsim disasm`)",
-    "cycle_limit": "if the program is meant to take this long, raise `cycles` under [limits] in a"
-    " device file; otherwise it loops",
+    "cycle_limit": "if the program is meant to take this long, give it more --max-cycles, or raise"
+    " `cycles` under [limits] in a device file; otherwise it loops",
+    "timeout": "give it a longer --timeout; or --max-cycles, which stops it at the same place on"
+    " every computer",
+    "contract": "the answer would hang on what memory held before, or on when a transfer lands;"
+    " --no-strict runs on",
     "trap": "`nmpsim disasm` shows the code around this pc",
 }
-_TRAP_WORDS = {"trap": "trap", "deadlock": "deadlock", "cycle_limit": "cycle limit reached"}
+_TRAP_WORDS = {
+    "trap": "trap",
+    "deadlock": "deadlock",
+    "cycle_limit": "cycle limit reached",
+    "timeout": "time is up",
+    "contract": "it breaks the contract of the instruction set",
+}
+CONTRACT_WORDS = {
+    "proved": "kept, proved for every input",
+    "checked": "kept in this run",
+    "violated": "BROKEN, see below",
+    "not_checked": "not checked",
+}
+"""What became of the check of the contract."""
 
 
 def print_run(report: RunReport, console: Console) -> None:
@@ -55,7 +80,7 @@ def print_run(report: RunReport, console: Console) -> None:
     _print_bounds(report, console)
     _print_outputs(report, console)
     if report.trap is not None:
-        _print_trap(report.trap, console)
+        _print_trap(report.trap, report.contract.violation, console)
     console.print()
     for note in report.notes:
         line(console, f"note: {note}")
@@ -104,7 +129,14 @@ def run_totals(report: RunReport) -> list[tuple[str, str]]:
         ("MACs", f"{macs:,}, {_utilization(report)}% of what the MAC arrays could do"),
         ("layers", f"{len(report.layers) - host} on the device, {host} on the host"),
         ("simulation", f"{duration(report.host_seconds)} of wall time"),
+        ("contract", contract_text(report.contract)),
     ]
+
+
+def contract_text(contract: ContractReport) -> str:
+    """What became of the check of the contract, and why it was not made."""
+    text = CONTRACT_WORDS[contract.status]
+    return f"{text}: {contract.message}" if contract.message else text
 
 
 def _utilization(report: RunReport) -> str:
@@ -154,7 +186,7 @@ def _print_outputs(report: RunReport, console: Console) -> None:
             line(console, f"  {text}")
 
 
-def _print_trap(trap: TrapReport, console: Console) -> None:
+def _print_trap(trap: TrapReport, violation: ViolationReport | None, console: Console) -> None:
     heading(console, f"THE RUN STOPPED: {_TRAP_WORDS[trap.kind]}")
     place = None if not trap.layer else trap.layer + (f", line {trap.line}" if trap.line else "")
     facts = (
@@ -164,11 +196,22 @@ def _print_trap(trap: TrapReport, console: Console) -> None:
         ("pc", None if trap.pc is None else f"{trap.pc:#010x}"),
         ("instruction", trap.instruction),
         ("value", None if trap.value is None else f"{trap.value:#x}"),
-        ("hint", _TRAP_HINTS[trap.kind]),
+        ("after", None if violation is None else _other(violation)),
+        ("code", None if violation is None else violation.code),
+        ("hint", _TRAP_HINTS[trap.kind] if violation is None else violation.hint),
     )
     for label, text in facts:
         if text is not None:
             line(console, f"  {label:<12} {text}", "red" if label == "reason" else "")
+
+
+def _other(violation: ViolationReport) -> str | None:
+    """The earlier one of two instructions."""
+    if violation.other_core is None or violation.other_pc is None:
+        return None
+    layer = f", layer {violation.other_layer}" if violation.other_layer else ""
+    instruction = violation.other_instruction or "?"
+    return f"core {violation.other_core}, pc {violation.other_pc:#010x}, {instruction}{layer}"
 
 
 def _footnote(report: RunReport) -> str:

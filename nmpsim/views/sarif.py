@@ -14,6 +14,7 @@ import attrs
 
 import nmpsim
 from nmpsim.analysis.lint import RULES, Finding
+from nmpsim.visible import visible, visible_line
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LINT_RULES: Mapping[str, str] = {rule.name: rule.summary for rule in RULES}
@@ -85,12 +86,12 @@ def _result(result: SarifResult, rule_index: int) -> dict[str, Any]:
         physical["region"] = {"startLine": result.line}
     location: dict[str, Any] = {"physicalLocation": physical}
     if result.layer:
-        location["logicalLocations"] = [{"name": result.layer, "kind": "member"}]
+        location["logicalLocations"] = [{"name": visible_line(result.layer), "kind": "member"}]
     return {
         "ruleId": result.rule,
         "ruleIndex": rule_index,
         "level": result.level,
-        "message": {"text": result.message},
+        "message": {"text": visible(result.message)},
         "locations": [location],
     }
 

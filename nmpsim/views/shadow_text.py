@@ -10,7 +10,8 @@ from rich.console import Console
 from nmpsim.report.shadow import ErrorSize, FloatWeight, ShadowLayer, ShadowReport
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.text import plural, visible_line
+from nmpsim.views.text import plural
+from nmpsim.visible import visible_line
 
 WEAKEST = 3
 """Layers that are marked."""

@@ -11,7 +11,8 @@ from rich.console import Console
 from nmpsim.compiler.slicing.search import SlicedLayer, Trial
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.text import percent, plural, visible_line
+from nmpsim.views.text import percent, plural
+from nmpsim.visible import visible_line
 
 TRIALS_SHOWN = 6
 """Of each layer; JSON has all."""

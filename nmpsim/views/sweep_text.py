@@ -12,7 +12,8 @@ from nmpsim.experiments.grid import dotted
 from nmpsim.experiments.table import Row
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.text import duration, percent, plural, visible_line
+from nmpsim.views.text import duration, percent, plural
+from nmpsim.visible import visible_line
 
 MOST_ROWS = 64
 """Of more points, only the fastest are shown."""

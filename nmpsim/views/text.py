@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 ELLIPSIS = "..."
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _ELEMS = {"i8": "Int8", "ui8": "UInt8", "i16": "Int16", "i32": "Int32", "float": "float"}
-
-
-def visible(text: str) -> str:
-    """The text with control characters as escapes, so that a file cannot steer the terminal.
-
-    Likewise what is no character, such as half of a surrogate pair, which no file can hold.
-    """
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-
-
-def visible_line(text: str) -> str:
-    """As :func:`visible`, on one line."""
-    return visible(text).replace("\n", "\\n").replace("\t", " ")
 
 
 def shorten_middle(text: str, width: int) -> str:

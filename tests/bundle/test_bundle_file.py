@@ -47,7 +47,7 @@ def test_constants_lie_where_the_symbols_say(path: Path):
     np.testing.assert_array_equal(bundle.image[at : at + 12].view("<i4"), [0, 1, 2])
 
 
-def test_the_image_is_a_private_mapping_of_the_file(path: Path, bundle_bytes: bytes):
+def test_the_image_is_private(path: Path, bundle_bytes: bytes):
     bundle = read_bundle(path)
     assert bundle.image.dtype == np.uint8
     assert bundle.image.flags.writeable
@@ -55,6 +55,35 @@ def test_the_image_is_a_private_mapping_of_the_file(path: Path, bundle_bytes: by
     assert bundle.image.ctypes.data % 64 == 0
     bundle.image[:] = 0
     assert path.read_bytes() == bundle_bytes
+
+
+@pytest.mark.parametrize("offset", range(1, 64, 9))
+def test_what_is_read_from_bytes_is_aligned(bundle_bytes: bytes, offset: int):
+    bundle = bundle_from_bytes(memoryview(b"-" * offset + bundle_bytes)[offset:])
+    assert bundle.image.ctypes.data % 64 == 0
+
+
+def test_what_was_checked_is_what_is_used(path: Path, bundle_bytes: bytes):
+    changed, emptied = read_bundle(path), read_bundle(path)
+    with path.open("r+b") as file:
+        file.write(b"x" * len(bundle_bytes))
+    assert bytes(changed.file) == bundle_bytes
+    os.truncate(path, 0)
+    assert bytes(emptied.file) == bundle_bytes
+    assert bytes(emptied.image) in bundle_bytes
+
+
+def test_a_file_that_is_cut_while_it_is_read(path: Path, monkeypatch: pytest.MonkeyPatch):
+    size = path.stat().st_size
+    monkeypatch.setattr("os.fstat", lambda fd, old=os.fstat: _cut(path, old(fd)))
+    with pytest.raises(UserError, match="BUN00"):
+        read_bundle(path)
+    assert path.stat().st_size < size
+
+
+def _cut(path: Path, status: os.stat_result) -> os.stat_result:
+    os.truncate(path, status.st_size // 2)
+    return status
 
 
 def test_the_same_parts_give_the_same_file(build_with, bundle_bytes: bytes):
@@ -189,7 +218,7 @@ def test_another_elf_reader_agrees(bundle_bytes: bytes):
         assert (section["sh_addr"], section["sh_addr"] + section["sh_size"]) == (start, end)
 
 
-def test_a_large_bundle_is_read_without_a_copy(tmp_path: Path):
+def test_a_large_bundle_is_read_once(tmp_path: Path):
     builder = BundleBuilder()
     builder.add_constant("weights", np.zeros(25_000_000, np.int8))
     for n in range(2000):
@@ -201,7 +230,7 @@ def test_a_large_bundle_is_read_without_a_copy(tmp_path: Path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert bundle.image.size > 25_000_000
-    assert peak < 5_000_000
+    assert peak < 30_000_000
 
 
 def test_importing_the_package_is_light():

@@ -19,7 +19,10 @@ def test_a_good_program_has_none(project):
 
 def test_a_missing_wait_is_wrong_and_names_layer_core_and_address(project, racing):
     (project.folder / "digits.bin").write_bytes(racing)
-    assert set(project.statuses().values()) == {"passed"}, "nobody asked for hazards"
+    found = project.found("--no-strict")["checks"]
+    assert {one["status"] for one in found} == {"passed"}, found
+    (found,) = project.found()["checks"]
+    assert (found["name"], found["status"]) == ("trap", "wrong"), "it breaks the contract"
     project.write(SUITE + 'budget.hazards = "none"')
     done = project.check()
     assert done.exit_code == 1

@@ -89,6 +89,7 @@ def test_the_document_has_the_kinds_of_values_that_it_had(project):
         name=text,
         status={"enum": ["passed", "wrong", "over", "error"]},
         source=text,
+        contract={"enum": ["proved", "checked", "violated", "not_checked"]},
         cycles=count,
         cycles_before=maybe,
         device_changes=many(text),
@@ -99,7 +100,7 @@ def test_the_document_has_the_kinds_of_values_that_it_had(project):
         layers=many(layer),
     )
     schema = record(
-        schema={"const": "nmpsim-check-2"}, nmpsim=text, exit_code=count, cases=many(case)
+        schema={"const": "nmpsim-check-3"}, nmpsim=text, exit_code=count, cases=many(case)
     )
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
     for words in ((), ("--update-baseline",)):

@@ -62,9 +62,9 @@ class Session(types.ModuleType):
         return from_settings(bundle.metadata.device)
 
     def Device(  # noqa: N802
-        self, config: Any = None, engine: str = "compiled", threads: int | None = None
+        self, config: Any = None, engine: str = "compiled", **_: Any
     ) -> types.SimpleNamespace:
-        def run(bundle: Any, inputs: Any, *, save_layers: bool, progress: Any, work: Any) -> Any:
+        def run(bundle: Any, inputs: Any, *, save_layers: bool, progress: Any, **_: Any) -> Any:
             self.calls.append({"inputs": inputs, "config": config, "engine": engine})
             return self._run(save_layers, progress)
 

@@ -137,6 +137,18 @@ def header(shape: str, descr: str = "|i1", version: bytes = b"\x01\x00") -> byte
         (header("(1, 'a')"), "damaged"),
         (header("(1, 4)")[:20], "damaged"),
         (b"\x93NUMPY", "damaged"),
+        # What NumPy's own reader gives to Python's tokenizer, which fails in ways of its own.
+        (header("(1, 4"), "damaged"),
+        (header("(1, 4)'"), "damaged"),
+        (header("(1, 4)\n   \n  1"), "damaged"),
+        (header("(1, 4)\x00"), "damaged"),
+        (header("(1, 4\\"), "damaged"),
+        (header("(1, 4)")[:10] + b"'''" * 40, "damaged"),
+        (header("(1, 4L4)"), "damaged"),
+        (header("(1, 4)", "[('a', '<i4'), ('b', '<f4')]"), "damaged"),
+        (header("(1, 4, " + "1, " * 50 + ")"), "not as long as its header says"),
+        (header("(1, 4, " + "1, " * 80 + ")") + b"abcd", "damaged"),
+        (header("(" + "9" * 190 + ",)"), "values"),
     ],
 )
 def test_files_that_cannot_be_used(one_input, tmp_path, contents, expected):

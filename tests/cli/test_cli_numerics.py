@@ -199,3 +199,36 @@ def test_layers_that_stay_float_are_told(nmpsim_cli, program):
     shown = nmpsim_cli("inspect", program[-1]).stdout
     assert "42.9 % of the MACs are float" in shown
     assert "NOTHING" not in shown
+
+
+LARGE_POOL = """function net
+declare {
+  %x = WeightVar i8[S:0.031250000 O:0][-4.000,3.969]<1 x 300 x 300 x 3> mutable
+  %y = WeightVar i8[S:0.031250000 O:0][-4.000,3.969]<1 x 1 x 1 x 3> mutable
+
+  ; size = 270003 bytes
+}
+
+code {
+  0 %pool = avgpool @out %y, @in %x { Kernels: [300, 300], Strides: [1, 1], Pads: [0, 0, 0, 0], Layout: 0, CountIncludePads: 1}
+}
+"""  # noqa: E501
+
+
+def test_a_pool_with_a_large_window_is_told_and_runs(nmpsim_cli, program, tmp_path):
+    program[0].write_text(LARGE_POOL)
+    np.savez(program[2])
+    done = nmpsim_cli("compile", *program)
+    assert done.exit_code == 0
+    reason = "the smallest tile takes 180,224 bytes, a scratchpad has 131,072"
+    assert f"note: pool (avgpool) runs on the host: {reason}" in " ".join(done.stderr.split())
+    assert f"{reason}: 0 pool" in nmpsim_cli("inspect", program[-1]).stdout
+    x = np.full((1, 300, 300, 3), 5, np.int8)
+    x[..., 1] = np.where(np.arange(300) < 100, 10, 13)
+    x[..., 2] = -77
+    np.save(tmp_path / "x.npy", x)
+    saved = tmp_path / "layers.npz"
+    run = nmpsim_cli("run", program[-1], "--input", tmp_path / "x.npy", "--save-layers", saved)
+    assert run.exit_code == 0
+    (mean,) = np.load(saved).values()
+    assert mean.reshape(-1).tolist() == [5, 12, -77]

@@ -39,7 +39,7 @@ def test_a_user_error_is_exit_code_2(process, one_input):
 def test_data_on_stdout_the_rest_on_stderr(process, one_input, data):
     done = process("run", one_input, "--input", data, env=environment(STAND_IN="compiling"))
     assert done.stderr.splitlines() == [
-        "compiling kernels for the first time: this takes up to half a minute, once"
+        "compiling kernels for the first time: this takes up to a minute, once"
     ]
     assert "compiling" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 120
@@ -182,3 +182,24 @@ def test_help_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "heavy: []" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", "BUNDLE", "--input", "DATA"), ("inspect", "BUNDLE"), ("--version",), ("--help",)],
+)
+def test_a_closed_stdout_is_told(command, one_input, data, arguments):
+    words = [{"BUNDLE": one_input, "DATA": data}.get(word, word) for word in arguments]
+    line = ["sh", "-c", '"$@" >&-', "sh", *command(*words)]
+    done = subprocess.run(line, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "standard output: error[FILE002]: cannot write the result" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_stdout_does_not_matter_to_a_file(command, one_input, data, tmp_path):
+    words = command("run", one_input, "--input", data, "-o", tmp_path / "report.txt")
+    line = ["sh", "-c", '"$@" >&-', "sh", *words]
+    done = subprocess.run(line, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "report.txt").read_text().startswith("lenet")

@@ -32,7 +32,7 @@ class Layer:
     by_channel: bool
     is_full: bool
     is_convolution: bool
-    bias: HostTensor | None
+    bias: HostTensor
     bias_scales: Any
     bias_offsets: Any
 
@@ -42,25 +42,17 @@ class Layer:
 
     @property
     def integers(self) -> Array:
-        if self.bias is None:
-            return np.zeros(1, np.int64)
         return self.bias.values.astype(np.int64) - self.bias_offsets
 
     @property
     def reals(self) -> Array:
-        if self.bias is None:
-            return np.zeros(1, np.float32)
         if self.bias.is_float:
             return self.bias.values
         return self.bias_scales * self.integers.astype(np.float32)
 
     @property
     def bias_is_on_product(self) -> bool:
-        return (
-            self.bias is not None
-            and not self.bias.is_float
-            and bool(np.all(self.bias_scales == self.product))
-        )
+        return not self.bias.is_float and bool(np.all(self.bias_scales == self.product))
 
 
 def away(x: Any) -> Array:
@@ -78,6 +70,10 @@ class Profile:
     averages_raw = False
 
     def result(self, layer: Layer) -> Array:
+        raise NotImplementedError
+
+    def matmul(self, sums: Array, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Array:
+        """Exact sums of a product of two matrices become results, not yet clipped."""
         raise NotImplementedError
 
     def scaled(self, x: Array, factor: Any, dest: HostTensor) -> Array:
@@ -128,6 +124,9 @@ class Nmp(Profile):
         ratios = np.broadcast_to(layer.product / dest.scale32, layer.sums.shape[-1:])
         columns = [self.scaled(layer.sums[..., c], ratio, dest) for c, ratio in enumerate(ratios)]
         return np.stack(columns, axis=-1) + layer.integers + dest.offset
+
+    def matmul(self, sums: Array, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Array:
+        return self.scaled(sums, lhs.scale32 * rhs.scale32 / dest.scale32, dest) + dest.offset
 
     def quantized(self, value: float, grid: HostTensor) -> int:
         return int(even(f32(f32(value) / grid.scale32) + f32(grid.offset)))
@@ -217,6 +216,11 @@ class Q31(Profile):
         columns = [form(sums[..., c], factor) for c, factor in enumerate(factors)]
         return np.stack(columns, axis=-1) + dest.offset
 
+    def matmul(self, sums: Array, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Array:
+        factor = float(lhs.scale32 * rhs.scale32) / float(dest.scale32)
+        form = self.fixed if dest.dtype == np.int8 else self.wide
+        return form(sums, factor) + dest.offset
+
     def quantized(self, value: float, grid: HostTensor) -> int:
         return int(away(f32(value) / grid.scale32)) + grid.offset
 
@@ -261,7 +265,7 @@ class Float(Profile):
 
     def result(self, layer: Layer) -> Array:
         bias = layer.integers
-        if layer.bias is not None and not layer.bias_is_on_product:
+        if not layer.bias_is_on_product:
             bias = self.bias_integers(layer)
         total = (layer.sums + bias).astype(np.float32)
         return even(total * self.factor(layer)) + layer.dest.offset
@@ -269,8 +273,11 @@ class Float(Profile):
     def quantized(self, value: float, grid: HostTensor) -> int:
         return int(even(f32(value) / grid.scale32)) + grid.offset
 
-    def product(self, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Any:
+    def ratio(self, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Any:
         return lhs.scale32 * rhs.scale32 / dest.scale32
+
+    def matmul(self, sums: Array, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Array:
+        return even(sums.astype(np.float32) * self.ratio(lhs, rhs, dest)) + dest.offset
 
     def real(self, side: HostTensor) -> Array:
         return side.centered().astype(np.float32) * side.scale32
@@ -278,7 +285,7 @@ class Float(Profile):
     def pair(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
         if opcode == "elementmul":
             products = (lhs.centered() * rhs.centered()).astype(np.float32)
-            return even(products * self.product(lhs, rhs, dest)) + dest.offset
+            return even(products * self.ratio(lhs, rhs, dest)) + dest.offset
         total = _operation(opcode, self.real(lhs), self.real(rhs))
         return even(total * (f32(1) / dest.scale32)) + dest.offset
 
@@ -302,7 +309,9 @@ class Float(Profile):
 
 
 class Torch(Float):
-    def product(self, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Any:
+    """A product of matrices has no formula of PyTorch's; that of Int16 is the simulator's own."""
+
+    def ratio(self, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Any:
         return lhs.scale32 * rhs.scale32 * (f32(1) / dest.scale32)
 
     def real(self, side: HostTensor) -> Array:
@@ -365,6 +374,9 @@ class Qnnpack(Torch):
     def placed(self, value: Array, dest: HostTensor) -> Array:
         return even(value) + dest.offset
 
+
+NO_INT8_MATMUL = ("float-fbgemm", "float-qnnpack", "float-onednn")
+"""Profiles that refuse it."""
 
 PROFILES: dict[str, type[Profile]] = {
     "nmp": Nmp,

@@ -45,7 +45,7 @@ def _unclipped(
     opcode: str, operands: Sequence[HostTensor], attributes: Attributes, profile: Profile
 ) -> tuple[Array, int, int]:
     dest = operands[0]
-    if opcode.endswith(WEIGHTED) or opcode == "matmul":
+    if opcode.endswith(WEIGHTED):
         values = profile.result(_layer(opcode, operands, attributes))
         return _activated(values, dest, attributes, profile)
     return _OTHERS[opcode](operands, attributes, profile)
@@ -76,14 +76,14 @@ def _held(value: int, grid: HostTensor) -> int:
 
 def _layer(opcode: str, operands: Sequence[HostTensor], attributes: Attributes) -> Layer:
     dest, source, weights = operands[:3]
-    bias = operands[3] if len(operands) > 3 else None
+    bias = operands[3]
     tables = [t.values for t in operands[4:]]
     scales: Any = weights.scale32
     offsets: Any = np.int64(weights.offset)
     if tables:
         scales, offsets = tables[0], tables[1].astype(np.int64)
-    bias_scales: Any = bias.scale32 if bias else f32(0)
-    bias_offsets: Any = np.int64(bias.offset if bias else 0)
+    bias_scales: Any = bias.scale32
+    bias_offsets: Any = np.int64(bias.offset)
     if len(tables) == 4:
         bias_scales, bias_offsets = tables[2], tables[3].astype(np.int64)
     x = source.centered()
@@ -113,6 +113,14 @@ def _convolved(x: Array, w: Array, shape: tuple[int, ...], attributes: Attribute
             taps = w[g * outs : (g + 1) * outs, ky, kx]
             sums[..., g * outs : (g + 1) * outs] += part @ taps.T
     return sums
+
+
+def _matmul(
+    operands: Sequence[HostTensor], attributes: Attributes, profile: Profile
+) -> tuple[Array, int, int]:
+    dest, lhs, rhs = operands
+    sums = lhs.centered() @ rhs.centered()
+    return profile.matmul(sums, lhs, rhs, dest), -(1 << 40), 1 << 40
 
 
 def _average(
@@ -182,7 +190,7 @@ def _splat(
 PAIRS = ("elementadd", "elementsub", "elementmul", "elementmax", "elementmin", "batchedadd")
 UNARY = ("relu", "clip", "leakyrelu", "cpumaxsplat", "rescalequantized")
 _OTHERS: dict[str, Callable[..., tuple[Array, int, int]]] = {
-    "matmul": lambda *_: (np.zeros(0), 0, 0),
+    "matmul": _matmul,
     "avgpool": _average,
     "splat": _splat,
     **{name: _pair(name) for name in PAIRS},

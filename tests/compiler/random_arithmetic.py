@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 from lir_draft import Ref
+from profile_formulas import NO_INT8_MATMUL
 from program_writer import Step, Writer, parameters
 
 # Windows
@@ -121,7 +122,8 @@ def fully_connected(w: Writer, source: Ref) -> Ref:
     rows, depth = source.shape
     outs = w.pick(1, 3, 10, 16, 17, 33, 70)
     by_rows = () if w.numerics == "q31" else ("rowwisequantizedfullyconnected",)
-    opcode = w.pick("fullyconnected", "matmul", *by_rows)
+    products = ("matmul",) if has_matmul(w) else ()
+    opcode = w.pick("fullyconnected", *products, *by_rows)
     by_row = opcode == "rowwisequantizedfullyconnected"
     weights = w.constant((outs, depth) if by_row else (depth, outs))
     product = float(np.float32(source.type.quant.scale) * np.float32(weights.type.quant.scale))
@@ -135,7 +137,14 @@ def fully_connected(w: Writer, source: Ref) -> Ref:
     return w.draft.emit(opcode, *operands)
 
 
+def has_matmul(w: Writer) -> bool:
+    """PyTorch's profiles refuse products of Int8 matrices."""
+    return w.elem == "i16" or w.numerics not in NO_INT8_MATMUL
+
+
 def product_of_activations(w: Writer, source: Ref) -> Ref:
+    if not has_matmul(w):
+        return fully_connected(w, source)
     left = w.reshaped(source, 2)
     right = w.draft.input(w.narrow_type((left.shape[1], w.pick(1, 3, 16, 17, 40))))
     around = left.type.quant.scale * right.type.quant.scale * 137 * w.unit * left.shape[1] ** 0.5

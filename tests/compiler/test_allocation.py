@@ -16,6 +16,7 @@ from nmpsim.compiler.fuse import fuse
 from nmpsim.compiler.placement import place
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.work import Buffer, Operation, View
+from nmpsim.config import default_device
 from nmpsim.lir import Instruction, Operand
 
 
@@ -81,7 +82,7 @@ def test_buffers_of_programs(program: Program) -> None:
     weights, operations = resolve(program.module)
     always = [v.buffer for v in weights.values() if not v.buffer.constant]
     check(operations, always)
-    fused = fuse(place(operations))
+    fused = fuse(place(operations, default_device()))
     check(fused, always)
     offsets = allocate(fused, always).offsets
     assert all(op.output.buffer.name in offsets for op in fused)

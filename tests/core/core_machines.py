@@ -140,7 +140,10 @@ def run(
     m, costs = program.machine(), costs_of(program.config)
     if name == AT_ONCE and engine(name).run_at_once(m, costs, ignore):
         return Outcome.DONE, m
-    return engine(name).run(m, costs, turns, stop_at_layers), m
+    while (outcome := engine(name).run(m, costs, turns, stop_at_layers)) == Outcome.PAUSED:
+        if turns != FOREVER:
+            break
+    return outcome, m
 
 
 def run_both(program: Program, expect: Outcome | None = Outcome.DONE) -> Machine:

@@ -1,30 +1,217 @@
-"""Where compiled kernels are kept when the usual folder cannot be written."""
+"""Where compiled kernels are kept, and what of it is run."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 
-def cache_folder(**environment: str) -> Path:
-    done = subprocess.run(
-        [sys.executable, "-c", "from nmpsim.kernels import jit; print(jit.CACHE)"],
+from nmpsim.kernels.cache_folder import CacheFolder, cache_folder, is_trusted
+
+needs_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
+)
+NOBODY = 65534
+
+
+@pytest.fixture(autouse=True)
+def _no_folder_is_remembered() -> Iterator[None]:
+    cache_folder.cache_clear()
+    yield
+    cache_folder.cache_clear()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> CacheFolder:
+    kept = CacheFolder(tmp_path / "kernels")
+    kept.write("run-1", b"code")
+    return kept
+
+
+def chosen(monkeypatch: pytest.MonkeyPatch, path: Path | str) -> CacheFolder | None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(path))
+    return cache_folder("kernels")
+
+
+def test_what_is_kept_is_found_again(folder: CacheFolder) -> None:
+    assert folder.read("run-1") == b"code"
+    assert folder.has("run-")
+    assert not folder.has("load-")
+    assert [path.name for path in folder.path.iterdir()] == ["run-1"]
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    assert (folder.path / "run-1").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_entry_is_kept_as_the_users_own_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        kept = CacheFolder(tmp_path / "kernels")
+        kept.write("run-1", b"code")
+    finally:
+        os.umask(before)
+    assert kept.read("run-1") == b"code"
+
+
+def test_no_damaged_entry_is_used(folder: CacheFolder) -> None:
+    path = folder.path / "run-1"
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert folder.read("run-1") is None, length
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert folder.read("run-1") is None, place
+    path.write_bytes(whole + b"\0")
+    assert folder.read("run-1") is None
+    assert not folder.has("run-")
+    folder.write("run-1", b"made again")
+    assert folder.read("run-1") == b"made again"
+
+
+def test_an_entry_under_another_name_is_none(folder: CacheFolder) -> None:
+    (folder.path / "run-1").rename(folder.path / "load-1")
+    assert folder.read("load-1") is None
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_an_entry_that_others_may_write_is_not_used(folder: CacheFolder, mode: int) -> None:
+    (folder.path / "run-1").chmod(mode)
+    assert folder.read("run-1") is None
+
+
+@needs_root
+def test_an_entry_of_somebody_else_is_not_used(folder: CacheFolder) -> None:
+    os.chown(folder.path / "run-1", NOBODY, -1)
+    assert folder.read("run-1") is None
+
+
+def test_what_is_no_file_is_not_waited_for(folder: CacheFolder) -> None:
+    os.mkfifo(folder.path / "run-2")
+    (folder.path / "run-3").mkdir()
+    (folder.path / "run-4").symlink_to("run-4")
+    assert [folder.read(f"run-{n}") for n in (2, 3, 4)] == [None] * 3
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])
+def test_a_folder_that_others_may_write_is_not_used(
+    folder: CacheFolder, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    assert chosen(monkeypatch, folder.path.parent) is not None
+    folder.path.chmod(mode)
+    cache_folder.cache_clear()
+    assert chosen(monkeypatch, folder.path.parent) is None
+    folder.write("run-2", b"code")
+    assert not (folder.path / "run-2").exists()
+
+
+@needs_root
+def test_a_folder_of_somebody_else_is_not_used(
+    folder: CacheFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chown(folder.path, NOBODY, -1)
+    assert chosen(monkeypatch, folder.path.parent) is None
+
+
+@needs_root
+def test_a_folder_in_one_of_somebody_else_is_not_used(
+    folder: CacheFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chown(folder.path.parent, NOBODY, -1)
+    assert chosen(monkeypatch, folder.path.parent) is None
+
+
+def test_a_folder_in_one_that_all_may_write(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    assert not is_trusted(shared / "kernels")
+    shared.chmod(0o1777)
+    assert is_trusted(shared / "kernels"), "as /tmp, it keeps what others own"
+
+
+def test_a_link_counts_as_what_it_names(
+    folder: CacheFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    link = tmp_path / "elsewhere" / "kernels"
+    link.parent.mkdir()
+    link.symlink_to(folder.path)
+    assert chosen(monkeypatch, link.parent) is not None
+    folder.path.chmod(0o777)
+    cache_folder.cache_clear()
+    assert chosen(monkeypatch, link.parent) is None
+
+
+def test_a_folder_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    assert chosen(monkeypatch, tmp_path / "file") is None
+
+
+def test_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda _: "~/.cache/nmpsim")
+    assert cache_folder("kernels") is None
+
+
+def test_nothing_is_made_by_looking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert chosen(monkeypatch, tmp_path / "a" / "b") is not None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    kept = CacheFolder(tmp_path / "kernels")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fchmod", full)
+        kept.write("run-1", b"code")
+    assert list(kept.path.iterdir()) == []
+
+
+def test_two_that_write_one_entry_at_the_same_time(tmp_path: Path) -> None:
+    contents = {bytes([n]) * 200_000 for n in range(2)}
+    kept = CacheFolder(tmp_path / "kernels")
+    wrong: list[object] = []
+
+    def write(mine: bytes) -> None:
+        for _ in range(30):
+            kept.write("run-1", mine)
+            if kept.read("run-1") not in contents:
+                wrong.append(kept.read("run-1"))
+
+    threads = [threading.Thread(target=write, args=(one,)) for one in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert [path.name for path in kept.path.iterdir()] == ["run-1"]
+
+
+def python(code: str, **environment: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=True,
         env={**os.environ, **environment},
-    )
-    return Path(done.stdout.strip())
+    ).stdout.strip()
 
 
 def test_the_usual_folder(tmp_path: Path) -> None:
-    assert cache_folder(NUMBA_CACHE_DIR=str(tmp_path)).parent == tmp_path
+    code = "from nmpsim.kernels import jit; print(jit.CACHE.path)"
+    assert Path(python(code, NUMBA_CACHE_DIR=str(tmp_path))).parent == tmp_path
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    folder = cache_folder(NUMBA_CACHE_DIR=str(tmp_path / "file"))
-    assert tmp_path not in folder.parents
-    assert not folder.exists(), "it is gone with its process"
+def test_numbas_own_settings_stay_as_they_are(tmp_path: Path) -> None:
+    code = (
+        "import numba; before = numba.config.CACHE_DIR\n"
+        "import nmpsim.core.compiled.engine\n"
+        "print(before == numba.config.CACHE_DIR == '')"
+    )
+    assert python(code, NUMBA_CACHE_DIR="", XDG_CACHE_HOME=str(tmp_path)) == "True"

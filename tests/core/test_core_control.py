@@ -300,6 +300,54 @@ def test_counters_count_and_can_be_set() -> None:
     assert r[21:25].tolist() == [0xFFFF_FFFF, 0, 0, 0]
 
 
+def test_counters_for_reading() -> None:
+    """``cycle`` and ``instret`` are ``mcycle`` and ``minstret``; nobody sets ``time``."""
+    m = run_both(
+        from_text("""
+            rdcycle    s0
+            rdtime     s1
+            rdinstret  s2
+            li         t0, 1000
+            csrw       mcycle, t0
+            rdcycle    s3
+            csrw       minstret, t0
+            rdinstret  s4
+            rdtime     s5
+            csrw       mcycleh, t0
+            rdcycleh   s6
+            csrw       minstreth, t0
+            rdinstreth s7
+            rdtimeh    s8
+            rdinstret  s9
+            csrrc      s10, time, zero
+            csrrsi     s11, time, 0
+            nmp.halt
+        """)
+    )
+    r = registers(m)
+    assert r[[8, 9, 18]].tolist() == [0, 1, 2]
+    assert r[[19, 20, 21]].tolist() == [1000, 1000, 8]
+    assert r[[22, 23, 24]].tolist() == [1000, 1000, 0]
+    assert r[[25, 26, 27]].tolist() == [
+        1006,
+        15,
+        16,
+    ]  # setting the upper half takes the place of a count, too
+
+
+@pytest.mark.parametrize("csr", ["cycle", "time", "instret", "cycleh", "timeh", "instreth"])
+@pytest.mark.parametrize(
+    "instruction",
+    ["csrrw zero, {}, zero", "csrrs a0, {}, a1", "csrrc a0, {}, a1", "csrrwi a0, {}, 0",
+     "csrrsi a0, {}, 1", "csrrci a0, {}, 1"],
+)  # fmt: skip
+def test_counters_that_are_written(csr: str, instruction: str) -> None:
+    """Even if a1 is zero: what counts is that it is not x0."""
+    m = run_both(from_text(instruction.format(csr) + "\nnmp.halt"), expect=Outcome.TRAP)
+    assert m.shared.trap[0, Trap.CAUSE] == Cause.ILLEGAL_INSTRUCTION
+    assert not m.cores.registers.any()
+
+
 def test_instructions_that_do_nothing() -> None:
     m = run_both(from_text("fence\nfence.i\nwfi\n.word 0x0FF0000F\nnmp.halt"))
     assert m.cores.clock[0] == 5

@@ -10,7 +10,6 @@ from core_machines import (
     device,
     engine,
     from_text,
-    run,
     run_both,
 )
 
@@ -50,10 +49,22 @@ def test_the_cycle_limit() -> None:
     assert [trap[Trap.CORE], trap[Trap.PC], trap[Trap.CYCLE]] == [0, m.cores.pc[0], 1002]
 
 
-def test_a_program_without_end_comes_back_after_a_turn() -> None:
-    outcome, m = run("compiled", from_text("loop: j loop"), turns=2)
-    assert outcome == Outcome.PAUSED
-    assert m.cores.retired.tolist() == [2 * MOST_STEPS]
+@pytest.mark.parametrize(("name", "most"), [("compiled", MOST_STEPS), ("reference", 1 << 11)])
+def test_a_program_without_end_comes_back(name: str, most: int) -> None:
+    program = from_text("loop: j loop", config=device(limits_cycles=1 << 62))
+    m = program.machine()
+    assert engine(name).run(m, costs_of(program.config), 1 << 40, False) == Outcome.PAUSED
+    assert m.cores.retired.tolist() == [most]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_tensor_instructions_without_end_come_back_earlier(name: str) -> None:
+    fill = "fill: .descriptor fill, output=0x20000000, count=3"
+    text = f"{fill}\n_start: la t0, fill\nagain: nmp.fill t0\nj again"
+    program = from_text(text, config=device(limits_cycles=1 << 62))
+    m = program.machine()
+    assert engine(name).run(m, costs_of(program.config), 1 << 40, False) == Outcome.PAUSED
+    assert 100 < m.cores.retired[0] < 10_000
 
 
 def test_the_earliest_trap_ends_the_run() -> None:

@@ -59,7 +59,7 @@ def machine_after(digits: Path, threads: int) -> tuple[Machine, nmpsim.RunReport
     tested._engine = threaded(threads)
     for _ in range(2):
         report = tested.run(bundle, seven())
-    return tested._machine(bundle), report
+    return tested.machine_after(bundle), report
 
 
 @pytest.mark.parametrize("threads", [2, 3, 64])

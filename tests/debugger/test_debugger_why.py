@@ -47,7 +47,7 @@ def test_digits(debugger: Debugger) -> None:
         ("lenet/i8_asym_b32/cpuold", "q31"),
         ("minimob/i8_asym_b32/cpumax", "float-onednn"),
         ("lenet/i16_pow2_b16/nmpold", "float-fbgemm"),
-        ("lenet/i8_sym_b32/cpuold", "float-qnnpack"),
+        ("lenet/i8_sym_b32/cpu", "float-qnnpack"),
     ],
 )
 def test_recorded_programs(shared: Path, program: str, numerics: str) -> None:

@@ -71,7 +71,7 @@ def test_the_python_of_the_readme(page, repository, tmp_path, monkeypatch):
 def test_the_readme_and_the_program_say_the_same_of_the_first_run(page):
     from nmpsim.views import progress
 
-    said = "up to half a minute"
+    said = "up to a minute"
     assert said in " ".join(page("README.md").split())
     assert said in " ".join(str(value) for value in vars(progress).values())
 

@@ -11,6 +11,7 @@ from nmpsim.diagnostics import (
     EXIT_BUG,
     EXIT_OK,
     EXIT_OVER_BUDGET,
+    EXIT_TIMEOUT,
     EXIT_USER,
     EXIT_WORSE,
 )
@@ -112,6 +113,7 @@ def test_the_error_page_has_every_code(page, rows):
         EXIT_USER,
         EXIT_BUG,
         EXIT_OVER_BUDGET,
+        EXIT_TIMEOUT,
         EXIT_INTERRUPTED,
         EXIT_BROKEN_PIPE,
     ]

@@ -35,7 +35,16 @@ def torch_files(shared: Path, engine: str, kinds: set[str]) -> Iterator[Case]:
 
 def near_ties() -> Iterator[Case]:
     """The cases of near_ties/near_ties.npz, which near_ties/record.py made."""
-    z = np.load(Path(__file__).parent / "near_ties" / "near_ties.npz")
+    return _recorded_here("near_ties")
+
+
+def products() -> Iterator[Case]:
+    """The cases of products/products.npz, which products/record.py made."""
+    return _recorded_here("products")
+
+
+def _recorded_here(name: str) -> Iterator[Case]:
+    z = np.load(Path(__file__).parent / name / f"{name}.npz")
     found: dict[str, Case] = {}
     for key in z.files:
         number, name = key.split(".")
@@ -82,9 +91,9 @@ class TfliteModel:
         quant, raw = tensor.Quantization(), self._model.Buffers(tensor.Buffer()).DataAsNumpy()
         dtype, shape = _DTYPES[tensor.Type()], tuple(tensor.ShapeAsNumpy().tolist())
         data = None if isinstance(raw, int) else np.frombuffer(raw.tobytes(), dtype).reshape(shape)
-        scale, zero = quant.ScaleAsNumpy(), quant.ZeroPointAsNumpy()
-        if len(scale) == 1:
-            scale, zero = scale[0], zero[0]
+        scale, zero = (quant.ScaleAsNumpy(), quant.ZeroPointAsNumpy()) if quant else (1, 0)
+        if np.size(scale) == 1:
+            scale, zero = np.ravel(scale)[0], np.ravel(zero)[0]
         return {"dtype": dtype, "shape": shape, "scale": scale, "zero": zero, "data": data}
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from nmpsim.views import text
+from nmpsim.visible import visible, visible_line
 
 
 @pytest.mark.parametrize(
@@ -21,8 +22,8 @@ def test_names_are_shortened_in_the_middle(name, width, short):
 
 
 def test_control_characters_are_shown_not_obeyed():
-    assert text.visible("a\x1b[31mb\x9bc\r\n") == "a\\x1b[31mb\\x9bc\\x0d\n"
-    assert text.visible_line("a\nb\tc") == "a\\nb c"
+    assert visible("a\x1b[31mb\x9bc\r\n") == "a\\x1b[31mb\\x9bc\\x0d\n"
+    assert visible_line("a\nb\tc") == "a\\nb c"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.weighted import WEIGHTED, scales_of, values_of
-from nmpsim.compiler.numerics import PROFILES, Average, Bias, Profile, Sums, Words, effective
+from nmpsim.compiler.numerics import PROFILES, Bias, Profile, Sums, Words, effective
 from nmpsim.compiler.resolve import place_of
+from nmpsim.compiler.slicing.channelwise import average_of
 from nmpsim.compiler.slicing.elementwise import BINARY
-from nmpsim.compiler.slicing.window import numbers
 from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.isa import descriptors
@@ -75,7 +75,7 @@ _Question: TypeAlias = Callable[[Profile], _Answer]
 
 
 def _facts(name: str, op: Operation, ask: _Question) -> ProfileFacts:
-    profile = PROFILES[effective(name, op.operands)]
+    profile = PROFILES[effective(name, op)]
     try:
         device, stages = ask(profile)
     except UserError as error:
@@ -100,8 +100,6 @@ def _question(module: Module, op: Operation) -> _Question | None:
     opcode, place = op.instruction.opcode, place_of(op.instruction, module.file)
     if opcode in WEIGHTED:
         sums = _sums(module, op)
-    elif opcode == "matmul" and op.operands[2].buffer.constant:
-        sums = _constant_matrix(module, op)
     else:
         ask = _WORDS.get(opcode)
         return None if ask is None else lambda profile: _of_words(ask(profile, op, place))
@@ -127,20 +125,6 @@ def _sums(module: Module, op: Operation) -> Sums | None:
             one_each if scales.bias is None else one_each * scales.bias,
             np.broadcast_to(scales.bias_offsets, (channels,)),
         ),
-        opcode=op.instruction.opcode,
-        place=place_of(op.instruction, module.file),
-    )
-
-
-def _constant_matrix(module: Module, op: Operation) -> Sums:
-    """A constant right side is compiled as weights like any other, without a bias."""
-    target, source, matrix = op.operands
-    return Sums(
-        source=source,
-        target=target,
-        weight_scales=np.full(matrix.shape[1], matrix.scale, np.float32),
-        by_channel=False,
-        bias=None,
         opcode=op.instruction.opcode,
         place=place_of(op.instruction, module.file),
     )
@@ -184,10 +168,7 @@ def _unary(profile: Profile, op: Operation, place: Place) -> Words:
 
 
 def _average(profile: Profile, op: Operation, place: Place) -> Words:
-    target, source = op.operands
-    taps = math.prod(numbers(op.instruction, "Kernels"))
-    counts_padding = bool(op.instruction.attributes["CountIncludePads"])
-    return profile.average(Average(source, target, taps, counts_padding, place))
+    return profile.average(average_of(op, place))
 
 
 _WORDS: dict[str, Callable[[Profile, Operation, Place], Words]] = {

@@ -51,7 +51,9 @@ def scaled_tensors(subject: Subject) -> Iterator[ScaledTensor]:
 
 def _without_meaning(op: Operation) -> Iterator[str]:
     """Operands whose type has a scale that nothing reads: tables have them by channel."""
-    roles = [role.name for role in OPCODES[op.instruction.opcode].operands]
+    operands = OPCODES[op.instruction.opcode].operands
+    yield from (v.name for r, v in zip(operands, op.operands, strict=True) if r.is_scratch)
+    roles = [role.name for role in operands]
     for table, owner in (("FilterScales", 2), ("Scales", 2), ("BiasScales", 3)):
         if table in roles:
             yield from (op.operands[owner].name, op.operands[owner].buffer.name)

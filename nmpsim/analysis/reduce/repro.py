@@ -27,7 +27,7 @@ def write_repro(folder: Path, found: Reduced) -> tuple[str, ...]:
     ``nmpsim check FOLDER/suite.toml`` fails as long as the failure is there.
     """
     _make(folder)
-    image = Path(found.bundle.path).read_bytes() if found.image is None else found.image
+    image = bytes(found.bundle.file) if found.image is None else found.image
     write_file(folder / BUNDLE, lambda file: file.write(image))
     write_npz(folder / INPUTS, dict(found.inputs))
     expected = _expected(found)

@@ -16,6 +16,7 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.isa.table import Unit
 from nmpsim.report.data import LayerReport, RunReport, Saturation
 from nmpsim.timing.dram import next_address
+from nmpsim.visible import visible_line
 
 DEFAULT_LIMIT = 100 << 20
 """Bytes of a trace unless something else is asked for; Perfetto's page takes some hundred MB."""
@@ -68,7 +69,7 @@ class TimelineTrace:
         self._events = EventStream(file, limit)
         self._instructions = Instructions(bundle)
         self._finished = Finished(bundle)
-        self._names = [layer.name for layer in bundle.metadata.layers]
+        self._names = [visible_line(layer.name) for layer in bundle.metadata.layers]
         self._chosen = chosen
         self._unused: list[deque[_Load]] = [deque(maxlen=_MOST_UNUSED) for _ in range(cores)]
         self._flows = 0
@@ -116,7 +117,7 @@ class TimelineTrace:
             )
         self._events.close(
             {
-                "program": report.program,
+                "program": visible_line(report.program),
                 "cycles": report.cycles,
                 "unit": "one microsecond of the trace is one cycle",
                 "dropped_events": self.dropped,
@@ -201,13 +202,13 @@ def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
         "saturated": layer.saturated,
     }
     track = {"pid": LAYERS, "tid": LAYER_TRACK}
-    return _slice(layer.name, begin, begin + layer.cycles, facts) | track
+    return _slice(visible_line(layer.name), begin, begin + layer.cycles, facts) | track
 
 
 def _cut(layer: LayerReport, cut: Saturation, end: int, done: Finish | None) -> dict[str, Any]:
     """When the first value that was cut was done, at the end of the layer if nothing tells."""
     facts = {
-        "layer": layer.name,
+        "layer": visible_line(layer.name),
         "count": cut.count,
         "elements": layer.elements,
         "worst": cut.worst,

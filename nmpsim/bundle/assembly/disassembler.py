@@ -23,6 +23,7 @@ from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import RECORDS, decode_descriptor, word_range
 from nmpsim.isa.expressions import PLAIN_NAME
 from nmpsim.isa.table import REGISTERS, Word
+from nmpsim.visible import visible_json, visible_line
 
 WIDTH = 96
 """Characters after which a descriptor's words go on in the next line."""
@@ -39,7 +40,8 @@ def disassemble_bundle(bundle: Bundle, data: bool = False) -> str:
     listing = _Listing(bundle)
     lines = [*listing.header(), *listing.absolute_symbols()]
     if data:
-        lines += [f".metadata {metadata_to_json(bundle.metadata).decode()}", *listing.constants()]
+        described = visible_json(metadata_to_json(bundle.metadata).decode())
+        lines += [f".metadata {described}", *listing.constants()]
     else:
         lines += listing.constants_summary()
     lines += [*listing.descriptors(), *listing.code()]
@@ -285,12 +287,12 @@ def _data_lines(data: npt.NDArray[np.uint8]) -> Iterator[str]:
 
 def _symbol(name: str) -> str:
     """A symbol as the assembler reads it."""
-    return name if PLAIN_NAME.fullmatch(name) else json.dumps(name)
+    return name if PLAIN_NAME.fullmatch(name) else visible_json(json.dumps(name))
 
 
 def _quoted(text: str) -> str:
     """A text from the metadata within a comment."""
-    return text if text.isprintable() and text else json.dumps(text)
+    return visible_line(text) if text.isprintable() and text else visible_json(json.dumps(text))
 
 
 def _tensor_text(tensor: Tensor) -> str:

@@ -12,8 +12,18 @@ import attrs
 import click
 
 from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, Command, format_option, jobs_option, output_option, show
+from nmpsim.cli.guard import tell_ci
+from nmpsim.cli.memory import max_memory_option
+from nmpsim.cli.options import (
+    FILE,
+    Command,
+    format_option,
+    jobs_option,
+    limit_options,
+    output_option,
+    show,
+    strict_option,
+)
 from nmpsim.diagnostics import Place, fail
 
 if TYPE_CHECKING:
@@ -65,7 +75,11 @@ class _Request:
     markdown: Path | None
     core_on_failure: Path | None
     github: bool | None
+    max_cycles: int | None
+    timeout: float | None
+    strict: bool
     jobs: int | None
+    max_memory: int | None
     style: str
     output: Path | None
 
@@ -153,7 +167,10 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
     default=None,
     help="Annotate the pull request.  [default: if GITHUB_ACTIONS is true]",
 )
+@limit_options("each run")
+@strict_option
 @jobs_option
+@max_memory_option
 @format_option
 @output_option("REPORT", "Write the report here instead of to stdout.", required=False)
 def command(**arguments: Any) -> int:
@@ -175,15 +192,18 @@ def _check(request: _Request) -> int:
     from nmpsim.views.check_junit import require_junitparser
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    suite = _chosen(_suite(request), request.names)
+    suite = _limited(_chosen(_suite(request), request.names), request)
     _check_files(request, suite)
     if request.junit is not None:
         require_junitparser()
     names = tuple(case.name for case in suite.cases)
     cores = request.core_on_failure
-    work = case_work(suite.cases, update=request.update_baseline, cores=cores)
+    strict = request.strict
+    work = case_work(suite.cases, update=request.update_baseline, cores=cores, strict=strict)
     with RunProgress(stderr_console()) as progress:
-        results = check_cases(work, names, jobs=request.jobs, progress=progress)
+        results = check_cases(
+            work, names, jobs=request.jobs, max_memory=request.max_memory, progress=progress
+        )
     _write(request, suite, results)
     _annotate(request, results)
     _show(request, results)
@@ -261,6 +281,19 @@ def _chosen(suite: Suite, names: Sequence[str]) -> Suite:
     return attrs.evolve(suite, cases=cases)
 
 
+def _limited(suite: Suite, request: _Request) -> Suite:
+    """What the command line allows wins over what the cases say."""
+    cases = tuple(
+        attrs.evolve(
+            case,
+            max_cycles=case.max_cycles if request.max_cycles is None else request.max_cycles,
+            timeout=case.timeout if request.timeout is None else request.timeout,
+        )
+        for case in suite.cases
+    )
+    return attrs.evolve(suite, cases=cases)
+
+
 def _check_files(request: _Request, suite: Suite) -> None:
     """Nothing that is written may be something that is read."""
     from nmpsim.cli.suite_files import core_path
@@ -309,7 +342,7 @@ def _annotate(request: _Request, results: Sequence[CaseResult]) -> None:
         from nmpsim.views.check_github import github_annotations
 
         for text in github_annotations(results):
-            say(text)
+            tell_ci(text)
 
 
 def _show(request: _Request, results: Sequence[CaseResult]) -> None:

@@ -130,7 +130,7 @@ def _numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]]:
 def _tell(compiled: Compiled, output: Path, style: str, rescale_bias: bool) -> None:
     """Warnings and a summary on stderr; what was asked for on stdout."""
     from nmpsim.bundle import bundle_from_bytes
-    from nmpsim.views.compile_text import compile_json, print_biases, summary
+    from nmpsim.views.compile_text import compile_json, host_notes, print_biases, summary
     from nmpsim.views.elements import nothing_quantized
     from nmpsim.views.inspect_text import NOTHING_QUANTIZED
 
@@ -139,6 +139,8 @@ def _tell(compiled: Compiled, output: Path, style: str, rescale_bias: bool) -> N
         say(f"warning: {warning}")
     if nothing_quantized(bundle):
         say(f"warning: {NOTHING_QUANTIZED}")
+    for note in host_notes(bundle):
+        say(f"note: {note}")
     say(summary(compiled, bundle, output))
     if style == "json" or rescale_bias:
         show(

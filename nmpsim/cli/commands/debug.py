@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,8 @@ import click
 
 from nmpsim.cli.files import emit
 from nmpsim.cli.guard import say
+from nmpsim.cli.interrupt import conversation, line_of_conversation
+from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
     Command,
@@ -21,12 +25,14 @@ from nmpsim.cli.options import (
     engine_option,
     format_option,
     input_option,
+    limit_options,
     load_device,
     patch_option,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, UserError, fail
 
 if TYPE_CHECKING:
+    from nmpsim.core.limits import Limits
     from nmpsim.debugger.commands.shell import Shell
     from nmpsim.debugger.corefile import Core
     from nmpsim.debugger.debugger import Debugger
@@ -51,6 +57,9 @@ class _Request:
     record: Path | None
     plain: bool
     budget: int
+    max_memory: int | None
+    max_cycles: int | None
+    timeout: float | None
     style: str
 
 
@@ -85,6 +94,8 @@ class _Request:
     show_default=True,
     help="Memory for going back quickly.",
 )
+@max_memory_option
+@limit_options("each command")
 @format_option
 def command(**arguments: Any) -> int:
     """Step through a run by layers, tiles or instructions, forwards and backwards.
@@ -96,7 +107,7 @@ def command(**arguments: Any) -> int:
     `help` the commands.
 
     Exit codes: 0 fine, 1 a run trapped or an `expect` does not hold, 2 something given, or a
-    command, cannot be used.
+    command, cannot be used, 124 a command took longer than --timeout.
     """
     return _debug(_Request(**arguments))
 
@@ -115,7 +126,8 @@ def _debug(request: _Request) -> int:
     try:
         if lines or not _is_terminal():
             return _script(request, shell, lines or _standard_input())
-        return run_tui(shell) if has_screen else _converse(shell)
+        with conversation():
+            return run_tui(shell) if has_screen else _converse(request, shell)
     finally:
         _record(request, shell)
 
@@ -165,9 +177,9 @@ def _shell(request: _Request) -> Shell:
     opened = _open_core(request) if _is_archive(request.bundle) else None
     debugger = _debugger(request) if opened is None else _debugger_of(request, opened)
     if opened is not None:
-        with _showing_progress(debugger):
+        with _in_time(request, debugger), _showing_progress(debugger):
             _go_where_it_stopped(debugger, opened)
-    shell = Shell(debugger, NpzFile, None if opened is None else opened.image)
+    shell = Shell(debugger, NpzFile)
     if request.reference is not None:
         shell.load_reference(request.reference)
     return shell
@@ -198,10 +210,17 @@ def _debugger(request: _Request) -> Debugger:
     from nmpsim.cli.inputs import fitting_inputs
     from nmpsim.debugger import Debugger
 
-    config = load_device(request.device)
     bundle = session.load(request.bundle, request.patch)
+    config = _limits(request).of_device(load_device(request.device) or session.device_of(bundle))
     arrays = fitting_inputs(request.inputs, bundle.metadata.inputs)
-    return Debugger(bundle, arrays, config=config, engine=request.engine, budget_mib=request.budget)
+    return Debugger(
+        bundle,
+        arrays,
+        config=config,
+        engine=request.engine,
+        budget_mib=request.budget,
+        max_memory=request.max_memory,
+    )
 
 
 def _is_archive(path: Path) -> bool:
@@ -235,9 +254,10 @@ def _debugger_of(request: _Request, core: Core) -> Debugger:
     return Debugger(
         core.bundle(str(request.bundle)),
         core.inputs,
-        config=core.config,
+        config=_limits(request).of_device(core.config),
         engine=core.engine,
         budget_mib=request.budget,
+        max_memory=request.max_memory,
     )
 
 
@@ -250,16 +270,22 @@ def _go_where_it_stopped(debugger: Debugger, core: Core) -> None:
 
 def _script(request: _Request, shell: Shell, lines: Iterable[Line]) -> int:
     from nmpsim.debugger.script import document, run_script
+    from nmpsim.visible import visible
+
+    @contextmanager
+    def each() -> Iterator[None]:
+        with _in_time(request, shell.debugger), _showing_progress(shell.debugger):
+            yield
 
     is_text = request.style == "text"
     outcome = run_script(
         shell,
         lines,
         _print if is_text else lambda _: None,
-        lambda: _showing_progress(shell.debugger),
+        each,
     )
     if is_text:
-        emit("".join(f"{line}\n" for line in outcome.never_hit))
+        emit(visible("".join(f"{line}\n" for line in outcome.never_hit)))
     else:
         from nmpsim.report.json import json_text
 
@@ -268,22 +294,26 @@ def _script(request: _Request, shell: Shell, lines: Iterable[Line]) -> int:
 
 
 def _print(answer: Answer) -> None:
-    from nmpsim.views.text import visible
+    from nmpsim.visible import visible
 
     emit(visible(f"> {answer.line.text.strip()}\n{answer.result.text}"))
 
 
-def _converse(shell: Shell) -> int:
+def _converse(request: _Request, shell: Shell) -> int:
     """Ask for commands on a terminal."""
     from nmpsim.debugger.script import never_hit
-    from nmpsim.views.text import visible
+    from nmpsim.visible import visible
 
     _complete_with(shell)
     emit(visible(shell.execute("where").text) + "`help` lists the commands\n")
     while True:
         try:
             line = input("(nmpsim) ")
-            with _interruptible(shell), _showing_progress(shell.debugger):
+            with (
+                line_of_conversation(),
+                _interruptible(request, shell),
+                _showing_progress(shell.debugger),
+            ):
                 result = shell.execute(line)
         except EOFError:
             break
@@ -297,15 +327,38 @@ def _converse(shell: Shell) -> int:
         emit(visible(result.text))
         if result.ends:
             break
-    emit("".join(f"{line}\n" for line in never_hit(shell)))
+    emit(visible("".join(f"{line}\n" for line in never_hit(shell))))
     return EXIT_OK
 
 
+def _limits(request: _Request) -> Limits:
+    from nmpsim.core.limits import Limits
+
+    return Limits(request.max_cycles, request.timeout)
+
+
 @contextmanager
-def _interruptible(shell: Shell) -> Iterator[None]:
-    """Ctrl-C stops the run between two moves, and leaves it usable."""
+def _in_time(request: _Request, debugger: Debugger) -> Iterator[None]:
+    """A command of a script that runs for longer than it may is an error."""
+    begin, timeout = time.perf_counter(), request.timeout
+
+    def check() -> None:
+        if timeout is not None and time.perf_counter() - begin > timeout:
+            raise fail("LIMIT002", f"the command took longer than {timeout:g} s")
+
+    debugger.execution.before_moves = check
+    try:
+        yield
+    finally:
+        debugger.execution.before_moves = lambda: None
+
+
+@contextmanager
+def _interruptible(request: _Request, shell: Shell) -> Iterator[None]:
+    """Ctrl-C, or the end of its time, stops the run between two moves and leaves it usable."""
     asked: list[bool] = []
-    shell.debugger.interrupted = lambda: bool(asked)
+    end = math.inf if request.timeout is None else time.perf_counter() + request.timeout
+    shell.debugger.interrupted = lambda: bool(asked) or time.perf_counter() > end
     before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
     try:
         yield

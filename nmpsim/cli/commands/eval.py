@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
-from nmpsim.cli.files import check_outputs, say_what_is_kept
+from nmpsim.cli.files import check_outputs, what_is_kept
 from nmpsim.cli.guard import say
+from nmpsim.cli.interrupt import noting
+from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
     Command,
@@ -17,6 +20,7 @@ from nmpsim.cli.options import (
     check_workers,
     format_option,
     jobs_option,
+    limit_options,
     output_option,
     scheduler_option,
     show,
@@ -36,8 +40,11 @@ class _Request:
     labels: str | None
     top: str
     limit: int | None
+    max_cycles: int | None
+    timeout: float | None
     jobs: int | None
     scheduler: str | None
+    max_memory: int | None
     style: str
     output: Path | None
 
@@ -68,8 +75,10 @@ class _Request:
 @click.option(
     "--limit", metavar="N", type=click.IntRange(1), help="Only the first so many samples."
 )
+@limit_options("each run")
 @jobs_option
 @scheduler_option
+@max_memory_option
 @format_option
 @output_option(
     "OUT.json",
@@ -94,33 +103,33 @@ def _evaluate(request: _Request) -> int:
     top = _top(request.top)
     from nmpsim.bundle import read_bundle
     from nmpsim.cli.dataset import load_dataset
+    from nmpsim.core.limits import Limits
     from nmpsim.experiments import evaluate
     from nmpsim.experiments.samples import checked_labels, classes_of
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = read_bundle(request.bundle)
     names = [tensor.name for tensor in bundle.metadata.inputs]
-    data = load_dataset(request.dataset, request.labels, names)
+    data = load_dataset(request.dataset, request.labels, names, request.max_memory)
     classes = classes_of(bundle)
     with about(data.said_by):
         checked_labels(data.labels, len(data.samples), classes)
-    try:
-        with RunProgress(stderr_console()) as progress:
-            found = evaluate(
-                request.bundle,
-                data.samples,
-                data.labels,
-                class_names=data.class_names,
-                top=top,
-                limit=request.limit,
-                results=request.output,
-                jobs=request.jobs,
-                scheduler=request.scheduler,
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        say_what_is_kept(request.output)
-        raise
+    kept = partial(what_is_kept, request.output)
+    with noting(kept), RunProgress(stderr_console()) as progress:
+        found = evaluate(
+            request.bundle,
+            data.samples,
+            data.labels,
+            class_names=data.class_names,
+            top=top,
+            limit=request.limit,
+            results=request.output,
+            jobs=request.jobs,
+            scheduler=request.scheduler,
+            max_memory=request.max_memory,
+            progress=progress,
+            limits=Limits(request.max_cycles, request.timeout),
+        )
     if found.reused:
         say(f"{found.reused} of {len(found.answers)} samples were in {request.output} already")
     _show(request, found, top)

@@ -11,6 +11,7 @@ import click
 from nmpsim.atomic import write_npz
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
+from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
     Command,
@@ -19,13 +20,15 @@ from nmpsim.cli.options import (
     engine_option,
     format_option,
     input_option,
+    limit_options,
     load_device,
     output_option,
     patch_option,
     show,
+    strict_option,
 )
 from nmpsim.cli.traces import TraceRequest, open_traces, trace_options
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
+from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE, Diagnostic, Place, fail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,9 +38,9 @@ if TYPE_CHECKING:
 
     from nmpsim.bundle import Bundle
     from nmpsim.config import DeviceConfig
-    from nmpsim.core.device import Device, Listener
+    from nmpsim.core.device import Listener
     from nmpsim.core.work import WorkListener
-    from nmpsim.report.data import RunReport
+    from nmpsim.report.data import RunReport, TrapReport
 
 
 @attrs.frozen(kw_only=True)
@@ -50,6 +53,8 @@ class _Request:
     patch: Path | None
     engine: str
     threads: int | None
+    max_memory: int | None
+    strict: bool
     save_outputs: Path | None
     save_layers: Path | None
     core_on_trap: Path | None
@@ -59,6 +64,8 @@ class _Request:
     histogram: tuple[str, ...]
     timeline: bool
     traces: TraceRequest
+    max_cycles: int | None
+    timeout: float | None
     style: str
     output: Path | None
 
@@ -79,6 +86,8 @@ class _Request:
     help="Threads of this computer that share the work; nothing in the report but the time it took"
     " depends on them. [default: as many as there are processors]",
 )
+@max_memory_option
+@strict_option
 @click.option("--save-outputs", metavar="O.npz", type=FILE, help="Save the outputs.")
 @click.option("--save-layers", metavar="L.npz", type=FILE, help="Save every layer's output.")
 @click.option(
@@ -120,12 +129,14 @@ class _Request:
     " report.",
 )
 @trace_options
+@limit_options("the run")
 @format_option
 @output_option("REPORT", "Write the report here instead of to stdout.", required=False)
 def command(**arguments: Any) -> int:
     """Run a compiled network: its answer, its cycles layer by layer, what saturated.
 
-    Exit code 1 if the run trapped (fault, deadlock, cycle limit).
+    Exit code 1 if the run trapped (fault, deadlock, cycle limit) or broke the contract, 124 if it
+    took longer than --timeout.
     """
     traces = TraceRequest.taken_from(arguments)
     return _run(_Request(**arguments, traces=traces))
@@ -143,6 +154,7 @@ def _run(request: _Request) -> int:
     config = load_device(request.device)
     from nmpsim import session
     from nmpsim.cli.inputs import fitting_inputs, input_path
+    from nmpsim.core.limits import Limits
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = session.load(request.bundle, request.patch)
@@ -151,26 +163,51 @@ def _run(request: _Request) -> int:
     arrays = fitting_inputs(request.inputs, tensors)
     check_outputs(outputs, [input_path(one, [t.name for t in tensors]) for one in request.inputs])
     chosen = config or session.device_of(bundle)
-    device = session.Device(chosen, engine=request.engine, threads=request.threads)
+    device = session.Device(
+        chosen, engine=request.engine, threads=request.threads, max_memory=request.max_memory
+    )
+    limits = Limits(request.max_cycles, request.timeout)
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
     recorder = _Recorder(bundle) if request.timeline else None
     keep = request.shadow or bool(request.histogram) or request.save_layers is not None
     with RunProgress(stderr_console()) as progress:
         with open_traces(request.traces, bundle, device.config) as traces:
             work = _all_of(traces.listener, recorder)
-            report = device.run(bundle, arrays, save_layers=keep, progress=progress, work=work)
+            report = device.run(
+                bundle,
+                arrays,
+                save_layers=keep,
+                progress=progress,
+                work=work,
+                limits=limits,
+                strict=request.strict,
+            )
             traces.finish(report)
         if shadow is not None:
             report = shadow.beside(report, arrays, progress=progress)
         if request.sensitivity:
             report = _with_sensitivity(bundle, arrays, report, device.config, progress)
     _save(request, bundle, report)
+    _tell_limit(request, report)
     if report.trap is not None and request.core_on_trap is not None:
-        _save_core(request, bundle, arrays, device)
+        _save_core(request, bundle, arrays, report.trap, limits.of_device(device.config))
     if recorder is not None:
         report = recorder.beside(report)
     _show(request, _with_details(request, bundle, report))
-    return EXIT_WORSE if report.trap else EXIT_OK
+    _say_violation(request, report)
+    if report.trap is None:
+        return EXIT_OK
+    if report.trap.kind == "timeout":
+        return EXIT_TIMEOUT
+    return EXIT_WORSE
+
+
+def _say_violation(request: _Request, report: RunReport) -> None:
+    """The violation of the contract as an error with its code."""
+    found = report.contract.violation
+    if found is not None:
+        place = Place(str(request.bundle))
+        say(str(Diagnostic(found.code, found.message, place, hint=found.hint)))
 
 
 class _Recorder:
@@ -257,21 +294,29 @@ def _save_core(
     request: _Request,
     bundle: Bundle,
     arrays: Mapping[str, npt.NDArray[Any]],
-    device: Device,
+    trap: TrapReport,
+    config: DeviceConfig,
 ) -> None:
     """What the run was made of: opening it comes to the same trap."""
-    from nmpsim import session
+    if trap.kind == "timeout":
+        say(f"warning: time was up, which is no trap; {request.core_on_trap} is not written")
+        return
     from nmpsim.core.inputs import checked_inputs
     from nmpsim.debugger.corefile import Core, save_core
 
-    image = request.bundle.read_bytes()
-    if request.patch is not None:
-        image = session.patched(image, request.patch, str(request.bundle))
     inputs = checked_inputs(bundle.metadata, arrays)
     path = request.core_on_trap
     if path is not None:
-        save_core(path, Core(image, inputs, device.config, request.engine, None))
+        save_core(path, Core(bytes(bundle.file), inputs, config, request.engine, None))
         say(f"wrote {path}; `nmpsim debug {path}` opens it where the run stopped")
+
+
+def _tell_limit(request: _Request, report: RunReport) -> None:
+    """A run beyond a limit is told beside the report, with its code."""
+    codes = {"cycle_limit": "LIMIT001", "timeout": "LIMIT002"}
+    if report.trap is not None and report.trap.kind in codes:
+        place = Place(str(request.bundle))
+        say(str(Diagnostic(codes[report.trap.kind], report.trap.message, place)))
 
 
 def _fused_note(count: int) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
-from nmpsim.cli.files import check_outputs, say_what_is_kept
+from nmpsim.cli.files import check_outputs, what_is_kept
 from nmpsim.cli.guard import say
+from nmpsim.cli.interrupt import noting
+from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
     Command,
@@ -18,6 +21,7 @@ from nmpsim.cli.options import (
     format_option,
     input_option,
     jobs_option,
+    limit_options,
     load_device,
     output_option,
     scheduler_option,
@@ -42,8 +46,11 @@ class _Request:
     grid: Path | None
     settings: tuple[str, ...]
     device: Path | None
+    max_cycles: int | None
+    timeout: float | None
     jobs: int | None
     scheduler: str | None
+    max_memory: int | None
     plot: Path | None
     style: str
     output: Path
@@ -72,8 +79,10 @@ class _Request:
     help="The same as a file: a device file with lists of values. --set goes before it.",
 )
 @device_option("the bundle's own device, or the NMP")
+@limit_options("each run")
 @jobs_option
 @scheduler_option
+@max_memory_option
 @click.option(
     "--plot",
     metavar="DIR",
@@ -108,6 +117,7 @@ def _sweep(request: _Request) -> int:
 
         check_plots(request.plot)
     from nmpsim.cli.inputs import fitting_inputs
+    from nmpsim.core.limits import Limits
     from nmpsim.experiments import load_swept, sweep_program
     from nmpsim.views.progress import RunProgress, stderr_console
 
@@ -117,21 +127,20 @@ def _sweep(request: _Request) -> int:
     for warning in program.warnings:
         say(f"warning: {warning}")
     arrays = fitting_inputs(request.inputs, program.inputs())
-    try:
-        with RunProgress(stderr_console()) as progress:
-            result = sweep_program(
-                program,
-                arrays,
-                grid,
-                device=device,
-                results=request.output,
-                jobs=request.jobs,
-                scheduler=request.scheduler,
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        say_what_is_kept(request.output)
-        raise
+    kept = partial(what_is_kept, request.output)
+    with noting(kept), RunProgress(stderr_console()) as progress:
+        result = sweep_program(
+            program,
+            arrays,
+            grid,
+            device=device,
+            results=request.output,
+            jobs=request.jobs,
+            scheduler=request.scheduler,
+            max_memory=request.max_memory,
+            progress=progress,
+            limits=Limits(request.max_cycles, request.timeout),
+        )
     return _tell(request, program, result)
 
 

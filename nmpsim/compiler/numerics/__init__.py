@@ -6,14 +6,13 @@ A profile (``profile.py`` says what one is asked) for each reference: ``glow.py`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nmpsim.compiler.numerics.floats import Fbgemm, Float, Onednn, Qnnpack
 from nmpsim.compiler.numerics.glow import GlowFloat, GlowInt
 from nmpsim.compiler.numerics.nmp import Nmp
 from nmpsim.compiler.numerics.profile import Average, Bias, Profile, Requantization, Sums, Words
 from nmpsim.compiler.numerics.q31 import Q31
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.work import Operation
+from nmpsim.kernels.hostops import MOVES_OR_COMPARES
 
 PROFILES: dict[str, Profile] = {
     profile.name: profile
@@ -25,7 +24,7 @@ PROFILES: dict[str, Profile] = {
 
 DEFAULT_NUMERICS = GlowInt.name
 
-EXACT = frozenset(
+EXACT = MOVES_OR_COMPARES | frozenset(
     {
         "copy",
         "transpose",
@@ -44,18 +43,19 @@ EXACT = frozenset(
 """Operations whose answer no profile changes; Int8 softmax is always Glow's."""
 
 
-def effective(numerics: str, operands: Sequence[View]) -> str:
-    """The profile that an operation on these operands takes where ``numerics`` is asked for.
+def effective(numerics: str, op: Operation) -> str:
+    """The profile that an operation takes where ``numerics`` is asked for.
 
-    Glow's compiled kernels have no arithmetic for Int16; its Interpreter has.
+    Of Glow's compiled kernels only the one that rescales knows Int16; its Interpreter has all.
     """
-    wide = any(view.type.elem == "i16" for view in operands[:1])
-    return GlowFloat.name if numerics == GlowInt.name and wide else numerics
+    wide = any(view.type.elem == "i16" for view in op.operands[:1])
+    lacks = wide and op.instruction.opcode != "rescalequantized"
+    return GlowFloat.name if numerics == GlowInt.name and lacks else numerics
 
 
 def profile_of(op: Operation) -> Profile:
     """The arithmetic of an operation."""
-    return PROFILES[effective(op.numerics, op.operands)]
+    return PROFILES[effective(op.numerics, op)]
 
 
 def numerics_of(op: Operation) -> str:

@@ -34,7 +34,7 @@ from nmpsim.compiler.numerics.ratios import (
     word_of,
 )
 from nmpsim.compiler.work import View
-from nmpsim.diagnostics import Place
+from nmpsim.diagnostics import Place, fail
 from nmpsim.kernels.scale import IntegerScale
 
 ONE = np.float32(1)
@@ -53,16 +53,9 @@ def reciprocal(value: float) -> float:
 def integer_bias(layer: Sums) -> npt.NDArray[np.int64] | None:
     """The bias as it is, if it is an integer on the scale of the sum; else None."""
     bias = layer.bias
-    if bias is None:
-        return np.zeros(layer.channels, np.int64)
     if bias.is_float or not np.array_equal(bias.scales, layer.products):
         return None
     return bias.integers
-
-
-def real_bias(layer: Sums) -> Floats:
-    """The bias as real values; 0 where there is none."""
-    return np.zeros(layer.channels, np.float32) if layer.bias is None else layer.bias.reals
 
 
 def rounded(values: Array, bits: int = 32) -> npt.NDArray[np.int64]:
@@ -82,23 +75,22 @@ class Float(Profile):
         """A bias that is not on the scale of the sum is brought there: ``rne(bias / (Sx*Sw))``."""
         bias = integer_bias(layer)
         if bias is None:
-            bias = rounded(real_bias(layer) / layer.products, layer.target.accumulator_bits)
+            bias = rounded(layer.bias.reals / layer.products, layer.target.accumulator_bits)
         return self._requantized(layer, "float", bias, layer.ratios)
 
     def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
         """``rne(sum * m) + Oy``, ``m = Sl*Sr / Sy``."""
-        ratio = quotient(product(lhs.scale, rhs.scale), target.scale)
-        return self._words(place, out=ratio)
+        return self._words(place, out=self._ratio(lhs, rhs, target))
 
     def average(self, window: Average) -> Words:
         """``rne(sum * (Sx / Sy / n)) + Oy``."""
         return window.words("float", float_form)
 
     def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
-        """Real values added, then ``rne(t * (1 / Sy)) + Oy``; mul as matmul."""
+        """Real values added, then ``rne(t * (1 / Sy)) + Oy``; mul: ``rne(l * r * m) + Oy``."""
         target, lhs, rhs = operands
         if opcode == "elementmul":
-            return self.matmul(lhs, rhs, target, place)
+            return self._words(place, out=self._ratio(lhs, rhs, target))
         return self._words(place, target, lhs=lhs.scale, rhs=rhs.scale)
 
     def unary(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
@@ -113,6 +105,10 @@ class Float(Profile):
         with np.errstate(over="ignore"):
             real = np.float32(value) / np.float32(grid.scale)
         return int(rounded(np.asarray(real))) + grid.offset
+
+    def _ratio(self, lhs: View, rhs: View, target: View) -> float:
+        """The factor of a product: ``m = Sl*Sr / Sy``."""
+        return quotient(product(lhs.scale, rhs.scale), target.scale)
 
     def _requantized(
         self, layer: Sums, profile: str, bias: npt.NDArray[np.int64], factors: Floats
@@ -133,13 +129,29 @@ class _Torch(Float):
     """What PyTorch's engines share."""
 
     def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
-        """``m = (Sl*Sr) * (1 / Sy)``."""
-        ratio = product(product(lhs.scale, rhs.scale), reciprocal(target.scale))
-        return self._words(place, out=ratio)
+        """Int16 has no reference, and is multiplied as element by element; COMP001 for Int8.
+
+        PyTorch multiplies dequantized numbers in float32; the last bit of these sums depends on
+        the order in which its BLAS adds.
+        """
+        if lhs.type.elem == "i8":
+            raise fail(
+                "COMP001",
+                f"numerics {self.name} has no matmul of Int8",
+                place=place,
+                found="PyTorch sums it in float32, in an order that no formula tells",
+                expected="another profile for this layer",
+                hint="--numerics LAYER=float multiplies integers, as ONNX Runtime does",
+            )
+        return super().matmul(lhs, rhs, target, place)
 
     def average(self, window: Average) -> Words:
         """``rne(sum * (Sx / Sy / n) + Oy)``: the zero point before rounding."""
         return window.words("fbgemm", float_form)
+
+    def _ratio(self, lhs: View, rhs: View, target: View) -> float:
+        """``m = (Sl*Sr) * (1 / Sy)``."""
+        return product(product(lhs.scale, rhs.scale), reciprocal(target.scale))
 
     def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
         """``A = fma(q, S, -O*S)`` of unsigned integers, which Int8 is less 128."""
@@ -160,7 +172,7 @@ class Fbgemm(_Torch):
 
     def sums(self, layer: Sums) -> Requantization:
         """B is ``f32(bias / s)``; with one scale for all weights ``bias * f32(1 / s)``, exact."""
-        real = real_bias(layer)
+        real = layer.bias.reals
         if layer.by_channel:
             bias = (real / layer.products).astype(np.float64)
         else:
@@ -177,9 +189,9 @@ class Onednn(_Torch):
     def sums(self, layer: Sums) -> Requantization:
         """``Sx`` is in the bias's words, ``Sw`` the factor, ``1 / Sy`` the result's scale."""
         weights = layer.weight_scales
-        if layer.is_fully_connected:
+        if not layer.is_convolution:
             weights = ONE / (ONE / weights)
-        bias = real_bias(layer).astype(np.float64).view(np.int64)
+        bias = layer.bias.reals.astype(np.float64).view(np.int64)
         source = float_form(reciprocal(reciprocal(layer.source.scale)), layer.place)
         back = word_of(reciprocal(layer.target.scale), layer.place)
         result = self._requantized(layer, "onednn", bias, weights)
@@ -195,7 +207,7 @@ class Qnnpack(_Torch):
         """A float bias is ``rne(bias * (1 / (Sx*Sw)))``."""
         bias = integer_bias(layer)
         if bias is None:
-            real = real_bias(layer) * (ONE / layer.products)
+            real = layer.bias.reals * (ONE / layer.products)
             bias = rounded(real, layer.target.accumulator_bits)
         factors = layer.products * (ONE / np.float32(layer.target.scale))
         return self._requantized(layer, "float", bias, factors)

@@ -18,7 +18,6 @@ from nmpsim.compiler.numerics.profile import (
     Words,
 )
 from nmpsim.compiler.numerics.ratios import (
-    IDENTITY,
     float_form,
     forms,
     integer_form,
@@ -56,9 +55,7 @@ class GlowInt(_Glow):
         """``scale(scale(b - Ob; Sb / (Sx*Sw)) + sum; Sx*Sw / Sy) + Oy``."""
         form = partial(integer_form, place=layer.place)
         bias = layer.integer_bias(self)
-        scales = (
-            (IDENTITY,) * layer.channels if layer.bias is None else forms(form, layer.bias_ratios)
-        )
+        scales = forms(form, layer.bias_ratios)
         return Requantization(DEVICE["glow_int"], bias, scales, forms(form, layer.ratios))
 
     def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
@@ -108,7 +105,7 @@ class GlowFloat(_Glow):
         """``rha(f32(sum + B) * m + Oy)``, ``B = rha((b - Ob) * Sb / (Sx*Sw))``."""
         form = partial(float_form, place=layer.place)
         # A fully connected layer adds the zero point after rounding.
-        profile = DEVICE["glow_float_late" if layer.is_fully_connected else "glow_float"]
+        profile = DEVICE["glow_float" if layer.is_convolution else "glow_float_late"]
         bias, scales = layer.integer_bias(self), forms(form, layer.bias_ratios)
         return Requantization(profile, bias, scales, forms(form, layer.ratios))
 

@@ -28,7 +28,7 @@ class Nmp(GlowInt):
             integer_form, place=layer.place, accumulator_bits=layer.target.accumulator_bits
         )
         bias = layer.integer_bias(self)
-        if layer.bias and np.any(layer.bias.scales != np.float32(layer.target.scale)):
+        if np.any(layer.bias.scales != np.float32(layer.target.scale)):
             raise _other_scale(layer, layer.bias)
         out = forms(form, layer.ratios)
         scales = (NOTHING,) * layer.channels

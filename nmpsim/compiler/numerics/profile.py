@@ -67,19 +67,14 @@ class Sums:
     """[O]"""
     by_channel: bool
     """Whether they may differ from channel to channel."""
-    bias: Bias | None
+    bias: Bias
     opcode: str
     place: Place
 
     @property
     def is_convolution(self) -> bool:
-        """Plain or channelwise; else a fully connected layer, or a product."""
+        """Plain or channelwise; else a fully connected layer."""
         return self.opcode.endswith("convolution")
-
-    @property
-    def is_fully_connected(self) -> bool:
-        """Plain or row-wise; a product with a constant matrix is none."""
-        return self.opcode.endswith("fullyconnected")
 
     @property
     def channels(self) -> int:
@@ -92,9 +87,7 @@ class Sums:
         return np.float32(self.source.scale) * self.weight_scales
 
     def integer_bias(self, profile: Profile) -> npt.NDArray[np.int64]:
-        """``q - offset`` of each channel, 0 without a bias; COMP001 if the bias is float."""
-        if self.bias is None:
-            return np.zeros(self.channels, np.int64)
+        """``q - offset`` of each channel; COMP001 if the bias is float."""
         if self.bias.is_float:
             raise fail(
                 "COMP001",
@@ -108,8 +101,6 @@ class Sums:
     @property
     def bias_ratios(self) -> npt.NDArray[np.float32]:
         """``fl(Sb / fl(Sx * Sw))`` of each channel."""
-        if self.bias is None:
-            return np.zeros(self.channels, np.float32)
         return self.bias.scales / self.products
 
     @property
@@ -159,6 +150,13 @@ class Requantization:
     bias_in_sum: bool = True
     """Whether the bias must fit the accumulator, on its own scale."""
 
+    @classmethod
+    def of_product(cls, words: Words, channels: int) -> Requantization:
+        """A product of two matrices by these words, for a unit that takes one as weights."""
+        out = IntegerScale(words["out_pre"], words["out_post"], words["out_mul"])
+        bias = np.zeros(channels, np.int64)
+        return cls(words["profile"], bias, (NOTHING,) * channels, (out,) * channels)
+
     def with_bias_behind_the_sum(
         self, scale: IntegerScale = NOTHING, result_scale: int = 0
     ) -> Requantization:
@@ -182,11 +180,11 @@ class Profile:
     """Whether there is a leaky activation behind a sum."""
 
     def sums(self, layer: Sums) -> Requantization:
-        """Convolution, fully connected layer, or product with a constant matrix."""
+        """Convolution or fully connected layer."""
         raise self.unknown("a layer with weights", layer.place)
 
     def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
-        """Product of two matrices."""
+        """Product of two matrices, of which the right one may be a constant."""
         raise self.unknown("matmul", place)
 
     def average(self, window: Average) -> Words:

@@ -44,8 +44,7 @@ class Q31(Profile):
     def sums(self, layer: Sums) -> Requantization:
         """The multiplier of each channel is ``Sx * Sw / Sy`` in doubles."""
         bias = layer.integer_bias(self)
-        if layer.bias is not None:
-            _check_bias(layer, layer.bias)
+        _check_bias(layer, layer.bias)
         form = partial(fixed_point_form, place=layer.place)
         return Requantization(
             DEVICE["q31"], bias, (NOTHING,) * layer.channels, forms(form, _factors(layer))

@@ -18,7 +18,6 @@ from nmpsim.kernels.scale import IntegerScale, InvalidScaleError, integer_scale
 
 LONGEST_SHIFT = 31
 """A shift of the rescale unit."""
-IDENTITY = IntegerScale(0, 0, 1)
 NOTHING = IntegerScale(0, 0, 0)
 """A factor of 0, and the words of a scale that a profile does not use."""
 

@@ -19,10 +19,11 @@ from nmpsim.compiler.slicing.channelwise_scheme import (
     Image,
     Sums,
     buffer_sizes,
-    needs,
+    image_of,
     outline_of,
     schemes_of,
     simple_scheme,
+    smallest_tile,
 )
 from nmpsim.compiler.slicing.context import Context
 from nmpsim.compiler.slicing.grants import Memory
@@ -42,9 +43,10 @@ from nmpsim.compiler.slicing.plan import (
 )
 from nmpsim.compiler.slicing.tiles import event_words, output_box, window_words
 from nmpsim.compiler.slicing.weighted import Weighted, clip_words
-from nmpsim.compiler.slicing.window import Need, axes, numbers, row_tiles
+from nmpsim.compiler.slicing.window import Need, numbers, row_tiles
 from nmpsim.compiler.work import Operation
 from nmpsim.config import DeviceConfig
+from nmpsim.diagnostics import Place
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 from nmpsim.timing.compute import depthwise_cycles, pool_cycles
@@ -129,8 +131,7 @@ def _options(image: Image, operation: _Operation, context: Context) -> Options[C
     config = context.config
     simple = simple_scheme(image, config)
     if simple is None:
-        smallest = needs(image, ChannelScheme(1, 1, 1, 1, 1))
-        raise too_large(f"%{image.name}", smallest, config, context.place)
+        raise too_large(f"%{image.name}", smallest_tile(image), config, context.place)
 
     def ranked(memory: Memory) -> list[ChannelScheme]:
         return best_first(
@@ -162,20 +163,12 @@ def _input_box(image: Image, source: int, tile: Tile, spm: int, spm_row: int) ->
     return Box(source + offset, spm, run, columns.count, rows.count, pixel, row, run, spm_row)
 
 
-def depthwise_options(layer: Weighted, context: Context) -> Options[ChannelScheme]:
+def depthwise_options(op: Operation, layer: Weighted, context: Context) -> Options[ChannelScheme]:
     """The ways to cut a convolution in which each channel has its own window."""
     taps = layer.rows.kernel * layer.columns.kernel
     scale_bytes = 0 if layer.scale_records is None else SCALE_BYTES
     wide = layer.element_bytes
-    image = Image(
-        layer.name,
-        layer.images,
-        layer.channels,
-        layer.rows,
-        layer.columns,
-        wide,
-        taps * wide + CHANNEL_BYTES + scale_bytes,
-    )
+    image = image_of(op)
     records = context.lay("channels", layer.channel_records)
     scales = layer.scale_records
     scale_table = 0 if scales is None else context.lay("scales", scales)
@@ -248,9 +241,8 @@ def depthwise_options(layer: Weighted, context: Context) -> Options[ChannelSchem
 def pool_options(op: Operation, context: Context) -> Options[ChannelScheme]:
     """The ways to cut a maximum or average pool."""
     target, source = op.output, op.operands[1]
-    rows, columns = axes(op.instruction, source.shape, target.shape)
-    wide = source.element_bytes
-    image = Image(op.instruction.name, source.shape[0], source.shape[3], rows, columns, wide)
+    image = image_of(op)
+    rows, columns, wide = image.rows, image.columns, source.element_bytes
     source_at, target_at = context.address_of(source), context.address_of(target)
     average = op.instruction.opcode == "avgpool"
     extra = _average_words(op, context) if average else {"empty_value": source.offset}
@@ -307,15 +299,17 @@ def pool_options(op: Operation, context: Context) -> Options[ChannelScheme]:
     return _options(image, operation, context)
 
 
+def average_of(op: Operation, place: Place) -> Average:
+    """What a profile is asked of an average pool."""
+    target, source = op.operands
+    taps = math.prod(numbers(op.instruction, "Kernels"))
+    counts_padding = bool(op.instruction.attributes["CountIncludePads"])
+    return Average(source, target, taps, counts_padding, place)
+
+
 def _average_words(op: Operation, context: Context) -> dict[str, int]:
-    target, source = op.operands[:2]
-    window = Average(
-        source,
-        target,
-        taps=math.prod(numbers(op.instruction, "Kernels")),
-        counts_padding=bool(op.instruction.attributes["CountIncludePads"]),
-        place=context.place,
-    )
+    target, source = op.operands
+    window = average_of(op, context.place)
     return {
         "in_offset": source.offset,
         "out_offset": target.offset,

@@ -10,11 +10,15 @@ import attrs
 from nmpsim.compiler.slicing.grants import Memory
 from nmpsim.compiler.slicing.outline import Outline, Traffic, box_cycles
 from nmpsim.compiler.slicing.plan import align, counts, divisions, halvings
-from nmpsim.compiler.slicing.window import Axis
+from nmpsim.compiler.slicing.weighted import has_tables
+from nmpsim.compiler.slicing.window import Axis, axes
+from nmpsim.compiler.work import Operation
 from nmpsim.config import DeviceConfig
+from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 
 VECTOR = 16
 """Channel ranges are multiples of this where there are enough channels."""
+POOLS = frozenset({"maxpool", "avgpool"})
 
 
 @attrs.frozen
@@ -55,6 +59,38 @@ class ChannelScheme:
             f"{self.across}x{self.down} cores, tiles {self.rows}x{self.columns} of"
             f" {self.channels} channels"
         )
+
+
+def is_depthwise(op: Operation) -> bool:
+    """Whether each channel has a window of its own: a convolution with as many groups."""
+    if not op.instruction.opcode.endswith("convolution"):
+        return False
+    groups = int(str(op.instruction.attributes["Group"]))
+    return groups > 1 and groups == op.operands[1].shape[3] == op.operands[0].shape[3]
+
+
+def image_of(op: Operation) -> Image:
+    """The geometry of a pool or a depthwise convolution."""
+    source = op.operands[1]
+    rows, columns = axes(op.instruction, source.shape, op.output.shape)
+    tables = 0
+    if op.instruction.opcode not in POOLS:
+        weights = rows.kernel * columns.kernel * source.element_bytes
+        tables = weights + CHANNEL_BYTES + (SCALE_BYTES if has_tables(op) else 0)
+    return Image(
+        op.instruction.name,
+        source.shape[0],
+        source.shape[3],
+        rows,
+        columns,
+        source.element_bytes,
+        tables,
+    )
+
+
+def smallest_tile(image: Image) -> int:
+    """Scratchpad bytes of the least there is: one channel of one result."""
+    return needs(image, ChannelScheme(1, 1, 1, 1, 1))
 
 
 def buffer_sizes(image: Image, scheme: ChannelScheme) -> tuple[int, int, int]:

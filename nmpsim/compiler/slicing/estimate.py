@@ -15,6 +15,7 @@ from nmpsim.compiler.slicing.grants import Grant, Memory
 from nmpsim.compiler.slicing.plan import Command, LayerPlan
 from nmpsim.compiler.slicing.schedule import Item, schedule
 from nmpsim.compiler.slicing.work_cycles import work_cycles
+from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.table import Unit
 from nmpsim.timing import Costs
 
@@ -99,11 +100,9 @@ def _step(command: Command, memory: Memory) -> _Transfer | _Work:
         return _Transfer(Unit.LOAD, setup, memory.grants(words))
     if command.mnemonic == "nmp.store":
         return _Transfer(Unit.STORE, costs.dma_startup_cycles, memory.grants(words))
-    unit = Unit.MAC if command.mnemonic in ON_MAC else Unit.VECTOR
+    unit = BY_MNEMONIC[command.mnemonic].unit
+    assert unit is not None
     return _Work(unit, work_cycles(command, costs))
-
-
-ON_MAC = frozenset({"nmp.conv", "nmp.dwconv", "nmp.gemm"})
 
 
 def padding_bytes(command: Command) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nmpsim.compiler.slicing.channelwise import depthwise_options, pool_options
+from nmpsim.compiler.slicing.channelwise_scheme import is_depthwise
 from nmpsim.compiler.slicing.context import Context
 from nmpsim.compiler.slicing.conv import conv_options
 from nmpsim.compiler.slicing.elementwise import (
@@ -23,14 +24,23 @@ from nmpsim.compiler.work import Operation
 
 def _weighted(op: Operation, context: Context) -> Options[Any]:
     layer = read_weighted(op, context)
-    if layer.groups > 1 and layer.groups == layer.channels == layer.out_channels:
-        return depthwise_options(layer, context)
+    if is_depthwise(op):
+        return depthwise_options(op, layer, context)
     return conv_options(layer, context)
 
 
 def _matmul(op: Operation, context: Context) -> Options[Any]:
-    """A constant right side is weights like any other."""
-    return _weighted(op, context) if op.operands[2].buffer.constant else matmul_options(op, context)
+    """A constant right side is weights, where no order of summing can saturate the sum.
+
+    Sums of weights begin with a zero point term, those of activations do not: only exact ones are
+    alike.
+    """
+    _, lhs, rhs = op.operands
+    largest = lhs.shape[1] << 2 * lhs.type.dtype.itemsize * 8
+    is_exact = largest <= 1 << (lhs.accumulator_bits - 1)
+    if rhs.buffer.constant and is_exact:
+        return _weighted(op, context)
+    return matmul_options(op, context)
 
 
 PLANNERS: dict[str, Callable[[Operation, Context], Options[Any]]] = {

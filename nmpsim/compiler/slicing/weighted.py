@@ -94,9 +94,8 @@ def _weighted(
     op: Operation, context: Context, weights: Array, rows: Axis, columns: Axis, groups: int
 ) -> Weighted:
     target, source = op.operands[:2]
-    sums, offsets = _sums(op, context, weights.shape[0])
     with np.errstate(all="ignore"):  # what no float32 can hold is refused, not warned of
-        requantization = context.profile.sums(sums)
+        requantization, offsets = _requantization(op, context, weights.shape[0])
     terms = zero_terms(weights, offsets, source.offset)
     _check_width(op, context, requantization, terms)
     return Weighted(
@@ -111,7 +110,7 @@ def _weighted(
         columns=columns,
         weights=weights.astype(source.type.dtype, copy=False),  # Int16 with weights of Int8
         channel_records=np.stack([requantization.bias, terms], axis=1),
-        scale_records=_records(requantization, offsets) if sums.by_channel else None,
+        scale_records=_records(requantization, offsets) if has_tables(op) else None,
         words={
             "element": source.element,
             "profile": requantization.profile,
@@ -125,9 +124,18 @@ def _weighted(
     )
 
 
-def _sums(op: Operation, context: Context, channels: int) -> tuple[Sums, Array]:
-    """Scales of a layer, and the zero point of each channel's weights."""
+def has_tables(op: Operation) -> bool:
+    """Whether scales and zero points of the weights differ from channel to channel."""
+    return len(op.operands) > 4
+
+
+def _requantization(op: Operation, context: Context, channels: int) -> tuple[Requantization, Array]:
+    """What makes results of sums, and the zero point of each channel's weights."""
     target, source, weights = op.operands[:3]
+    if op.instruction.opcode == "matmul":
+        words = context.profile.matmul(source, weights, target, context.place)
+        offsets = np.full(channels, weights.offset, np.int64)
+        return Requantization.of_product(words, channels), offsets
     tables = [context.values_of(view) for view in op.operands[4:]]
     scales = np.full(channels, weights.scale, np.float32)
     offsets = np.full(channels, weights.offset, np.int64)
@@ -137,17 +145,15 @@ def _sums(op: Operation, context: Context, channels: int) -> tuple[Sums, Array]:
         source=source,
         target=target,
         weight_scales=scales,
-        by_channel=bool(tables),
+        by_channel=has_tables(op),
         bias=_bias(op, context, tables, channels),
         opcode=op.instruction.opcode,
         place=context.place,
     )
-    return sums, offsets
+    return context.profile.sums(sums), offsets
 
 
-def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -> Bias | None:
-    if len(op.operands) < 4:
-        return None
+def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -> Bias:
     view = op.operands[3]
     values = context.values_of(view)
     if len(tables) == 4 and values.dtype.kind != "f":

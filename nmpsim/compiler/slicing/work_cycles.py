@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 
 from nmpsim.compiler.slicing.plan import Command
+from nmpsim.isa.table import INSTRUCTIONS, Unit
+from nmpsim.isa.total import total
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import (
     conv_cycles,
@@ -56,20 +58,24 @@ def _transpose(d: Words, costs: Costs) -> int:
     return transpose_cycles(math.prod(d[f"size_{i}"] for i in range(4)), costs)
 
 
-_CYCLES: dict[str, Callable[[Words, Costs], int]] = {
-    "nmp.conv": _conv,
-    "nmp.dwconv": _depthwise,
-    "nmp.gemm": lambda d, costs: gemm_cycles(
-        d["rows"], d["inner"], d["columns"], d["element"], costs
-    ),
-    "nmp.maxpool": _pool,
-    "nmp.avgpool": _pool,
-    "nmp.eltwise": lambda d, costs: vector_cycles(d["rows"], d["columns"], d["element"], costs),
-    "nmp.rescale": _flat,
-    "nmp.lut": _flat,
-    "nmp.fill": _flat,
-    "nmp.transpose": _transpose,
-}
+_CYCLES: dict[str, Callable[[Words, Costs], int]] = total(
+    f"{__name__}._CYCLES",
+    {
+        "nmp.conv": _conv,
+        "nmp.dwconv": _depthwise,
+        "nmp.gemm": lambda d, costs: gemm_cycles(
+            d["rows"], d["inner"], d["columns"], d["element"], costs
+        ),
+        "nmp.maxpool": _pool,
+        "nmp.avgpool": _pool,
+        "nmp.eltwise": lambda d, costs: vector_cycles(d["rows"], d["columns"], d["element"], costs),
+        "nmp.rescale": _flat,
+        "nmp.lut": _flat,
+        "nmp.fill": _flat,
+        "nmp.transpose": _transpose,
+    },
+    (i.mnemonic for i in INSTRUCTIONS if i.unit in (Unit.MAC, Unit.VECTOR)),
+)
 """Every instruction of the MAC array and of the vector unit."""
 
 

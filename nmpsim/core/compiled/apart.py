@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,9 @@ from nmpsim.core.compiled.vector import (
 from nmpsim.core.compiled.workplace import words_at, workplace_at
 from nmpsim.core.decode import OP
 from nmpsim.core.state import Int64s
-from nmpsim.isa.table import INSTRUCTIONS
+from nmpsim.host_memory import check_compiling
+from nmpsim.isa.table import INSTRUCTIONS, Kind, of_kind
+from nmpsim.isa.total import check_total
 from nmpsim.kernels.jit import is_cached, jit_apart, uncollected
 
 
@@ -103,6 +105,11 @@ def transpose(places: Any, core: Any, layer: Any, words: Any) -> Any:
     return 0
 
 
+def _check(name: str, table: Iterable[int]) -> None:
+    given = (INSTRUCTIONS[number].mnemonic for number in table)
+    check_total(f"{__name__}.{name}", given, of_kind(Kind.TENSOR))
+
+
 APART: dict[int, Callable[..., Any]] = {
     OP.nmp_load: load,
     OP.nmp_store: store,
@@ -117,6 +124,7 @@ APART: dict[int, Callable[..., Any]] = {
     OP.nmp_lut: lut,
     OP.nmp_transpose: transpose,
 }
+_check("APART", APART)
 """Instruction number -> function that is compiled apart."""
 UNCOMPILED: dict[int, Callable[..., Any]] = {
     OP.nmp_load: do_load,
@@ -132,6 +140,7 @@ UNCOMPILED: dict[int, Callable[..., Any]] = {
     OP.nmp_lut: do_lut,
     OP.nmp_transpose: do_transpose,
 }
+_check("UNCOMPILED", UNCOMPILED)
 """The same where nothing is compiled: functions of a workplace, a descriptor and a layer."""
 
 
@@ -174,8 +183,11 @@ class Apart:
         self.seconds += time.perf_counter() - begin
 
     def announce(self, function: Callable[..., Any]) -> None:
-        """Say that a function is compiled, if no process has kept it."""
-        if self.when_compiling and not is_cached(function):
+        """Say that a function is compiled, if no process has kept it; MEM002 if it cannot be."""
+        if is_cached(function):
+            return
+        check_compiling()
+        if self.when_compiling:
             self.when_compiling()
 
     def _prepare(self, number: int) -> int:

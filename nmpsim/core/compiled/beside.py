@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import os
 import subprocess
 import sys
+import threading
 
 from nmpsim.core.compiled.apart import compiled_apart
+from nmpsim.core.compiled.contract import compile_check
 from nmpsim.core.compiled.team import compile_follow
 from nmpsim.core.decode import OP
 from nmpsim.kernels.jit import uncollected
@@ -26,9 +29,10 @@ class Beside:
         if self._process is not None:
             return
         command = [sys.executable, "-m", "nmpsim.core.compiled.beside"]
-        quiet = subprocess.DEVNULL
+        quiet, leash = subprocess.DEVNULL, subprocess.PIPE
         try:
-            self._process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
+            # Its standard input ends when this process does, however that ends.
+            self._process = subprocess.Popen(command, stdin=leash, stdout=quiet, stderr=quiet)
         except OSError:
             return
         atexit.register(self._process.kill)
@@ -37,10 +41,20 @@ class Beside:
         """Until the process is done, well or not."""
         if self._process is not None:
             self._process.wait()
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+
+def _end_with_parent() -> None:
+    """Nothing ever comes in: it ends when the parent does, however that ends."""
+    os.read(0, 1)
+    os._exit(1)
 
 
 if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with uncollected():
         for needed in MOSTLY_NEEDED:
             compiled_apart(needed)
         compile_follow()
+        compile_check()

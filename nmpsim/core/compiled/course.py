@@ -13,8 +13,18 @@ import attrs
 import numpy as np
 
 from nmpsim.core.compiled.follow import LAYER, NUMBER, WORDS
-from nmpsim.core.compiled.plan import CORE, FIRST_WORD, NOW, SEGMENT, USED, Plan, make_plan
+from nmpsim.core.compiled.plan import (
+    CORE,
+    FIRST_WORD,
+    NOW,
+    SEEN,
+    SEGMENT,
+    USED,
+    Plan,
+    make_plan,
+)
 from nmpsim.core.decode import WORD_COUNT
+from nmpsim.core.engine import ContractBrokenError, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.timing import Costs
 
@@ -81,10 +91,15 @@ def has_timing(machine: Machine, timing: Timing) -> bool:
     return all(mine.tobytes() == known.tobytes() for mine, known in pairs)
 
 
-def plan_course(machine: Machine, loop: PlanLoop) -> Course | None:
+def plan_course(
+    machine: Machine, loop: PlanLoop, show: ShowInstructions | None = None
+) -> Course | None:
     """The course from where a machine is to the end; None if data decides, or it is too long.
 
     The machine itself stays as it is.
+
+    Raises:
+        ContractBrokenError: ``show`` has ended it.
     """
     parts = {name: getattr(machine, name).copy() for name in ("cores", "layers", "barriers")}
     ahead = machine._replace(**parts, shared=machine.shared.copy())
@@ -93,8 +108,10 @@ def plan_course(machine: Machine, loop: PlanLoop) -> Course | None:
     begun = machine.cores.retired.sum()
     for _ in range(0, MOST_TURNS, TURNS):
         outcome = loop(ahead, plan, TURNS)
+        if show and not show(plan.events[: plan.noted[SEEN]], plan.items, FIRST_WORD + WORDS):
+            raise ContractBrokenError
         pieces.append(plan.items[: plan.noted[USED]].copy())
-        plan.noted[USED] = 0
+        plan.noted[USED] = plan.noted[SEEN] = 0
         if outcome == Outcome.DONE:
             return _course(np.concatenate(pieces), int(plan.noted[NOW]) + 1, machine, ahead)
         steps = ahead.cores.retired.sum() - begun

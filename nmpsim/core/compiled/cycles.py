@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
-from nmpsim.core.decode import OP
+from nmpsim.core.decode import OP, decides_instructions
 from nmpsim.core.state import Count
+from nmpsim.isa.table import Unit
 from nmpsim.isa.words import (
     CONV,
     DWCONV,
@@ -33,9 +34,11 @@ from nmpsim.timing.compute import (
 MACS = int(Count.MACS)
 ONE_ROW: Any = np.int64(1)
 INT8: Any = np.int64(0)
+NONE: Any = np.int64(0)
 
 
 @jit
+@decides_instructions(unit=Unit.MAC)
 def mac_cycles(m: Any, costs: Any, number: Any, d: Any, layer: Any) -> Any:
     """Cycles of the MAC array; its multiplications are counted."""
     counts = m.layers[layer].counts
@@ -48,14 +51,17 @@ def mac_cycles(m: Any, costs: Any, number: Any, d: Any, layer: Any) -> Any:
         taps = d[DWCONV.kernel_h] * d[DWCONV.kernel_w]
         counts[MACS] += pixels * taps * channels
         return depthwise_cycles(pixels, taps, channels, d[DWCONV.element], costs)
-    pixels, groups = d[CONV.out_h] * d[CONV.out_w], d[CONV.groups]
-    high, wide = d[CONV.kernel_h], d[CONV.kernel_w]
-    taken, given = d[CONV.in_channels], d[CONV.out_channels]
-    counts[MACS] += pixels * high * wide * taken * given
-    return conv_cycles(pixels, high, wide, taken, given, groups, d[CONV.element], costs)
+    if number == OP.nmp_conv:
+        pixels, groups = d[CONV.out_h] * d[CONV.out_w], d[CONV.groups]
+        high, wide = d[CONV.kernel_h], d[CONV.kernel_w]
+        taken, given = d[CONV.in_channels], d[CONV.out_channels]
+        counts[MACS] += pixels * high * wide * taken * given
+        return conv_cycles(pixels, high, wide, taken, given, groups, d[CONV.element], costs)
+    return NONE  # of another unit; the check of descriptors let none through
 
 
 @jit
+@decides_instructions(unit=Unit.VECTOR)
 def vector_unit_cycles(costs: Any, number: Any, d: Any) -> Any:
     """Cycles of the vector unit."""
     if number == OP.nmp_maxpool or number == OP.nmp_avgpool:
@@ -72,5 +78,7 @@ def vector_unit_cycles(costs: Any, number: Any, d: Any) -> Any:
         return vector_cycles(ONE_ROW, d[FILL.count], d[FILL.element], costs)
     if number == OP.nmp_lut:
         return vector_cycles(ONE_ROW, d[LUT.count], INT8, costs)
-    i = TRANSPOSE.size_0
-    return transpose_cycles(d[i] * d[i + 1] * d[i + 2] * d[i + 3], costs)
+    if number == OP.nmp_transpose:
+        i = TRANSPOSE.size_0
+        return transpose_cycles(d[i] * d[i + 1] * d[i + 2] * d[i + 3], costs)
+    return NONE  # as above

@@ -8,7 +8,8 @@ import numpy as np
 
 from nmpsim.core.compiled.accounts import CONTROL, spend
 from nmpsim.core.state import CSR_COLUMN
-from nmpsim.isa.table import Cause, Csr
+from nmpsim.isa.csrs import MIE, MPIE, MPP, Csr
+from nmpsim.isa.table import Cause
 from nmpsim.kernels.jit import jit
 
 WENT_ON, WOULD_BE_SEEN, STOPPED, TRAPPED, FETCHED, ABANDONED = range(6)
@@ -34,7 +35,6 @@ MCAUSE = CSR_COLUMN[Csr.MCAUSE]
 MTVAL = CSR_COLUMN[Csr.MTVAL]
 WORD = 0xFFFF_FFFF
 ZERO = np.int64(0)
-MIE_BIT, MPIE_BIT, MPP_BITS = 1 << 3, 1 << 7, 3 << 11
 
 
 @jit
@@ -58,8 +58,8 @@ def trap(m: Any, core: Any, cause: Any, value: Any) -> Any:
     csr[MEPC] = m.cores[core].pc
     csr[MCAUSE] = cause
     csr[MTVAL] = value & WORD
-    enabled = csr[MSTATUS] & MIE_BIT
-    csr[MSTATUS] = MPP_BITS | (MPIE_BIT if enabled else 0)
+    enabled = csr[MSTATUS] & MIE
+    csr[MSTATUS] = MPP | (MPIE if enabled else 0)
     m.cores[core].pc = csr[MTVEC] & ~np.int64(3)
     spend(m, core, CONTROL, ZERO + 1)
     return WENT_ON

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from nmpsim.core.compiled.apart import APART, Apart
 from nmpsim.core.compiled.beside import Beside
+from nmpsim.core.compiled.contract import check_events, compile_check
 from nmpsim.core.compiled.course import (
     STEPS_PER_TURN,
     Course,
@@ -19,10 +20,10 @@ from nmpsim.core.compiled.perform import IS_PLAIN
 from nmpsim.core.compiled.plan import Plan, make_plan
 from nmpsim.core.compiled.team import Team, compile_follow
 from nmpsim.core.compiled.workplace import places_of
-from nmpsim.core.engine import CourseLeftError, Reached
+from nmpsim.core.engine import CourseLeftError, Reached, ShowInstructions
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.core.stops import Stops, make_stops, no_stops
-from nmpsim.kernels.jit import is_cached, uncollected
+from nmpsim.kernels.jit import CACHE, is_cached, uncollected
 from nmpsim.timing import Costs
 
 
@@ -52,13 +53,14 @@ class CompiledEngine:
 
     def is_complete(self) -> bool:
         """True if no program will have to wait for kernels to be compiled."""
-        compiled: tuple[Callable[..., object], ...] = (run, follow, *APART.values())
+        compiled: tuple[Callable[..., object], ...] = (run, follow, check_events, *APART.values())
         return all(map(is_cached, compiled))
 
     def compile_all(self) -> None:
         """Compile the kernels of all tensor instructions."""
         for number in APART:
             self._code.compile(number)
+        compile_check()
 
     def run(
         self,
@@ -76,13 +78,23 @@ class CompiledEngine:
         assert outcome is not None  # only plans are given up
         return outcome
 
-    def run_at_once(self, machine: Machine, costs: Costs, reached: Reached) -> bool:
+    def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
+        """Plan the course from where the machine is; see :class:`~nmpsim.core.engine.Engine`."""
+        if IS_PLAIN or not self._courses.may_have(machine, costs):
+            return False
+        self._compile_once(machine, costs)
+        self._code.announce(check_events)
+        return self._plan(machine, costs, show) is not None
+
+    def run_at_once(
+        self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
+    ) -> bool:
         """Run to the end where neither cycles nor the order of instructions depend on data."""
         if IS_PLAIN or not self._courses.may_have(machine, costs):
             return False
         self._compile_once(machine, costs)
-        course = self._course_of(machine, costs)
-        return course is not None and self._follow(machine, course, reached)
+        course = self._courses.find(machine) or self._plan(machine, costs)
+        return course is not None and self._follow(machine, course, reached, strict)
 
     def _loop(
         self,
@@ -102,30 +114,31 @@ class CompiledEngine:
             raise failure
         return None
 
-    def _course_of(self, machine: Machine, costs: Costs) -> Course | None:
-        """The course from where a machine is; None if there is none."""
-        course = self._courses.find(machine)
-        if course is None:
-            stops = make_stops(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
+    def _plan(
+        self, machine: Machine, costs: Costs, show: ShowInstructions | None = None
+    ) -> Course | None:
+        """Plan the course from where a machine is; None if there is none."""
+        stops = make_stops(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
 
-            def loop(ahead: Machine, plan: Plan, turns: int) -> Outcome | None:
-                calls = self._calls(ahead, plan)
-                return self._loop(ahead, costs, calls, turns, False, stops)
+        def loop(ahead: Machine, plan: Plan, turns: int) -> Outcome | None:
+            calls = self._calls(ahead, plan)
+            return self._loop(ahead, costs, calls, turns, False, stops)
 
-            course = plan_course(machine, loop)
+        course = plan_course(machine, loop, show)
+        if course is None or self._courses.find(machine) is None:
             self._courses.keep(course)
         return course
 
-    def _follow(self, machine: Machine, course: Course, reached: Reached) -> bool:
+    def _follow(self, machine: Machine, course: Course, reached: Reached, strict: bool) -> bool:
         """Follow a course to its end; False, and nothing is done, if it was left the first time."""
         if course.is_tried:
-            if not self._team.follow(machine, course, reached):
+            if not self._team.follow(machine, course, reached, strict):
                 self._courses.keep(None)
                 raise CourseLeftError
         else:
             memories = (machine.ram, machine.scratchpad, machine.layers, machine.channel_cut)
             before = [memory.copy() for memory in memories]
-            if not self._team.follow(machine, course, reached):
+            if not self._team.follow(machine, course, reached, strict):
                 for memory, known in zip(memories, before, strict=True):
                     memory[...] = known
                 self._courses.keep(None)
@@ -144,14 +157,14 @@ class CompiledEngine:
         if self._is_compiled:
             return
         self._code.announce(run)
-        if not is_cached(run):
+        if CACHE is not None and not is_cached(run):
             beside = Beside()
             beside.start()
             self._code.wait_beside = beside.wait
         calls = self._calls(machine, make_plan(machine.cores.size, 0))
         with uncollected():
             run(machine, costs, calls, 0, False, no_stops(machine.cores.size))
-            if not is_cached(follow):
+            if not is_cached(follow) or not is_cached(check_events):
                 self._code.wait_beside()
             compile_follow()
         self._is_compiled = True

@@ -14,11 +14,12 @@ import numpy as np
 
 from nmpsim.core.compiled.tensor import check_tables
 from nmpsim.core.compiled.workplace import HIGH_LAYER, LOW_LAYER, words_at, workplace_at
-from nmpsim.core.decode import OP, WORD_COUNT
+from nmpsim.core.decode import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.kernels.atomics import load, replace, store
 from nmpsim.kernels.by_reference import by_reference
 from nmpsim.kernels.calls import call
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
+from nmpsim.memory.weight_tail import weight_tail
 
 NUMBER, LAYER, WORDS = range(3)
 """Entries of an instruction of a course; its descriptor is behind, and then the next one."""
@@ -45,10 +46,13 @@ class Shared(IntEnum):
     ITEMS = 3
     """Address of the course's instructions."""
     LEFT = 4
-    """1 if a table of scales was impossible: what is data decides what happens."""
+    """1 if a table of scales was impossible: what is data decides what happens. So it does where
+    weights break the contract."""
+    IS_STRICT = 5
+    """1 if weights must keep to the contract."""
 
 
-IS_ACTIVE, TICKET, LISTS, ITEMS, LEFT = (int(entry) * LINE for entry in Shared)
+IS_ACTIVE, TICKET, LISTS, ITEMS, LEFT, IS_STRICT = (int(entry) * LINE for entry in Shared)
 
 
 @jit
@@ -70,11 +74,14 @@ def done_at(calls: Any, thread: Any) -> Any:
 
 
 @jit_allocating
-def tables_are_possible(places: Any, core: Any, number: Any, words: Any) -> Any:
-    """False if a convolution would trap."""
-    if number != OP.nmp_conv and number != OP.nmp_dwconv:
+def is_possible(places: Any, core: Any, number: Any, words: Any, strict: Any) -> Any:
+    """False if an instruction with a table of scales would trap, or break the contract."""
+    if SCALES_WORD[number] < 0:
         return True
-    return check_tables(number, words_at(words), workplace_at(places, core).spm.i32) < 0
+    d, workplace = words_at(words), workplace_at(places, core)
+    if strict and number == OP.nmp_conv and weight_tail(d, workplace.scratchpad) >= 0:
+        return False
+    return check_tables(number, d, workplace.spm.i32) < 0
 
 
 @jit
@@ -82,6 +89,7 @@ def do_core(calls: Any, thread: Any, core: Any) -> None:
     """Calculate the values of a core's part of the segment."""
     part = load(shared_at(calls, LISTS)) + core * 2 * BYTES
     items = load(shared_at(calls, ITEMS))
+    strict = load(shared_at(calls, IS_STRICT)) != 0
     at, end = load(part + BEGIN * BYTES), load(part + END * BYTES)
     row = calls.places[thread]
     places = np.int64(row.ctypes.data)
@@ -89,7 +97,7 @@ def do_core(calls: Any, thread: Any, core: Any) -> None:
         item = items + at * BYTES
         number, layer = load(item + NUMBER * BYTES), load(item + LAYER * BYTES)
         words = item + WORDS * BYTES
-        if not tables_are_possible(places, core, number, words):
+        if not is_possible(places, core, number, words, strict):
             store(shared_at(calls, LEFT), np.int64(1))
             return
         row[LOW_LAYER] = min(row[LOW_LAYER], layer)

@@ -10,6 +10,7 @@ from nmpsim.core.compiled.accounts import CONTROL, spend, works_on
 from nmpsim.core.compiled.ending import (
     ABANDONED,
     DESCRIPTOR_FAULT,
+    ILLEGAL_INSTRUCTION,
     OPERAND_FAULT,
     STOPPED,
     WENT_ON,
@@ -23,10 +24,10 @@ from nmpsim.core.compiled.ending import (
 from nmpsim.core.compiled.memory import IMAGE, NOWHERE, is_shared, locate, memory_of, read
 from nmpsim.core.compiled.perform import is_prepared, perform
 from nmpsim.core.compiled.plan import is_planned
-from nmpsim.core.compiled.tensor import check, check_tables, keep_busy
+from nmpsim.core.compiled.tensor import NO_SUCH, check, check_tables, keep_busy
 from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
 from nmpsim.core.compiled.units import await_job
-from nmpsim.core.decode import INSTRUCTION_UNIT, OP, WORD_COUNT, WORD_SIGNED
+from nmpsim.core.decode import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Count
 from nmpsim.kernels.jit import jit
 
@@ -62,7 +63,9 @@ def tensor(
         value = read(memory, offset + 4 * i, 4)
         d[i] = signed(value, 32) if WORD_SIGNED[number, i] else value
     bad = check(number, d, m.shared[0].scratchpad_bytes)
-    if bad < 0 and not is_planned(calls) and (number == OP.nmp_conv or number == OP.nmp_dwconv):
+    if bad == NO_SUCH:
+        return trap(m, core, ILLEGAL_INSTRUCTION, word)
+    if bad < 0 and not is_planned(calls):
         bad = check_tables(number, d, m.scratchpad_i32[core])
     if bad >= 0:
         return trap(m, core, OPERAND_FAULT, address + 4 * bad)

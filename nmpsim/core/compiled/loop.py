@@ -13,10 +13,16 @@ import numpy as np
 from nmpsim.core.compiled.accounts import ON_CONTROL, book
 from nmpsim.core.compiled.ending import ABANDONED, FETCHED, TRAPPED, WENT_ON, ZERO
 from nmpsim.core.compiled.issue import tensor
-from nmpsim.core.compiled.plan import is_planned, looks_at_data, steps_on_plan
+from nmpsim.core.compiled.plan import (
+    is_planned,
+    looks_at_data,
+    put_sync_on_plan,
+    steps_on_plan,
+)
 from nmpsim.core.compiled.record import steps_with_room
 from nmpsim.core.compiled.scalar import fetch, step
-from nmpsim.core.compiled.turns import earliest, lets_others_go_on, note_all_cycles, note_cycles
+from nmpsim.core.compiled.tensor import weight_tail_of
+from nmpsim.core.compiled.turns import LETS_OTHERS_GO_ON, earliest, note_all_cycles, note_cycles
 from nmpsim.core.compiled.units import serve
 from nmpsim.core.compiled.watch import (
     is_stop_address,
@@ -26,8 +32,9 @@ from nmpsim.core.compiled.watch import (
     trace_is_full,
     wants_to_stop,
 )
-from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT
+from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, IS_SYNCHRONISATION
 from nmpsim.core.state import Int64s, Outcome, Status
+from nmpsim.core.stops import MOST_STEPS
 from nmpsim.isa.words import MOST_WORDS
 from nmpsim.kernels.by_reference import by_reference
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
@@ -35,9 +42,12 @@ from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
 DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
 TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
 CYCLE_LIMIT, STOPPED_OUTCOME = int(Outcome.CYCLE_LIMIT), int(Outcome.STOPPED)
+VIOLATION = int(Outcome.VIOLATION)
 HALTED = int(Status.HALTED)
 GIVEN_UP = -1
 """Beside the outcomes: compiling was interrupted, or a plan cannot be made."""
+STEPS_OF_VALUES = 1 << 12
+"""Instructions without values that take as long as one with values may."""
 
 
 class Calls(NamedTuple):
@@ -54,6 +64,7 @@ class Calls(NamedTuple):
     noted: Int64s
     boxes: Int64s
     box: Int64s
+    events: Int64s
 
 
 @jit
@@ -65,16 +76,30 @@ def all_halted(m: Any) -> Any:
     return True
 
 
+@jit
+def note_violation(m: Any, core: Any, address: Any) -> None:
+    """A core's last instruction has broken the contract."""
+    m.shared[0].trap[0] = core
+    m.shared[0].trap[2] = address
+    m.shared[0].trap[3] = m.cores[core].pc - 4
+    m.shared[0].trap[4] = m.cores[core].clock
+
+
 @jit_allocating
 def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
-    """At most ``turns`` turns of cores and of the DRAM; the outcome."""
+    """At most ``turns`` turns of cores and of the DRAM, and MOST_STEPS instructions; the outcome.
+
+    Nobody could see a core that stops while it runs ahead: where it stops changes no result.
+    """
+    steps_left = np.int64(MOST_STEPS)
+    steps_of_values = np.int64(0 if is_planned(calls) else STEPS_OF_VALUES)
     d = np.zeros(MOST_WORDS, np.int64)
     clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
     note_all_cycles(m, clocks, requests)
     core, moved = -1, True
     for _ in range(turns):
-        most_steps = min(steps_with_room(m), steps_on_plan(calls), stops.steps_per_turn)
-        if most_steps == 0:
+        most_steps = min(steps_with_room(m), steps_on_plan(calls), stops.steps_per_turn, steps_left)
+        if most_steps <= 0:
             return PAUSED
         if moved:
             core = earliest(clocks)
@@ -110,15 +135,26 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
                 break
             may_be_seen = steps == 0
             ended, number, word = fetch(m, core, may_be_seen)
-            meets |= lets_others_go_on(number)
+            meets |= LETS_OTHERS_GO_ON[number]
             if ended == FETCHED:
                 if is_planned(calls) and looks_at_data(m, core, number):
                     return GIVEN_UP
                 source = source_before(m, stops, core, word)
+                done = m.cores[core].retired
                 if INSTRUCTION_UNIT[number] >= 0:
+                    steps_left -= steps_of_values
+                    most_steps = min(most_steps, max(steps_left, steps + 1))
                     ended = tensor(m, costs, calls, core, number, word, d, may_be_seen)
+                    if stops.strict and m.cores[core].retired > done and not is_planned(calls):
+                        tail = weight_tail_of(m, core, number, d)
+                        if tail >= 0:
+                            note_violation(m, core, tail)
+                            return VIOLATION
                 else:
                     ended = step(m, costs, core, number, word, may_be_seen)
+                    is_sync = is_planned(calls) and IS_SYNCHRONISATION[number]
+                    if is_sync and m.cores[core].retired > done:
+                        put_sync_on_plan(m, calls, core, number, word)
             if ended == TRAPPED and not may_be_seen:
                 m.shared[0].trap[:] = -1  # all can see the end of the run: it waits for its turn
                 break
@@ -127,6 +163,7 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
             if ended == TRAPPED:
                 break
             steps += 1
+        steps_left -= steps
         book(m, core, ON_CONTROL)
         if meets:
             note_all_cycles(m, clocks, requests)
@@ -136,7 +173,7 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
             return TRAP
         has_retired = m.cores[core].retired > retired
         if has_retired:
-            note_core(m, costs, stops, core, number, word, source)
+            note_core(m, costs, stops, core, number, word, source, d)
         note_turn(stops)
         barrier = m.shared[0].last_barrier
         if stop_at_layers and 0 <= barrier < m.barriers.size:
@@ -150,6 +187,6 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
 def run(
     machine: Any, settings: Any, given: Any, turns: Any, stop_at_layers: Any, stops: Any
 ) -> Any:
-    """Run for at most ``turns`` turns; the outcome."""
+    """Run as :func:`take_turns` does; the outcome."""
     m, costs, calls = by_reference(machine), by_reference(settings), by_reference(given)
     return take_turns(m, costs, calls, turns, stop_at_layers, stops)

@@ -23,18 +23,31 @@ from nmpsim.core.compiled.reach import (
     meets_others,
     put_box,
 )
-from nmpsim.core.decode import OP, WORD_COUNT
+from nmpsim.core.decode import INSTRUCTION_UNIT, IS_ACCESS, OP, UNIT, WORD_COUNT
+from nmpsim.core.shown import EVENT_WORDS, Event
 from nmpsim.core.state import Int64s
 from nmpsim.core.stops import MOST_STEPS
 from nmpsim.isa.words import LOAD, MOST_WORDS
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit, jit_inlined
 
 CORE, SEGMENT, FIRST_WORD = range(3)
 """Entries of an instruction on a plan; behind them is what a course has of it."""
 ITEM_WORDS = FIRST_WORD + WORDS + MOST_WORDS
-USED, NOW = range(2)
-"""Entries of ``Plan.noted``: instructions on it, and the segment that they have come to."""
-NOTED = 2
+USED, NOW, SEEN = range(3)
+"""Entries of ``Plan.noted``: instructions on it, the segment that they have come to, and events."""
+NOTED = 3
+EVENTS_PER_ITEM = 2
+"""Room for instructions that synchronise, beside tensor instructions."""
+(
+    EVENT_NUMBER,
+    EVENT_CORE,
+    EVENT_PC,
+    EVENT_CYCLE,
+    EVENT_FIRST,
+    EVENT_SECOND,
+    EVENT_DESCRIPTOR,
+    EVENT_ITEM,
+) = map(int, Event)
 
 
 class Plan(NamedTuple):
@@ -48,6 +61,8 @@ class Plan(NamedTuple):
     """[cores, KINDS, BOXES, BOX_WORDS] what the segment's transfers touch in DRAM."""
     box: Int64s
     """[BOX_WORDS] room to work in."""
+    events: Int64s
+    """[EVENTS_PER_ITEM * room, Event] what the check of the contract looks at."""
 
 
 def make_plan(cores: int, room: int) -> Plan:
@@ -57,6 +72,7 @@ def make_plan(cores: int, room: int) -> Plan:
         np.zeros(NOTED, np.int64),
         np.zeros((cores, KINDS, BOXES, BOX_WORDS), np.int64),
         np.zeros(BOX_WORDS, np.int64),
+        np.zeros((EVENTS_PER_ITEM * room, EVENT_WORDS), np.int64),
     )
 
 
@@ -71,14 +87,14 @@ def steps_on_plan(calls: Any) -> Any:
     """Steps that surely find room on the plan; all that a turn may take if there is none."""
     if not is_planned(calls):
         return MOST_STEPS
-    return calls.items.shape[0] - calls.noted[USED]
+    return min(calls.items.shape[0] - calls.noted[USED], calls.events.shape[0] - calls.noted[SEEN])
 
 
 @jit
 def looks_at_data(m: Any, core: Any, number: Any) -> Any:
     """True if a scalar instruction may read what a run has written, or write itself."""
     region, _ = locate(m, m.cores[core].pc, np.int64(1))
-    return region != IMAGE or OP.lb <= number <= OP.sw
+    return region != IMAGE or IS_ACCESS[number]
 
 
 @jit
@@ -89,18 +105,44 @@ def reach_for(m: Any, calls: Any, core: Any, number: Any, d: Any) -> None:
         return
     box = calls.box
     put_box(d, box)
-    kind = READS if number == OP.nmp_load else WRITES
+    kind = READS if INSTRUCTION_UNIT[number] == UNIT.LOAD else WRITES
     if meets_others(calls.boxes, core, box, kind):
         calls.noted[NOW] += 1
         calls.boxes[:] = 0
     keep_box(calls.boxes[core, kind], box)
 
 
+@jit_inlined
+def put_event(m: Any, calls: Any, core: Any, number: Any) -> Any:
+    """A row for the instruction that a core is at."""
+    event = calls.events[calls.noted[SEEN]]
+    calls.noted[SEEN] += 1
+    event[EVENT_NUMBER], event[EVENT_CORE] = number, core
+    event[EVENT_PC], event[EVENT_CYCLE] = m.cores[core].pc, m.cores[core].clock
+    return event
+
+
+@jit
+def put_sync_on_plan(m: Any, calls: Any, core: Any, number: Any, word: Any) -> None:
+    """Note an instruction that has synchronised."""
+    event = put_event(m, calls, core, number)
+    event[EVENT_PC] -= 4
+    a, b = (word >> 15) & 31, (word >> 20) & 31
+    if number != OP.nmp_wait:
+        a = np.int64(m.cores[core].registers[a]) & 0xFFFF_FFFF
+        b = np.int64(m.cores[core].registers[b]) & 0xFFFF_FFFF
+    event[EVENT_FIRST], event[EVENT_SECOND] = a, b
+
+
 @jit
 def put_on_plan(m: Any, calls: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
     """Put an instruction on the plan."""
-    if number == OP.nmp_load or number == OP.nmp_store:
+    unit = INSTRUCTION_UNIT[number]
+    if unit == UNIT.LOAD or unit == UNIT.STORE:
         reach_for(m, calls, core, number, d)
+    event = put_event(m, calls, core, number)
+    event[EVENT_DESCRIPTOR] = m.cores[core].descriptor
+    event[EVENT_ITEM] = calls.noted[USED]
     item = calls.items[calls.noted[USED]]
     calls.noted[USED] += 1
     item[CORE] = core

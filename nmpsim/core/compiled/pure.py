@@ -7,8 +7,14 @@ module of compiled code imports this one before it uses them.
 from __future__ import annotations
 
 from nmpsim.kernels.jit import jit_pure
-from nmpsim.memory import checks
+from nmpsim.memory import checks, footprint, weight_tail
 from nmpsim.timing import compute, dram
 
-for _function in (*compute.FUNCTIONS, *dram.FUNCTIONS, *checks.FUNCTIONS):
+for _function in (
+    *compute.FUNCTIONS,
+    *dram.FUNCTIONS,
+    *checks.FUNCTIONS,
+    *footprint.FUNCTIONS,
+    *weight_tail.FUNCTIONS,
+):
     jit_pure(_function)

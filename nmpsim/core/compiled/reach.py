@@ -47,16 +47,26 @@ def share_a_byte(a: Any, b: Any) -> Any:
 
 
 @jit
+def any_shares(kept: Any, box: Any) -> Any:
+    """True if one of a core's boxes of a kind may share a byte with another one."""
+    for i in range(BOXES):
+        if kept[i, END] == 0:
+            return False  # behind it there are none
+        if share_a_byte(kept[i], box):
+            return True
+    return False
+
+
+@jit
 def meets_others(boxes: Any, core: Any, box: Any, kind: Any) -> Any:
     """True if another core may touch what a transfer touches, and one of them writes."""
     for other in range(boxes.shape[0]):
         if other == core:
             continue
-        for i in range(BOXES):
-            if share_a_byte(boxes[other, WRITES, i], box):
-                return True
-            if kind == WRITES and share_a_byte(boxes[other, READS, i], box):
-                return True
+        if any_shares(boxes[other, WRITES], box):
+            return True
+        if kind == WRITES and any_shares(boxes[other, READS], box):
+            return True
     return False
 
 

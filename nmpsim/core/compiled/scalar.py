@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.csr import csr_access
+from nmpsim.core.compiled.csr import ILLEGAL_ACCESS, csr_access
 from nmpsim.core.compiled.ending import (
     BREAKPOINT,
     ENVIRONMENT_CALL,
@@ -21,9 +21,6 @@ from nmpsim.core.compiled.ending import (
     LOAD_FAULT,
     LOAD_MISALIGNED,
     MEPC,
-    MIE_BIT,
-    MPIE_BIT,
-    MPP_BITS,
     MSTATUS,
     STOPPED,
     STORE_FAULT,
@@ -50,11 +47,26 @@ from nmpsim.core.compiled.memory import (
 )
 from nmpsim.core.compiled.sync import arrive, halt, pend, post
 from nmpsim.core.compiled.units import await_job
-from nmpsim.core.decode import BUCKETS, ILLEGAL, MASKS, MATCHES, OP
-from nmpsim.isa.table import SEMAPHORES, Unit
+from nmpsim.core.decode import (
+    ACCESS_BYTES,
+    BUCKETS,
+    ILLEGAL,
+    KIND,
+    KIND_OF,
+    MASKS,
+    MATCHES,
+    OP,
+    SIGN_EXTENDS,
+    decides_instructions,
+    decides_kinds,
+)
+from nmpsim.isa.csrs import MIE, MPIE, MPP
+from nmpsim.isa.table import SEMAPHORES, Kind, Unit
 from nmpsim.kernels.jit import jit
 
 LAST_UNIT = int(max(Unit))
+UNKNOWN: Any = np.int64(-(1 << 63))
+"""In place of a result: this instruction is none of those that a function knows."""
 
 
 @jit
@@ -83,8 +95,9 @@ def divide(a: Any, b: Any, rest: Any) -> Any:
 
 
 @jit
+@decides_instructions(Kind.IMMEDIATE, Kind.REGISTER, Kind.MULTIPLY, Kind.DIVIDE)
 def arithmetic(number: Any, a: Any, b: Any) -> Any:
-    """Result of a register-register or register-immediate instruction; int64 in, int64 out."""
+    """Result of an integer operation, or UNKNOWN; int64 in, int64 out."""
     ua, ub = a & WORD, b & WORD
     if number == OP.add or number == OP.addi:
         return a + b
@@ -121,23 +134,28 @@ def arithmetic(number: Any, a: Any, b: Any) -> Any:
         return divide(a, b, True)
     if number == OP.divu:
         return np.int64(WORD) if ub == 0 else ua // ub
-    return ua if ub == 0 else ua % ub
+    if number == OP.remu:
+        return ua if ub == 0 else ua % ub
+    return UNKNOWN
 
 
 @jit
+@decides_instructions(Kind.BRANCH)
 def branch_taken(number: Any, a: Any, b: Any) -> Any:
-    """Does a branch go?"""
+    """1 if a branch goes, 0 if it does not, or UNKNOWN."""
     if number == OP.beq:
-        return a == b
+        return np.int64(a == b)
     if number == OP.bne:
-        return a != b
+        return np.int64(a != b)
     if number == OP.blt:
-        return a < b
+        return np.int64(a < b)
     if number == OP.bge:
-        return a >= b
+        return np.int64(a >= b)
     if number == OP.bltu:
-        return (a & WORD) < (b & WORD)
-    return (a & WORD) >= (b & WORD)
+        return np.int64((a & WORD) < (b & WORD))
+    if number == OP.bgeu:
+        return np.int64((a & WORD) >= (b & WORD))
+    return UNKNOWN
 
 
 @jit
@@ -151,16 +169,9 @@ def jump(m: Any, costs: Any, core: Any, target: Any, rd: Any) -> Any:
 
 
 @jit
-def access_bytes(funct3: Any) -> Any:
-    """Bytes of a load or store."""
-    return np.int64(1) << (funct3 & 3)
-
-
-@jit
-def load_word(m: Any, costs: Any, core: Any, word: Any, may_be_seen: Any) -> Any:
-    """``lb``, ``lh``, ``lw``, ``lbu``, ``lhu``."""
-    funct3 = (word >> 12) & 7
-    nbytes = access_bytes(funct3)
+def load_word(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any) -> Any:
+    """A scalar load."""
+    nbytes = ACCESS_BYTES[number]
     address = (m.cores[core].registers[(word >> 15) & 31] + signed(word >> 20, 12)) & WORD
     if address % nbytes:
         return trap(m, core, LOAD_MISALIGNED, address)
@@ -170,16 +181,16 @@ def load_word(m: Any, costs: Any, core: Any, word: Any, may_be_seen: Any) -> Any
     if is_shared(region) and not may_be_seen:
         return WOULD_BE_SEEN
     value = read(memory_of(m, core, region), offset, nbytes)
-    if funct3 < 2:
+    if SIGN_EXTENDS[number]:
         value = signed(value, 8 * nbytes)
     set_register(m, core, (word >> 7) & 31, value)
     return next_instruction(m, core, access_cycles(costs, region))
 
 
 @jit
-def store_word(m: Any, costs: Any, core: Any, word: Any, may_be_seen: Any) -> Any:
-    """``sb``, ``sh``, ``sw``."""
-    nbytes = access_bytes((word >> 12) & 7)
+def store_word(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any) -> Any:
+    """A scalar store."""
+    nbytes = ACCESS_BYTES[number]
     immediate = signed((word >> 25) << 5 | (word >> 7) & 31, 12)
     address = (m.cores[core].registers[(word >> 15) & 31] + immediate) & WORD
     if address % nbytes:
@@ -203,6 +214,7 @@ def access_cycles(costs: Any, region: Any) -> Any:
 
 
 @jit
+@decides_instructions(Kind.SYNC)
 def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any) -> Any:
     """``nmp.wait``, ``nmp.barrier``, ``nmp.post``, ``nmp.pend``, ``nmp.halt``."""
     a, b = (word >> 15) & 31, (word >> 20) & 31
@@ -224,35 +236,89 @@ def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_se
         next_instruction(m, core, ZERO)
         arrive(m, costs, core, which, count)
         return STOPPED
-    if which >= SEMAPHORES:
-        return trap(m, core, ILLEGAL_INSTRUCTION, word)
-    next_instruction(m, core, ZERO)
-    if number == OP.nmp_post:
+    if number == OP.nmp_post and which < SEMAPHORES:
+        next_instruction(m, core, ZERO)
         post(m, costs, core, which, count)
         return WENT_ON
-    return WENT_ON if pend(m, core, which, count) else STOPPED
+    if number == OP.nmp_pend and which < SEMAPHORES:
+        next_instruction(m, core, ZERO)
+        return WENT_ON if pend(m, core, which, count) else STOPPED
+    return trap(m, core, ILLEGAL_INSTRUCTION, word)
 
 
 @jit
+@decides_instructions(Kind.UPPER, Kind.JUMP)
+def go_far(m: Any, costs: Any, core: Any, number: Any, word: Any) -> Any:
+    """``lui``, ``auipc``, ``jal``, ``jalr``: what has addresses of 32 bits to do with."""
+    pc, rd = m.cores[core].pc, (word >> 7) & 31
+    if number == OP.lui:
+        set_register(m, core, rd, word & 0xFFFF_F000)
+        return next_instruction(m, core, ZERO)
+    if number == OP.auipc:
+        set_register(m, core, rd, pc + (word & 0xFFFF_F000))
+        return next_instruction(m, core, ZERO)
+    if number == OP.jal:
+        offset = (word >> 21 & 1023) << 1 | (word >> 20 & 1) << 11 | (word >> 12 & 255) << 12
+        target = (pc + signed(offset | (word >> 31) << 20, 21)) & WORD
+        return jump(m, costs, core, target, rd)
+    if number == OP.jalr:
+        base = np.int64(m.cores[core].registers[(word >> 15) & 31])
+        return jump(m, costs, core, (base + signed(word >> 20, 12)) & (WORD - 1), rd)
+    return trap(m, core, ILLEGAL_INSTRUCTION, word)
+
+
+@jit
+@decides_instructions(Kind.FENCE, Kind.SYSTEM)
 def system(m: Any, core: Any, number: Any, word: Any) -> Any:
-    """``ecall``, ``ebreak``, ``mret``, CSR accesses, and what does nothing."""
+    """``ecall``, ``ebreak``, ``mret``, and what does nothing."""
     if number == OP.ecall:
         return trap(m, core, ENVIRONMENT_CALL, ZERO)
     if number == OP.ebreak:
         return trap(m, core, BREAKPOINT, m.cores[core].pc)
     if number == OP.mret:
         csr = m.cores[core].csr
-        enabled = csr[MSTATUS] & MPIE_BIT
-        csr[MSTATUS] = MPP_BITS | MPIE_BIT | (MIE_BIT if enabled else 0)
+        enabled = csr[MSTATUS] & MPIE
+        csr[MSTATUS] = MPP | MPIE | (MIE if enabled else 0)
         m.cores[core].pc = csr[MEPC]
         return retire(m, core, ZERO)
     if number == OP.fence or number == OP.fence_i or number == OP.wfi:
         return next_instruction(m, core, ZERO)
+    return trap(m, core, ILLEGAL_INSTRUCTION, word)
+
+
+@jit
+def swap_csr(m: Any, core: Any, number: Any, word: Any) -> Any:
+    """``csrr*``."""
     old = csr_access(m, core, number, word)
-    if old < 0:
+    if old == ILLEGAL_ACCESS:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
     set_register(m, core, (word >> 7) & 31, old)
     return next_instruction(m, core, ZERO)
+
+
+@jit
+def calculate(m: Any, core: Any, number: Any, word: Any, b: Any, extra: Any) -> Any:
+    """An integer operation on rs1 and ``b``, which takes so many cycles more than one."""
+    a = np.int64(m.cores[core].registers[(word >> 15) & 31])
+    result = arithmetic(number, a, b)
+    if result == UNKNOWN:
+        return trap(m, core, ILLEGAL_INSTRUCTION, word)
+    set_register(m, core, (word >> 7) & 31, result)
+    return next_instruction(m, core, extra)
+
+
+@jit
+def branch(m: Any, costs: Any, core: Any, number: Any, word: Any, b: Any) -> Any:
+    """A branch on rs1 and ``b``."""
+    a = np.int64(m.cores[core].registers[(word >> 15) & 31])
+    taken = branch_taken(number, a, b)
+    if taken == UNKNOWN:
+        return trap(m, core, ILLEGAL_INSTRUCTION, word)
+    if taken == 0:
+        return next_instruction(m, core, ZERO)
+    offset = (word >> 7 & 1) << 11 | (word >> 8 & 15) << 1 | (word >> 25 & 63) << 5
+    target = (m.cores[core].pc + signed(offset | (word >> 31) << 12, 13)) & WORD
+    return jump(m, costs, core, target, ZERO)
 
 
 @jit
@@ -272,46 +338,30 @@ def fetch(m: Any, core: Any, may_be_seen: Any) -> Any:
 
 
 @jit
+@decides_kinds
 def step(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any) -> Any:
     """One instruction of a core, any but a tensor instruction."""
-    pc = m.cores[core].pc
-    rd = (word >> 7) & 31
-    a = np.int64(m.cores[core].registers[(word >> 15) & 31])
+    kind = KIND_OF[number]
     b = np.int64(m.cores[core].registers[(word >> 20) & 31])
-    immediate = signed(word >> 20, 12)
-    if OP.nmp_wait <= number <= OP.nmp_halt:
+    if kind == KIND.SYNC:
         return synchronise(m, costs, core, number, word, may_be_seen)
-    if OP.addi <= number <= OP.srai:
-        set_register(m, core, rd, arithmetic(number, a, immediate))
-        return next_instruction(m, core, ZERO)
-    if OP.add <= number <= OP.remu:
-        set_register(m, core, rd, arithmetic(number, a, b))
-        extra = ZERO
-        if number >= OP.div:
-            extra = costs.control_divide_cycles
-        elif number >= OP.mul:
-            extra = costs.control_multiply_cycles
-        return next_instruction(m, core, extra)
-    if OP.beq <= number <= OP.bgeu:
-        if not branch_taken(number, a, b):
-            return next_instruction(m, core, ZERO)
-        offset = (word >> 7 & 1) << 11 | (word >> 8 & 15) << 1 | (word >> 25 & 63) << 5
-        target = (pc + signed(offset | (word >> 31) << 12, 13)) & WORD
-        return jump(m, costs, core, target, ZERO)
-    if OP.lb <= number <= OP.lhu:
-        return load_word(m, costs, core, word, may_be_seen)
-    if OP.sb <= number <= OP.sw:
-        return store_word(m, costs, core, word, may_be_seen)
-    if number == OP.lui:
-        set_register(m, core, rd, word & 0xFFFF_F000)
-        return next_instruction(m, core, ZERO)
-    if number == OP.auipc:
-        set_register(m, core, rd, pc + (word & 0xFFFF_F000))
-        return next_instruction(m, core, ZERO)
-    if number == OP.jal:
-        offset = (word >> 21 & 1023) << 1 | (word >> 20 & 1) << 11 | (word >> 12 & 255) << 12
-        target = (pc + signed(offset | (word >> 31) << 20, 21)) & WORD
-        return jump(m, costs, core, target, rd)
-    if number == OP.jalr:
-        return jump(m, costs, core, (a + immediate) & (WORD - 1), rd)
-    return system(m, core, number, word)
+    if kind == KIND.IMMEDIATE or kind == KIND.REGISTER:
+        b = signed(word >> 20, 12) if kind == KIND.IMMEDIATE else b
+        return calculate(m, core, number, word, b, ZERO)
+    if kind == KIND.MULTIPLY or kind == KIND.DIVIDE:
+        is_product = kind == KIND.MULTIPLY
+        extra = costs.control_multiply_cycles if is_product else costs.control_divide_cycles
+        return calculate(m, core, number, word, b, extra)
+    if kind == KIND.BRANCH:
+        return branch(m, costs, core, number, word, b)
+    if kind == KIND.LOAD:
+        return load_word(m, costs, core, number, word, may_be_seen)
+    if kind == KIND.STORE:
+        return store_word(m, costs, core, number, word, may_be_seen)
+    if kind == KIND.UPPER or kind == KIND.JUMP:
+        return go_far(m, costs, core, number, word)
+    if kind == KIND.FENCE or kind == KIND.SYSTEM:
+        return system(m, core, number, word)
+    if kind == KIND.CSR:
+        return swap_csr(m, core, number, word)
+    return trap(m, core, ILLEGAL_INSTRUCTION, word)

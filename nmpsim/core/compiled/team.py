@@ -65,9 +65,9 @@ class Team:
         self._accounts: list[Accounts] = []
         self._helpers: list[_Helper] = []
 
-    def follow(self, machine: Machine, course: Course, reached: Reached) -> bool:
+    def follow(self, machine: Machine, course: Course, reached: Reached, strict: bool) -> bool:
         """Calculate all values of a course; False if data decides what happens."""
-        with self._at_work(machine) as calls:
+        with self._at_work(machine, strict) as calls:
             for first in range(0, len(course.lists), SEGMENTS):
                 if not follow(calls, course.items, course.lists[first : first + SEGMENTS]):
                     return False
@@ -82,7 +82,7 @@ class Team:
         return self._bench[1]
 
     @contextmanager
-    def _at_work(self, machine: Machine) -> Iterator[Calls]:
+    def _at_work(self, machine: Machine, strict: bool) -> Iterator[Calls]:
         """The helpers do what comes up; behind it, all counts are the machine's."""
         calls = self._calls_for(machine)
         self._calls = None  # what is interrupted before its counts are added is made anew
@@ -93,6 +93,7 @@ class Team:
             own.layers.channels[:] = machine.layers.channels
             own.layers.channel_base[:] = machine.layers.channel_base
         calls.shared[Shared.LEFT] = 0
+        calls.shared[Shared.IS_STRICT] = int(strict)
         calls.shared[Shared.IS_ACTIVE] = 1
         for helper in self._helpers:
             helper.begin()

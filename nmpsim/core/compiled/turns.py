@@ -7,11 +7,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.decode import OP
+import numpy as np
+
 from nmpsim.core.state import NEVER, Status
+from nmpsim.isa.table import INSTRUCTIONS, Kind, of_kind
+from nmpsim.isa.total import total
 from nmpsim.kernels.jit import jit
 
 RUNNING = int(Status.RUNNING)
+_RELEASES = total(
+    f"{__name__}._RELEASES",
+    {
+        "nmp.wait": False,
+        "nmp.barrier": True,
+        "nmp.post": True,
+        "nmp.pend": False,
+        "nmp.halt": False,
+    },
+    of_kind(Kind.SYNC),
+)
+LETS_OTHERS_GO_ON = np.array([*(_RELEASES.get(i.mnemonic, False) for i in INSTRUCTIONS), False])
+"""Instructions that may release other cores; the last entry is ILLEGAL's."""
 
 
 @jit
@@ -41,9 +57,3 @@ def note_all_cycles(m: Any, clocks: Any, requests: Any) -> None:
     """As ``note_cycles``, for all."""
     for core in range(m.cores.size):
         note_cycles(m, core, clocks, requests)
-
-
-@jit
-def lets_others_go_on(number: Any) -> Any:
-    """True if an instruction may release other cores."""
-    return number == OP.nmp_barrier or number == OP.nmp_post

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.ending import WORD
-from nmpsim.core.decode import INSTRUCTION_UNIT, OP
+from nmpsim.core.decode import INSTRUCTION_UNIT, IS_TRACED, WORD_COUNT
 from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row
 from nmpsim.kernels.jit import jit
 
 TURNS, ROWS, STOPPED_CORE = int(Noted.TURNS), int(Noted.ROWS), int(Noted.CORE)
+FETCHED_AT = int(Noted.PC)
 NUMBER, TURN, CORE, PC, WORD_COLUMN = (
     int(c) for c in (Row.NUMBER, Row.TURN, Row.CORE, Row.PC, Row.WORD)
 )
@@ -59,13 +60,10 @@ def wants_to_stop(stops: Any, core: Any, number: Any) -> Any:
 
 
 @jit
-def is_traced(number: Any) -> Any:
-    """Tensor instructions, synchronisation, scalar loads and stores."""
-    return (
-        INSTRUCTION_UNIT[number] >= 0
-        or OP.nmp_wait <= number <= OP.nmp_halt
-        or OP.lb <= number <= OP.sw
-    )
+def is_fetch_traced(m: Any, stops: Any) -> Any:
+    """Was the instruction fetched from memory that can change, and does that matter?"""
+    offset = stops.noted[FETCHED_AT] - m.shared[0].image_base
+    return stops.words.shape[0] > 0 and not 0 <= offset < m.image.size
 
 
 @jit
@@ -73,29 +71,35 @@ def source_before(m: Any, stops: Any, core: Any, word: Any) -> Any:
     """Value of the first source register, which a load may overwrite; 0 if nothing is traced."""
     if stops.trace.shape[0] == 0:
         return np.int64(0)
+    stops.noted[FETCHED_AT] = m.cores[core].pc
     return np.int64(m.cores[core].registers[(word >> 15) & 31]) & WORD
 
 
 @jit
 def note_core(
-    m: Any, costs: Any, stops: Any, core: Any, number: Any, word: Any, source: Any
+    m: Any, costs: Any, stops: Any, core: Any, number: Any, word: Any, source: Any, d: Any
 ) -> None:
-    """A core's instruction is done; ``source`` as ``source_before`` gave it."""
+    """A core's instruction is done; ``source`` as ``source_before`` gave it, ``d`` is what a
+    descriptor held."""
     begin = stops.clocks[core]
     stops.clocks[core] = m.cores[core].clock
-    if stops.trace.shape[0] == 0 or not is_traced(number):
+    if stops.trace.shape[0] == 0:
+        return
+    if not IS_TRACED[number] and not is_fetch_traced(m, stops):
         return
     row = stops.noted[ROWS]
     stops.noted[ROWS] = row + 1
     stops.trace[row, NUMBER] = number
     stops.trace[row, TURN] = stops.noted[TURNS]
     stops.trace[row, CORE] = core
-    stops.trace[row, PC] = m.cores[core].pc - 4
+    stops.trace[row, PC] = stops.noted[FETCHED_AT]
     stops.trace[row, WORD_COLUMN] = word
     stops.trace[row, RS1] = source
     stops.trace[row, RS2] = np.int64(m.cores[core].registers[(word >> 20) & 31]) & WORD
     stops.trace[row, BEGIN] = begin
     stops.trace[row, END] = m.cores[core].clock
+    for i in range(min(stops.words.shape[0], 1) * WORD_COUNT[number]):
+        stops.words[row, i] = d[i]
     unit = INSTRUCTION_UNIT[number]
     stops.trace[row, JOB] = -1
     stops.trace[row, FINISHED] = m.cores[core].clock

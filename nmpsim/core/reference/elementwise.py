@@ -31,6 +31,7 @@ from nmpsim.core.reference.scales import clip, fixed_point, integer_scale
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
+from nmpsim.isa.total import check_total
 from nmpsim.isa.words import (
     FLOAT,
     GLOW_FLOAT,
@@ -41,9 +42,11 @@ from nmpsim.isa.words import (
     OP_MIN,
     OP_MUL,
     OP_SUB,
+    OPERATION_NUMBERS,
     Q31,
     QNNPACK,
     RHS_INT32,
+    check_profiles,
 )
 from nmpsim.kernels.stages import RESCALE
 from nmpsim.timing.compute import vector_cycles
@@ -54,7 +57,8 @@ OPERATIONS = {
     OP_MAX: np.maximum,
     OP_MIN: np.minimum,
 }
-"""What is done with two sides on one scale, integers or float32."""
+"""What is done with two sides on one scale, integers or float32; a product has a formula apart."""
+check_total(f"{__name__}.OPERATIONS", (*OPERATIONS, OP_MUL), OPERATION_NUMBERS)
 
 
 def glow_int(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
@@ -143,6 +147,7 @@ PAIRS: dict[int, Callable[[Int64s, Int64s, Words, Place], Int64s]] = {
     QNNPACK: qnnpack,
 }
 """Profile -> the result of two sides."""
+check_profiles(f"{__name__}.PAIRS", PAIRS, "eltwise")
 
 
 def eltwise(s: Step, d: Words, account: Account) -> int:

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.core.engine import Reached
+from nmpsim.core.engine import Reached, ShowInstructions
 from nmpsim.core.reference.access import ACCESS
 from nmpsim.core.reference.control import CONTROL
 from nmpsim.core.reference.cores import Core, all_cores
 from nmpsim.core.reference.integer import INTEGER
 from nmpsim.core.reference.memory import locate
-from nmpsim.core.reference.step import EndOfRunError, EndOfTurnError, Step, TrapError
+from nmpsim.core.reference.step import (
+    EndOfRunError,
+    EndOfTurnError,
+    Step,
+    TrapError,
+    ViolationError,
+)
 from nmpsim.core.reference.sync import SYNC
 from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
@@ -24,18 +30,18 @@ from nmpsim.core.state import NEVER, Machine, Outcome, Status, Trap
 from nmpsim.core.stops import Stops, no_stops
 from nmpsim.core.work import steps_with_room
 from nmpsim.isa.codec import decode
-from nmpsim.isa.table import Cause, Unit
+from nmpsim.isa.table import Cause, Kind, Unit, of_kind
+from nmpsim.isa.total import total
 from nmpsim.timing import Costs
 
-INSTRUCTIONS: dict[str, Callable[[Step], None]] = {
-    **INTEGER,
-    **CONTROL,
-    **ACCESS,
-    **SYSTEM,
-    **TENSOR,
-    **SYNC,
-}
+INSTRUCTIONS: dict[str, Callable[[Step], None]] = total(
+    f"{__name__}.INSTRUCTIONS",
+    {**INTEGER, **CONTROL, **ACCESS, **SYSTEM, **TENSOR, **SYNC},
+    of_kind(*Kind),
+)
 """Mnemonic -> definition, for every instruction of the table."""
+MOST_STEPS = 1 << 11
+"""Instructions of one call at most: it takes about a tenth of a second for so many."""
 
 
 class ReferenceEngine:
@@ -59,7 +65,13 @@ class ReferenceEngine:
     def compile_all(self) -> None:
         """Nothing to do."""
 
-    def run_at_once(self, machine: Machine, costs: Costs, reached: Reached) -> bool:
+    def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
+        """Never; see :class:`~nmpsim.core.engine.Engine`."""
+        return False
+
+    def run_at_once(
+        self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
+    ) -> bool:
         """Never; see :class:`~nmpsim.core.engine.Engine`."""
         return False
 
@@ -73,16 +85,19 @@ class ReferenceEngine:
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         watch = Watch(no_stops(machine.cores.size) if stops is None else stops, costs)
+        steps_before = machine.cores.retired.sum()
         for _ in range(turns):
             outcome = take_turn(machine, costs, stop_at_layers, watch)
             if outcome is not None:
                 return outcome
+            if machine.cores.retired.sum() - steps_before >= MOST_STEPS:
+                break
         return Outcome.PAUSED
 
 
 def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool, watch: Watch) -> Outcome | None:
     """Let the DRAM or a core go on, whoever is earlier; an outcome if the engine comes back."""
-    most_steps = min(steps_with_room(machine), watch.stops.steps_per_turn)
+    most_steps = min(steps_with_room(machine), watch.stops.steps_per_turn, MOST_STEPS)
     if most_steps == 0:
         return Outcome.PAUSED
     cores = all_cores(machine)
@@ -126,6 +141,8 @@ def take_core_turn(
         pass
     except EndOfRunError:
         return Outcome.TRAP
+    except ViolationError:
+        return Outcome.VIOLATION
     has_retired = core.retired > retired
     if has_retired:
         watch.note_core(core)
@@ -159,8 +176,19 @@ def run_core(core: Core, costs: Costs, watch: Watch, most_steps: int) -> None:
         is_turn = steps == 0
         try:
             do_instruction(core, costs, is_turn, watch)
+            check_weights(core, watch)
         except TrapError as trap:
             enter_trap(core, trap, is_turn)
+
+
+def check_weights(core: Core, watch: Watch) -> None:
+    """Weights of the convolution that a core has just done must keep to the contract."""
+    address = watch.weight_tail(core)
+    if address >= 0:
+        record = core.machine.shared[0]["trap"]
+        record[Trap.CORE], record[Trap.VALUE] = core.number, address
+        record[Trap.PC], record[Trap.CYCLE] = core.pc - 4, core.clock
+        raise ViolationError
 
 
 def do_instruction(core: Core, costs: Costs, is_turn: bool, watch: Watch) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.isa import words
+from nmpsim.isa.descriptors import ELEMENTS as NAMES
+from nmpsim.isa.total import total
 
 Float32s = npt.NDArray[np.float32]
 
@@ -37,7 +39,7 @@ class Element:
 
 INT8 = Element(nbytes=1, accumulator_bits=32)
 INT16 = Element(nbytes=2, accumulator_bits=48)
-ELEMENTS = {words.INT8: INT8, words.INT16: INT16}
+ELEMENTS = total(f"{__name__}.ELEMENTS", {words.INT8: INT8, words.INT16: INT16}, range(len(NAMES)))
 
 
 def element_of(d: Words) -> Element:

@@ -17,7 +17,16 @@ from nmpsim.core.reference.scales import clip, fixed_point, integer_scale, round
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
-from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS, FBGEMM, FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31
+from nmpsim.isa.words import (
+    DIVIDE_BY_VALID_TAPS,
+    FBGEMM,
+    FLOAT,
+    GLOW_FLOAT,
+    GLOW_INT,
+    NMP,
+    Q31,
+    check_profiles,
+)
 from nmpsim.timing.compute import pool_cycles
 
 
@@ -103,6 +112,7 @@ AVERAGES: dict[int, Callable[[Int64s, int, Words, Place], Int64s]] = {
     FBGEMM: float_early,
 }
 """Profile -> the average of a sum."""
+check_profiles(f"{__name__}.AVERAGES", AVERAGES, "avgpool")
 
 
 def avgpool(s: Step, d: Words, account: Account) -> int:

@@ -42,6 +42,7 @@ from nmpsim.isa.words import (
     NMP,
     ONEDNN,
     Q31,
+    check_profiles,
 )
 from nmpsim.kernels.stages import BIAS, RESCALE
 
@@ -151,6 +152,7 @@ BIASES: dict[int, Callable[[Requantizer, Place], Int64s]] = {
     ONEDNN: no_bias,
 }
 """Profile -> what a sum begins with, before the zero term."""
+check_profiles(f"{__name__}.BIASES", BIASES, "conv", "dwconv", "gemm")
 
 RESULTS: dict[int, Callable[[Int64s, Requantizer, Place], Int64s]] = {
     GLOW_INT: glow_int,
@@ -163,6 +165,7 @@ RESULTS: dict[int, Callable[[Int64s, Requantizer, Place], Int64s]] = {
     ONEDNN: onednn,
 }
 """Profile -> the result of a sum, before activation and clip."""
+check_profiles(f"{__name__}.RESULTS", RESULTS, "conv", "dwconv", "gemm")
 
 
 def requantizer_of(d: Words, bias: Int64s, bias_scale: Scale, out: Scale) -> Requantizer:

@@ -30,6 +30,10 @@ class EndOfRunError(Exception):
     """A trap that nobody handles."""
 
 
+class ViolationError(Exception):
+    """The instruction is done, and has broken the contract."""
+
+
 @attrs.frozen
 class Step:
     """One instruction of a core.

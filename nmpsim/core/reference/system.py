@@ -5,17 +5,15 @@ Each function: operands, effect, cost, pc.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.step import EndOfRunError, EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.words import signed, unsigned
 from nmpsim.core.state import CSR_COLUMN, Count, Spent, Trap
-from nmpsim.isa.table import Cause, Csr
-
-MIE = 1 << 3
-MPIE = 1 << 7
-MPP = 3 << 11
-"""The previous mode is always machine mode."""
-FIRST_READ_ONLY = 0xC00
+from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, Csr, is_read_only
+from nmpsim.isa.table import Cause
+from nmpsim.isa.total import total
 
 
 def enter_trap(core: Core, trap: TrapError, is_turn: bool) -> None:
@@ -63,59 +61,49 @@ def mret(s: Step) -> None:
     s.go_to(s.core.csr(Csr.MEPC))
 
 
-COUNTERS = {
-    Csr.MCYCLE: Csr.MCYCLE,
-    Csr.MCYCLEH: Csr.MCYCLE,
-    Csr.MINSTRET: Csr.MINSTRET,
-    Csr.MINSTRETH: Csr.MINSTRET,
-}
-"""Half of a counter -> the CSR that stores what sets the counter off."""
-HIGH_HALVES = (Csr.MCYCLEH, Csr.MINSTRETH)
-
-
-def counted(core: Core, counter: Csr) -> int:
-    """What a counter has counted of its own accord."""
-    return core.clock if counter == Csr.MCYCLE else core.retired
+COUNTED: dict[Counter, Callable[[Core], int]] = total(
+    f"{__name__}.COUNTED",
+    {Counter.CYCLES: lambda core: core.clock, Counter.INSTRUCTIONS: lambda core: core.retired},
+    Counter,
+)
+"""What a counter has counted of its own accord."""
 
 
 def read_csr(core: Core, csr: Csr) -> int:
     """Value of a CSR, unsigned."""
-    if csr not in COUNTERS:
+    row = CSR_ROWS[csr]
+    if row.counter is None:
         return core.csr(csr)
-    counter = COUNTERS[csr]
-    whole = unsigned(counted(core, counter) + core.csr(counter), 64)
-    return whole >> 32 if csr in HIGH_HALVES else unsigned(whole)
+    offset = 0 if row.offset is None else core.csr(row.offset)
+    whole = unsigned(COUNTED[row.counter](core) + offset, 64)
+    return whole >> 32 if row.is_high else unsigned(whole)
 
 
-def write_counter(core: Core, csr: Csr, value: int) -> None:
+def write_counter(core: Core, csr: Csr, counter: Counter, offset: Csr, value: int) -> None:
     """Set one half of a counter; the write takes the place of this instruction's own count."""
-    counter = COUNTERS[csr]
-    now = counted(core, counter)
-    whole = unsigned(now + core.csr(counter), 64)
+    now = COUNTED[counter](core)
+    whole = unsigned(now + core.csr(offset), 64)
     low, high = unsigned(whole), whole >> 32
-    if csr in HIGH_HALVES:
+    if CSR_ROWS[csr].is_high:
         high = value
     else:
         low = value
-    core.set_csr(counter, signed((high << 32 | low) - (now + 1), 64))
+    core.set_csr(offset, signed((high << 32 | low) - (now + 1), 64))
 
 
 def write_csr(core: Core, csr: Csr, value: int) -> None:
     """Set a CSR; bits that cannot change stay as they are."""
-    if csr in COUNTERS:
-        write_counter(core, csr, value)
-    elif csr == Csr.MSTATUS:
-        core.set_csr(csr, MPP | value & (MIE | MPIE))
-    elif csr in (Csr.MTVEC, Csr.MEPC):
-        core.set_csr(csr, value & ~3)
-    elif csr not in (Csr.MISA, Csr.MIP):
-        core.set_csr(csr, value)
+    row = CSR_ROWS[csr]
+    if row.counter is not None and row.offset is not None:
+        write_counter(core, csr, row.counter, row.offset, value)
+    else:
+        core.set_csr(csr, core.csr(csr) & ~row.writable | value & row.writable)
 
 
 def named_csr(s: Step, writes: bool) -> Csr:
     """The instruction's CSR, if it exists and, if it is to be written, can be."""
     address = s.operands["csr"]
-    if address not in CSR_COLUMN or (writes and address >= FIRST_READ_ONLY):
+    if address not in CSR_COLUMN or (writes and is_read_only(address)):
         raise TrapError(Cause.ILLEGAL_INSTRUCTION, s.word)
     return Csr(address)
 

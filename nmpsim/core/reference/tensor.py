@@ -15,7 +15,8 @@ from nmpsim.core.reference.transfers import OperandError
 from nmpsim.core.reference.units import Queue, await_slot, compute
 from nmpsim.core.state import Count, Spent
 from nmpsim.isa.codec import decode_descriptor, descriptor_offsets
-from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, Cause, Unit
+from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, Cause, Unit
+from nmpsim.isa.total import total
 from nmpsim.memory import checks
 
 Work = Callable[[Step, Words, Account], int]
@@ -29,22 +30,30 @@ class Definition:
     work: Work
 
 
-COMPUTE = {
-    "nmp.conv": Definition(checks.check_conv, mac.conv),
-    "nmp.dwconv": Definition(checks.check_dwconv, mac.dwconv),
-    "nmp.gemm": Definition(checks.check_gemm, mac.gemm),
-    "nmp.maxpool": Definition(checks.check_maxpool, pool.maxpool),
-    "nmp.avgpool": Definition(checks.check_avgpool, pool.avgpool),
-    "nmp.eltwise": Definition(checks.check_eltwise, elementwise.eltwise),
-    "nmp.rescale": Definition(checks.check_rescale, unary.rescale),
-    "nmp.lut": Definition(checks.check_lut, unary.lut),
-    "nmp.fill": Definition(checks.check_fill, unary.fill),
-    "nmp.transpose": Definition(checks.check_transpose, unary.transpose),
-}
-TRANSFERS = {
-    "nmp.load": (checks.check_load, transfers.load),
-    "nmp.store": (checks.check_store, transfers.store),
-}
+COMPUTE: dict[str, Definition] = total(
+    f"{__name__}.COMPUTE",
+    {
+        "nmp.conv": Definition(checks.check_conv, mac.conv),
+        "nmp.dwconv": Definition(checks.check_dwconv, mac.dwconv),
+        "nmp.gemm": Definition(checks.check_gemm, mac.gemm),
+        "nmp.maxpool": Definition(checks.check_maxpool, pool.maxpool),
+        "nmp.avgpool": Definition(checks.check_avgpool, pool.avgpool),
+        "nmp.eltwise": Definition(checks.check_eltwise, elementwise.eltwise),
+        "nmp.rescale": Definition(checks.check_rescale, unary.rescale),
+        "nmp.lut": Definition(checks.check_lut, unary.lut),
+        "nmp.fill": Definition(checks.check_fill, unary.fill),
+        "nmp.transpose": Definition(checks.check_transpose, unary.transpose),
+    },
+    (i.mnemonic for i in INSTRUCTIONS if i.unit in (Unit.MAC, Unit.VECTOR)),
+)
+TRANSFERS = total(
+    f"{__name__}.TRANSFERS",
+    {
+        "nmp.load": (checks.check_load, transfers.load),
+        "nmp.store": (checks.check_store, transfers.store),
+    },
+    (i.mnemonic for i in INSTRUCTIONS if i.unit in (Unit.LOAD, Unit.STORE)),
+)
 
 
 def transfer(s: Step) -> None:

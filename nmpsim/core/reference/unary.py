@@ -18,7 +18,15 @@ from nmpsim.core.reference.scales import clip, fixed_point, integer_scale
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
-from nmpsim.isa.words import ACTIVATION_LEAKY, FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31
+from nmpsim.isa.words import (
+    ACTIVATION_LEAKY,
+    FLOAT,
+    GLOW_FLOAT,
+    GLOW_INT,
+    NMP,
+    Q31,
+    check_profiles,
+)
 from nmpsim.kernels.stages import ACTIVATION
 from nmpsim.timing.compute import transpose_cycles, vector_cycles
 
@@ -69,6 +77,7 @@ RESCALES: dict[int, Callable[[Int64s, Any, Words, Place], Int64s]] = {
     FLOAT: float_late,
 }
 """Profile -> a value on another scale."""
+check_profiles(f"{__name__}.RESCALES", RESCALES, "rescale")
 
 
 def rescale(s: Step, d: Words, account: Account) -> int:

@@ -9,27 +9,40 @@ from nmpsim.core.reference.record import note_compute, note_grant, note_transfer
 from nmpsim.core.reference.step import EndOfTurnError
 from nmpsim.core.state import NEVER, Count, Job, Machine, Spent, Status
 from nmpsim.isa.table import Unit
+from nmpsim.isa.total import total
 from nmpsim.timing import Costs
 from nmpsim.timing.dram import CURSOR_WORDS, grant_cycles, is_served, next_address, take_grant
 
-WAIT = {
-    Unit.LOAD: Count.WAIT_LOAD,
-    Unit.STORE: Count.WAIT_STORE,
-    Unit.MAC: Count.WAIT_MAC,
-    Unit.VECTOR: Count.WAIT_VECTOR,
-}
-CAUSE = {
-    Unit.LOAD: Spent.LOAD,
-    Unit.STORE: Spent.STORE,
-    Unit.MAC: Spent.MAC,
-    Unit.VECTOR: Spent.VECTOR,
-}
-BUSY = {
-    Unit.LOAD: Count.BUSY_LOAD,
-    Unit.STORE: Count.BUSY_STORE,
-    Unit.MAC: Count.BUSY_MAC,
-    Unit.VECTOR: Count.BUSY_VECTOR,
-}
+WAIT = total(
+    f"{__name__}.WAIT",
+    {
+        Unit.LOAD: Count.WAIT_LOAD,
+        Unit.STORE: Count.WAIT_STORE,
+        Unit.MAC: Count.WAIT_MAC,
+        Unit.VECTOR: Count.WAIT_VECTOR,
+    },
+    Unit,
+)
+CAUSE = total(
+    f"{__name__}.CAUSE",
+    {
+        Unit.LOAD: Spent.LOAD,
+        Unit.STORE: Spent.STORE,
+        Unit.MAC: Spent.MAC,
+        Unit.VECTOR: Spent.VECTOR,
+    },
+    Unit,
+)
+BUSY = total(
+    f"{__name__}.BUSY",
+    {
+        Unit.LOAD: Count.BUSY_LOAD,
+        Unit.STORE: Count.BUSY_STORE,
+        Unit.MAC: Count.BUSY_MAC,
+        Unit.VECTOR: Count.BUSY_VECTOR,
+    },
+    Unit,
+)
 
 
 class Queue:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.units import Queue
 from nmpsim.core.reference.words import unsigned
 from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, Stops
-from nmpsim.isa.codec import Decoded
-from nmpsim.isa.table import INSTRUCTIONS
+from nmpsim.isa.codec import Decoded, decode_descriptor
+from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Scope
+from nmpsim.memory.weight_tail import weight_tail
 from nmpsim.timing import Costs
 
 NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
-SCALAR_ACCESSES = ("lb", "lh", "lw", "lbu", "lhu", "sb", "sh", "sw")
-SYNCHRONISATION = ("nmp.wait", "nmp.barrier", "nmp.post", "nmp.pend", "nmp.halt")
 
 
 class Watch:
@@ -21,13 +21,25 @@ class Watch:
     def __init__(self, stops: Stops, costs: Costs) -> None:
         self.stops = stops
         self._decoded: Decoded | None = None
-        self._word, self._source = 0, 0
+        self._word, self._source, self._pc = 0, 0, 0
+        self._words: list[int] = []
+        """Of the descriptor, where it is wanted."""
         self._costs = costs
 
     def begins(self, core: Core, decoded: Decoded, word: int) -> None:
         """A core begins an instruction."""
         self._decoded, self._word = decoded, word
         self._source = unsigned(core.register(word >> 15 & 31))  # a load may overwrite it
+        self._pc = core.pc
+        wants_words = self.stops.strict or len(self.stops.words)
+        self._words = descriptor_words(core, decoded, self._source) if wants_words else []
+
+    def weight_tail(self, core: Core) -> int:
+        """Address of a weight that must be zero and is not, after a core's convolution; or -1."""
+        decoded = self._decoded
+        if not self.stops.strict or decoded is None or decoded.instruction.mnemonic != "nmp.conv":
+            return -1
+        return weight_tail(self._words, core.machine.scratchpad[core.number])
 
     def note_turn(self) -> None:
         """One turn more."""
@@ -65,7 +77,9 @@ class Watch:
         begin = int(self.stops.clocks[core.number])
         self.stops.clocks[core.number] = core.clock
         decoded = self._decoded
-        if not len(self.stops.trace) or decoded is None or not _is_traced(decoded):
+        if not len(self.stops.trace) or decoded is None:
+            return
+        if not _is_traced(decoded) and not self._is_fetch_traced(core):
             return
         instruction = decoded.instruction
         job, finished = -1, core.clock
@@ -78,7 +92,7 @@ class Watch:
             {
                 Row.NUMBER: NUMBERS[instruction.mnemonic],
                 Row.CORE: core.number,
-                Row.PC: core.pc - 4,
+                Row.PC: self._pc,
                 Row.WORD: word,
                 Row.RS1: self._source,
                 Row.RS2: unsigned(core.register(word >> 20 & 31)),
@@ -89,7 +103,14 @@ class Watch:
             }
         )
 
+    def _is_fetch_traced(self, core: Core) -> bool:
+        """Was the instruction fetched from memory that can change, and does that matter?"""
+        image, offset = core.machine.image, self._pc - int(core.machine.shared[0].image_base)
+        return len(self.stops.words) > 0 and not 0 <= offset < image.size
+
     def _add_row(self, values: dict[Row, int]) -> None:
+        if len(self.stops.words):
+            self.stops.words[self.stops.noted[Noted.ROWS], : len(self._words)] = self._words
         row = self.stops.trace[self.stops.noted[Noted.ROWS]]
         row[:] = 0
         row[Row.TURN] = self.stops.noted[Noted.TURNS]
@@ -98,11 +119,16 @@ class Watch:
         self.stops.noted[Noted.ROWS] += 1
 
 
+def descriptor_words(core: Core, decoded: Decoded, address: int) -> list[int]:
+    """The words of an instruction's descriptor as they are now; none without one."""
+    name = decoded.instruction.descriptor
+    found = None if name is None else locate(core, address, DESCRIPTORS[name].nbytes)
+    if name is None or found is None:
+        return []
+    data = found.memory[found.offset :][: DESCRIPTORS[name].nbytes]
+    return list(decode_descriptor(name, data.tobytes()).values())
+
+
 def _is_traced(decoded: Decoded) -> bool:
     """Tensor instructions, synchronisation, scalar loads and stores."""
-    instruction = decoded.instruction
-    return (
-        instruction.unit is not None
-        or instruction.mnemonic in SYNCHRONISATION
-        or instruction.mnemonic in SCALAR_ACCESSES
-    )
+    return decoded.instruction.scope is not Scope.CORE

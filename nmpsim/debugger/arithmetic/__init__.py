@@ -15,8 +15,22 @@ from nmpsim.core.state import Machine
 from nmpsim.debugger.arithmetic.records import Element, Made, Step, Term
 from nmpsim.debugger.arithmetic.sums import conv_terms, dwconv_terms, gemm_terms, product, weighted
 from nmpsim.debugger.arithmetic.vector import EXPLAIN
+from nmpsim.isa.table import INSTRUCTIONS, Unit
+from nmpsim.isa.total import check_total
 
 __all__ = ["Element", "Made", "Step", "Term", "made_by", "terms_of_part"]
+
+SUMS = {
+    "conv": (conv_terms, weighted),
+    "dwconv": (dwconv_terms, weighted),
+    "gemm": (gemm_terms, product),
+}
+"""Descriptor -> the products of a sum, and how a result is made of them."""
+check_total(
+    f"{__name__}.SUMS and EXPLAIN",
+    (*SUMS, *EXPLAIN),
+    (i.descriptor for i in INSTRUCTIONS if i.unit in (Unit.MAC, Unit.VECTOR)),
+)
 
 
 def made_by(
@@ -27,12 +41,10 @@ def made_by(
     ``earlier`` are the terms of the parts of the sum before it.
     """
     spm = Scratchpad(Core(machine, core))
-    if name in ("conv", "dwconv"):
-        terms = conv_terms(spm, words, at) if name == "conv" else dwconv_terms(spm, words, at)
-        return weighted(spm, words, at, terms, earlier)
-    if name == "gemm":
-        return product(spm, words, at, gemm_terms(spm, words, at), earlier)
-    return EXPLAIN[name](spm, words, at)
+    if name not in SUMS:
+        return EXPLAIN[name](spm, words, at)
+    terms_of, finish = SUMS[name]
+    return finish(spm, words, at, terms_of(spm, words, at), earlier)
 
 
 def terms_of_part(
@@ -40,4 +52,5 @@ def terms_of_part(
 ) -> tuple[Term, ...]:
     """What one part of a sum adds."""
     spm = Scratchpad(Core(machine, core))
-    return conv_terms(spm, words, at) if name == "conv" else gemm_terms(spm, words, at)
+    terms_of, _ = SUMS[name]
+    return terms_of(spm, words, at)

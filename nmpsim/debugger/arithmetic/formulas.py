@@ -22,6 +22,7 @@ from nmpsim.isa.words import (
     Q31,
     WANTED_HIGH,
     WANTED_LOW,
+    check_profiles,
 )
 
 INTEGER_PROFILES = (GLOW_INT, NMP)
@@ -96,6 +97,9 @@ _ROUNDED = {
     ONEDNN: "rne(({what} * {sx:.9g} * {factor:.9g} + bias) * {result:.9g} + {offset})",
 }
 """Of float profiles: rha rounds halves away from 0, rne to even; every operation is a float32's."""
+check_profiles(
+    f"{__name__}._ROUNDED", (*_ROUNDED, *INTEGER_PROFILES, Q31), "conv", "dwconv", "gemm"
+)
 
 
 def result_formula(what: str, scale: Scale, d: Words, bias: Scale | None = None) -> str:

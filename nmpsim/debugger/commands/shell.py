@@ -10,7 +10,6 @@ from typing import Any
 import numpy.typing as npt
 
 from nmpsim.analysis.explain import LayerFacts
-from nmpsim.bundle import read_bundle
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.bundle.patch import apply_patch
 from nmpsim.debugger.arrays import OpenArrays
@@ -34,7 +33,7 @@ from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import tensors
 from nmpsim.debugger.integers import Facts, all_facts, facts_of
 from nmpsim.debugger.reference import Reference, compare_layer
-from nmpsim.diagnostics import Place, about, fail
+from nmpsim.diagnostics import about, fail
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
 
@@ -42,17 +41,13 @@ from nmpsim.lir.printer import format_instruction
 class Shell:
     """Commands on a debugger."""
 
-    def __init__(
-        self, debugger: Debugger, open_arrays: OpenArrays, image: bytes | None = None
-    ) -> None:
-        """``image`` is the bundle's file, for core files; it is read again if None."""
+    def __init__(self, debugger: Debugger, open_arrays: OpenArrays) -> None:
         self.debugger = debugger
         self.changes = Changes(debugger)
         self.reference: Reference | None = None
         self.history: list[str] = []
         """Lines that were executed, without those that were not understood."""
         self.open_arrays = open_arrays
-        self._image = image
         self._module: Module | None = None
         self._facts: Facts | None = None
 
@@ -120,14 +115,9 @@ class Shell:
         return self.debugger.layers[order[-1] if index is None else index]
 
     def image(self) -> bytes:
-        """The bundle's file with the changes made; UserError if the file is another one by now."""
+        """The bundle's file with the changes made."""
         bundle = self.debugger.bundle
-        if self._image is None:
-            found = read_bundle(bundle.path)
-            if found.digest != bundle.digest:
-                raise fail("DEBUG003", "the bundle's file has changed", place=Place(bundle.path))
-            self._image = Path(bundle.path).read_bytes()
-        return apply_patch(self._image, self.changes.merged(), bundle.path)
+        return apply_patch(bytes(bundle.file), self.changes.merged(), bundle.path)
 
     def module(self) -> Module:
         """The LIR that the bundle carries; UserError BUN005 if it carries none."""

@@ -13,12 +13,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.kernels.hostops.numerics import numerics_mismatch
+from nmpsim.kernels.hostops.numerics import MOVES_OR_COMPARES, numerics_mismatch
 from nmpsim.kernels.hostops.table import OPERATIONS
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
     HostResult,
     HostTensor,
+    HostValueError,
     Implementation,
     UnsupportedHostOp,
 )
@@ -59,6 +60,7 @@ def execute(
 
     Raises:
         UnsupportedHostOp: unknown opcode, element kinds, numerics, attribute value or scale.
+        HostValueError: a value in an operand that the operation cannot take, as an index may be.
     """
     reason = supports(opcode, [operand.dtype for operand in operands], numerics)
     if reason is None:
@@ -75,4 +77,13 @@ def execute(
         raise UnsupportedHostOp(opcode, str(error)) from error
 
 
-__all__ = ["HOST_OPS", "HostResult", "HostTensor", "UnsupportedHostOp", "execute", "supports"]
+__all__ = [
+    "HOST_OPS",
+    "MOVES_OR_COMPARES",
+    "HostResult",
+    "HostTensor",
+    "HostValueError",
+    "UnsupportedHostOp",
+    "execute",
+    "supports",
+]

@@ -15,7 +15,6 @@ import numpy as np
 from nmpsim.kernels.hostops.quantization import rescaled
 from nmpsim.kernels.hostops.rounding import (
     float32_of,
-    quantize_reals,
     requantized,
     round_half_away,
 )
@@ -97,11 +96,15 @@ def _min_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArr
 
 
 def _div_quantized(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    """Assumed, no reference was recorded: dequantize, divide in float32, quantize (rne).
+    """Interpreter: ``rha(fl(fl(l / fl(fl(Sr * Sy) * (r - Or))) + Oy))``; x / 0 saturates.
 
-    x / 0 saturates, 0 / 0 is real zero.
+    0 / 0, on which it is undefined, is real zero. Int8 is the Interpreter's under all profiles:
+    libjit divides the integers first, which leaves next to nothing of a quotient.
     """
-    return quantize_reals(lhs.reals() / rhs.reals(), dest)
+    divisor = rhs.scale32 * dest.scale32 * float32_of(rhs.centered())
+    quotients = lhs.reals() / divisor
+    held = np.where(np.isnan(quotients), np.float32(0), quotients)
+    return round_half_away(held + np.float32(dest.offset))
 
 
 def _divide_plain(lhs: AnyArray, rhs: AnyArray) -> AnyArray:

@@ -7,13 +7,13 @@ library have for them differs between processors by a unit of the last place now
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.kernels.hostops.tensors import FloatArray
+from nmpsim.kernels.hostops.tensors import AnyArray, FloatArray
 
 _STEPS = 32
 _CUBIC = tuple(
@@ -70,14 +70,45 @@ def tanh32(x: FloatArray) -> FloatArray:
     return np.asarray(result, dtype=np.float32)
 
 
-def power32(x: FloatArray, exponent: float) -> FloatArray:
-    """``x**exponent``, rounded to float32 once."""
+def power32(x: FloatArray, exponent: FloatArray | float) -> FloatArray:
+    """``x**exponent``, rounded to float32 once. Squares are exact: halves between values too."""
+    wide = np.asarray(x, dtype=np.float64)
+    power = np.asarray(exponent, dtype=np.float64)
+    usual = (wide > 0) & np.isfinite(wide) & np.isfinite(power)
+    logarithm = np.where(usual, power, 0.0) * _log(np.where(usual, wide, 1.0))
+    result = _exp(np.clip(logarithm, -700.0, 700.0))
+    with np.errstate(all="ignore"):
+        exact = np.power(np.where(usual, 1.0, wide), power)  # zero, infinity or no number
+        result = np.where(usual, result, exact)
+        return np.where(power == 2, wide * wide, result).astype(np.float32)
+
+
+def exp(x: AnyArray) -> AnyArray:
+    """``exp``: :func:`exp32` of float32."""
+    return exp32(x) if x.dtype == np.float32 else np.exp(x)
+
+
+def log(x: AnyArray) -> AnyArray:
+    """The natural logarithm, for float32 rounded once."""
     wide = np.asarray(x, dtype=np.float64)
     usual = (wide > 0) & np.isfinite(wide)
-    result = _exp(np.clip(exponent * _log(np.where(usual, wide, 1.0)), -700.0, 700.0))
-    with np.errstate(all="ignore"):
-        exact = np.power(np.where(usual, 1.0, wide), exponent)  # zero, infinity or no number
-        return np.where(usual, result, exact).astype(np.float32)
+    result = np.where(usual, _log(np.where(usual, wide, 1.0)), np.log(wide))
+    return result.astype(x.dtype)
+
+
+def power(x: AnyArray, exponent: AnyArray) -> AnyArray:
+    """``x**exponent``, for float32 rounded once."""
+    return power32(x, exponent) if x.dtype == np.float32 else np.power(x, exponent)
+
+
+def _rounded_once(function: Callable[[AnyArray], AnyArray]) -> Callable[[AnyArray], AnyArray]:
+    """A function of float64 for both dtypes. A float32 result hardly ever depends on the host."""
+    return lambda x: np.asarray(function(x.astype(np.float64)), dtype=x.dtype)
+
+
+sin, cos = _rounded_once(np.sin), _rounded_once(np.cos)
+arcsin, arccos, arctan = (_rounded_once(f) for f in (np.arcsin, np.arccos, np.arctan))
+erf = _rounded_once(np.vectorize(math.erf, otypes=[np.float64]))
 
 
 def leaky(x: FloatArray, alpha: np.float32) -> FloatArray:

@@ -85,6 +85,14 @@ def matmul(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult
     return clipped(exact, dest)
 
 
+def batch_matmul(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest [B,M,N], LHS [B,M,K], RHS [B,K,N], float: a product for each B, summed in order."""
+    dest, lhs, rhs = operands
+    sums = np.zeros(dest.shape, lhs.dtype)
+    add_product(sums, lhs.values, rhs.values)
+    return whole(sums, dest)
+
+
 def batched_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest [N, ...], Batch [N, ...], Slice [...] (Int8, Int16 or Int32): Slice added to each."""
     dest, batch, slice_ = operands
@@ -97,8 +105,8 @@ def batched_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostR
 def batched_reduce_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Batch {Axis}: sum along one axis, which Dest lacks (or keeps as 1).
 
-    Float32 adds in order. Int8 rescales the whole sum once (libjit); Int16 is assumed to do so
-    in float32, as the Interpreter does for Int8.
+    Float32 adds in order. Int8 rescales the whole sum once (libjit), or as the Interpreter does:
+    ``rha(fl(fl(sum * Sx) / Sy)) + Oy``, which Int16 follows too (Glow has none for it).
     """
     dest, batch = operands
     axis = int(attributes["Axis"])
@@ -108,8 +116,7 @@ def batched_reduce_add(operands: Sequence[HostTensor], attributes: Attributes) -
     if batch.dtype.itemsize > 2:
         return whole(batch.values.sum(axis=axis, dtype=batch.dtype), dest)
     sums = batch.centered().sum(axis=axis).reshape(dest.shape)
-    factor = batch.scale32 / dest.scale32
     if dest.by_integers:
-        return clipped(rescaled(sums, factor, dest.offset), dest)
-    exact = round_half_away(float32_of(sums) * factor + np.float32(dest.offset))
-    return clipped(exact, dest)
+        return clipped(rescaled(sums, batch.scale32 / dest.scale32, dest.offset), dest)
+    scaled = round_half_away(float32_of(sums) * batch.scale32 / dest.scale32)
+    return clipped(scaled + np.int64(dest.offset), dest)

@@ -44,6 +44,36 @@ def transpose(operands: Sequence[HostTensor], attributes: Attributes) -> HostRes
     return whole(src.values.transpose([int(i) for i in attributes["Shuffle"]]), dest)
 
 
+def flip(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src {Axis}: the other way round along one dimension."""
+    dest, src = operands
+    return whole(np.flip(src.values, int(attributes["Axis"])), dest)
+
+
+def space_to_depth(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src NHWC {BlockSize}: the pixels of a block become channels, row by row."""
+    dest, src = operands
+    block = int(attributes["BlockSize"])
+    images, height, width, channels = src.shape
+    blocks = src.values.reshape(images, height // block, block, width // block, block, channels)
+    return whole(blocks.transpose(0, 1, 3, 2, 4, 5), dest)
+
+
+def convert_to(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Result, Input, of any plain kinds, as C++ casts: reals lose their fraction, integers wrap.
+
+    A real beyond the integers, on which C++ is undefined, saturates, and NaN becomes 0.
+    """
+    result, source = operands
+    if source.is_real and result.dtype.kind == "i":
+        limits = np.iinfo(result.dtype)
+        wide = np.nan_to_num(np.trunc(source.values.astype(np.float64)))
+        inside = np.where((wide > limits.min) & (wide < limits.max), wide, 0).astype(result.dtype)
+        above = np.where(wide >= limits.max, limits.max, inside)
+        return whole(np.where(wide <= limits.min, limits.min, above), result)
+    return whole(source.values.astype(result.dtype), result)
+
+
 def _region(
     offsets: Sequence[int], shape: Sequence[int], whole_shape: Sequence[int], opcode: str
 ) -> tuple[slice, ...]:

@@ -1,4 +1,4 @@
-"""Local response normalization over channels, float32."""
+"""Normalizations: local response over channels, batch (with constant statistics), layer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmpsim.kernels.hostops.functions import power32
+from nmpsim.kernels.hostops.rounding import float32_of, round_half_even
 from nmpsim.kernels.hostops.tensors import (
+    AnyArray,
     Attributes,
     FloatArray,
     HostResult,
     HostTensor,
+    clipped,
+    whole,
 )
 
 
@@ -42,3 +46,44 @@ def _window_sums(x: FloatArray, half_window: int) -> FloatArray:
         first, last = max(0, -distance), min(channels, channels - distance)
         sums[..., first:last] += squares[..., first + distance : last + distance]
     return sums
+
+
+def batch_normalization(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src, Scale [C], Bias [C], Mean [C], Var [C] {ChannelIdx, Epsilon}, as for inference.
+
+    Float: ``fl(fl(s * fl(x - mean)) + bias)``, ``s = fl(scale / fl(sqrt(fl(var + eps))))``. Int8
+    (with float parameters): ``rne(fl(fl(fl(a * (q - Ox)) + b) + Oy))``, where, with
+    ``i = fl(1 / fl(sqrt(fl(var + eps))))``, ``a = fl(fl(i * scale) * fl(Sx/Sy))`` and
+    ``b = fl(fl(bias - fl(fl(mean * i) * scale)) / Sy)``.
+    """
+    dest, src, *parameters = operands
+    along = [1] * len(src.shape)
+    along[int(attributes["ChannelIdx"])] = -1
+    scale, bias, mean, var = (p.values.reshape(along) for p in parameters)
+    deviation = np.sqrt(var + attributes["Epsilon"])
+    if src.is_real:
+        return whole(scale / deviation * (src.values - mean) + bias, dest)
+    inverse = 1 / deviation
+    factor = inverse * scale * (src.scale32 / dest.scale32)
+    shift = (bias - mean * inverse * scale) / dest.scale32
+    placed = factor * float32_of(src.centered()) + shift
+    return clipped(round_half_even(placed + np.float32(dest.offset)), dest)
+
+
+def layer_normalization(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src, Scale, Bias {Epsilon}: over the last dimensions, which Scale and Bias have.
+
+    ``y = (x - mean) / sqrt(var + eps) * scale + bias``, each step rounded, sums in order.
+    """
+    dest, src, scale, bias = operands
+    rows = src.values.reshape(-1, scale.values.size)
+    count = rows.dtype.type(rows.shape[1])
+    centered = rows - _sum_in_order(rows) / count
+    deviation = np.sqrt(_sum_in_order(centered * centered) / count + attributes["Epsilon"])
+    shaped = centered / deviation * scale.values.reshape(-1) + bias.values.reshape(-1)
+    return whole(shaped, dest)
+
+
+def _sum_in_order(rows: AnyArray) -> AnyArray:
+    """Of each row, term by term; a column."""
+    return np.cumsum(rows, axis=1, dtype=rows.dtype)[:, -1:]

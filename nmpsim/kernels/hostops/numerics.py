@@ -11,12 +11,36 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.kernels.hostops.formulas import ELEMENTWISE
+
 GLOW = frozenset({"glow-int", "glow-float"})
 TORCH = frozenset({"float-fbgemm", "float-qnnpack", "float-onednn"})
 KNOWN = GLOW | TORCH | {"nmp", "q31", "float"}
 
-_SAME_FOR_ALL = frozenset(
+MOVES_OR_COMPARES = frozenset(
     {
+        "argmax",
+        "argmin",
+        "batchedreducemax",
+        "batchedreducemin",
+        "batchonehot",
+        "bucketize",
+        "convertto",
+        "flip",
+        "gather",
+        "gatherelements",
+        "gathernd",
+        "gatherranges",
+        "nonmaxsuppression",
+        "nonzero",
+        "spacetodepth",
+        "topk",
+    }
+)
+"""Operations on the host that take values as they are, or tell where they lie."""
+_SAME_FOR_ALL = MOVES_OR_COMPARES | frozenset(
+    {
+        "avgpool",
         "copy",
         "dequantize",
         "extracttensor",
@@ -32,7 +56,7 @@ _SAME_FOR_ALL = frozenset(
         "transpose",
     }
 )
-"""Operations that no profile changes, or that know all (``quantize``)."""
+"""Operations that no profile changes, or that know all (``quantize``, ``avgpool``)."""
 _WITH_WEIGHTS = frozenset(
     {
         "channelwisequantizedconvolution",
@@ -50,9 +74,15 @@ _HOST_ONLY = frozenset(
         "elementcmpneq",
         "elementdiv",
         "elementselect",
+        "adaptiveavgpool",
+        "batchnormalization",
+        "convolution3d",
+        "resizebilinear",
+        "scatterdata",
+        *(row.opcode for row in ELEMENTWISE),
     }
 )
-"""Operations that the device has no unit for."""
+"""Operations that calculate and that the device has no unit for."""
 
 
 def numerics_mismatch(opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str) -> str | None:

@@ -8,19 +8,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.kernels.hostops.quantization import rescaled
+from nmpsim.kernels.hostops.averages import AVERAGES, Sums
 from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
     HostResult,
     HostTensor,
-    IntArray,
     UnsupportedHostOp,
     clipped,
     whole,
 )
+from nmpsim.kernels.hostops.volume import avg_pool_3d
 from nmpsim.kernels.hostops.windows import Window
+
+NTHWC = 2
+"""Glow's number of the layout of volumes."""
 
 
 def _require_nhwc(opcode: str, attributes: Attributes) -> None:
@@ -43,9 +46,12 @@ def max_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
     window = Window.of(attributes)
     _, rows, columns, _ = dest.shape
     padded = window.padded(src.values, _lowest(src.dtype))
-    best = np.full(dest.shape, _lowest(src.dtype), dtype=src.dtype)
-    for _, _, view in window.views(padded, rows, columns):
-        np.maximum(best, view, out=best)
+    if src.is_float:
+        best = np.full(dest.shape, _lowest(src.dtype), dtype=src.dtype)
+        for _, _, view in window.views(padded, rows, columns):
+            np.maximum(best, view, out=best)
+    else:
+        best = window.reduced(np.maximum, padded, rows, columns)
     return whole(_zero_where_empty(best, src, window), dest)
 
 
@@ -88,46 +94,51 @@ def _valid_taps(shape: tuple[int, ...], src: HostTensor, window: Window) -> npt.
 def avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Src {CountIncludePads}: mean over all taps (1), or over those not padding (0).
 
-    Float32 adds the taps in order and divides. libjit with CountIncludePads 0 rounds twice (scale,
-    then integer division); Int16 is the Interpreter's Int8 formula with an Int16 clip (Glow has no
-    Int16 kernel of its own).
+    Layout NTHWC has windows in three dimensions. Float32 adds the taps in order and divides;
+    integers follow the profile.
     """
+    if attributes.get("Layout", 0) == NTHWC:
+        return avg_pool_3d(operands, attributes)
     _require_nhwc("avgpool", attributes)
     dest, src = operands
     window = Window.of(attributes)
     count_all = int(attributes["CountIncludePads"]) != 0
-    valid = _valid_taps(dest.shape, src, window)
-    counts = np.full_like(valid, window.taps) if count_all else valid
-    counts = np.maximum(counts, 1)[:, :, None]
-    if src.is_float:
-        return whole(_sums(src.values, dest, window) / counts.astype(np.float32), dest)
-    sums = _sums(src.centered(), dest, window)
-    if not src.by_integers:
-        return clipped(_mean_in_float(sums, counts, src, dest), dest)
-    ratio = src.scale32 / dest.scale32
-    if count_all:
-        return clipped(rescaled(sums, ratio / np.float32(window.taps), dest.offset), dest)
-    return clipped(_divide_away(rescaled(sums, ratio), counts) + np.int64(dest.offset), dest)
-
-
-def _sums(x: AnyArray, dest: HostTensor, window: Window) -> AnyArray:
-    """Sum over the taps of each window, row by row, in the dtype of ``x``."""
     _, rows, columns, _ = dest.shape
-    sums = np.zeros(dest.shape, dtype=x.dtype)
-    for _, _, view in window.views(window.padded(x, 0), rows, columns):
-        sums += view
-    return sums
+    existing = np.maximum(_valid_taps(dest.shape, src, window), 1)[:, :, None]
+    if src.is_float:
+        counts = np.full_like(existing, window.taps) if count_all else existing
+        sums = np.zeros(dest.shape, np.float32)
+        for _, _, view in window.views(window.padded(src.values, 0), rows, columns):
+            sums += view
+        return whole(sums / counts.astype(np.float32), dest)
+    totals = window.reduced(np.add, window.padded(src.centered(), 0), rows, columns)
+    windows = Sums(totals, existing, window.taps, count_all, src, dest)
+    return clipped(AVERAGES[dest.numerics](windows), dest)
 
 
-def _mean_in_float(
-    sums: IntArray, counts: npt.NDArray[np.int64], src: HostTensor, dest: HostTensor
-) -> IntArray:
-    """``rha(fl(fl(sum * fl(fl(Sx/Sy)/n)) + Oy))``."""
-    factor = (src.scale32 / dest.scale32) / float32_of(counts)
-    return round_half_away(float32_of(sums) * factor + np.float32(dest.offset))
+def adaptive_avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src NHWC: means over windows that share Src out evenly.
+
+    Float: ``fl(fl(sum / kw) / kh)``, in order. Int8: the Interpreter's
+    ``rha(fl(fl(sum * fl(fl(fl(Sx/Sy)/kw)/kh)) + Oy))``.
+    """
+    dest, src = operands
+    x = src.values if src.is_real else src.centered()
+    sums = np.zeros(dest.shape, x.dtype)
+    heights, widths = (_shares(dest.shape[d], src.shape[d]) for d in (1, 2))
+    for row, (top, bottom) in enumerate(heights):
+        for column, (left, right) in enumerate(widths):
+            taps = x[:, top:bottom, left:right].reshape(len(x), -1, x.shape[-1])
+            sums[:, row, column] = np.cumsum(taps, axis=1, dtype=x.dtype)[:, -1]
+    real = x.dtype if src.is_real else np.dtype(np.float32)
+    down, across = (np.array([e - b for b, e in s], real) for s in (heights, widths))
+    if src.is_real:
+        return whole(sums / across[:, None] / down[:, None, None], dest)
+    factor = src.scale32 / dest.scale32 / across[:, None] / down[:, None, None]
+    return clipped(round_half_away(float32_of(sums) * factor + np.float32(dest.offset)), dest)
 
 
-def _divide_away(totals: IntArray, counts: npt.NDArray[np.int64]) -> IntArray:
-    """``t / n`` in C integers, half of n added away from zero first."""
-    quotients: IntArray = (np.abs(totals) + counts // 2) // counts
-    return np.sign(totals) * quotients
+def _shares(outputs: int, size: int) -> list[tuple[int, int]]:
+    """First place and the one behind the last of each output, divided in float32 as Glow does."""
+    ends = (np.arange(outputs + 1) * size).astype(np.float32) / np.float32(outputs)
+    return [(int(np.floor(ends[i])), int(np.ceil(ends[i + 1]))) for i in range(outputs)]

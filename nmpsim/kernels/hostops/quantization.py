@@ -26,6 +26,8 @@ from nmpsim.kernels.hostops.tensors import (
 )
 from nmpsim.kernels.scale import apply_integer_scale, integer_scale
 
+LONGEST_SHIFT = 31
+"""Of the device's rescale unit."""
 UNSIGNED = 128
 """An Int8 tensor is PyTorch's unsigned one less this."""
 
@@ -61,13 +63,14 @@ def dequantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostRe
 def rescale(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Src: by integer scale (libjit), ``quantize(dequantize(q))``, or TFLite's fixed point.
 
-    The Interpreter clips a rescaled Int16 to Int8's range by mistake; here the range is Int16's.
+    libjit rescales to Int8 and Int16 alone: an Int32 result is always the Interpreter's, which
+    clips a rescaled Int16 to Int8's range by mistake; here the range is Int16's.
     """
     dest, src = operands
     if dest.numerics == "q31":
         factor = src.scale / dest.scale
         return clipped(fixed_point(src.centered(), factor) + np.int64(dest.offset), dest)
-    if dest.by_integers:
+    if dest.dtype.itemsize <= 2 and dest.numerics != "glow-float":
         return clipped(rescaled(src.centered(), src.scale32 / dest.scale32, dest.offset), dest)
     return clipped(requantized(src, dest), dest)
 
@@ -83,3 +86,19 @@ def rescaled(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
     if factor < 0:
         return rescaled(-x, -factor, offset)
     return apply_integer_scale(x, integer_scale(float(factor)), offset)
+
+
+def rescaled_wide(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
+    """The same for a positive factor with 62 bits inside, as the device's unit does it for Int16.
+
+    It has shifts of up to 31 bits: what is more is shifted before the product, or leaves nothing.
+    """
+    scale = integer_scale(float(factor))
+    excess = max(scale.post - LONGEST_SHIFT, 0)
+    pre, post = scale.pre + excess, scale.post - excess
+    if pre > LONGEST_SHIFT:
+        return np.full_like(x, offset)
+    limit = (1 << 61) // scale.mul
+    product = np.clip(x >> np.int64(pre), -limit, limit) * np.int64(scale.mul)
+    result: IntArray = ((product + ((1 << post) >> 1)) >> np.int64(post)) + np.int64(offset)
+    return result

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.kernels.hostops.functions import exp32
+from nmpsim.kernels.hostops.functions import exp, exp32, log
 from nmpsim.kernels.hostops.rounding import round_half_away
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
@@ -36,6 +36,15 @@ def softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResul
         return whole(_softmax_float(rows), dest)
     exact = _softmax_int8(rows.astype(np.int64), src.scale, dest.scale32) + np.int64(dest.offset)
     return clipped(exact.reshape(dest.shape), dest)
+
+
+def log_softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Src, float: ``fl(fl(x - max) - log(sum of exp(x - max)))``, rows as for softmax."""
+    dest, src = operands
+    rows = src.values.reshape(src.shape[0], -1)
+    lower = rows - rows.max(axis=1, keepdims=True)
+    sums = np.cumsum(exp(lower), axis=1, dtype=rows.dtype)[:, -1:]
+    return whole(lower - log(sums), dest)
 
 
 def _softmax_float(rows: FloatArray) -> FloatArray:

@@ -51,6 +51,11 @@ class HostTensor:
         return self.dtype == np.float32
 
     @property
+    def is_real(self) -> bool:
+        """Whether elements are floating-point numbers of any width."""
+        return self.dtype.kind == "f"
+
+    @property
     def by_integers(self) -> bool:
         """Whether its arithmetic is libjit's, in integers; the Interpreter's is in float32."""
         return self.dtype == np.int8 and self.numerics != "glow-float"
@@ -87,6 +92,10 @@ class UnsupportedHostOp(ValueError):  # noqa: N818 - it names a limit, not a fau
         self.reason = reason
 
 
+class HostValueError(ValueError):
+    """Values in an operand that the operation cannot take, such as an index out of range."""
+
+
 Implementation: TypeAlias = Callable[[Sequence[HostTensor], Attributes], HostResult]
 """Operands in print order and attributes -> result; never writes into its operands."""
 
@@ -103,3 +112,12 @@ def clipped(values: IntArray, dest: HostTensor) -> HostResult:
     narrow = np.empty(dest.shape, dest.dtype)
     np.clip(wide, limits.min, limits.max, out=narrow, casting="unsafe")
     return HostResult({0: narrow}, {0: np.ascontiguousarray(wide)})
+
+
+def checked_indices(opcode: str, indices: AnyArray, limit: int) -> IntArray:
+    """Indices as int64, if all are at least 0 and below ``limit``."""
+    wide = indices.astype(np.int64)
+    outside = wide[(wide < 0) | (wide >= limit)]
+    if outside.size:
+        raise HostValueError(f"{opcode}: index {outside.flat[0]} is not within 0 to {limit - 1}")
+    return wide

@@ -61,6 +61,23 @@ class Window:
                     ],
                 )
 
+    def reduced(
+        self, operation: np.ufunc, padded: AnyArray, rows: int, columns: int
+    ) -> npt.NDArray[Any]:
+        """The taps of each window by an operation whose order is not seen: [N, rows, columns, C].
+
+        Along rows of the input, then across them, so that large windows take few steps.
+        """
+        (step_y, step_x), (apart_y, apart_x) = self.strides, self.dilation
+        width, height = (columns - 1) * step_x + 1, (rows - 1) * step_y + 1
+        across = padded[:, :, :width:step_x].copy()
+        for x in range(apart_x, self.kernel[1] * apart_x, apart_x):
+            operation(across, padded[:, :, x : x + width : step_x], out=across)
+        total = across[:, :height:step_y].copy()
+        for y in range(apart_y, self.kernel[0] * apart_y, apart_y):
+            operation(total, across[:, y : y + height : step_y], out=total)
+        return total
+
     def valid_taps(self, height: int, width: int, rows: int, columns: int) -> npt.NDArray[np.int64]:
         """How many taps of each window lie on the input and not on padding: [rows, columns]."""
         top, left, _, _ = self.pads

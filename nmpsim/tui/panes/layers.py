@@ -12,7 +12,8 @@ from nmpsim.debugger.breakpoints import AtLayer
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
-from nmpsim.views.text import percent, short_count, shorten_middle, visible_line
+from nmpsim.views.text import percent, short_count, shorten_middle
+from nmpsim.visible import visible_line
 
 BAR_COLUMNS = 8
 CUT_COLUMNS = 8

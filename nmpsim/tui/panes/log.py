@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from nmpsim.tui.folded import FoldedPane
-from nmpsim.views.text import visible_line
+from nmpsim.visible import visible_line
 
 MOST_LINES = 10_000
 

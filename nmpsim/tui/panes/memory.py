@@ -15,7 +15,8 @@ from nmpsim.report.details import MemoryBlock
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, GREY, ORANGE, SKY
 from nmpsim.tui.view import View
-from nmpsim.views.text import shorten_middle, visible_line
+from nmpsim.views.text import shorten_middle
+from nmpsim.visible import visible_line
 
 CELL_BYTES, ROW_CELLS = 64, 32
 KIND_COLORS = {"program": GREY, "input": SKY, "output": ORANGE, "activation": GREEN}

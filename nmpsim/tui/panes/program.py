@@ -10,6 +10,7 @@ from nmpsim.isa.assembly import disassemble_word
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, SKY, VERMILION
 from nmpsim.tui.view import View
+from nmpsim.visible import visible_line
 
 TENSOR_PREFIX = "nmp."
 
@@ -30,7 +31,7 @@ class ProgramPane(LinePane):
         self._start, end = bundle.sections[".text"]
         self._words = (end - self._start) // 4
         self._symbols = {
-            address: name
+            address: visible_line(name)
             for name, address in bundle.symbols.items()
             if self._start <= address < end
         }

@@ -13,7 +13,8 @@ from nmpsim.report.data import Saturation
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
-from nmpsim.views.text import shape_text, visible_line
+from nmpsim.views.text import shape_text
+from nmpsim.visible import visible_line
 
 BAR_COLUMNS = 24
 

@@ -19,7 +19,8 @@ from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import ORANGE, SKY, heat_style
 from nmpsim.tui.planes import Planes
 from nmpsim.tui.view import View
-from nmpsim.views.text import elem_text, real_text, shape_text, visible_line
+from nmpsim.views.text import elem_text, real_text, shape_text
+from nmpsim.visible import visible_line
 
 Mode = Literal["heat map", "values", "histogram"]
 MODES: tuple[Mode, ...] = ("heat map", "values", "histogram")

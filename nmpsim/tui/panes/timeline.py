@@ -14,7 +14,7 @@ from nmpsim.isa.table import Unit
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import UNIT_COLORS
 from nmpsim.tui.view import View
-from nmpsim.views.text import visible_line
+from nmpsim.visible import visible_line
 
 LABEL_COLUMNS = 12
 TICK_COLUMNS = 16

@@ -10,7 +10,8 @@ import numpy as np
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.figures import NAME_CHARACTERS, Figure, axis, figure_spec, tooltips
 from nmpsim.views.html.tables import Cell, Heading, Table, count, plain_table, text
-from nmpsim.views.text import duration, shorten_middle, visible_line
+from nmpsim.views.text import duration, shorten_middle
+from nmpsim.visible import visible_line
 
 MOST_DRAWN = 20
 """Layers in the figure: those whose cycles changed most."""

@@ -13,7 +13,8 @@ from typing import Any
 import attrs
 
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.views.text import shorten_middle, visible_line
+from nmpsim.views.text import shorten_middle
+from nmpsim.visible import visible_line
 
 WIDTH = 860
 """Pixels of a figure where nobody asks for another width."""

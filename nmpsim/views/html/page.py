@@ -18,7 +18,7 @@ from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.run_figures import run_figures
 from nmpsim.views.html.tables import Table
 from nmpsim.views.run_text import run_totals
-from nmpsim.views.text import visible, visible_line
+from nmpsim.visible import visible, visible_line
 
 
 @attrs.frozen

@@ -10,7 +10,8 @@ import attrs
 
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.recorded import cores_at_work, scratchpad_shares
-from nmpsim.views.text import elem_text, percent, shape_text, visible_line
+from nmpsim.views.text import elem_text, percent, shape_text
+from nmpsim.visible import visible_line
 
 
 @attrs.frozen

@@ -157,6 +157,14 @@ def test_each_channel_has_its_own() -> None:
 def test_int16_of_glow_int_is_the_interpreters() -> None:
     draft = Draft()
     source = draft.input(tensor_type("i16", (8,), 0.5))
-    draft.emit("rescalequantized", draft.output(tensor_type("i16", (8,), 0.25)), source)
+    draft.emit("relu", draft.output(tensor_type("i16", (8,), 0.25)), source)
     glow = {facts.name: facts.forms for facts in only_layer(draft).profiles}
     assert glow["glow-int"] == glow["glow-float"]
+
+
+def test_int16_is_rescaled_by_libjits_integers() -> None:
+    draft = Draft()
+    source = draft.input(tensor_type("i16", (8,), 0.5))
+    draft.emit("rescalequantized", draft.output(tensor_type("i16", (8,), 0.3)), source)
+    glow = {facts.name: facts.forms for facts in only_layer(draft).profiles}
+    assert glow["glow-int"] == glow["nmp"] != glow["glow-float"]

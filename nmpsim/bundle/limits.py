@@ -1,0 +1,75 @@
+"""What each number in a bundle may be: the one table, whose types the records' fields have.
+
+A reader compares every number with its row before anything is made of it. The rows keep absurd
+numbers out; whether a run that is possible also fits this computer's memory is asked before the run
+begins (:mod:`nmpsim.core.demand`). docs/bundle.md lists the table.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import attrs
+
+from nmpsim.bundle.layout import READ_ONLY_LIMIT, RW_LIMIT
+from nmpsim.lir.limits import MAX_ELEMENTS
+
+
+@attrs.frozen
+class Limit:
+    """Smallest and largest value of a number, or how many of something there may be."""
+
+    what: str
+    low: int
+    high: int
+
+    def problem(self, value: int) -> str | None:
+        """What is wrong with a value, in words; None if nothing is."""
+        if self.low == 0 > value:
+            return f"{value} is negative: {self.what} may be {self.range_text}"
+        if not self.low <= value <= self.high:
+            return f"{value} is out of range: {self.what} may be {self.range_text}"
+        return None
+
+    @property
+    def range_text(self) -> str:
+        """``0 to 65,535``"""
+        return f"{self.low:,} to {self.high:,}"
+
+
+_LAYERS = 1 << 16
+_INT32 = (-(1 << 31), (1 << 31) - 1)
+
+SEGMENTS = Limit("program headers", 0, 64)
+SECTIONS = Limit("section headers", 0, 1024)
+SYMBOLS = Limit("symbols", 0, 200_000)
+NAME_BYTES = Limit("bytes of a section's or symbol's name", 0, 1024)
+READ_ONLY_BYTES = Limit("bytes that all read-only segments span", 0, READ_ONLY_LIMIT)
+WRITABLE_BYTES = Limit("bytes that all writable segments span", 0, RW_LIMIT)
+JSON_BYTES = Limit("bytes of the metadata, and of the index of the LIR", 0, 8 << 20)
+TEXT_BYTES = Limit("bytes of the LIR text", 0, 16 << 20)
+ADDRESS = Limit("an address or an entry", 0, (1 << 32) - 1)
+RANK = Limit("dimensions of a tensor", 0, 16)
+DIMENSION = Limit("a dimension of a tensor", 0, 1 << 32)
+ELEMENTS = Limit("elements of a tensor, dimensions of 0 counted as 1", 1, MAX_ELEMENTS)
+ZERO_POINT = Limit("the offset of a scale", *_INT32)
+LAYERS = Limit("layers", 0, _LAYERS)
+STEPS = Limit("steps", 0, _LAYERS)
+TENSORS = Limit("inputs, and outputs", 0, _LAYERS)
+FUSED = Limit("instructions fused into a layer", 0, 4096)
+BARRIER = Limit("the barrier of a layer", 0, _LAYERS - 1)
+LINE = Limit("the number or line of an instruction", 0, (1 << 31) - 1)
+MACS = Limit("MACs of a layer", 0, 1 << 62)
+OPERANDS = Limit("operands of a host step", 0, 64)
+ATTRIBUTES = Limit("attributes of a host step", 0, 64)
+ATTRIBUTE_ITEMS = Limit("numbers in a list of an attribute", 0, 1024)
+ATTRIBUTE_NUMBER = Limit("a whole number of an attribute", *_INT32)
+
+TABLE: tuple[Limit, ...] = tuple(value for value in vars().values() if isinstance(value, Limit))
+"""All rows."""
+
+Address = Annotated[int, ADDRESS]
+ZeroPoint = Annotated[int, ZERO_POINT]
+Barrier = Annotated[int, BARRIER]
+Line = Annotated[int, LINE]
+Macs = Annotated[int, MACS]

@@ -1,0 +1,162 @@
+"""Ctrl-C ends a command also where Python does not come to it: in LLVM, in a long sum of NumPy's.
+
+Python raises KeyboardInterrupt between two of its own instructions only. So the signal wakes a
+thread as well, and where the command has not ended by itself after a moment, the thread ends the
+process: what is half-written goes, the terminal is as it was, helper processes see their parent go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nmpsim.atomic import remove_unfinished
+from nmpsim.visible import visible
+
+EXIT_INTERRUPTED = 130
+GRACE_SECONDS = 0.1
+"""What a command has to end by itself."""
+_SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
+"""Also away with what is left of a bar."""
+
+
+class _Interrupts:
+    """What the thread knows of the command; the process has one."""
+
+    def __init__(self) -> None:
+        self.is_watched = False
+        self.is_told = False
+        """The user has been told that the command was interrupted."""
+        self.note: Callable[[], str | None] = _no_note
+        """What else the user is told then."""
+        self.is_conversation = False
+        self.line: object | None = None
+        """The line of a conversation that is being done."""
+        self._interrupted_line: object | None = None
+        self._restore: Callable[[], None] = lambda: None
+
+    def watch(self) -> None:
+        """Begin, in the main thread."""
+        if sys.platform == "win32":  # there, a pipe cannot be waited for
+            return
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        self.is_watched = True
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        self._restore = _terminal_as_it_is()
+        threading.Thread(target=self._serve, args=(reading,), daemon=True).start()
+
+    def _serve(self, reading: int) -> None:
+        while True:
+            if signal.SIGINT not in os.read(reading, 64):
+                continue
+            if not self.is_conversation:
+                select.select([reading], [], [], GRACE_SECONDS)  # a second one does not wait
+                self.end()
+            elif self.line is not None and self.line is self._interrupted_line:
+                self.end()
+            self._interrupted_line = self.line
+
+    def end(self) -> None:
+        """End the process, without a word if there was one already."""
+        remove_unfinished()
+        _release_shared()
+        self._restore()
+        if not self.is_told and sys.stderr is not None:
+            with contextlib.suppress(OSError, ValueError):
+                os.write(sys.stderr.fileno(), f"{self.words()}\n".encode(errors="replace"))
+        os._exit(EXIT_INTERRUPTED)
+
+    def words(self) -> str:
+        """What the user is told, who is told it now."""
+        self.is_told = True
+        note = self.note()
+        return "interrupted" if note is None else f"{visible(note)}\ninterrupted"
+
+
+def _release_shared() -> None:
+    """Give back what processes share, which Python does at its end only."""
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        with contextlib.suppress(Exception):
+            util._run_finalizers(0)  # without those that wait for threads
+
+
+def _no_note() -> None:
+    """There is nothing else to tell."""
+
+
+def _terminal_as_it_is() -> Callable[[], None]:
+    """What brings the terminal back to how it is now."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # no stream, or no terminal
+        import termios
+
+        terminal = sys.stderr.fileno()
+        if not os.isatty(terminal):
+            return lambda: None
+        modes = termios.tcgetattr(terminal)
+
+        def restore() -> None:
+            with contextlib.suppress(OSError, termios.error):
+                termios.tcsetattr(terminal, termios.TCSANOW, modes)
+                os.write(terminal, _SHOW_CURSOR)
+
+        return restore
+    return lambda: None
+
+
+_interrupts = _Interrupts()
+
+
+def watch_interrupts() -> None:
+    """From now on Ctrl-C ends this process, whatever it does."""
+    _interrupts.watch()
+
+
+def what_is_told() -> str:
+    """What the user is to be told of an interruption; the caller tells it."""
+    return _interrupts.words()
+
+
+def end_interrupted() -> None:
+    """End a process that :func:`watch_interrupts` watches, once its command has ended.
+
+    Python would take its time: a compiler is large.
+    """
+    if _interrupts.is_watched:
+        _interrupts.end()
+
+
+@contextmanager
+def noting(note: Callable[[], str | None]) -> Iterator[None]:
+    """In here, this is told of an interruption too, unless it is None then."""
+    before, _interrupts.note = _interrupts.note, note
+    yield
+    _interrupts.note = before  # but not after an exception: that may be what it is told of
+
+
+@contextmanager
+def conversation() -> Iterator[None]:
+    """In here, Ctrl-C is for the line at hand; the session goes on."""
+    _interrupts.is_conversation = True
+    try:
+        yield
+    finally:
+        _interrupts.is_conversation = False
+
+
+@contextmanager
+def line_of_conversation() -> Iterator[None]:
+    """A line is done, and sees to Ctrl-C itself; a second one ends the process all the same."""
+    _interrupts.line = object()
+    try:
+        yield
+    finally:
+        _interrupts.line = None

@@ -1,0 +1,131 @@
+"""What a core knows to be done: units that it has waited for, and cores that it has met.
+
+Each core knows how many jobs of every unit of every core are done; it learns by waiting, and at
+barriers, semaphores and words of the control block from others (vector clocks: Mattern, *Virtual
+Time and Global States of Distributed Systems*, 1989). An access is ordered behind another one if
+its core knows the other one's job, or if both are for one unit of one core.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.core.compiled.contract_state import (
+    DOERS,
+    MOST_POSTS,
+    SCALAR,
+    Limit,
+)
+from nmpsim.kernels.jit import jit
+
+RUNNING, AT_BARRIER, PENDING, HALTED = range(4)
+IS_UNSURE = int(Limit.IS_UNSURE)
+
+
+@jit
+def learn(knows: Any, other: Any) -> None:
+    """Know what another one knows too, both [cores, DOERS]."""
+    for core in range(knows.shape[0]):
+        for doer in range(DOERS):
+            knows[core, doer] = max(knows[core, doer], other[core, doer])
+
+
+@jit
+def knows_done(c: Any, core: Any, other: Any, doer: Any, done: Any) -> None:
+    """A core knows that so many jobs of one of its own units, or of another core's, are done."""
+    c.knows[core, other, doer] = max(c.knows[core, other, doer], done)
+
+
+@jit
+def arrive(c: Any, core: Any, number: Any, count: Any) -> Any:
+    """A core comes to a barrier: 0 it waits, 1 all go on, -1 they name different counts."""
+    c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = AT_BARRIER, number, count
+    arrived, differ = 0, False
+    for other in range(c.waits.shape[0]):
+        if c.waits[other, 0] == AT_BARRIER and c.waits[other, 1] == number:
+            arrived += 1
+            differ |= c.waits[other, 2] != count
+    if differ:
+        return -1
+    if arrived < count:
+        return 0
+    for other in range(c.waits.shape[0]):
+        if other != core and c.waits[other, 0] == AT_BARRIER and c.waits[other, 1] == number:
+            learn(c.knows[core], c.knows[other])
+    for other in range(c.waits.shape[0]):
+        if c.waits[other, 0] == AT_BARRIER and c.waits[other, 1] == number:
+            c.waits[other, 0] = RUNNING
+            if other != core:
+                learn(c.knows[other], c.knows[core])
+    return 1
+
+
+@jit
+def post(c: Any, core: Any, semaphore: Any, count: Any) -> None:
+    """A core posts; who pends there is served, lower numbers first."""
+    slot = c.post_count[semaphore] % MOST_POSTS
+    c.post_count[semaphore] += 1
+    c.posted[semaphore, core] += count
+    c.posts[semaphore, slot, 0] = core
+    c.posts[semaphore, slot, 1] = c.posted[semaphore, core]
+    c.post_knows[semaphore, slot, :, :] = 0
+    learn(c.post_knows[semaphore, slot], c.knows[core])
+    c.semaphores[semaphore] += count
+    for other in range(c.waits.shape[0]):
+        is_pending = c.waits[other, 0] == PENDING and c.waits[other, 1] == semaphore
+        if is_pending and c.semaphores[semaphore] >= c.waits[other, 2]:
+            c.waits[other, 0] = RUNNING
+            take(c, other, semaphore, c.waits[other, 2])
+
+
+@jit
+def pend(c: Any, core: Any, semaphore: Any, count: Any) -> None:
+    """A core pends: it takes, or waits."""
+    if c.semaphores[semaphore] >= count:
+        take(c, core, semaphore, count)
+    else:
+        c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = PENDING, semaphore, count
+
+
+@jit
+def take(c: Any, core: Any, semaphore: Any, count: Any) -> None:
+    """Learn from the posts without which there would not have been enough.
+
+    Of a core those come first that were first; how many of them are needed is what all other cores
+    together cannot have posted.
+    """
+    c.semaphores[semaphore] -= count
+    c.taken[semaphore, core] += count
+    total = np.int64(0)
+    for other in range(c.waits.shape[0]):
+        total += c.posted[semaphore, other]
+    for other in range(c.waits.shape[0]):
+        own = c.posted[semaphore, other]
+        needed = c.taken[semaphore, core] - (total - own)
+        if needed <= 0:
+            continue
+        begin = max(c.post_count[semaphore] - MOST_POSTS, 0)
+        if begin > 0:
+            c.numbers[IS_UNSURE] = 1
+        for i in range(begin, c.post_count[semaphore]):
+            slot = i % MOST_POSTS
+            if c.posts[semaphore, slot, 0] == other and c.posts[semaphore, slot, 1] >= needed:
+                learn(c.knows[core], c.post_knows[semaphore, slot])
+                break
+
+
+@jit
+def is_ordered(c: Any, core: Any, other: Any, doer: Any, job: Any) -> Any:
+    """Does a core know that a job of another one's is done?"""
+    return job < c.knows[core, other, doer]
+
+
+@jit
+def do_scalar(c: Any, core: Any) -> Any:
+    """Number of a core's own access, which is done at once."""
+    job = c.issued[core, SCALAR]
+    c.issued[core, SCALAR] = job + 1
+    knows_done(c, core, core, SCALAR, job + 1)
+    return job

@@ -1,0 +1,155 @@
+"""What the check of the contract knows of a run so far, in flat arrays."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmpsim.core.compiled.reach import BOX_WORDS, BOXES, KINDS
+from nmpsim.core.shown import Found
+from nmpsim.core.state import MOST_QUEUED, Bytes, Int64s
+from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
+from nmpsim.memory.footprint import MOST_TOUCHES, TOUCH_WORDS
+
+UNITS = len(Unit)
+SCALAR = UNITS
+"""Beside the units: what a core does itself, which is done at once."""
+DOERS = UNITS + 1
+KNOWN = 16
+"""Ranges of a memory that are known to be written throughout."""
+MOST_OPEN = 1 << 13
+"""Accesses to DRAM that are kept while not every core is ordered behind them."""
+MOST_POSTS = 64
+"""Posts of a semaphore that are kept."""
+MOST_WORK = 1 << 28
+WORK_PER_EVENT = 1 << 11
+"""Runs and accesses that may be compared in all, and for each event on top of that."""
+
+
+class Limit(IntEnum):
+    """Entries of ``Contract.numbers``."""
+
+    SCRATCHPAD_BYTES = 0
+    RAM_BASE = 1
+    RAM_END = 2
+    DEPTH = 3
+    """Of the units' queues."""
+    OPEN = 4
+    """Accesses in use."""
+    WORK = 5
+    """Compared so far, beyond what each event may."""
+    IS_UNSURE = 6
+    """1 if not everything could be checked."""
+
+
+class Job(IntEnum):
+    """What is kept of an instruction beside its touches."""
+
+    NUMBER = 0
+    PC = 1
+    LAYER = 2
+
+
+class Open(IntEnum):
+    """Columns of ``Contract.opened`` before the touch."""
+
+    CORE = 0
+    DOER = 1
+    JOB = 2
+    WRITES = 3
+    NUMBER = 4
+    PC = 5
+    LAYER = 6
+
+
+class Contract(NamedTuple):
+    """All that the check remembers."""
+
+    numbers: Int64s
+    """[Limit]"""
+    found: Int64s
+    """[Found]"""
+    scratchpad: Bytes
+    """[cores, bytes] 1 where something was written."""
+    ram: Bytes
+    """[bytes] the same of the writable DRAM."""
+    known: Int64s
+    """[cores + 1, KNOWN, 2] ranges that are written throughout; the last row is the DRAM's."""
+    issued: Int64s
+    """[cores, DOERS] jobs so far."""
+    knows: Int64s
+    """[cores, cores, DOERS] how many jobs of another core's each core knows to be done."""
+    touches: Int64s
+    """[cores, units, MOST_QUEUED, MOST_TOUCHES, TOUCH_WORDS] of the last jobs of each unit."""
+    jobs: Int64s
+    """[cores, units, MOST_QUEUED, Job]"""
+    opened: Int64s
+    """[MOST_OPEN, Open + TOUCH_WORDS] accesses to DRAM."""
+    boxes: Int64s
+    """[cores, KINDS, BOXES, BOX_WORDS] where these are, roughly."""
+    box: Int64s
+    """[BOX_WORDS] room to work in."""
+    row: Int64s
+    """[MOST_TOUCHES, TOUCH_WORDS] so here."""
+    least: Int64s
+    """[cores, DOERS] so here: what every core that runs knows."""
+    hull: Int64s
+    """[KINDS, 2] range of DRAM that the accesses of a kind lie in."""
+    waits: Int64s
+    """[cores, 3] 0 running, 1 at a barrier, 2 pending, 3 halted; number and count."""
+    semaphores: Int64s
+    """[semaphores] their values."""
+    posted: Int64s
+    """[semaphores, cores] by each core so far."""
+    taken: Int64s
+    """[semaphores, cores] the same of pends."""
+    posts: Int64s
+    """[semaphores, MOST_POSTS, 2] core, and its ``posted`` behind it; a ring."""
+    post_count: Int64s
+    """[semaphores] posts so far."""
+    post_knows: Int64s
+    """[semaphores, MOST_POSTS, cores, DOERS] what the core knew then."""
+    words: Int64s
+    """[control block's words, cores, DOERS] what those who wrote them knew."""
+
+
+def make_contract(
+    cores: int, scratchpad_bytes: int, ram_base: int, ram_bytes: int, depth: int
+) -> Contract:
+    """Nothing has run yet and nothing is written; ``depth`` is that of the units' queues."""
+    numbers = np.zeros(len(Limit), np.int64)
+    numbers[Limit.SCRATCHPAD_BYTES] = scratchpad_bytes
+    numbers[Limit.RAM_BASE] = ram_base
+    numbers[Limit.RAM_END] = ram_base + ram_bytes
+    numbers[Limit.DEPTH] = depth
+
+    def zeros(*shape: int) -> Any:
+        return np.zeros(shape, np.int64)
+
+    return Contract(
+        numbers,
+        np.full(len(Found), -1, np.int64),
+        np.zeros((cores, scratchpad_bytes), np.uint8),
+        np.zeros(ram_bytes, np.uint8),
+        zeros(cores + 1, KNOWN, 2),
+        zeros(cores, DOERS),
+        zeros(cores, cores, DOERS),
+        zeros(cores, UNITS, MOST_QUEUED, MOST_TOUCHES, TOUCH_WORDS),
+        zeros(cores, UNITS, MOST_QUEUED, len(Job)),
+        zeros(MOST_OPEN, len(Open) + TOUCH_WORDS),
+        zeros(cores, KINDS, BOXES, BOX_WORDS),
+        zeros(BOX_WORDS),
+        zeros(MOST_TOUCHES, TOUCH_WORDS),
+        zeros(cores, DOERS),
+        zeros(KINDS, 2),
+        zeros(cores, 3),
+        zeros(SEMAPHORES),
+        zeros(SEMAPHORES, cores),
+        zeros(SEMAPHORES, cores),
+        zeros(SEMAPHORES, MOST_POSTS, 2),
+        zeros(SEMAPHORES),
+        zeros(SEMAPHORES, MOST_POSTS, cores, DOERS),
+        zeros(CONTROL_BYTES // 4, cores, DOERS),
+    )

@@ -1,0 +1,98 @@
+"""The check of the contract beside a run: what the host does, and what engines show."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nmpsim.bundle.metadata import Step, Tensor
+from nmpsim.core.compiled.contract import check_events
+from nmpsim.core.compiled.contract_state import Limit, make_contract
+from nmpsim.core.decode import ACCESS_BYTES, IS_WRITE, OP
+from nmpsim.core.demand import nbytes_of
+from nmpsim.core.shown import EVENT_WORDS, Event, HostEvent
+from nmpsim.core.state import Int64s, Machine
+from nmpsim.core.stops import Noted, Row, Stops
+from nmpsim.timing import Costs
+
+UNSURE = (
+    "not everything could be checked: the cores have more open accesses or older posts than the"
+    " check keeps"
+)
+
+
+class ContractCheck:
+    """Follows one run; each method says whether the contract holds so far."""
+
+    def __init__(self, machine: Machine, costs: Costs) -> None:
+        shared = machine.shared[0]
+        self._state = make_contract(
+            machine.cores.size,
+            int(shared.scratchpad_bytes),
+            int(shared.ram_base),
+            machine.ram.size,
+            int(costs.queues_depth),
+        )
+
+    @property
+    def found(self) -> Int64s:
+        """The violation, int64 [Found]."""
+        return self._state.found
+
+    @property
+    def message(self) -> str:
+        """What could not be checked; empty if everything could."""
+        return UNSURE if self._state.numbers[Limit.IS_UNSURE] else ""
+
+    def host_writes(self, tensor: Tensor) -> bool:
+        """The host writes a tensor into DRAM."""
+        return self._host(HostEvent.WRITES, tensor.address, nbytes_of(tensor))
+
+    def host_reads(self, tensor: Tensor) -> bool:
+        """The host reads a tensor from DRAM."""
+        return self._host(HostEvent.READS, tensor.address, nbytes_of(tensor))
+
+    def host_step(self, step: Step) -> bool:
+        """The host does an operation."""
+        reads = [one.tensor for one in step.operands if one.role != "out"]
+        writes = [one.tensor for one in step.operands if one.role != "in"]
+        return all(map(self.host_reads, reads)) and all(map(self.host_writes, writes))
+
+    def begin_segment(self) -> None:
+        """The host starts the cores."""
+        self._host(HostEvent.STARTS)
+
+    def show(self, events: Int64s, words: Int64s, first_word: int) -> bool:
+        """Instructions as :data:`~nmpsim.core.engine.ShowInstructions` has them."""
+        return bool(check_events(self._state, events, words, first_word))
+
+    def take_trace(self, stops: Stops) -> bool:
+        """The instructions that an engine has traced with their descriptors; makes room."""
+        rows = int(stops.noted[Noted.ROWS])
+        stops.noted[Noted.ROWS] = 0
+        return self.show(events_of(stops.trace[:rows]), stops.words, 0)
+
+    def _host(self, what: HostEvent, address: int = 0, nbytes: int = 0) -> bool:
+        events = np.zeros((1, EVENT_WORDS), np.int64)
+        events[0, Event.NUMBER] = what
+        events[0, [Event.FIRST, Event.SECOND]] = address, nbytes
+        return self.show(events, events, 0)
+
+
+def events_of(trace: Int64s) -> Int64s:
+    """Rows of a trace, int64 [n, Row], as the check takes them, int64 [n, Event]."""
+    events = np.zeros((len(trace), EVENT_WORDS), np.int64)
+    number, word, rs1 = trace[:, Row.NUMBER], trace[:, Row.WORD], trace[:, Row.RS1]
+    is_wait = number == OP.nmp_wait
+    low = np.where(IS_WRITE[number], word >> 7 & 31, word >> 20 & 31)
+    immediate = (word >> 25) << 5 | low
+    address = rs1 + immediate - ((immediate & 0x800) << 1) & 0xFFFF_FFFF
+    first = np.where(ACCESS_BYTES[number] > 0, address, rs1)
+    events[:, Event.NUMBER] = number
+    events[:, Event.CORE] = trace[:, Row.CORE]
+    events[:, Event.PC] = trace[:, Row.PC]
+    events[:, Event.CYCLE] = trace[:, Row.BEGIN]
+    events[:, Event.FIRST] = np.where(is_wait, word >> 15 & 31, first)
+    events[:, Event.SECOND] = np.where(is_wait, word >> 20 & 31, trace[:, Row.RS2])
+    events[:, Event.DESCRIPTOR] = rs1
+    events[:, Event.ITEM] = np.arange(len(trace))
+    return events

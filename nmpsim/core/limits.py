@@ -1,0 +1,44 @@
+"""What a run may take at most, whatever the bundle says of itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+
+from nmpsim.config import DeviceConfig
+from nmpsim.diagnostics import fail
+
+MOST_CYCLES = 1 << 62
+"""As many as a device file may allow."""
+
+
+@attrs.frozen
+class Limits:
+    """Limits of a run; raises ``UserError`` (ARG001) for what is none."""
+
+    max_cycles: int | None = attrs.field(default=None)
+    """Cycles of the device; those that the device's settings allow if None."""
+    timeout: float | None = attrs.field(default=None)
+    """Seconds of simulation, without those for compiling kernels; any number if None."""
+
+    @max_cycles.validator
+    def _check_cycles(self, _: object, value: object) -> None:
+        if value is not None and (type(value) is not int or not 1 <= value <= MOST_CYCLES):
+            expected = f"a whole number from 1 to {MOST_CYCLES}"
+            raise fail("ARG001", "this is no limit of cycles", found=value, expected=expected)
+
+    @timeout.validator
+    def _check_timeout(self, _: object, value: Any) -> None:
+        if value is not None and (type(value) not in (int, float) or not 0 < value < math.inf):
+            raise fail("ARG001", "this is no limit of time", found=value, expected="seconds")
+
+    def of_device(self, config: DeviceConfig) -> DeviceConfig:
+        """A device with this limit of cycles."""
+        if self.max_cycles is None:
+            return config
+        return attrs.evolve(config, limits_cycles=self.max_cycles)
+
+
+NO_LIMITS = Limits()

@@ -1,0 +1,203 @@
+"""How much of this computer's memory may be used, and whether what is asked for fits into it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import attrs
+
+from nmpsim.diagnostics import Place, UserError, fail
+
+SPARE = 8
+"""One part in so many of what is available stays free: for Python itself, kernels, other programs.
+"""
+LIBRARIES_BYTES = 350_000_000
+"""Address space that Python, NumPy, Numba and LLVM take before anything is run ..."""
+THREAD_BYTES = 24_000_000
+"""... and what NumPy's library of matrix products takes for each processor."""
+COMPILING_BYTES = 400_000_000
+"""Address space that compiling a kernel takes."""
+_FAILED_TO_MAP = re.compile(r"cannot allocate memory|failed to map|can't start new thread", re.I)
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+@attrs.frozen
+class Part:
+    """Bytes that will be allocated, and the field of a file that asks for them."""
+
+    field: str
+    nbytes: int
+
+
+def check_memory(
+    what: str,
+    parts: Iterable[Part],
+    max_memory: int | None = None,
+    place: Place | None = None,
+) -> None:
+    """Raise UserError MEM001 if all ``parts`` together are more than ``max_memory`` bytes.
+
+    ``what`` needs them, in words. None stands for :func:`default_limit`. Nothing is allocated.
+    """
+    parts = list(parts)
+    total = sum(part.nbytes for part in parts)
+    limit = default_limit() if max_memory is None else max_memory
+    if total <= limit:
+        return
+    most = max(parts, key=lambda part: part.nbytes)
+    raise fail(
+        "MEM001",
+        f"{what} needs more memory than it may take",
+        place=place,
+        found=f"{size_text(total)}, {size_text(most.nbytes)} of them for {most.field}",
+        expected=f"at most {size_text(limit)}",
+        hint="--max-memory SIZE sets another limit; without it, it is what is free, less a margin",
+    )
+
+
+def share_of(max_memory: int | None, processes: int) -> int:
+    """What each of so many processes may take of ``max_memory``, or of :func:`default_limit`."""
+    return (default_limit() if max_memory is None else max_memory) // processes
+
+
+def checked_limit(max_memory: int | None) -> int | None:
+    """The limit that a caller gave; ARG001 for what is no number of bytes."""
+    is_number = isinstance(max_memory, int) and not isinstance(max_memory, bool)
+    if max_memory is None or (is_number and max_memory > 0):
+        return max_memory
+    message, expected = "this is no limit of memory", "a number of bytes above 0, or None"
+    raise fail("ARG001", message, found=repr(max_memory)[:80], expected=expected)
+
+
+def check_libraries() -> None:
+    """Raise UserError MEM002 if ``ulimit -v`` leaves too little to import what commands need."""
+    _check_address_space("libraries", LIBRARIES_BYTES + THREAD_BYTES * (os.cpu_count() or 1))
+
+
+def check_compiling() -> None:
+    """Raise UserError MEM002 if ``ulimit -v`` leaves too little to compile a kernel."""
+    _check_address_space("compiling kernels", COMPILING_BYTES)
+
+
+def _check_address_space(what: str, needed: int) -> None:
+    """Some libraries end the process without a word of ours where they get no memory."""
+    room = min(_own_room(), default=needed)
+    if room < needed:
+        raise out_of_memory(f"{size_text(max(0, room))} of {size_text(needed)} for {what}")
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Whether an exception is one of the many ways to say that there is no memory left."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    if not isinstance(error, OSError | ImportError | RuntimeError):
+        return False
+    cause = error.__cause__ or error.__context__
+    return _FAILED_TO_MAP.search(str(error)) is not None or (
+        isinstance(cause, Exception) and ran_out_of_memory(cause)
+    )
+
+
+def out_of_memory(found: str) -> UserError:
+    """The error of a command or a call that ran out of memory on its way."""
+    return fail(
+        "MEM002",
+        "there is not enough memory",
+        found=found.split("\n", 1)[0][:200] or None,
+        hint="close other programs, raise the limit of memory (ulimit -v, container), or use"
+        " fewer --threads and --jobs",
+    )
+
+
+def default_limit() -> int:
+    """Bytes that may be allocated if nobody says otherwise: what is available, less a margin."""
+    available = available_bytes()
+    return available - available // SPARE
+
+
+def available_bytes() -> int:
+    """Bytes that this process can still get: of the machine, its control groups, its own limit."""
+    return max(0, min([_machine_room(), *_group_rooms(), *_own_room()]))
+
+
+def _machine_room() -> int:
+    """What the machine has without swapping; read directly on Linux, as psutil imports slowly."""
+    available = _of_table(Path("/proc/meminfo"), "MemAvailable:")
+    if available:
+        return available << 10
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def _own_room() -> Iterator[int]:
+    """What ``ulimit -v`` leaves, where the system tells how much is in use."""
+    statm = (_read(Path("/proc/self/statm")) or "").split()
+    if statm:
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            yield limit - int(statm[0]) * resource.getpagesize()
+
+
+def _group_rooms() -> Iterator[int]:
+    """What the control groups of this process leave, from its own up to the root (cgroups(7)).
+
+    Cached pages of files that nobody uses make room when memory is short.
+    """
+    for line in (_read(Path("/proc/self/cgroup")) or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, most, used, reclaimable = (
+                _CGROUPS,
+                "memory.max",
+                "memory.current",
+                "inactive_file",
+            )
+        elif "memory" in controllers.split(","):
+            root, most = _CGROUPS / "memory", "memory.limit_in_bytes"
+            used, reclaimable = "memory.usage_in_bytes", "total_inactive_file"
+        else:
+            continue
+        group = root / path.lstrip("/")
+        while True:
+            limit, usage = _number(group / most), _number(group / used)
+            if limit is not None and usage is not None:
+                yield limit - usage + _of_table(group / "memory.stat", reclaimable)
+            if group == root or root not in group.parents:
+                break
+            group = group.parent
+
+
+def _read(path: Path) -> str | None:
+    with contextlib.suppress(OSError, ValueError):
+        return path.read_text()
+    return None
+
+
+def _number(path: Path) -> int | None:
+    text = (_read(path) or "").strip()
+    return int(text) if text.isdigit() else None
+
+
+def _of_table(path: Path, name: str) -> int:
+    """The number behind a name; 0 if it is not there."""
+    for line in (_read(path) or "").splitlines():
+        key, number, *_ = (*line.split(), "", "")
+        if key == name and number.isdigit():
+            return int(number)
+    return 0
+
+
+def size_text(nbytes: int) -> str:
+    """A size as ``--max-memory`` takes it, to three digits."""
+    for unit, power in (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3)):
+        if nbytes >= 10**power:
+            return f"{nbytes / 10**power:,.3g} {unit}" if nbytes < 1e15 else f"{nbytes:.3g} bytes"
+    return f"{nbytes} bytes"

@@ -1,0 +1,231 @@
+"""What the instruction set leaves undefined: every case, its category, and who finds it.
+
+A run that keeps to this contract means something on a chip too: its answer does not hang on when
+a transfer lands, nor on what memory held before. ``docs/isa.md`` has the table.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+
+class Category(Enum):
+    """Whose fault it is; the value is the code of the diagnostic."""
+
+    UNDEFINED = "CONTRACT001"
+    UNPREDICTABLE_VALUE = "CONTRACT002"
+    MISSING_SYNCHRONIZATION = "CONTRACT003"
+    NOT_SUPPORTED = "CONTRACT004"
+    INTERNAL = "CONTRACT005"
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        return _TITLES[self]
+
+
+_TITLES = {
+    Category.UNDEFINED: "undefined",
+    Category.UNPREDICTABLE_VALUE: "unpredictable value used",
+    Category.MISSING_SYNCHRONIZATION: "missing synchronization",
+    Category.NOT_SUPPORTED: "not supported",
+    Category.INTERNAL: "internal",
+}
+
+
+class FoundBy(Enum):
+    """What stops a run that comes to a case."""
+
+    STRICT = "`--strict`"
+    TRAP = "a trap, always"
+    EXIT = "an error, always"
+    NOTHING = "nothing"
+
+
+@attrs.frozen
+class Case:
+    """One case that the instruction set leaves undefined."""
+
+    key: str
+    category: Category
+    title: str
+    """What a program does."""
+    simulator: str
+    """What happens in the simulator without ``--strict``."""
+    hint: str
+    found_by: FoundBy = FoundBy.STRICT
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        "scratchpad_unwritten",
+        Category.UNPREDICTABLE_VALUE,
+        "an instruction reads scratchpad that nothing has written; of a scalar load's bytes one"
+        " that was written is enough",
+        "zeros",
+        "load or fill what the instruction reads, padding and records included",
+    ),
+    Case(
+        "dram_unwritten",
+        Category.UNPREDICTABLE_VALUE,
+        "a load or an instruction of a core reads DRAM of the writable segment that neither the"
+        " host nor a core has written",
+        "zeros",
+        "store it first, or make it an input; constants belong into the read-only segment",
+    ),
+    Case(
+        "host_reads_unwritten",
+        Category.UNPREDICTABLE_VALUE,
+        "the host reads a tensor, an output of the program among them, of which bytes were never"
+        " written",
+        "zeros",
+        "store the whole tensor before the cores halt",
+    ),
+    Case(
+        "unit_order",
+        Category.MISSING_SYNCHRONIZATION,
+        "two instructions of a core touch the same bytes, one of them writes, the first is for a"
+        " unit that the second does not go to, and the core has not waited for it",
+        "the first takes effect first",
+        "put an nmp.wait for the unit of the first one between them",
+    ),
+    Case(
+        "core_order",
+        Category.MISSING_SYNCHRONIZATION,
+        "two cores touch the same bytes of DRAM, one of them writes, and no barrier, no post and"
+        " pend and no word of the control block that the first one has written comes between"
+        " them; or the first core has not waited for its unit before",
+        "the one that is first in simulated time takes effect first",
+        "let the first core wait for its unit, then both pass a barrier, or one post and the other"
+        " pend",
+    ),
+    Case(
+        "host_order",
+        Category.MISSING_SYNCHRONIZATION,
+        "the host reads what a store still writes when its core halts, or writes what a load still"
+        " reads",
+        "the transfer is done",
+        "put nmp.wait before nmp.halt",
+    ),
+    Case(
+        "fetch_order",
+        Category.MISSING_SYNCHRONIZATION,
+        "an instruction or a descriptor is fetched from bytes that a unit or another core writes,"
+        " and nothing orders that",
+        "the new bytes are fetched",
+        "wait for the load that brings it",
+    ),
+    Case(
+        "barrier_counts",
+        Category.UNDEFINED,
+        "cores meet at one barrier and do not name the same number of cores",
+        "the number that the last one names counts",
+        "give all of them the same number of cores",
+    ),
+    Case(
+        "weight_tail",
+        Category.UNDEFINED,
+        "weights of nmp.conv are not zero behind the last input of a row, or behind the last"
+        " output channel",
+        "these bytes are ignored",
+        "fill up blocks of weights with zeros",
+    ),
+    Case(
+        "descriptor",
+        Category.UNDEFINED,
+        "a descriptor is impossible: sizes, addresses, shifts, scales, clips",
+        "operand fault",
+        "mend the word that mtval names",
+        FoundBy.TRAP,
+    ),
+    Case(
+        "overlap",
+        Category.UNDEFINED,
+        "an instruction would write onto its own operands, or its result onto itself",
+        "operand fault; nmp.eltwise, nmp.rescale and nmp.lut may write exactly where they read",
+        "give the result memory of its own",
+        FoundBy.TRAP,
+    ),
+    Case(
+        "encoding",
+        Category.UNDEFINED,
+        "an instruction word, a CSR, a unit or a semaphore that the tables do not have",
+        "illegal instruction",
+        "use what the tables have",
+        FoundBy.TRAP,
+    ),
+    Case(
+        "profile",
+        Category.NOT_SUPPORTED,
+        "arithmetic that an instruction does not have, as a profile of another instruction",
+        "operand fault",
+        "choose a profile that the instruction has",
+        FoundBy.TRAP,
+    ),
+    Case(
+        "misaligned",
+        Category.NOT_SUPPORTED,
+        "a scalar access, a jump or a descriptor at an address that is not aligned",
+        "a trap of its own",
+        "align it",
+        FoundBy.TRAP,
+    ),
+    Case(
+        "not_checked",
+        Category.NOT_SUPPORTED,
+        "a program with more open accesses or older posts than the check keeps",
+        "it runs on; the report says that the contract was not proved",
+        "let the cores meet at a barrier now and then",
+        FoundBy.NOTHING,
+    ),
+    Case(
+        "interrupted_wait",
+        Category.NOT_SUPPORTED,
+        "a program counts on interrupts, as by wfi",
+        "wfi does nothing, nothing ever interrupts",
+        "poll, or use barriers and semaphores",
+        FoundBy.NOTHING,
+    ),
+    Case(
+        "pend_race",
+        Category.UNDEFINED,
+        "several cores pend at one semaphore, and the answer hangs on which of them is served",
+        "who comes first in simulated time; of those who wait the lowest core number",
+        "give each of them a semaphore of its own",
+        FoundBy.NOTHING,
+    ),
+    Case(
+        "control_race",
+        Category.UNDEFINED,
+        "the answer hangs on the order in which cores write and read words of the control block",
+        "they do it in order of simulated time",
+        "use barriers or semaphores",
+        FoundBy.NOTHING,
+    ),
+    Case(
+        "bug",
+        Category.INTERNAL,
+        "nmpsim breaks a rule of its own",
+        "exit code 3",
+        "please report it",
+        FoundBy.EXIT,
+    ),
+)
+"""In the order of the page; the position is the number that compiled code has of a case."""
+
+NUMBER_OF_CASE = {case.key: number for number, case in enumerate(CASES)}
+
+DEFINED: tuple[str, ...] = (
+    "registers, semaphores and the control block are zero when a run begins",
+    "a descriptor is read when its instruction is issued and may be overwritten from then on",
+    "words of a descriptor that its profile does not use are ignored; no word is reserved",
+    "a word of the control block is read and written at once: a core that reads it comes after"
+    " those that have written it",
+    "instructions of one unit take effect in order, without a wait between them",
+    "a core waits for room in a full queue, so it knows that all but the last instructions of the"
+    " unit, as many as the queue holds, are done",
+    "scratchpads and DRAM keep what they hold while the host works between two parts of a program",
+)
+"""What a reader may take for undefined, and is not."""

@@ -1,0 +1,133 @@
+"""Where compiled kernels are kept between processes, and what of it may be run.
+
+An entry is code: whoever can write one decides what the next run does. So an entry counts only if
+it is this user's and nobody else may write it, and only if its digest fits: after a power cut, on a
+full disk or under a failing one files are empty, cut off or wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+import platformdirs
+
+from nmpsim.atomic import write_file
+from nmpsim.diagnostics import UserError
+
+_START = b"nmpsim kernel 1\n"
+_DIGEST_BYTES = 32
+MOST_ENTRY_BYTES = 1 << 26
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class CacheFolder:
+    """Named entries, each of which is right or not there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._intact: set[Path] = set()
+
+    def read(self, name: str) -> bytes | None:
+        """What was kept under a name; None if there is nothing that may be used."""
+        return _read_entry(self.path / name)
+
+    def write(self, name: str, contents: bytes) -> None:
+        """Keep this; where that cannot be done, nothing is kept."""
+
+        def write(file: IO[bytes]) -> None:
+            if hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), 0o600)  # whatever the umask
+            file.write(_START + _digest(name, contents) + contents)
+
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if is_trusted(self.path):
+                write_file(self.path / name, write)
+        except (OSError, UserError):
+            return
+
+    def has(self, beginning: str) -> bool:
+        """True if there is something that may be used under a name with this beginning."""
+        return any(map(self._is_intact, self.path.glob(f"{beginning}*")))
+
+    def _is_intact(self, entry: Path) -> bool:
+        if entry not in self._intact and _read_entry(entry) is not None:
+            self._intact.add(entry)
+        return entry in self._intact
+
+
+def _digest(name: str, contents: bytes) -> bytes:
+    """Of an entry: under another name it is another one."""
+    return hashlib.sha256(name.encode() + b"\0" + contents).digest()
+
+
+def _read_entry(path: Path) -> bytes | None:
+    try:
+        with open(path, "rb", opener=_open_own) as file:
+            data = file.read(MOST_ENTRY_BYTES)
+    except OSError:
+        return None
+    head, contents = data[: len(_START) + _DIGEST_BYTES], data[len(_START) + _DIGEST_BYTES :]
+    return contents if head == _START + _digest(path.name, contents) else None
+
+
+def _open_own(path: str, flags: int) -> int:
+    """Open a file if it is the user's own; a pipe is not waited for."""
+    opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    status = os.fstat(opened)
+    if not stat.S_ISREG(status.st_mode) or not _is_own(status):
+        os.close(opened)
+        raise PermissionError(path)
+    return opened
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """True if it is the user's, and only the user may write it."""
+    if not hasattr(os, "geteuid"):
+        return True
+    return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_MAY_WRITE
+
+
+def is_trusted(folder: Path) -> bool:
+    """True if only this user may put entries into a folder; also for one that is yet to be made.
+
+    As ``sshd`` looks at its files: the folder is the user's; those above it are the user's or
+    root's, and not everybody may write them, but for those like /tmp that keep what others own.
+    """
+    real = Path(os.path.realpath(folder))
+    if not hasattr(os, "geteuid"):
+        return True
+    try:
+        if real.exists() and not _is_own(real.stat()):
+            return False
+        above = [path.stat() for path in real.parents if path.exists()]
+    except OSError:
+        return False
+    return all(
+        status.st_uid in (0, os.geteuid())
+        and (not status.st_mode & stat.S_IWOTH or status.st_mode & stat.S_ISVTX)
+        for status in above
+    )
+
+
+@functools.cache
+def cache_folder(name: str) -> CacheFolder | None:
+    """The folder of this name in the user's cache, or in ``NUMBA_CACHE_DIR``; None if unusable."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("nmpsim")
+    if chosen.startswith("~"):  # nobody knows a home of this user
+        return None
+    path = Path(chosen).absolute() / name
+    return CacheFolder(path) if is_trusted(path) and _can_be_used(path) else None
+
+
+def _can_be_used(folder: Path) -> bool:
+    """True if it can be read, or can be made and written."""
+    there = next((path for path in (folder, *folder.parents) if path.exists()), None)
+    if there is None or not there.is_dir():
+        return False
+    return os.access(there, os.R_OK | os.X_OK if there == folder else os.W_OK | os.X_OK)

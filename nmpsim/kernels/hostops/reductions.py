@@ -1,0 +1,51 @@
+"""Products, extremes and running sums along dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmpsim.kernels.hostops.tensors import (
+    Attributes,
+    HostResult,
+    HostTensor,
+    Implementation,
+    whole,
+)
+
+
+def batched_reduce_prod(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Batch {Axis}: the product along one dimension, in order; integers wrap."""
+    dest, batch = operands
+    axis = int(attributes["Axis"])
+    products = np.multiply.accumulate(batch.values, axis=axis, dtype=batch.dtype)
+    return whole(np.take(products, -1, axis=axis), dest)
+
+
+def _reduction(ufunc: np.ufunc, worst: str) -> Implementation:
+    """Dest, Batch {Axes}, of one scale. NaN is passed over, as C++'s min and max do."""
+
+    def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+        dest, batch = operands
+        axes = tuple(int(axis) for axis in attributes["Axes"])
+        infinity = np.inf if worst == "max" else -np.inf
+        start = infinity if batch.is_real else getattr(np.iinfo(batch.dtype), worst)
+        return whole(ufunc.reduce(batch.values, axis=axes, initial=start), dest)
+
+    return run
+
+
+batched_reduce_min, batched_reduce_max = _reduction(np.fmin, "max"), _reduction(np.fmax, "min")
+
+
+def cum_sum(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Dest, Input {Dim, Exclusive, Reverse}: sums of what lies before, from zero, in order."""
+    dest, source = operands
+    axis = int(attributes["Dim"]) % len(source.shape)
+    x = np.moveaxis(source.values, axis, 0)
+    x = x[::-1] if attributes["Reverse"] else x
+    sums = np.cumsum(np.concatenate([np.zeros_like(x[:1]), x]), axis=0, dtype=x.dtype)
+    sums = sums[:-1] if attributes["Exclusive"] else sums[1:]
+    sums = sums[::-1] if attributes["Reverse"] else sums
+    return whole(np.moveaxis(sums, 0, axis), dest)

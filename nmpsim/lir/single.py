@@ -1,0 +1,50 @@
+"""Does one instruction mean something by itself? For what is not part of a module's text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nmpsim.lir.constraints import Site, describe
+from nmpsim.lir.limits import size_problem
+from nmpsim.lir.nodes import AttributeValue, Instruction, Operand, Span, TensorType
+from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.rules import RULES
+
+_NOWHERE = Span(1, 1)
+
+
+def instruction_problem(
+    opcode: str,
+    operands: Sequence[tuple[str, TensorType]],
+    attributes: Mapping[str, AttributeValue],
+) -> str | None:
+    """The first thing wrong with an instruction, in words; None if nothing is.
+
+    ``operands`` are kind (``@in``, ``@out``, ``@inout``) and type of each, in print order.
+    Attributes that the opcode does not have are not looked at.
+    """
+    row = OPCODES.get(opcode)
+    if row is None:
+        return f"there is no operation {opcode!r}"[:200]
+    if [kind for kind, _ in operands] != [role.kind for role in row.operands]:
+        return f"{opcode} has the operands {', '.join(f'{r.kind} {r.name}' for r in row.operands)}"
+    for _, type in operands:
+        if any(dim < 1 for dim in type.shape):
+            return f"a dimension of {describe(type.shape)} is not positive"
+        if too_large := size_problem(type.shape):
+            return f"a tensor has {too_large[0]}, possible are {too_large[1]}"
+    for attribute in row.attributes:
+        value = attributes.get(attribute.name)
+        if value is None and not attribute.required:
+            continue
+        if value is None or not attribute.kind.accepts(value):
+            return f"{opcode} needs {attribute.name}, {attribute.kind.text}"
+    instruction = Instruction(
+        0, "", opcode, tuple(Operand(kind, "", _NOWHERE) for kind, _ in operands), attributes,
+        _NOWHERE,
+    )  # fmt: skip
+    roles = {role.name: type for role, (_, type) in zip(row.operands, operands, strict=True)}
+    for rule in RULES.get(opcode, ()):
+        for problem in rule(Site(instruction, roles)):
+            return f"{problem.message}: {problem.found}, expected is {problem.expected}"
+    return None

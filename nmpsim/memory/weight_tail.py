@@ -1,0 +1,44 @@
+"""Weights of ``nmp.conv`` come in whole blocks: bytes behind the edges must be zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.isa.words import CONV
+
+LANES = 16
+"""Output channels of a block."""
+BLOCK_BYTES = 4
+"""Bytes of each lane."""
+
+
+def weight_tail(words: Any, scratchpad: Any) -> int:
+    """Address of the first byte behind an edge that is not zero; -1 if all are.
+
+    ``words`` is a possible descriptor of ``nmp.conv``, ``scratchpad`` the bytes of its core's.
+    """
+    block = BLOCK_BYTES >> words[CONV.element]
+    inputs, lanes = words[CONV.kernel_w] * words[CONV.in_channels], words[CONV.out_channels]
+    used, full = (inputs % block) << words[CONV.element], lanes % LANES
+    if used == 0 and full == 0:
+        return -1
+    blocks = (inputs + block - 1) // block
+    groups = (lanes + LANES - 1) // LANES
+    at = words[CONV.weights] - SCRATCHPAD_BASE
+    for group in range(groups):
+        first = full if full != 0 and group == groups - 1 else LANES
+        for _ in range(words[CONV.kernel_h]):
+            for piece in range(blocks):
+                begin = used if used != 0 and piece == blocks - 1 else BLOCK_BYTES
+                if begin < BLOCK_BYTES or first < LANES:
+                    for lane in range(LANES):
+                        for byte in range(begin if lane < first else 0, BLOCK_BYTES):
+                            if scratchpad[at + lane * BLOCK_BYTES + byte] != 0:
+                                return int(at + lane * BLOCK_BYTES + byte + SCRATCHPAD_BASE)
+                at += LANES * BLOCK_BYTES
+    return -1
+
+
+FUNCTIONS = (weight_tail,)
+"""What the compiled engine compiles."""

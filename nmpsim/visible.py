@@ -1,0 +1,46 @@
+"""How text from outside is shown: names, messages of other tools, lines of files.
+
+The one place for it; every view, error and trace calls it. What a reader sees is what is there:
+no character steers a terminal, turns the direction of writing, or makes a CI system carry out a
+command. This module imports nothing of nmpsim.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UNSEEN = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and newline
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # they turn the direction of writing
+    "\u200b-\u200d\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb"  # no width, or a line's end
+    "\ud800-\udfff\ufffe\uffff"  # no characters, such as half of a surrogate pair
+    "\U000e0000-\U000e007f"  # tags, which nothing shows
+    "]"
+)
+# What GitHub's runner takes for a command at the start of a line, and it and Azure's anywhere.
+_AT_START = re.compile(r"^([^\S\n]*)::", re.MULTILINE)
+_ANYWHERE = re.compile(r"##(?=\[|vso\[)", re.IGNORECASE)
+
+
+def visible(text: str) -> str:
+    """The text with escapes for what would not be seen as it is; tabs and line ends stay."""
+    text = _ANYWHERE.sub(r"#\\x23", _UNSEEN.sub(_escape, text))
+    return _AT_START.sub(r"\1\\x3a:", text)
+
+
+def visible_line(text: str) -> str:
+    """As :func:`visible`, on one line."""
+    return visible(text.replace("\n", "\\n").replace("\t", " "))
+
+
+def visible_json(text: str) -> str:
+    """JSON, in which all but ASCII is escaped already, with CI commands in its strings escaped."""
+    return _ANYWHERE.sub(r"#\\u0023", text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

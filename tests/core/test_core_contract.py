@@ -1,0 +1,289 @@
+"""Programs that leave the contract of the instruction set are stopped and told how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+import pytest
+
+import nmpsim
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+from nmpsim.report.data import RunReport, ViolationReport
+
+TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)
+TABLES = """
+.input from, i8[S:1.0 O:0]<256>
+.output to, i8[S:1.0 O:0]<64>
+.buffer between, i8[S:1.0 O:0]<256>
+.layer 0, copy, copy, to
+get: .descriptor load, dram=from, spm=0x20000000, run_bytes=128, count_x=1, count_y=1
+blank: .descriptor load, dram=between, spm=0x20000400, run_bytes=64, count_x=1, count_y=1
+far: .descriptor load, dram=to, spm=0x20000400, run_bytes=64, count_x=1, count_y=1
+use: .descriptor rescale, input=0x20000020, output=0x20000200, count=64, \\
+ in_low=-128, in_high=127, out_mul=1, clip_low=-128, clip_high=127
+put: .descriptor store, dram=to, spm=0x20000200, run_bytes=64, count_x=1, count_y=1
+half: .descriptor store, dram=to, spm=0x20000200, run_bytes=32, count_x=1, count_y=1
+even: .descriptor store, dram=to, spm=0x20000200, run_bytes=1, count_x=32, count_y=1, \\
+ spm_stride_x=1, dram_stride_x=2
+odd: .descriptor store, dram=to+1, spm=0x20000200, run_bytes=1, count_x=32, count_y=1, \\
+ spm_stride_x=1, dram_stride_x=2
+nop: .descriptor fill, output=0x20000800, count=4, value=0
+"""
+
+
+def job(kind: str, name: str) -> str:
+    return f" la t0, {name}\n nmp.{kind} t0\n"
+
+
+GET, BLANK, USE, PUT = (
+    job("load", "get"),
+    job("load", "blank"),
+    job("rescale", "use"),
+    job("store", "put"),
+)
+HALF, FAR = job("store", "half"), job("load", "far")
+WAIT_LOAD, WAIT_VECTOR, WAIT_STORE = (f" nmp.wait {u}, 0\n" for u in ("load", "vector", "store"))
+ONLY_0 = " csrr t2, mhartid\n bnez t2, other\n"
+OTHER = "other:\n nmp.halt\n"
+BARRIER = " li t3, 9\n li t4, 2\n nmp.barrier t3, t4\n"
+DATA = " la t5, from\n lw t5, 0(t5)\n"
+"""A scalar load: from here on nothing can be proved in advance."""
+WHOLE = GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + WAIT_STORE
+ENGINES = ("reference", "compiled")
+
+
+def bundle_of(text: str) -> Bundle:
+    source = TABLES + "_start:\n" + text
+    return bundle_from_bytes(assemble(source, "test.s", TWO_CORES.settings()).bundle())
+
+
+def runs(text: str) -> list[RunReport]:
+    """The program, on both engines, and with data that decide; all must come to the same."""
+    bundle, reports = bundle_of(text), []
+    inputs: Mapping[str, np.ndarray] = {"from": np.ones(256, np.int8)}
+    for engine in ENGINES:
+        reports.append(nmpsim.Device(TWO_CORES, engine, threads=1).run(bundle, inputs))
+    checked = bundle_of(DATA + text)
+    reports.append(nmpsim.Device(TWO_CORES, threads=1).run(checked, inputs))
+    cases = [r.contract.violation.case if r.contract.violation else None for r in reports]
+    assert len(set(cases)) == 1, cases
+    return reports
+
+
+def violation(text: str) -> ViolationReport:
+    reports = runs(text)
+    for report in reports:
+        assert report.trap is not None and report.trap.kind == "contract"
+        assert report.contract.status == "violated"
+    found = reports[1].contract.violation
+    assert found is not None and attrs.evolve(found) == reports[0].contract.violation
+    return found
+
+
+def assert_kept(text: str) -> None:
+    reference, compiled, checked = runs(text)
+    assert [r.trap for r in (reference, compiled, checked)] == [None] * 3
+    assert reference.contract.status == "checked"
+    assert compiled.contract.status in ("proved", "checked")
+    assert checked.contract.status == "checked"
+
+
+def test_a_program_that_keeps_to_it_is_proved_once() -> None:
+    assert_kept(ONLY_0 + WHOLE + OTHER)
+    bundle, inputs = bundle_of(ONLY_0 + WHOLE + OTHER), {"from": np.ones(256, np.int8)}
+    device = nmpsim.Device(TWO_CORES, threads=1)
+    statuses = [device.run(bundle, inputs).contract.status for _ in range(2)]
+    assert statuses in (["proved", "proved"], ["checked", "checked"])
+    assert device.run(bundle, inputs, strict=False).contract.status == "not_checked"
+    assert device.run(bundle, inputs, save_layers=True).contract.status == statuses[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        (GET + USE + WAIT_VECTOR + PUT, "load"),
+        (GET + WAIT_LOAD + USE + PUT, "vector"),
+        (GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + USE, "store"),
+        (GET + WAIT_LOAD + USE + GET, "vector"),
+    ],
+)
+def test_a_missing_wait(text: str, unit: str) -> None:
+    found = violation(ONLY_0 + text + WAIT_STORE + OTHER)
+    assert (found.code, found.case) == ("CONTRACT003", "unit_order")
+    assert found.category == "missing synchronization"
+    assert f"nmp.wait {unit}, 0" in found.hint
+    assert found.core == found.other_core == 0
+    assert found.layer == "copy"
+    assert found.instruction is not None and found.other_instruction is not None
+
+
+def test_the_place_is_named_to_the_byte() -> None:
+    found = violation(ONLY_0 + GET + USE + OTHER)
+    assert (found.first, found.last, found.operand) == (0x2000_0020, 0x2000_005F, "input")
+    assert found.instruction == "nmp.rescale t0"
+    assert found.other_instruction == "nmp.load t0"
+    assert "core 0 nmp.rescale at " in found.message
+    assert "reads scratchpad 0x20000020 to 0x2000005f (input)" in found.message
+
+
+def test_what_nothing_has_written() -> None:
+    found = violation(ONLY_0 + USE + WAIT_VECTOR + PUT + WAIT_STORE + OTHER)
+    assert (found.code, found.case) == ("CONTRACT002", "scratchpad_unwritten")
+    assert found.first == 0x2000_0020
+    assert found.other_core is None
+    found = violation(ONLY_0 + BLANK + WAIT_LOAD + WHOLE + OTHER)
+    assert (found.code, found.case, found.tensor) == ("CONTRACT002", "dram_unwritten", "between")
+
+
+def test_an_output_that_was_not_stored() -> None:
+    found = violation(ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + HALF + WAIT_STORE + OTHER)
+    assert (found.code, found.case, found.tensor) == ("CONTRACT002", "host_reads_unwritten", "to")
+    assert found.core is None and found.message.startswith("the host reads DRAM")
+
+
+def test_a_store_under_way_at_the_end() -> None:
+    found = violation(ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + OTHER)
+    assert (found.code, found.case, found.tensor) == ("CONTRACT003", "host_order", "to")
+    assert "nmp.wait store, 0" in found.hint
+
+
+def two(first: str, second: str) -> str:
+    """What core 0 does, and core 1."""
+    return ONLY_0 + first + " nmp.halt\nother:\n" + second + " nmp.halt\n"
+
+
+def test_cores_must_meet() -> None:
+    read = FAR + WAIT_LOAD
+    for bad in (
+        two(WHOLE, " li t5, 2000\nspin: addi t5, t5, -1\n bnez t5, spin\n" + read),
+        two(GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + BARRIER + WAIT_STORE, BARRIER + read),
+    ):
+        found = violation(bad)
+        assert (found.code, found.case, found.tensor) == ("CONTRACT003", "core_order", "to")
+        assert (found.core, found.other_core) == (1, 0)
+    assert_kept(two(WHOLE + BARRIER, BARRIER + read))
+
+
+def test_bytes_that_lie_between_each_other_are_not_the_same() -> None:
+    make = GET + WAIT_LOAD + USE + WAIT_VECTOR
+    even, odd = (make + job("store", name) + WAIT_STORE for name in ("even", "odd"))
+    assert_kept(two(even, odd))
+    assert violation(two(even, even)).case == "core_order"
+
+
+LATE = " li t5, 2000\nspin: addi t5, t5, -1\n bnez t5, spin\n"
+SEMAPHORE = " li t3, 5\n li t4, 1\n"
+POST, PEND = SEMAPHORE + " nmp.post t3, t4\n", SEMAPHORE + " nmp.pend t3, t4\n"
+
+
+def test_semaphores() -> None:
+    read = FAR + WAIT_LOAD
+    assert_kept(two(WHOLE + POST, PEND + read))
+    assert_kept(
+        two(" li t5, 9000\nspin: addi t5, t5, -1\n bnez t5, spin\n" + WHOLE + POST, PEND + read)
+    )
+    found = violation(two(POST + WHOLE + POST, PEND + LATE + read))
+    assert found.case == "core_order", "the first post would have been enough"
+    assert_kept(two(POST + WHOLE + POST, PEND + PEND + read))
+
+
+def test_the_control_block_orders() -> None:
+    flag = " li t3, 0x10000000\n"
+    write = WHOLE + flag + " li t4, 1\n sw t4, 8(t3)\n"
+    read = flag + "poll:\n lw t4, 8(t3)\n beqz t4, poll\n" + FAR + WAIT_LOAD
+    bundle, inputs = bundle_of(two(write, read)), {"from": np.ones(256, np.int8)}
+    for engine in ENGINES:
+        report = nmpsim.Device(TWO_CORES, engine, threads=1).run(bundle, inputs)
+        assert report.trap is None
+    late = read.replace(FAR, LATE + FAR)
+    swapped = two(flag + " li t4, 1\n sw t4, 8(t3)\n" + WHOLE, late)
+    assert violation(swapped).case == "core_order"
+
+
+def test_cores_that_do_not_agree_on_a_barrier() -> None:
+    one = " li t3, 9\n li t4, 1\n nmp.barrier t3, t4\n"
+    late = " li t5, 900\nspin: addi t5, t5, -1\n bnez t5, spin\n"
+    found = violation(two(BARRIER, late + one))
+    assert (found.code, found.case) == ("CONTRACT001", "barrier_counts")
+
+
+PEEK = " li t5, 0x20000000\n lw t6, 32(t5)\n"
+
+
+def test_scalar_accesses() -> None:
+    assert violation(ONLY_0 + GET + PEEK + OTHER).case == "unit_order"
+    assert violation(ONLY_0 + PEEK + OTHER).case == "scratchpad_unwritten"
+    assert violation(ONLY_0 + " la t5, between\n lw t6, 4(t5)\n" + OTHER).case == "dram_unwritten"
+    poke = " li t5, 0x20000020\n sb zero, 1(t5)\n lw t6, 0(t5)\n"
+    assert_kept(ONLY_0 + poke + WHOLE + OTHER)
+    racy = violation(
+        two(" la t5, between\n sw zero, 4(t5)\n" + WHOLE, " la t5, between\n lw t6, 4(t5)\n")
+    )
+    assert racy.case in ("core_order", "dram_unwritten")
+
+
+def test_code_and_descriptors_that_a_load_still_brings() -> None:
+    tables = """
+bring: .descriptor load, dram=code, spm=0x20000600, run_bytes=32, count_x=1, count_y=1
+code:
+ addi t6, t6, 1
+ jr ra
+ .word 0, 0, 0, 0, 0, 0
+"""
+    bring, jump = job("load", "bring"), " li t5, 0x20000600\n jalr ra, 0(t5)\n"
+    found = violation(ONLY_0 + bring + jump + OTHER + tables)
+    assert (found.code, found.case, found.operand) == ("CONTRACT003", "fetch_order", "code")
+    assert_kept(ONLY_0 + bring + WAIT_LOAD + jump + WHOLE + OTHER + tables)
+    words = tables.replace("dram=code", "dram=nop").replace("run_bytes=32", "run_bytes=20")
+    fill = " li t0, 0x20000600\n nmp.fill t0\n"
+    found = violation(ONLY_0 + bring + fill + OTHER + words)
+    assert (found.case, found.operand) == ("fetch_order", "descriptor")
+    assert_kept(ONLY_0 + bring + WAIT_LOAD + fill + WHOLE + OTHER + words)
+
+
+def conv(tail: int, in_channels: int, out_channels: int) -> str:
+    """A convolution of one pixel whose weights are ones, with ``tail`` beyond the edges."""
+    blocks = -(-in_channels // 4)
+    weights = np.full((1, blocks, 16, 4), tail, np.int8)
+    for channel in range(in_channels):
+        weights[0, channel // 4, :out_channels, channel % 4] = 1
+    data = weights.tobytes() + bytes(16 * out_channels)
+    listed = ", ".join(map(str, np.frombuffer(data, np.int32).tolist()))
+    at = 0x2000_1000
+    return (
+        """
+ la t0, bring
+ nmp.load t0
+ la t0, get
+ nmp.load t0
+ nmp.wait load, 0
+ la t0, conv
+ nmp.conv t0
+ nmp.wait mac, 0
+"""
+        + WHOLE
+        + OTHER
+        + f"""
+bring: .descriptor load, dram=data, spm={at}, run_bytes={len(data)}, count_x=1, count_y=1
+conv: .descriptor conv, input=0x20000000, weights={at}, channels={at + weights.size}, \\
+ output=0x20000900, groups=1, in_channels={in_channels}, out_channels={out_channels}, kernel_h=1, \\
+ kernel_w=1, stride_h=1, stride_w=1, dilation_h=1, dilation_w=1, out_h=1, out_w=1, \\
+ in_row_stride=64, in_pixel_stride=64, out_row_stride=64, out_pixel_stride=64, out_mul=1, \\
+ bias_mul=1, clip_low=-128, clip_high=127
+.align 3
+data: .word {listed}
+"""
+    )
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(5, 16), (4, 3), (7, 17)])
+def test_weights_beyond_the_edges(inputs: int, outputs: int) -> None:
+    if outputs > 16:
+        outputs = 15
+    assert_kept(ONLY_0 + conv(0, inputs, outputs))
+    found = violation(ONLY_0 + conv(3, inputs, outputs))
+    assert (found.code, found.case, found.operand) == ("CONTRACT001", "weight_tail", "weights")
+    assert found.first >= 0x2000_1000

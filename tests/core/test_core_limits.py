@@ -1,0 +1,124 @@
+"""Limits that a user sets win over what a bundle's own device allows."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+import nmpsim
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+from nmpsim.core import device as device_module
+from nmpsim.core.engine import ENGINES
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+@pytest.fixture(scope="module")
+def loop() -> Bundle:
+    allowed = attrs.evolve(nmpsim.default_device(), limits_cycles=1 << 62)
+    return bundle_from_bytes(assemble("_start: j _start", "loop.s", allowed.settings()).bundle())
+
+
+@pytest.fixture(scope="module")
+def digits() -> Bundle:
+    return nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").bundle
+
+
+@pytest.fixture
+def seven() -> dict[str, np.ndarray]:
+    return {"data": np.load(DIGITS / "images" / "7.npy")}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_limit_of_cycles(loop: Bundle, engine: str) -> None:
+    device = nmpsim.Device(nmpsim.device_of(loop), engine)
+    report = device.run(loop, {}, limits=nmpsim.Limits(max_cycles=1000))
+    assert report.trap is not None
+    assert (report.trap.kind, report.trap.message) == (
+        "cycle_limit",
+        "the run went beyond 1000 cycles",
+    )
+    assert report.device["limits_cycles"] == 1 << 62, "the device is what it was"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_limit_of_time(loop: Bundle, engine: str) -> None:
+    device = nmpsim.Device(nmpsim.device_of(loop), engine)
+    report = device.run(loop, {}, limits=nmpsim.Limits(timeout=0.05))
+    assert report.trap is not None
+    assert (report.trap.kind, report.trap.message) == (
+        "timeout",
+        "the run took longer than 0.05 s",
+    )
+    assert report.host_seconds > 0.05
+    assert report.cycles > 0
+
+
+@pytest.mark.parametrize("save_layers", [False, True])
+def test_a_run_after_one_that_went_beyond_a_limit(
+    digits: Bundle, seven: dict[str, np.ndarray], save_layers: bool
+) -> None:
+    device = nmpsim.Device(threads=2)
+    whole = device.run(digits, seven, save_layers=save_layers)
+    for limits in (nmpsim.Limits(timeout=1e-9), nmpsim.Limits(max_cycles=100)):
+        stopped = device.run(digits, seven, save_layers=save_layers, limits=limits)
+        assert stopped.trap is not None
+        assert stopped.trap.layer is not None
+        again = device.run(digits, seven, save_layers=save_layers)
+        assert again.trap is None
+        assert again.outputs["prob__1"].tobytes() == whole.outputs["prob__1"].tobytes()
+        for mine, theirs in zip(again.layers, whole.layers, strict=True):
+            assert (mine.cycles, mine.saturation) == (theirs.cycles, theirs.saturation)
+
+
+def test_a_run_that_is_stopped_while_a_recording_is_followed(
+    digits: Bundle, seven: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = nmpsim.Device()
+    whole = device.run(digits, seven)
+    with monkeypatch.context() as patch:
+        checks = iter([False, False, True])  # time is up after the first pieces of the recording
+
+        def check(run: object) -> None:
+            if next(checks, True):
+                raise device_module._TimeIsUpError
+
+        patch.setattr(device_module._Run, "_check_time", check)
+        stopped = device.run(digits, seven)
+        assert stopped.trap is not None
+        assert stopped.trap.kind == "timeout"
+    assert device.run(digits, seven).cycles == whole.cycles
+
+
+def test_limits_that_are_far_enough_change_nothing(
+    digits: Bundle, seven: dict[str, np.ndarray]
+) -> None:
+    device = nmpsim.Device()
+    limits = nmpsim.Limits(max_cycles=10**9, timeout=1e6)
+    free, limited = device.run(digits, seven), device.run(digits, seven, limits=limits)
+    assert limited.trap is None
+    assert limited.cycles == free.cycles
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_cycles": 0},
+        {"max_cycles": 1 << 63},
+        {"max_cycles": 1.5},
+        {"max_cycles": True},
+        {"timeout": 0},
+        {"timeout": -1.0},
+        {"timeout": math.nan},
+        {"timeout": math.inf},
+        {"timeout": "5"},
+    ],
+)
+def test_what_is_no_limit(wrong: dict[str, object]) -> None:
+    with pytest.raises(nmpsim.UserError, match="ARG001"):
+        nmpsim.Limits(**wrong)

@@ -1,0 +1,244 @@
+"""An instruction that a place does not know keeps that place from being imported.
+
+A table with another row, or with its rows in another order, is planted in a process of its own
+before anything derives from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmpsim.isa.total import IncompleteError, check_total, decides, total
+
+TESTS = Path(__file__).parent
+BEGIN = """
+import importlib, json, random, sys
+import attrs
+import nmpsim.isa.descriptors as descriptors
+import nmpsim.isa.table as t
+from nmpsim.isa.table import *
+"""
+MODULES = (
+    "nmpsim.core.reference.engine",
+    "nmpsim.core.reference.tensor",
+    "nmpsim.core.compiled.scalar",
+    "nmpsim.core.compiled.csr",
+    "nmpsim.core.compiled.cycles",
+    "nmpsim.core.compiled.tensor",
+    "nmpsim.core.compiled.turns",
+    "nmpsim.core.compiled.apart",
+    "nmpsim.compiler.slicing.work_cycles",
+    "nmpsim.debugger.arithmetic",
+    "nmpsim.debugger.hazards",
+    "nmpsim.debugger.instructions",
+)
+PLANT = """
+t.INSTRUCTIONS = (*t.INSTRUCTIONS[:{where}], {row}, *t.INSTRUCTIONS[{where}:])
+said = {{}}
+for name in {modules}:
+    try:
+        importlib.import_module(name)
+    except ValueError as error:
+        said[name] = f"{{type(error).__name__}}: {{error}}"
+print(json.dumps(said))
+"""
+SCALAR, REFERENCE = "nmpsim.core.compiled.scalar", "nmpsim.core.reference.engine"
+PLANTED = {
+    "register": (
+        't._r("sh1add", 0x10, 2, "rd = rs2 + 2 * rs1")',
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "arithmetic"},
+    ),
+    "product": (
+        't._m("mulx", Kind.MULTIPLY, 0, "another product")',
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "arithmetic"},
+    ),
+    "immediate": (
+        't._shift("rori", 0x30, 5, "rotate")',
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "arithmetic"},
+    ),
+    "branch": (
+        't._branch("bodd", 2, "if rs1 is odd")',
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "branch_taken"},
+    ),
+    "upper": (
+        'Instruction("luj", Kind.UPPER, Format.U, 0x7B, "another one")',
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "go_far"},
+    ),
+    "jump": (
+        'Instruction("jx", Kind.JUMP, Format.J, 0x7B, "another one")',
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "go_far"},
+    ),
+    "fence": (
+        't._fence("fence.x", 0x200F, "another one")',
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "system"},
+    ),
+    "system": (
+        't._system("sret", 0x1020_0073, "another one")',
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "system"},
+    ),
+    "csr": (
+        't._csr("csrrx", 4, "another one")',
+        {REFERENCE: "INSTRUCTIONS", "nmpsim.core.compiled.csr": "csr_access"},
+    ),
+    "load": ('t._load("lwu", 6, 4, False, "another one")', {REFERENCE: "INSTRUCTIONS"}),
+    "store": ('t._store("sx", 3, 4, "another one")', {REFERENCE: "INSTRUCTIONS"}),
+    "synchronization": (
+        't._sync("nmp.meet", Format.SYNC, 5, "another one")',
+        {
+            REFERENCE: "INSTRUCTIONS",
+            SCALAR: "synchronise",
+            "nmpsim.core.compiled.turns": "_RELEASES",
+            "nmpsim.debugger.hazards": "_SYNC",
+        },
+    ),
+    "tensor on the vector unit": (
+        't._tensor("nmp.twist", Unit.VECTOR, 7, "fill", "another one")',
+        {
+            "nmpsim.core.reference.tensor": "COMPUTE",
+            "nmpsim.core.compiled.cycles": "vector_unit_cycles",
+            "nmpsim.core.compiled.apart": "APART",
+            "nmpsim.compiler.slicing.work_cycles": "_CYCLES",
+        },
+    ),
+    "tensor on the MAC array": (
+        't._tensor("nmp.twist", Unit.MAC, 7, "gemm", "another one")',
+        {
+            "nmpsim.core.reference.tensor": "COMPUTE",
+            "nmpsim.core.compiled.cycles": "mac_cycles",
+            "nmpsim.core.compiled.apart": "APART",
+            "nmpsim.compiler.slicing.work_cycles": "_CYCLES",
+        },
+    ),
+    "transfer": (
+        't._tensor("nmp.twist", Unit.LOAD, 7, "load", "another one")',
+        {
+            "nmpsim.core.reference.tensor": "TRANSFERS",
+            "nmpsim.core.compiled.tensor": "check",
+            "nmpsim.core.compiled.apart": "APART",
+        },
+    ),
+}
+"""Kind of row -> the row, and in each module the place that lacks it."""
+
+
+def in_a_process(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + code], capture_output=True, text=True, timeout=300,
+        cwd=TESTS.parents[1], env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"), [*((kind, "0") for kind in PLANTED), ("register", "len(t.INSTRUCTIONS)")]
+)
+def test_a_row_that_nobody_implements(kind: str, where: str) -> None:
+    row, places = PLANTED[kind]
+    said = json.loads(in_a_process(PLANT.format(row=row, where=where, modules=MODULES)))
+    mnemonic = row.split('"')[1]
+    for module, place in places.items():
+        identifier = mnemonic.replace(".", "_")
+        expected = (
+            f"IncompleteError: {module}.{place} has no entry for {name}"
+            for name in (mnemonic, identifier)
+        )
+        assert said[module] in expected
+
+
+def test_a_row_that_is_gone() -> None:
+    code = """
+t.INSTRUCTIONS = tuple(i for i in t.INSTRUCTIONS if i.mnemonic != "mulhsu")
+try:
+    import nmpsim.core.reference.engine
+except ValueError as error:
+    print(error)
+"""
+    place = "nmpsim.core.reference.engine.INSTRUCTIONS"
+    assert in_a_process(code) == f"{place} has an entry too many: mulhsu\n"
+
+
+def test_a_descriptor_that_has_no_footprint() -> None:
+    code = """
+new = attrs.evolve(descriptors.DESCRIPTORS["fill"], name="twist")
+descriptors.DESCRIPTORS["twist"] = new
+t.INSTRUCTIONS = (*t.INSTRUCTIONS, t._tensor("nmp.twist", Unit.VECTOR, 7, "twist", ""))
+try:
+    import nmpsim.memory.footprint
+except ValueError as error:
+    print(error)
+"""
+    place = "nmpsim.memory.footprint.footprint"
+    assert in_a_process(code) == f"{place} has no entry for twist\n"
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "profile", "module", "place"),
+    [
+        ("conv", "qnnpack", "nmpsim.core.reference.profiles", "BIASES"),
+        ("conv", "qnnpack", "nmpsim.kernels.channels", "put_starts"),
+        ("avgpool", "onednn", "nmpsim.core.reference.pool", "AVERAGES"),
+        ("avgpool", "onednn", "nmpsim.kernels.pool", "avgpool"),
+        ("eltwise", "onednn", "nmpsim.core.reference.elementwise", "PAIRS"),
+        ("eltwise", "onednn", "nmpsim.kernels.elementwise", "pair_results"),
+        ("rescale", "fbgemm", "nmpsim.core.reference.unary", "RESCALES"),
+        ("rescale", "fbgemm", "nmpsim.kernels.unary", "rescale_tile"),
+    ],
+)
+def test_a_profile_that_nobody_implements(
+    descriptor: str, profile: str, module: str, place: str
+) -> None:
+    code = f"""
+descriptors.PROFILES_OF["{descriptor}"] += ("{profile}",)
+try:
+    import {module}
+except ValueError as error:
+    print(error)
+"""
+    expected = f"{module}.{place} has no entry for {profile}\n"
+    assert in_a_process(code).lower() == expected.lower()
+
+
+def test_no_meaning_hangs_on_the_order_of_rows() -> None:
+    """What both engines are tested with holds for any order; so does what may be replayed."""
+    code = """
+import pytest
+rows = list(t.INSTRUCTIONS)
+t.INSTRUCTIONS = tuple(random.Random(5).sample(rows, len(rows)))
+from nmpsim.core.decode import IS_ACCESS, OP
+accesses = {"lb", "lh", "lw", "lbu", "lhu", "sb", "sh", "sw"}
+assert {name for name, number in OP._asdict().items() if IS_ACCESS[number]} == accesses
+files = [f"tests/core/test_core_{name}.py" for name in ("integer", "control", "random_programs")]
+quiet = ["-W", "ignore:Module already", "-W", "ignore:overflow encountered:RuntimeWarning"]
+sys.exit(pytest.main(["-qx", "-p", "no:cacheprovider", *quiet, *files]))
+"""
+    assert "passed" in in_a_process(code)
+
+
+def test_tables() -> None:
+    assert total("here", {"a": 1, "b": 2}, ("b", "a")) == {"a": 1, "b": 2}
+    with pytest.raises(IncompleteError, match="here has no entry for b, c"):
+        total("here", {"a": 1}, "abc")
+    with pytest.raises(IncompleteError, match="here has an entry too many: z"):
+        check_total("here", "az", "a")
+
+
+def test_functions_that_decide() -> None:
+    class numbers:  # noqa: N801 - stands for a table
+        one, two, three = range(3)
+
+    def which(number: int) -> str:
+        return "one" if number == numbers.one else "two" if number == numbers.two else "none"
+
+    known = ("one", "two", "three")
+    assert decides(known, ("one", "two"))(which) is which
+    with pytest.raises(IncompleteError, match=r"which has no entry for three"):
+        decides(known, known)(which)
+    with pytest.raises(IncompleteError, match=r"which has an entry too many: two"):
+        decides(known, ("one",))(which)

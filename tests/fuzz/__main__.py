@@ -1,0 +1,7 @@
+"""``python -m tests.fuzz``."""
+
+import sys
+
+from .command import main
+
+sys.exit(main())

@@ -1,0 +1,3 @@
+_start:
+  csrr a0, mcycle
+  .word 0xffffffff

@@ -1,0 +1,95 @@
+"""A run on both engines, which must agree in everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle import Bundle
+from nmpsim.bundle.metadata import Metadata, Tensor
+from nmpsim.config import DeviceConfig
+from nmpsim.core.device import Device
+from nmpsim.core.engine import make_engine
+from nmpsim.core.state import Machine
+from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.report.data import RunReport
+from nmpsim.report.json import to_json
+
+MOST_CYCLES = 4000
+"""More are not simulated: an input is to be done within some seconds on the slower engine."""
+MOST_INPUT_ELEMENTS = 1 << 16
+ENGINES = ("reference", "compiled")
+HOST_SECONDS = ("engine", "host_seconds")
+"""Of a report: what may differ."""
+
+
+@cache
+def warm() -> None:
+    """Compile all kernels now, in no input's time."""
+    make_engine("compiled").compile_all()
+
+
+def limited(config: DeviceConfig) -> DeviceConfig:
+    """The device, with as few cycles as there is time for."""
+    return attrs.evolve(config, limits_cycles=min(config.limits_cycles, MOST_CYCLES))
+
+
+def inputs_of(metadata: Metadata) -> dict[str, npt.NDArray[Any]] | None:
+    """Values for each input, the same every time; None if they are too many."""
+    if sum(_elements(tensor) for tensor in metadata.inputs) > MOST_INPUT_ELEMENTS:
+        return None
+    return {tensor.name: _values(tensor) for tensor in metadata.inputs}
+
+
+def _elements(tensor: Tensor) -> int:
+    return int(np.prod(tensor.shape, dtype=object))
+
+
+def _values(tensor: Tensor) -> npt.NDArray[Any]:
+    dtype, random = ELEM_DTYPES[tensor.elem], np.random.default_rng(1)
+    if dtype.kind == "f":
+        return random.normal(0, 2, tensor.shape).astype(dtype)
+    if dtype.kind == "b":
+        return random.integers(0, 2, tensor.shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return random.integers(limits.min, limits.max, tensor.shape, dtype, endpoint=True)
+
+
+def run_on_both(
+    bundle: Bundle, config: DeviceConfig, inputs: Mapping[str, npt.NDArray[Any]]
+) -> RunReport:
+    """The report of a run; AssertionError if the engines differ in a byte, a cycle, a count.
+
+    Nothing stops at a violation of the contract: engines agree on such programs, too.
+    """
+    warm()
+    reports, machines = [], []
+    for engine in ENGINES:
+        device = Device(config, engine, threads=1)
+        reports.append(device.run(bundle, inputs, strict=False))
+        machines.append(device.machine_after(bundle))
+        if engine == "compiled":  # once more, as a run that an earlier one went before
+            reports.append(device.run(bundle, inputs, strict=False))
+    first, *others = (_comparable(report) for report in reports)
+    for other in others:
+        differing = [name for name in first if repr(first[name]) != repr(other[name])]
+        assert not differing, f"the engines' reports differ in {differing}"
+    assert_same(*machines)
+    return reports[0]
+
+
+def _comparable(report: RunReport) -> dict[str, Any]:
+    return {k: v for k, v in to_json(report).items() if k not in HOST_SECONDS}
+
+
+def assert_same(a: Machine, b: Machine) -> None:
+    """Byte for byte: registers, memory, counters."""
+    for name, mine, theirs in zip(a._fields, a, b, strict=True):
+        if mine.tobytes() != theirs.tobytes():
+            fields = [f for f in mine.dtype.names or () if not np.array_equal(mine[f], theirs[f])]
+            raise AssertionError(f"the engines' machines differ in {name} {fields}")

@@ -1,0 +1,157 @@
+"""Changes that keep a structure: of JSON, text, archives. All draw from the given generator."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+INTEGERS = (
+    0, 1, -1, 2, 3, 7, 8, 63, 64, 65, 127, 128, 255, 256, -128, -129, 32767, 32768, 65535, 65536,
+    2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**32, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64,
+    -(2**63) - 1, 10**30, 0x8000_0000, 0xA000_0000, 0x2000_0000,
+)  # fmt: skip
+FLOATS = (0.0, -0.0, 0.5, 1e-45, 1e38, 1e39, 1e308, float("inf"), float("-inf"), float("nan"))
+TEXTS = (
+    "", " ", "0", "a", "\0", "\x1b[31m", "‮", "<script>", "&amp;", "../../x", "%s", "{}", "é",
+    "nan", "x" * 300, "'\"", "\n", "conv*", "i8", "i16", "i32", "float", "host", "device",
+)  # fmt: skip
+VALUES = (*INTEGERS, *FLOATS, *TEXTS, None, True, False, [], {}, [[]], [{}], {"": 0})
+
+
+def bytes_changed(data: bytes, random: Random) -> bytes:
+    """Some bytes replaced, inserted, removed, repeated."""
+    changed = bytearray(data)
+    for _ in range(random.choice((1, 1, 2, 4, 8))):
+        at, size = random.randint(0, len(changed)), random.choice((1, 1, 2, 4, 8, 32))
+        kind = random.randrange(5)
+        if kind == 0 and changed:
+            changed[min(at, len(changed) - 1)] ^= 1 << random.randrange(8)
+        elif kind == 1:
+            changed[at : at + size] = random.randbytes(size)
+        elif kind == 2:
+            changed[at:at] = random.randbytes(size)
+        elif kind == 3:
+            del changed[at : at + size]
+        else:
+            begin = random.randint(0, len(changed))
+            changed[at:at] = changed[begin : begin + size]
+    return bytes(changed)
+
+
+def _places(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Every (container, key) of a JSON document."""
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    for key in keys:
+        found.append((value, key))
+        if isinstance(value[key], (dict, list)):
+            _places(value[key], found)
+    return found
+
+
+def json_changed(document: Any, random: Random) -> Any:
+    """The document with a few values changed, removed, doubled or exchanged; changed in place."""
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        places = _places(document, []) if isinstance(document, (dict, list)) else []
+        if not places:
+            return random.choice(VALUES)
+        holder, key = random.choice(places)
+        value = holder[key]
+        kind = random.randrange(8)
+        if kind == 0:
+            del holder[key]
+        elif kind == 1 and isinstance(holder, list):
+            holder.insert(key, json.loads(json.dumps(value)))
+        elif kind == 2:
+            other, name = random.choice(places)
+            if name in other if isinstance(other, dict) else name < len(other):
+                holder[key] = json.loads(json.dumps(other[name]))
+        elif kind == 3 and isinstance(holder, dict):
+            holder[random.choice(TEXTS)] = holder.pop(key)
+        elif kind in (4, 5) and type(value) is int:
+            holder[key] = value + random.choice((1, -1, 2, -2, 64, -64, value, -2 * value))
+        elif kind in (4, 5) and type(value) is str:
+            holder[key] = text_changed(value, random, TEXTS)
+        else:
+            holder[key] = random.choice(VALUES)
+    return document
+
+
+def json_bytes_changed(data: bytes, random: Random) -> bytes:
+    """A file of JSON; ValueError if it is none."""
+    return json.dumps(json_changed(json.loads(data), random)).encode()
+
+
+def text_changed(text: str, random: Random, pieces: Sequence[str]) -> str:
+    """A text with pieces put in, in place of others or between them."""
+    for _ in range(random.choice((1, 1, 2, 4))):
+        at = random.randint(0, len(text))
+        length = random.choice((0, 0, 1, 2, 5, 30))
+        text = text[:at] + random.choice(pieces) + text[at + length :]
+    return text
+
+
+def words_changed(text: str, random: Random, pieces: Sequence[str]) -> str:
+    """A text of lines of words, with words or lines exchanged for others of it or for pieces."""
+    lines = text.split("\n")
+    for _ in range(random.choice((1, 1, 2, 3))):
+        number = random.randrange(len(lines))
+        kind = random.randrange(6)
+        if kind == 0:
+            lines.insert(number, random.choice(lines))
+        elif kind == 1 and len(lines) > 1:
+            del lines[number]
+        else:
+            words = lines[number].split(" ")
+            other = random.choice(lines).split(" ")
+            words[random.randrange(len(words))] = random.choice([*other, *pieces])
+            lines[number] = " ".join(words)
+    return "\n".join(lines)
+
+
+def text_bytes_changed(pieces: Sequence[str]) -> Callable[[bytes, Random], bytes]:
+    """A mutator of text in lines of words, with pieces of its language."""
+
+    def mutate(data: bytes, random: Random) -> bytes:
+        text = data.decode("utf-8", "surrogateescape")
+        change = random.choice((words_changed, words_changed, text_changed))
+        return change(text, random, pieces).encode("utf-8", "surrogateescape")
+
+    return mutate
+
+
+def archive_changed(
+    data: bytes, random: Random, member_changed: Callable[[str, bytes, Random], bytes]
+) -> bytes:
+    """A zip archive with one member changed, removed, doubled or named anew."""
+    members: list[tuple[str, bytes]] = []
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for info in archive.infolist():
+                with archive.open(info) as file:
+                    members.append((info.filename, file.read(1 << 20)))
+    except (OSError, RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise ValueError("no archive") from error
+    if not members:
+        raise ValueError("an empty archive")
+    number, kind = random.randrange(len(members)), random.randrange(10)
+    name, contents = members[number]
+    if kind == 0:
+        del members[number]
+    elif kind == 1:
+        members.append((random.choice((name, name + "x", "../x.npy")), contents))
+    elif kind == 2:
+        members[number] = (random.choice((*TEXTS, "x.npy", name[:-4])), contents)
+    else:
+        members[number] = (name, member_changed(name, contents, random))
+    made = io.BytesIO()
+    method = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+    with zipfile.ZipFile(made, "w", method) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two members of one name are meant
+        for name, contents in members:
+            archive.writestr(zipfile.ZipInfo(name), contents, method)
+    return made.getvalue()

@@ -1,0 +1,97 @@
+"""Programs that fuzzers begin with: the project's own, and cuts of reference networks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+import nmpsim
+from nmpsim.analysis.reduce.extract import extract
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+from nmpsim.compiler.driver import compile_module
+from nmpsim.config import DeviceConfig
+from nmpsim.core.device import Device
+from nmpsim.diagnostics import UserError
+
+from .engines import inputs_of
+from .target import ROOT
+
+ASSEMBLY = sorted((ROOT / "programs" / "assembly").glob("*.s"))
+DIGITS = ROOT / "programs" / "digits"
+SHARED = Path(os.environ.get("NMPSIM_SHARED", ROOT.parent / "shared")) / "lir_real"
+FLAVOURS = ("nmp", "cpumax", "cpu", "interp")
+"""Of a network, of which the first that there is is taken."""
+CUT_BYTES = 1 << 15
+"""Of a layer's bundle that is small enough to be changed and run thousands of times."""
+
+
+@cache
+def small_device(cores: int = 2) -> DeviceConfig:
+    """A device on which even the slow engine is quick."""
+    return attrs.evolve(
+        nmpsim.default_device(), cores_count=cores, scratchpad_bytes=32768, dram_bytes=1 << 30
+    )
+
+
+@cache
+def assembled(name: str = "one_conv.s") -> bytes:
+    """A program of ``programs/assembly`` as a bundle."""
+    path = ROOT / "programs" / "assembly" / name
+    device = attrs.evolve(nmpsim.default_device(), cores_count=4)
+    return assemble(path.read_text(encoding="utf-8"), name, device.settings()).bundle()
+
+
+@cache
+def one_conv() -> tuple[Bundle, dict[str, npt.NDArray[Any]]]:
+    """The smallest program with a layer, and its inputs."""
+    bundle = bundle_from_bytes(assembled(), "one_conv.bin")
+    inputs = inputs_of(bundle.metadata)
+    assert inputs is not None
+    return bundle, inputs
+
+
+def digits() -> bytes:
+    """The digits, for a small device."""
+    text, weights = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
+    return nmpsim.compile(text, weights, device=small_device()).image
+
+
+def real_layers() -> Iterator[bytes]:
+    """Layers of trained networks, each as a program; only the digits' without reference files."""
+    yield from _layers(DIGITS / "digits.npz")
+    for folder in sorted(SHARED.glob("*/*/")):
+        weights = [folder / f"{flavour}.npz" for flavour in FLAVOURS]
+        yield from _layers(next(path for path in weights if path.is_file()))
+
+
+def _layers(weights: Path) -> Iterator[bytes]:
+    """The layers of one network that are small enough."""
+    text = weights.with_name(f"{weights.stem}.lir.txt")
+    compiled = nmpsim.compile(text, weights, device=small_device())
+    bundle, device = compiled.bundle, Device(small_device(), threads=1)
+    inputs = inputs_of(bundle.metadata)
+    if inputs is None:
+        return
+    outputs = device.run(bundle, inputs, save_layers=True).layer_outputs
+    given = {name: np.asarray(values) for name, values in inputs.items()}
+    seen = set()
+    for layer in bundle.metadata.layers:
+        try:
+            wanted = range(layer.index, layer.index + 1)
+            part = extract(bundle.module(), bundle.metadata.layers, wanted, given, outputs)
+            image = compile_module(part.module, small_device(1))
+        except UserError:
+            continue  # no program of its own
+        name = hashlib.sha1(image).hexdigest()
+        if len(image) <= CUT_BYTES and name not in seen:
+            seen.add(name)
+            yield image

@@ -1,0 +1,95 @@
+"""What a fuzzer of a format is: a function of bytes that raises only for a defect."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import attrs
+
+from nmpsim.diagnostics import CODES, UserError
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CORPUS = HERE / "corpus"
+MOST_BYTES = 1 << 17
+"""Of an input, whatever its format says."""
+MOST_TOLD = 20_000
+"""Characters of an error's message; more is nothing that somebody reads."""
+
+
+def nothing() -> tuple[bytes, ...]:
+    """No seeds besides those of the corpus."""
+    return ()
+
+
+@attrs.frozen
+class Target:
+    """A fuzzer."""
+
+    run: Callable[[bytes], None]
+    """Judges one input; raises only for a defect."""
+    seeds: Callable[[], Iterable[bytes]] = nothing
+    """Inputs to begin with besides the corpus, made when a campaign begins."""
+    mutate: Callable[[bytes, Random], bytes] | None = None
+    """Changes an input and keeps its structure; raises ValueError if it has none."""
+    seconds: float = 5.0
+    """Of processor time that an input may take."""
+    most_bytes: int = attrs.field(default=1 << 16, validator=attrs.validators.le(MOST_BYTES))
+    """Of an input."""
+
+
+def names() -> list[str]:
+    """All formats."""
+    return sorted(path.stem for path in (HERE / "targets").glob("[a-z]*.py"))
+
+
+def target(name: str) -> Target:
+    """The fuzzer of a format."""
+    found: Target = importlib.import_module(f".targets.{name}", __package__).TARGET
+    return found
+
+
+def corpus(name: str) -> list[Path]:
+    """Files that are kept for a format."""
+    return sorted(path for path in (CORPUS / name).glob("*") if path.is_file())
+
+
+@contextmanager
+def refusals(*prefixes: str) -> Iterator[None]:
+    """A coded error whose code begins with one of these is no defect.
+
+    Nor is it one that too much memory is refused before it is taken, MEM001.
+    """
+    try:
+        yield
+    except UserError as error:
+        assert error.diagnostics, "an error without a diagnostic"
+        for one in error.diagnostics:
+            assert one.code in CODES
+            assert one.code.startswith(("MEM001", *prefixes)), (
+                f"unexpected {one.code}: {one.message}"
+            )
+        assert len(str(error)) <= MOST_TOLD * len(error.diagnostics), "a message of absurd length"
+
+
+@cache
+def folder() -> Path:
+    """A folder of this process; in a campaign one in memory, see ``TMPDIR`` in the command."""
+    made = Path(tempfile.mkdtemp(prefix="nmpsim-fuzz-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def as_file(data: bytes, name: str = "input") -> Path:
+    """The bytes as a file."""
+    path = folder() / name
+    path.write_bytes(data)
+    return path

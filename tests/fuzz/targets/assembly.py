@@ -1,0 +1,46 @@
+"""Programs in assembly, which run the same on both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle.assembly import assemble, disassemble_bundle
+from nmpsim.isa.codec import BY_MNEMONIC, RECORDS
+
+from .. import programs
+from ..engines import inputs_of, limited, run_on_both, warm
+from ..mutate import INTEGERS, text_bytes_changed
+from ..target import Target, refusals
+
+PIECES = (
+    *map(str, INTEGERS), *BY_MNEMONIC, *RECORDS, *(f".{name}" for name in RECORDS), ".data",
+    ".text", ".balign 64", ".word 1", ".half 1", ".byte 1", ".zero 4", ".zero 99999999999",
+    ".balign 0", ".balign 1099511627776", ".set x, x", ".set x, 1", ".input a, i8<4>",
+    ".output a, i8<4>", ".layer 0, a, conv, b", ".metadata", "_start:", "a:", "1:", "1b", "1f",
+    "a0", "x31", "x32", "zero", "sp", "(", ")", "((((", "+", "-", "*", "/ 0", "% 0", "<< 99999999",
+    ">>", "~", "%hi(x)", "%lo(x)", "0x", "0b2", "'", '"', "#", "//", "/*", ",", ":", "\0", "\r",
+    "li a0, 1", "j .", "nmp.halt", "nmp.barrier", "ecall", "la a0, a", "csrr a0, mcycle",
+)  # fmt: skip
+
+
+def run(data: bytes) -> None:
+    """Assemble, take apart, run."""
+    warm()
+    with refusals("ASM", "ISA", "COMP002", "BUN", "INPUT", "ARG001"):
+        device = limited(programs.small_device())
+        text = data.decode("utf-8", "replace")
+        bundle = bundle_from_bytes(assemble(text, "a.s", device.settings()).bundle(), "a.bin")
+        disassemble_bundle(bundle)
+        inputs = inputs_of(bundle.metadata)
+        if inputs is not None:
+            run_on_both(bundle, device, inputs)
+
+
+def seeds() -> Iterator[bytes]:
+    """The examples."""
+    for path in programs.ASSEMBLY:
+        yield path.read_bytes()
+
+
+TARGET = Target(run, seeds, text_bytes_changed(PIECES), seconds=20, most_bytes=1 << 14)

@@ -1,0 +1,46 @@
+"""Baselines of ``nmpsim check``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from nmpsim.checking.baseline import baseline_of, read_baseline, refuse_foreign, write_baseline
+from nmpsim.checking.expectations import check_layers_as_before, check_outputs_as_before
+from nmpsim.checking.run import Run, run_bundle
+from nmpsim.checking.suite import Expect
+from nmpsim.config import from_settings
+from nmpsim.core.device import Device
+from nmpsim.diagnostics import Place
+
+from .. import programs
+from ..mutate import json_bytes_changed
+from ..target import Target, as_file, folder, refusals
+
+
+@cache
+def good_run() -> Run:
+    """What baselines are compared with."""
+    program, inputs = programs.one_conv()
+    return run_bundle(Device(from_settings(program.metadata.device), threads=1), program, inputs)
+
+
+def run(data: bytes) -> None:
+    """Read it and compare."""
+    with refusals("BASE", "SUITE"):
+        baseline = read_baseline(as_file(data, "baseline.json"))
+        refuse_foreign(baseline, good_run(), Place("baseline.json"))
+        for expect in (Expect(), Expect(ulp=1), Expect(sqnr_db=20.0)):
+            check_outputs_as_before(good_run(), baseline, expect)
+            check_layers_as_before(good_run(), baseline, expect)
+
+
+def seeds() -> Iterator[bytes]:
+    """One that fits."""
+    path: Path = folder() / "seed.json"
+    write_baseline(path, baseline_of(good_run()))
+    yield path.read_bytes()
+
+
+TARGET = Target(run, seeds, json_bytes_changed)

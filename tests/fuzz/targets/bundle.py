@@ -1,0 +1,171 @@
+"""Bundles with digests that fit: what is read is shown, and runs the same on both engines."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterator
+from random import Random
+
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.assembly import disassemble_bundle
+from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
+from nmpsim.bundle.elffile import ElfFile
+from nmpsim.bundle.layout import DIGEST, META
+from nmpsim.config import from_settings
+from nmpsim.diagnostics import UserError
+from nmpsim.isa.codec import BY_MNEMONIC, decode, encode
+from nmpsim.views.inspect_text import inspect_json, print_bundle
+
+from .. import programs
+from ..engines import inputs_of, limited, run_on_both, warm
+from ..mutate import INTEGERS, bytes_changed, json_changed
+from ..target import Target, refusals
+
+CODES = ("BUN", "INPUT", "DEV", "COMP", "LIR", "CONST", "ARG001")
+_PARTS = (".text", ".descriptors", ".constants", ".symtab", ".nmpsim.lir", ".nmpsim.lir.index")
+_HEADER_BYTES = 52
+_SECTION = struct.Struct("<10I")
+
+
+def with_digest(data: bytes) -> bytes:
+    """The file with a digest that fits, if it still has a place for one."""
+    try:
+        section = ElfFile(memoryview(data), "").sections[DIGEST]
+    except (UserError, KeyError):
+        return data
+    at = section.offset
+    if at + DIGEST_BYTES > len(data):
+        return data
+    return data[:at] + digest_of_file(memoryview(data), at) + data[at + DIGEST_BYTES :]
+
+
+def run(data: bytes) -> None:
+    """Read, show, run."""
+    warm()
+    with refusals("BUN"):
+        bundle = bundle_from_bytes(with_digest(data), "net.bin")
+        _show(bundle)
+        with refusals(*CODES):
+            config = from_settings(bundle.metadata.device)
+            inputs = inputs_of(bundle.metadata)
+            if inputs is not None:
+                run_on_both(bundle, limited(config), inputs)
+
+
+def _show(bundle: Bundle) -> None:
+    """As ``nmpsim inspect`` and ``nmpsim disasm`` do."""
+    from rich.console import Console
+
+    print_bundle(bundle, Console(file=io.StringIO(), width=100))
+    json.dumps(inspect_json(bundle))
+    disassemble_bundle(bundle)
+    if bundle.debug:
+        with refusals("BUN", "LIR"):
+            bundle.module()
+
+
+def seeds() -> Iterator[bytes]:
+    """The digits, layers of real networks, programs in assembly."""
+    yield programs.digits()
+    yield from programs.real_layers()
+    for path in programs.ASSEMBLY:
+        yield programs.assembled(path.name)
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    """Other instructions, descriptors, constants, metadata or headers."""
+    try:
+        file = ElfFile(memoryview(data), "")
+    except UserError as error:
+        raise ValueError("no bundle") from error
+    changed = bytearray(data)
+    for _ in range(random.choice((1, 1, 1, 2, 4))):
+        kind = random.randrange(8)
+        if kind == 0:
+            return _other_metadata(data, file, random)
+        if kind == 1:
+            at = 4 * random.randrange(_HEADER_BYTES // 4 + 8 * len(file.segments))
+            _set_word(changed, at, _word(changed, at, random))
+        elif kind == 2:
+            at = int.from_bytes(data[32:36], "little")
+            at += 4 * random.randrange(10 * (len(file.sections) + 1))
+            _set_word(changed, at, _word(changed, at, random))
+        else:
+            _other_contents(changed, file, random, kind)
+    return bytes(changed)
+
+
+def _other_contents(changed: bytearray, file: ElfFile, random: Random, kind: int) -> None:
+    name = random.choice(_PARTS[:3] if kind < 7 else _PARTS)
+    section = file.sections.get(name)
+    if section is None or section.nbytes < 4 or section.offset + section.nbytes > len(changed):
+        return
+    at = section.offset + 4 * random.randrange(section.nbytes // 4)
+    if name == ".text" and random.random() < 0.8:
+        _set_word(changed, at, _instruction(_get_word(changed, at), random))
+    elif name in (".text", ".descriptors", ".symtab"):
+        _set_word(changed, at, _word(changed, at, random))
+    else:
+        end = min(at + 16, section.offset + section.nbytes)
+        changed[at:end] = bytes_changed(bytes(changed[at:end]), random)[: end - at].ljust(end - at)
+
+
+def _get_word(data: bytearray, at: int) -> int:
+    return int.from_bytes(data[at : at + 4], "little")
+
+
+def _set_word(data: bytearray, at: int, value: int) -> None:
+    if at + 4 <= len(data):
+        data[at : at + 4] = (value & 0xFFFF_FFFF).to_bytes(4, "little")
+
+
+def _word(data: bytearray, at: int, random: Random) -> int:
+    """A word in place of the one there."""
+    old = _get_word(data, at)
+    near = at + 4 * random.randint(-12, 12)
+    other = _get_word(data, near) if 0 <= near < len(data) else 0
+    small = old + random.choice((1, -1, 2, -2, 4, -4, 16, -16, 64, -64))
+    return random.choice((small, small, other, old ^ 1 << random.randrange(32), old * 2,
+                          random.choice(INTEGERS), random.randrange(1 << 32)))  # fmt: skip
+
+
+def _instruction(word: int, random: Random) -> int:
+    """Another instruction, or the same with another operand."""
+    decoded = decode(word)
+    if decoded is None or random.random() < 0.3:
+        instruction = random.choice(list(BY_MNEMONIC.values()))
+        operands = {} if decoded is None else dict(decoded.operands)
+    else:
+        instruction, operands = decoded.instruction, dict(decoded.operands)
+        if random.random() < 0.3:  # of the same kind, as a convolution for a product
+            same = [i for i in BY_MNEMONIC.values() if i.format is instruction.format]
+            instruction = random.choice(same)
+    changed = random.choice([f.name for f in instruction.format.fields] or [""])
+    for field in instruction.format.fields:
+        if field.name == changed or field.name not in operands:
+            operands[field.name] = field.decode(random.randrange(1 << 32))
+    names = [field.name for field in instruction.format.fields]
+    return encode(instruction.mnemonic, {name: operands[name] for name in names})
+
+
+def _other_metadata(data: bytes, file: ElfFile, random: Random) -> bytes:
+    """Changed metadata behind the file's end, and its section's header pointing there."""
+    section = file.sections.get(META)
+    if section is None:
+        raise ValueError("no metadata")
+    document = json.loads(bytes(file.section_bytes(section)))
+    text = json.dumps(json_changed(document, random)).encode()
+    changed = bytearray(data + text)
+    table = int.from_bytes(data[32:36], "little")
+    for at in range(table, len(data) - _SECTION.size + 1, _SECTION.size):
+        fields = list(_SECTION.unpack_from(changed, at))
+        if fields[4:6] == [section.offset, section.nbytes]:
+            fields[4:6] = [len(data), len(text)]
+            _SECTION.pack_into(changed, at, *fields)
+            return bytes(changed)
+    raise ValueError("no header of the metadata")
+
+
+TARGET = Target(run, seeds, mutate, seconds=20, most_bytes=1 << 17)

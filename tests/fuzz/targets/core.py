@@ -1,0 +1,69 @@
+"""Core files of the debugger."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+
+from nmpsim.cli.npz import NpzFile
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.corefile import Core, load_core, save_core
+
+from .. import programs
+from ..engines import limited, warm
+from ..mutate import archive_changed, json_changed
+from ..target import Target, as_file, folder, refusals
+from . import bundle, npz
+
+MOST_MEBIBYTES = 16
+
+
+def run(data: bytes) -> None:
+    """Open it and go where it stood."""
+    warm()
+    path = as_file(data, "core.npz")
+    with refusals("DEBUG", "INPUT", "FILE001", "BUN", "DEV", "ARG001"):
+        core = load_core(path, NpzFile(path))
+        debugger = Debugger(
+            core.bundle(str(path)), core.inputs, config=limited(core.config), engine=core.engine,
+            budget_mib=MOST_MEBIBYTES,
+        )  # fmt: skip
+        if core.position is None:
+            debugger.run_to_end()
+        else:
+            debugger.go_to(core.position)
+
+
+def seeds() -> Iterator[bytes]:
+    """One in the middle of a run, one at its end."""
+    program, inputs = programs.one_conv()
+    config = programs.small_device(program.metadata.device["cores_count"])
+    for position, engine in ((5, "compiled"), (None, "reference")):
+        path = folder() / "seed.npz"
+        save_core(path, Core(programs.assembled(), inputs, config, engine, position))
+        yield path.read_bytes()
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    """Other arrays; of the bundle, of what it says about itself, or of any kind."""
+    return archive_changed(data, random, _member_changed)
+
+
+def _member_changed(name: str, contents: bytes, random: Random) -> bytes:
+    if random.random() < 0.3 or not name.startswith(("bundle", "about")):
+        return npz.member_changed(name, contents, random)
+    held = np.load(io.BytesIO(contents)).tobytes()
+    if name.startswith("bundle"):
+        changed = bundle.with_digest(bundle.mutate(held, random))
+    else:
+        changed = json.dumps(json_changed(json.loads(held), random)).encode()
+    made = io.BytesIO()
+    np.save(made, np.frombuffer(changed, np.uint8))
+    return made.getvalue()
+
+
+TARGET = Target(run, seeds, mutate, seconds=20)

@@ -1,0 +1,70 @@
+"""Scripts of the debugger's commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import chdir, suppress
+
+from nmpsim.cli.npz import NpzFile
+from nmpsim.config import from_settings
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.commands.arguments import split_line
+from nmpsim.debugger.commands.shell import COMMANDS, Shell, find_command
+from nmpsim.debugger.script import Line, document, run_script
+from nmpsim.diagnostics import UserError
+
+from .. import programs
+from ..engines import limited, warm
+from ..mutate import FLOATS, INTEGERS, text_bytes_changed
+from ..target import ROOT, Target, folder, refusals
+
+MOST_LINES = 16
+MOST_MEBIBYTES = 16
+FILES = ("a.npz", "fix.json", "core.npz")
+"""The only names of files that a script may use here."""
+PIECES = (
+    *map(str, (*INTEGERS, *FLOATS)), *(word for c in COMMANDS for word in (c.name, *c.aliases)),
+    *(word for c in COMMANDS for word in c.usage.split()), *FILES, "conv", "image", "result",
+    "core", "0", "if", "==", "<", "(", ")", "and", "not", "$a0", "pc", "cycles(conv)", "value(",
+    "saturation(conv)", "register(0, a0)", "'", '"', "#", "back", "hazard", "\0", "0x80000000",
+)  # fmt: skip
+
+
+def run(data: bytes) -> None:
+    """Do the commands up to the first that cannot be done; each alone if it is one of many."""
+    warm()
+    program, inputs = programs.one_conv()
+    config = limited(from_settings(program.metadata.device))
+    debugger = Debugger(program, inputs, config=config, budget_mib=MOST_MEBIBYTES)
+    shell = Shell(debugger, NpzFile)
+    text = data.decode("utf-8", "replace")
+    with chdir(folder()):
+        for number, line in enumerate(text.splitlines()[:MOST_LINES], 1):
+            if _touches_other_files(line):
+                continue
+            with refusals(""):
+                outcome = run_script(shell, [Line(line, "a.dbg", number)])
+                document(outcome)
+                if outcome.answers and outcome.answers[-1].result.ends:
+                    break
+
+
+def _touches_other_files(line: str) -> bool:
+    with suppress(UserError):
+        words = split_line(line)
+        if words and "<file>" in find_command(words[0]).completes:
+            return any(word not in FILES for word in words[1:])
+    return False
+
+
+def seeds() -> Iterator[bytes]:
+    """The examples, for this program; every command as its help has it."""
+    for path in sorted((ROOT / "programs" / "debugging").glob("*.dbg")):
+        yield path.read_bytes().replace(b"conv2", b"conv").replace(b"conv1", b"conv")
+    yield "\n".join(command.name for command in COMMANDS).encode()
+    for command in COMMANDS:
+        yield command.usage.lower().encode()
+    yield b"step\nstep tile\nstep back\nbreak conv\ncontinue\nwhy conv 0 0 0\nuntil end\nregs 0\n"
+
+
+TARGET = Target(run, seeds, text_bytes_changed(PIECES), seconds=30, most_bytes=1 << 11)

@@ -1,0 +1,32 @@
+"""Device files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nmpsim.config import from_settings, load_device
+
+from ..mutate import FLOATS, INTEGERS, TEXTS, text_bytes_changed
+from ..target import ROOT, Target, as_file, refusals
+
+PIECES = (
+    *map(str, (*INTEGERS, *FLOATS)), *(f'"{text}"' for text in TEXTS), "[cores]", "[[cores]]", "=",
+    "[", "]", "{", "}", ".", "#", "true", "1979-05-27", "'''", '"""', "\\u0000", "\ufeff", "\r\n",
+    "count = 1", "cores.count = 2", "value = 1", "source = 'x'", "nan", "0x7f", "1_000",
+)  # fmt: skip
+
+
+def run(data: bytes) -> None:
+    """Read it; what is read must survive its own settings."""
+    with refusals("DEV", "FILE001"):
+        device = load_device(as_file(data, "device.toml"))
+        assert from_settings(device.settings()).settings() == device.settings()
+
+
+def seeds() -> Iterator[bytes]:
+    """The device that nmpsim knows, and a small one."""
+    yield (ROOT / "nmpsim" / "nmp.toml").read_bytes()
+    yield (ROOT / "programs" / "ci" / "board.toml").read_bytes()
+
+
+TARGET = Target(run, seeds, text_bytes_changed(PIECES))

@@ -1,0 +1,36 @@
+"""LIR text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nmpsim.lir import OPCODES, parse, print_module, verify
+
+from ..mutate import INTEGERS, text_bytes_changed
+from ..target import ROOT, Target, refusals
+
+PIECES = (
+    *map(str, INTEGERS), *OPCODES, "inf", "nan", "1e999", "x", " x ", ", ", ": ", "{", "}", "[",
+    "]", "<", ">", "[]", "<>", "<0>", "<1 x 1 x 1 x 1>", "%", "@in", "@out", "@inout", "//", ";",
+    "\r", "\0", "\ufeff", "i8", "i16", "i32", "i64", "float", "float16", "bool", "index64", "Ty:",
+    "Offsets: [9]", "[S:0.000000000 O:0][0.000,0.000]", "const", "mutable", "Kernels: [1, 1]",
+    "Strides: [0, 0]", "Pads: [9, 9, 9, 9]", "Group: 0", "Dilation: [2, 2]", "[ pred: %data ]",
+)  # fmt: skip
+
+
+def run(data: bytes) -> None:
+    """Parse and verify; what is understood must print as a text that reads the same."""
+    with refusals("LIR"):
+        module = parse(data.decode("utf-8", "replace"))
+        printed = print_module(module)
+        assert print_module(parse(printed)) == printed
+        verify(module)
+
+
+def seeds() -> Iterator[bytes]:
+    """The digits, quantized and float."""
+    for name in ("digits.lir.txt", "float.lir.txt"):
+        yield (ROOT / "programs" / "digits" / name).read_bytes()
+
+
+TARGET = Target(run, seeds, text_bytes_changed(PIECES))

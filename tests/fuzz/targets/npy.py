@@ -1,0 +1,73 @@
+"""``.npy`` files, as inputs of a run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+
+from nmpsim.cli.arrays import ArrayFile
+
+from ..mutate import INTEGERS, bytes_changed
+from ..target import Target, as_file, refusals
+
+MOST_ELEMENTS = 1 << 24
+"""More is not read, as a run does not read what its input cannot take."""
+HEADERS = (
+    "'descr': '<f4'", "'descr': '|O'", "'descr': '|V8'", "'descr': [('a', '<i4')]", "'<U4'",
+    "'>i2'", "'|b1'", "'<f2'", "'<c8'", "'<M8[s]'", "'fortran_order': True", "'shape': ()",
+    "'shape': (-1,)", "'shape': (0,)", "(1 << 9)", "(", ")", "{", "}", "\0", "#", "\n", "'", "\\",
+    "True", "None", "1L", "9" * 30, "[" * 100, "-" * 200, "(" * 200, "1,",
+)  # fmt: skip
+
+
+def run(data: bytes) -> None:
+    """Read every array of the file, if it is of a size that something takes."""
+    path = as_file(data, "input.npy")
+    with refusals("INPUT003", "FILE001"):
+        file = ArrayFile(path)
+        for key in file.keys:
+            stored = file.array(key)
+            if stored.size <= MOST_ELEMENTS:
+                values = stored.read()
+                assert values.shape == stored.shape
+                assert values.dtype.isnative
+
+
+def seeds() -> Iterator[bytes]:
+    """A file of each kind of number, order and version."""
+    for kind in ("?", "i1", ">i2", "<i4", "i8", "u1", "f2", "<f4", ">f8"):
+        for order in "CF":
+            made = io.BytesIO()
+            np.save(made, np.asarray(np.arange(6).reshape(2, 3), kind, order=order))
+            yield made.getvalue()
+    made = io.BytesIO()
+    np.lib.format.write_array(made, np.arange(3), version=(2, 0))
+    yield made.getvalue()
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    """Another header, of the length that it says; or other data behind it."""
+    if data[:6] != b"\x93NUMPY":
+        raise ValueError("no NumPy array")
+    width = 2 if data[6] == 1 else 4
+    begin = 8 + width
+    end = begin + int.from_bytes(data[8:begin], "little")
+    header, rest = data[begin:end], data[end:]
+    kind = random.randrange(5)
+    if kind == 0:
+        rest = bytes_changed(rest, random)
+    elif kind == 1:
+        header = bytes_changed(header, random)
+    else:
+        at, piece = random.randint(0, len(header)), random.choice((*HEADERS, *map(str, INTEGERS)))
+        cut = random.choice((0, 1, len(piece)))
+        header = header[:at] + piece.encode() + header[at + cut :]
+    length = len(header) if random.random() < 0.9 else random.choice((0, 65535, len(header) + 1))
+    most = (1 << 8 * width) - 1
+    return data[:8] + min(length, most).to_bytes(width, "little") + header + rest
+
+
+TARGET = Target(run, seeds, mutate, most_bytes=1 << 12)

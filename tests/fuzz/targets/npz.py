@@ -1,0 +1,51 @@
+"""``.npz`` files, as inputs of a run and as constants of a program."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+
+from nmpsim.lir.npz import NpzFile
+
+from ..mutate import archive_changed, bytes_changed
+from ..target import Target, as_file, refusals
+from . import npy
+
+
+def run(data: bytes) -> None:
+    """Read it as both readers do."""
+    npy.run(data)
+    path = as_file(data, "constants.npz")
+    with refusals("CONST001", "FILE001"), NpzFile(path) as file:
+        for key in file:
+            header = file.header(key)
+            if header.nbytes <= npy.MOST_ELEMENTS:
+                assert file.read(key).shape == header.shape
+
+
+def seeds() -> Iterator[bytes]:
+    """Archives, plain and compressed."""
+    arrays = {"input/data": np.arange(4, dtype=np.int8), "const/w": np.ones((2, 2), np.float32)}
+    for save in (np.savez, np.savez_compressed):
+        made = io.BytesIO()
+        save(made, **arrays)
+        yield made.getvalue()
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    """An archive with another member."""
+    return archive_changed(data, random, member_changed)
+
+
+def member_changed(name: str, contents: bytes, random: Random) -> bytes:
+    """Another array."""
+    try:
+        return npy.mutate(contents, random)
+    except ValueError:
+        return bytes_changed(contents, random)
+
+
+TARGET = Target(run, seeds, mutate, most_bytes=1 << 13)

@@ -1,0 +1,74 @@
+"""HTML pages made of reports: whatever names they hold, the page has only its own elements."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from html.parser import HTMLParser
+
+from nmpsim.views.html import draw, html_page
+
+from ..mutate import json_bytes_changed
+from ..target import CORPUS, Target, refusals
+from . import report
+
+HARMLESS = ("one-conv.json", "digits.json")
+DRAWN_OF = 64
+"""Of so many pages one is drawn, which takes a thousand times as long as the rest."""
+_STILL = draw.still
+
+
+class _Elements(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.addresses: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.addresses |= {v or "" for name, v in attrs if name in ("src", "href")}
+
+
+def elements(page: str) -> _Elements:
+    """The elements of a page."""
+    parser = _Elements()
+    parser.feed(page)
+    parser.close()
+    return parser
+
+
+@cache
+def plain() -> _Elements:
+    """What pages of harmless reports are made of."""
+    found = _Elements()
+    for name in HARMLESS:
+        seed = (CORPUS / "report" / name).read_bytes()
+        for names in (("a",), ("a", "b")):
+            one = elements(html_page(dict.fromkeys(names, report.read(seed))))
+            found.names |= one.names
+            found.attributes |= one.attributes
+    return found
+
+
+def run(data: bytes) -> None:
+    """A page of the report, and one that compares it with itself."""
+    is_drawn = hashlib.sha1(data).digest()[0] % DRAWN_OF == 0
+    draw.still = _STILL if is_drawn else lambda _: "data:,"
+    try:
+        with refusals("REPORT", "FILE001", "DEV"):
+            one = report.read(data)
+            for runs in ({"a": one}, {"a": one, "<b>": one}):
+                made = elements(html_page(runs))
+                # A stopped run's page has what no harmless one has.
+                assert made.names <= plain().names | {"strong", "p", "code"}, made.names
+                assert made.attributes <= plain().attributes, made.attributes
+                assert all(a.startswith(("data:", "#")) for a in made.addresses), made.addresses
+    finally:
+        draw.still = _STILL
+
+
+TARGET = Target(run, report.seeds, json_bytes_changed, seconds=30, most_bytes=1 << 17)

@@ -1,0 +1,81 @@
+"""LIR text that is compiled, and runs the same on both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import attrs
+import numpy as np
+
+import nmpsim
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.compiler.driver import compile_module
+from nmpsim.config import DeviceConfig
+from nmpsim.lir import Module, attach_constants_from, parse, verify
+
+from ..engines import inputs_of, limited, run_on_both, warm
+from ..mutate import text_bytes_changed
+from ..target import ROOT, Target, refusals
+from .lir import PIECES
+
+MOST_ELEMENTS = 1 << 14
+"""Of all tensors together, so that nothing lasts long."""
+SMALL = b"""function
+declare {
+  %data = WeightVar mutable // size: 32 // Users: @in 1
+  %out = WeightVar mutable // size: 8 // Users: @out 1
+}
+"""
+
+
+@cache
+def device() -> DeviceConfig:
+    """A small one."""
+    return attrs.evolve(nmpsim.default_device(), cores_count=2, scratchpad_bytes=32768)
+
+
+def run(data: bytes) -> None:
+    """Compile with some constants; what was compiled neither traps nor depends on the engine."""
+    warm()
+    with refusals("LIR", "CONST", "COMP", "ISA", "BUN004", "INPUT"):
+        module = parse(data.decode("utf-8", "replace"))
+        verify(module)
+        if _elements(module) > MOST_ELEMENTS:
+            return
+        module, _ = attach_constants_from(module, _constants(module))
+        bundle = bundle_from_bytes(compile_module(module, device()))
+        inputs = inputs_of(bundle.metadata)
+        if inputs is None:
+            return
+        trap = run_on_both(bundle, limited(device()), inputs).trap
+        assert trap is None or trap.kind == "cycle_limit", f"a compiled program traps: {trap}"
+
+
+def _elements(module: Module) -> int:
+    types = [weight.type for weight in module.weights]
+    types += [i.attributes["Ty"] for i in module.instructions if "Ty" in i.attributes]
+    return sum(int(np.prod(getattr(t, "shape", ()), dtype=object)) for t in types)
+
+
+def _constants(module: Module) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(1)
+    made = {}
+    for weight in module.weights:
+        if weight.constant:
+            kind, shape = weight.type.dtype, weight.type.shape
+            values = (
+                random.integers(-100, 100, shape)
+                if kind.kind == "i"
+                else (random.normal(0, 1, shape))
+            )
+            made[weight.name] = values.astype(kind)
+    return made
+
+
+def seeds() -> Iterator[bytes]:
+    """The digits."""
+    yield (ROOT / "programs" / "digits" / "digits.lir.txt").read_bytes()
+
+
+TARGET = Target(run, seeds, text_bytes_changed(PIECES), seconds=20)

@@ -1,0 +1,56 @@
+"""JSON reports of runs, and the texts and comparisons made of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+from rich.console import Console
+
+from nmpsim.analysis.diff.reports import compare_reports
+from nmpsim.report.data import RunReport
+from nmpsim.report.json import to_json
+from nmpsim.report.read import read_report
+from nmpsim.views.run_text import print_run
+
+from .. import programs
+from ..mutate import json_bytes_changed
+from ..target import ROOT, Target, as_file, folder, refusals
+
+
+def read(data: bytes) -> RunReport:
+    """The report of a file."""
+    return read_report(as_file(data, "run.json"))
+
+
+def run(data: bytes) -> None:
+    """Read it, write it again, show it, compare it with itself."""
+    with refusals("REPORT", "FILE001", "DIFF"):
+        report = read(data)
+        json.dumps(to_json(report))
+        print_run(report, Console(file=io.StringIO(), width=120))
+        compare_reports(report, report)
+
+
+def seeds() -> Iterator[bytes]:
+    """A report with every part, of the digits and of a program in assembly."""
+    arrays, bundle = folder() / "x.npy", folder() / "seed.bin"
+    np.save(arrays, np.load(programs.DIGITS / "images" / "7.npy"))
+    bundle.write_bytes(programs.digits())
+    yield _report(str(bundle), "--input", str(arrays), "--histogram", "all")
+    bundle.write_bytes(programs.assembled())
+    ((_, values),) = programs.one_conv()[1].items()
+    np.save(arrays, values)
+    yield _report(str(bundle), "--input", str(arrays), "--timeline", "--sensitivity")
+
+
+def _report(*words: str) -> bytes:
+    command = [sys.executable, "-m", "nmpsim", "run", *words, "--format", "json"]
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+
+
+TARGET = Target(run, seeds, json_bytes_changed, most_bytes=1 << 17)

@@ -1,0 +1,40 @@
+"""``X.tensors.json``: exact scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from nmpsim.diagnostics import UserError
+from nmpsim.lir import Module, parse
+from nmpsim.lir.scales import exact_scales, read_tensors
+
+from ..mutate import json_bytes_changed
+from ..target import ROOT, Target, as_file, refusals
+
+DIGITS = ROOT / "programs" / "digits"
+
+
+@cache
+def module() -> Module:
+    """A program whose scales it has."""
+    return parse((DIGITS / "digits.lir.txt").read_text(encoding="utf-8"))
+
+
+def run(data: bytes) -> None:
+    """Read it for the program."""
+    path = as_file(data, "digits.tensors.json")
+    with refusals("CONST004", "LIR"):
+        try:
+            exact_scales(module(), read_tensors(path), path)
+        except UserError as error:
+            assert all(one.place is not None for one in error.diagnostics)
+            raise
+
+
+def seeds() -> Iterator[bytes]:
+    """The program's own."""
+    yield (DIGITS / "digits.tensors.json").read_bytes()
+
+
+TARGET = Target(run, seeds, json_bytes_changed)

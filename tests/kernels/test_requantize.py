@@ -1,0 +1,447 @@
+"""From a sum to a result, in every profile: both engines against the formulas of docs/numerics.md.
+
+One channel at a time, in plain integers and single float32 operations. What a sum begins with is
+here, too: the bias on its scale, and the zero term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import attrs
+import numba
+import numpy as np
+import pytest
+from rescale_oracle import (
+    ACCUMULATOR,
+    ACTIVATION,
+    BIAS,
+    F32,
+    HELD,
+    INT8,
+    INT16,
+    INT32,
+    INT48,
+    LAYER_INDEX,
+    RESCALE,
+    RESULT,
+    Ledger,
+    bits_of,
+    double_bits,
+    fixed_form,
+    float_of,
+    integer_form,
+    new_sink,
+    reduced_form,
+    rounded_away,
+    rounded_even,
+)
+
+from nmpsim.core.reference import profiles as reference
+from nmpsim.core.reference.events import Account
+from nmpsim.core.reference.events import Place as ReferencePlace
+from nmpsim.core.reference.operands import ELEMENTS, Scale
+from nmpsim.kernels import channels, requantize
+from nmpsim.kernels.movement import Scratchpad
+from nmpsim.kernels.saturate import Clip, IntegerScale, Place
+
+GLOW_INT, GLOW_FLOAT, GLOW_FLOAT_LATE, NMP, Q31, FLOAT, FBGEMM, ONEDNN = range(8)
+INTEGER = (GLOW_INT, NMP)
+REALS = (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN)
+COUNT, INDEX, PIXELS = 13, 8, 3
+"""Channels at once, the first one's index in the layer's output, pixels of a tile."""
+SPM_BYTES, RECORDS, TABLE = 4096, 64, 1024
+CASES = 12
+
+put_entry: Any = numba.njit(
+    lambda spm, at, q, first, integers, reals: channels.put_channels(
+        spm, at, q, first, integers, reals
+    )
+)
+starts_entry: Any = numba.njit(
+    lambda spm, at, q, first, integers, pixels, place, sink: channels.put_starts(
+        spm, at, q, first, integers, pixels, place, sink
+    )
+)
+requantize_entry: Any = numba.njit(
+    lambda run, integers, reals, q, index, layer, sink: requantize.requantize(
+        run, integers, reals, q, index, layer, sink
+    )
+)
+
+Three = tuple[int, int, int]
+
+
+@attrs.frozen
+class Channel:
+    """What a channel has of its own; scales are (pre, mul, post)."""
+
+    weight_offset: int
+    bias: int
+    """As the record holds it: 64 bits, for fbgemm and onednn those of a float64."""
+    zero_term: int
+    bias_scale: Three
+    out: Three
+
+
+@attrs.frozen
+class Layer:
+    """The words that all channels share."""
+
+    element: int
+    profile: int
+    result_scale: int
+    offset: int
+    leaky: Three | None
+    clip: Three
+    has_table: bool
+    channels: tuple[Channel, ...]
+
+    @property
+    def accumulator(self) -> tuple[int, int]:
+        return INT32 if self.element == INT8 else INT48
+
+
+def result_of(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
+    """The result of a finished sum."""
+    value = scaled(total, layer, c, index, ledger)
+    if layer.leaky is not None and value < layer.offset:
+        below = value - layer.offset
+        if layer.element == INT8:
+            below = ledger.limit(below, *INT32, (RESCALE,) * 2, index)
+        value = layer.offset + integer_form(
+            below, layer.leaky, layer.element, RESCALE, index, ledger
+        )
+    low, high, wanted = layer.clip
+    stages = ACTIVATION if wanted & 1 else RESULT, ACTIVATION if wanted & 2 else RESULT
+    return ledger.limit(value, low, high, stages, index)
+
+
+def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
+    """The sum on the result's scale, with its zero point; each float32 operation on its own."""
+    offset, profile = layer.offset, layer.profile
+    if profile in INTEGER:
+        bias = min(max(c.bias, -(1 << 61)), 1 << 61) if profile == NMP else 0
+        return integer_form(total, c.out, layer.element, RESCALE, index, ledger) + bias + offset
+    if profile == Q31:
+        if layer.element == INT16:
+            return reduced_form(total, c.out) + offset
+        return fixed_form(total, c.out, index, ledger) + offset
+    real, factor = F32(total), float_of(c.out[1])
+    with np.errstate(all="ignore"):
+        if profile == GLOW_FLOAT:
+            return rounded_away(F32(real * factor) + F32(offset))
+        if profile == GLOW_FLOAT_LATE:
+            return rounded_away(real * factor) + offset
+        if profile == FLOAT:
+            return rounded_even(real * factor) + offset
+        bias = np.int64(c.bias).view(np.float64)
+        if profile == FBGEMM:
+            return rounded_even(F32(np.float64(real) + bias) * factor) + offset
+        unsigned = 128 if layer.element == INT8 else 0
+        value = F32(real * float_of(c.bias_scale[1])) * factor
+        value = F32(np.float64(value) + bias) * float_of(layer.result_scale)
+        return rounded_even(value + F32(offset + unsigned)) - unsigned
+
+
+def bias_of(layer: Layer, c: Channel, index: int, ledger: Ledger, times: int) -> int:
+    """The bias on the scale of the sum; nothing where it comes after the sum."""
+    if layer.profile in (NMP, FBGEMM, ONEDNN):
+        return 0
+    bias = c.bias
+    if layer.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE):
+        with np.errstate(all="ignore"):
+            bias = rounded_away(F32(bias) * float_of(c.bias_scale[1]))
+    bias = ledger.limit(bias, *layer.accumulator, (BIAS,) * 2, index, times)
+    if layer.profile == GLOW_INT:
+        bias = integer_form(bias, c.bias_scale, layer.element, BIAS, index, ledger, times)
+    return bias
+
+
+def start_of(layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
+    """What a sum of each of the pixels begins with."""
+    zero_term = min(max(c.zero_term, -HELD), HELD)
+    total = bias_of(layer, c, index, ledger, PIXELS) + zero_term
+    return ledger.limit(total, *layer.accumulator, (ACCUMULATOR,) * 2, index, PIXELS)
+
+
+# --- layers at random, with what is special among them ------------------------------------------
+
+
+def integer_scale(random: Random) -> Three:
+    mul = random.choice([0, 1, -1, 255, random.randint(1, 300), INT32[1], INT32[0]])
+    return random.choice([0, 0, 3, 31]), mul, random.choice([0, 1, 5, 12, 31])
+
+
+def fixed_scale(random: Random, element: int) -> Three:
+    pre, post = random.choice([0, 0, 1, 9, 31]), random.choice([0, 1, 6, 31])
+    if element == INT16:
+        pre = min(pre, 14 + post)
+    muls = [1 << 30, INT32[1], 0x7FFF0000, 0x7FFEFFFF, 0x40008000, 0x40007FFF]
+    return pre, random.choice([*muls, random.randint(1 << 30, INT32[1]), -5]), post
+
+
+def real_scale(random: Random) -> Three:
+    factor = random.choice([0.0, 1.0, 0.5, 0.25, 1e-45, 3e38, random.uniform(1e-4, 2)])
+    return 0, bits_of(factor), 0
+
+
+def scale(random: Random, profile: int, element: int) -> Three:
+    if profile in INTEGER:
+        return integer_scale(random)
+    return fixed_scale(random, element) if profile == Q31 else real_scale(random)
+
+
+def record(random: Random, profile: int) -> int:
+    if profile in (FBGEMM, ONEDNN):
+        return double_bits(random.choice([0.0, -0.5, 1e300, -77.25, random.uniform(-1e6, 1e6)]))
+    edges = [0, -1, *INT32, INT32[1] + 1, *INT48, INT48[1] + 1, 1 << 62, -(1 << 63), (1 << 61) + 5]
+    return random.choice([*edges, random.randint(-(1 << 16), 1 << 16), random.randint(-99, 99)])
+
+
+def layer_of(profile: int, element: int, seed: int) -> Layer:
+    random = Random(1000 * profile + 100 * element + seed)
+    most = 127 if element == INT8 else 32767
+    shared_scales = scale(random, profile, element), scale(random, profile, element)
+    has_table, calm = seed % 2 == 0, seed % 3 == 0
+    found = []
+    for _ in range(COUNT):
+        own = scale(random, profile, element), scale(random, profile, element)
+        bias_scale, out = own if has_table else shared_scales
+        bias = random.randint(-999, 999) if calm else record(random, profile)
+        if calm and profile in (FBGEMM, ONEDNN):
+            bias = double_bits(bias / 8)
+        zero_term = random.randint(-999, 999) if calm else record(random, GLOW_INT)
+        offset = random.randint(-most - 1, most) if has_table else 5
+        found.append(Channel(offset, bias, zero_term, bias_scale, out))
+    leaky = integer_scale(random) if profile in INTEGER and seed % 4 < 2 else None
+    low, high = sorted((random.randint(-most - 1, most), random.randint(-most - 1, most)))
+    return Layer(
+        element, profile, bits_of(random.choice([1.0, 0.5, 31.25, 3e38])),
+        random.randint(-most - 1, most), leaky, (low, high, seed % 4), has_table, tuple(found),
+    )  # fmt: skip
+
+
+def sums_of(layer: Layer, seed: int) -> list[int]:
+    random, (low, high) = Random(seed), layer.accumulator
+    edges = [0, 1, -1, 2, -2, 3, -3, low, high, 127, -128, 1 << 24, (1 << 24) + 1]
+    return [random.choice([*edges, random.randint(-9999, 9999), random.randint(low, high)])
+            for _ in range(COUNT)]  # fmt: skip
+
+
+def layers() -> Iterator[Any]:
+    for profile in range(8):
+        for element in (INT8, INT16):
+            yield pytest.param(profile, element, id=f"{profile}-{'int16' if element else 'int8'}")
+
+
+# --- the compiled engine's kernels --------------------------------------------------------------
+
+
+def scratchpad_of(layer: Layer) -> tuple[Scratchpad, channels.Operands]:
+    """Channel and scale records as docs/isa.md lays them out, one channel of nobody before."""
+    memory = np.zeros(SPM_BYTES, np.int8)
+    views = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+    for place, c in enumerate(layer.channels, start=1):
+        views.i64[RECORDS // 8 + 2 * place :][:2] = c.bias, c.zero_term
+        words = [c.weight_offset, *c.bias_scale, *c.out]
+        views.i32[TABLE // 4 + 7 * place :][:7] = words
+    table = np.int64(TABLE if layer.has_table else -1)
+    none = np.int64(0)
+    return views, channels.Operands(none, none, np.int64(RECORDS), table, none, none)
+
+
+def numbers(scale: Three | None) -> IntegerScale:
+    return IntegerScale(*map(np.int64, scale or (0, 0, 0)))
+
+
+def quantizer_of(layer: Layer) -> channels.Quantizer:
+    c = layer.channels[0]
+    return channels.Quantizer(
+        np.int64(layer.element),
+        np.int64(layer.profile),
+        np.int64(c.weight_offset),
+        numbers(c.bias_scale),
+        numbers(c.out),
+        np.int64(layer.result_scale),
+        np.int64(layer.offset),
+        np.int64(layer.leaky is not None),
+        numbers(layer.leaky),
+        Clip(*map(np.int64, layer.clip)),
+    )
+
+
+def tables(layer: Layer) -> tuple[Any, Any]:
+    """Both tables of the kernels."""
+    spm, at = scratchpad_of(layer)
+    integers = np.full((channels.INTEGERS, COUNT), -77, np.int64)
+    reals = np.full((channels.REALS, COUNT), -77, np.float64)
+    put_entry(spm, at, quantizer_of(layer), np.int64(1), integers, reals)
+    return integers, reals
+
+
+@pytest.mark.parametrize(("profile", "element"), [*layers()])
+def test_results_of_the_kernels(profile: int, element: int) -> None:
+    for seed in range(CASES):
+        layer = layer_of(profile, element, seed)
+        integers, reals = tables(layer)
+        assert integers[channels.OFFSET].tolist() == [c.weight_offset for c in layer.channels]
+        sums, sink, ledger = sums_of(layer, seed), new_sink(), Ledger()
+        run = np.array(sums, np.int64)
+        at = np.int64(INDEX), np.int64(LAYER_INDEX)
+        with np.errstate(all="ignore"):
+            requantize_entry(run, integers, reals, quantizer_of(layer), *at, sink)
+        expected = [
+            result_of(total, layer, c, INDEX + i, ledger)
+            for i, (total, c) in enumerate(zip(sums, layer.channels, strict=True))
+        ]
+        assert run.tolist() == expected, seed
+        ledger.assert_equal(sink)
+
+
+@pytest.mark.parametrize(("profile", "element"), [*layers()])
+def test_starts_of_the_kernels(profile: int, element: int) -> None:
+    for seed in range(CASES):
+        layer = layer_of(profile, element, seed)
+        spm, at = scratchpad_of(layer)
+        integers = np.full((channels.INTEGERS, COUNT), -77, np.int64)
+        place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
+        sink, ledger = new_sink(), Ledger()
+        with np.errstate(all="ignore"):
+            plain = starts_entry(
+                spm, at, quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place, sink
+            )
+        expected = [start_of(layer, c, INDEX + 1 + i, ledger) for i, c in enumerate(layer.channels)]
+        assert integers[channels.START].tolist() == expected, seed
+        ledger.assert_equal(sink)
+        assert not (plain and ledger.expected.channel_cut.any())
+
+
+def test_without_records_there_is_neither_bias_nor_zero_term() -> None:
+    layer = layer_of(NMP, INT8, 0)
+    spm, at = scratchpad_of(layer)
+    at = at._replace(channels=np.int64(-1))
+    integers = np.full((channels.INTEGERS, COUNT), -77, np.int64)
+    reals = np.full((channels.REALS, COUNT), -77, np.float64)
+    put_entry(spm, at, quantizer_of(layer), np.int64(1), integers, reals)
+    assert integers[channels.ADDEND].tolist() == [layer.offset] * COUNT
+    place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
+    arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
+    assert starts_entry(spm, at, *arguments, new_sink())
+    assert integers[channels.START].tolist() == [0] * COUNT
+
+
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_plain_starts_have_each_channel_s_own_scale(first: int) -> None:
+    """Nothing saturates: bias 1000 + n by 3 + n over 2^(2 + n % 3), plus zero terms."""
+    own = [(n % 2, 3 + n, 2 + n % 3) for n in range(COUNT)]
+    found = [Channel(0, 1000 + n, 7 * n, own[n], (0, 1, 0)) for n in range(COUNT)]
+    layer = Layer(INT8, GLOW_INT, 0, 0, None, (-9, 9, 0), True, tuple(found))
+    spm, at = scratchpad_of(layer)
+    integers = np.full((channels.INTEGERS, COUNT + 1 - first), -77, np.int64)
+    place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
+    arguments = np.int64(first), integers, np.int64(PIXELS), place
+    assert starts_entry(spm, at, quantizer_of(layer), *arguments, new_sink())
+    expected = [start_of(layer, c, 0, Ledger()) for c in found[first - 1 :]]
+    assert integers[channels.START].tolist() == expected
+    assert len(set(expected)) == len(expected)
+
+
+@pytest.mark.parametrize("records", [0, 8])
+@pytest.mark.parametrize("table", [0, 4])
+def test_records_at_the_begin_of_the_scratchpad(records: int, table: int) -> None:
+    """A table may lie at offset 0; none is said by a negative one."""
+    memory = np.zeros(256, np.int8)
+    spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+    none = np.int64(0)
+    at = channels.Operands(none, none, np.int64(records), np.int64(table), none, none)
+    q = quantizer_of(layer_of(NMP, INT8, 1))
+    integers = np.zeros((channels.INTEGERS, 1), np.int64)
+    reals = np.zeros((channels.REALS, 1), np.float64)
+    spm.i32[table // 4 :][:7] = 11, 0, 1, 0, 3, 99, 5
+    put_entry(spm, at._replace(channels=np.int64(-1)), q, none, integers, reals)
+    rows = (channels.OFFSET, channels.PRE, channels.MUL, channels.POST, channels.HALF)
+    assert [integers[row, 0] for row in rows] == [11, 3, 99, 5, 16]
+    memory[:] = 0
+    spm.i64[records // 8 :][:2] = 1000, 77
+    put_entry(spm, at._replace(scales=np.int64(-1)), q, none, integers, reals)
+    assert integers[channels.ADDEND, 0] == 1000 + q.out_offset
+    place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
+    starts_entry(
+        spm, at._replace(scales=np.int64(-1)), q, none, integers, np.int64(1), place, new_sink()
+    )
+    assert integers[channels.START, 0] == 77
+
+
+@pytest.mark.parametrize("bias", [INT32[1], INT32[0], 5])
+@pytest.mark.parametrize("past", [0, 1])
+def test_starts_that_surely_fit(bias: int, past: int) -> None:
+    """At 32 bits' ends a start is plain; one beyond is not."""
+    beyond = past if bias >= 0 else -past
+    for own, zero_term, is_plain in ((bias + beyond, 0, past == 0 or bias == 5),
+                                     (0, bias + beyond, past == 0 or bias == 5)):  # fmt: skip
+        one = Channel(0, own, zero_term, (0, 1, 0), (0, 1, 0))
+        fine = Channel(0, 3, 4, (0, 1, 0), (0, 1, 0))
+        layer = Layer(INT8, GLOW_INT, 0, 0, None, (-9, 9, 0), True, (fine, one, fine))
+        spm, at = scratchpad_of(layer)
+        integers = np.zeros((channels.INTEGERS, 3), np.int64)
+        place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
+        arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
+        assert starts_entry(spm, at, *arguments, new_sink()) == is_plain
+        wide = attrs.evolve(layer, element=INT16)
+        assert not starts_entry(spm, at, quantizer_of(wide), *arguments[1:], new_sink())
+
+
+# --- the reference engine -----------------------------------------------------------------------
+
+
+def words_of(layer: Layer) -> dict[str, int]:
+    low, high, wanted = layer.clip
+    pre, mul, post = layer.leaky or (0, 0, 0)
+    return {
+        "element": layer.element, "profile": layer.profile, "result_scale": layer.result_scale,
+        "out_offset": layer.offset, "activation": int(layer.leaky is not None), "leaky_pre": pre,
+        "leaky_mul": mul, "leaky_post": post, "clip_low": low, "clip_high": high,
+        "clip_wanted": wanted,
+    }  # fmt: skip
+
+
+def requantizer_of(layer: Layer) -> reference.Requantizer:
+    columns = np.array([[*c.bias_scale, *c.out] for c in layer.channels], np.int64).T
+    bias = np.array([c.bias for c in layer.channels], np.int64)
+    return reference.requantizer_of(words_of(layer), bias, Scale(*columns[:3]), Scale(*columns[3:]))
+
+
+def place_of(sink: Any, times: int) -> ReferencePlace:
+    return ReferencePlace(Account(sink, LAYER_INDEX), np.arange(INDEX, INDEX + COUNT), times)
+
+
+@pytest.mark.parametrize(("profile", "element"), [*layers()])
+def test_results_of_the_reference(profile: int, element: int) -> None:
+    for seed in range(CASES):
+        layer = layer_of(profile, element, seed)
+        sums, sink, ledger = sums_of(layer, seed), new_sink(), Ledger()
+        q = requantizer_of(layer)
+        assert q.element == ELEMENTS[element]
+        found = reference.finish(np.array(sums, np.int64), words_of(layer), q, place_of(sink, 1))
+        expected = [
+            result_of(total, layer, c, INDEX + i, ledger)
+            for i, (total, c) in enumerate(zip(sums, layer.channels, strict=True))
+        ]
+        assert found.tolist() == expected, seed
+        ledger.assert_equal(sink)
+
+
+@pytest.mark.parametrize(("profile", "element"), [*layers()])
+def test_biases_of_the_reference(profile: int, element: int) -> None:
+    for seed in range(CASES):
+        layer = layer_of(profile, element, seed)
+        sink, ledger = new_sink(), Ledger()
+        found = reference.BIASES[profile](requantizer_of(layer), place_of(sink, PIXELS))
+        expected = [
+            bias_of(layer, c, INDEX + i, ledger, PIXELS) for i, c in enumerate(layer.channels)
+        ]
+        assert found.tolist() == expected, seed
+        ledger.assert_equal(sink)

@@ -1,0 +1,132 @@
+"""Rounding and fixed-point products of both engines against fractions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from rescale_oracle import (
+    F32,
+    HELD,
+    INT32,
+    bits_of,
+    divided_away,
+    float_of,
+    high_product,
+    rounded_away,
+    rounded_even,
+)
+
+from nmpsim.core.reference import operands
+from nmpsim.core.reference import rounding as reference
+from nmpsim.kernels import rounding as kernels
+
+float_entry: Any = numba.njit(lambda word: kernels.float_of_bits(word))
+away_entry: Any = numba.njit(lambda value: kernels.round_away(value))
+even_entry: Any = numba.njit(lambda value: kernels.round_even(value))
+held_entry: Any = numba.njit(lambda value, limit: kernels.held(value, limit))
+product_entry: Any = numba.njit(lambda x, mul: kernels.doubling_high(x, mul))
+shift_entry: Any = numba.njit(lambda x, shift: kernels.rounding_shift(x, shift))
+
+REALS = [
+    0.0, -0.0, 0.25, 0.49999997, 0.5, 0.50000006, 0.75, 1.0, 1.5, 2.5, 3.5, 4.4999995, 126.5, 127.5,
+    8388607.5, 8388608.0, 8388609.0, 16777215.0, 16777216.0, 2.0**31, 2.0**61, 2.0**62, 2.0**63,
+    3.0e38, np.inf, 1e-30,
+]  # fmt: skip
+PAIRS = [(value, -value) for value in REALS]
+EDGES = [0, 1, 2, 3, 5, 1 << 30, (1 << 30) - 1, (1 << 30) + 1, INT32[1], INT32[1] - 1, -1, -2, -3,
+         -(1 << 30), -(1 << 30) - 1, -(1 << 30) + 1, INT32[0], INT32[0] + 1]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [F32(v) for pair in PAIRS for v in pair] + [F32(np.nan)])
+def test_nearest_integers(value: Any) -> None:
+    assert away_entry(value) == rounded_away(value)
+    assert even_entry(value) == rounded_even(value)
+    several = np.array([1.0, value, -7.5, value], F32)
+    away, even = rounded_away(value), rounded_even(value)
+    assert reference.round_away(several).tolist() == [1, away, -8, away]
+    assert reference.round_even(several).tolist() == [1, even, -8, even]
+
+
+def test_halves_by_hand() -> None:
+    """Away from zero, and to even."""
+    halves = [-3.5, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5]
+    away, even = [-4, -3, -2, -1, 1, 2, 3, 4], [-4, -2, -2, 0, 0, 2, 2, 4]
+    assert [away_entry(F32(half)) for half in halves] == away
+    assert [even_entry(F32(half)) for half in halves] == even
+    assert reference.round_away(np.array(halves, F32)).tolist() == away
+    assert reference.round_even(np.array(halves, F32)).tolist() == even
+
+
+def test_the_bits_of_a_float32() -> None:
+    for value in (0.0, 1.0, -1.0, 0.1, 3e38, 1e-45):
+        bits = bits_of(value)
+        assert float_entry(np.int64(bits)) == F32(value) == float_of(bits)
+        assert operands.float_of_bits(bits) == F32(value)
+        assert operands.float_of_bits(bits & 0xFFFF_FFFF) == F32(value)
+        assert operands.float_of_bits([bits, 0]).tolist() == [F32(value), 0]
+
+
+def test_integers_as_float32() -> None:
+    """The nearest one, halves to even: 2^24 + 1 and 2^24 + 3 are halves."""
+    integers = np.array([0, -5, (1 << 24) + 1, (1 << 24) + 3, (1 << 62) + 1], np.int64)
+    reals = reference.real(integers)
+    assert reals.dtype == F32
+    assert reals.tolist() == [0, -5, 1 << 24, (1 << 24) + 4, 1 << 62]
+
+
+def test_values_are_held() -> None:
+    assert kernels.HELD == HELD
+    for value in (-101, -100, -99, 0, 99, 100, 101):
+        expected = min(max(value, -100), 100)
+        assert held_entry(np.int64(value), np.int64(100)) == expected
+    values = np.array([-HELD, -9, -8, -7, 0, 7, 8, 9, HELD], np.int64)
+    assert reference.held(values, 3).tolist() == [-8, -8, -8, -7, 0, 7, 8, 8, 8]
+    assert reference.held(values, 62).tolist() == values.tolist()
+
+
+def test_whole_numbers() -> None:
+    values = np.array([0.0, -3.0, 2.0**61, 2.0**62, 2.0**63, np.inf, -np.inf, -(2.0**63), np.nan])
+    expected = [0, -3, 1 << 61, HELD, HELD, HELD, -HELD, -HELD, 0]
+    assert reference.whole(values).tolist() == expected
+
+
+@pytest.mark.parametrize("mul", [*EDGES, 1518500250, 1103515245])
+def test_products_of_32_bits(mul: int) -> None:
+    xs = [*EDGES, 12345, -12345, 987654321, -987654321]
+    expected = [high_product(x, mul) for x in xs]
+    assert [product_entry(np.int64(x), np.int64(mul)) for x in xs] == expected
+    assert reference.doubling_high(np.array(xs, np.int64), mul).tolist() == expected
+    several = np.full(len(xs), mul, np.int64)
+    assert reference.doubling_high(np.array(xs, np.int64), several).tolist() == expected
+
+
+def test_products_by_hand() -> None:
+    """A half goes up: 1 * 2^30 / 2^31 is 1, -1 * 2^30 / 2^31 is 0."""
+    one, half = 1, 1 << 30
+    for x, mul, product in (
+        (one, half, 1), (-one, half, 0), (one, half - 1, 0), (-one, half + 1, -1), (3, half, 2),
+        (-3, half, -1), (INT32[0], INT32[0], INT32[1]), (INT32[0], INT32[1], -INT32[1]),
+    ):  # fmt: skip
+        assert product_entry(np.int64(x), np.int64(mul)) == product
+        assert reference.doubling_high(np.array([x], np.int64), mul).tolist() == [product]
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2, 5, 30, 31])
+def test_shifts_that_round(shift: int) -> None:
+    half = (1 << shift) >> 1
+    xs = [sign * (times * (1 << shift) + half + past) for times in (0, 1, 2, 7)
+          for past in (-1, 0, 1) for sign in (1, -1)] + EDGES  # fmt: skip
+    expected = [divided_away(x, shift) for x in xs]
+    assert [shift_entry(np.int64(x), np.int64(shift)) for x in xs] == expected
+    assert reference.shift_away(np.array(xs, np.int64), shift).tolist() == expected
+    shifts = np.full(len(xs), shift, np.int64)
+    assert reference.shift_away(np.array(xs, np.int64), shifts).tolist() == expected
+
+
+def test_shifts_by_hand() -> None:
+    xs, halved = [-5, -3, -2, -1, 0, 1, 2, 3, 5], [-3, -2, -1, -1, 0, 1, 1, 2, 3]
+    assert [shift_entry(np.int64(x), np.int64(1)) for x in xs] == halved
+    assert reference.shift_away(np.array(xs, np.int64), 1).tolist() == halved

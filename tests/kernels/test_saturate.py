@@ -1,0 +1,249 @@
+"""Saturated values and the account of them, against an account kept value by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from rescale_oracle import (
+    ACTIVATION,
+    BIAS,
+    CHANNELS,
+    HIGH,
+    INT8,
+    INT16,
+    INT32,
+    LAYER_INDEX,
+    LOW,
+    RESCALE,
+    RESULT,
+    Ledger,
+    Sink,
+    fixed_form,
+    integer_form,
+    new_sink,
+)
+
+from nmpsim.core.reference import events, operands, scales
+from nmpsim.kernels import saturate
+
+LAYER = np.int64(LAYER_INDEX)
+limit_entry: Any = numba.njit(
+    lambda value, low, high, stage, times, index, layer, sink: saturate.limit_value(
+        value, low, high, stage, times, index, layer, sink
+    )
+)
+scale_entry: Any = numba.njit(
+    lambda x, scale, element, stage, times, index, layer, sink: saturate.apply_scale(
+        x, scale, element, stage, times, index, layer, sink
+    )
+)
+saturate_entry: Any = numba.njit(
+    lambda values, count, stage, index, layer, sink: saturate.saturate_run(
+        values, count, stage, index, layer, sink
+    )
+)
+clip_entry: Any = numba.njit(
+    lambda values, count, clip, index, layer, sink: saturate.clip_run(
+        values, count, clip, index, layer, sink
+    )
+)
+REST = [1 << 40, -(1 << 40)]
+"""Behind what is limited: nobody's."""
+
+
+def integers(values: list[int]) -> Any:
+    return np.array(values, np.int64)
+
+
+def place_of(sink: Sink, index: int, count: int, times: int = 1) -> events.Place:
+    machine: Any = sink
+    return events.Place(
+        events.Account(machine, LAYER_INDEX), np.arange(index, index + count), times
+    )
+
+
+def test_where_a_value_is_counted() -> None:
+    """By hand: the layer has 5 channels, the first one's place is 3; index 12 is channel 2."""
+    sink = new_sink()
+    for value, result in ((11, 10), (15, 10), (10, 10), (-4, -4), (-7, -4)):
+        arguments = map(np.int64, (value, -4, 10, RESCALE, 3, 12, LAYER_INDEX))
+        assert limit_entry(*arguments, sink) == result
+    layer = sink.layers[LAYER_INDEX]
+    assert layer["cut"].tolist() == [[0, 0], [0, 0], [3, 6], [0, 0], [0, 0]]
+    assert layer["worst"][RESCALE].tolist() == [3, 5]
+    assert layer["first"][RESCALE].tolist() == [12, 12]
+    assert sink.channel_cut[RESCALE, LOW].tolist() == [0] * 5 + [3] + [0] * 6
+    assert sink.channel_cut[RESCALE, HIGH].tolist() == [0] * 5 + [6] + [0] * 6
+    assert sink.channel_cut.sum() == 9
+    for other in (0, 2):
+        assert not sink.layers[other]["cut"].any()
+
+
+@pytest.mark.parametrize("stage", range(5))
+def test_single_values(stage: int) -> None:
+    rng = np.random.default_rng(stage)
+    sink, ledger = new_sink(), Ledger()
+    for _ in range(80):
+        value, times = int(rng.integers(-60, 60)), int(rng.integers(1, 9))
+        index = int(rng.integers(0, 3 * CHANNELS))
+        expected = ledger.limit(value, -40, 40, (stage, stage), index, times)
+        numbers = map(np.int64, (value, -40, 40, stage, times, index))
+        assert limit_entry(*numbers, LAYER, sink) == expected
+    ledger.assert_equal(sink)
+
+
+RUNS = [
+    ([1, 2, 3], 0),
+    ([-41, 2, 3], 0),
+    ([1, 2, 41], 4),
+    ([-40, 40, 0, -40], 2),
+    ([-41, 41, -43, 44, 0, 45, -50, 60, 41, -41, 41], 3),
+    ([0] * 9 + [41] + [0] * 4, 7),
+    ([50] * 16, 1),
+    ([-50] * 16, 0),
+    ([], 0),
+    ([41], 4),
+    ([-41], 5),
+    # At the limit, then beyond it.
+    ([40, -40, 40, 41, -41], 6),
+    ([-40, 40, -41, 41], 5),
+]
+"""Values, and the index of the first one in the layer's output."""
+
+
+@pytest.mark.parametrize("wanted", range(4))
+@pytest.mark.parametrize(("values", "index"), RUNS)
+def test_runs_are_clipped(values: list[int], index: int, wanted: int) -> None:
+    """What the network asks for is activation, the rest saturation of the result."""
+    stages = ACTIVATION if wanted & 1 else RESULT, ACTIVATION if wanted & 2 else RESULT
+    ledger, sink, other = Ledger(), new_sink(), new_sink()
+    clip = saturate.Clip(np.int64(-40), np.int64(40), np.int64(wanted))
+    # Twice, the second time an earlier one or a later one: the account goes on.
+    for first in (index + CHANNELS, index, index + 3 * CHANNELS):
+        run = integers([*values, *REST])
+        clip_entry(run, np.int64(len(values)), clip, np.int64(first), LAYER, sink)
+        expected = [
+            ledger.limit(value, -40, 40, stages, first + i) for i, value in enumerate(values)
+        ]
+        assert run.tolist() == [*expected, *REST]
+        place = place_of(other, first, len(values))
+        assert events.clamp(integers(values), -40, 40, stages, place).tolist() == expected
+    ledger.assert_equal(sink)
+    ledger.assert_equal(other)
+
+
+def test_runs_of_every_length() -> None:
+    rng = np.random.default_rng(5)
+    sink, ledger = new_sink(), Ledger()
+    clip = saturate.Clip(np.int64(-3), np.int64(5), np.int64(1))
+    for count in range(1, 18):
+        for index in range(7):
+            values = rng.integers(-6, 9, count).tolist()
+            run = integers(values)
+            clip_entry(run, np.int64(count), clip, np.int64(index), LAYER, sink)
+            expected = [
+                ledger.limit(value, -3, 5, (ACTIVATION, RESULT), index + i)
+                for i, value in enumerate(values)
+            ]
+            assert run.tolist() == expected
+    ledger.assert_equal(sink)
+
+
+@pytest.mark.parametrize("stage", [BIAS, RESCALE])
+def test_runs_are_saturated_to_32_bits(stage: int) -> None:
+    values = [INT32[0] - 1, INT32[0], INT32[1], INT32[1] + 1, 0, 1 << 60, -(1 << 60)]
+    ledger, sink, other = Ledger(), new_sink(), new_sink()
+    run = integers([*values, *REST])
+    saturate_entry(run, np.int64(len(values)), np.int64(stage), np.int64(6), LAYER, sink)
+    expected = [ledger.limit(v, *INT32, (stage, stage), 6 + i) for i, v in enumerate(values)]
+    assert run.tolist() == [*expected, *REST]
+    ledger.assert_equal(sink)
+    place = place_of(other, 6, len(values))
+    assert events.saturate(integers(values), 32, stage, place).tolist() == expected
+    ledger.assert_equal(other)
+
+
+def test_each_value_in_its_own_range_several_times() -> None:
+    """The reference engine's account of a bias: one for every pixel."""
+    ledger, sink = Ledger(), new_sink()
+    values, lows, highs = [5, -5, 9, -9], [-1, -2, -3, -4], [4, 5, 6, 7]
+    place = place_of(sink, 4, 4, times=6)
+    found = events.clamp(
+        integers(values), integers(lows), integers(highs), (BIAS, RESULT), place
+    ).tolist()
+    assert found == [
+        ledger.limit(value, low, high, (BIAS, RESULT), 4 + i, 6)
+        for i, (value, low, high) in enumerate(zip(values, lows, highs, strict=True))
+    ]
+    assert events.Place(place.account, place.index).times == 1, "unless told otherwise"
+    chosen = place.only(np.array([False, True, False, True]))
+    events.clamp(integers([8, -8]), -1, 1, (RESULT, RESULT), chosen)
+    for value, index in ((8, 5), (-8, 7)):
+        ledger.limit(value, -1, 1, (RESULT, RESULT), index, 6)
+    ledger.assert_equal(sink)
+    events.Account(sink, LAYER_INDEX).add_elements(12)  # type: ignore[arg-type]
+    events.Account(sink, LAYER_INDEX).add_elements(3)  # type: ignore[arg-type]
+    assert sink.layers.elements.tolist() == [0, 15, 0]
+
+
+def test_the_account_keeps_its_first_and_worst() -> None:
+    """By hand: 44 at index 12, then 41 at 7, then 50 at 9."""
+    sink = new_sink()
+    clip = saturate.Clip(np.int64(-40), np.int64(40), np.int64(0))
+    for values, index in (([0, 44], 11), ([41, 0], 7), ([0, 50], 8), ([-99, 0], 20)):
+        clip_entry(integers(values), np.int64(2), clip, np.int64(index), LAYER, sink)
+    layer = sink.layers[LAYER_INDEX]
+    assert layer["first"][RESULT].tolist() == [20, 7]
+    assert layer["worst"][RESULT].tolist() == [59, 10]
+    assert layer["cut"][RESULT].tolist() == [1, 3]
+    # Index 7 is channel 2, 9 is channel 4, 12 is channel 2, 20 is channel 0.
+    assert sink.channel_cut[RESULT, HIGH].tolist() == [0, 0, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0]
+    assert sink.channel_cut[RESULT, LOW].tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+
+
+SCALES = [
+    (0, 1, 0), (3, 181, 7), (0, 1, 31), (31, 1, 0), (0, INT32[1], 0), (0, INT32[0], 31), (5, 0, 4),
+    (0, -77, 5), (1, 255, 1), (0, 0, 31),
+]  # fmt: skip
+XS = [0, 1, -1, 7, -8, 127, -128, 12345, -54321, INT32[1], INT32[0]]
+WIDE_XS = [*XS, 1 << 40, -(1 << 40), (1 << 47) - 1, -(1 << 47), 1 << 61, -(1 << 61), (1 << 61) + 9]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("element", [INT8, INT16])
+def test_an_integer_scale(element: int, scale: tuple[int, int, int]) -> None:
+    sink, ledger = new_sink(), Ledger()
+    numbers = saturate.IntegerScale(*map(np.int64, scale))
+    for index, x in enumerate(XS if element == INT8 else WIDE_XS):
+        expected = integer_form(x, scale, element, BIAS, index, ledger, times=4)
+        arguments = map(np.int64, (element, BIAS, 4, index, LAYER_INDEX))
+        assert scale_entry(np.int64(x), numbers, *arguments, sink) == expected
+    ledger.assert_equal(sink)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("element", [INT8, INT16])
+def test_an_integer_scale_of_the_reference(element: int, scale: tuple[int, int, int]) -> None:
+    xs = XS if element == INT8 else WIDE_XS
+    sink, ledger = new_sink(), Ledger()
+    place = place_of(sink, 0, len(xs), times=4)
+    found = scales.integer_scale(
+        integers(xs), operands.Scale(*scale), operands.ELEMENTS[element], place, BIAS
+    )
+    assert found.tolist() == [
+        integer_form(x, scale, element, BIAS, i, ledger, times=4) for i, x in enumerate(xs)
+    ]
+    ledger.assert_equal(sink)
+
+
+@pytest.mark.parametrize("scale", [(0, 1 << 30, 0), (31, INT32[1], 31), (9, 1518500250, 4)])
+def test_a_fixed_point_scale_of_the_reference(scale: tuple[int, int, int]) -> None:
+    """Beyond 32 bits, too: what 64 bits hold after the shift to the left."""
+    xs = [*XS, 1 << 40, -(1 << 40), 1 << 62, -(1 << 62)]
+    sink, ledger = new_sink(), Ledger()
+    found = scales.fixed_point(integers(xs), operands.Scale(*scale), place_of(sink, 0, len(xs)))
+    assert found.tolist() == [fixed_form(x, scale, i, ledger) for i, x in enumerate(xs)]
+    ledger.assert_equal(sink)

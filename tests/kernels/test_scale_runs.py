@@ -1,0 +1,100 @@
+"""Runs of values on one scale, number by number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from rescale_oracle import (
+    F32,
+    INT8,
+    INT16,
+    INT32,
+    LAYER_INDEX,
+    RESCALE,
+    Ledger,
+    fixed_form,
+    integer_form,
+    new_sink,
+    rounded_away,
+    rounded_even,
+)
+
+from nmpsim.kernels import scale_runs
+from nmpsim.kernels.saturate import IntegerScale
+
+PROFILES = {"glow_int": 0, "nmp": 3, "q31": 4}
+scale_entry: Any = numba.njit(
+    lambda values, count, scale, profile, element, index, layer, sink: scale_runs.scale_integers(
+        values, count, scale, profile, element, index, layer, sink
+    )
+)
+multiply_entry: Any = numba.njit(
+    lambda values, count, factor, reals: scale_runs.multiply_reals(values, count, factor, reals)
+)
+real_entry: Any = numba.njit(lambda reals, count, value: scale_runs.add_real(reals, count, value))
+away_entry: Any = numba.njit(
+    lambda reals, count, values: scale_runs.round_run_away(reals, count, values)
+)
+even_entry: Any = numba.njit(
+    lambda reals, count, values: scale_runs.round_run_even(reals, count, values)
+)
+integer_entry: Any = numba.njit(
+    lambda values, count, value: scale_runs.add_integer(values, count, value)
+)
+INTEGER_SCALES = [(0, 1, 0), (3, 181, 7), (0, 77, 31), (31, 1, 0), (0, INT32[1], 0), (2, -9, 3),
+                  (0, 0, 5)]  # fmt: skip
+FIXED_SCALES = [(0, 1 << 30, 0), (7, 1518500250, 4), (31, INT32[1], 31), (0, INT32[1], 1),
+                (20, 1 << 30, 0), (1, -(1 << 30), 2)]  # fmt: skip
+XS = [0, 1, -1, 2, -3, 100, -129, 65535, -65536, INT32[1], INT32[0]]
+WIDE_XS = [*XS, 1 << 33, -(1 << 33), (1 << 47) - 1, -(1 << 47), (1 << 61) + 9, -(1 << 61) - 9]
+BEHIND = 1 << 50
+
+
+@pytest.mark.parametrize("element", [INT8, INT16])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_integers(profile: str, element: int) -> None:
+    for scale in FIXED_SCALES if profile == "q31" else INTEGER_SCALES:
+        sink, ledger = new_sink(), Ledger()
+        xs = XS if element == INT8 and profile != "q31" else WIDE_XS
+        run = np.array([*xs, BEHIND], np.int64)
+        numbers = map(np.int64, (PROFILES[profile], element, 7, LAYER_INDEX))
+        factors = IntegerScale(*map(np.int64, scale))
+        scale_entry(run, np.int64(len(xs)), factors, *numbers, sink)
+        expected = [
+            fixed_form(x, scale, 7 + i, ledger)
+            if profile == "q31"
+            else integer_form(x, scale, element, RESCALE, 7 + i, ledger)
+            for i, x in enumerate(xs)
+        ]
+        assert run.tolist() == [*expected, BEHIND], scale
+        ledger.assert_equal(sink)
+
+
+def test_reals() -> None:
+    xs = [0, 1, -7, (1 << 24) + 1, 1 << 40]
+    reals = np.full(len(xs) + 1, 5, F32)
+    multiply_entry(np.array([*xs, 3], np.int64), np.int64(len(xs)), F32(0.3), reals)
+    expected = [F32(x) * F32(0.3) for x in xs]
+    assert reals.tolist() == [*expected, 5]
+    real_entry(reals, np.int64(len(xs)), np.int64((1 << 24) + 1))
+    expected = [real + F32((1 << 24) + 1) for real in expected]
+    assert reals.tolist() == [*expected, 5]
+
+
+def test_rounded_runs() -> None:
+    reals = np.array([0.5, 1.5, -0.5, -1.5, 2.4, -2.6, 7.5, np.inf, np.nan, 9.9], F32)
+    count = len(reals) - 1
+    for entry, rounded in ((away_entry, rounded_away), (even_entry, rounded_even)):
+        values = np.full(len(reals), BEHIND, np.int64)
+        entry(reals, np.int64(count), values)
+        assert values.tolist() == [*(rounded(real) for real in reals[:count]), BEHIND]
+        integer_entry(values, np.int64(count), np.int64(-11))
+        assert values.tolist() == [*(rounded(real) - 11 for real in reals[:count]), BEHIND]
+
+
+def test_the_zero_point_of_an_unsigned_tensor() -> None:
+    """docs/numerics.md: 128 more than the Int8 tensor's."""
+    assert scale_runs.UNSIGNED == 128

@@ -1,0 +1,86 @@
+"""Every instruction of Glow is executed, or refused by name with what could be done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nmpsim.diagnostics import UserError
+from nmpsim.kernels.hostops.table import OPERATIONS
+from nmpsim.lir import OPCODES, Instruction, Module, Span, parse, verify
+from nmpsim.lir.refused_opcodes import REFUSED
+
+GLOW = Path(__file__).with_name("glow_instructions.txt").read_text().split()
+"""From tools/ClassGen/InstrGen.cpp of pytorch/glow 05dd99b, with the gradients it adds and the
+instructions of the CPU and OpenCL backends."""
+NO_WORK = {"allocactivation", "deallocactivation", "tensorview", "debugprint"}
+
+
+def program(opcode: str) -> str:
+    return "\n".join(
+        [
+            "function net",
+            "declare {",
+            "  %x = WeightVar float<2> mutable // size: 8",
+            "",
+            "  ; size = 8 bytes",
+            "}",
+            "",
+            "code {",
+            f"  0 %it = {opcode} @out %x, @in %x {{ Whatever: 1}}",
+            "}",
+            "",
+        ]
+    )
+
+
+def only_problem(opcode: str):
+    with pytest.raises(UserError) as caught:
+        parse(program(opcode), "net.lir")
+    (problem,) = caught.value.diagnostics
+    return problem
+
+
+def test_all_instructions_are_known_and_none_besides() -> None:
+    assert len(GLOW) == 172
+    assert set(GLOW) == set(OPCODES) | set(REFUSED)
+    assert not set(OPCODES) & set(REFUSED)
+
+
+def test_what_is_known_can_be_done_by_the_host() -> None:
+    assert set(OPCODES) - NO_WORK == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("opcode", sorted(REFUSED))
+def test_refused_by_name(opcode: str) -> None:
+    problem = only_problem(opcode)
+    assert problem.code == "LIR012"
+    assert problem.message == f"{opcode} is not supported"
+    assert str(problem.place) == "net.lir:9:11"
+    assert problem.found.startswith("an instruction of Glow, but ")
+    assert problem.hint
+
+
+def test_a_module_that_was_not_parsed_is_refused_likewise() -> None:
+    here = Span(3, 1)
+    module = Module("m", (), (Instruction(0, "it", "embedding", (), {}, here),))
+    with pytest.raises(UserError) as caught:
+        verify(module)
+    assert [problem.code for problem in caught.value.diagnostics] == ["LIR012"]
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("maxpol", "did you mean maxpool?"),
+        ("elementadds", "did you mean elementadd?"),
+        ("clop", None),
+        ("frobnicate", None),
+        ("conv", None),
+        ("x" * 100_000, None),
+    ],
+)
+def test_a_hint_only_if_a_word_is_really_near(word: str, hint: str | None) -> None:
+    problem = only_problem(word)
+    assert (problem.code, problem.hint) == ("LIR006", hint)

@@ -1,0 +1,172 @@
+"""The pieces that checks are made of, by their own words."""
+
+from __future__ import annotations
+
+import pytest
+from memory_descriptors import INT8, INT16, ONE, PROFILES, SPM
+
+from nmpsim.memory.bounds import (
+    OK,
+    bad_profile,
+    beyond_element,
+    first_beyond,
+    first_odd,
+    folds,
+    meets,
+    outside,
+    span,
+    too_many,
+)
+from nmpsim.memory.checks import bad_scale_table
+
+RECORD_BYTES = 28
+"""Of a scale record: weight_offset, bias (pre, mul, post), out (pre, mul, post)."""
+COLUMNS = ("weight_offset", "bias_pre", "bias_mul", "bias_post", "out_pre", "out_mul", "out_post")
+INFINITY = 0x7F80_0000
+
+
+def test_span() -> None:
+    assert span(1, 0, 1, 0, 5) == 5
+    assert span(3, 100, 4, 10, 5) == 235
+    assert span(3, 0, 4, 0, 5) == 5
+    for nothing in ((0, 100, 4, 10, 5), (3, 100, 0, 10, 5), (3, 100, 4, 10, 0)):
+        assert span(*nothing) == 0
+    for nothing in ((-1, 100, 4, 10, 5), (3, 100, -1, 10, 5), (3, 100, 4, 10, -1)):
+        assert span(*nothing) == 0
+
+
+def test_outside() -> None:
+    for address, extent, expected in (
+        (SPM, 100, False),
+        (SPM, 101, True),
+        (SPM - 1, 1, True),
+        (SPM - 1, 0, True),
+        (SPM + 99, 1, False),
+        (SPM + 100, 1, True),
+        (SPM + 100, 0, False),
+        (SPM + 101, 0, True),
+        (SPM, -1, True),
+        (SPM, 0, False),
+        (0, 0, True),
+    ):
+        assert outside(address, extent, 100) is expected, (address, extent)
+
+
+def test_meets() -> None:
+    for a, a_extent in ((0, 0), (0, 5), (3, 0), (3, 4), (7, 1)):
+        for b in range(-3, 12):
+            for b_extent in range(6):
+                shared = set(range(a, a + a_extent)) & set(range(b, b + b_extent))
+                assert meets(a, a_extent, b, b_extent) is bool(shared)
+
+
+def test_folds() -> None:
+    assert not folds(1, 0, 1, 0, 5)
+    for stride, expected in ((0, True), (4, True), (5, False), (6, False)):
+        assert folds(1, 0, 2, stride, 5) is expected
+        assert folds(2, stride, 1, 0, 5) is expected
+    for stride, expected in ((24, True), (25, False), (26, False)):
+        assert folds(2, stride, 3, 10, 5) is expected
+
+
+def test_the_first_word_that_is_wrong() -> None:
+    words = [9, -3, 7, 0, 4, 9]
+    assert first_beyond(words, 0, 5, -3, 9) == OK
+    assert first_beyond(words, 0, 5, -2, 9) == 1
+    assert first_beyond(words, 2, 5, -2, 8) == 5
+    assert first_beyond(words, 2, 4, 0, 8) == OK
+    assert first_beyond(words, 0, 0, 0, 8) == 0
+    assert first_beyond(words, 5, 5, 0, 8) == 5
+    assert first_odd(words, 1, 5, INT16) == 1
+    assert first_odd(words, 3, 4, INT16) == OK
+    assert first_odd(words, 3, 5, INT16) == 5
+    assert first_odd(words, 0, 5, INT8) == OK
+    assert first_odd(words, 0, 5, INT16) == 0
+
+
+@pytest.mark.parametrize(("element", "most"), [(INT8, 127), (INT16, 32767)])
+def test_values_of_an_element(element: int, most: int) -> None:
+    words = [-most - 1, most, most + 1, -most - 2]
+    assert beyond_element(words, 0, 1, element) == OK
+    assert beyond_element(words, 0, 3, element) == 2
+    assert beyond_element(words, 3, 3, element) == 3
+
+
+def test_known_profiles() -> None:
+    for known in (0b1, 0b1010, 1 << 31, (1 << 32) - 1, 0):
+        for profile in range(70):
+            expected = profile > 31 or not known >> profile & 1
+            assert bad_profile([7, profile], 1, known) is expected
+
+
+def test_products_beyond_a_limit() -> None:
+    for a, b, c in ((1, 1, 1), (3, 4, 5), (4, 3, 5), (60, 1, 1), (1, 60, 1), (1, 1, 60)):
+        product = a * b * c
+        for most in (product - 1, product, product + 1):
+            assert too_many(a, b, c, most) is (product > most)
+    # A product of two beyond the limit is too much, even where nothing is done with it.
+    assert too_many(3, 4, 0, 11)
+    assert not too_many(3, 4, 0, 12)
+    assert not too_many(0, 1 << 26, 1 << 26, 100)
+
+
+class Table:
+    """Scale records behind the first bytes of a scratchpad, as its int32 words."""
+
+    def __init__(self, channels: int, at: int) -> None:
+        self.channels, self.address = channels, SPM + at
+        self.words = [77 << 20] * (at // 4) + [0, 1, ONE, 1, 1, ONE, 1] * channels + [-1] * 9
+
+    def bad(self, element: int, profile: str) -> bool:
+        number = PROFILES[profile]
+        return bad_scale_table(self.words, self.address, self.channels, element, number)
+
+    def put(self, channel: int, column: str, value: int) -> None:
+        first = (self.address - SPM + RECORD_BYTES * channel) // 4
+        self.words[first + COLUMNS.index(column)] = value
+
+
+@pytest.mark.parametrize("at", [0, 4, 400])
+@pytest.mark.parametrize("channels", [1, 5])
+def test_tables_of_scales(channels: int, at: int) -> None:
+    integer = [(column, value) for column in COLUMNS if column.endswith(("pre", "post"))
+               for value in (-1, 32)]  # fmt: skip
+    real = [(column, value) for column in ("bias_mul", "out_mul") for value in (-1, INFINITY)]
+    for profile, wrong, fine in (
+        ("glow_int", integer, real),
+        ("nmp", integer, real),
+        ("q31", integer, real),
+        ("glow_float", real, integer),
+        ("float", real, integer),
+        ("fbgemm", real, integer),
+        ("onednn", real, integer),
+    ):
+        for element, most in ((INT8, 127), (INT16, 32767)):
+            assert not Table(channels, at).bad(element, profile)
+            offsets = [("weight_offset", most + 1), ("weight_offset", -most - 2)]
+            within = [("weight_offset", most), ("weight_offset", -most - 1)]
+            if profile not in ("glow_float", "float", "fbgemm", "onednn"):
+                within += [("bias_pre", 31), ("bias_post", 31), ("out_post", 31)]
+            for changes, expected in ((wrong + offsets, True), (fine + within, False)):
+                for column, value in changes:
+                    for channel in {0, channels - 1}:
+                        table = Table(channels, at)
+                        table.put(channel, column, value)
+                        assert table.bad(element, profile) is expected, (column, value)
+
+
+@pytest.mark.parametrize(("element", "most"), [(INT8, 31), (INT16, 14 + 3)])
+def test_the_reduced_multiplier_of_a_table(element: int, most: int) -> None:
+    """q31 of Int16 shifts by 15 - pre + post, at least by one; only what scales results."""
+    for column in ("bias_pre", "out_pre"):
+        limit = most if column == "out_pre" else 31
+        for pre in range(32):
+            table = Table(3, 8)
+            table.put(2, column, pre)
+            table.put(2, column.replace("pre", "post"), 3)
+            assert table.bad(element, "q31") is (pre > limit)
+
+
+def test_no_table_is_never_wrong() -> None:
+    assert not bad_scale_table([-1] * 99, 0, 5, INT8, PROFILES["glow_int"])
+    assert bad_scale_table([-1] * 99, SPM, 5, INT8, PROFILES["glow_int"])

@@ -1,0 +1,40 @@
+"""What the mutants' settings and the list of equivalent ones say of the code is so."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def read(name: str) -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+def lines_of(module: str) -> list[str]:
+    return [line.strip() for line in (ROOT / module).read_text(encoding="utf-8").splitlines()]
+
+
+def test_modules_and_tests_are_there() -> None:
+    for group in read("settings.toml")["groups"].values():
+        assert group["modules"] and group["tests"]
+        for path in (*group["modules"], *group["tests"]):
+            assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("entry", read("equivalent.toml")["equivalent"])
+def test_an_equivalent_mutant_is_one_of_a_line_of_the_code(entry: dict[str, Any]) -> None:
+    assert entry["reason"].endswith(".")
+    assert entry["line"] in lines_of(entry["module"])
+    assert entry["becomes"] and entry["line"] not in entry["becomes"]
+
+
+def test_the_page_has_every_module() -> None:
+    page = (ROOT / "docs" / "mutation.md").read_text(encoding="utf-8")
+    for group in read("settings.toml")["groups"].values():
+        for module in group["modules"]:
+            assert f"| {module} |" in page

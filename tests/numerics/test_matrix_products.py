@@ -1,0 +1,23 @@
+"""Products of two matrices as ONNX Runtime and TFLite answer them (products/record.py)."""
+
+import numpy as np
+from counted import Tally
+from oracles import page
+from vectors import products
+
+PROFILES = {"ONNX Runtime": "float", "LiteRT": "q31"}
+
+
+def test_recorded_products() -> None:
+    tally = Tally()
+    for case in products():
+        element = {"int8": "i8", "int16": "i16"}[case["lhs"].dtype.name]
+        acc = (case["lhs"].astype(np.int64) - case["l_zero"]) @ (
+            case["rhs"].astype(np.int64) - case["r_zero"]
+        )
+        scales = (case[f"{name}_scale"] for name in "lry")
+        profile = PROFILES[case["runtime"]]
+        y = page.matrix_product(profile, element, acc, *scales, case["y_zero"])
+        row = f"products, {case['runtime']}, {case['lhs'].dtype.name.title()}"
+        tally.equal(row, page.clip(y, element), case["y"])
+    tally.is_what_the_page_says()

@@ -1,0 +1,75 @@
+"""Operations that only the host does, against plain loops written from Glow's Interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import CASES, Case
+
+from nmpsim.evaluation import execute_exact, execute_real
+from nmpsim.evaluation.arithmetic import INTERPRETER
+from nmpsim.lir.host_opcodes import HOST_OPCODES
+
+SEEDS = range(12)
+
+
+def case_of(name: str, seed: int) -> Case:
+    return CASES[name](np.random.default_rng([seed, *name.encode()]))
+
+
+def assert_same(case: Case, found: dict) -> None:
+    for role, expected in zip(case.it.results, case.expected, strict=True):
+        got = found[role]
+        wanted = np.asarray(expected).astype(got.dtype).reshape(got.shape)
+        if case.near:
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=case.near)
+        elif case.units:
+            np.testing.assert_array_max_ulp(got, wanted, maxulp=case.units)
+        else:
+            np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str) -> None:
+    for seed in SEEDS:
+        case = case_of(name, seed)
+        execution = execute_exact(case.it.module(), case.it.inputs())
+        for _ in execution:
+            pass
+        assert_same(case, {role: execution.contents(role) for role in case.it.results})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_from_text_to_a_report(name: str) -> None:
+    case = case_of(name, 100)
+    bundle = case.it.bundle()
+    (layer,) = [one for one in bundle.metadata.layers if one.op == case.it.opcode]
+    assert layer.placement == "host"
+    assert layer.reason
+    assert_same(case, case.it.run())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_float32_and_in_real_numbers(name: str) -> None:
+    """Float programs are calibrated in float32, and compared with the same in real numbers."""
+    for seed in SEEDS:
+        case = case_of(name, seed)
+        if any(type_.quant and type_.quant.scale for type_ in case.it.types):
+            continue
+        found = {}
+        for arithmetic in (None, INTERPRETER):
+            given = {} if arithmetic is None else {"arithmetic": arithmetic}
+            execution = execute_real(case.it.module(), case.it.inputs(), **given)
+            for _ in execution:
+                pass
+            found[arithmetic] = {role: execution.contents(role) for role in case.it.results}
+        assert_same(case, found[INTERPRETER])
+        for role, real in found[None].items():
+            np.testing.assert_allclose(real, found[INTERPRETER][role], rtol=1e-4, atol=1e-3)
+
+
+def test_every_operation_has_a_case() -> None:
+    assert {name.split()[0] for name in CASES} == {
+        *(row.name for row in HOST_OPCODES if row.name != "nonmaxsuppression"),
+        "avgpool",
+    }

@@ -1,0 +1,208 @@
+"""Runs built ELF files of riscv-tests on both engines: ``python -m tests.riscv_tests FOLDER``.
+
+FOLDER holds what ``make`` in `riscv-tests <https://github.com/riscv-software-src/riscv-tests>`_
+builds in ``isa``: ``rv32ui-p-add`` and so on. A file is loaded into DRAM as it is, at the addresses
+that it names, on a device of one core; it says how it ended by what it writes to ``tohost``. The
+exit code is 0 if every test passes, on both engines, that is not left out for a reason.
+
+The files are built with Debian's ``gcc-riscv64-unknown-elf``, in riscv-tests' folder ``isa``::
+
+    make XLEN=32 RISCV_PREFIX=riscv64-unknown-elf- rv32ui rv32um rv32mi
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+import numpy as np
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from nmpsim.config import default_device
+from nmpsim.core.engine import make_engine
+from nmpsim.core.state import CSR_COLUMN, Machine, Outcome, make_machine, start_cores
+from nmpsim.isa.csrs import Csr
+from nmpsim.isa.table import DRAM_BASE
+from nmpsim.timing import costs_of
+
+ENGINES = ("reference", "compiled")
+SUITES = ("rv32ui", "rv32um", "rv32mi")
+RAM_BYTES = 1 << 20
+TURNS = 200
+"""Between looks at ``tohost``."""
+MAX_LOOKS = 2000
+PASSED = 1
+UNHANDLED = 1337
+"""What the tests' environment makes of a trap that it does not expect: an odd number with it."""
+
+LEFT_OUT = {
+    "rv32ui-p-ma_data": "misaligned loads and stores trap, as the RISC-V manual allows",
+    "rv32mi-p-breakpoint": "no triggers: to access tselect is an illegal instruction",
+    "rv32mi-p-pmpaddr": "no memory protection: to access pmpcfg0 is an illegal instruction",
+}
+"""Test -> why it does not pass; docs/isa.md lists what of the manual is left out."""
+
+
+@attrs.frozen
+class Elf:
+    """What a test file says."""
+
+    entry: int
+    tohost: int
+    segments: tuple[tuple[int, bytes], ...]
+
+
+class NotATestError(Exception):
+    """A file is no test that this device could run."""
+
+
+def read_elf(path: Path) -> Elf:
+    """Segments, entry and address of ``tohost``; raises NotATestError."""
+    try:
+        with path.open("rb") as file:
+            elf = ELFFile(file)
+            if elf.elfclass != 32 or elf["e_machine"] != "EM_RISCV":
+                raise NotATestError("no ELF file for RV32")
+            segments = tuple(
+                (segment["p_paddr"], segment.data().ljust(segment["p_memsz"], b"\0"))
+                for segment in elf.iter_segments("PT_LOAD")
+                if segment["p_memsz"]
+            )
+            table = elf.get_section_by_name(".symtab")
+            found = table.get_symbol_by_name("tohost") if table is not None else None
+            if not isinstance(table, SymbolTableSection) or not found:
+                raise NotATestError("no symbol tohost")
+            tohost = found[0]["st_value"]
+    except (ELFError, OSError) as error:
+        raise NotATestError(f"not readable: {error}") from error
+    for start, data in (*segments, (tohost, bytes(8))):
+        if not DRAM_BASE <= start <= DRAM_BASE + RAM_BYTES - len(data):
+            raise NotATestError(f"{start:#x} is not in the first {RAM_BYTES} bytes of DRAM")
+    return Elf(elf["e_entry"], tohost, segments)
+
+
+def machine_of(elf: Elf) -> Machine:
+    """A machine of one core with a test in its DRAM."""
+    config = attrs.evolve(default_device(), cores_count=1)
+    nothing = np.zeros(0, np.uint8)
+    machine = make_machine(config, nothing, DRAM_BASE, DRAM_BASE, RAM_BYTES, (1,), ())
+    for start, data in elf.segments:
+        at = start - DRAM_BASE
+        machine.ram[at : at + len(data)] = np.frombuffer(data, np.uint8)
+    start_cores(machine, elf.entry)
+    return machine
+
+
+def run(elf: Elf, engine_name: str) -> str:
+    """``passed``, or how it failed."""
+    machine, engine = machine_of(elf), make_engine(engine_name)
+    costs = costs_of(attrs.evolve(default_device(), cores_count=1))
+    at = elf.tohost - DRAM_BASE
+    for _ in range(MAX_LOOKS):
+        outcome = engine.run(machine, costs, TURNS, stop_at_layers=False)
+        said = int(machine.ram[at : at + 4].view(np.uint32)[0])
+        if said == PASSED:
+            return "passed"
+        if said & UNHANDLED == UNHANDLED:
+            cause = _csr(machine, Csr.MCAUSE)
+            return f"unexpected trap {cause} at {_csr(machine, Csr.MEPC):#x}"
+        if said:
+            return f"case {said >> 1}"
+        if outcome != Outcome.PAUSED:
+            return f"ended with {outcome.name.lower().replace('_', ' ')}"
+    return "no end"
+
+
+def _csr(machine: Machine, csr: Csr) -> int:
+    return int(machine.cores[0]["csr"][CSR_COLUMN[csr]])
+
+
+def tests_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Suite and file of each test, by name."""
+    for suite in SUITES:
+        for path in sorted(folder.glob(f"{suite}-p-*")):
+            if not path.suffix:
+                yield suite, path
+
+
+@attrs.frozen
+class Row:
+    """A line of the table."""
+
+    suite: str
+    name: str
+    found: tuple[str, ...]
+    """By each engine."""
+
+    @property
+    def is_passed(self) -> bool:
+        """On both engines."""
+        return all(one == "passed" for one in self.found)
+
+    @property
+    def verdict(self) -> str:
+        """What the table says."""
+        reason = LEFT_OUT.get(self.name)
+        if self.is_passed:
+            return "passed" if reason is None else "passed, though it is listed as left out"
+        if reason is not None and len(set(self.found)) == 1:
+            return f"left out: {reason} ({self.found[0]})"
+        engines = zip(ENGINES, self.found, strict=True)
+        return "FAILED: " + "; ".join(f"{engine} {found}" for engine, found in engines)
+
+    @property
+    def is_expected(self) -> bool:
+        """Passed, or left out."""
+        return self.verdict == "passed" or self.verdict.startswith("left out")
+
+
+def run_all(folder: Path) -> list[Row]:
+    """Every test of a folder on both engines; raises NotATestError."""
+    rows = []
+    for suite, path in tests_in(folder):
+        try:
+            elf = read_elf(path)
+        except NotATestError as error:
+            raise NotATestError(f"{path.name}: {error}") from error
+        rows.append(Row(suite, path.name, tuple(run(elf, engine) for engine in ENGINES)))
+    return rows
+
+
+def summary(rows: Sequence[Row]) -> Iterator[str]:
+    """How many tests of each suite passed."""
+    for suite in SUITES:
+        own = [row for row in rows if row.suite == suite]
+        if own:
+            passed = sum(row.is_passed for row in own)
+            out = sum(row.verdict.startswith("left out") for row in own)
+            failed = len(own) - passed - out
+            yield f"{suite}: {passed} of {len(own)} passed, {out} left out, {failed} failed"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.riscv_tests", description=__doc__)
+    parser.add_argument("folder", type=Path, help="with rv32ui-p-add and the like, built")
+    folder = parser.parse_args(arguments).folder
+    if not any(tests_in(folder)):
+        print(f"skipped: no built tests (rv32ui-p-*, ...) in {folder}")
+        return 0
+    try:
+        rows = run_all(folder)
+    except NotATestError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        print(f"{row.name:{width}}  {row.verdict}")
+    print(*summary(rows), sep="\n")
+    return 0 if all(row.is_expected for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Transfers cut into grants and bursts: against a walk from byte to byte.
+
+docs/timing.md: a grant is all that a transfer needs next from one row; parts of bursts cost whole
+bursts, and a burst that two consecutive runs share is fetched once.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+import attrs
+import pytest
+
+from nmpsim.config import default_device
+from nmpsim.timing import Costs, costs_of
+from nmpsim.timing.dram import (
+    ADDRESS,
+    BYTES_DONE,
+    COUNT_X,
+    COUNT_Y,
+    CURSOR_WORDS,
+    RUN,
+    RUNS_DONE,
+    STRIDE_X,
+    STRIDE_Y,
+    grant_cycles,
+    is_served,
+    next_address,
+    start_transfer,
+    take_grant,
+)
+
+Box = tuple[int, int, int, int, int, int]
+"""Address, bytes of a run, runs in a row, rows, bytes from run to run and from row to row."""
+RANDOM_BOXES = 1500
+
+
+def costs(**settings: int) -> Costs:
+    return costs_of(attrs.evolve(default_device(), **settings))
+
+
+def addresses(box: Box) -> list[int]:
+    """Of each byte of a box, in the order of the transfer."""
+    first, run, count_x, count_y, stride_x, stride_y = box
+    return [
+        first + y * stride_y + x * stride_x + byte
+        for y, x, byte in product(range(count_y), range(count_x), range(run))
+    ]
+
+
+def grants_of(box: Box, burst_bytes: int, row_bytes: int) -> list[tuple[int, int]]:
+    """(Address, bursts) of each grant, from the bytes."""
+    grants: list[tuple[int, int]] = []
+    row = burst = None
+    for address in addresses(box):
+        if address // row_bytes != row:
+            row, burst = address // row_bytes, None
+            grants.append((address, 0))
+        if address // burst_bytes != burst:
+            burst = address // burst_bytes
+            grants[-1] = grants[-1][0], grants[-1][1] + 1
+    return grants
+
+
+def taken(box: Box, numbers: Costs) -> list[tuple[int, int]]:
+    """(Address, bursts) of each grant, as the simulator takes them."""
+    cursor = [-7] * CURSOR_WORDS
+    start_transfer(cursor, *box)
+    grants = []
+    while not is_served(cursor):
+        address = next_address(cursor)
+        grants.append((address, take_grant(cursor, numbers)))
+        assert len(grants) <= 10_000
+    return grants
+
+
+@pytest.mark.parametrize(
+    ("box", "grants"),
+    [
+        # The example of docs/timing.md: two rows of 2048 bytes are 32 bursts each.
+        ((0, 4096, 1, 1, 0, 0), [(0, 32), (2048, 32)]),
+        ((1, 64, 1, 1, 0, 0), [(1, 2)]),
+        ((63, 1, 1, 1, 0, 0), [(63, 1)]),
+        ((2047, 2, 1, 1, 0, 0), [(2047, 1), (2048, 1)]),
+        ((1984, 64, 1, 1, 0, 0), [(1984, 1)]),
+        # Four runs of 16 bytes in one burst, then in two.
+        ((0, 8, 4, 1, 16, 0), [(0, 1)]),
+        ((32, 8, 4, 1, 16, 0), [(32, 2)]),
+        # The same run again and again: one burst.
+        ((0, 64, 5, 1, 0, 0), [(0, 1)]),
+        ((0, 128, 2, 1, 0, 0), [(0, 4)]),
+        # From row to row and back: the open row is left each time.
+        ((0, 8, 2, 2, 2048, 64), [(0, 1), (2048, 1), (64, 1), (2112, 1)]),
+        # Nothing to fetch.
+        ((100, 0, 3, 2, 8, 8), []),
+        ((100, 8, 0, 2, 8, 8), []),
+        ((100, 8, 2, 0, 8, 8), []),
+    ],
+)
+def test_grants_by_hand(box: Box, grants: list[tuple[int, int]]) -> None:
+    assert taken(box, costs()) == grants
+    assert grants_of(box, 64, 2048) == grants
+
+
+def test_grants_of_random_boxes() -> None:
+    random = Random(20)
+    seen = 0
+    for _ in range(RANDOM_BOXES):
+        burst, row = random.choice([(16, 64), (64, 256), (64, 64), (32, 2048), (128, 64)])
+        run = random.choice([1, 3, 16, 40, 64, 200])
+        count_x = random.randint(0, 5)
+        stride_x = random.choice([0, run, run + random.randint(1, 100), random.randint(0, run)])
+        box = (
+            random.randint(0, 3000),
+            run,
+            count_x,
+            random.randint(0, 4),
+            stride_x,
+            random.choice([0, count_x * stride_x, count_x * run, random.randint(0, 600)]),
+        )
+        assert taken(box, costs(dram_burst_bytes=burst, dram_row_bytes=row)) == grants_of(
+            box, burst, row
+        ), box
+        seen += len(addresses(box)) > 0
+    assert seen > RANDOM_BOXES // 2
+
+
+@pytest.mark.parametrize(
+    ("box", "run", "shape", "strides"),
+    [
+        # Address, run, count_x, count_y, stride_x, stride_y -> run, counts, strides.
+        ((9, 8, 3, 2, 16, 64), 8, (3, 2), (16, 64)),
+        ((9, 8, 3, 2, 8, 64), 24, (2, 1), (64, 0)),
+        ((9, 8, 3, 2, 8, 24), 48, (1, 1), (0, 0)),
+        ((9, 8, 1, 2, 16, 64), 8, (2, 1), (64, 0)),
+        ((9, 8, 1, 2, 16, 8), 16, (1, 1), (0, 0)),
+        ((9, 8, 1, 1, 16, 64), 8, (1, 1), (0, 0)),
+        ((9, 8, 3, 1, 16, 64), 8, (3, 1), (16, 64)),
+        ((9, 8, 3, 1, 8, 64), 24, (1, 1), (0, 0)),
+    ],
+)
+def test_runs_that_touch_are_one(
+    box: Box, run: int, shape: tuple[int, int], strides: tuple[int, int]
+) -> None:
+    cursor = [-7] * CURSOR_WORDS
+    start_transfer(cursor, *box)
+    assert (cursor[ADDRESS], cursor[RUN]) == (9, run)
+    assert (cursor[COUNT_X], cursor[COUNT_Y]) == shape
+    assert (cursor[STRIDE_X], cursor[STRIDE_Y]) == strides
+    assert (cursor[RUNS_DONE], cursor[BYTES_DONE]) == (0, 0)
+
+
+def test_a_record_of_a_grant_keeps_its_words_in_this_order() -> None:
+    """Traces keep cursors: docs/reading-guide.md, ``state.WORK``."""
+    words = (ADDRESS, RUN, COUNT_X, COUNT_Y, STRIDE_X, STRIDE_Y, RUNS_DONE, BYTES_DONE)
+    assert words == tuple(range(CURSOR_WORDS))
+
+
+def test_where_a_transfer_stands() -> None:
+    cursor = [1000, 8, 3, 2, 16, 100, 0, 0]
+    stations = [(0, 0, 1000), (0, 5, 1005), (2, 0, 1032), (3, 0, 1100), (5, 7, 1139)]
+    for runs, done, address in stations:
+        cursor[RUNS_DONE], cursor[BYTES_DONE] = runs, done
+        assert next_address(cursor) == address
+        assert not is_served(cursor)
+    cursor[RUNS_DONE] = 6
+    assert is_served(cursor)
+
+
+def test_cycles_of_a_grant() -> None:
+    """A burst of 64 bytes takes 4 cycles at 16 bytes a cycle, a row miss 20."""
+    assert grant_cycles(32, True, costs()) == 32 * 4 + 20
+    assert grant_cycles(32, False, costs()) == 32 * 4
+    assert grant_cycles(0, True, costs()) == 20
+    for width, cycles in ((64, 1), (63, 2), (65, 1), (32, 2), (33, 2), (31, 3), (1, 64)):
+        assert grant_cycles(3, False, costs(dram_bytes_per_cycle=width)) == 3 * cycles
+    assert grant_cycles(1, True, costs(dram_row_miss_cycles=0)) == 4

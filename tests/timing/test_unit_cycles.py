@@ -1,0 +1,179 @@
+"""Cycles of the units: each formula of docs/timing.md, counted step by step on many shapes."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import attrs
+import pytest
+
+from nmpsim.config import DeviceConfig, default_device
+from nmpsim.timing import Costs, costs_of
+from nmpsim.timing.bounds import (
+    burst_efficiency,
+    mac_bound,
+    macs_per_cycle,
+    memory_bound,
+    vector_bound,
+)
+from nmpsim.timing.compute import (
+    ceil_div,
+    conv_cycles,
+    depthwise_cycles,
+    gemm_cycles,
+    lanes_of,
+    pool_cycles,
+    transpose_cycles,
+    vector_cycles,
+)
+
+INT8, INT16 = 0, 1
+ELEMENTS = pytest.mark.parametrize("wide", [INT8, INT16])
+
+
+def device(**settings: int) -> DeviceConfig:
+    return attrs.evolve(default_device(), **settings)
+
+
+DEVICES = (
+    device(),
+    device(mac_in_lanes=1, mac_out_lanes=1, vector_lanes=1, mac_startup_cycles=0),
+    device(mac_in_lanes=7, mac_out_lanes=5, vector_lanes=3, vector_startup_cycles=0),
+    device(mac_in_lanes=16, mac_out_lanes=3, vector_lanes=64, mac_startup_cycles=21),
+)
+
+
+def batches(count: int, lanes: int) -> int:
+    """How often ``lanes`` at once must be taken until ``count`` are done."""
+    taken = 0
+    while count > 0:
+        count -= lanes
+        taken += 1
+    return taken
+
+
+def halved(lanes: int, wide: int) -> int:
+    """Lanes for an element: half of them for Int16, but at least one."""
+    return lanes if wide == INT8 else max(lanes // 2, 1)
+
+
+def test_costs_are_the_settings_of_the_same_name() -> None:
+    settings = {name: 1000 + place for place, name in enumerate(Costs._fields)}
+    assert costs_of(device(**settings))._asdict() == settings
+
+
+def test_the_numbers_of_the_page_for_int8_and_int16() -> None:
+    """Default device: 8 x 8 MACs after 8 cycles, 16 vector lanes after 4."""
+    costs = costs_of(default_device())
+    # 6 pixels, a 3x3 window of 5 channels: 3 rows of ceil(15 / 8) = 2 steps; 20 channels, 3 blocks.
+    assert conv_cycles(6, 3, 3, 5, 20, 1, INT8, costs) == 8 + 6 * (3 * 2) * 3
+    # Half the input lanes: ceil(15 / 4) = 4 steps a row.
+    assert conv_cycles(6, 3, 3, 5, 20, 1, INT16, costs) == 8 + 6 * (3 * 4) * 3
+    # Two groups of 10 channels are two times two blocks.
+    assert conv_cycles(6, 3, 3, 5, 20, 2, INT8, costs) == 8 + 6 * (3 * 2) * 4
+    # 9 taps of ceil(20 / 8) = 3 blocks; Int16 has 4 of the output lanes: 5 blocks.
+    assert depthwise_cycles(6, 9, 20, INT8, costs) == 8 + 6 * 9 * 3
+    assert depthwise_cycles(6, 9, 20, INT16, costs) == 8 + 6 * 9 * 5
+    # 7 rows, ceil(30 / 8) = 4 steps, for Int16 ceil(30 / 4) = 8; 3 blocks of columns.
+    assert gemm_cycles(7, 30, 20, INT8, costs) == 8 + 7 * 4 * 3
+    assert gemm_cycles(7, 30, 20, INT16, costs) == 8 + 7 * 8 * 3
+    # ceil(40 / 16) = 3 batches, for Int16 ceil(40 / 8) = 5.
+    assert vector_cycles(7, 40, INT8, costs) == 4 + 7 * 3
+    assert vector_cycles(7, 40, INT16, costs) == 4 + 7 * 5
+    assert pool_cycles(6, 9, 40, INT8, costs) == 4 + 6 * 9 * 3
+    assert pool_cycles(6, 9, 40, INT16, costs) == 4 + 6 * 9 * 5
+    assert transpose_cycles(64, costs) == 68
+    assert transpose_cycles(65, costs) == 69
+
+
+@ELEMENTS
+@pytest.mark.parametrize("config", DEVICES)
+def test_convolutions(config: DeviceConfig, wide: int) -> None:
+    costs = costs_of(config)
+    in_lanes = halved(config.mac_in_lanes, wide)
+    shapes = product((1, 6, 49), (1, 3), (1, 2, 5), (1, 3, 8, 17), (1, 2), (1, 7, 8, 9, 33))
+    for pixels, kernel_h, kernel_w, depth, groups, channels in shapes:
+        cycles = config.mac_startup_cycles
+        steps = batches(kernel_w * depth, in_lanes)
+        for _ in range(kernel_h * groups):
+            cycles += pixels * steps * batches(channels, config.mac_out_lanes)
+        found = conv_cycles(
+            pixels, kernel_h, kernel_w, depth, channels * groups, groups, wide, costs
+        )
+        assert found == cycles
+
+
+@ELEMENTS
+@pytest.mark.parametrize("config", DEVICES)
+def test_depthwise_convolutions(config: DeviceConfig, wide: int) -> None:
+    costs, out_lanes = costs_of(config), halved(config.mac_out_lanes, wide)
+    for pixels, taps, channels in product((1, 6, 49), (1, 9, 25), (1, 3, 4, 8, 9, 33)):
+        cycles = config.mac_startup_cycles + pixels * taps * batches(channels, out_lanes)
+        assert depthwise_cycles(pixels, taps, channels, wide, costs) == cycles
+
+
+@ELEMENTS
+@pytest.mark.parametrize("config", DEVICES)
+def test_matrix_products(config: DeviceConfig, wide: int) -> None:
+    costs, in_lanes = costs_of(config), halved(config.mac_in_lanes, wide)
+    for rows, inner, columns in product((1, 7, 40), (1, 3, 8, 17, 70), (1, 5, 8, 9, 200)):
+        steps = batches(inner, in_lanes) * batches(columns, config.mac_out_lanes)
+        assert gemm_cycles(rows, inner, columns, wide, costs) == (
+            config.mac_startup_cycles + rows * steps
+        )
+
+
+@ELEMENTS
+@pytest.mark.parametrize("config", DEVICES)
+def test_the_vector_unit(config: DeviceConfig, wide: int) -> None:
+    costs, lanes = costs_of(config), halved(config.vector_lanes, wide)
+    for rows, columns in product((1, 7, 40), (1, 3, 8, 16, 17, 65, 200)):
+        cycles = config.vector_startup_cycles + rows * batches(columns, lanes)
+        assert vector_cycles(rows, columns, wide, costs) == cycles
+    for pixels, taps, channels in product((1, 6), (1, 4, 9), (1, 16, 17, 64, 65)):
+        cycles = config.vector_startup_cycles + pixels * taps * batches(channels, lanes)
+        assert pool_cycles(pixels, taps, channels, wide, costs) == cycles
+
+
+@pytest.mark.parametrize("config", DEVICES)
+def test_a_transpose_takes_a_cycle_for_each_element(config: DeviceConfig) -> None:
+    costs = costs_of(config)
+    for elements in (*range(1, 300), 4096, 100_000):
+        assert transpose_cycles(elements, costs) == config.vector_startup_cycles + elements
+
+
+def test_lanes_and_batches() -> None:
+    assert [lanes_of(lanes, INT8) for lanes in (1, 2, 3, 8)] == [1, 2, 3, 8]
+    assert [lanes_of(lanes, INT16) for lanes in (1, 2, 3, 8)] == [1, 1, 1, 4]
+    for value, by in product(range(1, 40), range(1, 12)):
+        assert ceil_div(value, by) == batches(value, by)
+
+
+@ELEMENTS
+@pytest.mark.parametrize("config", DEVICES)
+@pytest.mark.parametrize("cores", [1, 32])
+def test_bounds(config: DeviceConfig, wide: int, cores: int) -> None:
+    config = attrs.evolve(config, cores_count=cores)
+    peak = 0
+    for _ in range(cores * config.mac_out_lanes):
+        peak += halved(config.mac_in_lanes, wide)
+    assert macs_per_cycle(config, wide) == peak
+    for macs in (1, peak - 1, peak, peak + 1, 10 * peak, 10 * peak + 1):
+        assert mac_bound(macs, wide, config) == batches(macs, peak)
+    for busy in (0, 1, cores - 1, cores, cores + 1, 7 * cores + 5):
+        assert vector_bound(busy, config) == batches(busy, cores)
+
+
+@pytest.mark.parametrize(("burst", "width", "cycles"), [(64, 16, 4), (64, 24, 3), (16, 64, 1)])
+def test_the_bound_of_the_memory(burst: int, width: int, cycles: int) -> None:
+    config = device(dram_burst_bytes=burst, dram_bytes_per_cycle=width)
+    for bursts in (0, 1, 64, 1000):
+        assert memory_bound(bursts, costs_of(config)) == bursts * cycles
+
+
+def test_burst_efficiency() -> None:
+    assert burst_efficiency(4096, 64, device(dram_burst_bytes=64)) == 1.0
+    assert burst_efficiency(96, 2, device(dram_burst_bytes=64)) == 0.75
+    assert burst_efficiency(96, 2, device(dram_burst_bytes=32)) == 1.5
+    assert burst_efficiency(96, 1, device(dram_burst_bytes=32)) == 3.0
+    assert burst_efficiency(0, 0, device()) == 0.0
