@@ -17,7 +17,8 @@ from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.account import Account, book_cycles, run_report
 from nmpsim.core.demand import check_saved
-from nmpsim.core.engine import ContractBrokenError, CourseLeftError, Engine, make_engine
+from nmpsim.core.engine import ContractBrokenError, CourseLeftError, Engine
+from nmpsim.core.engines import make_engine
 from nmpsim.core.host import read_tensor, run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits

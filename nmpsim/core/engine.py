@@ -1,4 +1,4 @@
-"""The small interface that both engines stand behind."""
+"""The small interface that both engines stand behind; ``engines.py`` makes them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from typing import Protocol
 
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import Stops
-from nmpsim.diagnostics import fail
 from nmpsim.timing import Costs
-
-ENGINES = ("compiled", "reference")
-
 
 Reached = Callable[[int], None]
 """Told now and then that all layers below one are done."""
@@ -95,20 +91,3 @@ class ContractBrokenError(Exception):
 
 class CourseLeftError(Exception):
     """An earlier run showed what this one would do, but its data decided otherwise."""
-
-
-def make_engine(name: str, threads: int = 1) -> Engine:
-    """The engine of this name; raises ``UserError`` (ARG001) if there is none.
-
-    ``threads`` of the host share the work of the compiled one; nothing else depends on it.
-    """
-    if name not in ENGINES:
-        expected = " or ".join(ENGINES)
-        raise fail("ARG001", "there is no such engine", found=repr(name), expected=expected)
-    if name == "reference":
-        from nmpsim.core.reference.engine import ReferenceEngine
-
-        return ReferenceEngine()
-    from nmpsim.core.compiled.engine import CompiledEngine
-
-    return CompiledEngine(threads)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from nmpsim.atomic import write_npz
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.config import DeviceConfig, from_settings
-from nmpsim.core.engine import ENGINES
+from nmpsim.core.engines import ENGINES
 from nmpsim.debugger.arrays import Arrays
 from nmpsim.diagnostics import Place, UserError, fail
 

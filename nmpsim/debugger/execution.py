@@ -20,7 +20,7 @@ from nmpsim.bundle.metadata import Layer, Step
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.account import Account, book_cycles, run_report
-from nmpsim.core.engine import make_engine
+from nmpsim.core.engines import make_engine
 from nmpsim.core.host import run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.load import machine_of

@@ -14,7 +14,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.core.device import Device
-from nmpsim.core.engine import make_engine
+from nmpsim.core.engines import make_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.state import make_machine
 from nmpsim.diagnostics import UserError

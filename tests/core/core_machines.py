@@ -12,7 +12,8 @@ import numpy.typing as npt
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig, default_device
-from nmpsim.core.engine import Engine, make_engine
+from nmpsim.core.engine import Engine
+from nmpsim.core.engines import make_engine
 from nmpsim.core.state import Machine, Outcome, make_machine, start_cores
 from nmpsim.isa.codec import BY_MNEMONIC, encode
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE

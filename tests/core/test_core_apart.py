@@ -8,7 +8,7 @@ from core_machines import SPM, Program, device, from_descriptors
 from nmpsim.core.compiled import apart, beside
 from nmpsim.core.compiled.perform import IS_PLAIN
 from nmpsim.core.decode import OP
-from nmpsim.core.engine import make_engine
+from nmpsim.core.engines import make_engine
 from nmpsim.core.state import Outcome
 from nmpsim.timing import costs_of
 

@@ -25,7 +25,8 @@ from core_tensors import scale_records
 
 from nmpsim.core.compiled import course
 from nmpsim.core.compiled.perform import IS_PLAIN
-from nmpsim.core.engine import CourseLeftError, make_engine
+from nmpsim.core.engine import CourseLeftError
+from nmpsim.core.engines import make_engine
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.timing import costs_of
 

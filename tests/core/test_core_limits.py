@@ -13,7 +13,7 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.core import device as device_module
-from nmpsim.core.engine import ENGINES
+from nmpsim.core.engines import ENGINES
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 

@@ -14,7 +14,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Metadata, Tensor
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
-from nmpsim.core.engine import make_engine
+from nmpsim.core.engines import make_engine
 from nmpsim.core.state import Machine
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import RunReport

@@ -18,7 +18,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import TURNS, Device
-from nmpsim.core.engine import make_engine
+from nmpsim.core.engines import make_engine
 from nmpsim.core.host import run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.load import machine_of

@@ -10,6 +10,7 @@ import threading
 
 from nmpsim.core.compiled.apart import compiled_apart
 from nmpsim.core.compiled.contract import compile_check
+from nmpsim.core.compiled.pure import register_pure_functions
 from nmpsim.core.compiled.team import compile_follow
 from nmpsim.core.decode import OP
 from nmpsim.kernels.jit import uncollected
@@ -53,6 +54,7 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    register_pure_functions()
     with uncollected():
         for needed in MOSTLY_NEEDED:
             compiled_apart(needed)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.contract_memory import visit
 from nmpsim.core.compiled.contract_order import (
     HALTED,

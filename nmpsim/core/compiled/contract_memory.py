@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.contract_state import KNOWN
 from nmpsim.kernels.jit import jit
 from nmpsim.memory.footprint import END, FIRST_AXIS, RUN, START

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.operands import at_spm
 from nmpsim.isa.words import INT16, LOAD, STORE
 from nmpsim.kernels.jit import jit

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.decode import OP, decides_instructions
 from nmpsim.core.state import Count
 from nmpsim.isa.table import Unit

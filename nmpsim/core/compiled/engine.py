@@ -18,6 +18,7 @@ from nmpsim.core.compiled.follow import follow
 from nmpsim.core.compiled.loop import GIVEN_UP, Calls, run
 from nmpsim.core.compiled.perform import IS_PLAIN
 from nmpsim.core.compiled.plan import Plan, make_plan
+from nmpsim.core.compiled.pure import register_pure_functions
 from nmpsim.core.compiled.team import Team, compile_follow
 from nmpsim.core.compiled.workplace import places_of
 from nmpsim.core.engine import CourseLeftError, Reached, ShowInstructions
@@ -33,6 +34,7 @@ class CompiledEngine:
     name = "compiled"
 
     def __init__(self, threads: int = 1) -> None:
+        register_pure_functions()
         self._code = Apart()
         self._team = Team(self._code, threads)
         self._courses = Courses()

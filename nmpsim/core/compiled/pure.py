@@ -1,20 +1,27 @@
-"""Makes the pure functions of ``timing`` and ``memory`` callable from compiled code.
+"""The pure functions of ``timing`` and ``memory`` that compiled code calls.
 
-They are plain Python, so that packages which never compile anything need not import Numba. A
-module of compiled code imports this one before it uses them.
+They are plain Python, so that packages which never compile anything need not import Numba.
 """
 
 from __future__ import annotations
+
+import functools
 
 from nmpsim.kernels.jit import jit_pure
 from nmpsim.memory import checks, footprint, weight_tail
 from nmpsim.timing import compute, dram
 
-for _function in (
+PURE_FUNCTIONS = (
     *compute.FUNCTIONS,
     *dram.FUNCTIONS,
     *checks.FUNCTIONS,
     *footprint.FUNCTIONS,
     *weight_tail.FUNCTIONS,
-):
-    jit_pure(_function)
+)
+
+
+@functools.cache
+def register_pure_functions() -> None:
+    """Let compiled code call them; to be done before any of it is compiled."""
+    for function in PURE_FUNCTIONS:
+        jit_pure(function)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.cycles import mac_cycles, vector_unit_cycles
 from nmpsim.core.compiled.transfers import load, store
 from nmpsim.core.compiled.units import compute

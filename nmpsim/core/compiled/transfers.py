@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.copies import extent, padding_bytes
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
 from nmpsim.core.compiled.record import DESCRIPTOR, PC

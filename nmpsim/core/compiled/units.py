@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.accounts import ON_CONTROL, WAIT_LOAD, book, spend, wait_for_transfer
 from nmpsim.core.compiled.record import note_compute, note_grant, note_transfer
 from nmpsim.core.state import NEVER, Count, Job, Status
