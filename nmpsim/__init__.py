@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nmpsim.experiments import SweepResult as SweepResult
     from nmpsim.experiments import evaluate as evaluate
     from nmpsim.experiments import sweep as sweep
+    from nmpsim.lir.layers import find_layer as find_layer
     from nmpsim.quantization import Calibrated as Calibrated
     from nmpsim.quantization import QuantizedProgram as QuantizedProgram
     from nmpsim.report.data import RunReport as RunReport
@@ -73,6 +74,7 @@ _HOMES = {
     "default_device": "nmpsim.config",
     "device_of": "nmpsim.session",
     "evaluate": "nmpsim.experiments",
+    "find_layer": "nmpsim.lir.layers",
     "histograms": "nmpsim.analysis.histograms",
     "lint": "nmpsim.session",
     "load": "nmpsim.session",

@@ -169,9 +169,9 @@ class UserError(Exception):
 
 
 @contextmanager
-def about(path: Path) -> Iterator[None]:
-    """What is said in here without a place is said of this file."""
-    place = Place(str(path))
+def about(path: Path | str | None) -> Iterator[None]:
+    """What is said in here without a place is said of this file, if there is one."""
+    place = Place(None if path is None else str(path))
     try:
         yield
     except UserError as error:

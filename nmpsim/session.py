@@ -88,8 +88,8 @@ def compile(
         device: the default device if None.
         numerics: whose arithmetic to follow: ``glow-int`` (if None), ``glow-float``, ``nmp``,
             ``q31``, ``float``, ``float-fbgemm``, ``float-qnnpack`` or ``float-onednn``.
-        layer_numerics: that of single layers, by the name of an instruction; an activation and
-            what it fuses with have one, unless both are named.
+        layer_numerics: that of single layers, named as :func:`find_layer` takes them; an
+            activation and what it fuses with have one, unless both are named.
         rescale_biases: requantize biases onto the scale of each layer's result first.
         fuse: let activations become the clip of the operation before them.
         slicing: how layers are cut into tiles: ``burst`` (all costs of the device; if None),
@@ -173,7 +173,7 @@ def quantize(
         bias_precision: int8, int16 or int32.
         per_channel: a scale for each output channel of convolutions and fully connected layers.
         bias_scale: of these layers, product (input times weight) or result.
-        keep_float: opcodes, and names of instructions, that stay float.
+        keep_float: opcodes, and layers as :func:`find_layer` takes them, that stay float.
 
     Raises:
         UserError: LIR, CONST, INPUT, FILE and QUANT codes; ARG001 for an unknown word.

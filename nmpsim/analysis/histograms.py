@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.select import Layer, select_layer
 from nmpsim.diagnostics import fail
+from nmpsim.lir.layers import Layer, find_layer
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.details import Histogram
 
@@ -22,7 +22,7 @@ _WHOLE_RANGE = {"i8": (-128, 256), "ui8": (0, 256), "i16": (-32768, 65536)}
 
 
 def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...]:
-    """Of each of the layers, named as :func:`~nmpsim.analysis.select.select_layer` takes them.
+    """Of each of the layers, named as :func:`~nmpsim.lir.layers.find_layer` takes them.
 
     ``all`` stands for every layer. A layer that a stopped run did not reach has none.
 
@@ -41,7 +41,7 @@ def chosen_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
     """The layers that the names stand for, each once and in order; LAYER001 for an unknown one."""
     chosen: dict[int, Layer] = {}
     for name in names:
-        found = layers if name == "all" else [select_layer(layers, name)]
+        found = layers if name == "all" else [find_layer(layers, name)]
         chosen |= {layer.index: layer for layer in found}
     return [chosen[index] for index in sorted(chosen)]
 

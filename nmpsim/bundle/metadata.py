@@ -56,6 +56,11 @@ class Layer:
     numerics: str = ""
     """Arithmetic profile that it follows; empty where none plays a part."""
 
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        """Names that a user may give it besides its own."""
+        return *self.fused, self.output.name
+
 
 @attrs.frozen
 class HostOperand:

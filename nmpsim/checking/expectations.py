@@ -18,9 +18,13 @@ from nmpsim.checking.suite import Expect
 from nmpsim.diagnostics import fail
 from nmpsim.experiments.samples import is_scores
 from nmpsim.experiments.worker import ranking, scores_of
+from nmpsim.lir.layers import find_layer
 from nmpsim.report.data import LayerReport, OutputReport, TrapReport
 
 Array = npt.NDArray[Any]
+
+_PATTERN = frozenset("*?[")
+"""What makes a word a pattern."""
 
 
 def check_trap(trap: TrapReport, run: Run) -> Check:
@@ -76,7 +80,8 @@ def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
     layers = {layer.name: layer for layer in run.report.layers}
     named = {layer_name(key): array for key, array in expected.items()}
     refuse_unknown(named, layers, "layer")
-    chosen = [name for name in named if not expect.only or _is_chosen(name, expect)]
+    wanted = _chosen_names(run, expect)
+    chosen = [name for name in named if not expect.only or name in wanted]
     _refuse_none_chosen(chosen, expect)
     culprits = []
     for name in sorted(chosen, key=lambda name: layers[name].index):
@@ -90,7 +95,8 @@ def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
 
 def check_layers_as_before(run: Run, baseline: Baseline, expect: Expect) -> Check:
     """The outputs of chosen layers against the baseline's, to the bit."""
-    chosen = [layer for layer in run.report.layers if _is_chosen(layer.name, expect)]
+    wanted = _chosen_names(run, expect)
+    chosen = [layer for layer in run.report.layers if layer.name in wanted]
     _refuse_none_chosen([layer.name for layer in chosen], expect)
     culprits = [
         culprit(layer, "its output is not the baseline's")
@@ -291,8 +297,16 @@ def _as_output(layer: LayerReport, values: Array) -> OutputReport:
     return OutputReport(layer.name, layer.elem, layer.scale, layer.offset, values)
 
 
-def _is_chosen(name: str, expect: Expect) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in expect.only)
+def _chosen_names(run: Run, expect: Expect) -> set[str]:
+    """Names of the layers that ``only`` chooses, each by a pattern or by what names a layer."""
+    layers = run.report.layers
+    chosen: set[str] = set()
+    for word in expect.only:
+        if _PATTERN.intersection(word):
+            chosen.update(one.name for one in layers if fnmatch.fnmatchcase(one.name, word))
+        else:
+            chosen.add(find_layer(layers, word).name)
+    return chosen
 
 
 def _refuse_none_chosen(chosen: list[str], expect: Expect) -> None:

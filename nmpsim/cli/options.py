@@ -24,6 +24,10 @@ FILE = click.Path(path_type=Path)
 """A path; whether it can be used is told by who opens it, with a code and a hint."""
 
 
+LAYER = "an index, a name (conv1 for conv1__2), line:N or number:N of the LIR"
+"""How a layer is named, as help tells it."""
+
+
 class Command(click.Command):
     """A command that tells when its ``--help`` cannot be printed, and whose each mistake is."""
 

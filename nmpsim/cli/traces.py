@@ -13,7 +13,7 @@ import click
 
 from nmpsim.atomic import new_file
 from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE
+from nmpsim.cli.options import FILE, LAYER
 from nmpsim.diagnostics import fail
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def trace_options(command: _Command) -> _Command:
             "--trace-layer",
             metavar="LAYER",
             multiple=True,
-            help="Layer whose work is traced: its name, number:N or index:N. May be given several"
-            " times.  [default: all]",
+            help=f"Layer whose work is traced: {LAYER}. May be given several times."
+            "  [default: all]",
         ),
         click.option(
             "--trace-limit",

@@ -2,38 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import UserError, fail
+from nmpsim.lir.layers import PlainLayer, find_operations
 from nmpsim.lir.messages import did_you_mean, quote
 
 
 def assign_numerics(
-    operations: tuple[Operation, ...], numerics: str, by_layer: Mapping[str, str]
+    operations: tuple[Operation, ...], numerics: str, by_name: Mapping[str, str] | None = None
 ) -> tuple[Operation, ...]:
-    """The operations with their profiles; ``by_layer`` has names of instructions.
+    """The operations with their profiles; ``by_name`` has names of instructions.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` COMP001 for a profile or a name that is unknown.
+    Raises :class:`~nmpsim.diagnostics.UserError` COMP001 for a profile that is unknown.
     """
-    names = {op.instruction.name for op in operations}
-    for profile in (numerics, *by_layer.values()):
+    by_name = by_name or {}
+    for profile in (numerics, *by_name.values()):
         if profile not in PROFILES:
             raise _unknown("arithmetic profile", profile, PROFILES, ", ".join(PROFILES))
-    for name in by_layer:
-        if name not in names:
-            raise _unknown("layer", name, names, "the name of an instruction that computes")
     return tuple(
         attrs.evolve(
             op,
-            numerics=by_layer.get(op.instruction.name, numerics),
-            chosen=op.instruction.name in by_layer,
+            numerics=by_name.get(op.instruction.name, numerics),
+            chosen=op.instruction.name in by_name,
         )
         for op in operations
     )
+
+
+def named_operations(layers: Sequence[Operation], by_layer: Mapping[str, str]) -> dict[str, str]:
+    """What is asked for of layers, by the names of their instructions.
+
+    Args:
+        layers: what the program consists of, after fusing; a layer's place is its index.
+        by_layer: word for a layer, as :func:`~nmpsim.lir.layers.find_layer` takes it -> profile.
+
+    Raises:
+        UserError: COMP001 for a word that names no layer, or several; ARG001 if two of them name
+            one operation.
+    """
+    parts = [
+        PlainLayer(
+            index,
+            part.instruction.number,
+            part.instruction.span.line,
+            part.instruction.name,
+            "host" if op.host_reason else "device",
+            tuple(view.name for view in part.outs()[:1]),
+        )
+        for index, op in enumerate(layers)
+        for part in (op, *op.fused)
+    ]
+    named: dict[str, str] = {}
+    for word, profile in by_layer.items():
+        for part in find_operations(parts, word, "COMP001"):
+            if part.name in named:
+                raise fail(
+                    "ARG001",
+                    "numerics are given twice for one layer",
+                    found=f"{quote(word)}, which is {part.name}",
+                    expected="one profile for a layer",
+                )
+            named[part.name] = profile
+    return named
 
 
 def _unknown(what: str, name: str, known: Iterable[str], expected: str) -> UserError:

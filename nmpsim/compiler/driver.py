@@ -13,7 +13,7 @@ from nmpsim.bundle.debug import debug_sections
 from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, Step, Tensor
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
-from nmpsim.compiler.assign import assign_numerics
+from nmpsim.compiler.assign import assign_numerics, named_operations
 from nmpsim.compiler.emit import Emitter
 from nmpsim.compiler.fuse import fuse, with_joined_numerics
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS, numerics_of, profile_of
@@ -51,13 +51,18 @@ def compile_module(
 ) -> bytes:
     """The bundle of a verified module whose constants are attached.
 
-    ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, by
-    the name of an instruction; ``slicing`` is one of ``SLICINGS``; ``on_slicing`` hears how each
-    device layer is cut. Raises :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002)
-    where an operation cannot be done or does not fit.
+    ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, as
+    :func:`~nmpsim.lir.layers.find_layer` takes them; ``slicing`` is one of ``SLICINGS``;
+    ``on_slicing`` hears how each device layer is cut. Raises
+    :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002) where an operation cannot be done or
+    does not fit, and ARG001 where one layer has two profiles.
     """
     weights, resolved = resolve(module)
-    placed = place(assign_numerics(resolved, numerics, layer_numerics), config)
+    placed = place(assign_numerics(resolved, numerics), config)
+    if layer_numerics:
+        layers = fuse(placed) if fuse_activations else placed
+        by_name = named_operations(layers, layer_numerics)
+        placed = place(assign_numerics(resolved, numerics, by_name), config)
     fused = fuse(placed)
     operations = fused if fuse_activations else with_joined_numerics(placed, fused)
     if slicing not in SLICINGS:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import attrs
 import numpy.typing as npt
 
-from nmpsim.analysis.select import select_layer
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.collect import counters_of, device_saturation, host_saturation
 from nmpsim.core.host import read_tensor
@@ -27,9 +25,9 @@ from nmpsim.diagnostics import fail
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.csrs import Csr
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
+from nmpsim.lir.layers import find_layer as layer_among
 from nmpsim.report.data import Saturation
 
-MOST_DIGITS = 9
 MOST_BYTES = 1 << 20
 """Largest piece of memory that is read at once."""
 
@@ -84,28 +82,8 @@ def saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
 
 
 def find_layer(debugger: Debugger, text: str) -> Layer:
-    """The layer that a text names.
-
-    Its index (``3``), a line of the LIR (``line:40``), a name of its own, of its output or of what
-    was fused into it, or a name without the number that Glow appends (``conv1`` for
-    ``conv1__2``); and what :func:`~nmpsim.analysis.select.select_layer` takes.
-
-    Raises :class:`~nmpsim.diagnostics.UserError` LAYER001 if there is none, or several.
-    """
-    layers = debugger.layers
-    if text.isdecimal() and len(text) <= MOST_DIGITS and int(text) < len(layers):
-        return layers[int(text)]
-    kind, _, number = text.partition(":")
-    found = [layer for layer in layers if (kind, number) == ("line", str(layer.line))]
-    found = found or [
-        layer for layer in layers if text in (layer.name, layer.output.name, *layer.fused)
-    ]
-    found = found or [layer for layer in layers if _COUNTER.sub("", layer.name) == text]
-    return found[0] if len(found) == 1 else select_layer(layers, text)
-
-
-_COUNTER = re.compile(r"__\d+$")
-"""What Glow appends to names."""
+    """The layer that a text names; see :func:`nmpsim.lir.layers.find_layer`."""
+    return layer_among(debugger.layers, text)
 
 
 def tensors(debugger: Debugger) -> Mapping[str, Tensor]:

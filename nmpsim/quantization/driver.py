@@ -8,9 +8,10 @@ from pathlib import Path
 import attrs
 import numpy.typing as npt
 
-from nmpsim.diagnostics import Place, fail
+from nmpsim.compiler.resolve import NO_WORK
+from nmpsim.diagnostics import Place, about, fail
 from nmpsim.lir import verify
-from nmpsim.lir.messages import did_you_mean
+from nmpsim.lir.layers import PlainLayer, find_layer
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.quantization.calibrate import Range, calibrate
 from nmpsim.quantization.files import ProgramFiles, write_program
@@ -104,7 +105,7 @@ class Calibrated:
 
     def rewritten(self, settings: Settings) -> QuantizedProgram:
         """As ``quantize``, but a program in which nothing can be quantized is given as well."""
-        _require_known(settings.keep_float, self.graph.module)
+        settings = _with_names(settings, self.graph.module)
         placements = place(self.graph, settings)
         scales = Scales(self.graph, placements.quantized, self.ranges, settings)
         rewritten = rewrite(self.graph, placements.quantized, scales, settings)
@@ -154,16 +155,18 @@ def _require_float(module: Module) -> None:
         )
 
 
-def _require_known(names: frozenset[str], module: Module) -> None:
-    known = {i.name for i in module.instructions} | {i.opcode for i in module.instructions}
-    for name in sorted(names - known):
-        raise fail(
-            "QUANT004",
-            f"there is no operation {name!r} to keep float",
-            place=Place(module.file),
-            expected="an opcode or the name of an instruction",
-            hint=did_you_mean(name, known),
-        )
+def _with_names(settings: Settings, module: Module) -> Settings:
+    """The settings with the names of instructions for all that names layers; or QUANT004."""
+    opcodes = {instruction.opcode for instruction in module.instructions}
+    words = settings.keep_float - opcodes - {one.name for one in module.instructions}
+    computing = [one for one in module.instructions if one.opcode not in NO_WORK]
+    layers = [
+        PlainLayer(index, one.number, one.span.line, one.name)
+        for index, one in enumerate(computing)
+    ]
+    with about(module.file):
+        names = {find_layer(layers, word, "QUANT004", opcodes).name for word in sorted(words)}
+    return attrs.evolve(settings, keep_float=settings.keep_float - words | names)
 
 
 def require_quantized(programs: Sequence[QuantizedProgram], module: Module) -> None:

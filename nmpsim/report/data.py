@@ -164,6 +164,11 @@ class LayerReport:
     """Bytes moved / bytes of the bursts."""
 
     @property
+    def other_names(self) -> tuple[str, ...]:
+        """Names that a user may give it besides its own."""
+        return self.fused
+
+    @property
     def distance(self) -> float | None:
         """Cycles as a multiple of the bound; None if nothing bounds the layer."""
         return self.cycles / self.bound.cycles if self.bound.cycles else None

@@ -201,8 +201,9 @@ def test_an_unknown_layer() -> None:
     name = names(draft)[0]
     found = refusal(draft, **{name[:-1] + "x": "float"})
     assert found.code == "COMP001"
-    assert found.message == "unknown layer"
-    assert found.found == name[:-1] + "x"
+    assert found.message == f"no layer is called {name[:-1] + 'x'!r}"
+    assert found.found is not None
+    assert all(f"{one} (index " in found.found for one in names(draft))
     assert found.hint is not None
     assert name in found.hint
 

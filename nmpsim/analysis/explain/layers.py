@@ -15,6 +15,7 @@ from nmpsim.analysis.explain.stages import (
     stages_of,
 )
 from nmpsim.analysis.weighted import WEIGHTED
+from nmpsim.compiler.placement import host_reason
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.work import Operation
 from nmpsim.lir.nodes import Module
@@ -51,6 +52,13 @@ class LayerFacts:
     profiles: tuple[ProfileFacts, ...]
     """Its factors in every arithmetic profile; empty where nothing is rescaled."""
     notes: tuple[str, ...]
+    placement: str
+    """Who does it on a device of any size: ``device`` or ``host``."""
+
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        """The name of its result."""
+        return (self.operands[0].name,)
 
     @property
     def channels(self) -> int:
@@ -97,6 +105,7 @@ def _facts(module: Module, op: Operation, index: int) -> LayerFacts:
         stages_of(module, op),
         profile_facts(module, op),
         tuple(_notes(module, op)),
+        "host" if host_reason(op) else "device",
     )
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.analysis.lint.biases import SAME_SCALE, Bias
 from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
 from nmpsim.analysis.lint.subject import OriginalBias, Subject
-from nmpsim.analysis.names import legal_name, without_suffix
+from nmpsim.lir.names import legal_name, without_suffix
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -14,10 +14,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.names import legal_name, without_suffix
 from nmpsim.analysis.shadow.errors import Real
 from nmpsim.analysis.shadow.layouts import Layout, best_layout
 from nmpsim.evaluation import sqnr_db
+from nmpsim.lir.names import legal_name, without_suffix
 from nmpsim.report.shadow import FloatWeight
 
 Arrays = Mapping[str, npt.NDArray[Any]]

@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.analysis.select import select_layer
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.diagnostics import fail
+from nmpsim.lir.layers import find_layer
 
 _CORES = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
@@ -41,12 +41,12 @@ def selection(
         metadata: of the bundle that is run.
         count: cores of the device.
         cores: numbers and ranges, such as ``0-3,8``; None for all.
-        layers: as for :func:`~nmpsim.analysis.select.select_layer`; none for all.
+        layers: as for :func:`~nmpsim.lir.layers.find_layer`; none for all.
 
     Raises:
         UserError: ARG001 for cores that do not exist, LAYER001 for layers.
     """
-    wanted = frozenset(select_layer(metadata.layers, name).index for name in layers)
+    wanted = frozenset(find_layer(metadata.layers, name).index for name in layers)
     return Selection(None if cores is None else _cores(cores, count), wanted or None)
 
 

@@ -16,6 +16,7 @@ from nmpsim.cli.guard import tell_ci
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
+    LAYER,
     Command,
     format_option,
     jobs_option,
@@ -119,7 +120,10 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
     help="Of NET.bin: the outputs of layers, as `nmpsim run --save-layers` writes them.",
 )
 @click.option(
-    "--only", metavar="LAYER", multiple=True, help="Compare these layers only; conv* is a pattern."
+    "--only",
+    metavar="LAYER",
+    multiple=True,
+    help=f"Compare these layers only: {LAYER}; or a pattern such as conv*.",
 )
 @click.option("--ulp", metavar="N", type=click.IntRange(0), help="Units of the last place allowed.")
 @click.option(

@@ -12,6 +12,7 @@ from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import (
     FILE,
+    LAYER,
     Command,
     device_option,
     format_option,
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     metavar="[LAYER=]PROFILE",
     multiple=True,
     help="Whose arithmetic to follow, to the bit: glow-int (the default), glow-float, nmp, q31,"
-    " float, float-fbgemm, float-qnnpack or float-onednn. With LAYER= it is that of one layer, and"
-    " may be given several times.",
+    " float, float-fbgemm, float-qnnpack or float-onednn. With LAYER= it is that of one layer"
+    f" ({LAYER}), and may be given several times.",
 )
 @click.option(
     "--rescale-bias",

@@ -13,6 +13,8 @@ from nmpsim.cli.guard import say
 from nmpsim.cli.options import FILE, Command, format_option, show, tensors_option
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from nmpsim.analysis.explain import ErrorBand, Factor, FormErrors
 
 _RESULT_RANGES = {"int8": (-128, 127), "int16": (-32768, 32767)}
@@ -50,9 +52,11 @@ def command(
 
     \b
       nmpsim explain NET.bin            every layer, one line each
-      nmpsim explain NET.bin LAYER      one layer: its name, number:N or index:N
+      nmpsim explain NET.bin LAYER      one layer
       nmpsim explain --scale 0.0123     a factor: its integers and their error
       nmpsim explain --range -1.5 2     a range: scale and offset by schema
+
+    LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the LIR.
 
     Of a layer: biasPre, biasPost, biasScale, outPre, outPost, outScale as Glow derives them.
     """
@@ -97,7 +101,7 @@ def _explain_program(
 ) -> None:
     from nmpsim.analysis.explain import explain_layers, layers_json
     from nmpsim.analysis.program import load_program
-    from nmpsim.analysis.select import select_layer
+    from nmpsim.lir.layers import find_operations
     from nmpsim.views.explain_text import print_layer, print_layers
 
     program = load_program(path, weights, tensors)
@@ -105,12 +109,13 @@ def _explain_program(
         say(f"warning: {warning}")
     layers = explain_layers(program.module, program.layer_indices)
     if layer is not None:
-        chosen = select_layer(layers, layer)
-        show(
-            style,
-            lambda: layers_json(program.module.name, [chosen]),
-            lambda console: print_layer(chosen, console, all_channels=all_channels),
-        )
+        chosen = find_operations(layers, layer)
+
+        def view(console: Console) -> None:
+            for operation in chosen:
+                print_layer(operation, console, all_channels=all_channels)
+
+        show(style, lambda: layers_json(program.module.name, chosen), view)
         return
     show(
         style,

@@ -12,7 +12,7 @@ import click
 
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, Command, format_option, output_option, show
+from nmpsim.cli.options import FILE, LAYER, Command, format_option, output_option, show
 from nmpsim.diagnostics import Place, UserError
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ class _Request:
 )
 @click.option(
     "--keep-float",
-    metavar="OPCODE|NAME",
+    metavar="OPCODE|LAYER",
     multiple=True,
-    help="Keep an instruction, or all with an opcode, float. May be given several times.",
+    help=f"Keep a layer ({LAYER}), or all with an opcode, float. May be given several times.",
 )
 @click.option(
     "--compare",

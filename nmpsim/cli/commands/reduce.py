@@ -11,6 +11,7 @@ import click
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import (
     FILE,
+    LAYER,
     Command,
     bundle_argument,
     device_option,
@@ -50,7 +51,7 @@ class _Request:
 @click.option(
     "--saturates",
     metavar="LAYER",
-    help="The failure is that this layer (a name, number:N or index:N) saturates.",
+    help=f"The failure is that this layer saturates: {LAYER}.",
 )
 @device_option("the device that the bundle was made for")
 @engine_option("Engine to run on.")
@@ -104,14 +105,14 @@ def _reduce(request: _Request) -> int:
 
 def _failure(request: _Request, bundle: Bundle, report: RunReport) -> Failure | None:
     from nmpsim.analysis.reduce import Saturates, Traps, first_difference
-    from nmpsim.analysis.select import select_layer
+    from nmpsim.lir.layers import find_layer
 
     if request.reference is not None:
         reference = _results(request.reference)
         with about(request.reference):
             return first_difference(report, bundle.metadata.layers, reference)
     if request.saturates is not None:
-        layer = select_layer(report.layers, request.saturates)
+        layer = report.layers[find_layer(bundle.metadata.layers, request.saturates).index]
         return Saturates(layer.name) if layer.saturated else None
     return None if report.trap is None else Traps.of(report.trap)
 

@@ -14,6 +14,7 @@ from nmpsim.cli.guard import say
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
+    LAYER,
     Command,
     bundle_argument,
     device_option,
@@ -119,8 +120,8 @@ class _Request:
     "--histogram",
     metavar="LAYER",
     multiple=True,
-    help="Count the values of a layer's output for the JSON report: its name, number:N, index:N, or"
-    " all. May be given several times.",
+    help=f"Count the values of a layer's output for the JSON report: {LAYER}, or all."
+    " May be given several times.",
 )
 @click.option(
     "--timeline",
@@ -159,7 +160,7 @@ def _run(request: _Request) -> int:
 
     bundle = session.load(request.bundle, request.patch)
     tensors = bundle.metadata.inputs
-    _check_layers(bundle, request.histogram)
+    request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
     arrays = fitting_inputs(request.inputs, tensors)
     check_outputs(outputs, [input_path(one, [t.name for t in tensors]) for one in request.inputs])
     chosen = config or session.device_of(bundle)
@@ -241,12 +242,13 @@ def _all_of(*listeners: WorkListener | None) -> WorkListener | None:
     return tell if present else None
 
 
-def _check_layers(bundle: Bundle, names: tuple[str, ...]) -> None:
-    """Refuse unknown layers before anything is run."""
-    if names:
-        from nmpsim.analysis.histograms import chosen_layers
+def _chosen_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Indices of the layers that are asked for; unknown ones are refused before anything is run."""
+    if not words:
+        return ()
+    from nmpsim.analysis.histograms import chosen_layers
 
-        chosen_layers(bundle.metadata.layers, names)
+    return tuple(str(layer.index) for layer in chosen_layers(bundle.metadata.layers, words))
 
 
 def _with_sensitivity(

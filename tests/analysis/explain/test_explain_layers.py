@@ -13,70 +13,12 @@ from small_programs import SMALL, bundle_of, convolve, image, out_kind
 from nmpsim.analysis.explain import explain_layers, layers_json
 from nmpsim.analysis.explain.stages import ARITHMETIC
 from nmpsim.analysis.program import from_bundle, load_program
-from nmpsim.analysis.select import select_layer
-from nmpsim.diagnostics import UserError
 from nmpsim.lir import OPCODES, Module
 from nmpsim.report.json import json_text
 
 
 def layers_of(draft: Draft):
     return explain_layers(draft.module())
-
-
-def three_layers() -> Draft:
-    """Instructions number 1, 3 and 5; layers 0, 1 and 2."""
-    draft = Draft()
-    source = image(draft)
-    first = convolve(draft, source, draft.buffer(out_kind(source)))
-    second = draft.emit("relu", draft.buffer(first.type), first)
-    draft.emit("elementadd", draft.buffer(int8(second.shape, 0.3)), first, second)
-    return draft
-
-
-@pytest.mark.parametrize(
-    "wanted", ["relu__7", "%relu__7", "relu", "number:3", "index:1", "0003:relu__7", "3:relu__7"]
-)
-def test_a_layer_is_found(wanted: str) -> None:
-    assert select_layer(layers_of(three_layers()), wanted).name == "relu__7"
-
-
-def test_a_bare_number_must_mean_one_layer() -> None:
-    layers = layers_of(three_layers())
-    assert select_layer(layers, "0").index == 0
-    assert select_layer(layers, "5").number == 5
-    with pytest.raises(UserError) as error:
-        select_layer(layers, "1")
-    (problem,) = error.value.diagnostics
-    assert problem.code == "LAYER001"
-    assert "index 0, number 1" in problem.found and "index 1, number 3" in problem.found
-    assert "number:1" in problem.hint
-
-
-def test_the_beginning_of_several_names_is_refused() -> None:
-    draft = three_layers()
-    source = draft.input(int8((4,)))
-    for _ in range(2):
-        draft.emit("relu", draft.buffer(int8((4,))), source)
-    with pytest.raises(UserError) as error:
-        select_layer(layers_of(draft), "relu")
-    assert "3 layers" in error.value.diagnostics[0].message
-
-
-@pytest.mark.parametrize(
-    "wanted", ["rleu__7", "index:9", "number:2", "77", "", "%", "0004:relu__7"]
-)
-def test_no_layer_is_refused_with_the_names(wanted: str) -> None:
-    with pytest.raises(UserError) as error:
-        select_layer(layers_of(three_layers()), wanted)
-    (problem,) = error.value.diagnostics
-    assert problem.code == "LAYER001"
-    assert "relu__7 (index 1, number 3)" in problem.found
-
-
-def test_the_nearest_name_is_a_hint() -> None:
-    with pytest.raises(UserError) as error:
-        select_layer(layers_of(three_layers()), "rleu__7")
-    assert error.value.diagnostics[0].hint == "did you mean relu__7?"
 
 
 def test_of_a_bundle_an_index_is_its_layers() -> None:

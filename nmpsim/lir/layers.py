@@ -1,0 +1,163 @@
+"""Finding the layer that a user means, for every command and for Python; docs/layers.md tells it.
+
+The layers may be those of a bundle, of a report, or the operations of a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+import attrs
+
+from nmpsim.diagnostics import UserError, fail
+from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.lir.names import without_suffix
+
+_MAX_CANDIDATES = 8
+"""Layers that an error lists."""
+
+
+class NamedLayer(Protocol):
+    """What a layer must tell to be found."""
+
+    @property
+    def index(self) -> int:
+        """Position among the layers; operations of one layer share it, -1 if there is none."""
+
+    @property
+    def number(self) -> int:
+        """Number of its LIR instruction."""
+
+    @property
+    def line(self) -> int:
+        """Line of that instruction in the LIR text, 1-based; 0 if there is none."""
+
+    @property
+    def name(self) -> str:
+        """Name of that instruction."""
+
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        """What it is called besides: instructions that were fused into it, its result."""
+
+    @property
+    def placement(self) -> str:
+        """``device`` or ``host``; empty if that is not known."""
+
+
+Layer = TypeVar("Layer", bound=NamedLayer)
+
+
+@attrs.frozen
+class PlainLayer:
+    """A layer of a program for which nobody has a record yet; see :class:`NamedLayer`."""
+
+    index: int
+    number: int
+    line: int
+    name: str
+    placement: str = ""
+    other_names: tuple[str, ...] = ()
+
+
+def find_layer(
+    layers: Sequence[Layer], word: str, code: str = "LAYER001", also: Iterable[str] = ()
+) -> Layer:
+    """The layer that a word names.
+
+    Args:
+        layers: those that there are.
+        word: an index; a name, with or without the number that Glow appends; ``line:N`` or
+            ``number:N`` of the LIR; ``index:N``; ``NNNN:NAME`` as in saved layers.
+        code: of the error.
+        also: other words that may stand in this place, for the error's hint.
+
+    Raises:
+        UserError: ``code`` for none or several, with the layers that may be meant.
+    """
+    return find_operations(layers, word, code, also)[-1]
+
+
+def find_operations(
+    layers: Sequence[Layer], word: str, code: str = "LAYER001", also: Iterable[str] = ()
+) -> tuple[Layer, ...]:
+    """As :func:`find_layer` where a layer may have several entries: those that the word names."""
+    found = _named(layers, word.removeprefix("%"))
+    if len({_identity(layer) for layer in found}) == 1:
+        return tuple(found)
+    raise _ambiguous(word, found, code) if found else _unknown(layers, word, code, also)
+
+
+def _identity(layer: NamedLayer) -> tuple[int, int]:
+    return (layer.index, 0) if layer.index >= 0 else (-1, layer.number)
+
+
+def _named(layers: Sequence[Layer], word: str) -> list[Layer]:
+    """The layers that a word names, by the first way that finds any."""
+    exact = [layer for layer in layers if layer.name == word]
+    exact = exact or [layer for layer in layers if word in layer.other_names]
+    if exact:
+        return exact
+    kind, colon, rest = word.partition(":")
+    if word.isdecimal():
+        return [layer for layer in layers if _is(layer.index, word)]
+    if colon and kind in _NUMBERS:
+        return [layer for layer in layers if _is(_NUMBERS[kind](layer), rest)]
+    if colon and kind.isdecimal():
+        return [layer for layer in layers if layer.name == rest and _is(layer.number, kind)]
+    return _without_suffix(layers, word)
+
+
+_NUMBERS: dict[str, Callable[[NamedLayer], int]] = {
+    "index": lambda layer: layer.index,
+    "line": lambda layer: layer.line,
+    "number": lambda layer: layer.number,
+}
+
+
+def _is(number: int, digits: str) -> bool:
+    """Compared as text, for nobody knows how many digits a user gives."""
+    return digits.isdecimal() and str(number) == (digits.lstrip("0") or "0")
+
+
+def _without_suffix(layers: Sequence[Layer], word: str) -> list[Layer]:
+    """The only layer of the device if there is one, or else all."""
+    found = [
+        layer for layer in layers if word in map(without_suffix, (layer.name, *layer.other_names))
+    ]
+    device = [layer for layer in found if layer.placement == "device"]
+    return device if len({_identity(layer) for layer in device}) == 1 else found
+
+
+def _ambiguous(word: str, found: Sequence[NamedLayer], code: str) -> UserError:
+    return fail(
+        code,
+        f"{quote(word)!r} may be one of {len(found)} layers",
+        found=_listed(found),
+        expected="one layer",
+        hint=f"write its whole name, or number:{found[0].number}",
+    )
+
+
+def _unknown(layers: Sequence[NamedLayer], word: str, code: str, also: Iterable[str]) -> UserError:
+    begun = [layer for layer in layers if word and layer.name.startswith(word)]
+    hint = None if begun else did_you_mean(word, (*also, *(layer.name for layer in layers)))
+    if any(_is(layer.number, word) for layer in layers):
+        hint = f"a number alone is an index; number:{word} is an instruction of the LIR"
+    return fail(
+        code,
+        f"no layer is called {quote(word)!r}",
+        found=_listed(begun or layers) or "a program without layers",
+        expected="an index, a name, line:N or number:N of the LIR",
+        hint=hint,
+    )
+
+
+def _listed(layers: Sequence[NamedLayer]) -> str:
+    shown = [
+        f"{layer.name} (index {layer.index}, number {layer.number})"
+        for layer in layers[:_MAX_CANDIDATES]
+    ]
+    more = len(layers) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -1,0 +1,74 @@
+"""Every command, condition and expression of the debugger takes a layer by the same words."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmpsim.debugger.commands.shell import Shell
+from nmpsim.diagnostics import UserError
+
+WORDS = ("1", "conv1", "line:20", "number:4")
+"""All of them name conv1__2."""
+LOOKS = (
+    "layer LAYER", "tensor LAYER 0 3 5 2", "saturation LAYER", "source LAYER", "integers LAYER",
+    "why LAYER 0 3 5 2", "readers LAYER 0 3 5 2",
+)  # fmt: skip
+CONDITIONS = ("layer LAYER", "saturation in LAYER > 1", "result in LAYER differs")
+EXPRESSIONS = ("saturation(LAYER)", "cycles(LAYER)", "value(LAYER, 0, 3, 5, 2)")
+CHANGES = ("until layer LAYER", "change LAYER out_mul 3", "watch LAYER 0 3 5 2")
+
+
+@pytest.fixture
+def done(shell: Shell) -> Shell:
+    """At the end of the run."""
+    shell.execute("continue")
+    return shell
+
+
+@pytest.mark.parametrize("line", LOOKS)
+def test_what_looks_takes_every_word(done: Shell, line: str) -> None:
+    found = [done.execute(line.replace("LAYER", word)).data for word in ("conv1__2", *WORDS)]
+    assert found[0]
+    assert all(one == found[0] for one in found[1:])
+
+
+@pytest.mark.parametrize("text", CONDITIONS)
+def test_conditions_take_every_word(shell: Shell, text: str) -> None:
+    for word in ("conv1__2", *WORDS):
+        shell.execute("break " + text.replace("LAYER", word))
+    conditions = {one.condition for one in shell.debugger.breakpoints}
+    assert len(conditions) == 1
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_expressions_take_every_word(done: Shell, text: str) -> None:
+    words = ("conv1__2", *WORDS)
+    values = {done.execute("eval " + text.replace("LAYER", word)).data["value"] for word in words}
+    assert len(values) == 1
+
+
+@pytest.mark.parametrize("line", CHANGES)
+def test_what_changes_takes_every_word(shell: Shell, line: str) -> None:
+    for word in WORDS[1:]:
+        assert shell.execute(line.replace("LAYER", word)).lines
+
+
+@pytest.mark.parametrize("word", ["conv", "number:0", "99"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *LOOKS,
+        *CHANGES,
+        *(f"break {one}" for one in CONDITIONS),
+        *(f"eval {e}" for e in EXPRESSIONS),
+    ],
+)
+def test_an_unknown_layer_is_refused_with_candidates(shell: Shell, line: str, word: str) -> None:
+    if line.startswith("watch") and word.isdecimal():  # which is an address
+        return
+    with pytest.raises(UserError) as error:
+        shell.execute(line.replace("LAYER", word))
+    (problem,) = error.value.diagnostics
+    assert problem.code == "LAYER001"
+    assert problem.found is not None
+    assert "conv1__2 (index 1, number 4)" in problem.found

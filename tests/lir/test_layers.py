@@ -1,0 +1,102 @@
+"""Which layer a word names: of records of every kind, by every way that there is."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmpsim.diagnostics import Diagnostic, UserError
+from nmpsim.lir.layers import PlainLayer, find_layer, find_operations
+
+LAYERS = (
+    PlainLayer(0, 1, 41, "data__1_quantize", "host"),
+    PlainLayer(1, 3, 43, "conv1__10", "host"),
+    PlainLayer(2, 5, 45, "conv1__2", "device"),
+    PlainLayer(3, 7, 47, "relu__7", "device", ("conv2__1", "conv2_res")),
+    PlainLayer(4, 9, 49, "add__3", "device"),
+    PlainLayer(5, 11, 51, "add__4", "device", ("sum__9",)),
+    PlainLayer(6, 13, 53, "prob__1__2", "host"),
+    PlainLayer(7, 15, 55, "last", "host", ("prob_out",)),
+)
+
+
+def refused(word: str, layers: tuple[PlainLayer, ...] = LAYERS) -> Diagnostic:
+    with pytest.raises(UserError) as error:
+        find_layer(layers, word)
+    (problem,) = error.value.diagnostics
+    assert problem.code == "LAYER001"
+    return problem
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "3", "03", "relu__7", "%relu__7", "relu", "conv2__1", "conv2", "conv2_res", "number:7",
+        "line:47", "index:3", "0007:relu__7", "7:relu__7",
+    ],
+)  # fmt: skip
+def test_a_layer_is_found(word: str) -> None:
+    assert find_layer(LAYERS, word).name == "relu__7"
+
+
+def test_without_its_suffix_a_name_means_the_only_layer_of_the_device() -> None:
+    assert find_layer(LAYERS, "conv1").name == "conv1__2"
+
+
+def test_without_its_suffix_a_name_means_the_only_layer_if_the_device_has_none() -> None:
+    assert find_layer(LAYERS, "prob").name == "prob__1__2"
+
+
+def test_a_whole_name_goes_before_one_without_its_suffix() -> None:
+    layers = (*LAYERS, PlainLayer(8, 17, 57, "conv1", "host"))
+    assert find_layer(layers, "conv1").index == 8
+
+
+def test_two_of_the_device_are_listed() -> None:
+    problem = refused("add")
+    assert problem.message == "'add' may be one of 2 layers"
+    assert problem.found == "add__3 (index 4, number 9), add__4 (index 5, number 11)"
+    assert problem.hint is not None
+    assert "number:9" in problem.hint
+
+
+def test_two_of_the_host_are_listed() -> None:
+    layers = (PlainLayer(0, 1, 1, "zero__3", "host"), PlainLayer(1, 2, 2, "zero__5", "host"))
+    assert "2 layers" in refused("zero", layers).message
+
+
+def test_a_bare_number_is_an_index_and_nothing_else() -> None:
+    assert find_layer(LAYERS, "7").name == "last"
+    problem = refused("11")
+    assert problem.hint == "a number alone is an index; number:11 is an instruction of the LIR"
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["", "%", "77", "index:9", "number:2", "number:", "line:0x2f", "line:-1", "0004:relu__7",
+     "conv", "add__", "rleu__7", "number:" + "9" * 5000, "\u0663"],
+)  # fmt: skip
+def test_no_layer_is_refused_with_those_that_there_are(word: str) -> None:
+    problem = refused(word)
+    assert "(index 4, number 9)" in problem.found or "conv1__10 (index 1" in problem.found
+
+
+def test_of_many_layers_those_that_begin_so_are_listed() -> None:
+    many = tuple(PlainLayer(i, i, i, f"layer{i}__1") for i in range(50))
+    assert refused("layer4__", many).found == "layer4__1 (index 4, number 4)"
+    assert refused("nothing", many).found.endswith("layer7__1 (index 7, number 7) and 42 more")
+
+
+def test_the_nearest_name_is_a_hint() -> None:
+    assert refused("rleu__7").hint == "did you mean relu__7?"
+    assert refused("x", ()).found == "a program without layers"
+
+
+def test_operations_of_one_layer_share_its_index() -> None:
+    parts = (
+        PlainLayer(0, 1, 1, "conv__1"), PlainLayer(0, 2, 2, "relu__1"),
+        PlainLayer(-1, 3, 3, "gone__1"), PlainLayer(-1, 4, 4, "gone__2"),
+    )  # fmt: skip
+    assert [one.name for one in find_operations(parts, "0")] == ["conv__1", "relu__1"]
+    assert [one.name for one in find_operations(parts, "conv")] == ["conv__1"]
+    assert find_layer(parts, "0").name == "relu__1"
+    assert "2 layers" in refused("gone", parts).message
