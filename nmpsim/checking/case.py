@@ -30,12 +30,13 @@ from nmpsim.checking.expectations import (
     check_top1,
     check_trap,
 )
-from nmpsim.checking.hazards import check_hazards, find_hazards
+from nmpsim.checking.hazards import check_hazards, find_hazards, unknown_hazards
 from nmpsim.checking.results import CaseResult, Check, LayerOutcome
 from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, from_settings, load_device
 from nmpsim.core.device import Device, Listener
+from nmpsim.core.limits import TimeBudget, TimeIsUpError
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
 _SLOW = ("cycles", "trap")
@@ -82,14 +83,20 @@ def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
         run = run_bundle(device, bundle, work.inputs, progress, case.limits, work.strict)
         result, hazards = judged(case, run, work.expected, before), []
         trap = run.report.trap
-        if case.budget.hazards is not None and (trap is None or trap.kind == "contract"):
-            hazards = find_hazards(bundle, work.inputs, device.config, progress, work.max_memory)
-            checks = (*result.checks, check_hazards(hazards, run.layers))
-            result = attrs.evolve(result, checks=checks)
         took_too_long = trap is not None and trap.kind == "timeout"
+        config = case.limits.of_device(device.config)
+        budget = TimeBudget(case.limits, run.report.host_seconds)
+        if case.budget.hazards is not None and (trap is None or trap.kind == "contract"):
+            try:
+                hazards = find_hazards(
+                    bundle, work.inputs, config, progress, work.max_memory, budget
+                )
+                check = check_hazards(hazards, run.layers)
+            except TimeIsUpError as error:
+                check, took_too_long = unknown_hazards(error), True
+            result = attrs.evolve(result, checks=(*result.checks, check))
         if work.core is not None and result.failed and not took_too_long:
-            config = case.limits.of_device(device.config)
-            result = with_core_file(result, work.core, bundle, work.inputs, config, hazards)
+            result = with_core_file(result, work.core, bundle, work.inputs, config, hazards, budget)
         if work.update_baseline and case.baseline is not None and not result.failed:
             write_baseline(case.baseline, baseline_of(run))
             result = attrs.evolve(result, baseline_written=True)

@@ -12,6 +12,7 @@ from nmpsim.checking.results import CaseResult, CoreFile
 from nmpsim.checking.run import Arrays
 from nmpsim.config import DeviceConfig
 from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.corefile import Core, save_core
 from nmpsim.debugger.hazards import Hazard
@@ -27,15 +28,18 @@ def with_core_file(
     inputs: Arrays,
     config: DeviceConfig,
     hazards: Sequence[Hazard] = (),
+    budget: TimeBudget | None = None,
 ) -> CaseResult:
     """The result of a case that failed, with a core file at ``path``.
 
     It stands at the trap, at the first layer that is wrong, at the first hazard, or at the layer
-    that is most over budget. What keeps it from being written is one of the result's errors.
+    that is most over budget. What keeps it from being written, also that ``budget`` has no time
+    left, is one of the result's errors.
     """
     try:
         debugger = Debugger(bundle, inputs, config=config, engine=ENGINE)
-        position, stands = _place(result, debugger, hazards)
+        with debugger.execution.within(budget or TimeBudget(NO_LIMITS)):
+            position, stands = _place(result, debugger, hazards)
         values = checked_inputs(bundle.metadata, inputs)
         save_core(path, Core(bytes(bundle.file), values, config, ENGINE, position))
     except UserError as error:

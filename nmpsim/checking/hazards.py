@@ -12,6 +12,7 @@ from nmpsim.checking.expectations import culprit
 from nmpsim.checking.results import Check, Culprit
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Listener, Progress
+from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeIsUpError
 from nmpsim.debugger.events import Hazards
 from nmpsim.debugger.execution import Execution, Why
 from nmpsim.debugger.hazards import Hazard
@@ -27,25 +28,33 @@ def find_hazards(
     config: DeviceConfig,
     progress: Listener | None = None,
     max_memory: int | None = None,
+    budget: TimeBudget | None = None,
 ) -> list[Hazard]:
     """Run once more, instruction by instruction, and tell accesses that nothing orders.
 
     It ends at a trap or once there are :data:`MOST_HAZARDS`.
 
     Raises:
-        UserError: BUN004, INPUT001, INPUT002 or MEM001.
+        UserError: BUN004, INPUT001, INPUT002 or MEM001; LIMIT002 (``TimeIsUpError``) if
+            ``budget`` has no time left.
     """
     execution = Execution(bundle, inputs, config, max_memory=max_memory)
     hazards, layers, done = Hazards(execution), bundle.metadata.layers, 0
-    while len(hazards.found) < MOST_HAZARDS:
-        pause = execution.advance()
-        hazards.watch(pause)
-        done += len(pause.layers)
-        if progress is not None and pause.layers:
-            progress(Progress("layer", done, len(layers), layers[pause.layers[-1]].name))
-        if pause.why in (Why.END, Why.TRAP):
-            break
+    with execution.within(budget or TimeBudget(NO_LIMITS)):
+        while len(hazards.found) < MOST_HAZARDS:
+            pause = execution.advance()
+            hazards.watch(pause)
+            done += len(pause.layers)
+            if progress is not None and pause.layers:
+                progress(Progress("layer", done, len(layers), layers[pause.layers[-1]].name))
+            if pause.why in (Why.END, Why.TRAP):
+                break
     return hazards.found
+
+
+def unknown_hazards(error: TimeIsUpError) -> Check:
+    """Time was up before the whole run was looked at."""
+    return Check("hazards", "wrong", error.diagnostics[0].message)
 
 
 def check_hazards(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> Check:

@@ -131,7 +131,10 @@ def limit_options(each: str) -> Callable[[_Command], _Command]:
 
     def add(command: _Command) -> _Command:
         cycles = f"End {each} after so many cycles, whatever the bundle or the device allows."
-        seconds = f"End {each} when its simulation takes longer; compiling kernels does not count."
+        seconds = (
+            f"End {each} when its simulation, with all that is asked of it, takes longer; compiling"
+            " kernels does not count."
+        )
         command = click.option(
             "--timeout", metavar="SECONDS", type=float, callback=_seconds, help=seconds
         )(command)

@@ -126,8 +126,9 @@ class Device:
         """
         bundle = bundle_of(bundle)
         with self._turn:
+            clock = _Clock(self._engine, limits)
             begin = functools.partial(
-                self._begin, bundle, inputs, save_layers, progress, work, limits
+                self._begin, bundle, inputs, save_layers, progress, work, limits, clock
             )
             while True:  # at most twice again: each time less is known of the program in advance
                 try:
@@ -150,6 +151,7 @@ class Device:
         progress: Listener | None,
         work: WorkListener | None,
         limits: Limits,
+        clock: _Clock,
         strict: bool,
     ) -> _Run:
         """A run that is at its begin."""
@@ -164,7 +166,16 @@ class Device:
             machine = with_work(machine)
         proof = loaded.proof if strict else "unwanted"
         return _Run(
-            bundle, machine, self.config, self._engine, proof, save_layers, progress, work, limits
+            bundle,
+            machine,
+            self.config,
+            self._engine,
+            proof,
+            save_layers,
+            progress,
+            work,
+            limits,
+            clock,
         )
 
     def __reduce__(self) -> tuple[Callable[[], Device], tuple[()]]:
@@ -210,6 +221,32 @@ class _TimeIsUpError(Exception):
     """The run takes longer than it may."""
 
 
+class _Clock:
+    """Seconds of simulation, also of what must begin again; compiling kernels does not count."""
+
+    def __init__(self, engine: Engine, limits: Limits) -> None:
+        self._engine = engine
+        self.timeout = math.inf if limits.timeout is None else limits.timeout
+        self._begin: float | None = None
+
+    def start(self) -> None:
+        """The simulation begins, if it has not begun before."""
+        if self._begin is None:
+            self._begin = self._now()
+
+    def seconds(self) -> float:
+        """Since the simulation began."""
+        return 0.0 if self._begin is None else self._now() - self._begin
+
+    def check(self) -> None:
+        """Raises :class:`_TimeIsUpError` if it is."""
+        if self.seconds() > self.timeout:
+            raise _TimeIsUpError
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._engine.compiling_seconds
+
+
 class _Run:
     """One run of a bundle on a machine."""
 
@@ -224,6 +261,7 @@ class _Run:
         progress: Listener | None,
         work: WorkListener | None,
         limits: Limits,
+        clock: _Clock,
     ) -> None:
         self._bundle = bundle
         self._machine = machine
@@ -241,8 +279,7 @@ class _Run:
         self._account = Account.of(self._layers)
         self._saved: dict[str, npt.NDArray[Any]] = {}
         self._done = 0
-        self._timeout = math.inf if limits.timeout is None else limits.timeout
-        self._begin = 0.0
+        self._clock = clock
         self._has_ended = False
 
     def report(self) -> RunReport:
@@ -253,7 +290,7 @@ class _Run:
             self._contract = ContractCheck(self._machine, self._costs)
         # No turns: the engine is compiled or read from the cache, which is no simulation.
         self._engine.run(self._machine, self._costs, 0, False)
-        self._begin = time.perf_counter() - self._engine.compiling_seconds
+        self._clock.start()
         trap = self._steps()
         return run_report(
             self._bundle,
@@ -261,26 +298,18 @@ class _Run:
             self._config,
             self._account,
             engine=self._engine.name,
-            host_seconds=self._seconds(),
+            host_seconds=self._clock.seconds(),
             trap=trap,
             contract=self._contract_report(trap),
             layer_outputs=self._saved,
         )
-
-    def _seconds(self) -> float:
-        """Since the simulation began."""
-        return time.perf_counter() - self._engine.compiling_seconds - self._begin
-
-    def _check_time(self) -> None:
-        if self._seconds() > self._timeout:
-            raise _TimeIsUpError
 
     def _late(self, step: Step) -> TrapReport | None:
         """The end of a run that takes too long, in the layer that it has come to."""
         trap = self._ended(step, Outcome.TIMEOUT)
         if trap is None:
             return None
-        trap = attrs.evolve(trap, message=f"the run took longer than {self._timeout:g} s")
+        trap = attrs.evolve(trap, message=f"the run took longer than {self._clock.timeout:g} s")
         if trap.layer is not None or self._done >= len(self._layers):
             return trap
         layer = self._layers[self._done]
@@ -341,7 +370,7 @@ class _Run:
             if cut is not None:
                 self._account.cuts[index] = cut
             self._layer_done(index)
-        self._check_time()
+        self._clock.check()
 
     def _device(self, step: Step) -> TrapReport | None:
         start_cores(self._machine, step.entry or 0)
@@ -370,7 +399,7 @@ class _Run:
             elif outcome not in (Outcome.PAUSED, Outcome.STOPPED):
                 self._refuse_handled_traps(is_checked)
                 return self._ended(step, outcome)
-            self._check_time()
+            self._clock.check()
 
     def _prove(self) -> bool:
         """Prove the contract to the end of a segment; False if it does not hold.
@@ -415,7 +444,7 @@ class _Run:
                 )
             elif outcome != Outcome.PAUSED:
                 return self._stopped(step, found)
-            self._check_time()
+            self._clock.check()
 
     def _stopped(self, step: Step, found: Int64s) -> TrapReport:
         book_cycles(self._account, self._machine, self._layers, step, False)
@@ -434,7 +463,7 @@ class _Run:
             while left and left[0] < layer:
                 self._layer_done(left.pop(0))
             if left:
-                self._check_time()
+                self._clock.check()
 
         strict = self._proof != "unwanted"
         if self._engine.run_at_once(self._machine, self._costs, reached, strict):

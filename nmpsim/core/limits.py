@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from nmpsim.config import DeviceConfig
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import Diagnostic, UserError, fail
 
 MOST_CYCLES = 1 << 62
 """As many as a device file may allow."""
@@ -42,3 +42,43 @@ class Limits:
 
 
 NO_LIMITS = Limits()
+
+
+class TimeIsUpError(UserError):
+    """LIMIT002: what belongs to a run takes longer than it may."""
+
+
+class TimeBudget:
+    """The seconds of simulation that all runs of a command have together."""
+
+    def __init__(
+        self, limits: Limits, spent: float = 0.0, subject: str = "the run and what was asked of it"
+    ) -> None:
+        """``spent``: seconds that are gone already; ``subject``: what is said to be late."""
+        self._limits = limits
+        self._spent = spent
+        self._subject = subject
+
+    def check(self, seconds: float = 0.0) -> None:
+        """Raises :class:`TimeIsUpError` if no time would be left after so many seconds more."""
+        timeout = self._limits.timeout
+        if timeout is not None and self._spent + seconds > timeout:
+            raise self._late(timeout)
+
+    def spend(self, seconds: float) -> None:
+        """So many seconds are gone."""
+        self._spent += seconds
+
+    def left(self) -> Limits:
+        """Limits of one run more; raises :class:`TimeIsUpError` if no time is left for it."""
+        timeout = self._limits.timeout
+        if timeout is None:
+            return self._limits
+        if self._spent >= timeout:
+            raise self._late(timeout)
+        return attrs.evolve(self._limits, timeout=timeout - self._spent)
+
+    def _late(self, timeout: float) -> TimeIsUpError:
+        message = f"{self._subject} took longer than {timeout:g} s"
+        hint = "give it a longer --timeout"
+        return TimeIsUpError([Diagnostic("LIMIT002", message, hint=hint)])

@@ -7,6 +7,7 @@ moves made is the *position*. The same position is always the same state, howeve
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
@@ -23,6 +24,7 @@ from nmpsim.core.account import Account, book_cycles, run_report
 from nmpsim.core.engines import make_engine
 from nmpsim.core.host import run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.limits import TimeBudget
 from nmpsim.core.load import machine_of
 from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start_cores
 from nmpsim.core.stops import Noted, Stops, make_stops
@@ -198,6 +200,28 @@ class Execution:
         if addresses is not None:
             stops = stops._replace(addresses=addresses)
         return self._device(step, stops, min(until - self.position, MOST_TURNS))
+
+    @contextmanager
+    def within(self, budget: TimeBudget) -> Iterator[None]:
+        """Meanwhile moves take from a budget; without time left they raise ``TimeIsUpError``."""
+
+        def now() -> float:
+            return time.perf_counter() - self.engine.compiling_seconds
+
+        # No turns: the engine is compiled or read from the cache, which is no simulation.
+        self.engine.run(self.machine, self.costs, 0, False)
+        begin, before = now(), self.before_moves
+
+        def check() -> None:
+            before()
+            budget.check(now() - begin)
+
+        self.before_moves = check
+        try:
+            yield
+            budget.spend(now() - begin)
+        finally:
+            self.before_moves = before
 
     def pass_address(self, core: int | None) -> None:
         """Let a core leave the address that it stands at without stopping there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, from_settings, setting_names
 from nmpsim.core.device import Device, Listener, Progress
+from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.program import load_swept
 from nmpsim.report.data import RunReport
@@ -42,6 +44,7 @@ class _Experiment:
     inputs: Mapping[str, npt.NDArray[Any]]
     config: DeviceConfig
     engine: str
+    budget: TimeBudget
 
     def effect(self, setting: str, cycles: int) -> SettingEffect:
         """What moving a setting does."""
@@ -65,11 +68,17 @@ class _Experiment:
             config = from_settings({**self.config.settings(), setting: value})
         except UserError:
             return None
+        begin = time.perf_counter()
         try:
             bundle = self._recompiled(config) if setting in IN_THE_PROGRAM else self.bundle
         except UserError:
             return MovedSetting(value, None)
-        report = Device(config, self.engine).run(bundle, self.inputs, strict=False)
+        finally:
+            self.budget.spend(time.perf_counter() - begin)
+        limits = self.budget.left()
+        report = Device(config, self.engine).run(bundle, self.inputs, limits=limits, strict=False)
+        self.budget.spend(report.host_seconds)
+        self.budget.check()
         return MovedSetting(value, None if report.trap else report.cycles)
 
     def _recompiled(self, config: DeviceConfig) -> Bundle:
@@ -91,6 +100,7 @@ def sensitivity(
     config: DeviceConfig,
     *,
     progress: Listener | None = None,
+    budget: TimeBudget | None = None,
 ) -> SensitivityReport:
     """Run a program again with each assumed setting of its device 20 % lower and higher.
 
@@ -103,14 +113,16 @@ def sensitivity(
         report: the run with the device's own settings.
         config: the device.
         progress: called after every setting.
+        budget: what all the runs may take together; each may take as many cycles as it says.
 
     Raises:
-        UserError: INPUT001, INPUT002 or BUN004, as the run itself.
+        UserError: INPUT001, INPUT002 or BUN004, as the run itself; LIMIT002 if time is up.
     """
     skipped = _skipped(bundle, config)
     left_out = {one.setting for one in skipped}
     moved = [name for name in _assumed(config) if name not in left_out]
-    experiment = _Experiment(bundle, inputs, config, report.engine)
+    budget = TimeBudget(NO_LIMITS) if budget is None else budget
+    experiment = _Experiment(bundle, inputs, config, report.engine, budget)
     effects = []
     for done, setting in enumerate(moved):
         effects.append(experiment.effect(setting, report.cycles))

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from click.testing import Result
 
+import nmpsim
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
+from nmpsim.core.limits import TimeBudget
 
 Cli = Callable[..., Result]
 CLASSIFIER = """
@@ -31,6 +33,13 @@ def loop(tmp_path: Path) -> Path:
     allowed = attrs.evolve(default_device(), limits_cycles=1 << 62)
     path.write_bytes(assemble(CLASSIFIER, "loop.s", allowed.settings()).bundle())
     np.save(tmp_path / "x.npy", np.zeros((1, 4), np.int8))
+    return path
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("limits") / "digits.bin"
+    nmpsim.save(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), path)
     return path
 
 
@@ -81,6 +90,51 @@ def test_a_suite_says_limits_and_the_command_line_wins(nmpsim_cli: Cli, loop: Pa
     done = nmpsim_cli("check", suite, "--core-on-failure", loop.parent / "cores")
     assert done.exit_code == 1
     assert "timeout: the run took longer than 0.1 s" in done.stdout
+
+
+@pytest.fixture
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs take no time, and what is done after them takes hours."""
+    spent = property(lambda _: 3600.0, lambda *_: None)
+    monkeypatch.setattr(TimeBudget, "_spent", spent, raising=False)
+
+
+@pytest.mark.parametrize("asked", ["--sensitivity", "--shadow"])
+def test_what_is_done_after_a_run_counts(
+    nmpsim_cli: Cli, digits: Path, slow_clock: None, asked: str
+) -> None:
+    given = ("run", digits, "--input", DIGITS / "images" / "7.npy", "--format", "json", asked)
+    done = nmpsim_cli(*given, "--timeout", 600)
+    assert done.exit_code == 124, done.output
+    assert "error[LIMIT002]: the run and what was asked of it took longer than 600 s" in done.stderr
+    report = json.loads(done.stdout)
+    assert report["trap"] is None
+    assert report["cycles"] > 0
+    assert report[asked.removeprefix("--")] is None
+    assert nmpsim_cli(*given).exit_code == 0
+
+
+def test_the_search_for_hazards_counts(nmpsim_cli: Cli, digits: Path, slow_clock: None) -> None:
+    words = ("check", digits, "--input", DIGITS / "images" / "7.npy", "--hazards", "none")
+    done = nmpsim_cli(*words, "--timeout", 600, "--core-on-failure", digits.parent / "cores")
+    assert done.exit_code == 1, done.output
+    assert "the run and what was asked of it took longer than 600 s" in done.stdout
+    assert not list(digits.parent.glob("cores/*")), "it would take as long"
+
+
+def test_sensitivity_keeps_to_the_limit_of_cycles(nmpsim_cli: Cli, digits: Path) -> None:
+    given = ("run", digits, "--input", DIGITS / "images" / "7.npy", "--format", "json")
+    cycles = json.loads(nmpsim_cli(*given).stdout)["cycles"]
+    done = nmpsim_cli(*given, "--sensitivity", "--max-cycles", cycles)
+    assert done.exit_code == 0, done.output
+    moved = [
+        value["cycles"]
+        for one in json.loads(done.stdout)["sensitivity"]["effects"]
+        for value in (one["lower"], one["higher"])
+        if value is not None
+    ]
+    assert None in moved, "a slower device goes beyond it"
+    assert all(found is None or found <= cycles for found in moved)
 
 
 @pytest.mark.parametrize(

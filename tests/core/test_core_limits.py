@@ -13,7 +13,9 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.core import device as device_module
+from nmpsim.core.engine import CourseLeftError
 from nmpsim.core.engines import ENGINES
+from nmpsim.core.limits import TimeBudget, TimeIsUpError
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -59,6 +61,62 @@ def test_a_limit_of_time(loop: Bundle, engine: str) -> None:
     assert report.cycles > 0
 
 
+class _Hours:
+    """A clock that others put forward."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("timeout", [3.0, 5.0])
+def test_what_begins_again_has_no_more_time(
+    digits: Bundle, seven: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch, timeout: float
+) -> None:
+    """The proof takes two seconds and comes to nothing, the replay takes as many and is left."""
+    clock, device = _Hours(), nmpsim.Device(threads=1)
+    tried: list[str] = []
+
+    def prove(*_: object) -> bool:
+        clock.now += 2
+        tried.append("prove")
+        return False
+
+    def run_at_once(*_: object) -> bool:
+        clock.now += 2
+        tried.append("run_at_once")
+        raise CourseLeftError
+
+    monkeypatch.setattr(device_module, "time", clock)
+    monkeypatch.setattr(type(device._engine), "compiling_seconds", 0)
+    monkeypatch.setattr(device._engine, "prove", prove)
+    monkeypatch.setattr(device._engine, "run_at_once", run_at_once)
+    device._load(digits).proof = "done"
+    report = device.run(digits, seven, limits=nmpsim.Limits(timeout=timeout))
+    assert tried == ["run_at_once", "prove"]
+    assert (report.trap is None) == (timeout > 4)
+    if report.trap is not None:
+        assert report.trap.message == "the run took longer than 3 s"
+    assert report.host_seconds == 4
+
+
+def test_what_is_left_of_a_budget() -> None:
+    budget = TimeBudget(nmpsim.Limits(max_cycles=7, timeout=3), spent=1.0)
+    assert budget.left() == nmpsim.Limits(max_cycles=7, timeout=2)
+    budget.check(2.0)
+    budget.spend(1.5)
+    with pytest.raises(nmpsim.UserError, match="took longer than 3 s"):
+        budget.check(1.0)
+    budget.spend(0.5)
+    with pytest.raises(TimeIsUpError):
+        budget.left()
+    endless = TimeBudget(nmpsim.Limits(max_cycles=7), spent=1e9)
+    endless.check(1e9)
+    assert endless.left() == nmpsim.Limits(max_cycles=7)
+
+
 @pytest.mark.parametrize("save_layers", [False, True])
 def test_a_run_after_one_that_went_beyond_a_limit(
     digits: Bundle, seven: dict[str, np.ndarray], save_layers: bool
@@ -84,11 +142,11 @@ def test_a_run_that_is_stopped_while_a_recording_is_followed(
     with monkeypatch.context() as patch:
         checks = iter([False, False, True])  # time is up after the first pieces of the recording
 
-        def check(run: object) -> None:
+        def check(clock: object) -> None:
             if next(checks, True):
                 raise device_module._TimeIsUpError
 
-        patch.setattr(device_module._Run, "_check_time", check)
+        patch.setattr(device_module._Clock, "check", check)
         stopped = device.run(digits, seven)
         assert stopped.trap is not None
         assert stopped.trap.kind == "timeout"

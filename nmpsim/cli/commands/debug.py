@@ -340,17 +340,13 @@ def _limits(request: _Request) -> Limits:
 @contextmanager
 def _in_time(request: _Request, debugger: Debugger) -> Iterator[None]:
     """A command of a script that runs for longer than it may is an error."""
-    begin, timeout = time.perf_counter(), request.timeout
-
-    def check() -> None:
-        if timeout is not None and time.perf_counter() - begin > timeout:
-            raise fail("LIMIT002", f"the command took longer than {timeout:g} s")
-
-    debugger.execution.before_moves = check
-    try:
+    if request.timeout is None:
         yield
-    finally:
-        debugger.execution.before_moves = lambda: None
+        return
+    from nmpsim.core.limits import TimeBudget
+
+    with debugger.execution.within(TimeBudget(_limits(request), subject="the command")):
+        yield
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
 
     from nmpsim.bundle import Bundle
     from nmpsim.config import DeviceConfig
-    from nmpsim.core.device import Listener
+    from nmpsim.core.device import Listener, Progress
+    from nmpsim.core.limits import TimeBudget
     from nmpsim.core.work import WorkListener
     from nmpsim.report.data import RunReport, TrapReport
+    from nmpsim.session import Shadow
 
 
 @attrs.frozen(kw_only=True)
@@ -155,7 +158,7 @@ def _run(request: _Request) -> int:
     config = load_device(request.device)
     from nmpsim import session
     from nmpsim.cli.inputs import fitting_inputs, input_path
-    from nmpsim.core.limits import Limits
+    from nmpsim.core.limits import Limits, TimeBudget, TimeIsUpError
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = session.load(request.bundle, request.patch)
@@ -184,12 +187,19 @@ def _run(request: _Request) -> int:
                 strict=request.strict,
             )
             traces.finish(report)
-        if shadow is not None:
-            report = shadow.beside(report, arrays, progress=progress)
-        if request.sensitivity:
-            report = _with_sensitivity(bundle, arrays, report, device.config, progress)
+        budget, late = TimeBudget(limits, report.host_seconds), None
+        is_late = report.trap is not None and report.trap.kind == "timeout"
+        try:
+            if shadow is not None and not is_late:
+                report = _with_shadow(shadow, report, arrays, progress, budget)
+            if request.sensitivity:
+                report = _with_sensitivity(bundle, arrays, report, device.config, progress, budget)
+        except TimeIsUpError as error:
+            (late,) = error.diagnostics
     _save(request, bundle, report)
     _tell_limit(request, report)
+    if late is not None:
+        say(str(attrs.evolve(late, place=Place(str(request.bundle)))))
     if report.trap is not None and request.core_on_trap is not None:
         _save_core(request, bundle, arrays, report.trap, limits.of_device(device.config))
     if recorder is not None:
@@ -197,7 +207,7 @@ def _run(request: _Request) -> int:
     _show(request, _with_details(request, bundle, report))
     _say_violation(request, report)
     if report.trap is None:
-        return EXIT_OK
+        return EXIT_OK if late is None else EXIT_TIMEOUT
     if report.trap.kind == "timeout":
         return EXIT_TIMEOUT
     return EXIT_WORSE
@@ -251,19 +261,38 @@ def _chosen_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(layer.index) for layer in chosen_layers(bundle.metadata.layers, words))
 
 
+def _with_shadow(
+    shadow: Shadow,
+    report: RunReport,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    progress: Listener,
+    budget: TimeBudget,
+) -> RunReport:
+    begin = time.perf_counter()
+
+    def done(state: Progress) -> None:
+        progress(state)
+        budget.check(time.perf_counter() - begin)
+
+    report = shadow.beside(report, arrays, progress=done)
+    budget.spend(time.perf_counter() - begin)
+    return report
+
+
 def _with_sensitivity(
     bundle: Bundle,
     arrays: Mapping[str, npt.NDArray[Any]],
     report: RunReport,
     config: DeviceConfig,
     progress: Listener,
+    budget: TimeBudget,
 ) -> RunReport:
     from nmpsim.experiments.sensitivity import sensitivity
 
     if report.trap is not None:
         say("warning: the run did not reach its end, so there is no sensitivity of its cycles")
         return report
-    found = sensitivity(bundle, arrays, report, config, progress=progress)
+    found = sensitivity(bundle, arrays, report, config, progress=progress, budget=budget)
     return attrs.evolve(report, sensitivity=found)
 
 
