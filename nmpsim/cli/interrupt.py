@@ -2,7 +2,7 @@
 
 Python raises KeyboardInterrupt between two of its own instructions only. So the signal wakes a
 thread as well, and where the command has not ended by itself after a moment, the thread ends the
-process: what is half-written goes, the terminal is as it was, helper processes see their parent go.
+process, and those that it started: what is half-written goes, the terminal is as it was.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nmpsim.atomic import remove_unfinished
+from nmpsim.children import kill_children
 from nmpsim.visible import visible
 
 EXIT_INTERRUPTED = 130
@@ -66,6 +67,7 @@ class _Interrupts:
 
     def end(self) -> None:
         """End the process, without a word if there was one already."""
+        kill_children()
         remove_unfinished()
         _release_shared()
         self._restore()

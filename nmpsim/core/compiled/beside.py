@@ -8,15 +8,7 @@ import subprocess
 import sys
 import threading
 
-from nmpsim.core.compiled.apart import compiled_apart
-from nmpsim.core.compiled.contract import compile_check
-from nmpsim.core.compiled.pure import register_pure_functions
-from nmpsim.core.compiled.team import compile_follow
-from nmpsim.core.decode import OP
-from nmpsim.kernels.jit import uncollected
-
-MOSTLY_NEEDED = (OP.nmp_conv, OP.nmp_load, OP.nmp_store, OP.nmp_maxpool)
-"""The longest one first."""
+from nmpsim.children import keep_in_mind
 
 
 class Beside:
@@ -36,6 +28,7 @@ class Beside:
             self._process = subprocess.Popen(command, stdin=leash, stdout=quiet, stderr=quiet)
         except OSError:
             return
+        keep_in_mind(self._process)
         atexit.register(self._process.kill)
 
     def wait(self) -> None:
@@ -52,11 +45,23 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-if __name__ == "__main__":
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def _compile_what_is_mostly_needed() -> None:
+    # Imported here: that takes seconds on a busy host, in which the parent may end.
+    from nmpsim.core.compiled.apart import compiled_apart
+    from nmpsim.core.compiled.contract import compile_check
+    from nmpsim.core.compiled.pure import register_pure_functions
+    from nmpsim.core.compiled.team import compile_follow
+    from nmpsim.core.decode import OP
+    from nmpsim.kernels.jit import uncollected
+
     register_pure_functions()
     with uncollected():
-        for needed in MOSTLY_NEEDED:
+        for needed in (OP.nmp_conv, OP.nmp_load, OP.nmp_store, OP.nmp_maxpool):  # longest first
             compiled_apart(needed)
         compile_follow()
         compile_check()
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _compile_what_is_mostly_needed()
