@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.debug import debug_sections
+from nmpsim.bundle.limits import ATTRIBUTE_NUMBER
 from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, Step, Tensor
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
@@ -248,7 +249,7 @@ class _Compilation:
             for operand, view in zip(op.instruction.operands, op.operands, strict=True)
         )
         attributes = {
-            key: list(value) if isinstance(value, tuple) else value
+            key: _as_stored(value)
             for key, value in op.instruction.attributes.items()
             if not isinstance(value, TensorType)
         }
@@ -285,6 +286,15 @@ class _Compilation:
         inputs = [self._tensor(v) for v in mutable if v.name in read_first]
         outputs = [self._tensor(v) for v in mutable if v.name in written]
         return tuple(inputs), tuple(outputs)
+
+
+def _as_stored(value: Any) -> Any:
+    """As a bundle holds an attribute: a real number may be written as a larger integer."""
+    if isinstance(value, tuple):
+        return [_as_stored(item) for item in value]
+    if isinstance(value, int) and ATTRIBUTE_NUMBER.problem(value):
+        return float(value)
+    return value
 
 
 def _role(kind: str) -> Any:

@@ -10,6 +10,9 @@ MAX_RANK = 6
 MAX_ELEMENTS = 2**31 - 1
 """Elements of one tensor; the device addresses 32 bits."""
 
+MAX_INTEGER = 2**31 - 1
+"""Of an attribute that is a whole number: sizes, steps and places within a tensor."""
+
 
 def size_problem(shape: Sequence[int]) -> tuple[str, str] | None:
     """What is too large about a shape, as (found, expected); None if nothing is."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
+from nmpsim.lir.limits import MAX_INTEGER
 from nmpsim.lir.nodes import AttributeValue, TensorType
 
 IN, OUT, INOUT = "@in", "@out", "@inout"
@@ -63,12 +64,15 @@ class Opcode:
 
 
 def _is_int(value: object, minimum: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+    return (
+        isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= MAX_INTEGER
+    )
 
 
 def integer(minimum: int) -> AttributeKind:
-    """A whole number that is not below the minimum."""
-    return AttributeKind(f"an integer of at least {minimum}", lambda v: _is_int(v, minimum))
+    """A whole number from the minimum to :data:`MAX_INTEGER`."""
+    text = f"an integer of at least {minimum}, at most {MAX_INTEGER}"
+    return AttributeKind(text, lambda v: _is_int(v, minimum))
 
 
 def integers(words: str, minimum: int, *counts: int) -> AttributeKind:
@@ -81,7 +85,7 @@ def integers(words: str, minimum: int, *counts: int) -> AttributeKind:
             and all(_is_int(item, minimum) for item in value)
         )
 
-    return AttributeKind(f"{words}, integers of at least {minimum}", accepts)
+    return AttributeKind(f"{words}, integers of at least {minimum}, at most {MAX_INTEGER}", accepts)
 
 
 def _is_number(value: object) -> bool:
@@ -97,7 +101,7 @@ def one_of(*words: str | int) -> AttributeKind:
     )
 
 
-ANY_INTEGER = AttributeKind("an integer", lambda v: isinstance(v, int) and not isinstance(v, bool))
+ANY_INTEGER = integer(-MAX_INTEGER - 1)
 COUNT = integer(1)
 AXIS = integer(0)
 PAIR = integers("[height, width]", 1, 2)

@@ -44,6 +44,8 @@ WRONG: list[tuple[str, tuple[TensorType, ...], dict[str, Any], str]] = [
     ("elementand", (real(4), real(4), real(4)), {}, "LHS has the wrong element kind"),
     ("elementpow", (real(4), real(4), real(3)), {}, "RHS has the wrong shape"),
     ("modulo", (index(4), index(4)), {"Divisor": 0, "SignFollowDivisor": 0}, "Divisor does"),
+    ("modulo", (index(4), index(4)), {"Divisor": 1 << 31, "SignFollowDivisor": 0},
+     "an integer of at least 1, at most 2147483647"),
     ("convertto", (real(4), int8(4)), {}, "Input has the wrong element kind"),
     ("resizebilinear", (real(1, 2, 2, 2), real(1, 2, 2, 1)), {"Scale": (1.0, 1.0, 1.0, 2.0)},
      "only height and width are resized"),
@@ -77,6 +79,24 @@ def test_what_is_wrong_is_told(
         OneInstruction(opcode, types, {}, attributes).module()
     assert {one.code for one in caught.value.diagnostics} <= {"LIR008", "LIR009"}
     assert message in str(caught.value)
+
+
+def test_integers_as_large_as_a_bundle_holds() -> None:
+    values = {"Src": np.array([(1 << 31) - 1, 1 << 31, -(1 << 40)])}
+    attributes = {"Divisor": (1 << 31) - 1, "SignFollowDivisor": 0}
+    rest = OneInstruction("modulo", (index(3), index(3)), values, attributes).run()["Dest"]
+    assert rest.tolist() == [0, 1, -(1 << 40) % -((1 << 31) - 1)]
+
+
+@pytest.mark.parametrize("number", [1 << 31, -(1 << 33), 1 << 50])
+def test_real_numbers_that_are_written_as_large_integers(number: int) -> None:
+    values = {"RHS": np.array([0.5, -2.0], np.float32)}
+    types = (real(2), real(2))
+    found = OneInstruction("elementmulconst", types, values, {"LHS": number}).run()
+    same = OneInstruction("elementmulconst", types, values, {"LHS": float(number)}).run()
+    assert found["Dest"].tolist() == same["Dest"].tolist() == [0.5 * number, -2.0 * number]
+    found = OneInstruction("splat", (index(2),), {}, {"Value": number}).run()
+    assert found["Dest"].tolist() == [number, number]
 
 
 def test_only_room_to_work_in_may_have_a_scale_of_zero() -> None:
