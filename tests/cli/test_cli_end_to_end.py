@@ -52,3 +52,17 @@ def test_a_wrong_input_is_told(nmpsim_cli, net, tmp_path):
     result = nmpsim_cli("compile", DIGITS / "digits.lir.txt", "--numerics", "x", "-o", net)
     assert result.exit_code == 2
     assert result.stderr.startswith("error[") or ": error[" in result.stderr
+
+
+def test_histograms_of_layers_that_no_barrier_ends(nmpsim_cli, tmp_path):
+    """A program by hand may name none: its user is told what to write, not what Python takes."""
+    program = tmp_path / "one_conv.bin"
+    words = ("run", program, "--histogram", "all", "--format", "json")
+    source = Path(__file__).parents[2] / "programs" / "assembly" / "one_conv.s"
+    assert nmpsim_cli("asm", source, "-o", program).exit_code == 0
+    np.save(tmp_path / "image.npy", np.zeros((5, 5, 4), np.int8))
+    refused = nmpsim_cli(*words, "--input", tmp_path / "image.npy")
+    assert refused.exit_code == 2
+    assert "error[ARG001]: the outputs of these layers are not kept" in refused.stderr
+    assert "name the barrier in the `.layer` line" in refused.stderr
+    assert "save_layers" not in refused.stderr

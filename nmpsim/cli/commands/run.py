@@ -253,12 +253,26 @@ def _all_of(*listeners: WorkListener | None) -> WorkListener | None:
 
 
 def _chosen_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Indices of the layers that are asked for; unknown ones are refused before anything is run."""
+    """Indices of the layers that are asked for.
+
+    Unknown ones, and those whose outputs are never kept, are refused before anything is run.
+    """
     if not words:
         return ()
     from nmpsim.analysis.histograms import chosen_layers
 
-    return tuple(str(layer.index) for layer in chosen_layers(bundle.metadata.layers, words))
+    chosen = chosen_layers(bundle.metadata.layers, words)
+    by_host = {i for step in bundle.metadata.steps if step.kind == "host" for i in step.layers}
+    if chosen and all(one.barrier is None and one.index not in by_host for one in chosen):
+        raise fail(
+            "ARG001",
+            "the outputs of these layers are not kept: no barrier ends them",
+            place=Place(str(bundle.path)),
+            found=", ".join(layer.name for layer in chosen[:5]),
+            hint="name the barrier in the `.layer` line of the assembly (docs/bundle.md);"
+            " `nmpsim debug` shows what lies in memory without it",
+        )
+    return tuple(str(layer.index) for layer in chosen)
 
 
 def _with_shadow(
