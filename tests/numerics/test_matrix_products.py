@@ -1,4 +1,4 @@
-"""Products of two matrices as ONNX Runtime and TFLite answer them (products/record.py)."""
+"""Products of two matrices as ONNX Runtime and TFLite answer them (products/record_products.py)."""
 
 import numpy as np
 from counted import Tally

@@ -1,4 +1,4 @@
-"""PyTorch and ONNX Runtime on near-ties (near_ties/record.py): formulas that look alike part."""
+"""PyTorch and ONNX Runtime on near-ties (near_ties/record_near_ties.py): formulas part there."""
 
 from collections.abc import Callable
 from typing import Any

@@ -34,12 +34,12 @@ def torch_files(shared: Path, engine: str, kinds: set[str]) -> Iterator[Case]:
 
 
 def near_ties() -> Iterator[Case]:
-    """The cases of near_ties/near_ties.npz, which near_ties/record.py made."""
+    """The cases of near_ties/near_ties.npz, which near_ties/record_near_ties.py made."""
     return _recorded_here("near_ties")
 
 
 def products() -> Iterator[Case]:
-    """The cases of products/products.npz, which products/record.py made."""
+    """The cases of products/products.npz, which products/record_products.py made."""
     return _recorded_here("products")
 
 

@@ -1,8 +1,8 @@
 """Records what the runtimes answer on near-ties, where formulas that look alike part.
 
 Run by hand, beside this file, where torch 2.13.0 (on a processor with AVX512-VNNI), onnx and
-onnxruntime 1.31.1 are installed: ``python record.py``. Factors are near powers of two and biases
-near multiples of half a step, so that many sums fall on or next to a half.
+onnxruntime 1.31.1 are installed: ``python record_near_ties.py``. Factors are near powers of two
+and biases near multiples of half a step, so that many sums fall on or next to a half.
 """
 
 from collections.abc import Iterator

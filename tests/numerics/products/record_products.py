@@ -1,8 +1,9 @@
 """Records what the runtimes answer for products of two quantized matrices.
 
 Run by hand, beside this file, where onnx, onnxruntime 1.31.1, ai-edge-litert 2.3.0 and flatbuffers
-are installed: ``python record.py``. In every second case the scales are chosen so that many sums
-are halves of the result's step, or next to them. A case of uint8 is kept as the Int8 it means.
+are installed: ``python record_products.py``. In every second case the scales are chosen so that
+many sums are halves of the result's step, or next to them. A case of uint8 is kept as the Int8 it
+means.
 """
 
 from collections.abc import Iterator
