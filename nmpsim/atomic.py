@@ -12,6 +12,8 @@ import os
 import re
 import secrets
 import stat
+import sys
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,13 +27,17 @@ if TYPE_CHECKING:
 
 try:
     import fcntl
-except ImportError:  # Windows: there no file is removed that somebody has open
+except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _TEMPORARY = re.compile(r"\.nmpsim-[0-9a-f]{12}\.tmp")
 MOST_OF_NAME = 100
 """Characters of a text that a file's name keeps."""
+LEFT_OVER_SECONDS = 24 * 60 * 60
+"""Without locks, how old a temporary file must be for its writer to be gone."""
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""What Windows takes for a device, whatever the ending."""
 
 _unfinished: set[Path] = set()
 """Temporary files of this process."""
@@ -86,9 +92,9 @@ def _member_name(key: str) -> str:
 def file_name(text: str) -> str:
     """A file's name for any text, without ending; different texts get different names."""
     plain = re.sub(r"[^\w.\[\]-]", "_", text)
-    if plain != text or len(plain) > MOST_OF_NAME:
+    if plain != text or len(plain) > MOST_OF_NAME or _DEVICES.fullmatch(plain):
         digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
-        plain = f"{plain[:MOST_OF_NAME]}-{digest[:8]}"
+        plain = f"{'_' if _DEVICES.fullmatch(plain) else ''}{plain[:MOST_OF_NAME]}-{digest[:8]}"
     return plain
 
 
@@ -141,6 +147,8 @@ def _new_temporary(folder: Path, locks: contextlib.ExitStack) -> tuple[Path, IO[
     while True:
         path = folder / f".nmpsim-{secrets.token_hex(6)}.tmp"
         file = path.open("xb")
+        if fcntl is None:  # a second descriptor would keep Windows from renaming the file
+            return path, file
         with contextlib.suppress(OSError):  # a file system without locks, a file that is removed
             locks.callback(os.close, _locked(os.dup(file.fileno())))
         if path.exists():
@@ -155,15 +163,25 @@ def _remove_left_over(folder: Path) -> None:
         for path in folder.iterdir():
             if _TEMPORARY.fullmatch(path.name):
                 with contextlib.suppress(OSError):  # somebody writes it, or it is not ours
+                    if fcntl is None:
+                        _remove_old(path)
+                        continue
                     descriptor = _locked(os.open(path, os.O_RDWR | _NO_LINKS))
                     path.unlink()
                     os.close(descriptor)
 
 
+def _remove_old(path: Path) -> None:
+    """Remove a file that nobody has written for long; Windows keeps those that are open."""
+    status = path.lstat()
+    if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > LEFT_OVER_SECONDS:
+        path.unlink()
+
+
 def _locked(descriptor: int) -> int:
     """The same, locked until it is closed; OSError, and it is closed, if somebody has a lock."""
     try:
-        if fcntl is not None:
+        if sys.platform != "win32" and fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)

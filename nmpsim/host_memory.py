@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -22,6 +25,8 @@ THREAD_BYTES = 24_000_000
 """... and what NumPy's library of matrix products takes for each processor."""
 COMPILING_BYTES = 400_000_000
 """Address space that compiling a kernel takes."""
+ASSUMED_BYTES = 2_000_000_000
+"""What is taken to be free where no system call tells."""
 _FAILED_TO_MAP = re.compile(r"cannot allocate memory|failed to map|can't start new thread", re.I)
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -130,17 +135,26 @@ def _machine_room() -> int:
     available = _of_table(Path("/proc/meminfo"), "MemAvailable:")
     if available:
         return available << 10
-    import psutil
+    try:
+        import psutil
 
-    return int(psutil.virtual_memory().available)
+        return int(psutil.virtual_memory().available)
+    except (ImportError, OSError):  # it reads /proc on Linux, too
+        return _free_pages() or ASSUMED_BYTES
+
+
+def _free_pages() -> int:
+    """What the C library tells to be free; 0 if it does not tell."""
+    if sys.platform != "win32" and "SC_AVPHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        return max(0, os.sysconf("SC_AVPHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def _own_room() -> Iterator[int]:
     """What ``ulimit -v`` leaves, where the system tells how much is in use."""
     statm = (_read(Path("/proc/self/statm")) or "").split()
     if statm:
-        import resource
-
+        resource: Any = importlib.import_module("resource")  # Windows has neither
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         if limit != resource.RLIM_INFINITY:
             yield limit - int(statm[0]) * resource.getpagesize()
@@ -177,7 +191,7 @@ def _group_rooms() -> Iterator[int]:
 
 def _read(path: Path) -> str | None:
     with contextlib.suppress(OSError, ValueError):
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     return None
 
 

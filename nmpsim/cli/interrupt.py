@@ -8,6 +8,7 @@ process, and those that it started: what is half-written goes, the terminal is a
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import select
 import signal
@@ -24,6 +25,8 @@ from nmpsim.visible import visible
 EXIT_INTERRUPTED = 130
 GRACE_SECONDS = 0.1
 """What a command has to end by itself."""
+WAITS_FOR_SOCKETS_ONLY = sys.platform == "win32"
+"""``select`` there takes no pipes."""
 _SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
 """Also away with what is left of a bar."""
 
@@ -45,18 +48,15 @@ class _Interrupts:
 
     def watch(self) -> None:
         """Begin, in the main thread."""
-        if sys.platform == "win32":  # there, a pipe cannot be waited for
-            return
-        reading, writing = os.pipe()
-        os.set_blocking(writing, False)
+        reading, read, writing = _socket_ends() if WAITS_FOR_SOCKETS_ONLY else _pipe_ends()
         self.is_watched = True
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         self._restore = _terminal_as_it_is()
-        threading.Thread(target=self._serve, args=(reading,), daemon=True).start()
+        threading.Thread(target=self._serve, args=(reading, read), daemon=True).start()
 
-    def _serve(self, reading: int) -> None:
+    def _serve(self, reading: int, read: Callable[[], bytes]) -> None:
         while True:
-            if signal.SIGINT not in os.read(reading, 64):
+            if signal.SIGINT not in read():
                 continue
             if not self.is_conversation:
                 select.select([reading], [], [], GRACE_SECONDS)  # a second one does not wait
@@ -83,6 +83,23 @@ class _Interrupts:
         return "interrupted" if note is None else f"{visible(note)}\ninterrupted"
 
 
+def _pipe_ends() -> tuple[int, Callable[[], bytes], int]:
+    """Where signals arrive, what waits for some and reads them, and where Python writes them."""
+    reading, writing = os.pipe()
+    if sys.platform != "win32":
+        os.set_blocking(writing, False)
+    return reading, lambda: os.read(reading, 64), writing
+
+
+def _socket_ends() -> tuple[int, Callable[[], bytes], int]:
+    """As :func:`_pipe_ends`, of two sockets."""
+    import socket
+
+    reading, writing = socket.socketpair()
+    writing.setblocking(False)
+    return reading.fileno(), lambda: reading.recv(64), writing.detach()
+
+
 def _release_shared() -> None:
     """Give back what processes share, which Python does at its end only."""
     util: Any = sys.modules.get("multiprocessing.util")
@@ -97,9 +114,9 @@ def _no_note() -> None:
 
 def _terminal_as_it_is() -> Callable[[], None]:
     """What brings the terminal back to how it is now."""
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # no stream, or no terminal
-        import termios
-
+    # Windows has no such modes; or there is no stream, or no terminal.
+    with contextlib.suppress(ImportError, AttributeError, OSError, ValueError):
+        termios: Any = importlib.import_module("termios")
         terminal = sys.stderr.fileno()
         if not os.isatty(terminal):
             return lambda: None

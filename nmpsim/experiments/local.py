@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from typing import Any
 
 import attrs
@@ -20,13 +21,16 @@ from nmpsim.diagnostics import fail
 from nmpsim.experiments.pool import Item, Job, Pool, Result
 from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
 
+MOST_PROCESSES_OF_WINDOWS = 61
+"""How many Python can wait for there."""
 _shared: Any = None
 """In a worker process: what its jobs share."""
 
 
 def fitting_jobs(jobs: int | None, items: int) -> int:
     """Processes for so many items: what is asked for, or one for each processor; none in vain."""
-    return max(1, min(jobs or processors(), items))
+    most = MOST_PROCESSES_OF_WINDOWS if sys.platform == "win32" else items
+    return max(1, min(jobs or processors(), items, most))
 
 
 @attrs.frozen
@@ -49,7 +53,7 @@ class _LocalPool:
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
     """Ctrl-C waits; otherwise it would reach a process that has only begun to start."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if sys.platform == "win32" or not hasattr(signal, "pthread_sigmask"):
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -84,17 +88,21 @@ def local_pool(shared: object, workers: int) -> Iterator[Pool]:
         leash.close()
 
 
-def _begin(leash: Connection, shared: object) -> None:
-    """Set a worker process up; Ctrl-C is its parent's business."""
+def _begin(leash: Any, shared: object) -> None:
+    """Set a worker process up; Ctrl-C is its parent's business.
+
+    ``leash`` is the end of a pipe, which is of another class on Windows.
+    """
     global _shared
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, args=(leash,), daemon=True).start()
     _shared = shared
 
 
-def _end_with_parent(leash: Connection) -> None:
+def _end_with_parent(leash: Any) -> None:
     """Wait until the other end is closed, by the parent or by its death."""
-    leash.poll(None)
+    with contextlib.suppress(OSError, EOFError):  # how Windows tells it
+        leash.poll(None)
     os._exit(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import signal
 import sys
@@ -365,7 +366,7 @@ def _interruptible(request: _Request, shell: Shell) -> Iterator[None]:
 def _complete_with(shell: Shell) -> None:
     """Completion and history, where the terminal can do it."""
     try:
-        import readline
+        readline: Any = importlib.import_module("readline")
     except ImportError:  # not on Windows
         return
 
@@ -375,7 +376,8 @@ def _complete_with(shell: Shell) -> None:
 
     readline.set_completer_delims(" ")
     readline.set_completer(complete)
-    readline.parse_and_bind("tab: complete")
+    is_libedit = "libedit" in (readline.__doc__ or "")  # as on macOS
+    readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
 
 
 def _record(request: _Request, shell: Shell) -> None:
