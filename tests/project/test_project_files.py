@@ -1,0 +1,70 @@
+"""Files that tools read are what these tools take, and agree with pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import nmpsim
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
+CLASSIFIED = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [(".github/workflows/ci.yml", "github-workflows"), ("CITATION.cff", "citation-file-format")],
+)
+def test_a_file_is_valid_by_its_schema(name: str, schema: str) -> None:
+    words = ("-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", str(ROOT / name))
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_workflow_runs_what_is_checked_here_on_every_supported_python() -> None:
+    job = yaml.safe_load(read(".github/workflows/ci.yml"))["jobs"]["all"]
+    matrix = job["strategy"]["matrix"]
+    assert matrix["python"] == CLASSIFIED
+    assert {name.split("-")[0] for name in matrix["os"]} == {"ubuntu", "macos", "windows"}
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+
+
+def test_the_oldest_python_is_the_same_everywhere() -> None:
+    assert PROJECT["requires-python"] == f">={CLASSIFIED[0]}"
+    assert SETTINGS["tool"]["mypy"]["python_version"] == CLASSIFIED[0]
+    assert SETTINGS["tool"]["ruff"]["target-version"] == f"py{CLASSIFIED[0].replace('.', '')}"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = yaml.safe_load(read("CITATION.cff"))
+    assert PROJECT["version"] == citation["version"] == nmpsim.__version__
+
+
+def test_the_licence_is_the_same_everywhere() -> None:
+    text = read("LICENSE").split()
+    assert text[:4] == ["Apache", "License", "Version", "2.0,"]
+    assert yaml.safe_load(read("CITATION.cff"))["license"] == PROJECT["license"] == "Apache-2.0"
+    assert PROJECT["license-files"] == ["LICENSE"]
+
+
+def test_hooks_are_the_linters_of_the_ci() -> None:
+    (repository,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+    assert repository["repo"] == "local"
+    hooks = [hook["entry"].replace(" --force-exclude", "") for hook in repository["hooks"]]
+    lines = re.findall(r'^"\$commands"/(ruff .*|mypy|lint-imports)$', read(".ci/run"), re.M)
+    assert hooks == [line.removesuffix(" .") for line in lines]
+    assert all(hook["language"] == "system" for hook in repository["hooks"])
+    installed = " ".join(PROJECT["optional-dependencies"]["lint"])
+    assert all(tool in installed for tool in ("ruff", "mypy", "import-linter"))
