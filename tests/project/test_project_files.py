@@ -48,8 +48,9 @@ def test_the_oldest_python_is_the_same_everywhere() -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    citation = yaml.safe_load(read("CITATION.cff"))
-    assert PROJECT["version"] == citation["version"] == nmpsim.__version__
+    """The package's own module has it; test_package.py looks into what is built."""
+    assert PROJECT["dynamic"] == ["version"]
+    assert yaml.safe_load(read("CITATION.cff"))["version"] == nmpsim.__version__
 
 
 def test_the_licence_is_the_same_everywhere() -> None:
@@ -68,3 +69,23 @@ def test_hooks_are_the_linters_of_the_ci() -> None:
     assert all(hook["language"] == "system" for hook in repository["hooks"])
     installed = " ".join(PROJECT["optional-dependencies"]["lint"])
     assert all(tool in installed for tool in ("ruff", "mypy", "import-linter"))
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md"])
+def test_links_of_a_page_lead_somewhere(name: str) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)", read(name))
+    assert targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_commands_of_contributing_name_what_there_is() -> None:
+    page = read("CONTRIBUTING.md")
+    modules = set(re.findall(r"python -m (tests\.\w+)", page))
+    assert modules == {"tests.campaign", "tests.fuzz", "tests.mutation"}
+    assert all((ROOT / module.replace(".", "/") / "__main__.py").exists() for module in modules)
+    named = re.findall(r"(?:tests|benchmarks|docs|nmpsim|\.ci)/[\w./-]+", page)
+    assert len(named) > 10
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    extras = {name for group in re.findall(r"'\.\[([\w,]+)\]'", page) for name in group.split(",")}
+    assert extras == {"test", "lint", "fuzz", "mutation", "bench"}
+    assert extras <= set(PROJECT["optional-dependencies"])
