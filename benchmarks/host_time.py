@@ -116,15 +116,15 @@ def main() -> None:
     """Run inferences, then write down when, and where the compiled functions are."""
     import numpy as np
 
-    from nmpsim.core.compiled.apart import APART, compiled_apart
-    from nmpsim.core.compiled.follow import follow
+    from nmpsim.core.compiled.dispatch import KERNELS, compiled_kernel
+    from nmpsim.core.compiled.replay import replay
 
     bundle, image, seen = map(Path, sys.argv[1:])
     with np.load(image) as archive:
         begin, end = run_inferences(nmpsim.load(bundle), dict(archive))
-    entry: Any = follow
+    entry: Any = replay
     compiled = [(made.library, made.fndesc.llvm_func_name) for made in entry.overloads.values()]
-    compiled += [(made._library, made.native_name) for made in map(compiled_apart, APART)]
+    compiled += [(made._library, made.native_name) for made in map(compiled_kernel, KERNELS)]
     functions = [function for library, name in compiled for function in functions_of(library, name)]
     seen.write_text(json.dumps({"begin": begin, "end": end, "functions": functions}))
 

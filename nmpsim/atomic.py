@@ -32,7 +32,7 @@ except ImportError:  # Windows has no such locks
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _TEMPORARY = re.compile(r"\.nmpsim-[0-9a-f]{12}\.tmp")
-MOST_OF_NAME = 100
+MAX_OF_NAME = 100
 """Characters of a text that a file's name keeps."""
 LEFT_OVER_SECONDS = 24 * 60 * 60
 """Without locks, how old a temporary file must be for its writer to be gone."""
@@ -92,9 +92,9 @@ def _member_name(key: str) -> str:
 def file_name(text: str) -> str:
     """A file's name for any text, without ending; different texts get different names."""
     plain = re.sub(r"[^\w.\[\]-]", "_", text)
-    if plain != text or len(plain) > MOST_OF_NAME or _DEVICES.fullmatch(plain):
+    if plain != text or len(plain) > MAX_OF_NAME or _DEVICES.fullmatch(plain):
         digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
-        plain = f"{'_' if _DEVICES.fullmatch(plain) else ''}{plain[:MOST_OF_NAME]}-{digest[:8]}"
+        plain = f"{'_' if _DEVICES.fullmatch(plain) else ''}{plain[:MAX_OF_NAME]}-{digest[:8]}"
     return plain
 
 

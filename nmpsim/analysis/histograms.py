@@ -13,7 +13,7 @@ from nmpsim.lir.layers import Layer, find_layer
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.details import Histogram
 
-MOST_BINS = 256
+MAX_BINS = 256
 """Of a type with no more values, each has its own bin."""
 REAL_BINS = 64
 """Of types whose whole range nobody uses."""
@@ -64,7 +64,7 @@ def _bins(elem: str, values: npt.NDArray[Any]) -> tuple[float, float, int]:
     """Beginning of the first bin, width, number."""
     if elem in _WHOLE_RANGE:
         smallest, count = _WHOLE_RANGE[elem]
-        return float(smallest), float(count // MOST_BINS), MOST_BINS
+        return float(smallest), float(count // MAX_BINS), MAX_BINS
     if not values.size:
         return 0.0, 1.0, 1
     low, high = float(values.min()), float(values.max())

@@ -8,7 +8,7 @@ import numpy as np
 
 from nmpsim.report.details import UNITS, Timeline, WorkSpan
 
-MOST_SPANS = 10_000
+MAX_SPANS = 10_000
 """Spans of a time line, where joining across pauses can bring it down to so many."""
 _SPAN = np.dtype([(name, "i8") for name in ("core", "unit", "layer", "begin", "end", "busy")])
 
@@ -16,7 +16,7 @@ _SPAN = np.dtype([(name, "i8") for name in ("core", "unit", "layer", "begin", "e
 class TimelineRecorder:
     """Listens to the work of units: ``device.run(bundle, inputs, work=recorder)``."""
 
-    def __init__(self, most: int = MOST_SPANS) -> None:
+    def __init__(self, most: int = MAX_SPANS) -> None:
         self._most = most
         self._resolution = 0
         self._spans = np.zeros(0, _SPAN)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from cattrs import Converter
 
 SCHEMA = "nmpsim-baseline-1"
-MOST_VALUES = 4096
+MAX_VALUES = 4096
 """Of an output with more elements only the digest is kept."""
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 UPDATE_HINT = "nmpsim check --update-baseline"
 
 
@@ -154,13 +154,13 @@ def read_baseline(path: Path) -> Baseline:
         raise _unusable(place, "it is no regular file")
     try:
         with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
+            raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise fail("BASE001", "there is no baseline yet", place=place, hint=UPDATE_HINT) from error
     except OSError as error:
         raise _unusable(place, error.strerror or str(error)) from error
     try:
-        document = json.loads(raw.decode("utf-8-sig")) if len(raw) <= MOST_BYTES else None
+        document = json.loads(raw.decode("utf-8-sig")) if len(raw) <= MAX_BYTES else None
     except (ValueError, RecursionError) as error:
         raise _unusable(place, f"it is not JSON: {error}") from error
     if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
@@ -215,7 +215,7 @@ def _stage(cut: Saturation) -> str:
 
 
 def _output(output: OutputReport) -> BaselineOutput:
-    kept = tuple(output.values.reshape(-1).tolist()) if output.values.size <= MOST_VALUES else None
+    kept = tuple(output.values.reshape(-1).tolist()) if output.values.size <= MAX_VALUES else None
     return BaselineOutput(
         output.elem, tuple(output.values.shape), output_digest(output.values), kept
     )

@@ -18,7 +18,7 @@ from nmpsim.debugger.execution import Execution, Why
 from nmpsim.debugger.hazards import Hazard
 from nmpsim.report.data import LayerReport
 
-MOST_HAZARDS = 1000
+MAX_HAZARDS = 1000
 """The search ends there: a missing wait in a loop is one mistake, however often it is met."""
 
 
@@ -32,7 +32,7 @@ def find_hazards(
 ) -> list[Hazard]:
     """Run once more, instruction by instruction, and tell accesses that nothing orders.
 
-    It ends at a trap or once there are :data:`MOST_HAZARDS`.
+    It ends at a trap or once there are :data:`MAX_HAZARDS`.
 
     Raises:
         UserError: BUN004, INPUT001, INPUT002 or MEM001; LIMIT002 (``TimeIsUpError``) if
@@ -41,7 +41,7 @@ def find_hazards(
     execution = Execution(bundle, inputs, config, max_memory=max_memory)
     hazards, layers, done = Hazards(execution), bundle.metadata.layers, 0
     with execution.within(budget or TimeBudget(NO_LIMITS)):
-        while len(hazards.found) < MOST_HAZARDS:
+        while len(hazards.found) < MAX_HAZARDS:
             pause = execution.advance()
             hazards.watch(pause)
             done += len(pause.layers)
@@ -61,7 +61,7 @@ def check_hazards(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> Che
     """A hazard is a wrong program, even where the simulated answer is right."""
     if not found:
         return Check("hazards", "passed", "none")
-    more = "or more " if len(found) >= MOST_HAZARDS else ""
+    more = "or more " if len(found) >= MAX_HAZARDS else ""
     count = "1 hazard" if len(found) == 1 else f"{len(found):,} {more}hazards, the first"
     message = f"{count}: {_placed(found[0], layers)}"
     return Check("hazards", "wrong", message, _culprits(found, layers))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DEFAULTS = "defaults"
 _CASES = "case"
 _MERGED = ("expect", "budget")
-MOST_SUITE_BYTES = 1 << 20
+MAX_SUITE_BYTES = 1 << 20
 
 
 def read_suite(path: Path) -> Suite:
@@ -57,9 +57,9 @@ def _document(path: Path) -> Mapping[str, Any]:
     place = Place(str(path))
     try:
         with path.open("rb") as file:
-            raw = file.read(MOST_SUITE_BYTES + 1)
-        if len(raw) > MOST_SUITE_BYTES:
-            raise _unusable(place, f"it has more than {MOST_SUITE_BYTES:,} bytes")
+            raw = file.read(MAX_SUITE_BYTES + 1)
+        if len(raw) > MAX_SUITE_BYTES:
+            raise _unusable(place, f"it has more than {MAX_SUITE_BYTES:,} bytes")
         return tomllib.loads(raw.decode("utf-8-sig").replace("\r\n", "\n"))
     except OSError as error:
         raise fail("FILE001", "cannot read the suite", place=place, found=error.strerror) from error

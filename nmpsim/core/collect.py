@@ -15,7 +15,7 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.host import Cut
 from nmpsim.core.state import Count, Machine
-from nmpsim.kernels.stages import SIDE_NAMES, STAGE_NAMES
+from nmpsim.kernels.saturation_stages import SIDE_NAMES, STAGE_NAMES
 from nmpsim.report.data import (
     ACTIVITIES,
     CAUSES,

@@ -11,7 +11,7 @@ from nmpsim.core.decode import ACCESS_BYTES, IS_WRITE, OP
 from nmpsim.core.demand import nbytes_of
 from nmpsim.core.shown import EVENT_WORDS, Event, HostEvent
 from nmpsim.core.state import Int64s, Machine
-from nmpsim.core.stops import Noted, Row, Stops
+from nmpsim.core.stops import Noted, Row, StopConditions
 from nmpsim.timing import Costs
 
 UNSURE = (
@@ -65,7 +65,7 @@ class ContractCheck:
         """Instructions as :data:`~nmpsim.core.engine.ShowInstructions` has them."""
         return bool(check_events(self._state, events, words, first_word))
 
-    def take_trace(self, stops: Stops) -> bool:
+    def take_trace(self, stops: StopConditions) -> bool:
         """The instructions that an engine has traced with their descriptors; makes room."""
         rows = int(stops.noted[Noted.ROWS])
         stops.noted[Noted.ROWS] = 0

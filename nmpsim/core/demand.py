@@ -2,7 +2,7 @@
 
 Plain arithmetic on whole numbers of any size: no number of a file can overflow it. What it leaves
 out is the same for all bundles (Python, compiled kernels, the recording of a run, of at most
-:data:`nmpsim.core.compiled.course.MOST_ITEMS` instructions) and has its place in the margin of
+:data:`nmpsim.core.compiled.recording.MAX_ITEMS` instructions) and has its place in the margin of
 :func:`nmpsim.host_memory.default_limit`.
 """
 
@@ -19,7 +19,7 @@ from nmpsim.core.state import BARRIER, CORE, LAYER, SCRATCHPAD_SLACK, STAGES
 from nmpsim.diagnostics import Place, fail
 from nmpsim.host_memory import Part, check_memory
 from nmpsim.isa.words import CHANNEL_BYTES
-from nmpsim.kernels.bench import bench_words
+from nmpsim.kernels.conv_workspace import workspace_words
 from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
 from nmpsim.lir.single import instruction_problem
 
@@ -97,7 +97,7 @@ def _device_parts(config: DeviceConfig, threads: int) -> Iterator[Part]:
     size, cores = config.scratchpad_bytes + SCRATCHPAD_SLACK, config.cores_count
     yield Part("device.cores_count", cores * CORE.itemsize)
     yield Part(f"device.scratchpad_bytes, in {cores} cores", 3 * cores * size)
-    workspace = 8 * bench_words(size // CHANNEL_BYTES)
+    workspace = 8 * workspace_words(size // CHANNEL_BYTES)
     yield Part(f"device.scratchpad_bytes, in {threads} threads", threads * workspace)
 
 

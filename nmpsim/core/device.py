@@ -17,7 +17,7 @@ from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.account import Account, book_cycles, run_report
 from nmpsim.core.demand import check_saved
-from nmpsim.core.engine import ContractBrokenError, CourseLeftError, Engine
+from nmpsim.core.engine import ContractBrokenError, Engine, ReplayDivergedError
 from nmpsim.core.engines import make_engine
 from nmpsim.core.host import read_tensor, run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
@@ -33,7 +33,7 @@ from nmpsim.core.state import (
     reset,
     start_cores,
 )
-from nmpsim.core.stops import MOST_STEPS, Stops, make_stops, no_stops
+from nmpsim.core.stops import MAX_STEPS, StopConditions, make_stops, no_stops
 from nmpsim.core.threads import checked_threads
 from nmpsim.core.trapped import trap_report
 from nmpsim.core.violation import tail_found, trap_of, violation_report
@@ -134,7 +134,7 @@ class Device:
                 try:
                     run = begin(strict)
                     report = run.report()
-                except CourseLeftError:
+                except ReplayDivergedError:
                     self._load(bundle).proof = "none"
                 except DataDecideError:
                     self._load(bundle).proof = "impossible"
@@ -427,7 +427,7 @@ class _Run:
         found = self._contract.found
         stops = make_stops(
             self._machine.cores.size,
-            steps_per_turn=MOST_STEPS,
+            steps_per_turn=MAX_STEPS,
             until_cycle=max(int(found[Found.CYCLE]), 0),
             strict=True,
         )
@@ -450,7 +450,7 @@ class _Run:
         book_cycles(self._account, self._machine, self._layers, step, False)
         return self._broken(found)
 
-    def _stops(self, is_checked: bool) -> Stops:
+    def _stops(self, is_checked: bool) -> StopConditions:
         cores, strict = self._machine.cores.size, self._proof != "unwanted"
         if not is_checked:
             return no_stops(cores, strict=strict)
@@ -466,7 +466,7 @@ class _Run:
                 self._clock.check()
 
         strict = self._proof != "unwanted"
-        if self._engine.run_at_once(self._machine, self._costs, reached, strict):
+        if self._engine.replay(self._machine, self._costs, reached, strict):
             reached(len(self._layers))
             return True
         self._done = done

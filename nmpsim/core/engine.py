@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nmpsim.core.state import Int64s, Machine, Outcome
-from nmpsim.core.stops import Stops
+from nmpsim.core.stops import StopConditions
 from nmpsim.timing import Costs
 
 Reached = Callable[[int], None]
@@ -51,7 +51,7 @@ class Engine(Protocol):
         costs: Costs,
         turns: int,
         stop_at_layers: bool,
-        stops: Stops | None = None,
+        stops: StopConditions | None = None,
     ) -> Outcome:
         """Run until all cores have halted, a trap, a deadlock or the cycle limit.
 
@@ -72,7 +72,7 @@ class Engine(Protocol):
         """
         ...
 
-    def run_at_once(
+    def replay(
         self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
     ) -> bool:
         """Run to the end, with the outcome DONE; False if that must be done by ``run``.
@@ -80,7 +80,7 @@ class Engine(Protocol):
         ``strict`` asks it to leave to ``run`` what comes back from there with VIOLATION.
 
         Raises:
-            CourseLeftError: the run must begin anew.
+            ReplayDivergedError: the run must begin anew.
         """
         ...
 
@@ -89,5 +89,5 @@ class ContractBrokenError(Exception):
     """Who looks at the instructions of a program has found one that breaks the contract."""
 
 
-class CourseLeftError(Exception):
+class ReplayDivergedError(Exception):
     """An earlier run showed what this one would do, but its data decided otherwise."""

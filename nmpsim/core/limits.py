@@ -10,7 +10,7 @@ import attrs
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Diagnostic, UserError, fail
 
-MOST_CYCLES = 1 << 62
+MAX_CYCLES = 1 << 62
 """As many as a device file may allow."""
 
 
@@ -25,8 +25,8 @@ class Limits:
 
     @max_cycles.validator
     def _check_cycles(self, _: object, value: object) -> None:
-        if value is not None and (type(value) is not int or not 1 <= value <= MOST_CYCLES):
-            expected = f"a whole number from 1 to {MOST_CYCLES}"
+        if value is not None and (type(value) is not int or not 1 <= value <= MAX_CYCLES):
+            expected = f"a whole number from 1 to {MAX_CYCLES}"
             raise fail("ARG001", "this is no limit of cycles", found=value, expected=expected)
 
     @timeout.validator

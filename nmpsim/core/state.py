@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.csrs import CSR_ROWS, Csr
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
-from nmpsim.kernels.stages import STAGE_NAMES
+from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.timing.dram import CURSOR_WORDS
 
 Int64s = npt.NDArray[np.int64]
@@ -122,7 +122,7 @@ class Trap(IntEnum):
     CYCLE = 4
 
 
-MOST_QUEUED = 16
+MAX_QUEUED = 16
 """Largest queue depth of a device; a core's record has room for so many."""
 
 CORE = np.dtype(
@@ -141,7 +141,7 @@ CORE = np.dtype(
         # Cycles that each DMA queue's requests stood in line: all, those at the completion of
         # instruction i at i % depth, and those that are accounted for.
         ("in_line", "i8", (2,)),
-        ("in_line_at", "i8", (2, MOST_QUEUED)),
+        ("in_line_at", "i8", (2, MAX_QUEUED)),
         ("in_line_booked", "i8", (2,)),
         ("csr", "i8", (len(CSRS),)),  # unsigned; a counter's is what sets it off from the clock
         ("issued", "i8", (len(Unit),)),  # instructions given to each unit
@@ -149,8 +149,8 @@ CORE = np.dtype(
         ("served", "i8", (2,)),  # transfers of each DMA queue that the DRAM has served
         ("request", "i8", (2,)),  # cycle of the queue's next DRAM request, or NEVER
         # Completion cycle of instruction i at i % depth, NEVER while unknown.
-        ("finished", "i8", (len(Unit), MOST_QUEUED)),
-        ("jobs", "i8", (2, MOST_QUEUED, CURSOR_WORDS + len(Job))),
+        ("finished", "i8", (len(Unit), MAX_QUEUED)),
+        ("jobs", "i8", (2, MAX_QUEUED, CURSOR_WORDS + len(Job))),
         ("registers", "i4", (32,)),
     ]
 )
@@ -204,7 +204,7 @@ WORK = np.dtype(
     ]
 )
 """One piece of work that a unit or the DRAM did."""
-MOST_NOTES = MOST_QUEUED + 2
+MAX_NOTES = MAX_QUEUED + 2
 """Entries of WORK that one step can make: a grant, its transfer's end, empty transfers behind."""
 
 

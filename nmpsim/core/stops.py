@@ -16,20 +16,20 @@ import numpy.typing as npt
 
 from nmpsim.core.state import NEVER
 from nmpsim.isa.table import Unit
-from nmpsim.isa.words import MOST_WORDS
+from nmpsim.isa.words import MAX_WORDS
 
 Int64s = npt.NDArray[np.int64]
 
-MOST_STEPS = 1 << 20
+MAX_STEPS = 1 << 20
 """Instructions of one call at most: also a program without end must come back to its caller, for
 Ctrl-C and limits of time. The compiled engine takes some hundredths of a second for so many."""
 
 ANY_INSTRUCTION = 1 << len(Unit)
-"""Bit of ``Stops.after`` for every instruction; bit ``1 << unit`` is for those of a unit."""
+"""Bit of ``StopConditions.after`` for every instruction; ``1 << unit`` is that of a unit."""
 
 
 class Row(IntEnum):
-    """Columns of ``Stops.trace``: a row for each instruction that is more than arithmetic."""
+    """Columns of ``StopConditions.trace``; arithmetic instructions have no row."""
 
     NUMBER = 0
     """Row of the instruction table."""
@@ -53,7 +53,7 @@ class Row(IntEnum):
 
 
 class Noted(IntEnum):
-    """Entries of ``Stops.noted``."""
+    """Entries of ``StopConditions.noted``."""
 
     TURNS = 0
     """Turns done so far."""
@@ -65,7 +65,7 @@ class Noted(IntEnum):
     """Where the instruction at hand was fetched."""
 
 
-class Stops(NamedTuple):
+class StopConditions(NamedTuple):
     """When an engine comes back with STOPPED, and where it writes down what it saw."""
 
     steps_per_turn: int
@@ -86,7 +86,7 @@ class Stops(NamedTuple):
     trace: Int64s
     """[capacity, Row]; an engine comes back when it is full; without rows nothing is written."""
     words: Int64s
-    """[capacity, MOST_WORDS] the descriptor of each row as it was read, or no rows. With them,
+    """[capacity, MAX_WORDS] the descriptor of each row as it was read, or no rows. With them,
     instructions that are fetched from memory that can change are traced, too."""
     strict: int
     """1: come back with VIOLATION where weights are not zero beyond their edges."""
@@ -103,13 +103,13 @@ def make_stops(
     trace_rows: int = 0,
     word_rows: int = 0,
     strict: bool = False,
-) -> Stops:
-    """Stops for a machine of so many cores; ``of_cores`` None is all of them."""
+) -> StopConditions:
+    """StopConditions for a machine of so many cores; ``of_cores`` None is all of them."""
     chosen = np.ones(cores, np.bool_)
     if of_cores is not None:
         chosen[:] = False
         chosen[list(of_cores)] = True
-    return Stops(
+    return StopConditions(
         steps_per_turn,
         until_cycle,
         after,
@@ -119,11 +119,11 @@ def make_stops(
         np.zeros(cores, np.int64),
         np.zeros(len(Noted), np.int64),
         np.zeros((trace_rows, len(Row)), np.int64),
-        np.zeros((word_rows, MOST_WORDS), np.int64),
+        np.zeros((word_rows, MAX_WORDS), np.int64),
         int(strict),
     )
 
 
-def no_stops(cores: int, *, strict: bool = False) -> Stops:
+def no_stops(cores: int, *, strict: bool = False) -> StopConditions:
     """A plain run: cores run ahead as far as nobody can see it, nothing is written down."""
-    return make_stops(cores, steps_per_turn=MOST_STEPS, strict=strict)
+    return make_stops(cores, steps_per_turn=MAX_STEPS, strict=strict)

@@ -19,7 +19,7 @@ KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit", "timeout"]] = {
     Outcome.CYCLE_LIMIT: "cycle_limit",
     Outcome.TIMEOUT: "timeout",
 }
-MOST_NAMED = 4
+MAX_NAMED = 4
 """Waiting cores that a deadlock's message names."""
 
 
@@ -115,9 +115,9 @@ def _waiting_pc(machine: Machine, core: int) -> int:
 
 
 def _deadlock(machine: Machine, waiting: Sequence[int]) -> str:
-    named = [f"core {core} waits {_reason(machine, core)}" for core in waiting[:MOST_NAMED]]
-    if len(waiting) > MOST_NAMED:
-        named.append(f"{len(waiting) - MOST_NAMED} more wait")
+    named = [f"core {core} waits {_reason(machine, core)}" for core in waiting[:MAX_NAMED]]
+    if len(waiting) > MAX_NAMED:
+        named.append(f"{len(waiting) - MAX_NAMED} more wait")
     return "nothing can happen any more: " + "; ".join(named)
 
 

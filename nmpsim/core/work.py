@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.state import MOST_NOTES, WORK, Machine
-from nmpsim.core.stops import MOST_STEPS
+from nmpsim.core.state import MAX_NOTES, WORK, Machine
+from nmpsim.core.stops import MAX_STEPS
 
 ROOM = 1 << 14
 """Entries between two visits to Python: 2.3 MB."""
@@ -26,8 +26,8 @@ it: so a transfer always comes before work that waited for it.
 
 
 def with_work(machine: Machine, room: int = ROOM) -> Machine:
-    """The same machine, all memory shared, that notes work; at least MOST_NOTES of room."""
-    return machine._replace(work=np.zeros(max(room, MOST_NOTES), WORK).view(np.recarray))
+    """The same machine, all memory shared, that notes work; at least MAX_NOTES of room."""
+    return machine._replace(work=np.zeros(max(room, MAX_NOTES), WORK).view(np.recarray))
 
 
 def take_work(machine: Machine) -> Any:
@@ -40,5 +40,5 @@ def take_work(machine: Machine) -> Any:
 def steps_with_room(machine: Machine) -> int:
     """Steps that surely find room for what they note; all that a turn may take if none is kept."""
     if machine.work.size == 0:
-        return MOST_STEPS
-    return int((machine.work.size - machine.shared[0].noted) // MOST_NOTES)
+        return MAX_STEPS
+    return int((machine.work.size - machine.shared[0].noted) // MAX_NOTES)

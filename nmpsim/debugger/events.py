@@ -22,7 +22,7 @@ from nmpsim.debugger.execution import Execution, Pause, Why
 from nmpsim.debugger.hazards import Hazard, HazardCheck
 from nmpsim.debugger.instructions import Done, Touch, instructions
 from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, SCRATCHPAD_BASE, Unit
-from nmpsim.kernels.stages import STAGE_NAMES
+from nmpsim.kernels.saturation_stages import STAGE_NAMES
 
 WANTED_STAGE = STAGE_NAMES.index("activation")
 """Clips that the network asks for; they are no saturation."""

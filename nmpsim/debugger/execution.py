@@ -27,7 +27,7 @@ from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.limits import TimeBudget
 from nmpsim.core.load import machine_of
 from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start_cores
-from nmpsim.core.stops import Noted, Stops, make_stops
+from nmpsim.core.stops import Noted, StopConditions, make_stops
 from nmpsim.core.trapped import trap_report
 from nmpsim.core.work import take_work, with_work
 from nmpsim.debugger.snapshots import (
@@ -43,7 +43,7 @@ from nmpsim.report.data import ContractReport, RunReport, TrapReport
 from nmpsim.timing import costs_of
 
 TRACE_ROWS = 1 << 14
-MOST_TURNS = 1 << 14
+MAX_TURNS = 1 << 14
 """Turns at a time, so that Ctrl-C and progress get their say."""
 FOREVER = 1 << 62
 
@@ -55,7 +55,7 @@ class Why(Enum):
     LAYER = "layer"
     """One or more layers are done."""
     STOPPED = "stopped"
-    """For a condition of ``Stops``."""
+    """For a condition of ``StopConditions``."""
     BUSY = "busy"
     """For nothing: the log was read out; go on."""
     TRAP = "trap"
@@ -165,7 +165,8 @@ class Execution:
         Args:
             until: comes back there with LIMIT.
             cycle: comes back before anything begins at this cycle or later.
-            after: comes back after an instruction for a unit, see :class:`~nmpsim.core.stops.Stops`
+            after: comes back after an instruction for a unit, see
+                :class:`~nmpsim.core.stops.StopConditions`
             cores: those that ``after`` looks at, [cores]; all if None.
             addresses: comes back before these, [n, 2] core (-1: any) and address.
         """
@@ -199,7 +200,7 @@ class Execution:
             stops = stops._replace(cores=cores)
         if addresses is not None:
             stops = stops._replace(addresses=addresses)
-        return self._device(step, stops, min(until - self.position, MOST_TURNS))
+        return self._device(step, stops, min(until - self.position, MAX_TURNS))
 
     @contextmanager
     def within(self, budget: TimeBudget) -> Iterator[None]:
@@ -341,7 +342,7 @@ class Execution:
         self.position += 1
         return self._pause(Why.BUSY, self.position - 1)
 
-    def _device(self, step: Step, stops: Stops, turns: int) -> Pause:
+    def _device(self, step: Step, stops: StopConditions, turns: int) -> Pause:
         start = self.position
         stops.noted[[Noted.TURNS, Noted.ROWS, Noted.CORE]] = start, 0, -1
         outcome = self.engine.run(self.machine, self.costs, turns, True, stops)
@@ -370,7 +371,7 @@ class Execution:
         return attrs.evolve(pause, is_segment_end=True)
 
     @staticmethod
-    def _is_full(stops: Stops) -> bool:
+    def _is_full(stops: StopConditions) -> bool:
         return bool(stops.noted[Noted.CORE] < 0 and stops.noted[Noted.ROWS] >= len(stops.trace))
 
     def _pause(self, why: Why, start: int, layers: tuple[int, ...] = ()) -> Pause:

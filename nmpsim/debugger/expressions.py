@@ -27,8 +27,8 @@ _COMPARE: Mapping[str, Callable[[Number, Number], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-MOST_CHARACTERS = 1000
-MOST_DEPTH = 50
+MAX_CHARACTERS = 1000
+MAX_DEPTH = 50
 
 
 def evaluate(text: str, functions: Mapping[str, Function]) -> Number:
@@ -56,8 +56,8 @@ class _Parser:
         return value
 
     def _split(self, text: str) -> list[str]:
-        if len(text) > MOST_CHARACTERS:
-            raise self._wrong(f"it has more than {MOST_CHARACTERS} characters")
+        if len(text) > MAX_CHARACTERS:
+            raise self._wrong(f"it has more than {MAX_CHARACTERS} characters")
         tokens, at = [], 0
         while text[at:].strip():
             match = _TOKEN.match(text, at)
@@ -134,7 +134,7 @@ class _Parser:
 
     def _deeper(self, read: Callable[[], Number]) -> Number:
         self._depth += 1
-        if self._depth > MOST_DEPTH:
+        if self._depth > MAX_DEPTH:
             raise self._wrong("it is nested too deeply")
         value = read()
         self._depth -= 1

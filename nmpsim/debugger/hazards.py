@@ -26,7 +26,7 @@ from nmpsim.debugger.written import Written
 from nmpsim.isa.table import Kind, Unit, of_kind
 from nmpsim.isa.total import total
 
-MOST_OPEN = 1 << 13
+MAX_OPEN = 1 << 13
 """Accesses to DRAM that are kept in sight: of a program whose cores never meet only the latest."""
 
 
@@ -142,8 +142,8 @@ class HazardCheck:
             opened.awaited_at = self._cores[done.core].times[done.core]
             self._forget_same(done, touch)
         self._shared.append(opened)
-        if len(self._shared) > MOST_OPEN:
-            del self._shared[: MOST_OPEN // 2]
+        if len(self._shared) > MAX_OPEN:
+            del self._shared[: MAX_OPEN // 2]
 
     def _forget_same(self, done: Done, touch: Touch) -> None:
         """A loop that reads or writes a word again and again counts with its last time."""

@@ -28,7 +28,7 @@ from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.lir.layers import find_layer as layer_among
 from nmpsim.report.data import Saturation
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Largest piece of memory that is read at once."""
 
 
@@ -148,14 +148,14 @@ def memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes
     """Bytes as a core sees them; UserError (DEBUG002) if they are not all in one memory."""
     machine = debugger.execution.machine
     found = memory_at(machine, debugger.checked_core(core), address, count)
-    if found is not None and 0 <= count <= MOST_BYTES:
+    if found is not None and 0 <= count <= MAX_BYTES:
         return found
     raise fail(
         "DEBUG002",
         "there is no such memory",
         found=f"{count} bytes at {address:#x}",
         expected=f"scratchpad from {SCRATCHPAD_BASE:#x} or DRAM from {DRAM_BASE:#x}, "
-        f"at most {MOST_BYTES} bytes",
+        f"at most {MAX_BYTES} bytes",
     )
 
 

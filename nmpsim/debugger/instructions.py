@@ -28,7 +28,7 @@ from nmpsim.memory.footprint import (
     FIRST_AXIS,
     IS_PLAIN,
     KINDS,
-    MOST_TOUCHES,
+    MAX_TOUCHES,
     OPERANDS,
     RUN,
     START,
@@ -162,7 +162,7 @@ def touches_of(
 
 def _operands(name: str, words: Mapping[str, int]) -> tuple[Touch, ...]:
     """What a tensor instruction reads, then what it writes, with each axis as it was asked for."""
-    rows = np.zeros((MOST_TOUCHES, TOUCH_WORDS), np.int64)
+    rows = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     rows[0, IS_PLAIN] = 1
     values = np.array(list(words.values()), np.int64)
     with np.errstate(all="ignore"):  # of a descriptor that is impossible

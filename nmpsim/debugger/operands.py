@@ -27,7 +27,7 @@ from nmpsim.lir.opcodes import IN
 Values = npt.NDArray[Any]
 WEIGHT_BLOCK = 64
 """Bytes of a block of weights: 16 output channels by 4 bytes of inputs."""
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Largest operand of an instruction that is copied."""
 
 
@@ -228,7 +228,7 @@ def placed_operand(debugger: Debugger, core: int, placed: Placed) -> Operand:
 def bytes_of(machine: Machine, core: int, box: Box) -> npt.NDArray[np.uint8] | None:
     """[runs * bytes of a run], or None if it does not lie in one memory."""
     for memory, base in _memories(machine, core):
-        if base <= box.start and box.end <= base + memory.size and box.nbytes <= MOST_BYTES:
+        if base <= box.start and box.end <= base + memory.size and box.nbytes <= MAX_BYTES:
             starts = box.starts() - base
             if int(starts.min()) < 0:
                 return None

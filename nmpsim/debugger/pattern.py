@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-MOST_CHANNELS = 4
+MAX_CHANNELS = 4
 """So many are named."""
 FEW_CHANNELS = 0.25
 """Share of all channels that counts as a few."""
@@ -61,8 +61,8 @@ def _channels(own: Array, other: Array) -> Pattern | None:
     wrong = np.flatnonzero((own != other).reshape(-1, own.shape[-1]).any(axis=0))
     if not 0 < wrong.size <= max(1, own.shape[-1] * FEW_CHANNELS) or own.shape[-1] == 1:
         return None
-    named = ", ".join(map(str, wrong[:MOST_CHANNELS].tolist()))
-    more = f" and {wrong.size - MOST_CHANNELS} more" if wrong.size > MOST_CHANNELS else ""
+    named = ", ".join(map(str, wrong[:MAX_CHANNELS].tolist()))
+    more = f" and {wrong.size - MAX_CHANNELS} more" if wrong.size > MAX_CHANNELS else ""
     plural = "s" if wrong.size > 1 else ""
     text = f"only in channel{plural} {named}{more} of {own.shape[-1]}: a weight, a bias, a factor?"
     return Pattern(text, ("constants FILE.npz", "integers L"))

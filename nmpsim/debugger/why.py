@@ -32,7 +32,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 
 MIDDLE_PARTS = (1, 2)
 """``part`` of an instruction that leaves its sums to another: first, middle."""
-MOST_READERS = 64
+MAX_READERS = 64
 
 
 def explain_element(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> Explanation:
@@ -242,20 +242,20 @@ def _event(debugger: Debugger, what: str, done: Done, layer: Layer, data: str = 
 def readers(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> tuple[Event, ...]:
     """Who read an element before its memory was used again, as far as the run has come once.
 
-    At most MOST_READERS of them.
+    At most MAX_READERS of them.
     """
     flat = flat_index(at, layer.output.shape)
     address = layer.output.address + flat * ELEM_DTYPES[layer.output.elem].itemsize
     order = debugger.layer_order()
     found: list[Event] = []
     for index in order[order.index(layer.index) + 1 :]:
-        if index not in debugger.outputs or len(found) >= MOST_READERS:
+        if index not in debugger.outputs or len(found) >= MAX_READERS:
             break
         reading, is_written = _uses(debugger, debugger.layers[index], address)
         found += reading
         if is_written:
             break
-    return tuple(found[:MOST_READERS])
+    return tuple(found[:MAX_READERS])
 
 
 def _uses(debugger: Debugger, layer: Layer, address: int) -> tuple[list[Event], bool]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nmpsim.debugger.execution import Pause
 
-MOST_ROWS = 1 << 21
+MAX_ROWS = 1 << 21
 """Rows that are kept, the newest: about 100 MB."""
 SPAN = np.dtype(
     [
@@ -48,7 +48,7 @@ class WorkLog:
         if len(new):
             self._chunks.append(new)
             self.rows += len(new)
-        while sum(map(len, self._chunks)) > MOST_ROWS:
+        while sum(map(len, self._chunks)) > MAX_ROWS:
             del self._chunks[0]
 
     def spans(self) -> Spans:

@@ -36,7 +36,7 @@ from nmpsim.host_memory import checked_limit, share_of
 from nmpsim.report.json import json_text
 from nmpsim.session import Compiled
 
-MOST_IN_CHUNK = 16
+MAX_IN_CHUNK = 16
 """Samples that a worker does before it answers."""
 
 
@@ -151,7 +151,7 @@ def _chunks(
     todo: Sequence[int], workers: int, samples: Samples, labels: Sequence[int], bundle: Bundle
 ) -> Iterator[Chunk]:
     """Small enough that all workers have something to do to the end."""
-    size = max(1, min(MOST_IN_CHUNK, len(todo) // (4 * workers)))
+    size = max(1, min(MAX_IN_CHUNK, len(todo) // (4 * workers)))
     for start in range(0, len(todo), size):
         indices = todo[start : start + size]
         arrays = [fitted(samples, index, bundle.metadata.inputs) for index in indices]

@@ -14,7 +14,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 
 Grid = Mapping[str, Sequence[int]]
 """Setting (``cores_count``) -> its values."""
-MOST_POINTS = 1_000_000
+MAX_POINTS = 1_000_000
 _HINT = "as in a device file, with lists: [cores] and below it count = [1, 2, 4]"
 
 
@@ -116,9 +116,9 @@ def _check_size(grid: Grid) -> None:
     count = 1
     for values in grid.values():
         count *= len(values)
-    if count > MOST_POINTS:
+    if count > MAX_POINTS:
         raise fail(
-            "GRID001", "the grid is too large", found=f"{count:,}", expected=f"{MOST_POINTS:,}"
+            "GRID001", "the grid is too large", found=f"{count:,}", expected=f"{MAX_POINTS:,}"
         )
 
 

@@ -21,7 +21,7 @@ from nmpsim.diagnostics import fail
 from nmpsim.experiments.pool import Item, Job, Pool, Result
 from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
 
-MOST_PROCESSES_OF_WINDOWS = 61
+MAX_WINDOWS_PROCESSES = 61
 """How many Python can wait for there."""
 _shared: Any = None
 """In a worker process: what its jobs share."""
@@ -29,7 +29,7 @@ _shared: Any = None
 
 def fitting_jobs(jobs: int | None, items: int) -> int:
     """Processes for so many items: what is asked for, or one for each processor; none in vain."""
-    most = MOST_PROCESSES_OF_WINDOWS if sys.platform == "win32" else items
+    limit = MAX_WINDOWS_PROCESSES if sys.platform == "win32" else items
     return max(1, min(jobs or processors(), items, most))
 
 

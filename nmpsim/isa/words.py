@@ -48,7 +48,7 @@ CHANNEL = _indices(CHANNEL_RECORD)
 
 CHANNEL_BYTES = CHANNEL_RECORD.nbytes
 SCALE_BYTES = SCALE_RECORD.nbytes
-MOST_WORDS = max(len(d.words) for d in DESCRIPTORS.values())
+MAX_WORDS = max(len(d.words) for d in DESCRIPTORS.values())
 
 INT8, INT16 = _numbers("conv", "element", "int8", "int16")
 (

@@ -11,7 +11,7 @@ from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import read_run
 from nmpsim.kernels.rounding import HELD, held
 from nmpsim.kernels.saturate import ONCE, limit_run, limit_value
-from nmpsim.kernels.stages import ACCUMULATOR
+from nmpsim.kernels.saturation_stages import ACCUMULATOR
 
 _INT32_HIGH: Any = np.int64((1 << 31) - 1)
 _INT48_HIGH: Any = np.int64((1 << 47) - 1)

@@ -21,7 +21,7 @@ from nmpsim.diagnostics import UserError
 
 _START = b"nmpsim kernel 1\n"
 _DIGEST_BYTES = 32
-MOST_ENTRY_BYTES = 1 << 26
+MAX_ENTRY_BYTES = 1 << 26
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -69,7 +69,7 @@ def _digest(name: str, contents: bytes) -> bytes:
 def _read_entry(path: Path) -> bytes | None:
     try:
         with open(path, "rb", opener=_open_own) as file:
-            data = file.read(MOST_ENTRY_BYTES)
+            data = file.read(MAX_ENTRY_BYTES)
     except OSError:
         return None
     head, contents = data[: len(_START) + _DIGEST_BYTES], data[len(_START) + _DIGEST_BYTES :]

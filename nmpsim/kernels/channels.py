@@ -31,14 +31,14 @@ from nmpsim.kernels.rounding import HELD, float_of_bits, held, round_away
 from nmpsim.kernels.saturate import (
     INT32_HIGH,
     INT32_LOW,
-    MOST_PRODUCT,
+    MAX_PRODUCT,
     ONCE,
     IntegerScale,
     apply_scale,
     limit_value,
 )
+from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS
 from nmpsim.kernels.scale_runs import UNSIGNED
-from nmpsim.kernels.stages import ACCUMULATOR, BIAS
 
 INTEGERS = 8
 OFFSET, START, PRE, MUL, HALF, POST, MOST, ADDEND = range(INTEGERS)
@@ -149,7 +149,7 @@ def put_integers(q: Any, bias: Any, out: Any, integers: Any, c: Any) -> None:
         pre, post = np.int64(0), 15 - out.pre + out.post
         mul = np.int64(0x7FFF) if mul >= 0x7FFF_0000 else (mul + 0x8000) >> 16
     elif q.element == INT16:
-        most = MOST_PRODUCT // max(abs(mul), ONCE)
+        most = MAX_PRODUCT // max(abs(mul), ONCE)
     integers[PRE, c] = pre
     integers[MUL, c] = mul
     integers[HALF, c] = (ONCE << post) >> ONCE

@@ -9,10 +9,10 @@ import numpy as np
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import largest, may_overflow, saturate_sums
 from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START, put_channels, put_starts
+from nmpsim.kernels.depthwise_simd import add_taps_int8, add_taps_int16
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, copy_run, write_run
 from nmpsim.kernels.requantize import requantize
-from nmpsim.kernels.taps import add_taps_int8, add_taps_int16
 from nmpsim.kernels.vector_code import LANES
 
 

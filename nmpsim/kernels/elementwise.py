@@ -26,9 +26,7 @@ from nmpsim.isa.words import (
     QNNPACK,
     decides_profiles,
 )
-from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import read_run, write_run
-from nmpsim.kernels.pointwise import (
+from nmpsim.kernels.elementwise_int32 import (
     ENDS,
     NUMBERS,
     SUM,
@@ -36,8 +34,11 @@ from nmpsim.kernels.pointwise import (
     put_run,
     put_sum_numbers,
 )
+from nmpsim.kernels.jit import jit, jit_allocating
+from nmpsim.kernels.movement import read_run, write_run
 from nmpsim.kernels.rounding import float_of_bits, held, round_away, rounding_shift
 from nmpsim.kernels.saturate import clip_run, saturate_run, stages_of
+from nmpsim.kernels.saturation_stages import RESCALE
 from nmpsim.kernels.scale_runs import (
     add_integer,
     add_real,
@@ -46,7 +47,6 @@ from nmpsim.kernels.scale_runs import (
     round_run_even,
     scale_integers,
 )
-from nmpsim.kernels.stages import RESCALE
 from nmpsim.kernels.vector_code import LANES
 
 WIDEST_SIDE: Any = np.int64(1 << 61)

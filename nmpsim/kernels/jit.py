@@ -16,9 +16,9 @@ import numpy as np
 from numba.extending import register_jitable
 
 from nmpsim.kernels.cache_folder import cache_folder
-from nmpsim.kernels.host import FLAVOUR
+from nmpsim.kernels.cpu_features import FLAVOUR
+from nmpsim.kernels.deferred_codegen import PartCompiler
 from nmpsim.kernels.numba_cache import compiled_callback, entry_name, keep
-from nmpsim.kernels.parts import PartCompiler
 
 _numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -105,7 +105,7 @@ def jit_entry(function: _F) -> _F:
     return compiled
 
 
-def jit_apart(function: Callable[..., Any]) -> Any:
+def jit_cfunc(function: Callable[..., Any]) -> Any:
     """Compile a function of 64-bit integers, which compiled code calls by its ``address``, now.
 
     It is kept in the cache with all that it calls. The address is good as long as the answer lives.

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 
-from nmpsim.kernels.host import FLAVOUR, host_features
+from nmpsim.kernels.cpu_features import FLAVOUR, host_features
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.vector_code import (
     I32,
@@ -175,10 +175,10 @@ def _emit_block(
 def _emit_products(b: Any, pixels: Any, blocks: Any, *where: Any) -> Any:
     """Sums of a register block of one of the flavour's shapes."""
     done = b.append_basic_block("done")
-    choice = b.switch(b.add(b.mul(blocks, constant(MOST_PIXELS)), pixels), done)
+    choice = b.switch(b.add(b.mul(blocks, constant(MAX_PIXELS)), pixels), done)
     for n, p in ((n, p) for n, many in _flavour.shapes.items() for p in many):
         shape = b.append_basic_block("shape")
-        choice.add_case(constant(n * MOST_PIXELS + p), shape)
+        choice.add_case(constant(n * MAX_PIXELS + p), shape)
         b.position_at_end(shape)
         _emit_block(b, p, n, *where)
         b.branch(done)
@@ -237,7 +237,7 @@ _HAS_EXCESS = _flavour.has_excess
 _excess: Any = function_of("excess", _emit_excess)
 _products: Any = function_of("products", _emit_products)
 
-MOST_PIXELS = 56
+MAX_PIXELS = 56
 """Rows of sums that one call fills: a multiple of what is done at once, sums and excess."""
 
 
@@ -256,7 +256,7 @@ def _first_shape(pixels: int, blocks: int) -> tuple[int, int]:
 
 _MOST_BLOCKS = max(_flavour.shapes)
 _FIRST = np.array(
-    [[_first_shape(p, n) for n in range(1, _MOST_BLOCKS + 1)] for p in range(1, MOST_PIXELS + 1)],
+    [[_first_shape(p, n) for n in range(1, _MOST_BLOCKS + 1)] for p in range(1, MAX_PIXELS + 1)],
     np.int64,
 )
 """Pixels left, from 1 on; blocks left, from 1 to _MOST_BLOCKS; pixels and blocks to begin with."""
@@ -329,7 +329,7 @@ products: Any = _products_in_numpy if _numba.config.DISABLE_JIT else jit(_produc
 
 ``out[p, lane]`` = products of a pixel's window with a lane's weights, summed up modulo 2^32.
 
-inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MOST_PIXELS;
-weights int8, blocks from byte ``start``; out int32 [MOST_PIXELS, blocks * 16], of which rows behind
-``pixels`` may be written; excess int32 [MOST_PIXELS], room to work in.
+inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MAX_PIXELS;
+weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], of which rows behind
+``pixels`` may be written; excess int32 [MAX_PIXELS], room to work in.
 """

@@ -42,7 +42,7 @@ from nmpsim.kernels.saturate import (
     limit_value,
     saturate_run,
 )
-from nmpsim.kernels.stages import RESCALE
+from nmpsim.kernels.saturation_stages import RESCALE
 
 _HELD_SHIFTED: Any = np.int64(1 << 62)
 

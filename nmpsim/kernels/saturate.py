@@ -8,17 +8,17 @@ import numpy as np
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.stages import ACTIVATION, HIGH, LOW, RESULT
+from nmpsim.kernels.saturation_stages import ACTIVATION, HIGH, LOW, RESULT
 
 INT32_LOW = -(1 << 31)
 INT32_HIGH = (1 << 31) - 1
-MOST_PRODUCT: Any = np.int64(1 << 61)
+MAX_PRODUCT: Any = np.int64(1 << 61)
 """Largest product of the rescale unit for Int16, before it rounds."""
 ONCE: Any = np.int64(1)
 """Times that one value counts."""
 
 
-class Sink(NamedTuple):
+class SaturationCounters(NamedTuple):
     """Where cut values are counted; the arrays are those of the machine."""
 
     layers: Any
@@ -88,7 +88,7 @@ def apply_scale(
     """
     shifted, half = x >> scale.pre, (ONCE << scale.post) >> ONCE
     if element == INT16:
-        most = MOST_PRODUCT // max(abs(scale.mul), ONCE)
+        most = MAX_PRODUCT // max(abs(scale.mul), ONCE)
         shifted = limit_value(shifted, -most, most, stage, times, index, layer, sink)
         return (shifted * scale.mul + half) >> scale.post
     low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)

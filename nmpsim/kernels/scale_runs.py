@@ -20,8 +20,8 @@ from nmpsim.kernels.rounding import (
     round_even,
     rounding_shift,
 )
-from nmpsim.kernels.saturate import MOST_PRODUCT, limit_run, saturate_run
-from nmpsim.kernels.stages import RESCALE
+from nmpsim.kernels.saturate import MAX_PRODUCT, limit_run, saturate_run
+from nmpsim.kernels.saturation_stages import RESCALE
 
 _ONE: Any = np.int64(1)
 UNSIGNED: Any = np.int64(128)
@@ -65,7 +65,7 @@ def scale_narrow(values: Any, count: Any, scale: Any, index: Any, layer: Any, si
 @jit
 def scale_wide(values: Any, count: Any, scale: Any, index: Any, layer: Any, sink: Any) -> None:
     """The same of values beyond 32 bits; ``x >> pre`` saturates where its product leaves 62."""
-    limit = MOST_PRODUCT // max(abs(scale.mul), _ONE)
+    limit = MAX_PRODUCT // max(abs(scale.mul), _ONE)
     half = (_ONE << scale.post) >> _ONE
     for i in range(count):
         values[i] >>= scale.pre

@@ -8,9 +8,7 @@ import numpy as np
 
 from nmpsim.isa.words import FLOAT, GLOW_FLOAT, GLOW_INT, NMP, OP_ADD, Q31, decides_profiles
 from nmpsim.kernels.elementwise import combine
-from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import read_run, write_run
-from nmpsim.kernels.pointwise import (
+from nmpsim.kernels.elementwise_int32 import (
     ENDS,
     NUMBERS,
     RESCALE,
@@ -18,8 +16,11 @@ from nmpsim.kernels.pointwise import (
     put_rescale_numbers,
     put_run,
 )
+from nmpsim.kernels.jit import jit, jit_allocating
+from nmpsim.kernels.movement import read_run, write_run
 from nmpsim.kernels.rounding import float_of_bits
 from nmpsim.kernels.saturate import Clip, clip_run
+from nmpsim.kernels.saturation_stages import ACTIVATION
 from nmpsim.kernels.scale_runs import (
     add_integer,
     add_real,
@@ -27,7 +28,6 @@ from nmpsim.kernels.scale_runs import (
     round_run_even,
     scale_integers,
 )
-from nmpsim.kernels.stages import ACTIVATION
 from nmpsim.kernels.vector_code import LANES
 
 BOTH_SIDES: Any = np.int64(3)

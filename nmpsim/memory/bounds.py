@@ -13,7 +13,7 @@ from nmpsim.isa.words import GLOW_INT, NMP, Q31
 OK = -1
 MOST = 1 << 26
 """No count or stride within a scratchpad can be larger."""
-MOST_DRAM_STRIDE = 1 << 31
+MAX_DRAM_STRIDE = 1 << 31
 INFINITY_BITS = 0x7F80_0000
 """Those of float32; all positive finite numbers are below."""
 

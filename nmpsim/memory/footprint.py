@@ -21,8 +21,8 @@ from nmpsim.isa.words import (
     GEMM,
     LOAD,
     LUT,
+    MAX_WORDS,
     MAXPOOL,
-    MOST_WORDS,
     PART_FIRST,
     PART_LAST,
     PART_MIDDLE,
@@ -90,7 +90,7 @@ WRITES, COUNT, IS_PLAIN = range(3)
 if axes are to stay as they are (those that are not there have a count of 0), or else runs that
 touch become one.
 """
-MOST_TOUCHES = 8
+MAX_TOUCHES = 8
 """Rows that an instruction can need, row 0 included."""
 _OUT_W, _IN_ROW, _IN_PIXEL, _OUT_ROW, _OUT_PIXEL = (
     index - CONV.out_h
@@ -337,7 +337,7 @@ def transpose_footprint(d: Any, touches: Any) -> None:
 
 
 def footprint(kind: int, words: Any, touches: Any) -> bool:
-    """Fill ``touches``, int64 [MOST_TOUCHES, TOUCH_WORDS]; False for an unknown kind."""
+    """Fill ``touches``, int64 [MAX_TOUCHES, TOUCH_WORDS]; False for an unknown kind."""
     begin_touches(touches)
     if kind in (_LOAD, _STORE):
         transfer(words, touches, kind == _LOAD)
@@ -480,7 +480,7 @@ FUNCTIONS = (
 
 def _known_descriptors() -> list[str]:
     """The descriptors that have a footprint."""
-    words, touches = [0] * MOST_WORDS, defaultdict[tuple[int, int], int](int)
+    words, touches = [0] * MAX_WORDS, defaultdict[tuple[int, int], int](int)
     return [name for name, kind in KINDS.items() if footprint(kind, words, touches)]
 
 

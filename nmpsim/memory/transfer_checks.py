@@ -6,8 +6,8 @@ from typing import Any
 
 from nmpsim.isa.words import LOAD, STORE
 from nmpsim.memory.bounds import (
+    MAX_DRAM_STRIDE,
     MOST,
-    MOST_DRAM_STRIDE,
     OK,
     beyond_element,
     first_beyond,
@@ -30,7 +30,7 @@ def check_load(words: Any, spm_bytes: int) -> int:
     """Check a load; the DRAM side is for the engine, which knows what is mapped."""
     bad = first_beyond(words, LOAD.run_bytes, LOAD.count_y, 0, MOST)
     if bad == OK:
-        bad = first_beyond(words, LOAD.dram_stride_x, LOAD.dram_stride_y, 0, MOST_DRAM_STRIDE)
+        bad = first_beyond(words, LOAD.dram_stride_x, LOAD.dram_stride_y, 0, MAX_DRAM_STRIDE)
     if bad == OK:
         bad = first_beyond(words, LOAD.spm_stride_x, LOAD.spm_stride_y, 0, MOST)
     if bad == OK:
@@ -57,7 +57,7 @@ def check_store(words: Any, spm_bytes: int) -> int:
     """Check a store; the DRAM side is for the engine, which knows what is mapped."""
     bad = first_beyond(words, STORE.run_bytes, STORE.count_y, 0, MOST)
     if bad == OK:
-        bad = first_beyond(words, STORE.dram_stride_x, STORE.dram_stride_y, 0, MOST_DRAM_STRIDE)
+        bad = first_beyond(words, STORE.dram_stride_x, STORE.dram_stride_y, 0, MAX_DRAM_STRIDE)
     if bad == OK:
         bad = first_beyond(words, STORE.spm_stride_x, STORE.spm_stride_y, 0, MOST)
     if bad != OK:

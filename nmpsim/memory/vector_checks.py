@@ -40,7 +40,7 @@ from nmpsim.memory.bounds import (
     too_many,
 )
 
-MOST_TAPS = 1 << 23
+MAX_TAPS = 1 << 23
 """32 bits hold the sum of so many Int8 values less their zero point."""
 _PROFILES, _AVERAGE_PROFILES = PROFILE_MASKS["rescale"], PROFILE_MASKS["avgpool"]
 _PAIR_PROFILES = PROFILE_MASKS["eltwise"]
@@ -71,7 +71,7 @@ def check_pool(words: Any, spm_bytes: int) -> int:
     pixel = words[MAXPOOL.channels] << element
     if too_many(words[MAXPOOL.out_h], words[MAXPOOL.out_w], pixel, spm_bytes):
         return int(MAXPOOL.out_h)
-    if too_many(words[MAXPOOL.kernel_h], words[MAXPOOL.kernel_w], 1, min(spm_bytes, MOST_TAPS)):
+    if too_many(words[MAXPOOL.kernel_h], words[MAXPOOL.kernel_w], 1, min(spm_bytes, MAX_TAPS)):
         return int(MAXPOOL.kernel_h)
     in_extent = span(
         words[MAXPOOL.in_h],

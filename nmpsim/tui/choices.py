@@ -22,7 +22,7 @@ from nmpsim.tui.planes import FILTER, Planes
 from nmpsim.tui.view import View
 
 OUTPUT, DIFFERENCE = "output", "difference"
-MOST_CHANNELS = 6
+MAX_CHANNELS = 6
 
 
 @attrs.frozen(eq=False)
@@ -75,9 +75,9 @@ def _where(values: Values) -> str:
     counts = np.count_nonzero(values.reshape(-1, values.shape[-1] if values.ndim else 1), axis=0)
     if not counts.any():
         return "nothing differs"
-    most = np.argsort(-counts, kind="stable")[:MOST_CHANNELS]
+    most = np.argsort(-counts, kind="stable")[:MAX_CHANNELS]
     channels = ", ".join(f"{c}: {counts[c]:,}" for c in most.tolist() if counts[c])
-    more = ", ..." if np.count_nonzero(counts) > MOST_CHANNELS else ""
+    more = ", ..." if np.count_nonzero(counts) > MAX_CHANNELS else ""
     return f"{int(counts.sum()):,} differ, by channel {channels}{more}"
 
 

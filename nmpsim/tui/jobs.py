@@ -13,7 +13,7 @@ from textual.app import App
 from nmpsim.diagnostics import UserError
 from nmpsim.tui.view import View
 
-MOST_WAITING = 20
+MAX_WAITING = 20
 """Actions that wait for the one that runs: keys pressed meanwhile."""
 
 
@@ -42,7 +42,7 @@ class Jobs:
 
     def perform(self, name: str, action: Callable[[], View]) -> None:
         """Do something that leads to another view, after what was asked for before."""
-        if len(self._waiting) < MOST_WAITING:
+        if len(self._waiting) < MAX_WAITING:
             self._waiting.append((name, action))
         if not self.running:
             self._next()

@@ -19,7 +19,7 @@ from nmpsim.debugger.breakpoints import AtAddress, AtLayer
 from nmpsim.tui.look import UNICODE, Glyphs
 from nmpsim.tui.view import View
 
-MOST_PAINTED = 1000
+MAX_PAINTED = 1000
 """Rows that are kept; a few screens full."""
 
 
@@ -189,7 +189,7 @@ class LinePane(ScrollView, can_focus=True):
             return self._strip(text, left, width)
         key = (index, left, width, index == self.cursor, self.has_focus, self._base)
         if key not in self._painted:
-            if len(self._painted) >= MOST_PAINTED:
+            if len(self._painted) >= MAX_PAINTED:
                 self._painted.clear()
             self._painted[key] = self._strip(self._shown_line(index, width), left, width)
         return self._painted[key]

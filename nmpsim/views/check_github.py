@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from nmpsim.checking import CaseResult
 from nmpsim.visible import visible
 
-MOST_OF_CHECK = 5
+MAX_OF_CHECK = 5
 """Annotations of one check: GitHub shows ten of a step."""
 
 
@@ -23,7 +23,7 @@ def github_annotations(results: Sequence[CaseResult]) -> Iterator[str]:
             title = f"{result.name}: {check.name}"
             if not check.culprits:
                 yield _command(result.source, 0, title, check.message)
-            for one in check.culprits[:MOST_OF_CHECK]:
+            for one in check.culprits[:MAX_OF_CHECK]:
                 yield _command(result.source, one.line, title, f"layer {one.name}: {one.message}")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nmpsim.analysis.lint import Finding
 from nmpsim.checking import CaseResult, Check
-from nmpsim.kernels.stages import STAGE_NAMES
+from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.views.sarif import LINT_RULES, SarifResult, lint_results, sarif
 
 _CHECKS = {

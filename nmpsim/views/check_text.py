@@ -10,7 +10,7 @@ from nmpsim.checking import CaseResult, Culprit
 from nmpsim.views.console import line
 from nmpsim.views.text import plural
 
-MOST_CULPRITS = 8
+MAX_CULPRITS = 8
 """Layers of a failed check that are told."""
 STATUS_WORDS = {
     "passed": "passed",
@@ -55,7 +55,7 @@ def _print_case(result: CaseResult, console: Console) -> None:
 
 
 def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
-    shown = [f"{one.place}: {one.message}" for one in culprits[:MOST_CULPRITS]]
-    if len(culprits) > MOST_CULPRITS:
-        shown.append(f"and {plural(len(culprits) - MOST_CULPRITS, 'layer')} more")
+    shown = [f"{one.place}: {one.message}" for one in culprits[:MAX_CULPRITS]]
+    if len(culprits) > MAX_CULPRITS:
+        shown.append(f"and {plural(len(culprits) - MAX_CULPRITS, 'layer')} more")
     return shown

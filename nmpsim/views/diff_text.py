@@ -11,9 +11,9 @@ from nmpsim.views.console import heading, line
 from nmpsim.views.text import elem_text, plural, real_text, shape_text
 from nmpsim.visible import visible_line
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """Rows of a table that are shown unless all are asked for."""
-MOST_NAMES = 8
+MAX_NAMES = 8
 """Layers that only one run has of which the names are told."""
 
 
@@ -27,9 +27,9 @@ def print_run_difference(found: RunDifference, console: Console, *, show_all: bo
     rows = found.tensors if show_all else differing
     if rows:
         console.print()
-        console.print(_table(rows if show_all else rows[:MOST_ROWS], found.within, console))
-        if not show_all and len(rows) > MOST_ROWS:
-            line(console, f"  and {len(rows) - MOST_ROWS:,} more; --all shows them")
+        console.print(_table(rows if show_all else rows[:MAX_ROWS], found.within, console))
+        if not show_all and len(rows) > MAX_ROWS:
+            line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
     for one in differing:
         if one.problem:
             line(console, f"not compared: {_name(one)}: {one.problem}", "yellow")
@@ -48,12 +48,12 @@ def print_report_difference(found: ReportDifference, console: Console) -> None:
             line(console, f"  {_change(fact)}")
     if found.layers:
         heading(console, "layers that differ")
-    for layer in found.layers[:MOST_ROWS]:
+    for layer in found.layers[:MAX_ROWS]:
         line(console, f"  {layer.index} {layer.name}")
         for change in layer.changes:
             line(console, f"    {_change(change)}")
-    if len(found.layers) > MOST_ROWS:
-        line(console, f"  and {len(found.layers) - MOST_ROWS:,} more; --format json has all")
+    if len(found.layers) > MAX_ROWS:
+        line(console, f"  and {len(found.layers) - MAX_ROWS:,} more; --format json has all")
     _print_only("the first report", found.only_first, console)
     _print_only("the second report", found.only_second, console)
     heading(console, "outputs")
@@ -116,8 +116,8 @@ def _note(one: TensorDifference, within: int) -> str:
 def _print_only(whose: str, names: tuple[str, ...], console: Console) -> None:
     if not names:
         return
-    some = ", ".join(names[:MOST_NAMES])
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    some = ", ".join(names[:MAX_NAMES])
+    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
     line(console, f"only in {whose}: {some}{more}")
 
 

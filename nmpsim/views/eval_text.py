@@ -12,10 +12,10 @@ from nmpsim.views.console import heading, line
 from nmpsim.views.text import percent, plural
 from nmpsim.visible import visible_line
 
-MOST_CLASSES = 20
+MAX_CLASSES = 20
 """Of more classes, the worst are shown."""
-MOST_FAILED = 5
-MOST_LAYERS = 20
+MAX_FAILED = 5
+MAX_LAYERS = 20
 
 
 def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) -> None:
@@ -41,10 +41,10 @@ def _print_failed(found: Evaluation, console: Console) -> None:
     if not found.failed:
         return
     heading(console, f"{plural(len(found.failed), 'run')} did not reach the end; counted as wrong")
-    for answer in found.failed[:MOST_FAILED]:
+    for answer in found.failed[:MAX_FAILED]:
         line(console, f"  sample {answer.index}: {answer.error}", "red")
-    if len(found.failed) > MOST_FAILED:
-        line(console, f"  and {len(found.failed) - MOST_FAILED:,} more")
+    if len(found.failed) > MAX_FAILED:
+        line(console, f"  and {len(found.failed) - MAX_FAILED:,} more")
 
 
 def _print_layers(found: Evaluation, console: Console) -> None:
@@ -53,7 +53,7 @@ def _print_layers(found: Evaluation, console: Console) -> None:
         heading(console, "no value was cut")
         return
     heading(console, "layers with values that were cut (saturated), largest share first")
-    shown = layers[:MOST_LAYERS]
+    shown = layers[:MAX_LAYERS]
     columns = [
         Column("layer", [visible_line(one.name) for one in shown], least=8),
         Column("operation", [visible_line(one.op) for one in shown], least=8),
@@ -62,17 +62,17 @@ def _print_layers(found: Evaluation, console: Console) -> None:
         Column("%", [percent(one.saturated, one.elements) for one in shown], right=True),
     ]
     console.print(fitted_table(columns, console))
-    if len(layers) > MOST_LAYERS:
-        line(console, f"and {plural(len(layers) - MOST_LAYERS, 'layer')} with less")
+    if len(layers) > MAX_LAYERS:
+        line(console, f"and {plural(len(layers) - MAX_LAYERS, 'layer')} with less")
 
 
 def _print_classes(found: Evaluation, console: Console) -> None:
     classes = sorted(found.by_class(), key=lambda one: one.right / one.samples)
     if len(classes) < 2:
         return
-    many = len(classes) > MOST_CLASSES
+    many = len(classes) > MAX_CLASSES
     heading(console, "worst classes" if many else "classes, worst first")
-    shown = classes[:MOST_CLASSES]
+    shown = classes[:MAX_CLASSES]
     columns = [
         Column("class", [visible_line(one.name) for one in shown], least=8),
         Column("right", [f"{one.right:,}" for one in shown], right=True),

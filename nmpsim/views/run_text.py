@@ -21,9 +21,9 @@ from nmpsim.views.run_table import layer_table
 from nmpsim.views.text import duration, percent, plural
 from nmpsim.visible import visible_line
 
-MOST_CUT = 10
+MAX_CUT = 10
 """Layers of which the stages of saturation are told: the worst."""
-MOST_SLOW = 5
+MAX_SLOW = 5
 """Layers of which the distance to their bound is told: those that lose most cycles."""
 CAUSE_WORDS = {
     "mac": "MAC array at work",
@@ -101,7 +101,7 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
         return
     console.print()
     line(console, "cut: results that did not fit and were saturated, by layer")
-    for layer in sorted(sorted(cut, key=_cut_share)[-MOST_CUT:], key=lambda layer: layer.index):
+    for layer in sorted(sorted(cut, key=_cut_share)[-MAX_CUT:], key=lambda layer: layer.index):
         stages: Counter[str] = Counter()
         for one in layer.saturation:
             if not one.wanted:
@@ -109,8 +109,8 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
         parts = ", ".join(f"{count:,} at {stage}" for stage, count in stages.items())
         share = percent(layer.saturated, layer.elements)
         line(console, f"  {layer.index} {layer.name}: {parts} ({share}% of {layer.elements:,})")
-    if len(cut) > MOST_CUT:
-        more = plural(len(cut) - MOST_CUT, "layer")
+    if len(cut) > MAX_CUT:
+        more = plural(len(cut) - MAX_CUT, "layer")
         line(console, f"  and smaller shares of {more} more; --format json has all")
 
 
@@ -160,7 +160,7 @@ def _print_causes(report: RunReport, console: Console) -> None:
 
 def _print_bounds(report: RunReport, console: Console) -> None:
     bounded = [layer for layer in report.layers if layer.bound.cycles]
-    slow = sorted(bounded, key=lambda layer: layer.bound.cycles - layer.cycles)[:MOST_SLOW]
+    slow = sorted(bounded, key=lambda layer: layer.bound.cycles - layer.cycles)[:MAX_SLOW]
     if not slow:
         return
     heading(console, "layers that lose most cycles to their bound")

@@ -19,9 +19,9 @@ from nmpsim.views.text import plural
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 """Lines, points or ticks with a name of their own; of more, none has one."""
-MOST_IN_HALF = 45
+MAX_IN_HALF = 45
 """Characters of a label that have room in half of a figure's width."""
 _DASHES = ("-", "--", ":", "-.")
 """Of one line after the other, so that lines in the same place are seen to be several."""
@@ -92,11 +92,11 @@ def _draw_cycles(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
         x, y = zip(*sorted(points), strict=True)
         dashes = _DASHES[number % len(_DASHES)]
         axes.plot(x, y, dashes, marker="o", markersize=3, linewidth=1, label=label)
-    if others and len(lines) <= MOST_NAMED:
+    if others and len(lines) <= MAX_NAMED:
         _legend_below(axes)
     _log_axes(axes, dotted(across), "cycles")
     values = sorted({row[across] for row in rows})
-    if len(values) <= MOST_NAMED:
+    if len(values) <= MAX_NAMED:
         axes.set_xticks(values)
 
 
@@ -136,7 +136,7 @@ def _draw_pareto(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
     axes.step(
         *zip(*front, strict=True), where="post", marker="o", markersize=4, label="Pareto front"
     )
-    if len(front) <= MOST_NAMED:
+    if len(front) <= MAX_NAMED:
         at = {(_scratchpads(row), row["cycles"]): _settings(row, result.varied) for row in rows}
         for letter, (x, y) in zip(ascii_uppercase, front, strict=False):
             _name(axes, letter, x, y, "left")
@@ -169,7 +169,7 @@ def _name(axes: Axes, text: str, x: float, y: float, side: str) -> None:
 def _legend_below(axes: Axes) -> None:
     """Where it hides nothing; in two columns if the labels are short."""
     _, labels = axes.get_legend_handles_labels()
-    columns = 2 if max(map(len, labels)) <= MOST_IN_HALF else 1
+    columns = 2 if max(map(len, labels)) <= MAX_IN_HALF else 1
     axes.figure.legend(loc="outside lower center", ncols=columns, fontsize="small")
 
 

@@ -15,7 +15,7 @@ from nmpsim.views.console import heading, line
 from nmpsim.views.text import duration, percent, plural
 from nmpsim.visible import visible_line
 
-MOST_ROWS = 64
+MAX_ROWS = 64
 """Of more points, only the fastest are shown."""
 SCHEMA = "nmpsim-sweep-1"
 
@@ -36,8 +36,8 @@ def print_sweep(result: SweepResult, console: Console) -> None:
     done = [row for row in result.rows if row["error"] is None]
     failed = [row for row in result.rows if row["error"] is not None]
     shown = done
-    if len(done) > MOST_ROWS:
-        shown = sorted(done, key=lambda row: int(row["cycles"]))[:MOST_ROWS]
+    if len(done) > MAX_ROWS:
+        shown = sorted(done, key=lambda row: int(row["cycles"]))[:MAX_ROWS]
     line(console, f"{result.program}: {plural(len(done), 'point')}", "bold")
     if shown:
         console.print()
@@ -46,10 +46,10 @@ def print_sweep(result: SweepResult, console: Console) -> None:
         line(console, f"and {len(done) - len(shown):,} slower ones")
     if failed:
         heading(console, f"{len(failed)} without a result")
-        for row in failed[:MOST_ROWS]:
+        for row in failed[:MAX_ROWS]:
             line(console, f"  {_settings(row, result.varied)}: {row['error']}: {row['message']}")
-        if len(failed) > MOST_ROWS:
-            line(console, f"  and {len(failed) - MOST_ROWS:,} more")
+        if len(failed) > MAX_ROWS:
+            line(console, f"  and {len(failed) - MAX_ROWS:,} more")
 
 
 def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Column]:

@@ -6,7 +6,7 @@ from user_project import SUITE
 
 import nmpsim
 import nmpsim.bundle
-from nmpsim.checking.hazards import MOST_HAZARDS, check_hazards, find_hazards
+from nmpsim.checking.hazards import MAX_HAZARDS, check_hazards, find_hazards
 from nmpsim.debugger import Debugger
 
 
@@ -65,7 +65,7 @@ def test_many_hazards_are_told_layer_by_layer(project, racing):
     inputs = {"data": np.load(project.folder / "images" / "7.npy")}
     device = nmpsim.Device(nmpsim.device_of(bundle))
     found = find_hazards(bundle, inputs, device.config)
-    check = check_hazards(MOST_HAZARDS * found, device.run(bundle, inputs).layers)
+    check = check_hazards(MAX_HAZARDS * found, device.run(bundle, inputs).layers)
     assert check.message.startswith("1,000 or more hazards, the first: layer conv2__2: core 1")
     (one,) = check.culprits
     assert one.message.endswith("; 999 more")

@@ -16,7 +16,7 @@ import pytest
 
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
-from nmpsim.core.compiled.perform import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_PLAIN
 
 pytestmark = pytest.mark.skipif(
     IS_PLAIN or not Path("/proc/self/stat").exists(), reason="needs kernels, and to see processes"

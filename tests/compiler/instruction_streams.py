@@ -20,7 +20,7 @@ from nmpsim.isa.codec import Decoded, decode, decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Unit
 
 Words = Mapping[str, int]
-MOST_STEPS = 1 << 22
+MAX_STEPS = 1 << 22
 CHANNEL_RECORD_BYTES, SCALE_RECORD_BYTES = 16, 28
 FIRST, MIDDLE, LAST = 1, 2, 3
 
@@ -58,7 +58,7 @@ def core_events(bundle: Bundle, entry: int, core: int) -> Iterator[Event]:
     """What a core does from ``entry`` to its halt; the scalar part is straight-line code."""
     registers = [0] * 32
     pc = entry
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         word = int.from_bytes(_bytes(bundle, pc, 4), "little")
         one = decode(word)
         assert one is not None, hex(pc)

@@ -24,7 +24,7 @@ IMAGE_BASE = 0x8000_0000
 RAM_BASE = 0xA000_0000
 ENGINES = ("reference", "compiled")
 AT_ONCE = "at once"
-"""The compiled engine with some threads, following a course where there is one."""
+"""The compiled engine with some threads, following a recording where there is one."""
 FOREVER = 1 << 40
 
 
@@ -38,11 +38,11 @@ def ignore(_: int) -> None:
 
 
 def threaded(threads: int) -> Engine:
-    """The compiled engine with helpers that come at once, however short a run is."""
+    """The compiled engine with workers that come at once, however short a run is."""
     from nmpsim.core.compiled.engine import CompiledEngine
 
     made = CompiledEngine(threads)
-    made._team.patience_seconds = 0.0
+    made._workers.patience_seconds = 0.0
     return made
 
 
@@ -139,7 +139,7 @@ def run(
     name: str, program: Program, turns: int = FOREVER, stop_at_layers: bool = False
 ) -> tuple[Outcome, Machine]:
     m, costs = program.machine(), costs_of(program.config)
-    if name == AT_ONCE and engine(name).run_at_once(m, costs, ignore):
+    if name == AT_ONCE and engine(name).replay(m, costs, ignore):
         return Outcome.DONE, m
     while (outcome := engine(name).run(m, costs, turns, stop_at_layers)) == Outcome.PAUSED:
         if turns != FOREVER:

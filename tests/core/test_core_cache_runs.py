@@ -18,13 +18,13 @@ import pytest
 
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
-from nmpsim.core.compiled.perform import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.kernels.jit import CACHE
 
 pytestmark = pytest.mark.skipif(
     IS_PLAIN or CACHE is None, reason="nothing is compiled, or nothing can be kept"
 )
-SMALL = "follow.help_out-*"
+SMALL = "replay.work_loop-*"
 
 
 @pytest.fixture(scope="module")

@@ -74,4 +74,6 @@ def test_the_reference_engine_needs_no_compiler() -> None:
     modules = set(run_python(code).split())
     assert "numba" not in modules
     assert not [m for m in modules if m.startswith("nmpsim.core.compiled")]
-    assert {m for m in modules if m.startswith("nmpsim.kernels.")} == {"nmpsim.kernels.stages"}
+    assert {m for m in modules if m.startswith("nmpsim.kernels.")} == {
+        "nmpsim.kernels.saturation_stages"
+    }

@@ -28,7 +28,7 @@ def touched(
     name: str, words: dict[str, int], plain: bool = False
 ) -> dict[tuple[bool, str], set[int]]:
     values = np.array([words.get(word.name, 0) for word in DESCRIPTORS[name]], np.int64)
-    rows = np.zeros((f.MOST_TOUCHES, f.TOUCH_WORDS), np.int64)
+    rows = np.zeros((f.MAX_TOUCHES, f.TOUCH_WORDS), np.int64)
     rows[0, f.IS_PLAIN] = plain
     assert f.footprint(f.KINDS[name], values, rows)
     found = {}
@@ -118,7 +118,7 @@ def rows() -> st.SearchStrategy[np.ndarray]:
 
 
 def _row(start: int, run: int, axes: list[tuple[int, int]]) -> np.ndarray:
-    found = np.zeros((f.MOST_TOUCHES, f.TOUCH_WORDS), np.int64)
+    found = np.zeros((f.MAX_TOUCHES, f.TOUCH_WORDS), np.int64)
     row = f.touch(found, False, f.INPUT, start, run)
     for count, step in axes:
         f.repeat(found, row, count, step)

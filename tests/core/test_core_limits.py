@@ -13,7 +13,7 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.core import device as device_module
-from nmpsim.core.engine import CourseLeftError
+from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.engines import ENGINES
 from nmpsim.core.limits import TimeBudget, TimeIsUpError
 
@@ -84,18 +84,18 @@ def test_what_begins_again_has_no_more_time(
         tried.append("prove")
         return False
 
-    def run_at_once(*_: object) -> bool:
+    def replay(*_: object) -> bool:
         clock.now += 2
-        tried.append("run_at_once")
-        raise CourseLeftError
+        tried.append("replay")
+        raise ReplayDivergedError
 
     monkeypatch.setattr(device_module, "time", clock)
     monkeypatch.setattr(type(device._engine), "compiling_seconds", 0)
     monkeypatch.setattr(device._engine, "prove", prove)
-    monkeypatch.setattr(device._engine, "run_at_once", run_at_once)
+    monkeypatch.setattr(device._engine, "replay", replay)
     device._load(digits).proof = "done"
     report = device.run(digits, seven, limits=nmpsim.Limits(timeout=timeout))
-    assert tried == ["run_at_once", "prove"]
+    assert tried == ["replay", "prove"]
     assert (report.trap is None) == (timeout > 4)
     if report.trap is not None:
         assert report.trap.message == "the run took longer than 3 s"

@@ -14,7 +14,7 @@ from core_machines import (
 )
 
 from nmpsim.core.state import Outcome, Status, Trap
-from nmpsim.core.stops import MOST_STEPS
+from nmpsim.core.stops import MAX_STEPS
 from nmpsim.isa.table import Cause
 from nmpsim.timing import costs_of
 
@@ -49,7 +49,7 @@ def test_the_cycle_limit() -> None:
     assert [trap[Trap.CORE], trap[Trap.PC], trap[Trap.CYCLE]] == [0, m.cores.pc[0], 1002]
 
 
-@pytest.mark.parametrize(("name", "most"), [("compiled", MOST_STEPS), ("reference", 1 << 11)])
+@pytest.mark.parametrize(("name", "most"), [("compiled", MAX_STEPS), ("reference", 1 << 11)])
 def test_a_program_without_end_comes_back(name: str, most: int) -> None:
     program = from_text("loop: j loop", config=device(limits_cycles=1 << 62))
     m = program.machine()

@@ -22,7 +22,7 @@ from core_tensors import Array, Job, Layout, at, channel_records, pack_weights, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmpsim.kernels.stages import ACCUMULATOR, BIAS
+from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS
 
 DEVICE = device()
 CHANNELS = (7, 16, 1)

@@ -10,7 +10,7 @@ from core_layers import full_clip, run
 from core_tensors import Array, Layout, at, channel_records, pack_weights, scale
 
 from nmpsim.core.state import NEVER, Machine
-from nmpsim.kernels.stages import ACCUMULATOR, BIAS, RESCALE, RESULT
+from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS, RESCALE, RESULT
 
 LOW, HIGH = 0, 1
 LAST_48, FIRST_48 = 2**47 - 1, -(2**47)

@@ -95,7 +95,7 @@ def test_room_of_the_records() -> None:
     assert layer["cut"].shape == layer["worst"].shape == layer["first"].shape == (5, 2)
     assert (shared["trap"].shape, shared["semaphores"].shape) == ((5,), (64,))
     assert state.WORK["cursor"].shape == (8,)
-    assert state.MOST_NOTES == 18, "a grant, its transfer's end, a queue of empty ones behind"
+    assert state.MAX_NOTES == 18, "a grant, its transfer's end, a queue of empty ones behind"
 
 
 def test_reset() -> None:

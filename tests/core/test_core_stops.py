@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_core_random_cores import programs
 
 from nmpsim.core.state import NEVER, Machine, Outcome
-from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, Stops, make_stops
+from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, StopConditions, make_stops
 from nmpsim.isa.table import INSTRUCTIONS, Unit
 from nmpsim.timing import costs_of
 
@@ -17,7 +17,9 @@ TRACE_ROWS = 4096
 WENT_ON = (Outcome.PAUSED, Outcome.LAYER_END, Outcome.STOPPED)
 
 
-def finish(name: str, program: Program, turns: int, stops: Stops) -> tuple[Outcome, Machine]:
+def finish(
+    name: str, program: Program, turns: int, stops: StopConditions
+) -> tuple[Outcome, Machine]:
     """Run to the end, asking again each time the engine comes back."""
     machine, costs = program.machine(), costs_of(program.config)
     outcome = Outcome.PAUSED

@@ -32,9 +32,9 @@ from core_machines import (
 )
 
 import nmpsim
-from nmpsim.core.compiled import team
+from nmpsim.core.compiled import replay
 from nmpsim.core.compiled.engine import CompiledEngine
-from nmpsim.core.compiled.perform import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.timing import costs_of
 
@@ -174,13 +174,13 @@ def test_a_run_that_is_cut_into_many_pieces() -> None:
 
 
 @pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
-def test_helpers_come_when_runs_last() -> None:
+def test_workers_come_when_runs_last() -> None:
     program = racing(7)
     engine = CompiledEngine(threads=2)
     for patience, expected in ((3600.0, 0), (0.0, 1)):
-        engine._team.patience_seconds = patience
-        assert engine.run_at_once(program.machine(), costs_of(program.config), ignore)
-        assert len(engine._team._helpers) == expected
+        engine._workers.patience_seconds = patience
+        assert engine.replay(program.machine(), costs_of(program.config), ignore)
+        assert len(engine._workers._workers) == expected
 
 
 class InterruptError(Exception):
@@ -189,42 +189,42 @@ class InterruptError(Exception):
 
 @pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
 def test_a_run_that_is_interrupted_leaves_no_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What helpers counted for it is not added to the next run's."""
+    """What workers counted for it is not added to the next run's."""
 
-    def interrupt(_: Machine, own: team.Accounts, *__: object) -> None:
+    def interrupt(_: Machine, own: replay.WorkerCounters, *__: object) -> None:
         own.layers.elements += 1
         raise InterruptError
 
     program, engine = racing(7), threaded(2)
     costs, known = costs_of(program.config), run_both(program)
     for _ in range(2):
-        assert engine.run_at_once(program.machine(), costs, ignore)
+        assert engine.replay(program.machine(), costs, ignore)
     with monkeypatch.context() as patched, pytest.raises(InterruptError):
-        patched.setattr(team, "add_accounts", interrupt)
-        engine.run_at_once(program.machine(), costs, ignore)
+        patched.setattr(replay, "add_counters", interrupt)
+        engine.replay(program.machine(), costs, ignore)
     machine = program.machine()
-    assert engine.run_at_once(machine, costs, ignore)
+    assert engine.replay(machine, costs, ignore)
     assert_same(known, machine)
-    assert not engine._team._accounts[0].layers.elements.any()
+    assert not engine._workers._counters[0].layers.elements.any()
 
 
 @pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
-def test_helpers_of_an_interrupted_run_come_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_an_interrupted_run_come_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> None:
         raise InterruptError
 
     program, engine = racing(7), threaded(2)
     costs = costs_of(program.config)
     for _ in range(2):
-        assert engine.run_at_once(program.machine(), costs, ignore)
+        assert engine.replay(program.machine(), costs, ignore)
     before = threading.active_count()
-    monkeypatch.setattr(engine._team._helpers[0], "begin", interrupt)
+    monkeypatch.setattr(engine._workers._workers[0], "begin", interrupt)
     with pytest.raises(InterruptError):
-        engine.run_at_once(program.machine(), costs, ignore)
-    assert engine.run_at_once(program.machine(), costs, ignore)
+        engine.replay(program.machine(), costs, ignore)
+    assert engine.replay(program.machine(), costs, ignore)
     deadline = time.monotonic() + 20
     while threading.active_count() > before:
-        assert time.monotonic() < deadline, "a helper of the interrupted run still looks for work"
+        assert time.monotonic() < deadline, "a worker of the interrupted run still looks for work"
         time.sleep(0.01)
 
 

@@ -28,11 +28,9 @@ MODULES = (
     "nmpsim.core.reference.engine",
     "nmpsim.core.reference.tensor",
     "nmpsim.core.compiled.scalar",
-    "nmpsim.core.compiled.csr",
-    "nmpsim.core.compiled.cycles",
     "nmpsim.core.compiled.tensor",
-    "nmpsim.core.compiled.turns",
-    "nmpsim.core.compiled.apart",
+    "nmpsim.core.compiled.event_queue",
+    "nmpsim.core.compiled.dispatch",
     "nmpsim.compiler.slicing.work_cycles",
     "nmpsim.debugger.arithmetic",
     "nmpsim.debugger.hazards",
@@ -84,7 +82,7 @@ PLANTED = {
     ),
     "csr": (
         't._csr("csrrx", 4, "another one")',
-        {REFERENCE: "INSTRUCTIONS", "nmpsim.core.compiled.csr": "csr_access"},
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "csr_access"},
     ),
     "load": ('t._load("lwu", 6, 4, False, "another one")', {REFERENCE: "INSTRUCTIONS"}),
     "store": ('t._store("sx", 3, 4, "another one")', {REFERENCE: "INSTRUCTIONS"}),
@@ -93,7 +91,7 @@ PLANTED = {
         {
             REFERENCE: "INSTRUCTIONS",
             SCALAR: "synchronise",
-            "nmpsim.core.compiled.turns": "_RELEASES",
+            "nmpsim.core.compiled.event_queue": "_RELEASES",
             "nmpsim.debugger.hazards": "_SYNC",
         },
     ),
@@ -101,8 +99,8 @@ PLANTED = {
         't._tensor("nmp.twist", Unit.VECTOR, 7, "fill", "another one")',
         {
             "nmpsim.core.reference.tensor": "COMPUTE",
-            "nmpsim.core.compiled.cycles": "vector_unit_cycles",
-            "nmpsim.core.compiled.apart": "APART",
+            "nmpsim.core.compiled.tensor": "vector_unit_cycles",
+            "nmpsim.core.compiled.dispatch": "KERNELS",
             "nmpsim.compiler.slicing.work_cycles": "_CYCLES",
         },
     ),
@@ -110,8 +108,8 @@ PLANTED = {
         't._tensor("nmp.twist", Unit.MAC, 7, "gemm", "another one")',
         {
             "nmpsim.core.reference.tensor": "COMPUTE",
-            "nmpsim.core.compiled.cycles": "mac_cycles",
-            "nmpsim.core.compiled.apart": "APART",
+            "nmpsim.core.compiled.tensor": "mac_cycles",
+            "nmpsim.core.compiled.dispatch": "KERNELS",
             "nmpsim.compiler.slicing.work_cycles": "_CYCLES",
         },
     ),
@@ -120,7 +118,7 @@ PLANTED = {
         {
             "nmpsim.core.reference.tensor": "TRANSFERS",
             "nmpsim.core.compiled.tensor": "check",
-            "nmpsim.core.compiled.apart": "APART",
+            "nmpsim.core.compiled.dispatch": "KERNELS",
         },
     ),
 }

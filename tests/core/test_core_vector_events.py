@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmpsim.core.state import NEVER
-from nmpsim.kernels.stages import SIDE_NAMES, STAGE_NAMES
+from nmpsim.kernels.saturation_stages import SIDE_NAMES, STAGE_NAMES
 
 Words = dict[str, Any]
 Scale = Callable[[int, str, int], int]

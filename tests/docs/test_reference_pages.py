@@ -15,7 +15,7 @@ from nmpsim.diagnostics import (
     EXIT_USER,
     EXIT_WORSE,
 )
-from nmpsim.kernels.stages import STAGE_NAMES
+from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.report.data import ACTIVITIES
 from nmpsim.report.json import report_schema
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import attrs
 
-from .target import CORPUS, MOST_BYTES, ROOT, names, target
+from .target import CORPUS, MAX_BYTES, ROOT, names, target
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -71,7 +71,7 @@ class Worker:
         self.folder = Path(tempfile.mkdtemp(prefix="nmpsim-fuzz-", dir=_MEMORY if usable else None))
         self._state = self.folder / "state"
         with self._state.open("wb") as file:
-            file.truncate(_STATE_BYTES + MOST_BYTES)
+            file.truncate(_STATE_BYTES + MAX_BYTES)
         grown = (given.corpus or self.folder) / name
         grown.mkdir(parents=True, exist_ok=True)
         (CORPUS / name).mkdir(parents=True, exist_ok=True)

@@ -20,9 +20,9 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import RunReport
 from nmpsim.report.json import to_json
 
-MOST_CYCLES = 4000
+MAX_CYCLES = 4000
 """More are not simulated: an input is to be done within some seconds on the slower engine."""
-MOST_INPUT_ELEMENTS = 1 << 16
+MAX_INPUT_ELEMENTS = 1 << 16
 ENGINES = ("reference", "compiled")
 HOST_SECONDS = ("engine", "host_seconds")
 """Of a report: what may differ."""
@@ -36,12 +36,12 @@ def warm() -> None:
 
 def limited(config: DeviceConfig) -> DeviceConfig:
     """The device, with as few cycles as there is time for."""
-    return attrs.evolve(config, limits_cycles=min(config.limits_cycles, MOST_CYCLES))
+    return attrs.evolve(config, limits_cycles=min(config.limits_cycles, MAX_CYCLES))
 
 
 def inputs_of(metadata: Metadata) -> dict[str, npt.NDArray[Any]] | None:
     """Values for each input, the same every time; None if they are too many."""
-    if sum(_elements(tensor) for tensor in metadata.inputs) > MOST_INPUT_ELEMENTS:
+    if sum(_elements(tensor) for tensor in metadata.inputs) > MAX_INPUT_ELEMENTS:
         return None
     return {tensor.name: _values(tensor) for tensor in metadata.inputs}
 

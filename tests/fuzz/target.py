@@ -19,9 +19,9 @@ from nmpsim.diagnostics import CODES, UserError
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CORPUS = HERE / "corpus"
-MOST_BYTES = 1 << 17
+MAX_BYTES = 1 << 17
 """Of an input, whatever its format says."""
-MOST_TOLD = 20_000
+MAX_TOLD = 20_000
 """Characters of an error's message; more is nothing that somebody reads."""
 
 
@@ -42,7 +42,7 @@ class Target:
     """Changes an input and keeps its structure; raises ValueError if it has none."""
     seconds: float = 5.0
     """Of processor time that an input may take."""
-    most_bytes: int = attrs.field(default=1 << 16, validator=attrs.validators.le(MOST_BYTES))
+    most_bytes: int = attrs.field(default=1 << 16, validator=attrs.validators.le(MAX_BYTES))
     """Of an input."""
 
 
@@ -77,7 +77,7 @@ def refusals(*prefixes: str) -> Iterator[None]:
             assert one.code.startswith(("MEM001", *prefixes)), (
                 f"unexpected {one.code}: {one.message}"
             )
-        assert len(str(error)) <= MOST_TOLD * len(error.diagnostics), "a message of absurd length"
+        assert len(str(error)) <= MAX_TOLD * len(error.diagnostics), "a message of absurd length"
 
 
 @cache

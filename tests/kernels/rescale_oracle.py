@@ -25,18 +25,18 @@ CHANNELS, BASE, LAYER_INDEX = 5, 3, 1
 F32 = np.float32
 
 
-class Sink(NamedTuple):
+class SaturationCounters(NamedTuple):
     """The arrays of a machine that saturation is counted in."""
 
     layers: Any
     channel_cut: Any
 
 
-def new_sink() -> Sink:
+def new_sink() -> SaturationCounters:
     layers = np.zeros(3, LAYER).view(np.recarray)
     layers.channels[:], layers.first[:] = (2, CHANNELS, 4), NEVER
     layers.channel_base[:] = 0, BASE, BASE + CHANNELS
-    return Sink(layers, np.zeros((STAGES, 2, BASE + CHANNELS + 4), np.int64))
+    return SaturationCounters(layers, np.zeros((STAGES, 2, BASE + CHANNELS + 4), np.int64))
 
 
 class Ledger:
@@ -58,7 +58,7 @@ class Ledger:
                 self.expected.channel_cut[(*at, BASE + index % CHANNELS)] += times
         return min(max(value, low), high)
 
-    def assert_equal(self, sink: Sink) -> None:
+    def assert_equal(self, sink: SaturationCounters) -> None:
         for name in ("cut", "worst", "first", "elements", "counts"):
             np.testing.assert_array_equal(sink.layers[name], self.expected.layers[name], name)
         np.testing.assert_array_equal(sink.channel_cut, self.expected.channel_cut)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pytest
 
 from nmpsim.diagnostics import UserError
-from nmpsim.kernels.host import FLAVOURS, SETTING, choose_flavour, host_features
-from nmpsim.kernels.microkernel import MOST_PIXELS, Window, products
+from nmpsim.kernels.cpu_features import FLAVOURS, SETTING, choose_flavour, host_features
+from nmpsim.kernels.microkernel import MAX_PIXELS, Window, products
 
 Array = npt.NDArray[Any]
 LANES = 16
@@ -77,8 +77,8 @@ def sums_of(
     inputs: Array, offsets: Array, window: Window, weights: Array, pixels: int, blocks: int
 ) -> Array:
     """What the kernels say; their arrays may hold anything before, and nothing behind changes."""
-    out = np.full((MOST_PIXELS + 1, blocks * LANES), 77, np.int32)
-    excess = np.full(MOST_PIXELS + 1, 77, np.int32)
+    out = np.full((MAX_PIXELS + 1, blocks * LANES), 77, np.int32)
+    excess = np.full(MAX_PIXELS + 1, 77, np.int32)
     products_entry(inputs, 3, offsets, window, weights, 0, pixels, out[:-1], excess[:-1])
     assert (out[-1] == 77).all()
     assert excess[-1] == 77
@@ -88,7 +88,7 @@ def sums_of(
 def check(window: Window, pixels: int, blocks: int, values: list[int]) -> Array:
     rng = np.random.default_rng(pixels * 100 + blocks)
     inputs = rng.choice(np.array(values, np.int8), 12_000)
-    offsets = rng.integers(0, 5_000, MOST_PIXELS)
+    offsets = rng.integers(0, 5_000, MAX_PIXELS)
     offsets[pixels:] = offsets[pixels - 1]
     weights = packed(rng, window, blocks, values)
     sums = sums_of(inputs, offsets, window, weights, pixels, blocks)
@@ -115,14 +115,14 @@ def test_tails(blocks: int) -> None:
     rng = np.random.default_rng(blocks)
     window = WINDOWS["3x3 strided"]
     inputs = rng.integers(-128, 128, 12_000, np.int8)
-    offsets = rng.integers(0, 5_000, MOST_PIXELS)
+    offsets = rng.integers(0, 5_000, MAX_PIXELS)
     weights = packed(rng, window, blocks, ALL)
     expected = sums_in_numpy(inputs, offsets, window, weights, blocks)
-    for pixels in range(1, MOST_PIXELS + 1):
-        filled = offsets[np.minimum(np.arange(MOST_PIXELS), pixels - 1)]
+    for pixels in range(1, MAX_PIXELS + 1):
+        filled = offsets[np.minimum(np.arange(MAX_PIXELS), pixels - 1)]
         sums = sums_of(inputs, filled, window, weights, pixels, blocks)
         np.testing.assert_array_equal(sums, expected[:pixels])
-    check(window, MOST_PIXELS, blocks, ALL)
+    check(window, MAX_PIXELS, blocks, ALL)
 
 
 @pytest.mark.parametrize("values", [[-128], [127], [-128, 127]])
@@ -136,7 +136,7 @@ def test_extremes(values: list[int], name: str) -> None:
 def digest_of_sums() -> str:
     """Sums of many kinds in one string."""
     sums = [check(w, 29, 5, ALL) for w in WINDOWS.values()]
-    sums += [check(WINDOWS["1x1 odd"], p, 5, ALL) for p in range(1, MOST_PIXELS + 1)]
+    sums += [check(WINDOWS["1x1 odd"], p, 5, ALL) for p in range(1, MAX_PIXELS + 1)]
     total = [some.astype(np.int64).sum() for some in sums]
     return " ".join(map(str, total))
 

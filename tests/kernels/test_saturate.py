@@ -20,7 +20,7 @@ from rescale_oracle import (
     RESCALE,
     RESULT,
     Ledger,
-    Sink,
+    SaturationCounters,
     fixed_form,
     integer_form,
     new_sink,
@@ -58,7 +58,7 @@ def integers(values: list[int]) -> Any:
     return np.array(values, np.int64)
 
 
-def place_of(sink: Sink, index: int, count: int, times: int = 1) -> events.Place:
+def place_of(sink: SaturationCounters, index: int, count: int, times: int = 1) -> events.Place:
     machine: Any = sink
     return events.Place(
         events.Account(machine, LAYER_INDEX), np.arange(index, index + count), times

@@ -22,13 +22,13 @@ from nmpsim.views.html.compare import (
     settings_table,
     totals_table,
 )
-from nmpsim.views.html.figures import MOST_MARKS
+from nmpsim.views.html.figures import MAX_MARKS
 from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.run_figures import CHANNEL_CELLS, run_figures
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 EVIL += "\x1b[31m\ud800\uffff"
-MOST_BYTES = 5_000_000
+MAX_BYTES = 5_000_000
 
 
 class Page(HTMLParser):
@@ -216,11 +216,11 @@ def test_a_large_network_stays_small():
         timeline=Timeline(64, tuple(spans)),
         histograms=tuple(histograms),
     )
-    assert len(html_page({"run": report}).encode()) < MOST_BYTES
+    assert len(html_page({"run": report}).encode()) < MAX_BYTES
 
 
 def test_what_no_browser_would_draw_is_left_out():
-    spans = [WorkSpan(0, "mac", 0, 2 * n, 2 * n + 1, 1) for n in range(MOST_MARKS + 1)]
+    spans = [WorkSpan(0, "mac", 0, 2 * n, 2 * n + 1, 1) for n in range(MAX_MARKS + 1)]
     text = html_page({"run": sample_report(timeline=Timeline(0, tuple(spans)))})
     (figure,) = re.findall(r"<figure(?:(?!</figure>).)*Cores over time.*?</figure>", text, re.S)
     assert "Too large to be drawn" in figure

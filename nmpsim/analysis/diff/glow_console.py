@@ -23,7 +23,7 @@ from nmpsim.analysis.diff.tensors import Tensor, Values
 from nmpsim.diagnostics import Place, fail
 from nmpsim.lir.limits import size_problem
 
-MOST_PRINTED = 100
+MAX_PRINTED = 100
 """Elements that Glow prints of a tensor."""
 _TITLE = re.compile(r"debug_print\.(before|after)\.(\S+)\.([^.\s]+)\.([^.\s:]+)")
 _SHAPE = re.compile(r"shape: \(((?: *\d{1,9})*) *\)")
@@ -89,7 +89,7 @@ def _values(text: str, place: Place) -> Values:
 
 def _numbers(text: str, size: int, place: Place) -> list[str]:
     """The numbers of the first list in a text; what the program prints next may have some too."""
-    count = min(size, MOST_PRINTED)
+    count = min(size, MAX_PRINTED)
     found = _NUMBER.finditer(text, text.find("[")) if "[" in text else iter(())
     numbers = [match[0] for match in islice(found, count)]
     if len(numbers) < count:

@@ -31,7 +31,7 @@ FORMATS = ("bin", "txt", "rawbin", "rawtxt")
 _OPERAND = re.compile(r"\[(\d{1,4})\]\s+([^:\s]+):\s+(data\d{1,9}\.(?:bin|txt))\s+(\S.*)")
 _ENDINGS = ("bin", "txt")
 _NOT_DUMPED = frozenset({"allocactivation", "deallocactivation", "tensorview", "debugprint"})
-MOST_TEXT_BYTES = 256 << 20
+MAX_TEXT_BYTES = 256 << 20
 """A reader refuses more, so a hostile file cannot make it use much memory."""
 _MOST_TYPE_BYTES = 400
 _DIGITS = 32
@@ -127,9 +127,9 @@ def read_info(path: Path) -> tuple[str, list[DumpFile]]:
 
 def read_text(path: Path) -> str:
     """A text file; raises FILE001, and DUMP001 for what cannot be one."""
-    data = _read(path, MOST_TEXT_BYTES)
-    if len(data) > MOST_TEXT_BYTES:
-        expected = f"at most {MOST_TEXT_BYTES:,} bytes"
+    data = _read(path, MAX_TEXT_BYTES)
+    if len(data) > MAX_TEXT_BYTES:
+        expected = f"at most {MAX_TEXT_BYTES:,} bytes"
         raise fail("DUMP001", "the text is too large", place=Place(str(path)), expected=expected)
     try:
         return data.decode("utf-8")

@@ -23,7 +23,7 @@ from nmpsim.core.host import run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.load import machine_of
 from nmpsim.core.state import Machine, Outcome, end_segment, reset, start_cores
-from nmpsim.core.stops import Stops, make_stops
+from nmpsim.core.stops import StopConditions, make_stops
 from nmpsim.isa.descriptors import ELEMENTS
 from nmpsim.isa.table import Unit
 from nmpsim.timing import costs_of
@@ -117,7 +117,7 @@ def _machine_before(
 
 
 def _run(
-    machine: Machine, config: DeviceConfig, engine: str, stops: Stops, core: int, left: int
+    machine: Machine, config: DeviceConfig, engine: str, stops: StopConditions, core: int, left: int
 ) -> tuple[Outcome, int]:
     """Up to the end of a segment, or to the instruction for which ``left`` are passed before."""
     runner, costs = make_engine(engine), costs_of(config)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nmpsim.debugger.records import Location
     from nmpsim.debugger.script import Answer, Line
 
-MOST_SCRIPT_BYTES = 1 << 20
+MAX_SCRIPT_BYTES = 1 << 20
 
 
 @attrs.frozen(kw_only=True)
@@ -147,13 +147,13 @@ def _given_lines(request: _Request) -> Iterator[Line]:
 def _read_script(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            data = file.read(MOST_SCRIPT_BYTES + 1)
+            data = file.read(MAX_SCRIPT_BYTES + 1)
     except OSError as error:
         why = error.strerror or str(error)
         message = f"cannot read the script: {why}"
         raise fail("FILE001", message, place=Place(str(path))) from error
-    if len(data) > MOST_SCRIPT_BYTES:
-        message = f"the script has more than {MOST_SCRIPT_BYTES} bytes"
+    if len(data) > MAX_SCRIPT_BYTES:
+        message = f"the script has more than {MAX_SCRIPT_BYTES} bytes"
         raise fail("FILE001", message, place=Place(str(path)))
     return data.decode("utf-8", "replace").removeprefix("\ufeff")
 

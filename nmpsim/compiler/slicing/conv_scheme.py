@@ -18,7 +18,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 from nmpsim.timing.compute import conv_cycles
 
-MOST_GRIDS = 24
+MAX_GRIDS = 24
 """Grids of cores whose tilings are looked at."""
 SUM_BYTES = 4
 """Of a running sum, for each byte of an element."""
@@ -157,7 +157,7 @@ def _promising_grids(layer: Weighted, cores: int, memory: Memory) -> list[Scheme
                 rows, columns = math.ceil(total_rows / down), math.ceil(layer.columns.out / beside)
                 grids.append(Scheme(across, down, beside, share, rows, columns, layer.depth))
     return heapq.nsmallest(
-        MOST_GRIDS, grids, key=lambda g: outline_of(layer, atoms, g, memory).bound
+        MAX_GRIDS, grids, key=lambda g: outline_of(layer, atoms, g, memory).bound
     )
 
 

@@ -35,7 +35,7 @@ from nmpsim.isa.table import Unit
 TRANSPOSE_DIMENSIONS = 4
 FEWER = (64, 32, 16, 8, 4, 1)
 """Numbers of cores that are tried."""
-MOST_BYTES = 16384
+MAX_BYTES = 16384
 """Of a tile; more would only make the first load and the last store longer."""
 
 
@@ -161,12 +161,12 @@ def move_options(op: Operation, context: Context) -> Options[MoveScheme]:
         raise too_large(f"%{op.instruction.name}", 64 * buffers, config, context.place)
     total = sum(move.nbytes for move in moves)
     share = -(-total // config.cores_count)
-    simple = MoveScheme(config.cores_count, max(64, min(room, MOST_BYTES, share)))
+    simple = MoveScheme(config.cores_count, max(64, min(room, MAX_BYTES, share)))
 
     def ranked(_: Memory) -> list[MoveScheme]:
         """Few are worth it: the DRAM bounds them all."""
         return [
-            MoveScheme(cores, max(64, min(room, MOST_BYTES, -(-total // (cores * tiles)))))
+            MoveScheme(cores, max(64, min(room, MAX_BYTES, -(-total // (cores * tiles)))))
             for cores in FEWER
             if cores <= config.cores_count
             for tiles in (1, 4)

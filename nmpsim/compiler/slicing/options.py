@@ -11,7 +11,7 @@ import attrs
 from nmpsim.compiler.slicing.grants import Memory
 from nmpsim.compiler.slicing.plan import LayerPlan
 
-MOST_RANKED = 64
+MAX_RANKED = 64
 """Of the most promising ways that a planner hands on."""
 
 
@@ -42,4 +42,4 @@ class Options(Generic[S]):
 
 def best_first(schemes: Iterable[S], cost: Callable[[S], float]) -> list[S]:
     """The cheapest few, in order; of equal ones the first."""
-    return heapq.nsmallest(MOST_RANKED, schemes, key=cost)
+    return heapq.nsmallest(MAX_RANKED, schemes, key=cost)

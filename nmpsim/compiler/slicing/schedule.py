@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from nmpsim.compiler.slicing.plan import Command, TileStep
 from nmpsim.isa.table import Unit
 
-MOST_OUTSTANDING = 31
+MAX_OUTSTANDING = 31
 """Largest count that ``nmp.wait`` can name."""
 
 Item = Command | tuple[Unit, int]
@@ -30,7 +30,7 @@ def schedule(steps: Sequence[TileStep], unit: Unit) -> Iterable[Item]:
         yield (Unit.STORE, 0)
         yield from step.computes
         if index > 0:
-            yield (unit, min(len(step.computes), MOST_OUTSTANDING))
+            yield (unit, min(len(step.computes), MAX_OUTSTANDING))
             yield from steps[index - 1].stores
         if index + 1 < len(steps):
             yield from steps[index + 1].loads

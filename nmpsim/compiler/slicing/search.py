@@ -22,9 +22,9 @@ SLICINGS = ("burst", "bytes", "simple")
 DEFAULT_SLICING = "burst"
 NOTABLE = 1.01
 """A ratio above this is a reason."""
-MOST_TRIALS = 20
+MAX_TRIALS = 20
 """Plans that are played through for a layer."""
-MOST_GRANTS = 60_000
+MAX_GRANTS = 60_000
 """Of the DRAM in these plans, but for the last; so that no layer takes long to search."""
 
 
@@ -124,8 +124,8 @@ class Search:
         memory = attrs.evolve(self._memory, blind=self._slicing == "bytes")
         trials: list[tuple[Trial, Any]] = []
         grants = 0
-        for scheme in dict.fromkeys([options.simple, *options.ranked(memory)[:MOST_TRIALS]]):
-            if grants > MOST_GRANTS:
+        for scheme in dict.fromkeys([options.simple, *options.ranked(memory)[:MAX_TRIALS]]):
+            if grants > MAX_GRANTS:
                 break
             played = estimate(options.build(scheme, False), memory)
             trials.append((Trial(scheme.label, played), scheme))

@@ -26,8 +26,8 @@ from nmpsim.core.compiled.contract_order import (
 )
 from nmpsim.core.compiled.contract_state import (
     DOERS,
-    MOST_OPEN,
-    MOST_WORK,
+    MAX_OPEN,
+    MAX_WORK,
     SCALAR,
     UNITS,
     WORK_PER_EVENT,
@@ -36,20 +36,20 @@ from nmpsim.core.compiled.contract_state import (
     Open,
     make_contract,
 )
-from nmpsim.core.compiled.reach import (
+from nmpsim.core.compiled.dram_conflicts import (
     BEGIN as BOX_BEGIN,
 )
-from nmpsim.core.compiled.reach import (
+from nmpsim.core.compiled.dram_conflicts import (
     END as BOX_END,
 )
-from nmpsim.core.compiled.reach import (
+from nmpsim.core.compiled.dram_conflicts import (
     FROM,
     READS,
     STRIDE,
     TO,
     WRITES,
-    keep_box,
-    meets_others,
+    conflicts_with_others,
+    keep_region,
 )
 from nmpsim.core.decode import (
     ACCESS_BYTES,
@@ -62,8 +62,8 @@ from nmpsim.core.decode import (
 from nmpsim.core.shown import EVENT_WORDS, Event, Found, HostEvent
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES, SCRATCHPAD_BASE
-from nmpsim.kernels.by_reference import by_reference
 from nmpsim.kernels.jit import jit, jit_entry
+from nmpsim.kernels.struct_pointer import struct_pointer
 from nmpsim.memory.footprint import (
     CODE,
     COUNT,
@@ -175,7 +175,7 @@ def meet(c: Any, a: Any, row: Any, b: Any, other: Any) -> Any:
     """Do two touches share a byte? Counts the work, and gives up after very much of it."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
-    if c.numbers[WORK] > MOST_WORK:
+    if c.numbers[WORK] > MAX_WORK:
         c.numbers[IS_UNSURE] = 1
         return False
     c.numbers[WORK] += min(runs_of(a, row), runs_of(b, other))
@@ -288,7 +288,7 @@ def check_pair(c: Any, core: Any, touches: Any, others: Any, unit: Any, slot: An
 
 @jit
 def put_row_box(c: Any, touches: Any, row: Any) -> None:
-    """The box of a touch in DRAM, roughly; see :mod:`~nmpsim.core.compiled.reach`."""
+    """The box of a touch in DRAM, roughly; see :mod:`~nmpsim.core.compiled.dram_conflicts`."""
     start, run, box = touches[row, START], touches[row, RUN], c.box
     box[BOX_BEGIN], box[BOX_END] = start, touches[row, END]
     box[STRIDE], box[FROM], box[TO] = 0, 0, 0
@@ -309,9 +309,9 @@ def check_cores(c: Any, core: Any, touches: Any, row: Any, writes: Any) -> None:
     if writes:
         near |= start < c.hull[READS, 1] and c.hull[READS, 0] < end
     put_row_box(c, touches, row)
-    if not near or not meets_others(c.boxes, core, c.box, WRITES if writes else READS):
+    if not near or not conflicts_with_others(c.boxes, core, c.box, WRITES if writes else READS):
         return
-    if c.numbers[WORK] > MOST_WORK:
+    if c.numbers[WORK] > MAX_WORK:
         c.numbers[IS_UNSURE] = 1
         return
     c.numbers[WORK] += c.numbers[OPEN]
@@ -348,16 +348,16 @@ def open_access(
 ) -> None:
     """Keep an access to DRAM for those that come later; ``check_cores`` has put its box."""
     kind = WRITES if writes else READS
-    keep_box(c.boxes[core, kind], c.box)
+    keep_region(c.boxes[core, kind], c.box)
     if c.hull[kind, 1] == 0:
         c.hull[kind, 0], c.hull[kind, 1] = touches[row, START], touches[row, END]
     c.hull[kind, 0] = min(c.hull[kind, 0], touches[row, START])
     c.hull[kind, 1] = max(c.hull[kind, 1], touches[row, END])
     if doer == SCALAR and is_again(c, core, touches, row, writes, job):
         return
-    if c.numbers[OPEN] == MOST_OPEN:
+    if c.numbers[OPEN] == MAX_OPEN:
         forget_ordered(c)
-        if c.numbers[OPEN] > MOST_OPEN // 2:  # the check must end, however long cores do not meet
+        if c.numbers[OPEN] > MAX_OPEN // 2:  # the check must end, however long cores do not meet
             c.numbers[IS_UNSURE] = 1
             c.numbers[OPEN] = 0
     one = c.opened[c.numbers[OPEN]]
@@ -413,7 +413,7 @@ def forget_ordered(c: Any) -> None:
         one = c.opened[i]
         kind = WRITES if one[OPEN_WRITES] else READS
         put_row_box(c, c.opened[i : i + 1, TOUCH:], 0)
-        keep_box(c.boxes[one[OPEN_CORE], kind], c.box)
+        keep_region(c.boxes[one[OPEN_CORE], kind], c.box)
         if c.hull[kind, 1] == 0:
             c.hull[kind, 0] = one[TOUCH + START]
         c.hull[kind, 0] = min(c.hull[kind, 0], one[TOUCH + START])
@@ -573,7 +573,7 @@ def check_events(given: Any, events: Any, words: Any, first_word: Any) -> Any:
     ``words`` has a row for each descriptor, whose words begin at column ``first_word``. It stops at
     the first violation, which is in ``found`` then.
     """
-    c = by_reference(given)
+    c = struct_pointer(given)
     for i in range(events.shape[0]):
         event = events[i]
         c.numbers[WORK] = max(c.numbers[WORK] - WORK_PER_EVENT, 0)

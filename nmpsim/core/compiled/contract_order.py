@@ -14,7 +14,7 @@ import numpy as np
 
 from nmpsim.core.compiled.contract_state import (
     DOERS,
-    MOST_POSTS,
+    MAX_POSTS,
     SCALAR,
     Limit,
 )
@@ -65,7 +65,7 @@ def arrive(c: Any, core: Any, number: Any, count: Any) -> Any:
 @jit
 def post(c: Any, core: Any, semaphore: Any, count: Any) -> None:
     """A core posts; who pends there is served, lower numbers first."""
-    slot = c.post_count[semaphore] % MOST_POSTS
+    slot = c.post_count[semaphore] % MAX_POSTS
     c.post_count[semaphore] += 1
     c.posted[semaphore, core] += count
     c.posts[semaphore, slot, 0] = core
@@ -106,11 +106,11 @@ def take(c: Any, core: Any, semaphore: Any, count: Any) -> None:
         needed = c.taken[semaphore, core] - (total - own)
         if needed <= 0:
             continue
-        begin = max(c.post_count[semaphore] - MOST_POSTS, 0)
+        begin = max(c.post_count[semaphore] - MAX_POSTS, 0)
         if begin > 0:
             c.numbers[IS_UNSURE] = 1
         for i in range(begin, c.post_count[semaphore]):
-            slot = i % MOST_POSTS
+            slot = i % MAX_POSTS
             if c.posts[semaphore, slot, 0] == other and c.posts[semaphore, slot, 1] >= needed:
                 learn(c.knows[core], c.post_knows[semaphore, slot])
                 break

@@ -7,23 +7,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.core.compiled.reach import BOX_WORDS, BOXES, KINDS
+from nmpsim.core.compiled.dram_conflicts import KINDS, REGION_WORDS, REGIONS
 from nmpsim.core.shown import Found
-from nmpsim.core.state import MOST_QUEUED, Bytes, Int64s
+from nmpsim.core.state import MAX_QUEUED, Bytes, Int64s
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
-from nmpsim.memory.footprint import MOST_TOUCHES, TOUCH_WORDS
+from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
 
 UNITS = len(Unit)
 SCALAR = UNITS
-"""Beside the units: what a core does itself, which is done at once."""
+"""Warmup the units: what a core does itself, which is done at once."""
 DOERS = UNITS + 1
 KNOWN = 16
 """Ranges of a memory that are known to be written throughout."""
-MOST_OPEN = 1 << 13
+MAX_OPEN = 1 << 13
 """Accesses to DRAM that are kept while not every core is ordered behind them."""
-MOST_POSTS = 64
+MAX_POSTS = 64
 """Posts of a semaphore that are kept."""
-MOST_WORK = 1 << 28
+MAX_WORK = 1 << 28
 WORK_PER_EVENT = 1 << 11
 """Runs and accesses that may be compared in all, and for each event on top of that."""
 
@@ -82,17 +82,17 @@ class Contract(NamedTuple):
     knows: Int64s
     """[cores, cores, DOERS] how many jobs of another core's each core knows to be done."""
     touches: Int64s
-    """[cores, units, MOST_QUEUED, MOST_TOUCHES, TOUCH_WORDS] of the last jobs of each unit."""
+    """[cores, units, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS] of the last jobs of each unit."""
     jobs: Int64s
-    """[cores, units, MOST_QUEUED, Job]"""
+    """[cores, units, MAX_QUEUED, Job]"""
     opened: Int64s
-    """[MOST_OPEN, Open + TOUCH_WORDS] accesses to DRAM."""
+    """[MAX_OPEN, Open + TOUCH_WORDS] accesses to DRAM."""
     boxes: Int64s
-    """[cores, KINDS, BOXES, BOX_WORDS] where these are, roughly."""
+    """[cores, KINDS, REGIONS, REGION_WORDS] where these are, roughly."""
     box: Int64s
-    """[BOX_WORDS] room to work in."""
+    """[REGION_WORDS] room to work in."""
     row: Int64s
-    """[MOST_TOUCHES, TOUCH_WORDS] so here."""
+    """[MAX_TOUCHES, TOUCH_WORDS] so here."""
     least: Int64s
     """[cores, DOERS] so here: what every core that runs knows."""
     hull: Int64s
@@ -106,11 +106,11 @@ class Contract(NamedTuple):
     taken: Int64s
     """[semaphores, cores] the same of pends."""
     posts: Int64s
-    """[semaphores, MOST_POSTS, 2] core, and its ``posted`` behind it; a ring."""
+    """[semaphores, MAX_POSTS, 2] core, and its ``posted`` behind it; a ring."""
     post_count: Int64s
     """[semaphores] posts so far."""
     post_knows: Int64s
-    """[semaphores, MOST_POSTS, cores, DOERS] what the core knew then."""
+    """[semaphores, MAX_POSTS, cores, DOERS] what the core knew then."""
     words: Int64s
     """[control block's words, cores, DOERS] what those who wrote them knew."""
 
@@ -136,20 +136,20 @@ def make_contract(
         zeros(cores + 1, KNOWN, 2),
         zeros(cores, DOERS),
         zeros(cores, cores, DOERS),
-        zeros(cores, UNITS, MOST_QUEUED, MOST_TOUCHES, TOUCH_WORDS),
-        zeros(cores, UNITS, MOST_QUEUED, len(Job)),
-        zeros(MOST_OPEN, len(Open) + TOUCH_WORDS),
-        zeros(cores, KINDS, BOXES, BOX_WORDS),
-        zeros(BOX_WORDS),
-        zeros(MOST_TOUCHES, TOUCH_WORDS),
+        zeros(cores, UNITS, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS),
+        zeros(cores, UNITS, MAX_QUEUED, len(Job)),
+        zeros(MAX_OPEN, len(Open) + TOUCH_WORDS),
+        zeros(cores, KINDS, REGIONS, REGION_WORDS),
+        zeros(REGION_WORDS),
+        zeros(MAX_TOUCHES, TOUCH_WORDS),
         zeros(cores, DOERS),
         zeros(KINDS, 2),
         zeros(cores, 3),
         zeros(SEMAPHORES),
         zeros(SEMAPHORES, cores),
         zeros(SEMAPHORES, cores),
-        zeros(SEMAPHORES, MOST_POSTS, 2),
+        zeros(SEMAPHORES, MAX_POSTS, 2),
         zeros(SEMAPHORES),
-        zeros(SEMAPHORES, MOST_POSTS, cores, DOERS),
+        zeros(SEMAPHORES, MAX_POSTS, cores, DOERS),
         zeros(CONTROL_BYTES // 4, cores, DOERS),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.compiled.operands import at_spm
+from nmpsim.core.compiled.kernel_context import at_spm
 from nmpsim.isa.words import INT16, LOAD, STORE
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import Box, copy_box, fill_rows

@@ -1,29 +1,28 @@
-"""The engine that users run: the loop, or the course of a program that was planned with it."""
+"""The engine that users run: the event loop, or the replay of what it has recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.core.compiled.apart import APART, Apart
-from nmpsim.core.compiled.beside import Beside
 from nmpsim.core.compiled.contract import check_events, compile_check
-from nmpsim.core.compiled.course import (
-    STEPS_PER_TURN,
-    Course,
-    Courses,
-    plan_course,
-    put_timing,
-)
-from nmpsim.core.compiled.follow import follow
-from nmpsim.core.compiled.loop import GIVEN_UP, Calls, run
-from nmpsim.core.compiled.perform import IS_PLAIN
-from nmpsim.core.compiled.plan import Plan, make_plan
+from nmpsim.core.compiled.dispatch import KERNELS, KernelTable
+from nmpsim.core.compiled.event_loop import NO_RESULT, LoopContext, run
+from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.kernel_context import context_row
 from nmpsim.core.compiled.pure import register_pure_functions
-from nmpsim.core.compiled.team import Team, compile_follow
-from nmpsim.core.compiled.workplace import places_of
-from nmpsim.core.engine import CourseLeftError, Reached, ShowInstructions
+from nmpsim.core.compiled.recorder import Recorder, make_recorder
+from nmpsim.core.compiled.recording import (
+    STEPS_PER_TURN,
+    Recording,
+    Recordings,
+    put_timing,
+    record,
+)
+from nmpsim.core.compiled.replay import Workers, compile_replay, replay_epochs
+from nmpsim.core.compiled.warmup import Warmup
+from nmpsim.core.engine import Reached, ReplayDivergedError, ShowInstructions
 from nmpsim.core.state import Machine, Outcome
-from nmpsim.core.stops import Stops, make_stops, no_stops
+from nmpsim.core.stops import StopConditions, make_stops, no_stops
 from nmpsim.kernels.jit import CACHE, is_cached, uncollected
 from nmpsim.timing import Costs
 
@@ -35,19 +34,19 @@ class CompiledEngine:
 
     def __init__(self, threads: int = 1) -> None:
         register_pure_functions()
-        self._code = Apart()
-        self._team = Team(self._code, threads)
-        self._courses = Courses()
+        self._kernels = KernelTable()
+        self._workers = Workers(self._kernels, threads)
+        self._recordings = Recordings()
         self._is_compiled = IS_PLAIN
 
     @property
     def compiling_seconds(self) -> float:
         """Seconds that runs have spent so far on compiling kernels, or on reading them."""
-        return self._code.seconds
+        return self._kernels.seconds
 
     def when_compiling(self, listener: Callable[[], None] | None) -> None:
         """Call ``listener`` before kernels are compiled that no process has kept."""
-        self._code.when_compiling = listener
+        self._kernels.when_compiling = listener
 
     def is_ready(self) -> bool:
         """False if the first run will have to compile the engine itself."""
@@ -55,13 +54,18 @@ class CompiledEngine:
 
     def is_complete(self) -> bool:
         """True if no program will have to wait for kernels to be compiled."""
-        compiled: tuple[Callable[..., object], ...] = (run, follow, check_events, *APART.values())
+        compiled: tuple[Callable[..., object], ...] = (
+            run,
+            replay_epochs,
+            check_events,
+            *KERNELS.values(),
+        )
         return all(map(is_cached, compiled))
 
     def compile_all(self) -> None:
         """Compile the kernels of all tensor instructions."""
-        for number in APART:
-            self._code.compile(number)
+        for number in KERNELS:
+            self._kernels.compile(number)
         compile_check()
 
     def run(
@@ -70,103 +74,105 @@ class CompiledEngine:
         costs: Costs,
         turns: int,
         stop_at_layers: bool,
-        stops: Stops | None = None,
+        stops: StopConditions | None = None,
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         asked = no_stops(machine.cores.size) if stops is None else stops
         self._compile_once(machine, costs)
-        calls = self._calls(machine, make_plan(machine.cores.size, 0))
-        outcome = self._loop(machine, costs, calls, turns, stop_at_layers, asked)
-        assert outcome is not None  # only plans are given up
+        context = self._context(machine, make_recorder(machine.cores.size, 0))
+        outcome = self._loop(machine, costs, context, turns, stop_at_layers, asked)
+        assert outcome is not None  # only recordings are given up
         return outcome
 
     def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
-        """Plan the course from where the machine is; see :class:`~nmpsim.core.engine.Engine`."""
-        if IS_PLAIN or not self._courses.may_have(machine, costs):
+        """Record from the machine's state on; see :class:`~nmpsim.core.engine.Engine`."""
+        if IS_PLAIN or not self._recordings.may_have(machine, costs):
             return False
         self._compile_once(machine, costs)
-        self._code.announce(check_events)
-        return self._plan(machine, costs, show) is not None
+        self._kernels.announce(check_events)
+        return self._record(machine, costs, show) is not None
 
-    def run_at_once(
+    def replay(
         self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
     ) -> bool:
         """Run to the end where neither cycles nor the order of instructions depend on data."""
-        if IS_PLAIN or not self._courses.may_have(machine, costs):
+        if IS_PLAIN or not self._recordings.may_have(machine, costs):
             return False
         self._compile_once(machine, costs)
-        course = self._courses.find(machine) or self._plan(machine, costs)
-        return course is not None and self._follow(machine, course, reached, strict)
+        recording = self._recordings.find(machine) or self._record(machine, costs)
+        return recording is not None and self._replay(machine, recording, reached, strict)
 
     def _loop(
         self,
         machine: Machine,
         costs: Costs,
-        calls: Calls,
+        context: LoopContext,
         turns: int,
         stop_at_layers: bool,
-        asked: Stops,
+        asked: StopConditions,
     ) -> Outcome | None:
-        """The loop's outcome; None if it gave a plan up."""
-        outcome = run(machine, costs, calls, turns, stop_at_layers, asked)
-        if outcome != GIVEN_UP:
+        """The loop's outcome; None if recording was given up."""
+        outcome = run(machine, costs, context, turns, stop_at_layers, asked)
+        if outcome != NO_RESULT:
             return Outcome(outcome)
-        failure, self._code.failure = self._code.failure, None
+        failure, self._kernels.failure = self._kernels.failure, None
         if failure:
             raise failure
         return None
 
-    def _plan(
+    def _record(
         self, machine: Machine, costs: Costs, show: ShowInstructions | None = None
-    ) -> Course | None:
-        """Plan the course from where a machine is; None if there is none."""
+    ) -> Recording | None:
+        """Record from a machine's state on; None if data decides what happens."""
         stops = make_stops(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
 
-        def loop(ahead: Machine, plan: Plan, turns: int) -> Outcome | None:
-            calls = self._calls(ahead, plan)
-            return self._loop(ahead, costs, calls, turns, False, stops)
+        def loop(ahead: Machine, recorder: Recorder, turns: int) -> Outcome | None:
+            context = self._context(ahead, recorder)
+            return self._loop(ahead, costs, context, turns, False, stops)
 
-        course = plan_course(machine, loop, show)
-        if course is None or self._courses.find(machine) is None:
-            self._courses.keep(course)
-        return course
+        recording = record(machine, loop, show)
+        if recording is None or self._recordings.find(machine) is None:
+            self._recordings.keep(recording)
+        return recording
 
-    def _follow(self, machine: Machine, course: Course, reached: Reached, strict: bool) -> bool:
-        """Follow a course to its end; False, and nothing is done, if it was left the first time."""
-        if course.is_tried:
-            if not self._team.follow(machine, course, reached, strict):
-                self._courses.keep(None)
-                raise CourseLeftError
+    def _replay(
+        self, machine: Machine, recording: Recording, reached: Reached, strict: bool
+    ) -> bool:
+        """Replay to the end; False, and nothing is changed, if a first replay diverges."""
+        if recording.is_tried:
+            if not self._workers.replay(machine, recording, reached, strict):
+                self._recordings.keep(None)
+                raise ReplayDivergedError
         else:
             memories = (machine.ram, machine.scratchpad, machine.layers, machine.channel_cut)
             before = [memory.copy() for memory in memories]
-            if not self._team.follow(machine, course, reached, strict):
+            if not self._workers.replay(machine, recording, reached, strict):
                 for memory, known in zip(memories, before, strict=True):
                     memory[...] = known
-                self._courses.keep(None)
+                self._recordings.keep(None)
                 return False
-            course.is_tried = True
-        put_timing(machine, course.after)
+            recording.is_tried = True
+        put_timing(machine, recording.after)
         return True
 
-    def _calls(self, machine: Machine, plan: Plan) -> Calls:
-        bench = self._team.bench_for(machine)
-        places = places_of(machine, machine.layers, machine.channel_cut, bench)
-        return Calls(self._code.addresses, self._code.prepare, places, *plan)
+    def _context(self, machine: Machine, recorder: Recorder) -> LoopContext:
+        workspace = self._workers.workspace_for(machine)
+        row = context_row(machine, machine.layers, machine.channel_cut, workspace)
+        return LoopContext(self._kernels.addresses, self._kernels.prepare, row, *recorder)
 
     def _compile_once(self, machine: Machine, costs: Costs) -> None:
         """Compile the loop, or read it from the cache."""
         if self._is_compiled:
             return
-        self._code.announce(run)
+        self._kernels.announce(run)
         if CACHE is not None and not is_cached(run):
-            beside = Beside()
-            beside.start()
-            self._code.wait_beside = beside.wait
-        calls = self._calls(machine, make_plan(machine.cores.size, 0))
+            warmup = Warmup()
+            warmup.start()
+            self._kernels.wait_for_warmup = warmup.wait
+        context = self._context(machine, make_recorder(machine.cores.size, 0))
         with uncollected():
-            run(machine, costs, calls, 0, False, no_stops(machine.cores.size))
-            if not is_cached(follow) or not is_cached(check_events):
-                self._code.wait_beside()
-            compile_follow()
+            run(machine, costs, context, 0, False, no_stops(machine.cores.size))
+            if not is_cached(replay_epochs) or not is_cached(check_events):
+                self._kernels.wait_for_warmup()
+            compile_replay()
         self._is_compiled = True

@@ -4,43 +4,78 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 
-from nmpsim.core.compiled.accounts import CONTROL, spend, works_on
-from nmpsim.core.compiled.ending import (
-    ABANDONED,
+from nmpsim.core.compiled.cycle_accounting import CONTROL, spend, works_on
+from nmpsim.core.compiled.dispatch import PYTHON_KERNELS
+from nmpsim.core.compiled.kernel_context import python_context
+from nmpsim.core.compiled.memory import IMAGE, NOWHERE, is_shared, locate, memory_of, read
+from nmpsim.core.compiled.recorder import is_recording, record_tensor
+from nmpsim.core.compiled.tensor import NO_SUCH, check, check_tables, keep_busy
+from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
+from nmpsim.core.compiled.traps import (
     DESCRIPTOR_FAULT,
     ILLEGAL_INSTRUCTION,
+    NEEDS_TURN,
+    NOT_COMPILED,
     OPERAND_FAULT,
     STOPPED,
     WENT_ON,
     WORD,
-    WOULD_BE_SEEN,
     ZERO,
     next_instruction,
     signed,
     trap,
 )
-from nmpsim.core.compiled.memory import IMAGE, NOWHERE, is_shared, locate, memory_of, read
-from nmpsim.core.compiled.perform import is_prepared, perform
-from nmpsim.core.compiled.plan import is_planned
-from nmpsim.core.compiled.tensor import NO_SUCH, check, check_tables, keep_busy
-from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
 from nmpsim.core.compiled.units import await_job
 from nmpsim.core.decode import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Count
+from nmpsim.kernels.function_pointers import call
 from nmpsim.kernels.jit import jit
+
+_numba: Any = numba  # its types, where it ships any, do not know all that is used here
+
+
+def _is_prepared_compiled(context: Any, number: Any) -> Any:
+    if context.addresses[number] == 0:
+        call(context.prepare, (np.int64(number),))
+    return context.addresses[number] != 0
+
+
+def _execute_compiled(m: Any, context: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
+    if is_recording(context):
+        record_tensor(m, context, core, number, d, layer)
+        return
+    row, words = np.int64(context.kernel_context.ctypes.data), np.int64(d.ctypes.data)
+    call(context.addresses[number], (row, np.int64(core), np.int64(layer), words))
+
+
+def _is_prepared_in_python(_: Any, __: Any) -> Any:
+    return True
+
+
+def _execute_in_python(m: Any, _: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
+    PYTHON_KERNELS[int(number)](python_context(m, core), d, layer)
+
+
+IS_PLAIN = _numba.config.DISABLE_JIT
+is_prepared: Any = _is_prepared_in_python if IS_PLAIN else jit(_is_prepared_compiled)
+"""``is_prepared(context, number)``: compiles an instruction's kernel; False if that failed."""
+execute: Any = _execute_in_python if IS_PLAIN else jit(_execute_compiled)
+"""``execute(m, context, core, number, d, layer)``: computes its values, or records it."""
+
 
 TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
 
 
 @jit
 def tensor(
-    m: Any, costs: Any, calls: Any, core: Any, number: Any, word: Any, d: Any, may_be_seen: Any
+    m: Any, costs: Any, context: Any, core: Any, number: Any, word: Any, d: Any, has_turn: Any
 ) -> Any:
     """A tensor instruction: room in the queue, descriptor, checks, work."""
-    if not is_prepared(calls, number):
-        return ABANDONED
+    if not is_prepared(context, number):
+        return NOT_COMPILED
     unit = INSTRUCTION_UNIT[number]
     address = np.int64(m.cores[core].registers[(word >> 15) & 31]) & WORD
     count = WORD_COUNT[number]
@@ -49,15 +84,15 @@ def tensor(
         return trap(m, core, DESCRIPTOR_FAULT, address)
     is_transfer = unit < 2
     is_seen = is_transfer or is_shared(region)
-    if is_seen and not may_be_seen:
-        return WOULD_BE_SEEN
+    if is_seen and not has_turn:
+        return NEEDS_TURN
     waited = await_job(m, costs, core, unit, m.cores[core].issued[unit] - costs.queues_depth)
     if waited < 0:
         return STOPPED
     if waited > 0 and is_seen:
-        return WENT_ON  # later now: the others may come first
-    if is_planned(calls) and region != IMAGE:
-        return ABANDONED
+        return WENT_ON  # it is later now: other cores may be first
+    if is_recording(context) and region != IMAGE:
+        return NOT_COMPILED
     memory = memory_of(m, core, region)
     for i in range(count):
         value = read(memory, offset + 4 * i, 4)
@@ -65,7 +100,7 @@ def tensor(
     bad = check(number, d, m.shared[0].scratchpad_bytes)
     if bad == NO_SUCH:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
-    if bad < 0 and not is_planned(calls):
+    if bad < 0 and not is_recording(context):
         bad = check_tables(number, d, m.scratchpad_i32[core])
     if bad >= 0:
         return trap(m, core, OPERAND_FAULT, address + 4 * bad)
@@ -78,7 +113,7 @@ def tensor(
         bad = beyond_dram(m, d, unit == LOAD_UNIT)
         if bad >= 0:
             return trap(m, core, OPERAND_FAULT, address + 4 * bad)
-    perform(m, calls, core, number, d, layer)
+    execute(m, context, core, number, d, layer)
     keep_busy(m, costs, core, number, d, layer)
     m.layers[layer].counts[TENSOR_INSTRUCTIONS] += 1
     return next_instruction(m, core, ZERO)

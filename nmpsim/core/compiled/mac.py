@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.operands import at_spm, clip_at, scale_at
+from nmpsim.core.compiled.kernel_context import at_spm, clip_at, scale_at
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CONV, DWCONV, GEMM, PART_FIRST, PART_LAST, PART_ONLY
-from nmpsim.kernels.by_reference import by_reference
 from nmpsim.kernels.channels import Operands, Quantizer
+from nmpsim.kernels.conv import Parts, Window, conv
 from nmpsim.kernels.depthwise import depthwise
 from nmpsim.kernels.gemm import Product, gemm
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.mac import Parts, Window, conv
 from nmpsim.kernels.saturate import Place
+from nmpsim.kernels.struct_pointer import struct_pointer
 
 NONE: Any = np.int64(-1)
 """Offset of an operand that is not there."""
@@ -77,14 +77,14 @@ def do_conv(w: Any, d: Any, layer: Any) -> None:
     place = Place(layer, d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
     conv(
-        by_reference(w.spm),
-        by_reference(window),
-        by_reference(at),
+        struct_pointer(w.spm),
+        struct_pointer(window),
+        struct_pointer(at),
         parts,
-        by_reference(q),
-        by_reference(place),
-        by_reference(w.sink),
-        w.bench,
+        struct_pointer(q),
+        struct_pointer(place),
+        struct_pointer(w.sink),
+        w.workspace,
     )
 
 

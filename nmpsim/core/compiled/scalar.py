@@ -1,7 +1,7 @@
 """RV32IM and Zicsr of one core, and its synchronisation.
 
 ``fetch`` reads an instruction and ``step`` does it; each says how it ended, and neither begins what
-other cores could see unless ``may_be_seen`` is set.
+other cores could see unless ``has_turn`` is set.
 """
 
 from __future__ import annotations
@@ -10,31 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.csr import ILLEGAL_ACCESS, csr_access
-from nmpsim.core.compiled.ending import (
-    BREAKPOINT,
-    ENVIRONMENT_CALL,
-    FETCH_FAULT,
-    FETCH_MISALIGNED,
-    FETCHED,
-    ILLEGAL_INSTRUCTION,
-    LOAD_FAULT,
-    LOAD_MISALIGNED,
-    MEPC,
-    MSTATUS,
-    STOPPED,
-    STORE_FAULT,
-    STORE_MISALIGNED,
-    WENT_ON,
-    WORD,
-    WOULD_BE_SEEN,
-    ZERO,
-    next_instruction,
-    retire,
-    set_register,
-    signed,
-    trap,
-)
 from nmpsim.core.compiled.memory import (
     IMAGE,
     NOWHERE,
@@ -46,6 +21,30 @@ from nmpsim.core.compiled.memory import (
     write,
 )
 from nmpsim.core.compiled.sync import arrive, halt, pend, post
+from nmpsim.core.compiled.traps import (
+    BREAKPOINT,
+    ENVIRONMENT_CALL,
+    FETCH_FAULT,
+    FETCH_MISALIGNED,
+    FETCHED,
+    ILLEGAL_INSTRUCTION,
+    LOAD_FAULT,
+    LOAD_MISALIGNED,
+    MEPC,
+    MSTATUS,
+    NEEDS_TURN,
+    STOPPED,
+    STORE_FAULT,
+    STORE_MISALIGNED,
+    WENT_ON,
+    WORD,
+    ZERO,
+    next_instruction,
+    retire,
+    set_register,
+    signed,
+    trap,
+)
 from nmpsim.core.compiled.units import await_job
 from nmpsim.core.decode import (
     ACCESS_BYTES,
@@ -60,9 +59,101 @@ from nmpsim.core.decode import (
     decides_instructions,
     decides_kinds,
 )
-from nmpsim.isa.csrs import MIE, MPIE, MPP
+from nmpsim.core.state import CSR_COLUMN, CSRS
+from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, is_read_only
 from nmpsim.isa.table import SEMAPHORES, Kind, Unit
+from nmpsim.isa.total import total
 from nmpsim.kernels.jit import jit
+
+ILLEGAL_ACCESS: Any = np.int64(-1)
+"""In place of the old value of a CSR."""
+COLUMN_OF_CSR = np.full(4096, -1, np.int64)
+for _csr, _column in CSR_COLUMN.items():
+    COLUMN_OF_CSR[_csr] = _column
+_ROWS = [CSR_ROWS[csr] for csr in CSRS]
+NO_COUNTER, CYCLES, INSTRUCTIONS = range(3)
+_COUNTERS = total(
+    f"{__name__}._COUNTERS",
+    {None: NO_COUNTER, Counter.CYCLES: CYCLES, Counter.INSTRUCTIONS: INSTRUCTIONS},
+    (None, *Counter),
+)
+COUNTER = np.array([_COUNTERS[row.counter] for row in _ROWS], np.int64)
+OFFSET = np.array([-1 if row.offset is None else CSR_COLUMN[row.offset] for row in _ROWS], np.int64)
+IS_HIGH = np.array([row.is_high for row in _ROWS])
+WRITABLE = np.array([row.writable for row in _ROWS], np.int64)
+READ_ONLY = np.array([is_read_only(csr) for csr in CSRS])
+
+
+@jit
+def counted(m: Any, core: Any, column: Any) -> Any:
+    """What a counter has counted of its own accord."""
+    return m.cores[core].clock if COUNTER[column] == CYCLES else m.cores[core].retired
+
+
+@jit
+def read_csr(m: Any, core: Any, column: Any) -> Any:
+    """Value of a CSR; the counters are the clock plus what a program set them off by."""
+    if COUNTER[column] == NO_COUNTER:
+        return m.cores[core].csr[column]
+    whole = counted(m, core, column)
+    if OFFSET[column] >= 0:
+        whole += m.cores[core].csr[OFFSET[column]]
+    return (whole >> 32 if IS_HIGH[column] else whole) & WORD
+
+
+@jit
+def set_counter(m: Any, core: Any, column: Any, value: Any) -> None:
+    """Make one half of a 64-bit counter read as ``value`` from the next instruction on."""
+    now, offset = counted(m, core, column), OFFSET[column]
+    whole = now + m.cores[core].csr[offset]
+    if IS_HIGH[column]:
+        whole = (whole & WORD) | (value << 32)
+    else:
+        whole = (whole & ~np.int64(WORD)) | value
+    m.cores[core].csr[offset] = whole - (now + 1)
+
+
+@jit
+def write_csr(m: Any, core: Any, column: Any, value: Any) -> None:
+    """Set a CSR; bits that cannot change stay as they are."""
+    if COUNTER[column] != NO_COUNTER:
+        set_counter(m, core, column, value)
+        return
+    kept = m.cores[core].csr[column] & ~WRITABLE[column]
+    m.cores[core].csr[column] = kept | (value & WRITABLE[column])
+
+
+@jit
+@decides_instructions(Kind.CSR)
+def csr_access(m: Any, core: Any, number: Any, word: Any) -> Any:
+    """``csrr*``: the old value, or ILLEGAL_ACCESS."""
+    column = COLUMN_OF_CSR[(word >> 20) & 4095]
+    if column < 0:
+        return ILLEGAL_ACCESS
+    field = (word >> 15) & 31
+    register = np.int64(m.cores[core].registers[field]) & WORD
+    writes = field != 0
+    old = read_csr(m, core, column)
+    if number == OP.csrrw:
+        writes, new = True, register
+    elif number == OP.csrrs:
+        new = old | register
+    elif number == OP.csrrc:
+        new = old & ~register
+    elif number == OP.csrrwi:
+        writes, new = True, field
+    elif number == OP.csrrsi:
+        new = old | field
+    elif number == OP.csrrci:
+        new = old & ~field
+    else:
+        return ILLEGAL_ACCESS
+    if writes and READ_ONLY[column]:
+        return ILLEGAL_ACCESS
+    if writes:
+        write_csr(m, core, column, new)
+    return old
+
 
 LAST_UNIT = int(max(Unit))
 UNKNOWN: Any = np.int64(-(1 << 63))
@@ -169,7 +260,7 @@ def jump(m: Any, costs: Any, core: Any, target: Any, rd: Any) -> Any:
 
 
 @jit
-def load_word(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any) -> Any:
+def load_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
     """A scalar load."""
     nbytes = ACCESS_BYTES[number]
     address = (m.cores[core].registers[(word >> 15) & 31] + signed(word >> 20, 12)) & WORD
@@ -178,8 +269,8 @@ def load_word(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen
     region, offset = locate(m, address, nbytes)
     if region == NOWHERE:
         return trap(m, core, LOAD_FAULT, address)
-    if is_shared(region) and not may_be_seen:
-        return WOULD_BE_SEEN
+    if is_shared(region) and not has_turn:
+        return NEEDS_TURN
     value = read(memory_of(m, core, region), offset, nbytes)
     if SIGN_EXTENDS[number]:
         value = signed(value, 8 * nbytes)
@@ -188,7 +279,7 @@ def load_word(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen
 
 
 @jit
-def store_word(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any) -> Any:
+def store_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
     """A scalar store."""
     nbytes = ACCESS_BYTES[number]
     immediate = signed((word >> 25) << 5 | (word >> 7) & 31, 12)
@@ -198,8 +289,8 @@ def store_word(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_see
     region, offset = locate(m, address, nbytes)
     if region in (NOWHERE, IMAGE):
         return trap(m, core, STORE_FAULT, address)
-    if is_shared(region) and not may_be_seen:
-        return WOULD_BE_SEEN
+    if is_shared(region) and not has_turn:
+        return NEEDS_TURN
     value = np.int64(m.cores[core].registers[(word >> 20) & 31])
     write(memory_of(m, core, region), offset, nbytes, value)
     return next_instruction(m, core, access_cycles(costs, region))
@@ -215,7 +306,7 @@ def access_cycles(costs: Any, region: Any) -> Any:
 
 @jit
 @decides_instructions(Kind.SYNC)
-def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any) -> Any:
+def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
     """``nmp.wait``, ``nmp.barrier``, ``nmp.post``, ``nmp.pend``, ``nmp.halt``."""
     a, b = (word >> 15) & 31, (word >> 20) & 31
     if number == OP.nmp_wait:
@@ -224,8 +315,8 @@ def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_se
         if await_job(m, costs, core, a, m.cores[core].issued[a] - b - 1) < 0:
             return STOPPED
         return next_instruction(m, core, ZERO)
-    if not may_be_seen:
-        return WOULD_BE_SEEN
+    if not has_turn:
+        return NEEDS_TURN
     which = np.int64(m.cores[core].registers[a]) & WORD
     count = np.int64(m.cores[core].registers[b]) & WORD
     if number == OP.nmp_halt:
@@ -322,14 +413,14 @@ def branch(m: Any, costs: Any, core: Any, number: Any, word: Any, b: Any) -> Any
 
 
 @jit
-def fetch(m: Any, core: Any, may_be_seen: Any) -> Any:
+def fetch(m: Any, core: Any, has_turn: Any) -> Any:
     """FETCHED with row and word of the next instruction, or how the attempt ended."""
     pc = m.cores[core].pc
     region, offset = locate(m, pc, 4)
     if region == NOWHERE:
         return trap(m, core, FETCH_FAULT, pc), ILLEGAL, ZERO
-    if is_shared(region) and not may_be_seen:
-        return WOULD_BE_SEEN, ILLEGAL, ZERO
+    if is_shared(region) and not has_turn:
+        return NEEDS_TURN, ILLEGAL, ZERO
     word = read(memory_of(m, core, region), offset, 4)
     number = number_of(word)
     if number == ILLEGAL:
@@ -339,12 +430,12 @@ def fetch(m: Any, core: Any, may_be_seen: Any) -> Any:
 
 @jit
 @decides_kinds
-def step(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any) -> Any:
+def step(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
     """One instruction of a core, any but a tensor instruction."""
     kind = KIND_OF[number]
     b = np.int64(m.cores[core].registers[(word >> 20) & 31])
     if kind == KIND.SYNC:
-        return synchronise(m, costs, core, number, word, may_be_seen)
+        return synchronise(m, costs, core, number, word, has_turn)
     if kind == KIND.IMMEDIATE or kind == KIND.REGISTER:
         b = signed(word >> 20, 12) if kind == KIND.IMMEDIATE else b
         return calculate(m, core, number, word, b, ZERO)
@@ -355,9 +446,9 @@ def step(m: Any, costs: Any, core: Any, number: Any, word: Any, may_be_seen: Any
     if kind == KIND.BRANCH:
         return branch(m, costs, core, number, word, b)
     if kind == KIND.LOAD:
-        return load_word(m, costs, core, number, word, may_be_seen)
+        return load_word(m, costs, core, number, word, has_turn)
     if kind == KIND.STORE:
-        return store_word(m, costs, core, number, word, may_be_seen)
+        return store_word(m, costs, core, number, word, has_turn)
     if kind == KIND.UPPER or kind == KIND.JUMP:
         return go_far(m, costs, core, number, word)
     if kind == KIND.FENCE or kind == KIND.SYSTEM:

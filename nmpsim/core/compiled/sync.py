@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.accounts import leave_layer, wait
+from nmpsim.core.compiled.cycle_accounting import leave_layer, wait
 from nmpsim.core.state import Count, Spent, Status
 from nmpsim.kernels.jit import jit
 

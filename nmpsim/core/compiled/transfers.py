@@ -8,8 +8,7 @@ import numpy as np
 
 from nmpsim.core.compiled.copies import extent, padding_bytes
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
-from nmpsim.core.compiled.record import DESCRIPTOR, PC
-from nmpsim.core.compiled.units import LAYER, READY, SETUP, enqueue_transfer
+from nmpsim.core.compiled.units import DESCRIPTOR, LAYER, PC, READY, SETUP, enqueue_transfer
 from nmpsim.core.state import Count
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import LOAD, STORE

@@ -4,18 +4,104 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.compiled.accounts import ON_CONTROL, WAIT_LOAD, book, spend, wait_for_transfer
-from nmpsim.core.compiled.record import note_compute, note_grant, note_transfer
-from nmpsim.core.state import NEVER, Count, Job, Status
+from nmpsim.core.compiled.cycle_accounting import (
+    ON_CONTROL,
+    WAIT_LOAD,
+    book,
+    spend,
+    wait_for_transfer,
+)
+from nmpsim.core.state import MAX_NOTES, NEVER, Count, Job, Status
+from nmpsim.core.stops import MAX_STEPS
 from nmpsim.kernels.jit import jit
 from nmpsim.timing.dram import (
     BYTES_DONE,
+    COUNT_X,
+    COUNT_Y,
+    CURSOR_WORDS,
+    RUN,
     RUNS_DONE,
     grant_cycles,
     is_served,
     next_address,
     take_grant,
 )
+
+LAYER, BEGIN = int(Job.LAYER), int(Job.BEGIN)
+PC, DESCRIPTOR = int(Job.PC), int(Job.DESCRIPTOR)
+
+
+@jit
+def steps_with_room(m: Any) -> Any:
+    """Steps that surely find room for what they note; all that a turn may take if none is kept."""
+    if m.work.size == 0:
+        return MAX_STEPS
+    return (m.work.size - m.shared[0].noted) // MAX_NOTES
+
+
+@jit
+def note(m: Any, core: Any, unit: Any, layer: Any, begin: Any, end: Any, done: Any) -> Any:
+    """The next entry, filled as far as all are alike; there must be room."""
+    n = m.shared[0].noted
+    m.shared[0].noted = n + 1
+    m.work[n].core = core
+    m.work[n].unit = unit
+    m.work[n].layer = layer
+    m.work[n].begin = begin
+    m.work[n].end = end
+    m.work[n].done = done
+    return n
+
+
+@jit
+def note_compute(m: Any, core: Any, unit: Any, layer: Any, begin: Any, end: Any) -> None:
+    """An instruction of the MAC array or the vector unit."""
+    if m.work.size == 0:
+        return
+    n = note(m, core, unit, layer, begin, end, end)
+    m.work[n].is_grant = 0
+    m.work[n].pc = m.cores[core].pc
+    m.work[n].descriptor = m.cores[core].descriptor
+    m.work[n].bytes = 0
+
+
+@jit
+def note_transfer(m: Any, core: Any, unit: Any, job: Any, free: Any, finished: Any) -> None:
+    """A transfer that is served."""
+    if m.work.size == 0:
+        return
+    n = note(m, core, unit, job[LAYER], job[BEGIN], free, finished)
+    m.work[n].is_grant = 0
+    m.work[n].pc = job[PC]
+    m.work[n].descriptor = job[DESCRIPTOR]
+    m.work[n].bytes = job[RUN] * job[COUNT_X] * job[COUNT_Y]
+
+
+@jit
+def note_grant(
+    m: Any,
+    core: Any,
+    unit: Any,
+    job: Any,
+    runs_done: Any,
+    bytes_done: Any,
+    begin: Any,
+    end: Any,
+    nbytes: Any,
+) -> None:
+    """A grant of the DRAM; the transfer had come as far as ``runs_done`` and ``bytes_done``."""
+    if m.work.size == 0:
+        return
+    n = note(m, core, unit, job[LAYER], begin, end, end)
+    m.work[n].is_grant = 1
+    m.work[n].pc = job[PC]
+    m.work[n].descriptor = job[DESCRIPTOR]
+    m.work[n].bytes = nbytes
+    for word in range(CURSOR_WORDS):
+        m.work[n].cursor[word] = job[word]
+    m.work[n].cursor[RUNS_DONE] = runs_done
+    m.work[n].cursor[BYTES_DONE] = bytes_done
+
 
 LAYER, READY, SETUP, BEGIN = int(Job.LAYER), int(Job.READY), int(Job.SETUP), int(Job.BEGIN)
 BUSY_LOAD = int(Count.BUSY_LOAD)

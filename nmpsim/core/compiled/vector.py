@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.operands import at_spm, clip_at, scale_at
+from nmpsim.core.compiled.kernel_context import at_spm, clip_at, scale_at
 from nmpsim.isa.words import (
     AVGPOOL,
     ELTWISE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.ending import WORD
+from nmpsim.core.compiled.traps import WORD
 from nmpsim.core.decode import INSTRUCTION_UNIT, IS_TRACED, WORD_COUNT
 from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row
 from nmpsim.kernels.jit import jit

@@ -48,7 +48,7 @@ from nmpsim.isa.words import (
     RHS_INT32,
     check_profiles,
 )
-from nmpsim.kernels.stages import RESCALE
+from nmpsim.kernels.saturation_stages import RESCALE
 from nmpsim.timing.compute import vector_cycles
 
 OPERATIONS = {

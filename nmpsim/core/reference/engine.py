@@ -27,7 +27,7 @@ from nmpsim.core.reference.tensor import TENSOR
 from nmpsim.core.reference.units import Queue, serve
 from nmpsim.core.reference.watch import Watch
 from nmpsim.core.state import NEVER, Machine, Outcome, Status, Trap
-from nmpsim.core.stops import Stops, no_stops
+from nmpsim.core.stops import StopConditions, no_stops
 from nmpsim.core.work import steps_with_room
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import Cause, Kind, Unit, of_kind
@@ -40,7 +40,7 @@ INSTRUCTIONS: dict[str, Callable[[Step], None]] = total(
     of_kind(*Kind),
 )
 """Mnemonic -> definition, for every instruction of the table."""
-MOST_STEPS = 1 << 11
+MAX_STEPS = 1 << 11
 """Instructions of one call at most: it takes about a tenth of a second for so many."""
 
 
@@ -69,7 +69,7 @@ class ReferenceEngine:
         """Never; see :class:`~nmpsim.core.engine.Engine`."""
         return False
 
-    def run_at_once(
+    def replay(
         self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
     ) -> bool:
         """Never; see :class:`~nmpsim.core.engine.Engine`."""
@@ -81,7 +81,7 @@ class ReferenceEngine:
         costs: Costs,
         turns: int,
         stop_at_layers: bool,
-        stops: Stops | None = None,
+        stops: StopConditions | None = None,
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         watch = Watch(no_stops(machine.cores.size) if stops is None else stops, costs)
@@ -90,14 +90,14 @@ class ReferenceEngine:
             outcome = take_turn(machine, costs, stop_at_layers, watch)
             if outcome is not None:
                 return outcome
-            if machine.cores.retired.sum() - steps_before >= MOST_STEPS:
+            if machine.cores.retired.sum() - steps_before >= MAX_STEPS:
                 break
         return Outcome.PAUSED
 
 
 def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool, watch: Watch) -> Outcome | None:
     """Let the DRAM or a core go on, whoever is earlier; an outcome if the engine comes back."""
-    most_steps = min(steps_with_room(machine), watch.stops.steps_per_turn, MOST_STEPS)
+    most_steps = min(steps_with_room(machine), watch.stops.steps_per_turn, MAX_STEPS)
     if most_steps == 0:
         return Outcome.PAUSED
     cores = all_cores(machine)

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from nmpsim.core.state import Int64s, Machine
-from nmpsim.kernels.stages import HIGH, LOW
+from nmpsim.kernels.saturation_stages import HIGH, LOW
 
 
 class Account:

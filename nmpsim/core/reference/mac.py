@@ -23,7 +23,7 @@ from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Count, Int64s
 from nmpsim.isa.table import CHANNEL_RECORD, SCALE_RECORD
 from nmpsim.isa.words import PART_FIRST, PART_LAST, PART_ONLY
-from nmpsim.kernels.stages import ACCUMULATOR
+from nmpsim.kernels.saturation_stages import ACCUMULATOR
 from nmpsim.timing.compute import conv_cycles, depthwise_cycles, gemm_cycles
 
 

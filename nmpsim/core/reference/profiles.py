@@ -44,7 +44,7 @@ from nmpsim.isa.words import (
     Q31,
     check_profiles,
 )
-from nmpsim.kernels.stages import BIAS, RESCALE
+from nmpsim.kernels.saturation_stages import BIAS, RESCALE
 
 
 @attrs.frozen(eq=False)

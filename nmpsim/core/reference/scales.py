@@ -9,7 +9,7 @@ from nmpsim.core.reference.operands import INT8, Element, Float32s, Scale, Words
 from nmpsim.core.reference.rounding import doubling_high, round_even, shift_away
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
-from nmpsim.kernels.stages import ACTIVATION, RESCALE, RESULT
+from nmpsim.kernels.saturation_stages import ACTIVATION, RESCALE, RESULT
 
 
 def integer_scale(

@@ -27,7 +27,7 @@ from nmpsim.isa.words import (
     Q31,
     check_profiles,
 )
-from nmpsim.kernels.stages import ACTIVATION
+from nmpsim.kernels.saturation_stages import ACTIVATION
 from nmpsim.timing.compute import transpose_cycles, vector_cycles
 
 

@@ -6,7 +6,7 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.units import Queue
 from nmpsim.core.reference.words import unsigned
-from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, Stops
+from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, StopConditions
 from nmpsim.isa.codec import Decoded, decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Scope
 from nmpsim.memory.weight_tail import weight_tail
@@ -18,7 +18,7 @@ NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
 class Watch:
     """Looks on while an engine runs."""
 
-    def __init__(self, stops: Stops, costs: Costs) -> None:
+    def __init__(self, stops: StopConditions, costs: Costs) -> None:
         self.stops = stops
         self._decoded: Decoded | None = None
         self._word, self._source, self._pc = 0, 0, 0

@@ -18,7 +18,7 @@ from nmpsim.debugger.why import explain_element, readers
 if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
 
-MOST_TERMS = 40
+MAX_TERMS = 40
 """Products that are printed; ``all`` and JSON have every one."""
 
 
@@ -63,7 +63,7 @@ def _shown(value: float) -> str:
 
 
 def _terms(found: Explanation, is_all: bool) -> list[str]:
-    shown = found.terms if is_all else found.terms[:MOST_TERMS]
+    shown = found.terms if is_all else found.terms[:MAX_TERMS]
     has_weights = any(named.term.weight is not None for named in found.terms)
     names = ("window", "x", "w", "product", "input", "weight") if has_weights else (
         "window", "x", "input")  # fmt: skip

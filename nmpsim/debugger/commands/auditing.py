@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
 
 
-MOST_CHANNELS = 8
+MAX_CHANNELS = 8
 """Wrong channels of a stage that are printed; ``all`` and JSON have every one."""
 
 
@@ -64,7 +64,7 @@ def _mend(stage: StageAudit) -> str:
 
 def _rows(stage: StageAudit, is_all: bool) -> list[list[object]]:
     """One line if all is right, one for each wrong channel otherwise."""
-    shown = stage.channels if is_all else stage.wrong[:MOST_CHANNELS] or stage.channels[:1]
+    shown = stage.channels if is_all else stage.wrong[:MAX_CHANNELS] or stage.channels[:1]
     rows = [_row(stage, one) for one in shown]
     left = len(stage.wrong) - len(shown)
     if not is_all and not stage.wrong and len(stage.channels) > 1:

@@ -30,7 +30,7 @@ from nmpsim.debugger.inspect import (
 if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
 
-MOST_SHOWN = 256
+MAX_SHOWN = 256
 """Elements of a tensor that are printed; JSON has them too."""
 
 
@@ -117,7 +117,7 @@ def tensor(shell: Shell, arguments: Arguments) -> Result:
     if at:
         return _element(found, values, at)
     flat = values.reshape(-1)
-    data: dict[str, Any] = {"tensor": _tensor_data(found), "values": _listed(flat[:MOST_SHOWN])}
+    data: dict[str, Any] = {"tensor": _tensor_data(found), "values": _listed(flat[:MAX_SHOWN])}
     lines = [f"{name} {_type(found)}{_place(found.address)}"]
     if flat.size:
         facts = {"min": flat.min().item(), "max": flat.max().item(), "mean": float(flat.mean())}
@@ -166,11 +166,11 @@ def _rows(values: npt.NDArray[Any]) -> list[str]:
     """The first rows of a tensor, along its last dimension."""
     width = values.shape[-1] if values.ndim else 1
     rows = values.reshape(-1, width) if values.size else values.reshape(0, 1)
-    shown = rows[: max(1, MOST_SHOWN // max(width, 1))]
+    shown = rows[: max(1, MAX_SHOWN // max(width, 1))]
     lines = []
     for index, row in enumerate(shown):
         at = np.unravel_index(index, values.shape[:-1]) if values.ndim > 1 else ()
-        texts = [f"{v:.5g}" if values.dtype.kind == "f" else str(v) for v in row[:MOST_SHOWN]]
+        texts = [f"{v:.5g}" if values.dtype.kind == "f" else str(v) for v in row[:MAX_SHOWN]]
         lines.append(f"  {[int(i) for i in at]} {' '.join(texts)}")
     if len(shown) < len(rows):
         lines.append(f"  ... {len(rows) - len(shown)} more rows; name coordinates for an element")

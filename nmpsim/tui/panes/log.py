@@ -7,7 +7,7 @@ from rich.text import Text
 from nmpsim.tui.folded import FoldedPane
 from nmpsim.visible import visible_line
 
-MOST_LINES = 10_000
+MAX_LINES = 10_000
 
 
 class LogPane(FoldedPane):
@@ -24,8 +24,8 @@ class LogPane(FoldedPane):
             Text(f"> {visible_line(command)}", "bold"),
             *(Text(visible_line(line)) for line in answer.expandtabs().splitlines()),
         )
-        self.texts = [*self.texts, *self._unread][-MOST_LINES:]
-        self._lines = [*self._lines, *self._folded(self._unread)][-MOST_LINES:]
+        self.texts = [*self.texts, *self._unread][-MAX_LINES:]
+        self._lines = [*self._lines, *self._folded(self._unread)][-MAX_LINES:]
         self.renew()
 
     def fold(self) -> None:

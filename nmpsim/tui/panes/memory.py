@@ -9,7 +9,7 @@ import numpy as np
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from nmpsim.debugger.operands import MOST_BYTES, AtHand, Placed, instruction_at_hand
+from nmpsim.debugger.operands import MAX_BYTES, AtHand, Placed, instruction_at_hand
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.details import MemoryBlock
 from nmpsim.tui.lines import LinePane
@@ -119,7 +119,7 @@ def _cells(placed: Placed, nbytes: int) -> set[int]:
     """Cells of the scratchpad that an operand lies in; none if it is not all inside."""
     box = placed.touch.box
     inside = SCRATCHPAD_BASE <= box.start <= box.end <= SCRATCHPAD_BASE + nbytes
-    if not inside or box.nbytes > MOST_BYTES:
+    if not inside or box.nbytes > MAX_BYTES:
         return set()
     starts = box.starts() - SCRATCHPAD_BASE
     first, last = starts // CELL_BYTES, (starts + box.run - 1) // CELL_BYTES

@@ -18,7 +18,7 @@ from nmpsim.visible import visible_line
 
 LABEL_COLUMNS = 12
 TICK_COLUMNS = 16
-MOST_COLUMNS = 100_000
+MAX_COLUMNS = 100_000
 Lane = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Begins, ends, and cycles of work before each begin and at the end."""
 UNITS = tuple(unit.name.lower() for unit in Unit)
@@ -96,7 +96,7 @@ class TimelinePane(LinePane):
     def action_zoom(self, power: int) -> None:
         """Half or twice as many cycles a column, around the middle."""
         middle = int(self._edges(self.columns).mean())
-        smallest = max(1, -(-self._end() // MOST_COLUMNS))
+        smallest = max(1, -(-self._end() // MAX_COLUMNS))
         self._scale = max(self._scale * 2 if power > 0 else self._scale // 2, smallest)
         self._is_fit = False
         self.renew()

@@ -13,7 +13,7 @@ from nmpsim.views.html.tables import Cell, Heading, Table, count, plain_table, t
 from nmpsim.views.text import duration, shorten_middle
 from nmpsim.visible import visible_line
 
-MOST_DRAWN = 20
+MAX_DRAWN = 20
 """Layers in the figure: those whose cycles changed most."""
 _Runs = Mapping[str, RunReport]
 
@@ -85,13 +85,13 @@ def change_figure(runs: _Runs) -> Figure | None:
             "run": name,
             "cycles": cycles,
         }
-        for row in changed[:MOST_DRAWN]
+        for row in changed[:MAX_DRAWN]
         for name, cycles in zip(runs, row.cycles(), strict=True)
         if cycles is not None
     ]
     if not values:
         return None
-    shown = min(len(changed), MOST_DRAWN)
+    shown = min(len(changed), MAX_DRAWN)
     spec = figure_spec(
         values,
         max(120, 14 * shown * len(runs)),

@@ -18,11 +18,11 @@ from nmpsim.visible import visible_line
 
 WIDTH = 860
 """Pixels of a figure where nobody asks for another width."""
-MOST_MARKS = 50_000
+MAX_MARKS = 50_000
 """A browser draws no more while somebody waits; ten thousand are usual for a large network."""
 NAME_CHARACTERS = 34
 """Of a layer's name on an axis."""
-MOST_CORES = 1024
+MAX_CORES = 1024
 """More than any device has; a report may say anything."""
 ZOOM_HINT = "Drag to move, Ctrl and the wheel to zoom, double click to see all again."
 _MOST_OBJECTS = 50
@@ -93,7 +93,7 @@ def layer_label(layer: LayerReport) -> str:
 def cores_of(report: RunReport) -> int:
     """Cores of the device, 1 if the report does not tell."""
     count = report.device.get("cores_count")
-    return count if isinstance(count, int) and 0 < count <= MOST_CORES else 1
+    return count if isinstance(count, int) and 0 < count <= MAX_CORES else 1
 
 
 def axis(field: str, kind: str, title: str | None, **more: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from nmpsim.views.html.tables import (
 from nmpsim.views.run_text import CAUSE_WORDS
 from nmpsim.views.text import percent
 
-MOST_SLOW = 12
+MAX_SLOW = 12
 """Layers of which the reasons are told: those that took the most cycles."""
 _MOST_CAUSES = 3
 """Reasons of a layer."""
@@ -35,7 +35,7 @@ _LEAST_SHARE = 0.05
 def slow_table(report: RunReport) -> Table:
     """The layers that took longest: what bounds them, and where the cores' cycles went."""
     columns = (INDEX, NAME, OPERATION, CYCLES, TIME_SHARE, _BOUND, _FORMULA, DISTANCE)
-    slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MOST_SLOW]
+    slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]
     told = [layer for layer in slow if layer.cycles]
     return table_of(report, (*columns, *recorded_columns(report), _CAUSES), told)
 

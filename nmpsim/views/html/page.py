@@ -13,7 +13,7 @@ from nmpsim.report.data import RunReport
 from nmpsim.views.answers import output_lines
 from nmpsim.views.html import compare, tables
 from nmpsim.views.html.detail_tables import sensitivity_table, settings_table, shadow_table
-from nmpsim.views.html.figures import MOST_MARKS, Figure
+from nmpsim.views.html.figures import MAX_MARKS, Figure
 from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.run_figures import run_figures
 from nmpsim.views.html.tables import Table
@@ -132,7 +132,7 @@ class _Draughtsman:
         if self._listener is not None:
             self._listener(Drawing(self._done, self._total, figure.title))
         self._done += 1
-        picture = still(figure) if figure.marks <= MOST_MARKS else None
+        picture = still(figure) if figure.marks <= MAX_MARKS else None
         return _Drawn(figure, picture, f"figure-{self._done}")
 
 

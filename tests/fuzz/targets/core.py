@@ -19,7 +19,7 @@ from ..mutate import archive_changed, json_changed
 from ..target import Target, as_file, folder, refusals
 from . import bundle, npz
 
-MOST_MEBIBYTES = 16
+MAX_MEBIBYTES = 16
 
 
 def run(data: bytes) -> None:
@@ -30,7 +30,7 @@ def run(data: bytes) -> None:
         core = load_core(path, NpzFile(path))
         debugger = Debugger(
             core.bundle(str(path)), core.inputs, config=limited(core.config), engine=core.engine,
-            budget_mib=MOST_MEBIBYTES,
+            budget_mib=MAX_MEBIBYTES,
         )  # fmt: skip
         if core.position is None:
             debugger.run_to_end()

@@ -18,8 +18,8 @@ from ..engines import limited, warm
 from ..mutate import FLOATS, INTEGERS, text_bytes_changed
 from ..target import ROOT, Target, folder, refusals
 
-MOST_LINES = 16
-MOST_MEBIBYTES = 16
+MAX_LINES = 16
+MAX_MEBIBYTES = 16
 FILES = ("a.npz", "fix.json", "core.npz")
 """The only names of files that a script may use here."""
 PIECES = (
@@ -35,11 +35,11 @@ def run(data: bytes) -> None:
     warm()
     program, inputs = programs.one_conv()
     config = limited(from_settings(program.metadata.device))
-    debugger = Debugger(program, inputs, config=config, budget_mib=MOST_MEBIBYTES)
+    debugger = Debugger(program, inputs, config=config, budget_mib=MAX_MEBIBYTES)
     shell = Shell(debugger, NpzFile)
     text = data.decode("utf-8", "replace")
     with chdir(folder()):
-        for number, line in enumerate(text.splitlines()[:MOST_LINES], 1):
+        for number, line in enumerate(text.splitlines()[:MAX_LINES], 1):
             if _touches_other_files(line):
                 continue
             with refusals(""):

@@ -13,7 +13,7 @@ from nmpsim.cli.arrays import ArrayFile
 from ..mutate import INTEGERS, bytes_changed
 from ..target import Target, as_file, refusals
 
-MOST_ELEMENTS = 1 << 24
+MAX_ELEMENTS = 1 << 24
 """More is not read, as a run does not read what its input cannot take."""
 HEADERS = (
     "'descr': '<f4'", "'descr': '|O'", "'descr': '|V8'", "'descr': [('a', '<i4')]", "'<U4'",
@@ -30,7 +30,7 @@ def run(data: bytes) -> None:
         file = ArrayFile(path)
         for key in file.keys:
             stored = file.array(key)
-            if stored.size <= MOST_ELEMENTS:
+            if stored.size <= MAX_ELEMENTS:
                 values = stored.read()
                 assert values.shape == stored.shape
                 assert values.dtype.isnative

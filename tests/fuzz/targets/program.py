@@ -19,7 +19,7 @@ from ..mutate import text_bytes_changed
 from ..target import ROOT, Target, refusals
 from .lir import PIECES
 
-MOST_ELEMENTS = 1 << 14
+MAX_ELEMENTS = 1 << 14
 """Of all tensors together, so that nothing lasts long."""
 SMALL = b"""function
 declare {
@@ -41,7 +41,7 @@ def run(data: bytes) -> None:
     with refusals("LIR", "CONST", "COMP", "ISA", "BUN004", "INPUT"):
         module = parse(data.decode("utf-8", "replace"))
         verify(module)
-        if _elements(module) > MOST_ELEMENTS:
+        if _elements(module) > MAX_ELEMENTS:
             return
         module, _ = attach_constants_from(module, _constants(module))
         bundle = bundle_from_bytes(compile_module(module, device()))

@@ -1,4 +1,4 @@
-"""A thread's bench: arrays that convolutions work in, and the tables that stay on it.
+"""A thread's workspace: arrays that convolutions work in, and the tables that stay on it.
 
 Tiles of a layer mostly have the same channels one after the other. So the tables of channels are
 made anew only if the records in the scratchpad, or the words of the descriptor, are no longer those
@@ -15,20 +15,20 @@ from nmpsim.isa.words import CHANNEL_BYTES, INT16, SCALE_BYTES
 from nmpsim.kernels.accumulate import largest
 from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START, put_channels, put_starts
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.microkernel import MOST_PIXELS
-from nmpsim.kernels.narrow import ROWS, put_narrow
+from nmpsim.kernels.microkernel import MAX_PIXELS
+from nmpsim.kernels.requantize_int32 import ROWS, put_int32_tables
 from nmpsim.kernels.vector_code import LANES
 
-IS_KEPT, MOST_START, HAS_OFFSETS, FIRST_WORD = range(4)
-"""Entries of ``Bench.head``: 1 if the tables are good; largest magnitude of a start; 1 if weights
-have zero points. Behind them are the words that the tables are made of, then those of now."""
+IS_KEPT, MAX_START, HAS_OFFSETS, FIRST_WORD = range(4)
+"""Entries of ``ConvWorkspace.head``: 1 if the tables are valid; largest magnitude of an initial
+sum; 1 if weights have zero points. Then come the words of the tables, and the new ones."""
 WORDS = 17
 _HEAD = FIRST_WORD + 2 * WORDS
 _RECORD = CHANNEL_BYTES // 8
 _SCALE = SCALE_BYTES // 4
 
 
-class Bench(NamedTuple):
+class ConvWorkspace(NamedTuple):
     """Tables of some channels, what they are made of, and room for some pixels."""
 
     head: Any
@@ -40,41 +40,41 @@ class Bench(NamedTuple):
     """int64 [INTEGERS, channels], and reals float64 [REALS, channels]: ``kernels/channels.py``"""
     reals: Any
     narrow: Any
-    """int32 [blocks, ROWS, LANES]: ``kernels/narrow.py``"""
+    """int32 [blocks, ROWS, LANES]: ``kernels/requantize_int32.py``"""
     run: Any
     """int64 [channels]"""
     offsets: Any
-    """int64 [MOST_PIXELS]"""
+    """int64 [MAX_PIXELS]"""
     windows: Any
-    """int32 [MOST_PIXELS], and excess"""
+    """int32 [MAX_PIXELS], and excess"""
     excess: Any
     sums: Any
-    """int32 [MOST_PIXELS, lanes], and results int8"""
+    """int32 [MAX_PIXELS, lanes], and results int8"""
     results: Any
 
 
-def bench_words(channels: int) -> int:
-    """64-bit words of a bench for convolutions of up to so many channels."""
+def workspace_words(channels: int) -> int:
+    """64-bit words of a workspace for convolutions of up to so many channels."""
     lanes = channels + 2 * LANES
-    longs = _HEAD + MOST_PIXELS + channels * (_RECORD + INTEGERS + REALS + 1)
-    words = 2 * MOST_PIXELS + _SCALE * channels + (ROWS + MOST_PIXELS) * lanes
-    return longs + (words + MOST_PIXELS * lanes // 4) // 2 + 1
+    longs = _HEAD + MAX_PIXELS + channels * (_RECORD + INTEGERS + REALS + 1)
+    words = 2 * MAX_PIXELS + _SCALE * channels + (ROWS + MAX_PIXELS) * lanes
+    return longs + (words + MAX_PIXELS * lanes // 4) // 2 + 1
 
 
 @jit_allocating
-def bench_on(memory: Any, channels: Any, lanes: Any) -> Any:
-    """A bench for so many channels, in ``lanes`` lanes, on int64 memory."""
-    offsets = _HEAD + MOST_PIXELS
+def workspace_at(memory: Any, channels: Any, lanes: Any) -> Any:
+    """A workspace for so many channels, in ``lanes`` lanes, on int64 memory."""
+    offsets = _HEAD + MAX_PIXELS
     records = offsets + _RECORD * channels
     integers = records + INTEGERS * channels
     reals = integers + REALS * channels
     run = reals + channels
     words = memory[run:].view(np.int32)
-    excess = 2 * MOST_PIXELS
+    excess = 2 * MAX_PIXELS
     narrow = excess + ROWS * lanes
-    sums = narrow + MOST_PIXELS * lanes
-    results = sums + MOST_PIXELS * lanes // 4
-    return Bench(
+    sums = narrow + MAX_PIXELS * lanes
+    results = sums + MAX_PIXELS * lanes // 4
+    return ConvWorkspace(
         memory[:_HEAD],
         memory[offsets:records],
         words[results : results + _SCALE * channels],
@@ -83,22 +83,22 @@ def bench_on(memory: Any, channels: Any, lanes: Any) -> Any:
         words[excess:narrow].reshape((lanes // LANES, ROWS, LANES)),
         memory[reals:run],
         memory[_HEAD:offsets],
-        words[:MOST_PIXELS],
-        words[MOST_PIXELS:excess],
-        words[narrow:sums].reshape((MOST_PIXELS, lanes)),
-        words[sums:results].view(np.int8).reshape((MOST_PIXELS, lanes)),
+        words[:MAX_PIXELS],
+        words[MAX_PIXELS:excess],
+        words[narrow:sums].reshape((MAX_PIXELS, lanes)),
+        words[sums:results].view(np.int8).reshape((MAX_PIXELS, lanes)),
     )
 
 
 @jit
-def put_words(at: Any, q: Any, begins: Any, bench: Any) -> Any:
+def put_words(at: Any, q: Any, begins: Any, workspace: Any) -> Any:
     """Write down what the tables of Int8 on integer scales are made of, beside the records.
 
     The clip is among it: accounts keep the smallest and largest results of tiles that it cut none
     of.
     """
-    now = bench.head[FIRST_WORD + WORDS :]
-    now[0] = bench.run.size
+    now = workspace.head[FIRST_WORD + WORDS :]
+    now[0] = workspace.run.size
     now[1] = q.element
     now[2] = q.profile
     now[3] = q.weight_offset
@@ -127,14 +127,14 @@ def is_equal(values: Any, others: Any) -> Any:
 
 
 @jit
-def are_kept(spm: Any, at: Any, bench: Any) -> Any:
+def are_kept(spm: Any, at: Any, workspace: Any) -> Any:
     """True if the tables are those of all channels of a convolution, whose words are there."""
-    words = bench.head[FIRST_WORD:]
-    if bench.head[IS_KEPT] == 0 or not is_equal(words, words[WORDS:]):
+    words = workspace.head[FIRST_WORD:]
+    if workspace.head[IS_KEPT] == 0 or not is_equal(words, words[WORDS:]):
         return False
-    if at.scales >= 0 and not is_equal(spm.i32[at.scales >> 2 :], bench.scales):
+    if at.scales >= 0 and not is_equal(spm.i32[at.scales >> 2 :], workspace.scales):
         return False
-    return is_equal(spm.i64[at.channels >> 3 :], bench.records)
+    return is_equal(spm.i64[at.channels >> 3 :], workspace.records)
 
 
 @jit
@@ -145,14 +145,14 @@ def copy(taken: Any, given: Any) -> None:
 
 
 @jit
-def keep(spm: Any, at: Any, bench: Any) -> None:
+def keep(spm: Any, at: Any, workspace: Any) -> None:
     """Take note of what the tables are made of."""
-    words = bench.head[FIRST_WORD:]
+    words = workspace.head[FIRST_WORD:]
     copy(words[WORDS:], words[:WORDS])
     if at.scales >= 0:
-        copy(spm.i32[at.scales >> 2 :], bench.scales)
-    copy(spm.i64[at.channels >> 3 :], bench.records)
-    bench.head[IS_KEPT] = 1
+        copy(spm.i32[at.scales >> 2 :], workspace.scales)
+    copy(spm.i64[at.channels >> 3 :], workspace.records)
+    workspace.head[IS_KEPT] = 1
 
 
 @jit
@@ -165,23 +165,23 @@ def put_tables(
     pixels: Any,
     place: Any,
     sink: Any,
-    bench: Any,
+    workspace: Any,
 ) -> None:
     """The tables of the channels from ``first`` on, unless they are there."""
-    put_words(at, q, parts.begins, bench)
-    if first == 0 and are_kept(spm, at, bench):
+    put_words(at, q, parts.begins, workspace)
+    if first == 0 and are_kept(spm, at, workspace):
         return
-    integers = bench.integers
+    integers = workspace.integers
     is_quiet, most, offsets = not parts.begins, np.int64(0), np.int64(0)
-    put_channels(spm, at, q, first, integers, bench.reals)
+    put_channels(spm, at, q, first, integers, workspace.reals)
     if parts.begins:
         is_quiet = put_starts(spm, at, q, first, integers, pixels, place, sink)
         most = largest(integers[START])
-    for c in range(bench.run.size):
+    for c in range(workspace.run.size):
         offsets |= integers[OFFSET, c]
-    bench.head[MOST_START], bench.head[HAS_OFFSETS] = most, 1 if offsets != 0 else 0
-    bench.head[IS_KEPT] = 0
+    workspace.head[MAX_START], workspace.head[HAS_OFFSETS] = most, 1 if offsets != 0 else 0
+    workspace.head[IS_KEPT] = 0
     if q.element != INT16:
-        put_narrow(integers, parts.begins, first % LANES, q, bench.narrow)
+        put_int32_tables(integers, parts.begins, first % LANES, q, workspace.narrow)
         if first == 0 and is_quiet:
-            keep(spm, at, bench)
+            keep(spm, at, workspace)

@@ -1,12 +1,12 @@
-"""The values of tensor instructions are compiled apart, when a program first needs them."""
+"""Kernels are compiled one by one, when a program first needs them."""
 
 from __future__ import annotations
 
 import pytest
 from core_machines import SPM, Program, device, from_descriptors
 
-from nmpsim.core.compiled import apart, beside
-from nmpsim.core.compiled.perform import IS_PLAIN
+from nmpsim.core.compiled import dispatch, warmup
+from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.engines import make_engine
 from nmpsim.core.state import Outcome
@@ -26,7 +26,7 @@ def run(engine: object, program: Program = FILL) -> bytes:
 def test_a_program_waits_for_what_it_uses_only() -> None:
     engine = make_engine("compiled")
     assert run(engine) == b"\7\7\7\0"
-    assert [int(n) for n in engine._code.addresses.nonzero()[0]] == [OP.nmp_fill]
+    assert [int(n) for n in engine._kernels.addresses.nonzero()[0]] == [OP.nmp_fill]
     assert engine.compiling_seconds > 0
 
 
@@ -37,7 +37,7 @@ def test_a_run_that_is_interrupted_while_it_compiles(monkeypatch: pytest.MonkeyP
 
     engine = make_engine("compiled")
     with monkeypatch.context() as patch:
-        patch.setattr(apart, "compiled_apart", interrupted)
+        patch.setattr(dispatch, "compiled_kernel", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(engine)
     assert run(engine) == b"\7\7\7\0"
@@ -51,9 +51,9 @@ def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
     for kept, expected in ((True, []), (False, ["compiling"])):
         engine = make_engine("compiled")
         run(engine)
-        engine._code.addresses[:] = 0
+        engine._kernels.addresses[:] = 0
         engine.when_compiling(lambda: said.append("compiling"))
-        monkeypatch.setattr(apart, "is_cached", lambda f, k=kept: k or f is not apart.fill)
+        monkeypatch.setattr(dispatch, "is_cached", lambda f, k=kept: k or f is not dispatch.fill)
         run(engine)
         assert said == expected
 
@@ -62,7 +62,7 @@ def test_a_host_without_another_process(monkeypatch: pytest.MonkeyPatch) -> None
     def refused(*_: object, **__: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(beside.subprocess, "Popen", refused)
-    alone = beside.Beside()
+    monkeypatch.setattr(warmup.subprocess, "Popen", refused)
+    alone = warmup.Warmup()
     alone.start()
     alone.wait()

@@ -15,8 +15,7 @@ import pytest
 from nmpsim.core.state import LAYER, NEVER, STAGES
 from nmpsim.isa.words import GLOW_INT, OP_ADD, OP_MAX, OP_SUB, Q31
 from nmpsim.kernels.elementwise import Pair, PairScales
-from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.pointwise import (
+from nmpsim.kernels.elementwise_int32 import (
     ENDS,
     NUMBERS,
     RESCALE,
@@ -26,8 +25,9 @@ from nmpsim.kernels.pointwise import (
     put_run,
     put_sum_numbers,
 )
+from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.saturate import Clip, IntegerScale
-from nmpsim.kernels.stages import ACTIVATION, RESULT
+from nmpsim.kernels.saturation_stages import ACTIVATION, RESULT
 from nmpsim.kernels.unary import Unary
 
 CHANNELS, LANES, BASE = 48, 16, 7
@@ -44,17 +44,17 @@ rescale_entry: Any = numba.njit(lambda u, numbers: put_rescale_numbers(u, number
 regular_entry: Any = numba.njit(lambda *asked: is_regular(*asked))
 
 
-class Sink(NamedTuple):
+class SaturationCounters(NamedTuple):
     """Where cut values are counted."""
 
     layers: Any
     channel_cut: Any
 
 
-def new_sink() -> Sink:
+def new_sink() -> SaturationCounters:
     layers = np.zeros(1, LAYER).view(np.recarray)
     layers.channels[:], layers.channel_base[:], layers.first[:] = CHANNELS, BASE, NEVER
-    return Sink(layers, np.zeros((STAGES, 2, BASE + CHANNELS + 3), np.int64))
+    return SaturationCounters(layers, np.zeros((STAGES, 2, BASE + CHANNELS + 3), np.int64))
 
 
 def random_scratchpad(seed: int) -> Scratchpad:
@@ -101,7 +101,9 @@ def do_run(operation: Any, sides: Any, count: int, index: int, numbers: Any, see
     return spm.i8, sink
 
 
-def check_accounts(sink: Sink, values: list[int], low: int, high: int, index: int) -> None:
+def check_accounts(
+    sink: SaturationCounters, values: list[int], low: int, high: int, index: int
+) -> None:
     """Accounts of values before a clip, counted one by one."""
     sides = ((ACTIVATION, 0, [low - v for v in values]), (RESULT, 1, [v - high for v in values]))
     for stage, side, over in sides:
@@ -235,7 +237,7 @@ def digest_of_runs() -> str:
 
 
 def test_without_the_compiler() -> None:
-    code = "import test_pointwise as t; print(t.digest_of_runs())"
+    code = "import test_elementwise_int32 as t; print(t.digest_of_runs())"
     run = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

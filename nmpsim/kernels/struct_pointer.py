@@ -62,5 +62,5 @@ def _itself(target: Any) -> Any:
     return target
 
 
-by_reference: Any = _itself if _numba.config.DISABLE_JIT else intrinsic(_type_of_reference)
-"""``by_reference(named_tuple)``: its address, valid until the calling function returns."""
+struct_pointer: Any = _itself if _numba.config.DISABLE_JIT else intrinsic(_type_of_reference)
+"""``struct_pointer(named_tuple)``: its address, valid until the calling function returns."""

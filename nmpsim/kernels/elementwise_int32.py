@@ -16,7 +16,7 @@ from llvmlite import ir
 from nmpsim.isa.words import GLOW_INT, NMP, OP_ADD, OP_SUB
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.saturate import ONCE
-from nmpsim.kernels.stages import HIGH, LOW
+from nmpsim.kernels.saturation_stages import HIGH, LOW
 from nmpsim.kernels.vector_code import (
     I32,
     LANES,

@@ -1,7 +1,7 @@
-"""The loop: whoever comes first in simulated time, a core or a DRAM request.
+"""The event loop: the next event in simulated time, of a core or of the DRAM, has its turn.
 
-A core runs ahead until its next instruction that others could see; that one waits for the core's
-turn, ties by core number.
+A core runs ahead up to its next instruction with an effect that other cores could see; that one
+waits for the core's turn. Of events in the same cycle, the lower core number is first.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.core.compiled.accounts import ON_CONTROL, book
-from nmpsim.core.compiled.ending import ABANDONED, FETCHED, TRAPPED, WENT_ON, ZERO
-from nmpsim.core.compiled.issue import tensor
-from nmpsim.core.compiled.plan import (
-    is_planned,
-    looks_at_data,
-    put_sync_on_plan,
-    steps_on_plan,
+from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, book
+from nmpsim.core.compiled.event_queue import (
+    MAY_RELEASE,
+    earliest,
+    update_all_cycles,
+    update_cycles,
 )
-from nmpsim.core.compiled.record import steps_with_room
+from nmpsim.core.compiled.issue import tensor
+from nmpsim.core.compiled.recorder import (
+    is_recording,
+    looks_at_data,
+    record_sync,
+    steps_before_full,
+)
 from nmpsim.core.compiled.scalar import fetch, step
 from nmpsim.core.compiled.tensor import weight_tail_of
-from nmpsim.core.compiled.turns import LETS_OTHERS_GO_ON, earliest, note_all_cycles, note_cycles
-from nmpsim.core.compiled.units import serve
+from nmpsim.core.compiled.traps import FETCHED, NOT_COMPILED, TRAPPED, WENT_ON, ZERO
+from nmpsim.core.compiled.units import serve, steps_with_room
 from nmpsim.core.compiled.watch import (
     is_stop_address,
     note_core,
@@ -34,36 +38,36 @@ from nmpsim.core.compiled.watch import (
 )
 from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, IS_SYNCHRONISATION
 from nmpsim.core.state import Int64s, Outcome, Status
-from nmpsim.core.stops import MOST_STEPS
-from nmpsim.isa.words import MOST_WORDS
-from nmpsim.kernels.by_reference import by_reference
+from nmpsim.core.stops import MAX_STEPS
+from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
+from nmpsim.kernels.struct_pointer import struct_pointer
 
 DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
 TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
 CYCLE_LIMIT, STOPPED_OUTCOME = int(Outcome.CYCLE_LIMIT), int(Outcome.STOPPED)
 VIOLATION = int(Outcome.VIOLATION)
 HALTED = int(Status.HALTED)
-GIVEN_UP = -1
-"""Beside the outcomes: compiling was interrupted, or a plan cannot be made."""
+NO_RESULT = -1
+"""Warmup the outcomes: compiling was interrupted, or a recorder cannot be made."""
 STEPS_OF_VALUES = 1 << 12
-"""Instructions without values that take as long as one with values may."""
+"""Instructions that compute no values and together take as long as one that does may."""
 
 
-class Calls(NamedTuple):
-    """What the loop needs to have values calculated, or a plan made."""
+class LoopContext(NamedTuple):
+    """What the loop needs to have values calculated, or a recorder made."""
 
     addresses: Int64s
-    """[instructions] of what is compiled; 0 for what was not needed yet."""
+    """[instructions] of compiled kernels; 0 for those that were not needed yet."""
     prepare: int
-    """Address of a function that compiles what an instruction needs."""
-    places: Int64s
-    """[PLACES] where memory is; see :class:`~nmpsim.core.compiled.workplace.At`."""
+    """Address of a function that compiles the kernel of an instruction."""
+    kernel_context: Int64s
+    """[CONTEXT_WORDS] see :class:`~nmpsim.core.compiled.kernel_context.ContextWord`."""
     items: Int64s
-    """This and the next ones as a :class:`~nmpsim.core.compiled.plan.Plan` has them."""
-    noted: Int64s
-    boxes: Int64s
-    box: Int64s
+    """This and the next ones as a :class:`~nmpsim.core.compiled.recorder.Recorder` has them."""
+    counters: Int64s
+    regions: Int64s
+    region: Int64s
     events: Int64s
 
 
@@ -78,7 +82,7 @@ def all_halted(m: Any) -> Any:
 
 @jit
 def note_violation(m: Any, core: Any, address: Any) -> None:
-    """A core's last instruction has broken the contract."""
+    """Save where a core's last instruction has broken the contract."""
     m.shared[0].trap[0] = core
     m.shared[0].trap[2] = address
     m.shared[0].trap[3] = m.cores[core].pc - 4
@@ -86,20 +90,24 @@ def note_violation(m: Any, core: Any, address: Any) -> None:
 
 
 @jit_allocating
-def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, stops: Any) -> Any:
-    """At most ``turns`` turns of cores and of the DRAM, and MOST_STEPS instructions; the outcome.
+def run_events(
+    m: Any, costs: Any, context: Any, turns: Any, stop_at_layers: Any, stops: Any
+) -> Any:
+    """At most ``turns`` turns of cores and of the DRAM, and MAX_STEPS instructions; the outcome.
 
-    Nobody could see a core that stops while it runs ahead: where it stops changes no result.
+    Where a core stops that runs ahead changes no result, as no other core could see it.
     """
-    steps_left = np.int64(MOST_STEPS)
-    steps_of_values = np.int64(0 if is_planned(calls) else STEPS_OF_VALUES)
-    d = np.zeros(MOST_WORDS, np.int64)
+    steps_left = np.int64(MAX_STEPS)
+    steps_of_values = np.int64(0 if is_recording(context) else STEPS_OF_VALUES)
+    d = np.zeros(MAX_WORDS, np.int64)
     clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
-    note_all_cycles(m, clocks, requests)
+    update_all_cycles(m, clocks, requests)
     core, moved = -1, True
     for _ in range(turns):
-        most_steps = min(steps_with_room(m), steps_on_plan(calls), stops.steps_per_turn, steps_left)
-        if most_steps <= 0:
+        max_steps = min(
+            steps_with_room(m), steps_before_full(context), stops.steps_per_turn, steps_left
+        )
+        if max_steps <= 0:
             return PAUSED
         if moved:
             core = earliest(clocks)
@@ -113,7 +121,7 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
                 return STOPPED_OUTCOME
             serve(m, costs, request >> 1, request & 1)
             clock = clocks[request >> 1]
-            note_cycles(m, request >> 1, clocks, requests)
+            update_cycles(m, request >> 1, clocks, requests)
             moved = clocks[request >> 1] != clock
             note_turn(stops)
             continue
@@ -127,49 +135,51 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
         m.shared[0].last_barrier = -1
         steps = 0
         ended = WENT_ON
-        moved, meets = True, False
+        moved, may_release = True, False
         retired = m.cores[core].retired
         number, word, source = ILLEGAL, ZERO, np.int64(0)
-        while ended == WENT_ON and steps < most_steps:
+        while ended == WENT_ON and steps < max_steps:
             if m.cores[core].clock > costs.limits_cycles:
                 break
-            may_be_seen = steps == 0
-            ended, number, word = fetch(m, core, may_be_seen)
-            meets |= LETS_OTHERS_GO_ON[number]
+            has_turn = steps == 0
+            ended, number, word = fetch(m, core, has_turn)
+            may_release |= MAY_RELEASE[number]
             if ended == FETCHED:
-                if is_planned(calls) and looks_at_data(m, core, number):
-                    return GIVEN_UP
+                if is_recording(context) and looks_at_data(m, core, number):
+                    return NO_RESULT
                 source = source_before(m, stops, core, word)
                 done = m.cores[core].retired
                 if INSTRUCTION_UNIT[number] >= 0:
                     steps_left -= steps_of_values
-                    most_steps = min(most_steps, max(steps_left, steps + 1))
-                    ended = tensor(m, costs, calls, core, number, word, d, may_be_seen)
-                    if stops.strict and m.cores[core].retired > done and not is_planned(calls):
+                    max_steps = min(max_steps, max(steps_left, steps + 1))
+                    ended = tensor(m, costs, context, core, number, word, d, has_turn)
+                    if stops.strict and m.cores[core].retired > done and not is_recording(context):
                         tail = weight_tail_of(m, core, number, d)
                         if tail >= 0:
                             note_violation(m, core, tail)
                             return VIOLATION
                 else:
-                    ended = step(m, costs, core, number, word, may_be_seen)
-                    is_sync = is_planned(calls) and IS_SYNCHRONISATION[number]
+                    ended = step(m, costs, core, number, word, has_turn)
+                    is_sync = is_recording(context) and IS_SYNCHRONISATION[number]
                     if is_sync and m.cores[core].retired > done:
-                        put_sync_on_plan(m, calls, core, number, word)
-            if ended == TRAPPED and not may_be_seen:
-                m.shared[0].trap[:] = -1  # all can see the end of the run: it waits for its turn
+                        record_sync(m, context, core, number, word)
+            if ended == TRAPPED and not has_turn:
+                m.shared[0].trap[
+                    :
+                ] = -1  # the end of a run is visible to all: it waits for its turn
                 break
-            if ended == ABANDONED:
-                return GIVEN_UP
+            if ended == NOT_COMPILED:
+                return NO_RESULT
             if ended == TRAPPED:
                 break
             steps += 1
         steps_left -= steps
         book(m, core, ON_CONTROL)
-        if meets:
-            note_all_cycles(m, clocks, requests)
+        if may_release:
+            update_all_cycles(m, clocks, requests)
         else:
-            note_cycles(m, core, clocks, requests)
-        if ended == TRAPPED and may_be_seen:
+            update_cycles(m, core, clocks, requests)
+        if ended == TRAPPED and has_turn:
             return TRAP
         has_retired = m.cores[core].retired > retired
         if has_retired:
@@ -187,6 +197,6 @@ def take_turns(m: Any, costs: Any, calls: Any, turns: Any, stop_at_layers: Any, 
 def run(
     machine: Any, settings: Any, given: Any, turns: Any, stop_at_layers: Any, stops: Any
 ) -> Any:
-    """Run as :func:`take_turns` does; the outcome."""
-    m, costs, calls = by_reference(machine), by_reference(settings), by_reference(given)
-    return take_turns(m, costs, calls, turns, stop_at_layers, stops)
+    """Run as :func:`run_events` does; the outcome."""
+    m, costs, context = struct_pointer(machine), struct_pointer(settings), struct_pointer(given)
+    return run_events(m, costs, context, turns, stop_at_layers, stops)

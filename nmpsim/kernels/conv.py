@@ -18,14 +18,14 @@ from nmpsim.kernels.accumulate import (
     read_sums,
     saturate_sum,
 )
-from nmpsim.kernels.bench import IS_KEPT, MOST_START, bench_on, put_tables
-from nmpsim.kernels.by_reference import by_reference
 from nmpsim.kernels.channels import OFFSET, START
-from nmpsim.kernels.conv_bytes import conv_bytes
+from nmpsim.kernels.conv_int8 import conv_int8
+from nmpsim.kernels.conv_workspace import IS_KEPT, MAX_START, put_tables, workspace_at
 from nmpsim.kernels.dot import PATCHES, dot_int16
 from nmpsim.kernels.jit import jit, jit_allocating, jit_inlined
 from nmpsim.kernels.movement import copy_run, write_run
 from nmpsim.kernels.requantize import requantize
+from nmpsim.kernels.struct_pointer import struct_pointer
 from nmpsim.kernels.vector_code import LANES
 
 
@@ -233,25 +233,25 @@ def conv_patches(
     group: Any,
     place: Any,
     sink: Any,
-    bench: Any,
+    workspace: Any,
     checked: Any,
 ) -> None:
     """Convolution of one group of a tile; the tables are those of the group's channels."""
-    count = bench.run.size
+    count = workspace.run.size
     lanes = (LANES - 1 + count + LANES - 1) // LANES * LANES  # a group may begin within a block
     room = Room(
         np.zeros((PATCHES, w.kernel_h * row_length(w, q.element)), np.int16),
         np.zeros((PATCHES, lanes), np.int64),
-        bench.integers,
-        bench.reals,
-        bench.run,
+        workspace.integers,
+        workspace.reals,
+        workspace.run,
     )
     convolve_patches(spm, w, at, parts, q, place, sink, room, group * count, checked)
 
 
 @jit_allocating
 def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, memory: Any) -> None:
-    """2-D convolution of one tile, group after group; ``memory`` is for a bench."""
+    """2-D convolution of one tile, group after group; ``memory`` is for a workspace."""
     pixels, depth = w.out_h * w.out_w, w.kernel_h * row_length(w, q.element)
     count = w.out_channels // w.groups
     most = np.int64(0)
@@ -260,15 +260,15 @@ def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, m
     for group in range(w.groups):
         first = group * count
         lanes = (first % LANES + count + LANES - 1) // LANES * LANES
-        bench = by_reference(bench_on(memory, count, lanes))
-        put_tables(spm, at, parts, q, first, pixels, place, sink, bench)
+        workspace = struct_pointer(workspace_at(memory, count, lanes))
+        put_tables(spm, at, parts, q, first, pixels, place, sink, workspace)
         if parts.begins:
-            most = bench.head[MOST_START]
+            most = workspace.head[MAX_START]
         checked = may_overflow(most, depth, q.element)
         if q.element != INT16 and not checked:
-            conv_bytes(spm, w, at, parts, q, group, place, sink, bench)
+            conv_int8(spm, w, at, parts, q, group, place, sink, workspace)
         else:
-            bench.head[IS_KEPT] = 0  # running sums take the place of the starts
-            conv_patches(spm, w, at, parts, q, group, place, sink, bench, checked)
+            workspace.head[IS_KEPT] = 0  # running sums take the place of the starts
+            conv_patches(spm, w, at, parts, q, group, place, sink, workspace, checked)
     if parts.ends:
         sink.layers[place.layer].elements += pixels * w.out_channels

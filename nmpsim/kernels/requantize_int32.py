@@ -17,7 +17,7 @@ from nmpsim.isa.words import GLOW_INT, NMP
 from nmpsim.kernels.channels import ADDEND, HALF, MUL, OFFSET, POST, PRE, START
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.saturate import ONCE, record, stages_of
-from nmpsim.kernels.stages import HIGH, LOW
+from nmpsim.kernels.saturation_stages import HIGH, LOW
 from nmpsim.kernels.vector_code import (
     I32,
     I64,
@@ -56,7 +56,7 @@ def clear_accounts(table: Any) -> None:
 
 
 @jit
-def put_narrow(integers: Any, begins: Any, lane: Any, q: Any, table: Any) -> None:
+def put_int32_tables(integers: Any, begins: Any, lane: Any, q: Any, table: Any) -> None:
     """Fill a table, int32 [blocks, ROWS, LANES]; the first channel is in lane ``lane``.
 
     Lanes that belong to no channel get what is never beyond a limit.

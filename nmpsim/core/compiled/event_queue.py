@@ -1,6 +1,6 @@
-"""Whose turn it is: cycles of cores and of DRAM requests, side by side, to be looked through fast.
+"""The next cycles of all cores and DRAM requests, in arrays that are quick to search.
 
-A turn changes the cycles of one core, but that barriers and semaphores let others go on.
+A turn changes those of one core, unless a barrier or a semaphore releases others.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _RELEASES = total(
     },
     of_kind(Kind.SYNC),
 )
-LETS_OTHERS_GO_ON = np.array([*(_RELEASES.get(i.mnemonic, False) for i in INSTRUCTIONS), False])
-"""Instructions that may release other cores; the last entry is ILLEGAL's."""
+MAY_RELEASE = np.array([*(_RELEASES.get(i.mnemonic, False) for i in INSTRUCTIONS), False])
+"""True for instructions that may release other cores; the last entry is ILLEGAL's."""
 
 
 @jit
@@ -45,15 +45,15 @@ def earliest(cycles: Any) -> Any:
 
 
 @jit
-def note_cycles(m: Any, core: Any, clocks: Any, requests: Any) -> None:
-    """Take over a core's cycles: int64 [cores], and [2 * cores] for its two queues of transfers."""
+def update_cycles(m: Any, core: Any, clocks: Any, requests: Any) -> None:
+    """Update a core's next cycles: int64 [cores], and [2 * cores] for its two transfer queues."""
     clocks[core] = m.cores[core].clock if m.cores[core].status == RUNNING else NEVER
     for unit in range(2):
         requests[2 * core + unit] = m.cores[core].request[unit]
 
 
 @jit
-def note_all_cycles(m: Any, clocks: Any, requests: Any) -> None:
-    """As ``note_cycles``, for all."""
+def update_all_cycles(m: Any, clocks: Any, requests: Any) -> None:
+    """As ``update_cycles``, for all cores."""
     for core in range(m.cores.size):
-        note_cycles(m, core, clocks, requests)
+        update_cycles(m, core, clocks, requests)

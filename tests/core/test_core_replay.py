@@ -1,4 +1,4 @@
-"""Programs whose cycles and order do not depend on data are planned once; the others never are."""
+"""Programs whose cycles and order do not depend on data are recorded once; the others never are."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from core_machines import (
 )
 from core_tensors import scale_records
 
-from nmpsim.core.compiled import course
-from nmpsim.core.compiled.perform import IS_PLAIN
-from nmpsim.core.engine import CourseLeftError
+from nmpsim.core.compiled import recording
+from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.engines import make_engine
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.timing import costs_of
@@ -66,15 +66,15 @@ def test_data_that_decide_at_last() -> None:
     program, engine = scaled_by_data(3), threaded(1)
     machine, costs = program.machine(), costs_of(program.config)
     for _ in range(2):
-        assert engine.run_at_once(machine, costs, ignore)
+        assert engine.replay(machine, costs, ignore)
         assert_same(machine, run("reference", program)[1])
         begin_anew(machine, program)
     impossible = scaled_by_data(99)
     begin_anew(machine, impossible)
-    with pytest.raises(CourseLeftError):
-        engine.run_at_once(machine, costs, ignore)
+    with pytest.raises(ReplayDivergedError):
+        engine.replay(machine, costs, ignore)
     begin_anew(machine, impossible)
-    assert not engine.run_at_once(machine, costs, ignore)
+    assert not engine.replay(machine, costs, ignore)
     assert engine.run(machine, costs, 1 << 40, False) == Outcome.TRAP
     assert_same(machine, run("reference", impossible)[1])
 
@@ -82,7 +82,7 @@ def test_data_that_decide_at_last() -> None:
 def test_data_that_decide_at_first() -> None:
     program, engine = scaled_by_data(99), threaded(1)
     machine = program.machine()
-    assert not engine.run_at_once(machine, costs_of(program.config), ignore)
+    assert not engine.replay(machine, costs_of(program.config), ignore)
     assert_same(machine, program.machine())
 
 
@@ -93,36 +93,36 @@ def test_data_that_decide_at_first() -> None:
 def test_what_is_not_planned(text: str) -> None:
     program = from_text(f"_start: lui a1, {RAM_BASE >> 12}\n{text}")
     machine = program.machine()
-    assert not threaded(1).run_at_once(machine, costs_of(program.config), ignore)
+    assert not threaded(1).replay(machine, costs_of(program.config), ignore)
     assert_same(machine, program.machine())
 
 
 def test_code_and_descriptors_in_memory_that_can_change() -> None:
     code = words(HALT)
     program = Program(image=code, entry=RAM_BASE, ram=code)
-    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config), ignore)
+    assert not threaded(1).replay(program.machine(), costs_of(program.config), ignore)
     text = f"lui a1, {RAM_BASE >> 12}\nnmp.fill a1\nnmp.halt"
     program = from_text(text)
-    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config), ignore)
+    assert not threaded(1).replay(program.machine(), costs_of(program.config), ignore)
 
 
 def test_a_program_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     program = from_descriptors(*[("nmp.fill", {"output": SPM, "count": 3, "value": 7})] * 3)
     machine = program.machine()
-    monkeypatch.setattr(course, "ROOM", 1)
-    assert threaded(1).run_at_once(machine, costs_of(program.config), ignore)
+    monkeypatch.setattr(recording, "ROOM", 1)
+    assert threaded(1).replay(machine, costs_of(program.config), ignore)
     assert_same(machine, run("reference", program)[1])
-    monkeypatch.setattr(course, "MOST_ITEMS", 1)
-    assert not threaded(1).run_at_once(program.machine(), costs_of(program.config), ignore)
+    monkeypatch.setattr(recording, "MAX_ITEMS", 1)
+    assert not threaded(1).replay(program.machine(), costs_of(program.config), ignore)
 
 
-def test_two_machines_have_courses_of_their_own() -> None:
+def test_two_machines_have_recordings_of_their_own() -> None:
     engine = threaded(1)
     for value in (7, 8):
         fill = {"output": SPM, "count": 3, "value": value}
         program = from_descriptors(("nmp.fill", fill))
         machine = program.machine()
-        assert engine.run_at_once(machine, costs_of(program.config), ignore)
+        assert engine.replay(machine, costs_of(program.config), ignore)
         assert_same(machine, run("reference", program)[1])
 
 
@@ -130,13 +130,13 @@ def test_two_machines_of_one_image() -> None:
     load = {"dram": RAM_BASE, "spm": SPM, "run_bytes": 100, "count_x": 1, "count_y": 1}
     program = from_descriptors(("nmp.load", load))
     engine, costs, machine = threaded(1), costs_of(program.config), program.machine()
-    assert engine.run_at_once(machine, costs, ignore)
+    assert engine.replay(machine, costs, ignore)
     other = attrs.evolve(program, ram_bytes=64).machine()._replace(image=machine.image)
-    assert not engine.run_at_once(other, costs, ignore)
+    assert not engine.replay(other, costs, ignore)
     assert engine.run(other, costs, 1 << 40, False) == Outcome.TRAP
 
 
 def test_the_reference_engine_takes_every_turn() -> None:
     program = Program(image=words(HALT), entry=IMAGE_BASE)
     machine = program.machine()
-    assert not make_engine("reference").run_at_once(machine, costs_of(program.config), ignore)
+    assert not make_engine("reference").replay(machine, costs_of(program.config), ignore)

@@ -10,7 +10,7 @@ import pytest
 
 from nmpsim.isa.words import GLOW_INT, NMP, Q31
 from nmpsim.kernels.channels import ADDEND, HALF, INTEGERS, MUL, OFFSET, POST, PRE, START
-from nmpsim.kernels.narrow import ROWS, complete_sums, put_narrow, scale_sums
+from nmpsim.kernels.requantize_int32 import ROWS, complete_sums, put_int32_tables, scale_sums
 from nmpsim.kernels.saturate import Clip
 
 LANES, PIXELS, COUNT = 16, 9, 20
@@ -27,7 +27,7 @@ class Quantizer(NamedTuple):
 
 PLAIN = Quantizer(np.int64(GLOW_INT), np.int64(0))
 put_entry: Any = numba.njit(
-    lambda integers, begins, lane, q, table: put_narrow(integers, begins, lane, q, table)
+    lambda integers, begins, lane, q, table: put_int32_tables(integers, begins, lane, q, table)
 )
 complete_entry: Any = numba.njit(
     lambda sums, pixels, windows, table: complete_sums(sums, pixels, windows, table)

@@ -6,19 +6,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.kernels.bench import HAS_OFFSETS
-from nmpsim.kernels.by_reference import by_reference
+from nmpsim.kernels.conv_workspace import HAS_OFFSETS
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.microkernel import AT_ONCE, MOST_PIXELS, Window, products
+from nmpsim.kernels.microkernel import AT_ONCE, MAX_PIXELS, Window, products
 from nmpsim.kernels.movement import ORIGIN, copy_run
-from nmpsim.kernels.narrow import (
+from nmpsim.kernels.requantize import requantize
+from nmpsim.kernels.requantize_int32 import (
     add_accounts,
     clear_accounts,
     complete_sums,
     note_first,
     scale_sums,
 )
-from nmpsim.kernels.requantize import requantize
+from nmpsim.kernels.struct_pointer import struct_pointer
 from nmpsim.kernels.vector_code import LANES
 
 _ONE: Any = np.int64(1)
@@ -79,7 +79,7 @@ def put_offsets(w: Any, begin: Any, pixels: Any, offsets: Any) -> None:
     x = begin - y * w.out_w
     row, column = w.stride_h * w.in_row_stride, w.stride_w * w.in_pixel_stride
     left = pixels - begin
-    for i in range(min(left + AT_ONCE, MOST_PIXELS)):
+    for i in range(min(left + AT_ONCE, MAX_PIXELS)):
         offsets[i] = y * row + x * column
         if i < left - _ONE:
             x += _ONE
@@ -126,51 +126,51 @@ class Batch(NamedTuple):
     """The first channel's."""
     is_gathered: Any
     patches: Any
-    """int8 [MOST_PIXELS, depth], used where windows cannot be read in place."""
+    """int8 [MAX_PIXELS, depth], used where windows cannot be read in place."""
 
 
 @jit
-def add_partials(spm: Any, start: Any, b: Any, bench: Any, step: Any, pixels: Any) -> None:
+def add_partials(spm: Any, start: Any, b: Any, workspace: Any, step: Any, pixels: Any) -> None:
     """Add running sums; a pixel's stand ``step`` behind those of the one before."""
-    count = bench.run.size
+    count = workspace.run.size
     for p in range(pixels):
         before = spm.i32[start + p * step : start + p * step + count]
-        row = bench.sums[p, b.lane : b.lane + count]
+        row = workspace.sums[p, b.lane : b.lane + count]
         for c in range(count):
             row[c] = np.int32(row[c] + before[c])
 
 
 @jit
-def put_sums(inputs: Any, base: Any, spm: Any, b: Any, bench: Any, pixels: Any) -> None:
+def put_sums(inputs: Any, base: Any, spm: Any, b: Any, workspace: Any, pixels: Any) -> None:
     """Sums of products, and of inputs where weights have zero points."""
-    offsets, sums = bench.offsets, bench.sums
-    products(inputs, base, offsets, b.window, spm.i8, b.weights, pixels, sums, bench.excess)
-    if bench.head[HAS_OFFSETS]:
-        sum_windows(inputs, base, offsets, b.window, pixels, bench.windows)
+    offsets, sums = workspace.offsets, workspace.sums
+    products(inputs, base, offsets, b.window, spm.i8, b.weights, pixels, sums, workspace.excess)
+    if workspace.head[HAS_OFFSETS]:
+        sum_windows(inputs, base, offsets, b.window, pixels, workspace.windows)
 
 
 @jit
-def put_products(spm: Any, w: Any, b: Any, bench: Any, begin: Any, pixels: Any) -> None:
+def put_products(spm: Any, w: Any, b: Any, workspace: Any, begin: Any, pixels: Any) -> None:
     """Sums of the pixels from ``begin`` on, read in place or gathered."""
-    put_offsets(w, begin, w.out_h * w.out_w, bench.offsets)
+    put_offsets(w, begin, w.out_h * w.out_w, workspace.offsets)
     if not b.is_gathered:
-        put_sums(spm.i8, b.corner, spm, b, bench, pixels)
+        put_sums(spm.i8, b.corner, spm, b, workspace, pixels)
         return
     for p in range(pixels):
-        gather(spm, b.corner + bench.offsets[p], w, b.patches[p])
-    for p in range(MOST_PIXELS):
-        bench.offsets[p] = min(p, pixels - 1) * b.patches.shape[1]
-    put_sums(b.patches.reshape(-1), ORIGIN, spm, b, bench, pixels)
+        gather(spm, b.corner + workspace.offsets[p], w, b.patches[p])
+    for p in range(MAX_PIXELS):
+        workspace.offsets[p] = min(p, pixels - 1) * b.patches.shape[1]
+    put_sums(b.patches.reshape(-1), ORIGIN, spm, b, workspace, pixels)
 
 
 @jit
 def put_wide_results(
-    spm: Any, bench: Any, total: Any, q: Any, index: Any, to: Any, layer: Any, sink: Any
+    spm: Any, workspace: Any, total: Any, q: Any, index: Any, to: Any, layer: Any, sink: Any
 ) -> None:
     """Results of a pixel's sums, through 64 bits."""
-    run = bench.run
+    run = workspace.run
     copy_run(total, ORIGIN, run, ORIGIN, run.size)
-    requantize(run, bench.integers, bench.reals, q, index, layer, sink)
+    requantize(run, workspace.integers, workspace.reals, q, index, layer, sink)
     copy_run(run, ORIGIN, spm.i8, to, run.size)
 
 
@@ -183,7 +183,7 @@ def put_results(
     place: Any,
     sink: Any,
     b: Any,
-    bench: Any,
+    workspace: Any,
     begin: Any,
     pixels: Any,
     narrow: Any,
@@ -192,63 +192,66 @@ def put_results(
 
     Not 0 if the table has counted something.
     """
-    cut, count = ORIGIN, bench.run.size
+    cut, count = ORIGIN, workspace.run.size
     if narrow:
-        cut = scale_sums(bench.sums, pixels, bench.narrow, q.clip, bench.results)
+        cut = scale_sums(workspace.sums, pixels, workspace.narrow, q.clip, workspace.results)
     for p in range(pixels):
         y = (begin + p) // w.out_w
         x = begin + p - y * w.out_w
         index = place.origin + y * place.stride_y + x * place.stride_x + b.first
         to = at.output + y * w.out_row_stride + x * w.out_pixel_stride + b.first
-        total = bench.sums[p, b.lane : b.lane + count]
+        total = workspace.sums[p, b.lane : b.lane + count]
         if narrow:
-            copy_run(bench.results[p], b.lane, spm.i8, to, count)
+            copy_run(workspace.results[p], b.lane, spm.i8, to, count)
             if cut:
-                note_first(total, bench.narrow, b.lane, q.clip, cut, index, place.layer, sink)
+                note_first(total, workspace.narrow, b.lane, q.clip, cut, index, place.layer, sink)
         else:
-            put_wide_results(spm, bench, total, q, index, to, place.layer, sink)
+            put_wide_results(spm, workspace, total, q, index, to, place.layer, sink)
     return cut
 
 
 @jit
-def put_partials(spm: Any, start: Any, b: Any, bench: Any, step: Any, pixels: Any) -> None:
+def put_partials(spm: Any, start: Any, b: Any, workspace: Any, step: Any, pixels: Any) -> None:
     """Write running sums; a pixel's stand ``step`` behind those of the one before."""
     for p in range(pixels):
-        copy_run(bench.sums[p], b.lane, spm.i32, start + p * step, bench.run.size)
+        copy_run(workspace.sums[p], b.lane, spm.i32, start + p * step, workspace.run.size)
 
 
 @jit
 def convolve_batches(
-    spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, b: Any, bench: Any
+    spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, b: Any, workspace: Any
 ) -> None:
     """Batch after batch of a group's pixels."""
     pixels, channels = w.out_h * w.out_w, sink.layers[place.layer].channels
     # The table counts by channel: it needs pixels that are whole channels apart.
     regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
     cut = ORIGIN
-    for begin in range(0, pixels, MOST_PIXELS):
-        filled = min(MOST_PIXELS, pixels - begin)
+    for begin in range(0, pixels, MAX_PIXELS):
+        filled = min(MAX_PIXELS, pixels - begin)
         partial = (at.partial >> 2) + begin * w.out_channels + b.first
-        put_products(spm, w, b, bench, begin, filled)
+        put_products(spm, w, b, workspace, begin, filled)
         if not parts.begins:
-            add_partials(spm, partial, b, bench, w.out_channels, filled)
-        narrow = not complete_sums(bench.sums, filled, bench.windows, bench.narrow) and regular
+            add_partials(spm, partial, b, workspace, w.out_channels, filled)
+        narrow = (
+            not complete_sums(workspace.sums, filled, workspace.windows, workspace.narrow)
+            and regular
+        )
         if parts.ends:
-            cut |= put_results(spm, w, at, q, place, sink, b, bench, begin, filled, narrow)
+            cut |= put_results(spm, w, at, q, place, sink, b, workspace, begin, filled, narrow)
         else:
-            put_partials(spm, partial, b, bench, w.out_channels, filled)
+            put_partials(spm, partial, b, workspace, w.out_channels, filled)
     if cut == 0:
         return
     last = place.origin + b.first
     last += max((w.out_h - 1) * place.stride_y, ORIGIN) + max(
         (w.out_w - 1) * place.stride_x, ORIGIN
     )
-    add_accounts(bench.narrow, b.lane, bench.run.size, q.clip, last, place.layer, sink)
-    clear_accounts(bench.narrow)
+    add_accounts(workspace.narrow, b.lane, workspace.run.size, q.clip, last, place.layer, sink)
+    clear_accounts(workspace.narrow)
 
 
 @jit_allocating
-def conv_bytes(
+def conv_int8(
     spm: Any,
     w: Any,
     at: Any,
@@ -257,16 +260,16 @@ def conv_bytes(
     group: Any,
     place: Any,
     sink: Any,
-    bench: Any,
+    workspace: Any,
 ) -> None:
     """Convolution of one group of a tile; the tables are those of the group's channels."""
-    first = group * bench.run.size
+    first = group * workspace.run.size
     lane = first % LANES
     depth = w.kernel_h * ((w.kernel_w * w.in_channels + 3) // _FOUR * _FOUR)
     weights = at.weights + (first - lane) * depth
-    gathered = is_gathered(spm, w, weights, bench.sums.shape[1] // LANES)
+    gathered = is_gathered(spm, w, weights, workspace.sums.shape[1] // LANES)
     window = window_of(w, gathered)
-    patches = np.zeros((MOST_PIXELS, depth), np.int8) if gathered else bench.results
+    patches = np.zeros((MAX_PIXELS, depth), np.int8) if gathered else workspace.results
     batch = Batch(
         window,
         weights,
@@ -276,4 +279,4 @@ def conv_bytes(
         gathered,
         patches,
     )
-    convolve_batches(spm, w, at, parts, q, place, sink, by_reference(batch), bench)
+    convolve_batches(spm, w, at, parts, q, place, sink, struct_pointer(batch), workspace)

@@ -1,4 +1,4 @@
-"""On a first run: what most programs need is compiled in a process beside, on another processor."""
+"""On a first run a second process compiles what most programs need, on another processor."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import threading
 from nmpsim.children import keep_in_mind
 
 
-class Beside:
-    """The process, if there is one."""
+class Warmup:
+    """The second process, if there is one."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begin to compile; without another process everything is compiled in this one."""
+        """Start the process; if that fails, this process compiles everything."""
         if self._process is not None:
             return
-        command = [sys.executable, "-m", "nmpsim.core.compiled.beside"]
-        quiet, leash = subprocess.DEVNULL, subprocess.PIPE
+        command = [sys.executable, "-m", "nmpsim.core.compiled.warmup"]
+        quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
         try:
             # Its standard input ends when this process does, however that ends.
-            self._process = subprocess.Popen(command, stdin=leash, stdout=quiet, stderr=quiet)
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=quiet, stderr=quiet)
         except OSError:
             return
         keep_in_mind(self._process)
         atexit.register(self._process.kill)
 
     def wait(self) -> None:
-        """Until the process is done, well or not."""
+        """Wait until the process has ended, whether it succeeded or not."""
         if self._process is not None:
             self._process.wait()
             assert self._process.stdin is not None
@@ -40,28 +40,28 @@ class Beside:
 
 
 def _end_with_parent() -> None:
-    """Nothing ever comes in: it ends when the parent does, however that ends."""
+    """Standard input only ever ends: when the parent process does, for whatever reason."""
     os.read(0, 1)
     os._exit(1)
 
 
-def _compile_what_is_mostly_needed() -> None:
+def _compile_common_kernels() -> None:
     # Imported here: that takes seconds on a busy host, in which the parent may end.
-    from nmpsim.core.compiled.apart import compiled_apart
     from nmpsim.core.compiled.contract import compile_check
+    from nmpsim.core.compiled.dispatch import compiled_kernel
     from nmpsim.core.compiled.pure import register_pure_functions
-    from nmpsim.core.compiled.team import compile_follow
+    from nmpsim.core.compiled.replay import compile_replay
     from nmpsim.core.decode import OP
     from nmpsim.kernels.jit import uncollected
 
     register_pure_functions()
     with uncollected():
         for needed in (OP.nmp_conv, OP.nmp_load, OP.nmp_store, OP.nmp_maxpool):  # longest first
-            compiled_apart(needed)
-        compile_follow()
+            compiled_kernel(needed)
+        compile_replay()
         compile_check()
 
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _compile_what_is_mostly_needed()
+    _compile_common_kernels()

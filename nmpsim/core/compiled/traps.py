@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.accounts import CONTROL, spend
+from nmpsim.core.compiled.cycle_accounting import CONTROL, spend
 from nmpsim.core.state import CSR_COLUMN
 from nmpsim.isa.csrs import MIE, MPIE, MPP, Csr
 from nmpsim.isa.table import Cause
 from nmpsim.kernels.jit import jit
 
-WENT_ON, WOULD_BE_SEEN, STOPPED, TRAPPED, FETCHED, ABANDONED = range(6)
-"""How a step ended: done; not begun; the core waits or halts; a trap nobody handles; the fetched
-instruction is there; the code for it could not be compiled, or it does not go on a plan."""
+WENT_ON, NEEDS_TURN, STOPPED, TRAPPED, FETCHED, NOT_COMPILED = range(6)
+"""How a step ended: done; not begun, as other cores could see it; the core waits or halts; a trap
+without a handler; the instruction is fetched; its kernel could not be compiled, or it cannot be
+recorded."""
 
 FETCH_MISALIGNED = np.int64(Cause.FETCH_MISALIGNED)
 FETCH_FAULT = np.int64(Cause.FETCH_FAULT)

@@ -1,4 +1,4 @@
-"""The process that compiles kernels beside a first run ends with that run, however it ends."""
+"""The process that compiles kernels during a first run ends with that run, however that ends."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 PARENT = """
 import time
-from nmpsim.core.compiled.beside import Beside
-beside = Beside()
-beside.start()
-print(beside._process.pid, flush=True)
+from nmpsim.core.compiled.warmup import Warmup
+warmup = Warmup()
+warmup.start()
+print(warmup._process.pid, flush=True)
 time.sleep(600)
 """
 

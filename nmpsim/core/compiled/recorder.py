@@ -1,0 +1,157 @@
+"""The event loop records a program: it runs without computing any values.
+
+Each tensor instruction is written down in order, instead of being executed. An epoch ends where a
+transfer may conflict in DRAM with a transfer of another core, so within an epoch the cores are
+independent of each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmpsim.core.compiled.dram_conflicts import (
+    KINDS,
+    READS,
+    REGION_WORDS,
+    REGIONS,
+    WRITES,
+    conflicts_with_others,
+    keep_region,
+    put_region,
+)
+from nmpsim.core.compiled.memory import IMAGE, RAM, locate
+from nmpsim.core.decode import INSTRUCTION_UNIT, IS_ACCESS, OP, UNIT, WORD_COUNT
+from nmpsim.core.shown import EVENT_WORDS, Event
+from nmpsim.core.state import Int64s
+from nmpsim.core.stops import MAX_STEPS
+from nmpsim.isa.words import LOAD, MAX_WORDS
+from nmpsim.kernels.jit import jit, jit_inlined
+
+NUMBER, LAYER, WORDS = range(3)
+"""Entries of a recorded instruction; WORDS is the first word of its descriptor."""
+CORE, EPOCH, FIRST_WORD = range(3)
+"""Entries of a row of the recorder; from FIRST_WORD on it is the recorded instruction."""
+ITEM_WORDS = FIRST_WORD + WORDS + MAX_WORDS
+USED, NOW, SEEN = range(3)
+"""Entries of ``Recorder.counters``: rows used, the current epoch, events used."""
+COUNTERS = 3
+EVENTS_PER_ITEM = 2
+"""Rows for instructions that synchronize, in addition to tensor instructions."""
+(
+    EVENT_NUMBER,
+    EVENT_CORE,
+    EVENT_PC,
+    EVENT_CYCLE,
+    EVENT_FIRST,
+    EVENT_SECOND,
+    EVENT_DESCRIPTOR,
+    EVENT_ITEM,
+) = map(int, Event)
+
+
+class Recorder(NamedTuple):
+    """Buffers for a recording; with no rows nothing is recorded."""
+
+    items: Int64s
+    """[rows, ITEM_WORDS]"""
+    counters: Int64s
+    """[COUNTERS]"""
+    regions: Int64s
+    """[cores, KINDS, REGIONS, REGION_WORDS] what the epoch's transfers access in DRAM."""
+    region: Int64s
+    """[REGION_WORDS] scratch memory."""
+    events: Int64s
+    """[EVENTS_PER_ITEM * rows, Event] what the contract check reads."""
+
+
+def make_recorder(cores: int, rows: int) -> Recorder:
+    """An empty recorder."""
+    return Recorder(
+        np.zeros((rows, ITEM_WORDS), np.int64),
+        np.zeros(COUNTERS, np.int64),
+        np.zeros((cores, KINDS, REGIONS, REGION_WORDS), np.int64),
+        np.zeros(REGION_WORDS, np.int64),
+        np.zeros((EVENTS_PER_ITEM * rows, EVENT_WORDS), np.int64),
+    )
+
+
+@jit
+def is_recording(context: Any) -> Any:
+    """True if the event loop records."""
+    return context.items.shape[0] > 0
+
+
+@jit
+def steps_before_full(context: Any) -> Any:
+    """Instructions that certainly fit into the recorder; MAX_STEPS if nothing is recorded."""
+    if not is_recording(context):
+        return MAX_STEPS
+    return min(
+        context.items.shape[0] - context.counters[USED],
+        context.events.shape[0] - context.counters[SEEN],
+    )
+
+
+@jit
+def looks_at_data(m: Any, core: Any, number: Any) -> Any:
+    """True if a scalar instruction may read what a run has written, or may write."""
+    region, _ = locate(m, m.cores[core].pc, np.int64(1))
+    return region != IMAGE or IS_ACCESS[number]
+
+
+@jit
+def begin_epoch_on_conflict(m: Any, context: Any, core: Any, number: Any, d: Any) -> None:
+    """Begin a new epoch if a transfer may conflict with another core's in this one."""
+    region, _ = locate(m, d[LOAD.dram], np.int64(1))
+    if region != RAM or d[LOAD.run_bytes] * d[LOAD.count_x] * d[LOAD.count_y] == 0:
+        return
+    accessed = context.region
+    put_region(d, accessed)
+    kind = READS if INSTRUCTION_UNIT[number] == UNIT.LOAD else WRITES
+    if conflicts_with_others(context.regions, core, accessed, kind):
+        context.counters[NOW] += 1
+        context.regions[:] = 0
+    keep_region(context.regions[core, kind], accessed)
+
+
+@jit_inlined
+def new_event(m: Any, context: Any, core: Any, number: Any) -> Any:
+    """A row for a core's current instruction."""
+    event = context.events[context.counters[SEEN]]
+    context.counters[SEEN] += 1
+    event[EVENT_NUMBER], event[EVENT_CORE] = number, core
+    event[EVENT_PC], event[EVENT_CYCLE] = m.cores[core].pc, m.cores[core].clock
+    return event
+
+
+@jit
+def record_sync(m: Any, context: Any, core: Any, number: Any, word: Any) -> None:
+    """Record an instruction that has synchronized."""
+    event = new_event(m, context, core, number)
+    event[EVENT_PC] -= 4
+    a, b = (word >> 15) & 31, (word >> 20) & 31
+    if number != OP.nmp_wait:
+        a = np.int64(m.cores[core].registers[a]) & 0xFFFF_FFFF
+        b = np.int64(m.cores[core].registers[b]) & 0xFFFF_FFFF
+    event[EVENT_FIRST], event[EVENT_SECOND] = a, b
+
+
+@jit
+def record_tensor(m: Any, context: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
+    """Record a tensor instruction in place of executing it."""
+    unit = INSTRUCTION_UNIT[number]
+    if unit == UNIT.LOAD or unit == UNIT.STORE:
+        begin_epoch_on_conflict(m, context, core, number, d)
+    event = new_event(m, context, core, number)
+    event[EVENT_DESCRIPTOR] = m.cores[core].descriptor
+    event[EVENT_ITEM] = context.counters[USED]
+    item = context.items[context.counters[USED]]
+    context.counters[USED] += 1
+    item[CORE] = core
+    item[EPOCH] = context.counters[NOW]
+    item[FIRST_WORD + NUMBER] = number
+    item[FIRST_WORD + LAYER] = layer
+    for i in range(WORD_COUNT[number]):
+        item[FIRST_WORD + WORDS + i] = d[i]

@@ -1,0 +1,172 @@
+"""Recordings: the tensor instructions and cycles of a run, recorded once, replayed for each input.
+
+Where no scalar instruction reads what the run has written, neither the cycles nor the order of
+tensor instructions depend on data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import attrs
+import numpy as np
+
+from nmpsim.core.compiled.recorder import (
+    CORE,
+    EPOCH,
+    FIRST_WORD,
+    LAYER,
+    NOW,
+    NUMBER,
+    SEEN,
+    USED,
+    WORDS,
+    Recorder,
+    make_recorder,
+)
+from nmpsim.core.decode import WORD_COUNT
+from nmpsim.core.engine import ContractBrokenError, ShowInstructions
+from nmpsim.core.state import Int64s, Machine, Outcome
+from nmpsim.timing import Costs
+
+ROWS = 4096
+"""Tensor instructions that are recorded before they are packed."""
+MAX_ITEMS = 1 << 18
+"""Tensor instructions of a recording: a program with more of them is not recorded."""
+TURNS = 1 << 14
+STEPS_PER_TURN = 1 << 10
+"""Turns of a call of the event loop while it records, and steps of each turn."""
+MAX_STEPS = 1 << 24
+MAX_TURNS = 1 << 22
+"""Instructions, and turns, after which recording is given up."""
+
+RecordEvents = Callable[[Machine, Recorder, int], Outcome | None]
+"""Records some more turns; None where data decides what happens."""
+
+
+class Timing(NamedTuple):
+    """All of a machine that does not depend on data."""
+
+    cores: Any
+    shared: Any
+    barriers: Any
+    counts: Any
+    spent: Any
+
+
+@attrs.define(eq=False)
+class Recording:
+    """Tensor instructions in the order of execution, and the timing that the run ends with."""
+
+    items: Int64s
+    """NUMBER, LAYER and the descriptor of each, one after the other."""
+    parts: Int64s
+    """[epochs, cores, (begin, end)] positions of each core's instructions in ``items``."""
+    reached: Int64s
+    """[epochs] after each epoch all layers below this one are done."""
+    before: Timing
+    after: Timing
+    is_tried: bool = False
+    """True once it was replayed to its end."""
+
+
+def timing_of(machine: Machine) -> Timing:
+    """A copy of a machine's timing."""
+    layers = machine.layers
+    parts = (machine.cores, machine.shared, machine.barriers, layers.counts, layers.spent)
+    return Timing(*(part.copy() for part in parts))
+
+
+def put_timing(machine: Machine, timing: Timing) -> None:
+    """Give a machine this timing."""
+    machine.cores[:] = timing.cores
+    machine.shared[:] = timing.shared
+    machine.barriers[:] = timing.barriers
+    machine.layers.counts[:] = timing.counts
+    machine.layers.spent[:] = timing.spent
+
+
+def has_timing(machine: Machine, timing: Timing) -> bool:
+    """True if a machine has just this timing."""
+    pairs = zip(timing_of(machine), timing, strict=True)
+    return all(mine.tobytes() == known.tobytes() for mine, known in pairs)
+
+
+def record(
+    machine: Machine, loop: RecordEvents, show: ShowInstructions | None = None
+) -> Recording | None:
+    """Record from a machine's state to the end; None if data decides, or the run is too long.
+
+    The machine itself is not changed.
+
+    Raises:
+        ContractBrokenError: ``show`` answered False.
+    """
+    parts = {name: getattr(machine, name).copy() for name in ("cores", "layers", "barriers")}
+    ahead = machine._replace(**parts, shared=machine.shared.copy())
+    recorder = make_recorder(machine.cores.size, ROWS)
+    pieces: list[Int64s] = []
+    retired_before = machine.cores.retired.sum()
+    for _ in range(0, MAX_TURNS, TURNS):
+        outcome = loop(ahead, recorder, TURNS)
+        if show and not show(
+            recorder.events[: recorder.counters[SEEN]], recorder.items, FIRST_WORD + WORDS
+        ):
+            raise ContractBrokenError
+        pieces.append(recorder.items[: recorder.counters[USED]].copy())
+        recorder.counters[USED] = recorder.counters[SEEN] = 0
+        if outcome == Outcome.DONE:
+            return _recording(
+                np.concatenate(pieces), int(recorder.counters[NOW]) + 1, machine, ahead
+            )
+        steps = ahead.cores.retired.sum() - retired_before
+        if outcome != Outcome.PAUSED or sum(map(len, pieces)) > MAX_ITEMS or steps > MAX_STEPS:
+            return None
+    return None
+
+
+def _recording(recorded: Int64s, epochs: int, machine: Machine, ahead: Machine) -> Recording:
+    """Each epoch's instructions by core, packed."""
+    cores = ahead.cores.size
+    owner = recorded[:, EPOCH] * cores + recorded[:, CORE]
+    order = np.argsort(owner, kind="stable")
+    rows = recorded[order, FIRST_WORD:]
+    lengths = WORDS + WORD_COUNT[rows[:, NUMBER]]
+    items = rows[np.arange(rows.shape[1]) < lengths[:, None]]
+    ends = np.cumsum(np.bincount(owner[order], lengths, epochs * cores)).astype(np.int64)
+    begins = np.concatenate([[0], ends[:-1]])
+    parts = np.stack([begins, ends], axis=1).reshape(epochs, cores, 2)
+    parts = np.ascontiguousarray(parts, np.int64)
+    lowest = np.full(epochs + 1, machine.layers.size)
+    np.minimum.at(lowest, recorded[:, EPOCH], recorded[:, FIRST_WORD + LAYER])
+    reached = np.minimum.accumulate(lowest[::-1])[::-1][1:]
+    return Recording(items, parts, reached, timing_of(machine), timing_of(ahead))
+
+
+class Recordings:
+    """The known recordings of one machine's program, each from another state."""
+
+    def __init__(self) -> None:
+        self._memory: Any = None
+        self._costs: Costs | None = None
+        self._known: list[Recording] = []
+        self._has_some = True
+
+    def may_have(self, machine: Machine, costs: Costs) -> bool:
+        """False if a part of the program is known to depend on data."""
+        if machine.ram is not self._memory or costs != self._costs:
+            self._memory, self._costs = machine.ram, costs  # bundles may share an image
+            self._known, self._has_some = [], True
+        return self._has_some
+
+    def find(self, machine: Machine) -> Recording | None:
+        """The recording that begins in the machine's state, if there is one."""
+        return next((r for r in self._known if has_timing(machine, r.before)), None)
+
+    def keep(self, recording: Recording | None) -> None:
+        """Add a recording; None says that the program depends on data."""
+        if recording is None:
+            self._known, self._has_some = [], False
+        else:
+            self._known.append(recording)
