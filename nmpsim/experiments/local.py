@@ -30,7 +30,7 @@ _shared: Any = None
 def fitting_jobs(jobs: int | None, items: int) -> int:
     """Processes for so many items: what is asked for, or one for each processor; none in vain."""
     limit = MAX_WINDOWS_PROCESSES if sys.platform == "win32" else items
-    return max(1, min(jobs or processors(), items, most))
+    return max(1, min(jobs or processors(), items, limit))
 
 
 @attrs.frozen
