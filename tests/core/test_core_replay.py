@@ -109,7 +109,7 @@ def test_code_and_descriptors_in_memory_that_can_change() -> None:
 def test_a_program_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     program = from_descriptors(*[("nmp.fill", {"output": SPM, "count": 3, "value": 7})] * 3)
     machine = program.machine()
-    monkeypatch.setattr(recording, "ROOM", 1)
+    monkeypatch.setattr(recording, "ROWS", 1)
     assert threaded(1).replay(machine, costs_of(program.config), ignore)
     assert_same(machine, run("reference", program)[1])
     monkeypatch.setattr(recording, "MAX_ITEMS", 1)
