@@ -82,6 +82,9 @@ class Snapshots:
     def __init__(self, budget_mib: int = DEFAULT_BUDGET_MIB) -> None:
         self._budget_bytes = budget_mib << 20
         self._kept: list[Snapshot] = []
+        self._uses: dict[int, int] = {}
+        """Of each page, by its identity: snapshots that have it."""
+        self._nbytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -89,9 +92,7 @@ class Snapshots:
     @property
     def nbytes(self) -> int:
         """Bytes that they take together."""
-        pages = {id(page): page.nbytes for one in self._kept for page in one.pages}
-        records = sum(int(record.nbytes) for one in self._kept for record in one.records)
-        return sum(pages.values()) + records
+        return self._nbytes
 
     def before(self, position: int) -> Snapshot:
         """The last one at ``position`` or before it; there is one at 0."""
@@ -105,12 +106,29 @@ class Snapshots:
     def add(self, snapshot: Snapshot) -> None:
         """Keep one; thin out if that is too much."""
         self._kept.insert(self._index(snapshot.position), snapshot)
+        self._count(snapshot, 1)
         while self.nbytes > self._budget_bytes and len(self._kept) > 2:
-            self._kept = [self._kept[0], *self._kept[2::2]]
+            self._keep([self._kept[0], *self._kept[2::2]], self._kept[1::2])
 
     def drop_after(self, position: int) -> None:
         """Forget those of a future that will not come."""
-        self._kept = self._kept[: self._index(position)]
+        index = self._index(position)
+        self._keep(self._kept[:index], self._kept[index:])
+
+    def _keep(self, kept: list[Snapshot], dropped: list[Snapshot]) -> None:
+        for snapshot in dropped:
+            self._count(snapshot, -1)
+        self._kept = kept
+
+    def _count(self, snapshot: Snapshot, change: int) -> None:
+        """Count what a snapshot takes, in or out; pages are shared with others."""
+        self._nbytes += change * sum(int(record.nbytes) for record in snapshot.records)
+        for page in snapshot.pages:
+            uses = self._uses.pop(id(page), 0)
+            if uses + change:
+                self._uses[id(page)] = uses + change
+            if not uses or not uses + change:
+                self._nbytes += change * page.nbytes
 
     def _index(self, position: int) -> int:
         return bisect_right([one.position for one in self._kept], position)

@@ -1,0 +1,29 @@
+"""A network of many layers in the debugger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deep_network import DEVICE, IMAGE, deep_network
+
+from nmpsim.debugger.execution import Execution, Why
+
+
+def test_what_snapshots_take_is_known_without_looking_at_all(tmp_path: Path) -> None:
+    execution = Execution(deep_network(tmp_path, 60), {"x": IMAGE}, DEVICE, budget_mib=1)
+    snapshots = execution.snapshots
+
+    def counted() -> int:
+        pages = {id(page): page.nbytes for one in snapshots._kept for page in one.pages}
+        records = sum(record.nbytes for one in snapshots._kept for record in one.records)
+        return sum(pages.values()) + int(records)
+
+    taken = 0
+    while execution.advance().why is not Why.END:
+        execution.take_snapshot()
+        taken += 1
+        assert snapshots.nbytes == counted() <= 1 << 20
+    assert execution.trap is None
+    assert len(snapshots) < taken, "some were dropped to keep to the budget"
+    snapshots.drop_after(execution.position // 2)
+    assert snapshots.nbytes == counted()
