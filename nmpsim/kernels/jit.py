@@ -99,6 +99,15 @@ def jit_pure(function: Callable[..., Any]) -> None:
     register_jitable(**_PART, _nrt=False)(function)
 
 
+def jit_general(function: _F) -> _F:
+    """As ``jit``, but compiled once for all constants that callers pass, not once for each.
+
+    For code that is large and not hot; LLVM still sees the constants where it inlines.
+    """
+    jit_pure(function)
+    return function
+
+
 def jit_entry(function: _F) -> _F:
     """Compile a function that Python calls, and keep it with all that it calls in the cache."""
     compiled: _F = keep(CACHE, _numba.njit(nogil=True, error_model="numpy")(function), function)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from nmpsim.core.compiled.perform import IS_PLAIN
+from nmpsim.core.compiled.execute import IS_PLAIN
 
 HERE = Path(__file__).parent
 

@@ -10,15 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.contract_state import KNOWN
-from nmpsim.kernels.jit import jit
-from nmpsim.memory.footprint import END, FIRST_AXIS, RUN, START
+from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
+from nmpsim.core.compiled.contract_found import FOUND_START, report
+from nmpsim.core.compiled.contract_state import KNOWN, Limit
+from nmpsim.isa.contract import NUMBER_OF_CASE
+from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.kernels.jit import jit_general
+from nmpsim.memory.footprint import END, FIRST_AXIS, RUN, START, WHAT, WORD
 
+SCRATCHPAD_BYTES = int(Limit.SCRATCHPAD_BYTES)
+RAM_BASE, RAM_END = int(Limit.RAM_BASE), int(Limit.RAM_END)
+SCRATCHPAD_UNWRITTEN = np.int64(NUMBER_OF_CASE["scratchpad_unwritten"])
+DRAM_UNWRITTEN = np.int64(NUMBER_OF_CASE["dram_unwritten"])
 ONE = np.uint8(1)
 NOTHING = np.int64(-1)
 
 
-@jit
+@jit_general
 def is_known(known: Any, start: Any, end: Any) -> Any:
     """True if a range of offsets is known to be written; what is asked often comes to the front."""
     for i in range(KNOWN):
@@ -31,7 +39,7 @@ def is_known(known: Any, start: Any, end: Any) -> Any:
     return False
 
 
-@jit
+@jit_general
 def add_known(known: Any, start: Any, end: Any) -> None:
     """Know a range; one that it touches grows, otherwise the shortest gives way."""
     shortest = 0
@@ -45,7 +53,7 @@ def add_known(known: Any, start: Any, end: Any) -> None:
         known[shortest, 0], known[shortest, 1] = start, end
 
 
-@jit
+@jit_general
 def first_unwritten(written: Any, start: Any, end: Any) -> Any:
     """Offset of the first byte of a range that was not written, or -1."""
     for at in range(start, end):
@@ -54,14 +62,14 @@ def first_unwritten(written: Any, start: Any, end: Any) -> Any:
     return NOTHING
 
 
-@jit
+@jit_general
 def mark(written: Any, start: Any, end: Any) -> None:
     """These are written now."""
     for at in range(start, end):
         written[at] = ONE
 
 
-@jit
+@jit_general
 def visit(written: Any, known: Any, touches: Any, row: Any, base: Any, writes: Any) -> Any:
     """Mark a row's bytes, or look for the first one that was not written; its address or -1."""
     start, end = touches[row, START] - base, touches[row, END] - base
@@ -86,3 +94,59 @@ def visit(written: Any, known: Any, touches: Any, row: Any, base: Any, writes: A
     if n0 == 1 or first_unwritten(written, start, end) < 0:
         add_known(known, start, end)
     return NOTHING
+
+
+@jit_general
+def is_ram(c: Any, touches: Any, row: Any) -> Any:
+    """Does a touch lie in the writable DRAM?"""
+    return c.numbers[RAM_BASE] <= touches[row, START] and touches[row, END] <= c.numbers[RAM_END]
+
+
+@jit_general
+def is_scratchpad(c: Any, touches: Any, row: Any) -> Any:
+    """Does a touch lie in a scratchpad?"""
+    end = SCRATCHPAD_BASE + c.numbers[SCRATCHPAD_BYTES]
+    return touches[row, START] >= SCRATCHPAD_BASE and touches[row, END] <= end
+
+
+@jit_general
+def is_writable(c: Any, address: Any) -> Any:
+    """Does an address lie in a scratchpad or in the writable DRAM?"""
+    in_scratchpad = 0 <= address - SCRATCHPAD_BASE < c.numbers[SCRATCHPAD_BYTES]
+    return in_scratchpad or c.numbers[RAM_BASE] <= address < c.numbers[RAM_END]
+
+
+@jit_general
+def visit_row(c: Any, core: Any, touches: Any, row: Any, writes: Any) -> Any:
+    """Mark what is written; address of the first byte that is read and was not, or -1."""
+    if is_scratchpad(c, touches, row):
+        return visit(c.scratchpad[core], c.known[core], touches, row, SCRATCHPAD_BASE, writes)
+    if is_ram(c, touches, row):
+        last = c.known.shape[0] - 1
+        return visit(c.ram, c.known[last], touches, row, c.numbers[RAM_BASE], writes)
+    return NOTHING
+
+
+@jit_general
+def read_row(c: Any, core: Any, touches: Any, row: Any) -> None:
+    """All that is read must have been written."""
+    missing = visit_row(c, core, touches, row, False)
+    if missing < 0:
+        return
+    if touches[row, WHAT] == WORD and some_written(c, core, touches, row):
+        return
+    in_ram = is_ram(c, touches, row)
+    report(c, DRAM_UNWRITTEN if in_ram else SCRATCHPAD_UNWRITTEN, touches, row)
+    c.found[FOUND_START] = missing
+
+
+@jit_general
+def some_written(c: Any, core: Any, touches: Any, row: Any) -> Any:
+    """Records with gaps are copied by words."""
+    in_ram = is_ram(c, touches, row)
+    written = c.ram if in_ram else c.scratchpad[core]
+    base = c.numbers[RAM_BASE] if in_ram else np.int64(SCRATCHPAD_BASE)
+    for address in range(touches[row, START], touches[row, END]):
+        if written[address - base] != 0:
+            return True
+    return False

@@ -18,13 +18,13 @@ from nmpsim.core.compiled.contract_state import (
     SCALAR,
     Limit,
 )
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit_general
 
 RUNNING, AT_BARRIER, PENDING, HALTED = range(4)
 IS_UNSURE = int(Limit.IS_UNSURE)
 
 
-@jit
+@jit_general
 def learn(knows: Any, other: Any) -> None:
     """Know what another one knows too, both [cores, DOERS]."""
     for core in range(knows.shape[0]):
@@ -32,13 +32,13 @@ def learn(knows: Any, other: Any) -> None:
             knows[core, doer] = max(knows[core, doer], other[core, doer])
 
 
-@jit
+@jit_general
 def knows_done(c: Any, core: Any, other: Any, doer: Any, done: Any) -> None:
     """A core knows that so many jobs of one of its own units, or of another core's, are done."""
     c.knows[core, other, doer] = max(c.knows[core, other, doer], done)
 
 
-@jit
+@jit_general
 def arrive(c: Any, core: Any, number: Any, count: Any) -> Any:
     """A core comes to a barrier: 0 it waits, 1 all go on, -1 they name different counts."""
     c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = AT_BARRIER, number, count
@@ -62,7 +62,7 @@ def arrive(c: Any, core: Any, number: Any, count: Any) -> Any:
     return 1
 
 
-@jit
+@jit_general
 def post(c: Any, core: Any, semaphore: Any, count: Any) -> None:
     """A core posts; who pends there is served, lower numbers first."""
     slot = c.post_count[semaphore] % MAX_POSTS
@@ -80,7 +80,7 @@ def post(c: Any, core: Any, semaphore: Any, count: Any) -> None:
             take(c, other, semaphore, c.waits[other, 2])
 
 
-@jit
+@jit_general
 def pend(c: Any, core: Any, semaphore: Any, count: Any) -> None:
     """A core pends: it takes, or waits."""
     if c.semaphores[semaphore] >= count:
@@ -89,7 +89,7 @@ def pend(c: Any, core: Any, semaphore: Any, count: Any) -> None:
         c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = PENDING, semaphore, count
 
 
-@jit
+@jit_general
 def take(c: Any, core: Any, semaphore: Any, count: Any) -> None:
     """Learn from the posts without which there would not have been enough.
 
@@ -116,13 +116,13 @@ def take(c: Any, core: Any, semaphore: Any, count: Any) -> None:
                 break
 
 
-@jit
+@jit_general
 def is_ordered(c: Any, core: Any, other: Any, doer: Any, job: Any) -> Any:
     """Does a core know that a job of another one's is done?"""
     return job < c.knows[core, other, doer]
 
 
-@jit
+@jit_general
 def do_scalar(c: Any, core: Any) -> Any:
     """Number of a core's own access, which is done at once."""
     job = c.issued[core, SCALAR]

@@ -44,24 +44,15 @@ class Limit(IntEnum):
     """1 if not everything could be checked."""
 
 
-class Job(IntEnum):
-    """What is kept of an instruction beside its touches."""
+class Doer(IntEnum):
+    """Entries of row 0 of touches, behind those of ``footprint``: who made them."""
 
-    NUMBER = 0
-    PC = 1
-    LAYER = 2
-
-
-class Open(IntEnum):
-    """Columns of ``Contract.opened`` before the touch."""
-
-    CORE = 0
-    DOER = 1
-    JOB = 2
-    WRITES = 3
-    NUMBER = 4
+    NUMBER = 3
+    CORE = 4
     PC = 5
     LAYER = 6
+    UNIT = 7
+    JOB = 8
 
 
 class Contract(NamedTuple):
@@ -83,10 +74,8 @@ class Contract(NamedTuple):
     """[cores, cores, DOERS] how many jobs of another core's each core knows to be done."""
     touches: Int64s
     """[cores, units, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS] of the last jobs of each unit."""
-    jobs: Int64s
-    """[cores, units, MAX_QUEUED, Job]"""
     opened: Int64s
-    """[MAX_OPEN, Open + TOUCH_WORDS] accesses to DRAM."""
+    """[MAX_OPEN, 2, TOUCH_WORDS] accesses to DRAM, as touches with one row."""
     boxes: Int64s
     """[cores, KINDS, REGIONS, REGION_WORDS] where these are, roughly."""
     box: Int64s
@@ -137,8 +126,7 @@ def make_contract(
         zeros(cores, DOERS),
         zeros(cores, cores, DOERS),
         zeros(cores, UNITS, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS),
-        zeros(cores, UNITS, MAX_QUEUED, len(Job)),
-        zeros(MAX_OPEN, len(Open) + TOUCH_WORDS),
+        zeros(MAX_OPEN, 2, TOUCH_WORDS),
         zeros(cores, KINDS, REGIONS, REGION_WORDS),
         zeros(REGION_WORDS),
         zeros(MAX_TOUCHES, TOUCH_WORDS),

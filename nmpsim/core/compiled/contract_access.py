@@ -1,0 +1,233 @@
+"""Two accesses to the same bytes, one of them a write, that nothing orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
+from nmpsim.core.compiled.contract_found import CORE, LAYER, NUMBER, PC, report_pair
+from nmpsim.core.compiled.contract_memory import is_ram
+from nmpsim.core.compiled.contract_order import HALTED, is_ordered
+from nmpsim.core.compiled.contract_state import (
+    DOERS,
+    MAX_OPEN,
+    MAX_WORK,
+    SCALAR,
+    UNITS,
+    Doer,
+    Limit,
+)
+from nmpsim.core.compiled.dram_conflicts import (
+    BEGIN as BOX_BEGIN,
+)
+from nmpsim.core.compiled.dram_conflicts import (
+    END as BOX_END,
+)
+from nmpsim.core.compiled.dram_conflicts import (
+    FROM,
+    READS,
+    STRIDE,
+    TO,
+    WRITES,
+    conflicts_with_others,
+    keep_region,
+)
+from nmpsim.isa.contract import NUMBER_OF_CASE
+from nmpsim.kernels.jit import jit_general
+from nmpsim.memory.footprint import (
+    COUNT,
+    END,
+    FIRST_AXIS,
+    RUN,
+    START,
+    TOUCH_WORDS,
+    rows_meet,
+    runs_of,
+)
+from nmpsim.memory.footprint import WRITES as WRITE_COUNT
+
+DEPTH, OPEN = int(Limit.DEPTH), int(Limit.OPEN)
+WORK, IS_UNSURE = int(Limit.WORK), int(Limit.IS_UNSURE)
+BY_NUMBER, BY_CORE, BY_PC, BY_LAYER, BY_UNIT, BY_JOB = map(int, Doer)
+UNIT_ORDER = np.int64(NUMBER_OF_CASE["unit_order"])
+CORE_ORDER = np.int64(NUMBER_OF_CASE["core_order"])
+FAR = np.int64(1) << np.int64(62)
+
+
+@jit_general
+def sign(c: Any, touches: Any, unit: Any, job: Any) -> None:
+    """Note that the instruction that the check stands at has made these touches."""
+    touches[0, BY_NUMBER], touches[0, BY_CORE] = c.found[NUMBER], c.found[CORE]
+    touches[0, BY_PC], touches[0, BY_LAYER] = c.found[PC], c.found[LAYER]
+    touches[0, BY_UNIT], touches[0, BY_JOB] = unit, job
+
+
+@jit_general
+def meet(c: Any, a: Any, row: Any, b: Any, other: Any) -> Any:
+    """Do two touches share a byte? Counts the work, and gives up after very much of it."""
+    if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
+        return False
+    if c.numbers[WORK] > MAX_WORK:
+        c.numbers[IS_UNSURE] = 1
+        return False
+    c.numbers[WORK] += min(runs_of(a, row), runs_of(b, other))
+    return rows_meet(a, row, b, other)
+
+
+@jit_general
+def check_pair(c: Any, case: Any, touches: Any, others: Any) -> None:
+    """Compare the touches of two instructions of which one writes."""
+    for row in range(1, touches[0, COUNT] + 1):
+        writes = row <= touches[0, WRITE_COUNT]
+        last = others[0, COUNT] if writes else others[0, WRITE_COUNT]
+        for other in range(1, last + 1):
+            if meet(c, touches, row, others, other):
+                report_pair(c, case, touches, row, others, other)
+
+
+# --- units of a core ------------------------------------------------------------------------------
+
+
+@jit_general
+def check_unit(c: Any, case: Any, core: Any, unit: Any, touches: Any) -> None:
+    """Compare with what a unit may still be doing as far as its core knows."""
+    for job in range(c.knows[core, core, unit], c.issued[core, unit]):
+        check_pair(c, case, touches, c.touches[core, unit, job % c.numbers[DEPTH]])
+
+
+@jit_general
+def check_units(c: Any, core: Any, unit: Any, touches: Any) -> None:
+    """Compare with what the core's other units may still be doing; ``unit`` -1 is the core."""
+    for other in range(UNITS):
+        if other != unit:
+            check_unit(c, UNIT_ORDER, core, other, touches)
+
+
+# --- cores ----------------------------------------------------------------------------------------
+
+
+@jit_general
+def put_row_box(c: Any, touches: Any, row: Any) -> None:
+    """The box of a touch in DRAM, roughly; see :mod:`~nmpsim.core.compiled.dram_conflicts`."""
+    start, run, box = touches[row, START], touches[row, RUN], c.box
+    box[BOX_BEGIN], box[BOX_END] = start, touches[row, END]
+    box[STRIDE], box[FROM], box[TO] = 0, 0, 0
+    n0, s0 = touches[row, FIRST_AXIS], touches[row, FIRST_AXIS + 1]
+    n1, s1 = touches[row, FIRST_AXIS + 2], touches[row, FIRST_AXIS + 3]
+    stride = s0 if n1 == 1 else s1
+    if n0 == 1 or stride == 0 or (n1 > 1 and s0 % stride != 0):
+        return
+    if start % stride + run <= stride:
+        box[STRIDE], box[FROM], box[TO] = stride, start % stride, start % stride + run
+
+
+@jit_general
+def check_ram(c: Any, core: Any, touches: Any) -> None:
+    """Compare what is touched in DRAM with other cores' accesses, and keep it for later ones."""
+    for row in range(1, touches[0, COUNT] + 1):
+        if is_ram(c, touches, row):
+            check_cores(c, core, touches, row)
+            open_access(c, core, touches, row)
+
+
+@jit_general
+def check_cores(c: Any, core: Any, touches: Any, row: Any) -> None:
+    """Compare an access to DRAM with those of other cores that it is not ordered behind."""
+    start, end = touches[row, START], touches[row, END]
+    writes = row <= touches[0, WRITE_COUNT]
+    near = start < c.hull[WRITES, 1] and c.hull[WRITES, 0] < end
+    if writes:
+        near |= start < c.hull[READS, 1] and c.hull[READS, 0] < end
+    put_row_box(c, touches, row)
+    if not near or not conflicts_with_others(c.boxes, core, c.box, WRITES if writes else READS):
+        return
+    if c.numbers[WORK] > MAX_WORK:
+        c.numbers[IS_UNSURE] = 1
+        return
+    c.numbers[WORK] += c.numbers[OPEN]
+    for i in range(c.numbers[OPEN]):
+        one = c.opened[i]
+        if one[0, BY_CORE] == core or not (writes or one[0, WRITE_COUNT]):
+            continue
+        if one[1, START] >= end or start >= one[1, END]:
+            continue
+        if not is_ordered(c, core, one[0, BY_CORE], one[0, BY_UNIT], one[0, BY_JOB]):
+            check_pair(c, CORE_ORDER, touches, one)
+
+
+@jit_general
+def keep_near(c: Any, core: Any, kind: Any, touches: Any, row: Any) -> None:
+    """Keep where an access lies, roughly."""
+    put_row_box(c, touches, row)
+    keep_region(c.boxes[core, kind], c.box)
+    c.hull[kind, 0] = min(c.hull[kind, 0], touches[row, START])
+    c.hull[kind, 1] = max(c.hull[kind, 1], touches[row, END])
+
+
+@jit_general
+def open_access(c: Any, core: Any, touches: Any, row: Any) -> None:
+    """Keep an access to DRAM for those that come later."""
+    writes = 1 if row <= touches[0, WRITE_COUNT] else 0
+    if touches[0, BY_UNIT] == SCALAR and is_again(c, core, touches, row, writes):
+        return
+    if c.numbers[OPEN] == MAX_OPEN:
+        forget_ordered(c)
+        if c.numbers[OPEN] > MAX_OPEN // 2:  # the check must end, however long cores do not meet
+            c.numbers[IS_UNSURE] = 1
+            c.numbers[OPEN] = 0
+    keep_near(c, core, WRITES if writes else READS, touches, row)
+    one = c.opened[c.numbers[OPEN]]
+    c.numbers[OPEN] += 1
+    for i in range(TOUCH_WORDS):
+        one[0, i], one[1, i] = touches[0, i], touches[row, i]
+    one[0, COUNT], one[0, WRITE_COUNT] = 1, writes
+
+
+@jit_general
+def is_again(c: Any, core: Any, touches: Any, row: Any, writes: Any) -> Any:
+    """A loop that reads or writes a word again and again counts with its last time."""
+    for i in range(c.numbers[OPEN]):
+        one = c.opened[i]
+        if (
+            one[0, BY_CORE] == core
+            and one[0, BY_UNIT] == SCALAR
+            and one[1, START] == touches[row, START]
+            and one[1, END] == touches[row, END]
+            and one[0, WRITE_COUNT] == writes
+        ):
+            one[0, BY_JOB] = touches[0, BY_JOB]
+            return True
+    return False
+
+
+@jit_general
+def known_to_all(c: Any) -> None:
+    """Put into ``least`` what every core that runs knows to be done."""
+    c.least[:, :] = FAR
+    for core in range(c.waits.shape[0]):
+        if c.waits[core, 0] != HALTED:
+            for other in range(c.waits.shape[0]):
+                for doer in range(DOERS):
+                    c.least[other, doer] = min(c.least[other, doer], c.knows[core, other, doer])
+
+
+@jit_general
+def forget_ordered(c: Any) -> None:
+    """Drop the accesses that every core that runs is ordered behind."""
+    known_to_all(c)
+    c.boxes[:, :, :, :] = 0
+    c.hull[:, 0] = FAR
+    c.hull[:, 1] = 0
+    kept = 0
+    for i in range(c.numbers[OPEN]):
+        one, to = c.opened[i], c.opened[kept]
+        core = one[0, BY_CORE]
+        if one[0, BY_JOB] < c.least[core, one[0, BY_UNIT]]:
+            continue
+        for word in range(TOUCH_WORDS):
+            to[0, word], to[1, word] = one[0, word], one[1, word]
+        kept += 1
+        keep_near(c, core, WRITES if to[0, WRITE_COUNT] else READS, to, 1)
+    c.numbers[OPEN] = kept
