@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from nmpsim.core.compiled.execute import IS_PLAIN
+
+from nmpsim.core.compiled.issue import IS_PLAIN
 
 HERE = Path(__file__).parent
 

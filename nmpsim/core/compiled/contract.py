@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.contract_access import (
     check_ram,
     check_unit,

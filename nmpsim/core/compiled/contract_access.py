@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.contract_found import CORE, LAYER, NUMBER, PC, report_pair
 from nmpsim.core.compiled.contract_memory import is_ram
 from nmpsim.core.compiled.contract_order import HALTED, is_ordered

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import pure  # noqa: F401 - registers what is called below
 from nmpsim.core.compiled.contract_found import FOUND_START, report
 from nmpsim.core.compiled.contract_state import KNOWN, Limit
 from nmpsim.isa.contract import NUMBER_OF_CASE

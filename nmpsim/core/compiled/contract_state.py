@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.core.compiled.dram_conflicts import KINDS, REGION_WORDS, REGIONS
+from nmpsim.core.compiled.pure import register_pure_functions
 from nmpsim.core.shown import Found
 from nmpsim.core.state import MAX_QUEUED, Bytes, Int64s
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
@@ -107,7 +108,11 @@ class Contract(NamedTuple):
 def make_contract(
     cores: int, scratchpad_bytes: int, ram_base: int, ram_bytes: int, depth: int
 ) -> Contract:
-    """Nothing has run yet and nothing is written; ``depth`` is that of the units' queues."""
+    """Nothing has run yet and nothing is written; ``depth`` is that of the units' queues.
+
+    The check of what it holds may be compiled next, also where no compiled engine was made.
+    """
+    register_pure_functions()
     numbers = np.zeros(len(Limit), np.int64)
     numbers[Limit.SCRATCHPAD_BYTES] = scratchpad_bytes
     numbers[Limit.RAM_BASE] = ram_base
