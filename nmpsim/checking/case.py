@@ -96,7 +96,10 @@ def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
                 check, took_too_long = unknown_hazards(error), True
             result = attrs.evolve(result, checks=(*result.checks, check))
         if work.core is not None and result.failed and not took_too_long:
-            result = with_core_file(result, work.core, bundle, work.inputs, config, hazards, budget)
+            is_violation = run.report.contract.violation is not None
+            result = with_core_file(
+                result, work.core, bundle, work.inputs, config, hazards, budget, is_violation
+            )
         if work.update_baseline and case.baseline is not None and not result.failed:
             write_baseline(case.baseline, baseline_of(run))
             result = attrs.evolve(result, baseline_written=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from nmpsim.bundle import Bundle
+from nmpsim.checking.hazards import find_hazards
 from nmpsim.checking.results import CaseResult, CoreFile
 from nmpsim.checking.run import Arrays
 from nmpsim.config import DeviceConfig
@@ -29,14 +30,19 @@ def with_core_file(
     config: DeviceConfig,
     hazards: Sequence[Hazard] = (),
     budget: TimeBudget | None = None,
+    is_violation: bool = False,
 ) -> CaseResult:
     """The result of a case that failed, with a core file at ``path``.
 
     It stands at the trap, at the first layer that is wrong, at the first hazard, or at the layer
-    that is most over budget. What keeps it from being written, also that ``budget`` has no time
-    left, is one of the result's errors.
+    that is most over budget. If the run broke the contract (``is_violation``) and ``hazards`` were
+    not looked for, the first one is: the debugger does not stop at violations by itself. What
+    keeps it from being written, also that ``budget`` has no time left, is one of the result's
+    errors.
     """
     try:
+        if is_violation and not hazards:
+            hazards = find_hazards(bundle, inputs, config, budget=budget, max_found=1)
         debugger = Debugger(bundle, inputs, config=config, engine=ENGINE)
         with debugger.execution.within(budget or TimeBudget(NO_LIMITS)):
             position, stands = _place(result, debugger, hazards)

@@ -29,10 +29,11 @@ def find_hazards(
     progress: Listener | None = None,
     max_memory: int | None = None,
     budget: TimeBudget | None = None,
+    max_found: int = MAX_HAZARDS,
 ) -> list[Hazard]:
     """Run once more, instruction by instruction, and tell accesses that nothing orders.
 
-    It ends at a trap or once there are :data:`MAX_HAZARDS`.
+    It ends at a trap or once there are ``max_found``.
 
     Raises:
         UserError: BUN004, INPUT001, INPUT002 or MEM001; LIMIT002 (``TimeIsUpError``) if
@@ -41,7 +42,7 @@ def find_hazards(
     execution = Execution(bundle, inputs, config, max_memory=max_memory)
     hazards, layers, done = Hazards(execution), bundle.metadata.layers, 0
     with execution.within(budget or TimeBudget(NO_LIMITS)):
-        while len(hazards.found) < MAX_HAZARDS:
+        while len(hazards.found) < max_found:
             pause = execution.advance()
             hazards.watch(pause)
             done += len(pause.layers)

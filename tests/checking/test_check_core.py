@@ -60,6 +60,15 @@ def test_a_hazard_stands_just_behind_it(project, racing, opened):
     assert "no nmp.wait load between them" in said
 
 
+def test_a_violation_of_the_contract_stands_there_though_nobody_asked_for_hazards(
+    project, racing, opened
+):
+    (project.folder / "digits.bin").write_bytes(racing)
+    _, stands, said = opened("where", "hazards")
+    assert stands == "at the first hazard"
+    assert "no nmp.wait load between them" in said
+
+
 def test_json_markdown_and_junit_tell_it(project):
     change_descriptor(project.folder / "digits.bin", "conv", layer=3, field="out_post", by=-1)
     cores, markdown = project.folder / "cores", project.folder / "summary.md"

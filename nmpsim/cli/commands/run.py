@@ -352,8 +352,28 @@ def _save_core(
     inputs = checked_inputs(bundle.metadata, arrays)
     path = request.core_on_trap
     if path is not None:
-        save_core(path, Core(bytes(bundle.file), inputs, config, request.engine, None))
+        position = _violation_position(request, bundle, arrays, config, trap)
+        save_core(path, Core(bytes(bundle.file), inputs, config, request.engine, position))
         say(f"wrote {path}; `nmpsim debug {path}` opens it where the run stopped")
+
+
+def _violation_position(
+    request: _Request,
+    bundle: Bundle,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    config: DeviceConfig,
+    trap: TrapReport,
+) -> int | None:
+    """Where the debugger stands at a violation of the contract; None: as far as the run comes.
+
+    The debugger does not stop at violations by itself, so its own check looks for the first one.
+    """
+    if trap.kind != "contract":
+        return None
+    from nmpsim.checking.hazards import find_hazards
+
+    found = find_hazards(bundle, arrays, config, max_memory=request.max_memory, max_found=1)
+    return found[0].position if found else None
 
 
 def _tell_limit(request: _Request, report: RunReport) -> None:
