@@ -1,4 +1,4 @@
-"""LIR text that is compiled, and runs the same on both engines."""
+"""LIR text that is compiled, keeps to the contract, and runs the same on both engines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig
+from nmpsim.core.device import Device
 from nmpsim.lir import Module, attach_constants_from, parse, verify
 
 from ..engines import inputs_of, limited, run_on_both, warm
@@ -36,7 +37,10 @@ def device() -> DeviceConfig:
 
 
 def run(data: bytes) -> None:
-    """Compile with some constants; what was compiled neither traps nor depends on the engine."""
+    """Compile with some constants; what was compiled neither traps nor depends on the engine.
+
+    That it keeps to the contract is proved for all inputs.
+    """
     warm()
     with refusals("LIR", "CONST", "COMP", "ISA", "BUN004", "INPUT"):
         module = parse(data.decode("utf-8", "replace"))
@@ -50,6 +54,9 @@ def run(data: bytes) -> None:
             return
         trap = run_on_both(bundle, limited(device()), inputs).trap
         assert trap is None or trap.kind == "cycle_limit", f"a compiled program traps: {trap}"
+        contract = Device(limited(device()), threads=1).run(bundle, inputs).contract
+        is_cut_short = trap is not None and contract.status != "violated"
+        assert contract.status == "proved" or is_cut_short, f"not proved: {contract}"
 
 
 def _elements(module: Module) -> int:
