@@ -10,7 +10,8 @@ from nmpsim.checking.case import CaseWork, check_case
 from nmpsim.checking.results import CaseResult
 from nmpsim.core.device import Listener, Progress
 from nmpsim.experiments.local import fitting_jobs
-from nmpsim.experiments.pool import open_pool, run_all
+from nmpsim.experiments.pool import run_all
+from nmpsim.experiments.pools import open_pool
 from nmpsim.host_memory import checked_limit, share_of
 
 

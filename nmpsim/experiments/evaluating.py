@@ -23,7 +23,8 @@ from nmpsim.experiments.evaluation import (
 )
 from nmpsim.experiments.identity import code_version, digest_of
 from nmpsim.experiments.local import fitting_jobs
-from nmpsim.experiments.pool import open_pool, run_all
+from nmpsim.experiments.pool import run_all
+from nmpsim.experiments.pools import open_pool
 from nmpsim.experiments.samples import (
     ArraySamples,
     Samples,

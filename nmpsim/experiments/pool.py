@@ -1,14 +1,13 @@
 """Many small jobs at once: in processes of this machine, or on a Dask cluster.
 
 A pool is opened with what all jobs share; a job is a plain function of that and of an item of its
-own. Results come back as they are done.
+own. Results come back as they are done. ``pools.py`` opens them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -37,23 +36,6 @@ class Pool(Protocol):
     def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
         """Begin a job."""
         ...
-
-
-def open_pool(shared: object, *, jobs: int, scheduler: str | None) -> AbstractContextManager[Pool]:
-    """The pool for ``scheduler``, a Dask scheduler's address, or of ``jobs`` local processes.
-
-    Leaving its context ends all jobs that still run.
-
-    Raises:
-        UserError: PKG001 if Dask is not installed, WORK001 if the cluster cannot be used.
-    """
-    if scheduler is not None:
-        from nmpsim.experiments.cluster import cluster_pool
-
-        return cluster_pool(shared, scheduler)
-    from nmpsim.experiments.local import local_pool
-
-    return local_pool(shared, jobs)
 
 
 def run_all(pool: Pool, job: Job[Item, Result], items: Iterable[Item]) -> Iterator[Result]:

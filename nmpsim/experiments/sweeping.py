@@ -20,7 +20,8 @@ from nmpsim.diagnostics import UserError
 from nmpsim.experiments.grid import Grid, GridPoint, dotted, grid_points
 from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
 from nmpsim.experiments.local import fitting_jobs
-from nmpsim.experiments.pool import open_pool, run_all
+from nmpsim.experiments.pool import run_all
+from nmpsim.experiments.pools import open_pool
 from nmpsim.experiments.program import SweptProgram, load_swept
 from nmpsim.experiments.table import COLUMNS, ResultsFile, Row
 from nmpsim.experiments.worker import Measured, Point, SweepWork, measure_point

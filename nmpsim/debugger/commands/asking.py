@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result, plain, say, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.events import code_command
@@ -15,24 +16,21 @@ from nmpsim.debugger.explanation import Event, Explanation
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.why import explain_element, readers
 
-if TYPE_CHECKING:
-    from nmpsim.debugger.commands.shell import Shell
-
 MAX_TERMS = 40
 """Products that are printed; ``all`` and JSON have every one."""
 
 
-def why(shell: Shell, arguments: Arguments) -> Result:
+def why(context: Context, arguments: Arguments) -> Result:
     """Everything that made an element."""
     is_all = arguments.flag("all")
-    layer, at = _element(shell, arguments)
-    found = explain_element(shell.debugger, layer, at)
+    layer, at = _element(context, arguments)
+    found = explain_element(context.debugger, layer, at)
     data = attrs.asdict(found, value_serializer=lambda _, __, value: plain(value))
     return Result(tuple(_lines(found, layer, is_all)), data)
 
 
-def _element(shell: Shell, arguments: Arguments) -> tuple[Layer, tuple[int, ...]]:
-    layer = find_layer(shell.debugger, arguments.word("a layer"))
+def _element(context: Context, arguments: Arguments) -> tuple[Layer, tuple[int, ...]]:
+    layer = find_layer(context.debugger, arguments.word("a layer"))
     at = arguments.coordinates()
     if not at:
         raise arguments.wrong(f"coordinates in {list(layer.output.shape)} are missing")
@@ -92,10 +90,10 @@ def _events(events: tuple[Event, ...]) -> tuple[str, ...]:
     return table(("", "", "", "", "", "", ""), rows)[1:]
 
 
-def used(shell: Shell, arguments: Arguments) -> Result:
+def used(context: Context, arguments: Arguments) -> Result:
     """Who read an element."""
-    layer, at = _element(shell, arguments)
-    found = readers(shell.debugger, layer, at)
+    layer, at = _element(context, arguments)
+    found = readers(context.debugger, layer, at)
     data: dict[str, Any] = {"readers": [attrs.asdict(one) for one in found]}
     if not found:
         return say("nobody has read it yet", **data)
@@ -108,10 +106,10 @@ def used(shell: Shell, arguments: Arguments) -> Result:
     return Result(lines, data)
 
 
-def hazards(shell: Shell, arguments: Arguments) -> Result:
+def hazards(context: Context, arguments: Arguments) -> Result:
     """Accesses that nothing orders."""
     arguments.end()
-    found = shell.debugger.check_hazards().found
+    found = context.debugger.check_hazards().found
     lines = tuple(f"position {one.position}: {one.what}" for one in found)
     if found:
         place = code_command(found[0].then.core, found[0].then.pc)

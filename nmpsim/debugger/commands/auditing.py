@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -11,22 +10,19 @@ import numpy as np
 from nmpsim.analysis.explain.profiles import Kind
 from nmpsim.debugger.audit import audit_constants
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result, count, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.integers import RESULT, ChannelAudit, Integers, StageAudit, audit_integers
 
-if TYPE_CHECKING:
-    from nmpsim.debugger.commands.shell import Shell
-
-
 MAX_CHANNELS = 8
 """Wrong channels of a stage that are printed; ``all`` and JSON have every one."""
 
 
-def integers(shell: Shell, arguments: Arguments) -> Result:
+def integers(context: Context, arguments: Arguments) -> Result:
     """Rescale integers beside what the scales ask for."""
-    debugger = shell.debugger
+    debugger = context.debugger
     is_all = arguments.flag("all")
     if arguments:
         chosen = [find_layer(debugger, arguments.word("a layer"))]
@@ -36,7 +32,9 @@ def integers(shell: Shell, arguments: Arguments) -> Result:
     found = [
         one
         for layer in chosen
-        for one in audit_integers(debugger, shell.facts(layer), layer, shell.changes.trace(layer))
+        for one in audit_integers(
+            debugger, context.facts(layer), layer, context.changes.trace(layer)
+        )
     ]
     rows = [row for one in found for row in _rows(one, is_all)]
     names = ("layer", "stage", "channel", "factor", "expected", "found", "", "formula")
@@ -94,12 +92,12 @@ def written(integers: Integers, kind: Kind) -> str:
     return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 
 
-def constants(shell: Shell, arguments: Arguments) -> Result:
+def constants(context: Context, arguments: Arguments) -> Result:
     """The program's constants beside a file's."""
     path = Path(arguments.word("a file"))
     arguments.end()
-    arrays = shell.open_arrays(path)
-    found = list(audit_constants(shell.module(), arrays.keys, arrays.read))
+    arrays = context.open_arrays(path)
+    found = list(audit_constants(context.module(), arrays.keys, arrays.read))
     rows: list[list[object]] = []
     for one in found:
         first = ""

@@ -3,50 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import load_patch, save_patch
 from nmpsim.debugger.changes import Effect, poke
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result, count, say, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import find_address, find_layer, find_tensor
 from nmpsim.diagnostics import fail
 
-if TYPE_CHECKING:
-    from nmpsim.debugger.commands.shell import Shell
 
-
-def change(shell: Shell, arguments: Arguments) -> Result:
+def change(context: Context, arguments: Arguments) -> Result:
     """Change a number of a layer."""
-    layer = find_layer(shell.debugger, arguments.word("a layer"))
+    layer = find_layer(context.debugger, arguments.word("a layer"))
     word = arguments.word("what to change")
     channel = arguments.integer_option("channel")
     if word == "scale":
-        return _change_scale(shell, layer, arguments)
+        return _change_scale(context, layer, arguments)
     if word == "bias" and channel is None:
         channel = arguments.integer("a channel")
     value = arguments.integer("a number")
     arguments.end()
-    places = shell.changes.set_word(layer, word, value, channel)
+    places = context.changes.set_word(layer, word, value, channel)
     where = "" if channel is None else f" of channel {channel}"
     return _changed(
-        shell, f"{layer.name}: {word}{where} = {value} in {count(places, 'place')}", places
+        context, f"{layer.name}: {word}{where} = {value} in {count(places, 'place')}", places
     )
 
 
-def _change_scale(shell: Shell, layer: Layer, arguments: Arguments) -> Result:
+def _change_scale(context: Context, layer: Layer, arguments: Arguments) -> Result:
     """The output scale, with all that hangs on it, or the layer's own rescale only."""
     is_alone = arguments.flag("alone")
     scale = _real(arguments)
     arguments.end()
     if is_alone:
-        places = shell.changes.set_own_scale(layer, scale)
+        places = context.changes.set_own_scale(layer, scale)
         text = f"{layer.name}: output scale {scale:g} in {count(places, 'descriptor')}"
         note = f"  whoever reads it still takes it to be on the old scale, {layer.output.scale:g}"
-        return _changed(shell, text, places, note)
-    found = shell.changes.set_scale(layer, shell.module(), scale)
+        return _changed(context, text, places, note)
+    found = context.changes.set_scale(layer, context.module(), scale)
     text = f"{layer.name}: output scale {scale:g} in {count(len(found.pieces), 'place')}"
     notes = []
     for layers, what in ((found.makers, "has it now"), (found.readers, "reads it and follows")):
@@ -57,11 +55,11 @@ def _change_scale(shell: Shell, layer: Layer, arguments: Arguments) -> Result:
             f"  {name} on the host still takes it to be {old:g}: its results are off by a factor"
             f" of {old / scale:.6g}; for those change the LIR and compile it"
         )
-    return _changed(shell, text, len(found.pieces), *notes)
+    return _changed(context, text, len(found.pieces), *notes)
 
 
-def _changed(shell: Shell, text: str, places: int, *notes: str) -> Result:
-    at = shell.debugger.location()
+def _changed(context: Context, text: str, places: int, *notes: str) -> Result:
+    at = context.debugger.location()
     end = f"  the run stands at position {at.position}; `effect` tells what comes of it"
     data = {"text": text, "places": places, "position": at.position, "notes": list(notes)}
     return Result((text, *notes, end), data)
@@ -75,21 +73,21 @@ def _real(arguments: Arguments) -> float:
         raise arguments.wrong("a scale is a number", word) from None
 
 
-def set_element(shell: Shell, arguments: Arguments) -> Result:
+def set_element(context: Context, arguments: Arguments) -> Result:
     """Change an element of a tensor, or bytes of the program."""
     what = arguments.word("a tensor or an address")
     if what[:1].isdigit() or "+" in what:
-        return _set_bytes(shell, arguments, what)
-    tensor = find_tensor(shell.debugger, what)
+        return _set_bytes(context, arguments, what)
+    tensor = find_tensor(context.debugger, what)
     *at, value = _numbers(arguments)
     where = tuple(int(i) for i in at)
-    if not shell.debugger.bundle.rw_base <= tensor.address:
+    if not context.debugger.bundle.rw_base <= tensor.address:
         raise fail(
             "DEBUG002",
             f"{tensor.name} lies in the program's own memory",
             hint=f"set {tensor.address:#x} VALUE changes its bytes",
         )
-    poke(shell.debugger, tensor, where, value)
+    poke(context.debugger, tensor, where, value)
     return say(
         f"{tensor.name}{list(where)} = {value:g} from here on", tensor=tensor.name,
         at=list(where), value=value,
@@ -106,28 +104,28 @@ def _numbers(arguments: Arguments) -> list[float]:
         raise arguments.wrong("coordinates and a value are numbers", " ".join(words)) from None
 
 
-def _set_bytes(shell: Shell, arguments: Arguments, what: str) -> Result:
+def _set_bytes(context: Context, arguments: Arguments, what: str) -> Result:
     name, _, offset = what.partition("+")
-    address = find_address(shell.debugger, name)
+    address = find_address(context.debugger, name)
     address += arguments.number(offset, "an offset") if offset else 0
     value, size = arguments.integer("a value"), arguments.integer("bytes", 1)
     arguments.end()
     if size not in (1, 2, 4, 8) or not -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
         raise arguments.wrong("the value does not fit", f"{value} in {size} bytes")
     data = (value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
-    shell.changes.write(address, data, f"{what} = {value}")
-    shell.changes.rewind()
-    return _changed(shell, f"{what} ({address:#x}) = {value}", 1)
+    context.changes.write(address, data, f"{what} = {value}")
+    context.changes.rewind()
+    return _changed(context, f"{what} ({address:#x}) = {value}", 1)
 
 
 NAMES = ("layer", "differ", "of", "worst", "SQNR", "saturated", "before")
 
 
-def effect(shell: Shell, arguments: Arguments) -> Result:
+def effect(context: Context, arguments: Arguments) -> Result:
     """Run to the end and compare with the run without changes."""
     arguments.end()
-    stopped = shell.debugger.run_to_end()
-    found = shell.changes.effects()
+    stopped = context.debugger.run_to_end()
+    found = context.changes.effects()
     rows = [_row(one) for one in found]
     changed = [one.name for one in found if one.difference and not one.difference.equal]
     summary = f"{count(len(changed), 'layer')} of {len(found)} changed"
@@ -164,11 +162,11 @@ def _data(one: Effect) -> dict[str, Any]:
     }
 
 
-def export(shell: Shell, arguments: Arguments) -> Result:
+def export(context: Context, arguments: Arguments) -> Result:
     """Write the changes as a patch."""
     path = Path(arguments.word("a file"))
     arguments.end()
-    changes = shell.changes.merged()
+    changes = context.changes.merged()
     save_patch(path, changes)
     line = (
         f"{path}: {count(len(changes), 'change')}; `nmpsim run` and `compile` take it with --patch"
@@ -176,21 +174,21 @@ def export(shell: Shell, arguments: Arguments) -> Result:
     return say(line, changes=len(changes))
 
 
-def apply(shell: Shell, arguments: Arguments) -> Result:
+def apply(context: Context, arguments: Arguments) -> Result:
     """Make the changes of a patch."""
     path = Path(arguments.word("a file"))
     arguments.end()
     changes = load_patch(path)
     for one in changes:
-        shell.changes.write(one.address, one.now, one.what)
-    shell.changes.rewind()
-    return _changed(shell, f"{path}: {count(len(changes), 'change')}", len(changes))
+        context.changes.write(one.address, one.now, one.what)
+    context.changes.rewind()
+    return _changed(context, f"{path}: {count(len(changes), 'change')}", len(changes))
 
 
-def revert(shell: Shell, arguments: Arguments) -> Result:
+def revert(context: Context, arguments: Arguments) -> Result:
     """Undo all changes to the program."""
     arguments.end()
-    undone = shell.changes.revert()
+    undone = context.changes.revert()
     return say(f"{count(undone, 'change')} undone; the run stands at the start", undone=undone)
 
 

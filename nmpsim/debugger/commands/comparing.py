@@ -4,59 +4,58 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.moving import told as told_stop
 from nmpsim.debugger.commands.result import Result, count, say, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.pattern import Pattern, patterns
-from nmpsim.debugger.reference import LayerComparison, compare_layer, isolate
+from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer, isolate
 from nmpsim.diagnostics import fail
 
-if TYPE_CHECKING:
-    from nmpsim.debugger.commands.shell import Shell
-    from nmpsim.debugger.reference import Reference
 
-
-def load(shell: Shell, arguments: Arguments) -> Result:
+def load(context: Context, arguments: Arguments) -> Result:
     """Load a reference."""
     path = Path(arguments.word("a file"))
     arguments.end()
-    known = len(shell.load_reference(path).layers)
-    total = len(shell.debugger.layers)
+    known = len(context.load_reference(path).layers)
+    total = len(context.debugger.layers)
     return say(f"reference {path}: {known} of {count(total, 'layer')}", layers=known, of=total)
 
 
-def _reference(shell: Shell) -> Reference:
-    if shell.reference is None:
+def _reference(context: Context) -> Reference:
+    if context.reference is None:
         raise fail("DEBUG002", "there is no reference", hint="`reference FILE` loads one")
-    return shell.reference
+    return context.reference
 
 
-def compare(shell: Shell, arguments: Arguments) -> Result:
+def compare(context: Context, arguments: Arguments) -> Result:
     """Layers beside the reference."""
-    reference = _reference(shell)
+    reference = _reference(context)
     is_isolated = arguments.flag("isolated", "alone")
-    debugger = shell.debugger
+    debugger = context.debugger
     if arguments:
         chosen = [find_layer(debugger, arguments.word("a layer")).index]
         is_isolated = True
     else:
         chosen = debugger.layer_order()
     arguments.end()
-    found = [_compared(shell, reference, index, is_isolated) for index in chosen]
+    found = [_compared(context, reference, index, is_isolated) for index in chosen]
     return _told(found, is_isolated)
 
 
-def _compared(shell: Shell, reference: Reference, index: int, is_isolated: bool) -> LayerComparison:
+def _compared(
+    context: Context, reference: Reference, index: int, is_isolated: bool
+) -> LayerComparison:
     if is_isolated:
-        return isolate(shell.debugger, reference, index)
-    return compare_layer(shell.debugger, reference, index)
+        return isolate(context.debugger, reference, index)
+    return compare_layer(context.debugger, reference, index)
 
 
 NAMES = ("index", "layer", "result", "differ", "of", "worst", "first", "SQNR", "cosine")
@@ -131,12 +130,12 @@ def _difference(d: Difference | None) -> dict[str, Any] | None:
     }
 
 
-def diverge(shell: Shell, arguments: Arguments) -> Result:
+def diverge(context: Context, arguments: Arguments) -> Result:
     """Go to the end of the first layer that differs, or breaks by more than a limit."""
-    reference = _reference(shell)
+    reference = _reference(context)
     limit = arguments.integer("units of the last place", 0)
     arguments.end()
-    debugger = shell.debugger
+    debugger = context.debugger
     for index in debugger.layer_order():
         stopped = debugger.reach_layer(index)
         if stopped.reason in ("interrupted", "trap"):
@@ -146,7 +145,7 @@ def diverge(shell: Shell, arguments: Arguments) -> Result:
             continue
         alone = isolate(debugger, reference, index)
         if not limit or (alone.isolated is not None and alone.isolated.worst_ulp > limit):
-            return _diverged(shell, reference, alone, limit)
+            return _diverged(context, reference, alone, limit)
     more = f" by more than {limit} ulp by itself" if limit else ""
     return say(
         f"no layer differs from the reference{more}",
@@ -155,7 +154,7 @@ def diverge(shell: Shell, arguments: Arguments) -> Result:
     )  # fmt: skip
 
 
-def _diverged(shell: Shell, reference: Reference, one: LayerComparison, limit: int) -> Result:
+def _diverged(context: Context, reference: Reference, one: LayerComparison, limit: int) -> Result:
     """The layer, what is wrong with it and where to look next."""
     told = _told([one], True)
     lines = [*told.lines[:-1], _verdict(one)]
@@ -166,7 +165,7 @@ def _diverged(shell: Shell, reference: Reference, one: LayerComparison, limit: i
         lines.append(f"first at {list(first.at)}: {first.actual:g} instead of {first.expected:g}")
         hints.append(f"why {one.name} {' '.join(map(str, first.at))}")
     if one.breaks:
-        common = _patterns(shell, reference, one, limit)
+        common = _patterns(context, reference, one, limit)
         lines += [f"  {pattern.text}" for pattern in common]
         hints += [hint for pattern in common for hint in pattern.next] or [
             "layer L",
@@ -183,10 +182,10 @@ def _diverged(shell: Shell, reference: Reference, one: LayerComparison, limit: i
 
 
 def _patterns(
-    shell: Shell, reference: Reference, one: LayerComparison, limit: int
+    context: Context, reference: Reference, one: LayerComparison, limit: int
 ) -> tuple[Pattern, ...]:
     """What the elements have in common that the layer makes wrong by itself, by over ``limit``."""
-    layer = shell.debugger.layers[one.index]
+    layer = context.debugger.layers[one.index]
     expected = reference.output(layer)
     if one.alone is None or expected is None or expected.dtype != one.alone.dtype:
         return ()

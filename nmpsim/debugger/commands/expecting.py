@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result, say
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.expressions import Function, Number, evaluate
@@ -21,13 +21,10 @@ from nmpsim.debugger.inspect import (
 from nmpsim.debugger.reference import compare_layer
 from nmpsim.diagnostics import UserError, fail
 
-if TYPE_CHECKING:
-    from nmpsim.debugger.commands.shell import Shell
 
-
-def functions_of(shell: Shell) -> Mapping[str, Function]:
+def functions_of(context: Context) -> Mapping[str, Function]:
     """What an expression may ask about a run."""
-    debugger = shell.debugger
+    debugger = context.debugger
 
     def saturation(words: Sequence[str]) -> Number:
         index = find_layer(debugger, words[0]).index if words else None
@@ -40,10 +37,10 @@ def functions_of(shell: Shell) -> Mapping[str, Function]:
         return layer_states(debugger)[find_layer(debugger, words[0]).index].cycles
 
     def differing(words: Sequence[str]) -> Number:
-        return sum(one.differing for one in _differences(shell, words))
+        return sum(one.differing for one in _differences(context, words))
 
     def ulp(words: Sequence[str]) -> Number:
-        return max((one.worst_ulp for one in _differences(shell, words)), default=0)
+        return max((one.worst_ulp for one in _differences(context, words)), default=0)
 
     def value(words: Sequence[str]) -> Number:
         name, *at = _at_least(words, 1, "value(TENSOR, I, J, ...)")
@@ -75,12 +72,12 @@ def functions_of(shell: Shell) -> Mapping[str, Function]:
     }
 
 
-def _differences(shell: Shell, words: Sequence[str]) -> list[Difference]:
-    if shell.reference is None:
+def _differences(context: Context, words: Sequence[str]) -> list[Difference]:
+    if context.reference is None:
         raise fail("DEBUG002", "there is no reference", hint="`reference FILE` loads one")
-    debugger = shell.debugger
+    debugger = context.debugger
     chosen = [find_layer(debugger, words[0]).index] if words else debugger.layer_order()
-    found = [compare_layer(debugger, shell.reference, index).accumulated for index in chosen]
+    found = [compare_layer(debugger, context.reference, index).accumulated for index in chosen]
     return [one for one in found if one is not None]
 
 
@@ -101,17 +98,17 @@ def _no_number(word: str) -> UserError:
     return fail("DEBUG001", "a whole number is expected", found=word)
 
 
-def work_out(shell: Shell, arguments: Arguments) -> Result:
+def work_out(context: Context, arguments: Arguments) -> Result:
     """The value of an expression."""
     text = arguments.rest
-    value = evaluate(text, functions_of(shell))
+    value = evaluate(text, functions_of(context))
     return say(f"{text} = {value}", expression=text, value=value)
 
 
-def expect(shell: Shell, arguments: Arguments) -> Result:
+def expect(context: Context, arguments: Arguments) -> Result:
     """Say whether an expression holds."""
     text = arguments.rest
-    value = evaluate(text, functions_of(shell))
+    value = evaluate(text, functions_of(context))
     line = f"expected, and so it is: {text}" if value else f"EXPECTED, BUT IT IS NOT SO: {text}"
     return Result(
         (line,), {"expression": text, "value": value, "holds": bool(value)}, is_worse=not value

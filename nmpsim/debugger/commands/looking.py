@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.moving import instruction_line, place
 from nmpsim.debugger.commands.result import Result, plain, say, table
 from nmpsim.debugger.commands.table import Command
@@ -27,38 +28,35 @@ from nmpsim.debugger.inspect import (
     values_of,
 )
 
-if TYPE_CHECKING:
-    from nmpsim.debugger.commands.shell import Shell
-
 MAX_SHOWN = 256
 """Elements of a tensor that are printed; JSON has them too."""
 
 
-def where(shell: Shell, arguments: Arguments) -> Result:
+def where(context: Context, arguments: Arguments) -> Result:
     """Where the run is."""
     arguments.end()
-    at = shell.debugger.location()
-    trap = shell.debugger.execution.trap
+    at = context.debugger.location()
+    trap = context.debugger.execution.trap
     lines = [place(at), f"{at.layers_done} of {at.layers} layers done", *instruction_line(at)]
     if trap is not None:
         lines.insert(0, f"trap: {trap.message}")
     return Result(tuple(lines), attrs.asdict(at) | {"trap": trap.message if trap else None})
 
 
-def layers(shell: Shell, arguments: Arguments) -> Result:
+def layers(context: Context, arguments: Arguments) -> Result:
     """Every layer."""
     arguments.end()
-    states = [attrs.asdict(state) for state in layer_states(shell.debugger)]
+    states = [attrs.asdict(state) for state in layer_states(context.debugger)]
     names = ("index", "name", "op", "line", "placement", "state", "cycles", "saturated")
     return Result(table(names, [[s[n] for n in names] for s in states]), {"layers": states})
 
 
-def layer(shell: Shell, arguments: Arguments) -> Result:
+def layer(context: Context, arguments: Arguments) -> Result:
     """All about one layer."""
-    chosen = _layer(shell, arguments)
+    chosen = _layer(context, arguments)
     arguments.end()
-    report = shell.debugger.execution.report().layers[chosen.index]
-    state = layer_states(shell.debugger)[chosen.index]
+    report = context.debugger.execution.report().layers[chosen.index]
+    state = layer_states(context.debugger)[chosen.index]
     output = chosen.output
     busy = {name: cycles for name, cycles in report.core_cycles.items() if cycles}
     lines = [
@@ -73,9 +71,9 @@ def layer(shell: Shell, arguments: Arguments) -> Result:
         lines.append(f"  made of {', '.join(chosen.fused)}")
     if chosen.reason:
         lines.append(f"  on the host: {chosen.reason}")
-    operands = shell.operands(chosen)
+    operands = context.operands(chosen)
     lines += [f"  {one.role:<8} {one.name}: {one.text}" for one in operands]
-    note = shell.bias_note(chosen)
+    note = context.bias_note(chosen)
     lines += [f"  {note}"] if note else []
     if busy:
         lines.append("  core cycles " + ", ".join(f"{n} {c}" for n, c in busy.items()))
@@ -91,10 +89,10 @@ def layer(shell: Shell, arguments: Arguments) -> Result:
     return Result(tuple(lines), data)
 
 
-def _layer(shell: Shell, arguments: Arguments) -> Any:
+def _layer(context: Context, arguments: Arguments) -> Any:
     if arguments:
-        return find_layer(shell.debugger, arguments.word("a layer"))
-    return shell.current_layer()
+        return find_layer(context.debugger, arguments.word("a layer"))
+    return context.current_layer()
 
 
 def _type(tensor: Tensor) -> str:
@@ -108,12 +106,12 @@ def _tensor_data(tensor: Tensor) -> dict[str, Any]:
     return attrs.asdict(tensor) | {"shape": list(tensor.shape)}
 
 
-def tensor(shell: Shell, arguments: Arguments) -> Result:
+def tensor(context: Context, arguments: Arguments) -> Result:
     """A tensor's values."""
     in_memory = arguments.flag("memory")
-    name = arguments.word("a tensor") if arguments else shell.current_layer().name
+    name = arguments.word("a tensor") if arguments else context.current_layer().name
     at = arguments.coordinates()
-    found, values = shell.constant(name) or _in_dram(shell, name, in_memory)
+    found, values = context.constant(name) or _in_dram(context, name, in_memory)
     if at:
         return _element(found, values, at)
     flat = values.reshape(-1)
@@ -127,9 +125,9 @@ def tensor(shell: Shell, arguments: Arguments) -> Result:
     return Result(tuple(lines), data)
 
 
-def _in_dram(shell: Shell, name: str, in_memory: bool) -> tuple[Tensor, npt.NDArray[Any]]:
+def _in_dram(context: Context, name: str, in_memory: bool) -> tuple[Tensor, npt.NDArray[Any]]:
     """As its layer left it, unless memory as it is now is asked for, or the layer has not run."""
-    debugger = shell.debugger
+    debugger = context.debugger
     found = find_tensor(debugger, name)
     for one in debugger.layers:
         is_done = debugger.ends.get(one.index, 1 << 62) <= debugger.execution.position
@@ -177,10 +175,10 @@ def _rows(values: npt.NDArray[Any]) -> list[str]:
     return lines
 
 
-def saturated(shell: Shell, arguments: Arguments) -> Result:
+def saturated(context: Context, arguments: Arguments) -> Result:
     """What was cut."""
-    debugger = shell.debugger
-    chosen = [_layer(shell, arguments)] if arguments else debugger.layers
+    debugger = context.debugger
+    chosen = [_layer(context, arguments)] if arguments else debugger.layers
     arguments.end()
     rows: list[list[object]] = []
     for one in chosen:
@@ -194,10 +192,10 @@ def saturated(shell: Shell, arguments: Arguments) -> Result:
     return Result(lines, {"saturation": [dict(zip(names, row, strict=True)) for row in rows]})
 
 
-def cores(shell: Shell, arguments: Arguments) -> Result:
+def cores(context: Context, arguments: Arguments) -> Result:
     """Every core."""
     arguments.end()
-    states = core_states(shell.debugger)
+    states = core_states(context.debugger)
     rows = [
         [s.core, s.status, s.clock, f"{s.pc:#x}", s.layer, s.retired, s.instruction] for s in states
     ]
@@ -205,36 +203,36 @@ def cores(shell: Shell, arguments: Arguments) -> Result:
     return Result(table(names, rows), {"cores": [attrs.asdict(state) for state in states]})
 
 
-def show_registers(shell: Shell, arguments: Arguments) -> Result:
+def show_registers(context: Context, arguments: Arguments) -> Result:
     """One core's registers."""
-    core = arguments.integer("a core", shell.debugger.next_core() or 0)
+    core = arguments.integer("a core", context.debugger.next_core() or 0)
     arguments.end()
-    found = registers(shell.debugger, core)
+    found = registers(context.debugger, core)
     cells = [f"{name:<9} {value:08x}" for name, value in found.items()]
     lines = ["   ".join(cells[i : i + 4]) for i in range(0, len(cells), 4)]
     return Result((f"core {core}", *lines), {"core": core, "registers": dict(found)})
 
 
-def show_memory(shell: Shell, arguments: Arguments) -> Result:
+def show_memory(context: Context, arguments: Arguments) -> Result:
     """Bytes."""
     core = arguments.integer_option("core")
-    address = find_address(shell.debugger, arguments.word("an address"))
+    address = find_address(context.debugger, arguments.word("an address"))
     number = arguments.integer("bytes", 64)
     arguments.end()
-    core = shell.debugger.next_core() or 0 if core is None else core
-    data = memory(shell.debugger, address, number, core)
+    core = context.debugger.next_core() or 0 if core is None else core
+    data = memory(context.debugger, address, number, core)
     lines = [f"{address + i:#010x}  {data[i : i + 16].hex(' ')}" for i in range(0, len(data), 16)]
     return Result(tuple(lines), {"address": address, "core": core, "bytes": list(data)})
 
 
-def show_code(shell: Shell, arguments: Arguments) -> Result:
+def show_code(context: Context, arguments: Arguments) -> Result:
     """Instructions."""
     core = arguments.integer_option("core")
-    core = shell.debugger.next_core() or 0 if core is None else core
-    address = find_address(shell.debugger, arguments.word("an address")) if arguments else None
+    core = context.debugger.next_core() or 0 if core is None else core
+    address = find_address(context.debugger, arguments.word("an address")) if arguments else None
     arguments.end()
     lines = []
-    found = code(shell.debugger, core, address)
+    found = code(context.debugger, core, address)
     for one in found:
         if one.symbol:
             lines.append(f"{one.symbol}:")
@@ -244,17 +242,17 @@ def show_code(shell: Shell, arguments: Arguments) -> Result:
     return Result(tuple(lines), {"core": core, "code": [attrs.asdict(one) for one in found]})
 
 
-def source(shell: Shell, arguments: Arguments) -> Result:
+def source(context: Context, arguments: Arguments) -> Result:
     """LIR text around a layer."""
-    chosen = _layer(shell, arguments)
+    chosen = _layer(context, arguments)
     arguments.end()
-    numbers = shell.numbers_of(chosen)
-    module = shell.module()
+    numbers = context.numbers_of(chosen)
+    module = context.module()
     lines = []
     for instruction in module.instructions:
         if min(numbers) - 4 <= instruction.number <= max(numbers) + 4:
             mark = ">" if instruction.number in numbers else " "
-            lines.append(f"{mark} {instruction.number:4d} {shell.printed(instruction)}")
+            lines.append(f"{mark} {instruction.number:4d} {context.printed(instruction)}")
     return Result(tuple(lines), {"layer": chosen.index, "numbers": sorted(numbers)})
 
 

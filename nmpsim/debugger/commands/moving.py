@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.debugger import StepUnit
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.records import Location, Stopped
-
-if TYPE_CHECKING:
-    from nmpsim.debugger.commands.shell import Shell
 
 STEP_UNITS: tuple[StepUnit, ...] = ("layer", "tile", "tensor", "instruction")
 
@@ -62,7 +60,7 @@ def _unit(arguments: Arguments) -> StepUnit:
     return next(unit for unit in STEP_UNITS if unit == word)
 
 
-def step(shell: Shell, arguments: Arguments) -> Result:
+def step(context: Context, arguments: Arguments) -> Result:
     """Forwards."""
     core = arguments.integer_option("core")
     is_over = arguments.flag("over")
@@ -70,16 +68,16 @@ def step(shell: Shell, arguments: Arguments) -> Result:
     unit, count = _unit(arguments), arguments.integer("how many", 1)
     arguments.end()
     if is_over and unit == "instruction":
-        return told(shell.debugger.step_over(core))
-    return told(shell.debugger.step(unit, _positive(arguments, count), core=core))
+        return told(context.debugger.step_over(core))
+    return told(context.debugger.step(unit, _positive(arguments, count), core=core))
 
 
-def back(shell: Shell, arguments: Arguments) -> Result:
+def back(context: Context, arguments: Arguments) -> Result:
     """Backwards."""
     core = arguments.integer_option("core")
     unit, count = _unit(arguments), arguments.integer("how many", 1)
     arguments.end()
-    return told(shell.debugger.step(unit, _positive(arguments, count), core=core, back=True))
+    return told(context.debugger.step(unit, _positive(arguments, count), core=core, back=True))
 
 
 def _positive(arguments: Arguments, count: int) -> int:
@@ -88,46 +86,46 @@ def _positive(arguments: Arguments, count: int) -> int:
     return count
 
 
-def run(shell: Shell, arguments: Arguments) -> Result:
+def run(context: Context, arguments: Arguments) -> Result:
     """On to the next breakpoint."""
     arguments.end()
-    was_over = shell.debugger.execution.is_over
-    result = told(shell.debugger.run())
+    was_over = context.debugger.execution.is_over
+    result = told(context.debugger.run())
     if not was_over:
         return result
     hint = "  the run was over: `restart` begins again, `reverse` and `back` go back"
     return attrs.evolve(result, lines=(*result.lines, hint))
 
 
-def run_back(shell: Shell, arguments: Arguments) -> Result:
+def run_back(context: Context, arguments: Arguments) -> Result:
     """Back to the last breakpoint."""
     arguments.end()
-    return told(shell.debugger.run(back=True))
+    return told(context.debugger.run(back=True))
 
 
-def until(shell: Shell, arguments: Arguments) -> Result:
+def until(context: Context, arguments: Arguments) -> Result:
     """On or back to a cycle, the end of a layer, a position."""
     kind = arguments.choice(("cycle", "layer", "position", "end"), "layer")
     if kind == "end":
         arguments.end()
-        return told(shell.debugger.run_to_end())
+        return told(context.debugger.run_to_end())
     if kind == "layer":
-        index = find_layer(shell.debugger, arguments.word("a layer")).index
+        index = find_layer(context.debugger, arguments.word("a layer")).index
         arguments.end()
-        return told(shell.debugger.until_layer(index))
+        return told(context.debugger.until_layer(index))
     number = arguments.integer(f"a {kind}")
     arguments.end()
     if number < 0:
         raise arguments.wrong(f"a {kind} cannot be negative", str(number))
     if kind == "cycle":
-        return told(shell.debugger.until_cycle(number))
-    return told(shell.debugger.go_to(number))
+        return told(context.debugger.until_cycle(number))
+    return told(context.debugger.go_to(number))
 
 
-def restart(shell: Shell, arguments: Arguments) -> Result:
+def restart(context: Context, arguments: Arguments) -> Result:
     """Back to the start."""
     arguments.end()
-    return told(shell.debugger.restart())
+    return told(context.debugger.restart())
 
 
 COMMANDS = (

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy.typing as npt
-
-from nmpsim.analysis.explain import LayerFacts
-from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.bundle.patch import apply_patch
 from nmpsim.debugger.arrays import OpenArrays
-from nmpsim.debugger.audit import OperandType, bias_note, operand_types
-from nmpsim.debugger.changes import Changes
 from nmpsim.debugger.commands import (
     asking,
     auditing,
@@ -26,30 +17,22 @@ from nmpsim.debugger.commands import (
     stopping,
 )
 from nmpsim.debugger.commands.arguments import Arguments, near, split_line
+from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result, say
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.corefile import Core, save_core
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import tensors
-from nmpsim.debugger.integers import Facts, all_facts, facts_of
-from nmpsim.debugger.reference import Reference, compare_layer
-from nmpsim.diagnostics import about, fail
-from nmpsim.lir.nodes import Instruction, Module
-from nmpsim.lir.printer import format_instruction
+from nmpsim.diagnostics import fail
 
 
-class Shell:
-    """Commands on a debugger."""
+class Shell(Context):
+    """Lines in, results out."""
 
     def __init__(self, debugger: Debugger, open_arrays: OpenArrays) -> None:
-        self.debugger = debugger
-        self.changes = Changes(debugger)
-        self.reference: Reference | None = None
+        super().__init__(debugger, open_arrays)
         self.history: list[str] = []
         """Lines that were executed, without those that were not understood."""
-        self.open_arrays = open_arrays
-        self._module: Module | None = None
-        self._facts: Facts | None = None
 
     def execute(self, line: str) -> Result:
         """Do one line; an empty one, or a comment, does nothing.
@@ -89,78 +72,8 @@ class Shell:
             return [command.name for command in COMMANDS]
         return [] if kind.startswith("<") else [kind]
 
-    def load_reference(self, path: Path) -> Reference:
-        """Compare with a file from now on."""
-        arrays = self.open_arrays(path)
-        with about(path):
-            self.reference = Reference(self.debugger.layers, arrays.keys, arrays.read)
-        self.debugger.events.differs = self._differs
-        return self.reference
 
-    def _differs(self, index: int) -> tuple[int, str] | None:
-        if self.reference is None:
-            return None
-        found = compare_layer(self.debugger, self.reference, index).accumulated
-        if found is None:
-            return None
-        text = f"{self.debugger.layers[index].name} differs in {found.differing} elements"
-        return found.worst_ulp, f"{text}, worst {found.worst_ulp} ulp"
-
-    def current_layer(self) -> Layer:
-        """The layer that is being computed; the last one at the end."""
-        index = self.debugger.current_layer()
-        order = self.debugger.layer_order()
-        if index is None and not order:
-            raise fail("DEBUG002", "the program has no layers")
-        return self.debugger.layers[order[-1] if index is None else index]
-
-    def image(self) -> bytes:
-        """The bundle's file with the changes made."""
-        bundle = self.debugger.bundle
-        return apply_patch(bytes(bundle.file), self.changes.merged(), bundle.path)
-
-    def module(self) -> Module:
-        """The LIR that the bundle carries; UserError BUN005 if it carries none."""
-        if self._module is None:
-            self._module = self.debugger.bundle.module()
-        return self._module
-
-    def constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
-        """A constant of the LIR, without an address; None if there is none of this name."""
-        if not self.debugger.bundle.debug or name not in self.module().constants:
-            return None
-        type_ = next(one.type for one in self.module().weights if one.name == name)
-        scale, offset = (type_.quant.scale, type_.quant.offset) if type_.quant else (None, None)
-        tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
-        return tensor, self.module().constants[name]
-
-    def operands(self, layer: Layer) -> list[OperandType]:
-        """Operands of a layer as the LIR has them; none if the bundle carries no LIR."""
-        if not self.debugger.bundle.debug:
-            return []
-        return operand_types(self.facts(layer))
-
-    def bias_note(self, layer: Layer) -> str:
-        """What is particular about the scale of a layer's bias; empty if nothing is known to be."""
-        return bias_note(self.facts(layer)) if self.debugger.bundle.debug else ""
-
-    def facts(self, layer: Layer) -> LayerFacts | None:
-        """What the LIR says of a layer's instruction; UserError BUN005 if there is no LIR."""
-        if self._facts is None:
-            self._facts = all_facts(self.module())
-        return facts_of(self._facts, layer)
-
-    def numbers_of(self, layer: Layer) -> set[int]:
-        """Numbers of the LIR instructions that a layer is made of."""
-        numbers = {i.name: i.number for i in self.module().instructions}
-        return {numbers[name] for name in layer.fused if name in numbers} or {layer.number}
-
-    def printed(self, instruction: Instruction) -> str:
-        """An instruction as the LIR text has it."""
-        return re.sub(r"^\s*\d+\s+", "", format_instruction(instruction))
-
-
-def help_command(shell: Shell, arguments: Arguments) -> Result:
+def help_command(context: Context, arguments: Arguments) -> Result:
     """All commands, or one."""
     if arguments:
         command = find_command(arguments.word("a command"))
@@ -181,20 +94,20 @@ def help_command(shell: Shell, arguments: Arguments) -> Result:
     return say(*lines, commands={one.name: one.summary for one in COMMANDS})
 
 
-def keep(shell: Shell, arguments: Arguments) -> Result:
+def keep(context: Context, arguments: Arguments) -> Result:
     """Write a core file of where the run stands."""
     path = Path(arguments.word("a file"))
     arguments.end()
-    execution = shell.debugger.execution
+    execution = context.debugger.execution
     core = Core(
-        shell.image(), execution.inputs, execution.config, execution.engine.name,
+        context.image(), execution.inputs, execution.config, execution.engine.name,
         None if execution.trap else execution.position,
     )  # fmt: skip
     save_core(path, core)
     return say(f"{path}: `nmpsim debug {path}` opens it", position=execution.position)
 
 
-def leave(shell: Shell, arguments: Arguments) -> Result:
+def leave(context: Context, arguments: Arguments) -> Result:
     """The end of the session."""
     arguments.end()
     return Result(ends=True)

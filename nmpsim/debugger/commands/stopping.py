@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nmpsim.debugger.breakpoints import Access, Breakpoint, Condition, OnAccess, OnDifference
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.expecting import FUNCTIONS, functions_of
 from nmpsim.debugger.commands.result import Result, count, say, table
 from nmpsim.debugger.commands.table import Command
@@ -15,31 +16,28 @@ from nmpsim.debugger.conditions import FORMS, parse_condition
 from nmpsim.debugger.expressions import evaluate
 from nmpsim.debugger.inspect import find_address, find_layer, find_tensor, flat_index, values_of
 
-if TYPE_CHECKING:
-    from nmpsim.debugger.commands.shell import Shell
-
 ACCESSES: tuple[Access, ...] = ("read", "write", "access")
 
 
-def add(shell: Shell, arguments: Arguments) -> Result:
+def add(context: Context, arguments: Arguments) -> Result:
     """A breakpoint."""
-    only_if = _only_if(shell, arguments)
+    only_if = _only_if(context, arguments)
     text = arguments.rest
     condition = parse_condition(
         text,
-        lambda word: find_layer(shell.debugger, word).index,
-        lambda word: find_address(shell.debugger, word),
+        lambda word: find_layer(context.debugger, word).index,
+        lambda word: find_address(context.debugger, word),
     )
-    added = _added(shell, condition, text, only_if)
+    added = _added(context, condition, text, only_if)
     lines = [f"breakpoint {added.number}: {added.text}"]
-    if isinstance(condition, OnDifference) and shell.reference is None:
+    if isinstance(condition, OnDifference) and context.reference is None:
         lines.append("  there is no reference yet: `reference FILE` loads one")
     return say(*lines, breakpoint=told(added))
 
 
-def watch(shell: Shell, arguments: Arguments) -> Result:
+def watch(context: Context, arguments: Arguments) -> Result:
     """A watchpoint."""
-    only_if = _only_if(shell, arguments)
+    only_if = _only_if(context, arguments)
     core = arguments.integer_option("core")
     access = next(a for a in ACCESSES if a == _access(arguments))
     what = arguments.word("a tensor or an address")
@@ -47,8 +45,8 @@ def watch(shell: Shell, arguments: Arguments) -> Result:
         start, nbytes = arguments.number(what, "an address"), arguments.integer("bytes", 1)
         text = f"{access} of {nbytes} bytes at {start:#x}"
     else:
-        tensor = find_tensor(shell.debugger, what)
-        values = values_of(shell.debugger, tensor)
+        tensor = find_tensor(context.debugger, what)
+        values = values_of(context.debugger, tensor)
         at = arguments.coordinates()
         start, nbytes = tensor.address, values.nbytes
         text = f"{access} of {tensor.name}"
@@ -60,26 +58,26 @@ def watch(shell: Shell, arguments: Arguments) -> Result:
     if nbytes < 1:
         raise arguments.wrong("there must be at least one byte", str(nbytes))
     condition = OnAccess(start, start + nbytes, access, core)
-    added = _added(shell, condition, text, only_if)
+    added = _added(context, condition, text, only_if)
     return say(f"watchpoint {added.number}: {added.text}", breakpoint=told(added))
 
 
-def _only_if(shell: Shell, arguments: Arguments) -> str:
+def _only_if(context: Context, arguments: Arguments) -> str:
     """The expression behind ``if``, tried here and now; empty if there is none."""
     text = arguments.behind("if")
     if text:
-        evaluate(text, functions_of(shell))
+        evaluate(text, functions_of(context))
     return text
 
 
-def _added(shell: Shell, condition: Condition, text: str, only_if: str) -> Breakpoint:
+def _added(context: Context, condition: Condition, text: str, only_if: str) -> Breakpoint:
     if not only_if:
-        return shell.debugger.add_breakpoint(condition, text)
+        return context.debugger.add_breakpoint(condition, text)
 
     def holds() -> bool:
-        return bool(evaluate(only_if, functions_of(shell)))
+        return bool(evaluate(only_if, functions_of(context)))
 
-    return shell.debugger.add_breakpoint(condition, f"{text} if {only_if}", holds)
+    return context.debugger.add_breakpoint(condition, f"{text} if {only_if}", holds)
 
 
 def _access(arguments: Arguments) -> str:
@@ -100,10 +98,10 @@ def told(one: Breakpoint) -> dict[str, Any]:
     }
 
 
-def show(shell: Shell, arguments: Arguments) -> Result:
+def show(context: Context, arguments: Arguments) -> Result:
     """All of them."""
     arguments.end()
-    rows = [told(one) for one in shell.debugger.breakpoints]
+    rows = [told(one) for one in context.debugger.breakpoints]
     if not rows:
         return say("no breakpoints", breakpoints=[])
     lines = table(
@@ -116,39 +114,39 @@ def show(shell: Shell, arguments: Arguments) -> Result:
     return Result(lines, {"breakpoints": rows})
 
 
-def delete(shell: Shell, arguments: Arguments) -> Result:
+def delete(context: Context, arguments: Arguments) -> Result:
     """Forget some, or all."""
-    numbers = _numbers(shell, arguments)
+    numbers = _numbers(context, arguments)
     for number in numbers:
-        shell.debugger.delete_breakpoint(number)
+        context.debugger.delete_breakpoint(number)
     return say(f"{count(len(numbers), 'breakpoint')} deleted", deleted=numbers)
 
 
-def enable(shell: Shell, arguments: Arguments) -> Result:
+def enable(context: Context, arguments: Arguments) -> Result:
     """Let them stop the run again."""
-    return _switch(shell, arguments, True)
+    return _switch(context, arguments, True)
 
 
-def disable(shell: Shell, arguments: Arguments) -> Result:
+def disable(context: Context, arguments: Arguments) -> Result:
     """Keep them, but let them not stop the run."""
-    return _switch(shell, arguments, False)
+    return _switch(context, arguments, False)
 
 
-def _switch(shell: Shell, arguments: Arguments, is_enabled: bool) -> Result:
-    numbers = _numbers(shell, arguments)
+def _switch(context: Context, arguments: Arguments, is_enabled: bool) -> Result:
+    numbers = _numbers(context, arguments)
     for number in numbers:
-        shell.debugger.breakpoint(number).is_enabled = is_enabled
+        context.debugger.breakpoint(number).is_enabled = is_enabled
     word = "enabled" if is_enabled else "disabled"
     return say(f"{count(len(numbers), 'breakpoint')} {word}", numbers=numbers, enabled=is_enabled)
 
 
-def _numbers(shell: Shell, arguments: Arguments) -> list[int]:
+def _numbers(context: Context, arguments: Arguments) -> list[int]:
     """Those that are named; all if none is."""
     if not arguments:
-        return [one.number for one in shell.debugger.breakpoints]
+        return [one.number for one in context.debugger.breakpoints]
     numbers = []
     while arguments:
-        numbers.append(shell.debugger.breakpoint(arguments.integer("a number")).number)
+        numbers.append(context.debugger.breakpoint(arguments.integer("a number")).number)
     return [int(number) for number in np.unique(numbers)]
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import attrs
 
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result
-
-if TYPE_CHECKING:
-    from nmpsim.debugger.commands.shell import Shell
 
 
 @attrs.frozen
@@ -22,7 +19,7 @@ class Command:
     usage: str
     """With its arguments; ``[...]`` may be left out."""
     summary: str
-    run: Callable[[Shell, Arguments], Result]
+    run: Callable[[Context, Arguments], Result]
     aliases: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
     """What its arguments may be: words as they are, or <layer>, <tensor>, <breakpoint>, <file>."""

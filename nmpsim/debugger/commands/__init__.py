@@ -1,0 +1,1 @@
+"""Commands of the debugger: for scripts, lines and screens."""
