@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from nmpsim.cli.guard import CommandInterruptedError, PipeClosedError, answering, run_guarded
+from nmpsim.cli.kernels import set_kernels
 from nmpsim.host_memory import check_libraries
 
 COMMANDS: dict[str, str] = {
@@ -58,6 +59,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         check_libraries()
+        set_kernels()
         command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
         return command
 

@@ -116,9 +116,9 @@ def is_trusted(folder: Path) -> bool:
 
 
 @functools.cache
-def cache_folder(name: str) -> CacheFolder | None:
-    """The folder of this name in the user's cache, or in ``NUMBA_CACHE_DIR``; None if unusable."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("nmpsim")
+def cache_folder(name: str, parent: str) -> CacheFolder | None:
+    """The folder of this name in ``parent``, or in the user's cache if empty; None if unusable."""
+    chosen = parent or platformdirs.user_cache_dir("nmpsim")
     if chosen.startswith("~"):  # nobody knows a home of this user
         return None
     path = Path(chosen).absolute() / name

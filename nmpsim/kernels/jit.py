@@ -53,8 +53,8 @@ def _source_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-CACHE = cache_folder(f"kernels-{_source_digest()}")
-"""Where compiled kernels are kept; None if nothing can be."""
+CACHE = cache_folder(f"kernels-{_source_digest()}", _numba.config.CACHE_DIR)
+"""Where compiled kernels are kept; None if nothing can be. Numba reads ``NUMBA_CACHE_DIR``."""
 
 
 def is_cached(function: Callable[..., Any]) -> bool:

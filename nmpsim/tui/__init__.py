@@ -12,19 +12,18 @@ if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
 
 
-os.environ.setdefault("ESCDELAY", "25")
-"""Milliseconds that Textual takes Esc for the beginning of another key; it waits for 100 itself."""
-
-
-def check_screen() -> None:
+def check_screen(terminal: str) -> None:
     """Refuse what cannot be shown, before anything is loaded.
+
+    Args:
+        terminal: the kind of terminal, as ``TERM`` names it; empty if nothing does.
 
     Raises:
         UserError: ARG001 without a terminal that can place its cursor, PKG001 without Textual.
     """
     streams = (sys.stdin, sys.stdout, sys.stderr)
     is_terminal = all(stream is not None and stream.isatty() for stream in streams)
-    is_plain = os.name != "nt" and os.environ.get("TERM", "") in ("", "dumb")
+    is_plain = os.name != "nt" and terminal in ("", "dumb")
     if not is_terminal or is_plain:
         raise fail(
             "ARG001",

@@ -33,9 +33,8 @@ def folder(tmp_path: Path) -> CacheFolder:
     return kept
 
 
-def chosen(monkeypatch: pytest.MonkeyPatch, path: Path | str) -> CacheFolder | None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(path))
-    return cache_folder("kernels")
+def chosen(path: Path | str) -> CacheFolder | None:
+    return cache_folder("kernels", str(path))
 
 
 def test_what_is_kept_is_found_again(folder: CacheFolder) -> None:
@@ -98,31 +97,25 @@ def test_what_is_no_file_is_not_waited_for(folder: CacheFolder) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])
-def test_a_folder_that_others_may_write_is_not_used(
-    folder: CacheFolder, monkeypatch: pytest.MonkeyPatch, mode: int
-) -> None:
-    assert chosen(monkeypatch, folder.path.parent) is not None
+def test_a_folder_that_others_may_write_is_not_used(folder: CacheFolder, mode: int) -> None:
+    assert chosen(folder.path.parent) is not None
     folder.path.chmod(mode)
     cache_folder.cache_clear()
-    assert chosen(monkeypatch, folder.path.parent) is None
+    assert chosen(folder.path.parent) is None
     folder.write("run-2", b"code")
     assert not (folder.path / "run-2").exists()
 
 
 @needs_root
-def test_a_folder_of_somebody_else_is_not_used(
-    folder: CacheFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_somebody_else_is_not_used(folder: CacheFolder) -> None:
     os.chown(folder.path, NOBODY, -1)
-    assert chosen(monkeypatch, folder.path.parent) is None
+    assert chosen(folder.path.parent) is None
 
 
 @needs_root
-def test_a_folder_in_one_of_somebody_else_is_not_used(
-    folder: CacheFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_in_one_of_somebody_else_is_not_used(folder: CacheFolder) -> None:
     os.chown(folder.path.parent, NOBODY, -1)
-    assert chosen(monkeypatch, folder.path.parent) is None
+    assert chosen(folder.path.parent) is None
 
 
 def test_a_folder_in_one_that_all_may_write(tmp_path: Path) -> None:
@@ -134,31 +127,28 @@ def test_a_folder_in_one_that_all_may_write(tmp_path: Path) -> None:
     assert is_trusted(shared / "kernels"), "as /tmp, it keeps what others own"
 
 
-def test_a_link_counts_as_what_it_names(
-    folder: CacheFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_link_counts_as_what_it_names(folder: CacheFolder, tmp_path: Path) -> None:
     link = tmp_path / "elsewhere" / "kernels"
     link.parent.mkdir()
     link.symlink_to(folder.path)
-    assert chosen(monkeypatch, link.parent) is not None
+    assert chosen(link.parent) is not None
     folder.path.chmod(0o777)
     cache_folder.cache_clear()
-    assert chosen(monkeypatch, link.parent) is None
+    assert chosen(link.parent) is None
 
 
-def test_a_folder_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    assert chosen(monkeypatch, tmp_path / "file") is None
+    assert chosen(tmp_path / "file") is None
 
 
 def test_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda _: "~/.cache/nmpsim")
-    assert cache_folder("kernels") is None
+    assert cache_folder("kernels", "") is None
 
 
-def test_nothing_is_made_by_looking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert chosen(monkeypatch, tmp_path / "a" / "b") is not None
+def test_nothing_is_made_by_looking(tmp_path: Path) -> None:
+    assert chosen(tmp_path / "a" / "b") is not None
     assert list(tmp_path.iterdir()) == []
 
 

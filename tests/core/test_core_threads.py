@@ -32,6 +32,7 @@ from core_machines import (
 )
 
 import nmpsim
+from nmpsim.cli.kernels import numba_settings
 from nmpsim.core.compiled import replay
 from nmpsim.core.compiled.engine import CompiledEngine
 from nmpsim.core.compiled.issue import IS_PLAIN
@@ -266,7 +267,8 @@ def test_a_whole_program_is_the_same_with_all_kinds_of_kernels(digits: Path) -> 
     answers = []
     for flavour in ("portable", ""):
         command = [sys.executable, "-c", RUN, str(digits), str(DIGITS / "images" / "7.npy")]
-        environment = {**os.environ, "NMPSIM_KERNELS": flavour}
+        asked = {**os.environ, "NMPSIM_KERNELS": flavour}
+        environment = {**asked, **numba_settings(asked)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         answers.append(json.loads(done.stdout))
     assert len(answers[0]) > 3

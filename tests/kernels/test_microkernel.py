@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from nmpsim.cli.kernels import numba_settings
 from nmpsim.diagnostics import UserError
-from nmpsim.kernels.cpu_features import FLAVOURS, SETTING, choose_flavour, host_features
+from nmpsim.kernels.cpu_features import host_features
+from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for
 from nmpsim.kernels.microkernel import MAX_PIXELS, Window, products
 
 Array = npt.NDArray[Any]
@@ -155,7 +157,7 @@ def test_all_kinds_give_the_same_bytes() -> None:
     possible = [name for name, needed in FLAVOURS.items() if features.issuperset(needed)]
     found = {}
     for name in possible:
-        run = run_with(**{SETTING: name})
+        run = run_with(**numba_settings({**os.environ, SETTING: name}))
         assert run.returncode == 0, run.stderr
         found[name] = run.stdout
     assert set(found.values()) == {digest_of_sums() + "\n"}
@@ -166,6 +168,24 @@ def test_without(settings: dict[str, str]) -> None:
     """Without the compiler; without any but the processor family's first instructions."""
     run = run_with(**settings)
     assert (run.returncode, run.stdout) == (0, digest_of_sums() + "\n"), run.stderr
+
+
+def test_features_leave_no_better_kind() -> None:
+    best = frozenset(("+fma", *FLAVOURS["vnni"]))
+    assert features_for("vnni", best) == best
+    left = features_for("portable", best)
+    assert choose_flavour(None, left) == "portable"
+    assert left == {"+fma", "+avx512f", "+avx512bw", "-avx512vnni"}
+
+
+def test_settings_are_told_to_numba_in_its_words() -> None:
+    best = ",".join(("+fma", *FLAVOURS["vnni"]))
+    assert numba_settings({}) == numba_settings({SETTING: "", "NUMBA_CPU_FEATURES": best}) == {}
+    assert numba_settings({SETTING: "vnni", "NUMBA_CPU_FEATURES": best}) == {}
+    told = numba_settings({SETTING: "portable", "NUMBA_CPU_FEATURES": best})
+    assert told == {"NUMBA_CPU_FEATURES": "+avx512bw,+avx512f,+fma,-avx512vnni"}
+    with pytest.raises(UserError, match="ENV001"):
+        numba_settings({SETTING: "vnni", "NUMBA_CPU_NAME": "generic"})
 
 
 def test_the_best_that_the_host_has() -> None:

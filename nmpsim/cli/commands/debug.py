@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import signal
 import sys
 import time
@@ -64,6 +65,10 @@ class _Request:
     style: str
 
 
+_ESCAPE_MILLISECONDS = "25"
+"""How long Textual takes Esc for the beginning of another key; it waits for 100 by itself."""
+
+
 @click.command("debug", cls=Command, short_help="Stop a run, look into it, turn it back.")
 @click.argument("bundle", metavar="NET.bin|CORE", type=FILE)
 @input_option("As for `nmpsim run`.")
@@ -122,7 +127,8 @@ def _debug(request: _Request) -> int:
     if has_screen:
         from nmpsim.tui import check_screen, run_tui
 
-        check_screen()
+        check_screen(os.environ.get("TERM", ""))
+        os.environ.setdefault("ESCDELAY", _ESCAPE_MILLISECONDS)
     shell = _shell(request)
     try:
         if lines or not _is_terminal():
