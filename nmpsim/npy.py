@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import warnings
 import zipfile
 from typing import IO, Any
@@ -19,6 +20,8 @@ MAGIC = b"\x93NUMPY"
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """How members of an ``.npz`` file are packed; other methods may ask for much memory themselves."""
 _MAX_HEADER = 4096
+_MAX_DIMENSIONS = 64
+"""NumPy 2's ``NPY_MAXDIMS``."""
 _HEADER = re.compile(
     r"\s*\{'descr': (?:'([^']{1,16})'|(\[.{0,3000}\])), 'fortran_order': (True|False), "
     r"'shape': \(([0-9L, -]{0,200})\),? *\}\s*"
@@ -84,6 +87,12 @@ def read_header(file: IO[bytes]) -> Header:
         raise NotPlainError("is damaged: its shape is none", dims) from None
     if any(dim < 0 for dim in shape):
         raise NotPlainError("has a negative dimension", str(shape)[:80])
+    if len(shape) > _MAX_DIMENSIONS:
+        found = f"{len(shape)} dimensions"
+        raise NotPlainError("has too many dimensions", found, f"at most {_MAX_DIMENSIONS}")
+    # NumPy has no shapes beyond this, also where a dimension of 0 leaves no element.
+    if math.prod(filter(None, shape)) * dtype.itemsize > sys.maxsize:
+        raise NotPlainError("is too large", str(shape)[:80], f"at most {sys.maxsize:,} bytes")
     return Header(dtype, shape, order == "True")
 
 
