@@ -59,11 +59,9 @@ def doubling_high(x: Any, mul: Any) -> Any:
     """gemmlowp's SaturatingRoundingDoublingHighMul of two 32-bit numbers, halves up."""
     if x == _INT32_LOW and mul == _INT32_LOW:
         return _INT32_HIGH
-    product = x * mul
-    if product >= 0:
-        return (product + (np.int64(1) << 30)) >> np.int64(31)
-    # C's division truncates towards zero, so a negative product is nudged and negated.
-    return -((-product - (np.int64(1) - (np.int64(1) << 30))) >> np.int64(31))
+    # C's division truncates towards zero, so gemmlowp adds another nudge to negative products; a
+    # shift rounds down, and one nudge gives the same for all.
+    return (x * mul + (np.int64(1) << 30)) >> np.int64(31)
 
 
 @jit
