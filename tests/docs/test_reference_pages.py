@@ -67,7 +67,7 @@ def test_the_report_page_has_every_object(page):
 
 def test_the_report_page_has_every_stage_and_activity(page, rows):
     text = page("docs/report.md")
-    stages = [row[0] for row in rows(text.split("| stage | what was cut |")[1])[1:]]
+    stages = [row[0] for row in rows(text.split("| stage | what saturated |")[1])[1:]]
     assert stages[: len(STAGE_NAMES) + 1] == [f"`{name}`" for name in ("input", *STAGE_NAMES)]
     assert all(f"`{activity}`" in text for activity in ACTIVITIES)
 
