@@ -44,7 +44,7 @@ _unfinished: set[Path] = set()
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in its place.
+    """Let ``write`` fill a temporary file next to ``path``, then put it in its place.
 
     Raises FILE002; a file that was there before stays then, and nothing half-written is left.
     """

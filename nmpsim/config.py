@@ -1,6 +1,6 @@
 """The device as a frozen value, read from a TOML file and checked once.
 
-``nmp.toml`` beside this module is the default device and the only place of its numbers; a user's
+``nmp.toml`` next to this module is the default device and the only place of its numbers; a user's
 file changes what it names. Where each number comes from travels with it into the report.
 """
 
@@ -24,7 +24,7 @@ _ENTRY_KEYS = ("value", "source", "note")
 
 @attrs.frozen
 class Limits:
-    """Range of a setting; ``power_of_two`` where addresses are cut by it."""
+    """Range of a setting; ``power_of_two`` where addresses are divided by it."""
 
     low: int
     high: int

@@ -17,8 +17,7 @@ import attrs
 from nmpsim.diagnostics import Place, UserError, fail
 
 SPARE = 8
-"""One part in so many of what is available stays free: for Python itself, kernels, other programs.
-"""
+"""One part in N of what is available stays free: for Python, kernels, other programs."""
 LIBRARIES_BYTES = 350_000_000
 """Address space that Python, NumPy, Numba and LLVM take before anything is run ..."""
 THREAD_BYTES = 24_000_000
@@ -66,7 +65,7 @@ def check_memory(
 
 
 def share_of(max_memory: int | None, processes: int) -> int:
-    """What each of so many processes may take of ``max_memory``, or of :func:`default_limit`."""
+    """What each of this many processes may take of ``max_memory``, or of :func:`default_limit`."""
     return (default_limit() if max_memory is None else max_memory) // processes
 
 
@@ -201,7 +200,7 @@ def _number(path: Path) -> int | None:
 
 
 def _of_table(path: Path, name: str) -> int:
-    """The number behind a name; 0 if it is not there."""
+    """The number after a name; 0 if it is not there."""
     for line in (_read(path) or "").splitlines():
         key, number, *_ = (*line.split(), "", "")
         if key == name and number.isdigit():

@@ -47,7 +47,7 @@ class Header:
 
     @property
     def nbytes(self) -> int:
-        """Size of the data behind the header, as claimed."""
+        """Size of the data after the header, as claimed."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -66,7 +66,7 @@ def read_header(file: IO[bytes]) -> Header:
     if start[:6] != MAGIC:
         raise NotPlainError("is not a NumPy array", repr(start[:6]))
     if len(start) < 8:
-        raise NotPlainError("is damaged: it is cut short", repr(start))
+        raise NotPlainError("is damaged: it is truncated", repr(start))
     if version not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
         raise NotPlainError("is of an unknown version", f"{tuple(version)}")
     length = int.from_bytes(file.read(2 if version == b"\x01\x00" else 4), "little")

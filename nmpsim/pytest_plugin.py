@@ -23,7 +23,7 @@ MARKER = (
     " or on the bundle's own, with some settings changed: nmp_device(dram_bytes_per_cycle=8)"
 )
 SNAPSHOTS = "nmp_snapshots"
-"""Folder beside the tests."""
+"""Folder next to the tests."""
 Result = TypeVar("Result")
 _written = pytest.StashKey[list[Path]]()
 
@@ -185,7 +185,7 @@ class NmpSnapshot:
 
 
 def snapshot_path(node: pytest.Item, name: str) -> Path:
-    """``nmp_snapshots/MODULE/TEST[.NAME].json`` beside the test's file."""
+    """``nmp_snapshots/MODULE/TEST[.NAME].json`` next to the test's file."""
     from nmpsim.atomic import file_name
 
     words = ".".join([*node.nodeid.split("::")[1:], *([name] if name else [])])

@@ -58,7 +58,7 @@ class Compiled:
     rescaled_biases: tuple[RescaledBias, ...] = ()
     """What ``rescale_biases`` did, layer by layer."""
     slicing: tuple[SlicedLayer, ...] = ()
-    """How each device layer is cut, if ``explain_slicing`` asked for it."""
+    """How each device layer is tiled, if ``explain_slicing`` asked for it."""
 
     @cached_property
     def bundle(self) -> Bundle:
@@ -84,7 +84,7 @@ def compile(
     Args:
         lir: file of Glow's ``-dump-ir`` text.
         weights: ``.npz`` with the constants by their names in the LIR.
-        tensors: JSON with exact scales; the file beside the LIR is taken if there is one.
+        tensors: JSON with exact scales; the file next to the LIR is taken if there is one.
         device: the default device if None.
         numerics: whose arithmetic to follow: ``glow-int`` (if None), ``glow-float``, ``nmp``,
             ``q31``, ``float``, ``float-fbgemm``, ``float-qnnpack`` or ``float-onednn``.
@@ -92,7 +92,7 @@ def compile(
             activation and what it fuses with have one, unless both are named.
         rescale_biases: requantize biases onto the scale of each layer's result first.
         fuse: let activations become the clip of the operation before them.
-        slicing: how layers are cut into tiles: ``burst`` (all costs of the device; if None),
+        slicing: how layers are tiled: ``burst`` (all costs of the device; if None),
             ``bytes`` (blind to DRAM bursts and rows) or ``simple`` (one rule, no search).
         explain_slicing: tell what was tried for each layer, in ``slicing`` of the result.
 
@@ -288,11 +288,11 @@ def lint(
     Args:
         program: a verified module with its exact scales, a bundle, or a file of one or of LIR.
         weights: ``.npz`` with the constants of a file of LIR; without it many rules cannot look.
-        tensors: JSON with its exact scales; the file beside it is taken if there is one.
+        tensors: JSON with its exact scales; the file next to it is taken if there is one.
         numerics: profile that it is to run with; the bundle's, or ``glow-int``, if None.
         float_weights: ``.npz`` or ONNX model with the float model's biases.
         original_weights: ``.npz`` with the constants before bias types were changed.
-        original_tensors: JSON with their scales; the file beside them if there is one.
+        original_tensors: JSON with their scales; the file next to them if there is one.
         ranges: Glow's profile, recorded ranges of results.
 
     Raises:

@@ -33,7 +33,7 @@ class Program:
     layer_indices: Mapping[str, int] | None = None
     """Instruction -> layer of the bundle; None for LIR, where each operation is a layer."""
     layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
-    """Instruction -> profile of its layer in the bundle, where one plays a part."""
+    """Instruction -> profile of its layer in the bundle, where one applies."""
     warnings: tuple[str, ...] = ()
 
 
@@ -60,7 +60,7 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
 
 
 def is_bundle(path: Path) -> bool:
-    """False also for what cannot be opened; whoever reads it as text says why."""
+    """False also for what cannot be opened; reading it as text says why."""
     try:
         if not path.is_file():
             return False

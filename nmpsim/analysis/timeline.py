@@ -9,7 +9,7 @@ import numpy as np
 from nmpsim.report.details import UNITS, Timeline, WorkSpan
 
 MAX_SPANS = 10_000
-"""Spans of a time line, where joining across pauses can bring it down to so many."""
+"""Spans of a time line, where joining across pauses can bring it down to this many."""
 _SPAN = np.dtype([(name, "i8") for name in ("core", "unit", "layer", "begin", "end", "busy")])
 
 

@@ -13,7 +13,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Range = tuple[int, int]
-"""First address and the address behind the last."""
+"""First address and the address after the last."""
 
 
 @attrs.frozen

@@ -1,6 +1,6 @@
 """The LIR module that a bundle was made from, carried along as debug information.
 
-Like DWARF beside code: sections that no loader touches, read only when somebody asks. The text is
+As DWARF does for code: sections that no loader touches, read only when somebody asks. The text is
 what ``print_module`` makes; what it cannot hold is in the index: exact scales, and where each
 constant's values lie. A constant that the device's image holds as it is lies there only.
 """

@@ -82,7 +82,7 @@ class Section:
 
     @property
     def end(self) -> int:
-        """File offset behind the section."""
+        """File offset after the section."""
         return self.offset + self.file_bytes
 
     def pack(self, name_offset: int) -> bytes:
@@ -102,7 +102,7 @@ class Section:
 
 
 class StringTable:
-    """Strings that end in NUL, one behind the other; the empty one is first."""
+    """Strings that end in NUL, one after the other; the empty one is first."""
 
     def __init__(self) -> None:
         self._text = bytearray(1)

@@ -83,7 +83,7 @@ class ElfFile:
         if ident[:4] != elf.MAGIC:
             raise self._not_a_bundle("it does not start as an ELF file", ident[:4].hex(" "))
         if len(self.data) < elf.HEADER.size:
-            raise self._damaged("the file is cut short", len(self.data))
+            raise self._damaged("the file is truncated", len(self.data))
         if ident[4:7] != elf.IDENT[4:7]:
             raise self._not_a_bundle("it is no 32-bit little-endian ELF file", ident[4:7].hex(" "))
         header: tuple[int, ...] = elf.HEADER.unpack_from(self.data)

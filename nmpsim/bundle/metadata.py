@@ -1,4 +1,4 @@
-"""What a bundle says about itself, beside its code and constants."""
+"""What a bundle says about itself, besides its code and constants."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Layer:
     macs: Macs = 0
     """Multiplications with weights that the layer needs."""
     numerics: str = ""
-    """Arithmetic profile that it follows; empty where none plays a part."""
+    """Arithmetic profile that it follows; empty where none applies."""
 
     @property
     def other_names(self) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class Bundle:
     def module(self) -> Module:
         """The LIR module that the bundle was made from; its constants are read-only views.
 
-        Read and checked anew at each call. Raises :class:`~nmpsim.diagnostics.UserError`: BUN005
+        Read and checked again at each call. Raises :class:`~nmpsim.diagnostics.UserError`: BUN005
         if the bundle carries none, BUN002 if it cannot be used, BUN003 if it is another version's.
         """
         from nmpsim.bundle.debug import read_module

@@ -68,7 +68,7 @@ class BundleBuilder:
     """Collects constants, then descriptors, then code, and gives each its final address at once.
 
     The order is part of the contract (``RuntimeError`` otherwise): the file holds the three one
-    behind the other, and an address must not move once it is given. Read-write memory may be
+    after the other, and an address must not move once it is given. Read-write memory may be
     reserved at any time.
     """
 

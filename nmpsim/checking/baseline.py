@@ -1,4 +1,4 @@
-"""What a run was when it was good: a JSON file that people read and keep beside their sources."""
+"""What a run was when it was good: a JSON file that people read and keep next to their sources."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BaselineLayer:
     shape: tuple[int, ...]
     cycles: int = attrs.field(validator=attrs.validators.ge(0))
     saturated: Mapping[str, int]
-    """Stage and side, as ``result high`` -> values that were cut and should not be."""
+    """Stage and side, as ``result high`` -> values that saturated and should not."""
     constants: str
     """Digest of its weights and other constants; empty if it has none."""
     rescale: str
@@ -133,11 +133,11 @@ def baseline_of(run: Run) -> Baseline:
 
 
 def saturated(layer: LayerReport) -> dict[str, int]:
-    """What was cut and should not be, by stage and side."""
+    """What saturated and should not, by stage and side."""
     found: dict[str, int] = {}
-    for cut in layer.saturation:
-        if not cut.wanted:
-            found[_stage(cut)] = found.get(_stage(cut), 0) + cut.count
+    for one in layer.saturation:
+        if not one.wanted:
+            found[_stage(one)] = found.get(_stage(one), 0) + one.count
     return found
 
 
@@ -210,8 +210,8 @@ def _first_difference(
     return f"{len(before)} layers", f"{len(now)} layers"
 
 
-def _stage(cut: Saturation) -> str:
-    return f"{cut.stage} {cut.side}"
+def _stage(one: Saturation) -> str:
+    return f"{one.stage} {one.side}"
 
 
 def _output(output: OutputReport) -> BaselineOutput:

@@ -65,17 +65,17 @@ def _over(cycles: int, budget: Budget, baseline: Baseline | None) -> list[str]:
 
 
 def check_saturation(run: Run, limit: SaturationLimit, baseline: Baseline | None) -> Check:
-    """Values that were cut and should not be; a number holds for the whole run."""
+    """Values that saturated and should not; a number holds for the whole run."""
     total = sum(layer.saturated for layer in run.report.layers)
     allowed = [0] * len(run.report.layers)
     if limit.at_most is None and baseline is not None:
         allowed = [sum(layer.saturated.values()) for layer in baseline.layers]
-    culprits = _cut_more(run, allowed)
+    culprits = _more_saturated(run, allowed)
     if limit.at_most is None:
         worse, text = bool(culprits), f"baseline {sum(allowed):,}"
     else:
         worse, text = total > limit.at_most, f"{limit.at_most:,} allowed"
-    message = f"{total:,} values cut, {text}"
+    message = f"{total:,} values saturated, {text}"
     if not worse:
         return Check("saturation", "passed", message)
     return Check("saturation", "over", f"{message}: {_named(culprits)}", culprits)
@@ -113,13 +113,17 @@ def _slower(run: Run, baseline: Baseline) -> tuple[Culprit, ...]:
     return slower or _slow(run)
 
 
-def _cut_more(run: Run, allowed: Sequence[int]) -> tuple[Culprit, ...]:
-    """Layers with more cut values than allowed, those with most too many first."""
+def _more_saturated(run: Run, allowed: Sequence[int]) -> tuple[Culprit, ...]:
+    """Layers with more saturated values than allowed, the largest excess first."""
     pairs = zip(run.report.layers, allowed, strict=True)
     grown = [(layer.saturated - most, layer) for layer, most in pairs if layer.saturated > most]
     grown.sort(key=lambda one: -one[0])
     return tuple(
-        culprit(layer, f"{layer.saturated:,} of {layer.elements:,} values cut, {more:,} too many")
+        culprit(
+            layer,
+            f"{layer.saturated:,} of {layer.elements:,} values saturated,"
+            f" {more:,} more than allowed",
+        )
         for more, layer in grown
     )
 

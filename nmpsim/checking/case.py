@@ -184,7 +184,7 @@ def _outcomes(run: Run, baseline: Baseline | None) -> tuple[LayerOutcome, ...]:
             None if then is None else run.digest(layer) != then.output,
             None if then is None else run.constants[layer.index] != then.constants,
             None if then is None else run.rescale[layer.index] != then.rescale,
-            tuple(cut for cut in layer.saturation if not cut.wanted),
+            tuple(one for one in layer.saturation if not one.wanted),
         )
         for layer, then in zip(layers, before, strict=True)
     )

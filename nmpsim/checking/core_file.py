@@ -66,7 +66,7 @@ def _place(
     if index is None:
         return None, "at the end"
     stopped = debugger.reach_layer(index)
-    return stopped.location.position, f"behind layer {result.layers[index].name}"
+    return stopped.location.position, f"after layer {result.layers[index].name}"
 
 
 def _layer(result: CaseResult) -> int | None:

@@ -24,7 +24,7 @@ def check_json(results: Sequence[CaseResult]) -> dict[str, Any]:
 
 
 def _case(result: CaseResult) -> dict[str, Any]:
-    layers = attrs.asdict(result, filter=lambda field, _: field.name != "cuts")["layers"]
+    layers = attrs.asdict(result, filter=lambda field, _: field.name != "saturation")["layers"]
     return {
         "name": result.name,
         "status": result.status,

@@ -127,7 +127,7 @@ def _uses(bundle: Bundle, used: Int64s) -> dict[str, _Uses]:
 
 
 def _is_held(bundle: Bundle, addresses: Int64s, nbytes: int) -> npt.NDArray[np.bool_]:
-    """Which addresses have so many bytes of read-only memory."""
+    """Which addresses have this many bytes of read-only memory."""
     start = addresses - bundle.image_base
     return (start >= 0) & (start <= bundle.image.size - nbytes)
 

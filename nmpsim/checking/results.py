@@ -58,7 +58,7 @@ class Check:
 
 @attrs.frozen
 class LayerOutcome:
-    """A layer of the run, beside the baseline where there is one."""
+    """A layer of the run, compared with the baseline where there is one."""
 
     index: int
     name: str
@@ -74,8 +74,8 @@ class LayerOutcome:
     """None without a baseline."""
     rescale_changed: bool | None
     """None without a baseline."""
-    cuts: tuple[Saturation, ...]
-    """What was cut and should not be."""
+    saturation: tuple[Saturation, ...]
+    """What saturated and should not."""
 
     @property
     def change(self) -> Literal["regressed", "improved", "unchanged", "unknown"]:
@@ -105,7 +105,7 @@ class CoreFile:
 
     path: str
     stands: str
-    """Where in the run, as ``behind layer conv1``."""
+    """Where in the run, as ``after layer conv1``."""
 
     @property
     def command(self) -> str:

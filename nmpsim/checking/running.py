@@ -25,7 +25,7 @@ def check_cases(
 ) -> tuple[CaseResult, ...]:
     """Check cases in parallel; one alone is checked in this process.
 
-    It starts processes anew: a script that calls it needs ``if __name__ == "__main__":``.
+    It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
 
     Args:
         work: a case, or the result of one that could not be read; taken as there is room.

@@ -17,7 +17,7 @@ from nmpsim.diagnostics import Diagnostic, Place, UserError
 
 @attrs.frozen
 class SaturationLimit:
-    """How many values may be cut."""
+    """How many values may saturate."""
 
     at_most: int | None
     """In the whole run; None for no more in any layer than the baseline has there."""

@@ -96,7 +96,7 @@ class ArrayFile:
         return StoredArray(self, key, header.shape, header.dtype, header.fortran_order)
 
     def data(self, array: StoredArray) -> bytes:
-        """The bytes behind the header of this array."""
+        """The bytes after the header of this array."""
         nbytes = array.size * array.dtype.itemsize
         with self._open() as file, self._member(file, array.key) as member:
             self._header(member, array.key)
@@ -123,7 +123,7 @@ class ArrayFile:
             place=Place(str(self.path)),
             found=found,
             expected=f"{claimed:,} bytes",
-            hint="the file may have been cut off; write or copy it again",
+            hint="the file may be truncated; write or copy it again",
         )
 
     @contextmanager

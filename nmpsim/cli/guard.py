@@ -41,7 +41,7 @@ class CommandInterruptedError(Exception):
 
 
 class PipeClosedError(Exception):
-    """Whoever read stdout has gone."""
+    """The reader of stdout has gone."""
 
 
 def run_guarded(command: Callable[[], object], *, debug: bool) -> int:

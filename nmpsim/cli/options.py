@@ -57,7 +57,7 @@ def strict_option(command: _Command) -> _Command:
         default=True,
         show_default=True,
         help="Stop where the program does what the instruction set leaves undefined: reads what"
-        " nothing has written, or counts on an order that no wait and no barrier gives"
+        " nothing has written, or relies on an order that no wait and no barrier gives"
         " (docs/isa.md).",
     )(command)
 
@@ -104,7 +104,7 @@ def format_option(command: _Command) -> _Command:
 
 def tensors_option(command: _Command) -> _Command:
     """``--tensors T.json``"""
-    text = "Exact scales; without it, NET.tensors.json beside the LIR if there is one."
+    text = "Exact scales; without it, NET.tensors.json next to the LIR if there is one."
     return click.option("--tensors", metavar="T.json", type=FILE, help=text)(command)
 
 
@@ -130,9 +130,9 @@ def limit_options(each: str) -> Callable[[_Command], _Command]:
     """``--max-cycles N`` and ``--timeout SECONDS``; ``each`` says of what."""
 
     def add(command: _Command) -> _Command:
-        cycles = f"End {each} after so many cycles, whatever the bundle or the device allows."
+        cycles = f"End {each} after N cycles, even if the bundle or the device allows more."
         seconds = (
-            f"End {each} when its simulation, with all that is asked of it, takes longer; compiling"
+            f"End {each} when its simulation, and all that it was asked for take longer; compiling"
             " kernels does not count."
         )
         command = click.option(

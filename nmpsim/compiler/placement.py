@@ -131,7 +131,7 @@ def _activation(op: Operation) -> str:
     profile = profile_of(op)
     if profile.has_leaky:
         return _slope(float(arguments[0]))
-    return f"the rescale unit has no {activation} behind a sum of {profile.name}"
+    return f"the rescale unit has no {activation} after a sum of {profile.name}"
 
 
 def _leaky(op: Operation) -> str:

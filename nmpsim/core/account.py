@@ -1,4 +1,4 @@
-"""What a run knows beside its machine: cycles by layer, what the host clipped; and its report."""
+"""What a run knows besides its machine: cycles by layer, what the host clipped; and its report."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def layer_channels(layer: Layer) -> int:
 
 
 class CutCount(NamedTuple):
-    """What was cut in a layer at one stage on one side, as ``LAYER`` of the machine has it."""
+    """What saturated in a layer at one stage on one side, as ``LAYER`` of the machine has it."""
 
     stage: int
     side: int
@@ -49,7 +49,7 @@ class CutCount(NamedTuple):
     worst: int
     first: int
     channels: npt.NDArray[np.int64]
-    """[channels of the layer] values cut"""
+    """[channels of the layer] values saturated"""
 
 
 @attrs.frozen
@@ -64,7 +64,7 @@ class Counters:
     """[layers][Spent]"""
     elements: Sequence[int]
     cuts: Mapping[int, Sequence[CutCount]]
-    """Layer -> what was cut there."""
+    """Layer -> what saturated there."""
 
 
 def counters_of(machine: Machine, config: DeviceConfig) -> Counters:
@@ -206,7 +206,7 @@ def activities(counts: Sequence[int]) -> Mapping[str, int]:
 
 
 def device_saturation(layer: Layer, of: Counters) -> tuple[Saturation, ...]:
-    """Everything that the device cut in a layer."""
+    """Everything that the device saturated or clipped in a layer."""
     return tuple(
         Saturation(
             stage=STAGE_NAMES[one.stage],
@@ -221,7 +221,7 @@ def device_saturation(layer: Layer, of: Counters) -> tuple[Saturation, ...]:
 
 
 def host_saturation(cut: Cut) -> tuple[Saturation, ...]:
-    """What a host operation cut."""
+    """What a host operation clipped or saturated."""
     found = []
     sides = (
         ("low", cut.low_stage, cut.low - int(cut.unclipped.min(initial=cut.low))),

@@ -1,4 +1,4 @@
-"""The check of the contract beside a run: what the host does, and what engines show."""
+"""The check of the contract during a run: what the host does, and what engines show."""
 
 from __future__ import annotations
 

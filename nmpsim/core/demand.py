@@ -141,7 +141,7 @@ def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:
 
 
 def _padded_elements(step: Step) -> int:
-    """At most so many elements has the input of a window with its padding."""
+    """At most this many elements has the input of a window with its padding."""
     pads: tuple[int, ...] = step.attributes.get("Pads", ())
     if not any(pads):
         return 0

@@ -179,7 +179,7 @@ class Device:
         )
 
     def __reduce__(self) -> tuple[Callable[[], Device], tuple[()]]:
-        """To another process without its machine, which a run there makes anew."""
+        """To another process without its machine, which a run there makes again."""
         return functools.partial(Device, self.config, **self._asked), ()
 
     def machine_after(self, bundle: Bundle) -> Machine:

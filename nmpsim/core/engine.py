@@ -1,4 +1,4 @@
-"""The small interface that both engines stand behind; ``engines.py`` makes them."""
+"""The small interface that both engines implement; ``engines.py`` makes them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Engine(Protocol):
         ``strict`` asks it to leave to ``run`` what comes back from there with VIOLATION.
 
         Raises:
-            ReplayDivergedError: the run must begin anew.
+            ReplayDivergedError: the run must begin again.
         """
         ...
 

@@ -94,7 +94,7 @@ def mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
             "INPUT002",
             f"input {tensor.name!r} holds what is no number",
             found=f"{int(np.isnan(values).sum())} NaN, the first at {first}",
-            expected="numbers; infinities are cut to the range",
+            expected="numbers; infinities are saturated to the range",
         )
     real = np.issubdtype(values.dtype, np.floating)
     takes_real = tensor.scale is not None or own.kind == "f"

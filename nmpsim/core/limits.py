@@ -60,13 +60,13 @@ class TimeBudget:
         self._subject = subject
 
     def check(self, seconds: float = 0.0) -> None:
-        """Raises :class:`TimeIsUpError` if no time would be left after so many seconds more."""
+        """Raises :class:`TimeIsUpError` if no time would be left after this many seconds more."""
         timeout = self._limits.timeout
         if timeout is not None and self._spent + seconds > timeout:
             raise self._late(timeout)
 
     def spend(self, seconds: float) -> None:
-        """So many seconds are gone."""
+        """This many seconds have passed."""
         self._spent += seconds
 
     def left(self) -> Limits:

@@ -27,7 +27,7 @@ CSRS = tuple(Csr)
 CSR_COLUMN = {int(csr): column for column, csr in enumerate(CSRS)}
 
 SCRATCHPAD_SLACK = 64
-"""Bytes behind each scratchpad that kernels may read but never use."""
+"""Bytes after each scratchpad that kernels may read but never use."""
 
 
 class Status(IntEnum):
@@ -97,7 +97,7 @@ class Spent(IntEnum):
 
 
 class Job(IntEnum):
-    """Columns of ``Machine.jobs`` behind the transfer's cursor."""
+    """Columns of ``Machine.jobs`` after the transfer's cursor."""
 
     LAYER = CURSOR_WORDS
     READY = CURSOR_WORDS + 1
@@ -123,7 +123,7 @@ class Trap(IntEnum):
 
 
 MAX_QUEUED = 16
-"""Largest queue depth of a device; a core's record has room for so many."""
+"""Largest queue depth of a device; a core's record has room for this many."""
 
 CORE = np.dtype(
     [
@@ -160,9 +160,9 @@ LAYER = np.dtype(
     [
         ("counts", "i8", (len(Count),)),
         ("spent", "i8", (len(Spent),)),  # cycles of all cores by cause
-        ("cut", "i8", (STAGES, 2)),  # values cut, by stage and side (0 low, 1 high)
+        ("cut", "i8", (STAGES, 2)),  # values saturated, by stage and side (0 low, 1 high)
         ("worst", "i8", (STAGES, 2)),  # largest overshoot
-        ("first", "i8", (STAGES, 2)),  # smallest index of a value that was cut, or NEVER
+        ("first", "i8", (STAGES, 2)),  # smallest index of a value that saturated, or NEVER
         ("elements", "i8"),  # results written
         ("channels", "i8"),
         ("channel_base", "i8"),  # first index in ``channel_cut``
@@ -205,7 +205,7 @@ WORK = np.dtype(
 )
 """One piece of work that a unit or the DRAM did."""
 MAX_NOTES = MAX_QUEUED + 2
-"""Entries of WORK that one step can make: a grant, its transfer's end, empty transfers behind."""
+"""Entries of WORK that one step can make: a grant, its transfer's end, empty transfers after."""
 
 
 class Machine(NamedTuple):
@@ -219,7 +219,7 @@ class Machine(NamedTuple):
     layers: Any
     """[layers + 1] of LAYER"""
     channel_cut: Int64s
-    """[stages, 2, channels of all layers] values cut"""
+    """[stages, 2, channels of all layers] values saturated"""
     barriers: Any
     """[barriers] of BARRIER"""
     shared: Any
@@ -297,7 +297,7 @@ def reset(machine: Machine) -> None:
     for memory in (machine.ram, machine.control, machine.scratchpad):
         memory[...] = 0
     cores, layers, shared = machine.cores, machine.layers, machine.shared
-    machine.channel_cut[layers.cut.any(axis=0)] = 0  # what is cut is counted in both
+    machine.channel_cut[layers.cut.any(axis=0)] = 0  # saturation is counted in both
     cores.view(np.uint8)[:] = 0
     cores.csr[:] = [CSR_ROWS[csr].reset for csr in CSRS]
     cores.csr[:, CSR_COLUMN[Csr.MHARTID]] = np.arange(cores.size)

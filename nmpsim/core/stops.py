@@ -22,7 +22,7 @@ Int64s = npt.NDArray[np.int64]
 
 MAX_STEPS = 1 << 20
 """Instructions of one call at most: also a program without end must come back to its caller, for
-Ctrl-C and limits of time. The compiled engine takes some hundredths of a second for so many."""
+Ctrl-C and limits of time. The compiled engine takes some hundredths of a second for this many."""
 
 ANY_INSTRUCTION = 1 << len(Unit)
 """Bit of ``StopConditions.after`` for every instruction; ``1 << unit`` is that of a unit."""
@@ -78,7 +78,7 @@ class StopConditions(NamedTuple):
     addresses: Int64s
     """[n, 2] core (-1: any) and address: come back before a turn that would begin there."""
     passed: Int64s
-    """[cores] do not stop at an address while the core has retired just so many."""
+    """[cores] do not stop at an address while the core has retired just this many."""
     clocks: Int64s
     """[cores] cycle at which each core's last instruction was done; kept by the engine."""
     noted: Int64s
@@ -104,7 +104,7 @@ def make_stops(
     word_rows: int = 0,
     strict: bool = False,
 ) -> StopConditions:
-    """StopConditions for a machine of so many cores; ``of_cores`` None is all of them."""
+    """StopConditions for a machine of this many cores; ``of_cores`` None is all of them."""
     chosen = np.ones(cores, np.bool_)
     if of_cores is not None:
         chosen[:] = False

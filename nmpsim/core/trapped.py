@@ -43,7 +43,7 @@ def trap_report(
         pc = int(machine.cores[core].pc)
         message = "the run took longer than it may"
     else:
-        message = f"the run went beyond {config.limits_cycles} cycles"
+        message = f"the run took more than {config.limits_cycles} cycles"
     word = word_at(machine, core, pc)
     layer = _layer_of(machine, core, layers)
     return TrapReport(
@@ -118,7 +118,7 @@ def _deadlock(machine: Machine, waiting: Sequence[int]) -> str:
     named = [f"core {core} waits {_reason(machine, core)}" for core in waiting[:MAX_NAMED]]
     if len(waiting) > MAX_NAMED:
         named.append(f"{len(waiting) - MAX_NAMED} more wait")
-    return "nothing can happen any more: " + "; ".join(named)
+    return "no core can go on: " + "; ".join(named)
 
 
 def _reason(machine: Machine, core: int) -> str:

@@ -1,4 +1,4 @@
-"""The record of what units did, for whoever asks: traces, time lines, pictures.
+"""The record of what units did, for any caller: traces, time lines, pictures.
 
 Both engines fill ``Machine.work`` while it has room, and come back with PAUSED before it overflows;
 who called them reads it out. Without room, as in a plain run, nothing is noted.

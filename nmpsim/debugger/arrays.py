@@ -1,4 +1,4 @@
-"""Files of arrays, as whoever opens them gives them to the debugger."""
+"""Files of arrays, as a caller opens them for the debugger."""
 
 from __future__ import annotations
 

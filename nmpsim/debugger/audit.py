@@ -1,4 +1,4 @@
-"""Does a program hold what it should: types of operands, constants beside a file's."""
+"""Does a program hold what it should: types of operands, constants compared with a file's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAME_SCALE = 1e-4
 
 @attrs.frozen
 class ConstantAudit:
-    """A constant of the program beside a file's."""
+    """A constant of the program compared with a file's."""
 
     name: str
     elem: str
@@ -52,7 +52,7 @@ def operand_types(facts: LayerFacts | None) -> list[OperandType]:
 
 
 def bias_note(facts: LayerFacts | None) -> str:
-    """What a bias's scale is beside that of the sum; empty where they are the same, or none is."""
+    """How a bias's scale differs from that of the sum; empty where it does not, or has none."""
     scales = {one.role: one.scale for one in facts.operands} if facts else {}
     source, bias, dest = scales.get("Src"), scales.get("Bias"), scales.get("Dest")
     weights = scales.get("Filter", scales.get("Weights"))
@@ -69,7 +69,7 @@ def bias_note(facts: LayerFacts | None) -> str:
 def audit_constants(
     module: Module, keys: Iterable[str], read: Callable[[str], Any]
 ) -> Iterator[ConstantAudit]:
-    """Every constant of the program beside the array of its name in a file, where there is one."""
+    """Every constant of the program compared with the array of its name, where a file has one."""
     known = {key.removeprefix("const/"): key for key in keys}
     for weight in module.weights:
         if not weight.constant or weight.name not in known:

@@ -29,7 +29,7 @@ class Box:
         return self.run <= 0 or any(count <= 0 for count, _ in self.repeats)
 
     end: int = attrs.field(init=False, eq=False)
-    """Address behind the last byte."""
+    """Address after the last byte."""
 
     @end.default
     def _end(self) -> int:

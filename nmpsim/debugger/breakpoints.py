@@ -44,7 +44,7 @@ class OnHazard:
 
 @attrs.frozen
 class OnSaturation:
-    """After the instruction with which a layer has cut more than ``limit`` values."""
+    """After the instruction with which a layer has saturated more than ``limit`` values."""
 
     limit: int = 0
     layer: int | None = None
@@ -73,7 +73,7 @@ class OnAccess:
 
     start: int
     end: int
-    """Address behind the last byte."""
+    """Address after the last byte."""
     access: Access = "write"
     core: int | None = None
     """Whose scratchpad; any core's if None."""

@@ -60,7 +60,7 @@ class Debugger(Standing):
             config: the device that the bundle was compiled for if None.
             engine: compiled or reference.
             budget_mib: memory for snapshots; the less, the longer going back may take.
-            max_memory: bytes that the run may take, snapshots apart; what is free, less a margin,
+            max_memory: bytes that the run may take, without snapshots; what is free, less a margin,
                 if None.
 
         Raises:
@@ -173,7 +173,7 @@ class Debugger(Standing):
                 one.is_enabled = True
 
     def go_to(self, position: int) -> Stopped:
-        """The state after so many moves, whatever breakpoints are on the way."""
+        """The state after this many moves, whatever breakpoints are on the way."""
         self.execution.go_to(position, self._watch)
         return self.stopped("begin" if self.execution.position == 0 else "step")
 
@@ -187,7 +187,7 @@ class Debugger(Standing):
         return self.go_to(0)
 
     def forget_after(self, position: int) -> None:
-        """The future behind a position will be another one: forget what is known of it."""
+        """The future after a position will be another one: forget what is known of it."""
         self.execution.snapshots.drop_after(position)
         for index in [index for index, end in self.ends.items() if end > position]:
             del self.ends[index]
@@ -417,7 +417,7 @@ class Debugger(Standing):
                 if pause.why in (Why.END, Why.TRAP):
                     break
             if is_run and execution.position == until < here:
-                # Whoever goes on from a snapshot does not stop where it begins.
+                # A run that goes on from a snapshot does not stop where it begins.
                 pause = execution.advance(until + 1, cycle=self._stop_cycle(True), **conditions)
                 found |= set(look(pause)) if pause.position == until else set()
             if len(found) >= count:

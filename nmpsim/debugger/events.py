@@ -61,14 +61,14 @@ class Hazards:
 
 @attrs.define(eq=False)
 class Events:
-    """The observer behind ``saturation``, ``stall``, ``hazard``, ``result differs`` and watches."""
+    """The observer for ``saturation``, ``stall``, ``hazard``, ``result differs`` and watches."""
 
     execution: Execution
     hazards: Hazards | None = None
     """None until somebody asks."""
     differs: Differs | None = None
     _cuts: dict[int, int] = attrs.field(factory=dict)
-    """Values that each layer had cut when the last pause began."""
+    """Values that each layer had saturated when the last pause began."""
 
     def watch(self, pause: Pause) -> None:
         """Note what happened."""
@@ -129,7 +129,7 @@ class Events:
     # --- saturation -------------------------------------------------------------------------
 
     def _cut_now(self) -> dict[int, int]:
-        """Values that each layer has cut so far, without clips that the network asks for."""
+        """Values that each layer has saturated so far, without clips that the network asks for."""
         cut = self.execution.machine.layers.cut.sum(axis=2)
         counts = cut.sum(axis=1) - cut[:, WANTED_STAGE]
         found = {index: int(counts[index]) for index in range(len(self.execution.layers))}
@@ -146,7 +146,7 @@ class Events:
             if condition.layer in (None, index) and count > condition.limit >= before[index]:
                 name = self.execution.layers[index].name
                 position, exact = self._where(index, condition.limit, pause, count)
-                yield Hit(position, one.number, f"{name} has cut {exact} values")
+                yield Hit(position, one.number, f"{name} has saturated {exact} values")
 
     def _where(self, index: int, limit: int, pause: Pause, count: int) -> tuple[int, int]:
         """The instruction with which a layer's count went beyond a limit, and the count then."""

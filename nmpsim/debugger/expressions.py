@@ -121,7 +121,7 @@ class _Parser:
         raise self._wrong(f"{token!r} is not known")
 
     def _arguments(self) -> list[str]:
-        """Words between parentheses, apart by commas; none without parentheses."""
+        """Words between parentheses, separated by commas; none without parentheses."""
         if not self._take("("):
             return []
         words: list[str] = []

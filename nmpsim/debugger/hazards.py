@@ -79,7 +79,7 @@ class HazardCheck:
     def __init__(
         self, cores: int, queue_depth: int, read_only_end: int, scratchpad_bytes: int
     ) -> None:
-        """``read_only_end``: address behind the memory that nobody can write."""
+        """``read_only_end``: address after the memory that nobody can write."""
         self._written = Written(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
         self._cores = [_Core([1 if i == n else 0 for i in range(cores)]) for n in range(cores)]

@@ -72,7 +72,7 @@ def layer_states(debugger: Debugger) -> tuple[LayerState, ...]:
 
 
 def saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
-    """What was cut in a layer so far, by stage and side."""
+    """What saturated in a layer so far, by stage and side."""
     cut = debugger.execution.account.cuts.get(layer.index)
     if cut is not None:
         return host_saturation(cut)

@@ -1,4 +1,4 @@
-"""The integers of a program's rescalings beside what its LIR's scales ask for."""
+"""The integers of a program's rescalings compared with what its LIR's scales ask for."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def audit_integers(
 def _channels(
     form: ProfileForm, found: Mapping[int | None, set[Integers]]
 ) -> Iterator[ChannelAudit]:
-    """Every channel that the device has a factor of, beside the expected one."""
+    """Every channel that the device has a factor of, compared with the expected one."""
     values = form.values()
     for channel in sorted(found, key=lambda one: -1 if one is None else one):
         index = channel if channel is not None and len(form.forms) > 1 else 0

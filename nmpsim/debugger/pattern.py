@@ -13,7 +13,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 MAX_CHANNELS = 4
-"""So many are named."""
+"""This many are named."""
 FEW_CHANNELS = 0.25
 """Share of all channels that counts as a few."""
 FARTHEST = 2

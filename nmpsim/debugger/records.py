@@ -71,6 +71,6 @@ class LayerState:
     state: Literal["done", "running", "pending"]
     cycles: int
     saturated: int
-    """Values that were cut so far, without clips that the network asks for."""
+    """Values that saturated so far, without clips that the network asks for."""
     elements: int
     """Results written so far."""

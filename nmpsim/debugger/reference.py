@@ -26,7 +26,7 @@ _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 @attrs.frozen
 class LayerComparison:
-    """A layer beside the reference."""
+    """A layer compared with the reference."""
 
     index: int
     name: str
@@ -144,7 +144,7 @@ def quantized(tensor: Tensor, values: Array) -> Array:
 
 
 def compare_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
-    """A layer as the network ran it, beside the reference."""
+    """A layer as the network ran it, compared with the reference."""
     layer = debugger.layers[index]
     actual, expected = debugger.outputs.get(index), reference.output(layer)
     if expected is None:

@@ -17,7 +17,7 @@ from nmpsim.lir.nodes import Instruction, Module, TensorType
 
 @attrs.frozen
 class Location:
-    """A tensor: so many elements of a weight or buffer, in order, from ``start``."""
+    """A tensor: this many elements of a weight or buffer, in order, from ``start``."""
 
     storage: str
     start: int

@@ -111,7 +111,7 @@ _MAY_HIDE_A_RELU = frozenset(
         "rescalequantized",
     }
 )
-"""Operations whose result type a quantizer may give the range of the ReLU behind them."""
+"""Operations whose result type a quantizer may give the range of the ReLU after them."""
 
 _OWN_SCALES = {
     "channelwisequantizedconvolution": {2: (4, 5), 3: (6, 7)},

@@ -1,4 +1,4 @@
-"""Signal to quantization noise: how large errors are beside what is right."""
+"""Signal to quantization noise: how large errors are relative to the right values."""
 
 from __future__ import annotations
 

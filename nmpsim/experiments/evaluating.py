@@ -58,7 +58,7 @@ def evaluate(
 ) -> Evaluation:
     """Run a classifier on samples with labels, in parallel.
 
-    It starts processes anew: a script that calls it needs ``if __name__ == "__main__":``.
+    It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
 
     Args:
         program: a bundle's file, or what ``compile`` gave.
@@ -66,7 +66,7 @@ def evaluate(
         labels: the right class of each sample.
         class_names: names of the classes, by label.
         top: of how many best classes the label must be one, for ``results``.
-        limit: only the first so many samples.
+        limit: only the first this many samples.
         results: JSON file that is written after every few samples; samples that it already has
             are not run again.
         jobs: processes, one for each processor if None.

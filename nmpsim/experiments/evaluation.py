@@ -86,8 +86,8 @@ class Evaluation:
 
     def worst_layers(self) -> list[LayerTally]:
         """Layers with saturation, the largest share first."""
-        cut = [layer for layer in self.layers if layer.saturated]
-        return sorted(cut, key=lambda layer: -layer.share)
+        saturated = [layer for layer in self.layers if layer.saturated]
+        return sorted(saturated, key=lambda layer: -layer.share)
 
     def by_class(self) -> list[ClassTally]:
         """Every class of which there were samples."""

@@ -28,7 +28,7 @@ _shared: Any = None
 
 
 def fitting_jobs(jobs: int | None, items: int) -> int:
-    """Processes for so many items: what is asked for, or one for each processor; none in vain."""
+    """Processes for this many items: what is asked for, or one for each processor; none in vain."""
     limit = MAX_WINDOWS_PROCESSES if sys.platform == "win32" else items
     return max(1, min(jobs or processors(), items, limit))
 
@@ -65,7 +65,7 @@ def _interrupts_held() -> Iterator[None]:
 
 @contextmanager
 def local_pool(shared: object, workers: int) -> Iterator[Pool]:
-    """A pool of so many processes.
+    """A pool of this many processes.
 
     They are spawned, for a fork copies locks that a thread holds; so a script that uses it needs
     its ``if __name__ == "__main__"``.

@@ -1,4 +1,4 @@
-"""The program of a sweep: what is compiled anew for every device."""
+"""The program of a sweep: what is compiled again for every device."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from nmpsim.report.sensitivity import (
 
 PERCENT = 20
 IN_THE_PROGRAM = ("cores_count", "scratchpad_bytes")
-"""Settings that a program is cut for: it is compiled anew."""
+"""Settings that a program is tiled for: it is compiled again."""
 WITHOUT_CYCLES = {
     "cores_clock_mhz": "it turns cycles into seconds and changes none",
     "dram_bytes": "a capacity: it changes no cycles",
@@ -105,7 +105,7 @@ def sensitivity(
     """Run a program again with each assumed setting of its device 20 % lower and higher.
 
     Sizes of bursts and rows are halved and doubled; a small number moves by one at least. What
-    the program is cut for is compiled anew, if the bundle carries its LIR.
+    the program is tiled for is compiled again, if the bundle carries its LIR.
 
     Args:
         bundle: the program.
@@ -142,7 +142,7 @@ def _skipped(bundle: Bundle, config: DeviceConfig) -> list[SkippedSetting]:
         if name in WITHOUT_CYCLES:
             skipped.append(SkippedSetting(name, WITHOUT_CYCLES[name]))
         elif name in IN_THE_PROGRAM and not bundle.debug:
-            reason = "the program is cut for it, and the bundle has no LIR to compile anew"
+            reason = "the program is tiled for it, and the bundle has no LIR to compile again"
             skipped.append(SkippedSetting(name, reason))
     return skipped
 

@@ -60,14 +60,14 @@ def sweep(
 ) -> SweepResult:
     """Compile and run a program on every device of a grid, in parallel.
 
-    It starts processes anew: a script that calls it needs ``if __name__ == "__main__":``.
+    It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
 
     Args:
         program: a bundle that carries its LIR, or a file of one or of LIR.
         inputs: an array for each input, as ``Device.run`` takes them.
         grid: setting (``cores_count`` or ``cores.count``) -> its values.
         weights: ``.npz`` with the constants of a file of LIR.
-        tensors: JSON with its exact scales; the file beside it is taken if there is one.
+        tensors: JSON with its exact scales; the file next to it is taken if there is one.
         numerics: whose arithmetic a file of LIR follows, ``glow-int`` if None.
         device: whose settings the grid changes; the bundle's own, or the NMP, if None.
         results: ``.csv`` or ``.parquet`` file that is written after each point; points that it

@@ -1,7 +1,7 @@
 """Values and exact scales for a parsed module.
 
 The text declares its constants; their values are in ``.npz`` files, the exact scales in a JSON
-file beside them. A module is complete only with both.
+file next to them. A module is complete only with both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COPIES = 2
 
 
 def default_tensors_file(lir_path: Path) -> Path | None:
-    """``X.tensors.json`` beside ``X.lir.txt``, if it is there."""
+    """``X.tensors.json`` next to ``X.lir.txt``, if it is there."""
     for suffix in LIR_SUFFIXES:
         if lir_path.name.endswith(suffix):
             path = lir_path.with_name(lir_path.name.removesuffix(suffix) + ".tensors.json")

@@ -90,7 +90,7 @@ def expect_shape(site: Site, role: str, expected: tuple[int, ...], why: str) -> 
 
 
 def rank(dimensions: int, *roles: str) -> Rule:
-    """Each of the operands has so many dimensions."""
+    """Each of the operands has this many dimensions."""
 
     def rule(site: Site) -> Iterator[Problem]:
         for role in roles:
@@ -170,7 +170,7 @@ def addend_elem(base: str, addend: str) -> Rule:
 
 
 def bias_elem(base: str, bias: str) -> Rule:
-    """As an addend; beside quantized operands it may also be float, or a quantized i64.
+    """As an addend; with quantized operands it may also be float, or a quantized i64.
 
     Glow has neither: PyTorch and ONNX Runtime keep a bias float, TFLite's Int16 has 64 bits.
     """

@@ -100,7 +100,7 @@ def gathered_ranges(site: Site) -> Iterator[Problem]:
 
 
 def scattered(site: Site) -> Iterator[Problem]:
-    """Indices is [slices, dimensions], and a slice is what Data has left behind these."""
+    """Indices is [slices, dimensions], and a slice is what Data has left after these."""
     data, indices, slices = (site.shape(role) for role in ("Data", "Indices", "Slices"))
     if len(indices) != 2 or indices[1] > len(data):
         expected = f"<slices x at most {len(data)}>"

@@ -10,7 +10,7 @@ _LONGEST_QUOTE = 60
 
 
 def quote(text: str) -> str:
-    """A text for a message, cut when it is very long."""
+    """A text for a message, shortened when it is very long."""
     return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
 
 

@@ -16,7 +16,7 @@ from nmpsim.lir.line_parser import parse_instruction, parse_weight
 from nmpsim.lir.nodes import Instruction, Module, WeightVar
 
 MAX_ERRORS = 20
-"""After so many errors the rest of the text is not looked at."""
+"""After this many errors the rest of the text is not looked at."""
 
 
 def parse(text: str, file: str | None = None) -> Module:
@@ -99,7 +99,7 @@ class _Parser:
             place=place,
             found="an empty text" if is_empty else "end of text",
             expected=expected,
-            hint="is it the right file?" if is_empty else "the text may have been cut",
+            hint="is it the right file?" if is_empty else "the text may be truncated",
         )
         self._report(error)
 

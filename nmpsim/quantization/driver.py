@@ -37,7 +37,7 @@ class Result:
     reason: str
     """Why it stays float; empty if it does not."""
     narrowed: bool
-    """Whether it has the range of the activation behind it, which cuts off a part of it."""
+    """Whether it has the range of the activation after it, which clips a part of it."""
     bias_saturated: int
     """Elements of its bias that do not fit the bias's type."""
 

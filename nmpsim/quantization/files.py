@@ -19,7 +19,7 @@ from nmpsim.lir.opcodes import IN
 
 @attrs.frozen
 class ProgramFiles:
-    """Where a program's three files are: those that ``nmpsim compile`` finds beside the LIR."""
+    """Where a program's three files are: those that ``nmpsim compile`` finds next to the LIR."""
 
     lir: Path
     constants: Path
@@ -27,7 +27,7 @@ class ProgramFiles:
 
     @classmethod
     def of(cls, lir: Path) -> ProgramFiles:
-        """``X.npz`` and ``X.tensors.json`` beside ``X.lir`` or ``X.lir.txt``."""
+        """``X.npz`` and ``X.tensors.json`` next to ``X.lir`` or ``X.lir.txt``."""
         suffix = next((s for s in LIR_SUFFIXES if lir.name.endswith(s)), "")
         stem = lir.name.removesuffix(suffix)
         return cls(lir, lir.with_name(f"{stem}.npz"), lir.with_name(f"{stem}.tensors.json"))

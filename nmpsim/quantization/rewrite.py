@@ -127,7 +127,7 @@ class _Rewriter:
         results = iter([self._tensors.target(node, value) for value in node.results])
         read = iter(form.sources)
         operands = [next(read) if kind == IN else next(results) for kind in kinds]
-        operands += read  # an opcode in place of another one may have more, behind the others
+        operands += read  # an opcode in place of another one may have more, after the others
         name = self._tensors.writer.emit(
             instruction.name, form.opcode, operands, form.attributes, instruction.span
         )

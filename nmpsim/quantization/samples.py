@@ -1,4 +1,4 @@
-"""Calibration inputs: arrays with one sample after the other, cut into samples."""
+"""Calibration inputs: arrays with one sample after the other, split into samples."""
 
 from __future__ import annotations
 

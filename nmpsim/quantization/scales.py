@@ -46,7 +46,7 @@ class Scales:
         self._parent: dict[Value, Value] = {}
         """To another value with the same parameters; the last one's range decides."""
         self.narrowed: dict[Value, Node] = {}
-        """Results with the range of the activation behind them -> that activation."""
+        """Results with the range of the activation after them -> that activation."""
         for node in graph.nodes:
             self._share(node)
         for value, makers in self._makers.items():

@@ -99,7 +99,7 @@ class ChannelCounts(Sequence[tuple[int, int]]):
 
 @attrs.frozen
 class Saturation:
-    """Values of one layer that were cut at one stage on one side."""
+    """Values of one layer that saturated or were clipped at one stage on one side."""
 
     stage: str
     """input (quantization), bias, accumulator, rescale, result; or activation: clipping that the
@@ -107,7 +107,7 @@ class Saturation:
     side: Literal["low", "high"]
     count: int
     worst: int
-    """Largest overshoot, in units of the last place of what was cut."""
+    """Largest overshoot, in units of the last place of the saturated value."""
     first: tuple[int, ...]
     """Coordinates of the first such value in the layer's output, row-major order."""
     channels: Sequence[tuple[int, int]]
@@ -121,7 +121,7 @@ class Saturation:
 
 @attrs.frozen
 class LayerReport:
-    """One layer: what it was, where it ran, what it cost, what was cut."""
+    """One layer: what it was, where it ran, what it cost, what saturated."""
 
     index: int
     name: str
@@ -134,7 +134,7 @@ class LayerReport:
     reason: str
     """Why the host did it; empty on the device."""
     numerics: str
-    """Arithmetic profile that it followed; empty where none plays a part."""
+    """Arithmetic profile that it followed; empty where none applies."""
     fused: tuple[str, ...]
     shape: tuple[int, ...]
     elem: str
@@ -175,7 +175,7 @@ class LayerReport:
 
     @property
     def saturated(self) -> int:
-        """Values cut that the network did not ask to be cut."""
+        """Values that saturated; clips that the network asks for do not count."""
         return sum(s.count for s in self.saturation if not s.wanted)
 
 

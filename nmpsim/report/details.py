@@ -60,7 +60,7 @@ class ScratchpadBlock:
     end: int
     """The byte after its last."""
     cores: int
-    """In the scratchpads of so many cores."""
+    """In the scratchpads of this many cores."""
 
 
 @attrs.frozen

@@ -158,7 +158,7 @@ def _layer(layer: LayerReport) -> dict[str, Any]:
         "stalls": {name: int(cycles) for name, cycles in layer.stalls.items()},
         "busy": {name: int(cycles) for name, cycles in layer.busy.items()},
         "elements": int(layer.elements),
-        "saturation": [_saturation(cut, layer.elements) for cut in layer.saturation],
+        "saturation": [_saturation(one, layer.elements) for one in layer.saturation],
     }
 
 
@@ -173,15 +173,15 @@ def _bound(bound: Bound) -> dict[str, Any]:
     }
 
 
-def _saturation(cut: Saturation, elements: int) -> dict[str, Any]:
+def _saturation(one: Saturation, elements: int) -> dict[str, Any]:
     return {
-        "stage": cut.stage,
-        "side": cut.side,
-        "count": int(cut.count),
+        "stage": one.stage,
+        "side": one.side,
+        "count": int(one.count),
         "elements": int(elements),
-        "worst": int(cut.worst),
-        "first": [int(index) for index in cut.first],
-        "channels": [[int(channel), int(count)] for channel, count in cut.channels],
+        "worst": int(one.worst),
+        "first": [int(index) for index in one.first],
+        "channels": [[int(channel), int(count)] for channel, count in one.channels],
     }
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MAX_REPORT_BYTES = 64 << 20
 """A reader refuses more, so a hostile file cannot make it use much memory."""
-_MOST_FOUND = 200
+_MAX_FOUND = 200
 """Characters of what is wrong that a message shows."""
 
 
@@ -181,4 +181,4 @@ def _unusable(place: Place | None, found: str, expected: str) -> UserError:
 
 def _short(what: object) -> str:
     text = str(what)
-    return text if len(text) <= _MOST_FOUND else text[:_MOST_FOUND] + "..."
+    return text if len(text) <= _MAX_FOUND else text[:_MAX_FOUND] + "..."

@@ -215,7 +215,9 @@ def _layer() -> dict[str, Any]:
         stalls=_said(_CYCLES_BY_NAME, "core cycles by what the control core did"),
         busy=_said(_CYCLES_BY_NAME, "unit cycles by unit"),
         elements=_said(_COUNT, "results that passed a clip"),
-        saturation=_list({"$ref": "#/$defs/saturation"}, "what was cut, by stage and side"),
+        saturation=_list(
+            {"$ref": "#/$defs/saturation"}, "what saturated or was clipped, by stage and side"
+        ),
     )
 
 
@@ -259,7 +261,7 @@ def _shadow_layer() -> dict[str, Any]:
         index=_said(_COUNT, "position in the report's layers"),
         number=_said(_COUNT, "number of the instruction in the LIR"),
         name=_TEXT,
-        not_compared=_said(_TEXT, "why nothing can be told"),
+        not_compared=_said(_TEXT, "why it is not known"),
         accumulated=_said(_or_null("error_size"), "against the float network"),
         layer_alone=_said(_or_null("error_size"), "against the layer in float on its inputs"),
         rounding_alone=_said(_or_null("error_size"), "likewise, with the quantized weights"),
@@ -352,6 +354,6 @@ def _timeline() -> dict[str, Any]:
     items = [_COUNT, unit, layer, _COUNT, _COUNT, _COUNT]
     span = {"type": "array", "prefixItems": items, "minItems": 6, "maxItems": 6}
     return _object(
-        resolution=_said(_COUNT, "pauses of at most so many cycles do not end a span"),
+        resolution=_said(_COUNT, "pauses of at most this many cycles do not end a span"),
         spans=_list(span, "core, unit, layer, first cycle, cycle after the last, busy cycles"),
     )

@@ -1,4 +1,4 @@
-"""What a second, exact evaluation found beside a run: where each layer's error comes from."""
+"""What a second, exact evaluation found about a run: where each layer's error comes from."""
 
 from __future__ import annotations
 

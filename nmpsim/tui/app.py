@@ -99,7 +99,7 @@ class DebugApp(App[None]):
         return [NoColor()] if self.no_color else super().get_line_filters()
 
     def on_unmount(self) -> None:
-        """Whoever leaves does not wait for what still runs."""
+        """Leaving does not wait for what still runs."""
         self._jobs.interrupt()
 
     @property

@@ -14,7 +14,7 @@ from textual.widget import Widget
 class LabelRow(Widget):
     """Labels side by side; one may be active.
 
-    Textual's own footer is made anew whenever another pane gets the keyboard, which takes longer
+    Textual's own footer is made again whenever another pane gets the keyboard, which takes longer
     than a keypress should.
     """
 

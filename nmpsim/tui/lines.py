@@ -76,7 +76,7 @@ class LinePane(ScrollView, can_focus=True):
         raise NotImplementedError
 
     def line(self, index: int, width: int) -> Text:
-        """A line, for a pane of so many columns."""
+        """A line, for a pane of this many columns."""
         raise NotImplementedError
 
     def heading(self, width: int) -> list[Text]:
@@ -138,7 +138,7 @@ class LinePane(ScrollView, can_focus=True):
         self.cursor = min(self.cursor, max(self.count() - 1, 0))
 
     def watch_virtual_size(self, before: Size, now: Size) -> None:
-        """More lines change the scrollbar alone; for anything else all panes are laid out anew."""
+        """More lines change the scrollbar alone; for anything else all panes are laid out again."""
         if now.width == before.width and now.height >= before.height:
             self.vertical_scrollbar.window_virtual_size = now.height
         else:

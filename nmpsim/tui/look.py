@@ -1,4 +1,4 @@
-"""Colours that colour-blind people can tell apart, and a symbol beside each of them.
+"""Colours that colour-blind people can tell apart, and a symbol next to each of them.
 
 The colours are those of Okabe and Ito, "Color Universal Design" (2008). Nothing is said by colour
 alone: ``NO_COLOR`` takes it away and everything is still there.
@@ -30,7 +30,7 @@ THEME = Theme(
 )
 
 UNIT_COLORS = {"load": SKY, "store": ORANGE, "mac": GREEN, "vector": PURPLE, "dram": YELLOW}
-"""Unit -> its colour in the time line; its name stands beside each row."""
+"""Unit -> its colour in the time line; its name stands next to each row."""
 
 
 @attrs.frozen
@@ -38,14 +38,14 @@ class Glyphs:
     """The symbols of the screen, each one column wide."""
 
     next: str
-    """Beside what is done next."""
+    """Next to what is done next."""
     done: str
     pending: str
     breakpoint: str
     over: str
-    """Cut at the upper end."""
+    """Saturated at the upper end."""
     under: str
-    """Cut at the lower end."""
+    """Saturated at the lower end."""
     equal: str
     differs: str
     shades: str

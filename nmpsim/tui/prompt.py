@@ -61,7 +61,7 @@ class Prompt(Input):
         self.cursor_position = len(self.value)
 
     def action_complete(self) -> None:
-        """As far as there is no choice; the choices are shown behind the cursor."""
+        """As far as there is no choice; the choices are shown after the cursor."""
         found = self._complete(self.value)
         if found:
             self.value = _common_start(found)

@@ -69,7 +69,7 @@ def _details(result: CaseResult, check: Check) -> Iterator[str]:
     """What a reader unfolds: all layers concerned, and what opens the core file."""
     yield from (f"{one.place}: {one.message}" for one in check.culprits)
     if result.core is not None:
-        yield f"core file: {result.core.command} stands {result.core.stands}"
+        yield f"core file: {result.core.command} stops {result.core.stands}"
 
 
 def _layers(result: CaseResult) -> Iterator[TestCase]:

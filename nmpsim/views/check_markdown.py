@@ -14,7 +14,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&])")
 _GROUPS = ("regressed", "changed", "improved", "unchanged")
 _OPEN = ("regressed", "changed")
 _HEAD = (
-    "| layer | line | operation | cycles | baseline | change | cut | was"
+    "| layer | line | operation | cycles | baseline | change | saturated | was"
     " | output | constants | rescale |",
     "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |",
 )
@@ -66,7 +66,7 @@ def _case(result: CaseResult) -> Iterator[str]:
     for check in result.failed:
         yield f"- **{check.name}**: {_plain(check.message)}"
     if result.core is not None:
-        yield f"- core file: {_plain(result.core.command)} stands {_plain(result.core.stands)}"
+        yield f"- core file: {_plain(result.core.command)} stops {_plain(result.core.stands)}"
     for name, layers in groups.items():
         yield from _group(name, layers)
 

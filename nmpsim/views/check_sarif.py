@@ -23,8 +23,8 @@ _CHECKS = {
 RULES: Mapping[str, str] = {
     **LINT_RULES,
     **{f"check/{name}": summary for name, summary in _CHECKS.items()},
-    **{f"saturation/{stage}": f"values cut at the stage {stage}" for stage in STAGE_NAMES},
-    "saturation/input": "values cut when the host quantized an input",
+    **{f"saturation/{stage}": f"values saturated at the stage {stage}" for stage in STAGE_NAMES},
+    "saturation/input": "values saturated when the host quantized an input",
 }
 
 
@@ -55,11 +55,11 @@ def _places(check: Check) -> Iterator[tuple[str, str, int, str]]:
 
 def _cuts(result: CaseResult) -> Iterator[SarifResult]:
     for layer in result.layers:
-        for cut in layer.cuts:
+        for one in layer.saturation:
             text = (
-                f"{result.name}: layer {layer.name}: {cut.count:,} values cut at the {cut.side}"
-                f" end, stage {cut.stage}, the worst by {cut.worst:,} ulp,"
-                f" the first at {list(cut.first)}"
+                f"{result.name}: layer {layer.name}: {one.count:,} values saturated at"
+                f" the {one.side} end, stage {one.stage}, the worst by {one.worst:,} ulp,"
+                f" the first at {list(one.first)}"
             )
-            rule = f"saturation/{cut.stage}"
+            rule = f"saturation/{one.stage}"
             yield SarifResult(rule, "warning", text, result.source, layer.line, layer.name)

@@ -49,7 +49,7 @@ def _print_case(result: CaseResult, console: Console) -> None:
     if result.contract == "not_checked" and not result.errors:
         line(console, "  the contract of the instruction set was not checked")
     if result.core is not None:
-        line(console, f"  core file: {result.core.command} stands {result.core.stands}")
+        line(console, f"  core file: {result.core.command} stops {result.core.stands}")
     if result.baseline_written:
         line(console, "  baseline written")
 

@@ -59,7 +59,7 @@ def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
 
 
 def _rows_as_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
-    """A row's first cell, below it the others behind their titles, as many on a line as fit.
+    """A row's first cell, below it the others after their titles, as many on a line as fit.
 
     A number that comes first has its title, too.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nmpsim.compiler.passes.rescale_bias import RescaledBias
     from nmpsim.session import Compiled
 
-SCHEMA = "nmpsim-compile-1"
+SCHEMA = "nmpsim-compile-2"
 
 
 def compile_json(compiled: Compiled, bundle: Bundle, output: Path) -> dict[str, Any]:

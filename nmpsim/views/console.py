@@ -63,5 +63,5 @@ def heading(console: Console, text: str) -> None:
 
 
 def line(console: Console, text: str, style: str = "") -> None:
-    """A line of any length; nothing is cut off or folded."""
+    """A line of any length; nothing is truncated or folded."""
     console.print(Text(visible_line(text), style=style), soft_wrap=True)

@@ -19,7 +19,7 @@ _LABEL = 9
 FIGURE_PARTS = 1200
 """Parts of the input range in a figure."""
 TEXT_PARTS = 100
-"""At most so many columns in the text plot."""
+"""At most this many columns in the text plot."""
 FORMATS = (".svg", ".png")
 
 

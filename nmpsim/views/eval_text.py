@@ -1,4 +1,4 @@
-"""An evaluation for reading: accuracy, cycles, and where values were cut."""
+"""An evaluation for reading: accuracy, cycles, and where values saturated."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _print_failed(found: Evaluation, console: Console) -> None:
 def _print_layers(found: Evaluation, console: Console) -> None:
     layers = found.worst_layers()
     if not layers:
-        heading(console, "no value was cut")
+        heading(console, "no value saturated")
         return
-    heading(console, "layers with values that were cut (saturated), largest share first")
+    heading(console, "layers with saturated values, largest share first")
     shown = layers[:MAX_LAYERS]
     columns = [
         Column("layer", [visible_line(one.name) for one in shown], least=8),
         Column("operation", [visible_line(one.op) for one in shown], least=8),
-        Column("cut", [f"{one.saturated:,}" for one in shown], right=True),
+        Column("saturated", [f"{one.saturated:,}" for one in shown], right=True),
         Column("of", [f"{one.elements:,}" for one in shown], right=True),
         Column("%", [percent(one.saturated, one.elements) for one in shown], right=True),
     ]

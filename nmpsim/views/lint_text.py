@@ -36,7 +36,7 @@ def print_findings(
         line(console, "")
     line(console, f"{subject.module.name}: {_counts(report)}", "bold")
     for rule, reason in report.skipped:
-        line(console, f"  not looked for: {rule}: {reason}")
+        line(console, f"  not checked: {rule}: {reason}")
 
 
 def _print_finding(finding: Finding, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""The layers of a run as a table: what, where, how long, how well used, how much was cut."""
+"""The layers of a run as a table: what, where, how long, how well used, how much saturated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def layer_table(report: RunReport, console: Console) -> Table | Text:
     """One row a layer; at 80 columns the names give way first."""
     layers = report.layers
     host = {row: "magenta" for row, layer in enumerate(layers) if layer.placement == "host"}
-    cut = {row: "bold yellow" for row, layer in enumerate(layers) if layer.saturated}
+    alarm = {row: "bold yellow" for row, layer in enumerate(layers) if layer.saturated}
     columns = [
         Column("#", [str(layer.index) for layer in layers], right=True),
         Column("layer", [visible_line(layer.name) for layer in layers], least=8),
@@ -25,8 +25,8 @@ def layer_table(report: RunReport, console: Console) -> Table | Text:
         Column("output", [_output_text(layer) for layer in layers], least=16),
         Column("cycles", [f"{layer.cycles:,}" for layer in layers], right=True),
         Column("time%", [percent(one.cycles, report.cycles) for one in layers], right=True),
-        Column("mac%", [_utilization(layer) for layer in layers], right=True),
-        Column("cut", [_saturated(layer) for layer in layers], right=True, styles=cut),
+        Column("MAC util%", [_utilization(layer) for layer in layers], right=True),
+        Column("saturated", [_saturated(layer) for layer in layers], right=True, styles=alarm),
     ]
     return fitted_table(columns, console)
 

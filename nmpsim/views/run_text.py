@@ -21,32 +21,32 @@ from nmpsim.views.run_table import layer_table
 from nmpsim.views.text import duration, percent, plural
 from nmpsim.visible import visible_line
 
-MAX_CUT = 10
-"""Layers of which the stages of saturation are told: the worst."""
+MAX_SATURATED = 10
+"""Layers whose stages of saturation are listed: the worst."""
 MAX_SLOW = 5
-"""Layers of which the distance to their bound is told: those that lose most cycles."""
+"""Layers that are listed as furthest from their bound."""
 CAUSE_WORDS = {
     "mac": "MAC array at work",
     "vector": "vector unit at work",
     "load": "waiting for loads",
     "store": "waiting for stores",
     "contention": "waiting for loads or stores while the DRAM served others",
-    "imbalance": "waiting at barriers for cores that still worked",
-    "barrier": "what barriers cost themselves",
+    "imbalance": "imbalance: waiting at barriers for cores with more work",
+    "barrier": "barrier overhead",
     "semaphore": "waiting at semaphores",
     "idle": "idle: halted before the others",
     "control": "control core at work",
 }
 """What the causes of cycles mean."""
 _TRAP_HINTS = {
-    "deadlock": "every core waits for something that no core will do any more: look for a barrier"
+    "deadlock": "every core waits for something that no core will do: look for a barrier"
     " or semaphore that some core never reaches (`nmpsim disasm`)",
     "cycle_limit": "if the program is meant to take this long, give it more --max-cycles, or raise"
     " `cycles` under [limits] in a device file; otherwise it loops",
     "timeout": "give it a longer --timeout; or --max-cycles, which stops it at the same place on"
     " every computer",
-    "contract": "the answer would hang on what memory held before, or on when a transfer lands;"
-    " --no-strict runs on",
+    "contract": "the answer would depend on what memory held before, or on when a transfer lands;"
+    " --no-strict goes on",
     "trap": "`nmpsim disasm` shows the code around this pc",
 }
 _TRAP_WORDS = {
@@ -54,7 +54,7 @@ _TRAP_WORDS = {
     "deadlock": "deadlock",
     "cycle_limit": "cycle limit reached",
     "timeout": "time is up",
-    "contract": "it breaks the contract of the instruction set",
+    "contract": "the program breaks the contract of the instruction set",
 }
 CONTRACT_WORDS = {
     "proved": "kept, proved for every input",
@@ -96,12 +96,14 @@ def _arithmetic(report: RunReport) -> str:
 
 
 def _print_saturation_note(report: RunReport, console: Console) -> None:
-    cut = [layer for layer in report.layers if layer.saturated]
-    if not cut:
+    saturated = [layer for layer in report.layers if layer.saturated]
+    if not saturated:
         return
     console.print()
-    line(console, "cut: results that did not fit and were saturated, by layer")
-    for layer in sorted(sorted(cut, key=_cut_share)[-MAX_CUT:], key=lambda layer: layer.index):
+    line(console, "saturated: results that did not fit, by layer")
+    for layer in sorted(
+        sorted(saturated, key=_share)[-MAX_SATURATED:], key=lambda layer: layer.index
+    ):
         stages: Counter[str] = Counter()
         for one in layer.saturation:
             if not one.wanted:
@@ -109,12 +111,12 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
         parts = ", ".join(f"{count:,} at {stage}" for stage, count in stages.items())
         share = percent(layer.saturated, layer.elements)
         line(console, f"  {layer.index} {layer.name}: {parts} ({share}% of {layer.elements:,})")
-    if len(cut) > MAX_CUT:
-        more = plural(len(cut) - MAX_CUT, "layer")
+    if len(saturated) > MAX_SATURATED:
+        more = plural(len(saturated) - MAX_SATURATED, "layer")
         line(console, f"  and smaller shares of {more} more; --format json has all")
 
 
-def _cut_share(layer: LayerReport) -> float:
+def _share(layer: LayerReport) -> float:
     return layer.saturated / max(layer.elements, 1)
 
 
@@ -126,7 +128,7 @@ def run_totals(report: RunReport) -> list[tuple[str, str]]:
     at_clock = f" at {clock} MHz" if clock else ""
     return [
         ("cycles", f"{report.cycles:,}, {duration(report.seconds)}{at_clock}"),
-        ("MACs", f"{macs:,}, {_utilization(report)}% of what the MAC arrays could do"),
+        ("MACs", f"{macs:,}, {_utilization(report)}% MAC utilization"),
         ("layers", f"{len(report.layers) - host} on the device, {host} on the host"),
         ("simulation", f"{duration(report.host_seconds)} of wall time"),
         ("contract", contract_text(report.contract)),
@@ -152,7 +154,7 @@ def _print_causes(report: RunReport, console: Console) -> None:
     total = sum(cycles.values())
     if not total:
         return
-    heading(console, "where the cycles of the cores went")
+    heading(console, "how the cores spent their cycles")
     for name, count in sorted(cycles.items(), key=lambda item: -item[1]):
         if count:
             line(console, f"  {percent(count, total):>5}%  {CAUSE_WORDS[name]}")
@@ -163,15 +165,15 @@ def _print_bounds(report: RunReport, console: Console) -> None:
     slow = sorted(bounded, key=lambda layer: layer.bound.cycles - layer.cycles)[:MAX_SLOW]
     if not slow:
         return
-    heading(console, "layers that lose most cycles to their bound")
+    heading(console, "layers furthest from their roofline bound")
     columns = [
         Column("#", [str(layer.index) for layer in slow], right=True),
         Column("layer", [visible_line(layer.name) for layer in slow], least=8),
         Column("cycles", [f"{layer.cycles:,}" for layer in slow], right=True),
         Column("x", [f"{layer.distance or 0:.2f}" for layer in slow], right=True),
         Column("bound", [f"{layer.bound.cycles:,}" for layer in slow], right=True),
-        Column("by", [layer.bound.kind for layer in slow]),
-        Column("namely", [layer.bound.formula for layer in slow], least=20),
+        Column("limited by", [layer.bound.kind for layer in slow]),
+        Column("bound is", [layer.bound.formula for layer in slow], least=20),
     ]
     console.print(fitted_table(columns, console))
 
@@ -218,4 +220,4 @@ def _footnote(report: RunReport) -> str:
     assumed = sum(source == "assumed" for source in report.sources.values())
     if not assumed:
         return "no setting of the device is assumed (see `nmpsim device`)"
-    return f"cycles rest on {plural(assumed, 'assumed setting')} (see `nmpsim device`)"
+    return f"cycles depend on {plural(assumed, 'assumed setting')} (see `nmpsim device`)"

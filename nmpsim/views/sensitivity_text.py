@@ -13,16 +13,16 @@ def print_sensitivity(report: SensitivityReport, console: Console) -> None:
     """The settings, those first that change cycles most."""
     share = round(report.share * 100)
     heading(
-        console, f"cycles when an assumed setting moves by {share}%: {report.cycles:,} as it is"
+        console, f"cycles when an assumed setting changes by {share}%: {report.cycles:,} as it is"
     )
     if report.effects:
         console.print(fitted_table(_columns(report), console))
     else:
         line(console, "no setting that cycles depend on is assumed")
     if any(one.program == "recompiled" for one in report.effects):
-        line(console, "* the program is cut for this setting and was compiled anew")
+        line(console, "* the program is tiled for this setting and was compiled again")
     for skipped in report.skipped:
-        line(console, f"{skipped.setting} is not moved: {skipped.reason}")
+        line(console, f"{skipped.setting} is not changed: {skipped.reason}")
 
 
 def _columns(report: SensitivityReport) -> list[Column]:

@@ -22,9 +22,9 @@ _MARK = "bold yellow"
 
 def print_shadow(shadow: ShadowReport, console: Console) -> None:
     """The constants, the quality of each layer, and the parts of its error."""
-    heading(console, "shadow: an exact evaluation beside the device's")
+    heading(console, "shadow: the run compared with an exact evaluation")
     if shadow.float_weights is None:
-        line(console, "without --float-weights only rounding and saturation can be told")
+        line(console, "without --float-weights only rounding and saturation are known")
     else:
         _print_constants(shadow, console)
     told = [layer for layer in shadow.layers if not layer.not_compared]
@@ -127,7 +127,7 @@ def _units(size: ErrorSize | None) -> str:
 
 
 def _amount(value: float, decimals: int) -> str:
-    """So many decimals, and ``<0.01`` where that would look like nothing."""
+    """This many decimals, and ``<0.01`` where that would look like nothing."""
     least = 10.0**-decimals
     return f"<{least}" if 0 < value < least / 2 else f"{value:,.{decimals}f}"
 

@@ -1,4 +1,4 @@
-"""How layers were cut into tiles, and what else was tried; for reading and as JSON."""
+"""How layers were tiled, and what else was tried; for reading and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRIALS_SHOWN = 6
 """Of each layer; JSON has all."""
 MODES = {
     "burst": "by all costs of the device",
-    "bytes": "by bytes, blind to bursts and rows",
+    "bytes": "by bytes, without bursts and rows",
     "simple": "by one rule, without a search",
 }
 
@@ -38,12 +38,12 @@ def slicing_json(layers: Sequence[SlicedLayer]) -> list[dict[str, Any]]:
 
 
 def _trial_json(trial: Trial) -> dict[str, Any]:
-    return {"cut": trial.label, **attrs.asdict(trial.estimate)}
+    return {"tiling": trial.label, **attrs.asdict(trial.estimate)}
 
 
 def print_slicing(layers: Sequence[SlicedLayer], mode: str, console: Console) -> None:
-    """A part for each layer; layers that are cut like another one name it."""
-    line(console, f"slicing {mode}: {MODES[mode]}", "bold")
+    """A part for each layer; layers that are tiled like another one name it."""
+    line(console, f"tiling {mode}: {MODES[mode]}", "bold")
     for layer in layers:
         _print_layer(layer, console)
     total = sum(layer.chosen.estimate.cycles for layer in layers)
@@ -75,6 +75,6 @@ def _trials_table(trials: Sequence[Trial], console: Console) -> Any:
         "row misses": [e.row_misses for e in estimates],
         "bytes": [e.nbytes for e in estimates],
     }
-    columns = [Column("cut", [trial.label for trial in trials])]
+    columns = [Column("tiling", [trial.label for trial in trials])]
     columns += [Column(t, [f"{n:,}" for n in cells], right=True) for t, cells in numbers.items()]
     return fitted_table(columns, console)

@@ -15,7 +15,7 @@ def opened(project, cli):
     def check_and_open(*commands):
         done = project.check("--core-on-failure", project.folder / "core files")
         (line,) = [one for one in done.stdout.splitlines() if one.startswith("  core file: ")]
-        command, _, stands = line.removeprefix("  core file: ").partition(" stands ")
+        command, _, stands = line.removeprefix("  core file: ").partition(" stops ")
         words = [word for one in commands for word in ("-c", one)]
         return done, stands, cli(*shlex.split(command)[1:], *words).stdout
 
@@ -26,14 +26,14 @@ def test_a_wrong_answer_stands_at_the_first_layer_that_differs(project, opened):
     change_descriptor(project.folder / "digits.bin", "conv", layer=3, field="out_post", by=-1)
     done, stands, said = opened("where", "why conv2__2 0 0 0 0")
     assert done.exit_code == 1
-    assert stands == "behind layer conv2__2"
+    assert stands == "after layer conv2__2"
     assert "> where\nlayer 4 pool2__2" in said
     assert "> why conv2__2 0 0 0 0\nconv2__2" in said
 
 
 def test_a_rescale_integer_that_no_output_shows_has_its_layer(project, opened):
     change_descriptor(project.folder / "digits.bin", "conv", layer=5, field="out_mul", by=1)
-    assert opened("where")[1] == "behind layer fc__1"
+    assert opened("where")[1] == "after layer fc__1"
 
 
 def test_a_trap_stands_there(project, opened):
@@ -48,7 +48,7 @@ def test_what_is_over_budget_stands_at_the_layer_that_is_most(project, opened):
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
     done, stands, said = opened("where")
     assert done.exit_code == 4
-    assert stands == "behind layer conv2__2"
+    assert stands == "after layer conv2__2"
     assert "> where\nlayer 4 pool2__2" in said
 
 
@@ -77,10 +77,10 @@ def test_json_markdown_and_junit_tell_it(project):
     found = project.found("--core-on-failure", cores, *files)
     assert found["core"] == {
         "path": str(cores / "seven.core"),
-        "stands": "behind layer conv2__2",
+        "stands": "after layer conv2__2",
     }
-    assert "seven.core' stands behind layer conv2\\_\\_2" in markdown.read_text()
-    assert "seven.core' stands behind layer conv2__2</failure>" in junit.read_text()
+    assert "seven.core' stops after layer conv2\\_\\_2" in markdown.read_text()
+    assert "seven.core' stops after layer conv2__2</failure>" in junit.read_text()
 
 
 def test_what_passes_leaves_none(project):

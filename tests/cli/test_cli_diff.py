@@ -95,10 +95,10 @@ def test_two_reports(nmpsim_cli, runs, tmp_path):
     assert layer["index"] == 2
     assert [(c["what"], c["second"] - c["first"]) for c in layer["changes"]] == [
         ("cycles", 5),
-        ("cut at result high", 3),
+        ("saturated at result high", 3),
     ]
     text = nmpsim_cli("diff", runs / "7.json", tmp_path / "slower.json").stdout
-    assert "    cut at result high: 0 -> 3\n" in text
+    assert "    saturated at result high: 0 -> 3\n" in text
     assert f"cycles: {report['cycles'] - 5:,} -> {report['cycles']:,} (+" in text
 
 

@@ -25,7 +25,7 @@ def test_text(compile_digits):
     assert lines[0] == "slicing burst: by all costs of the device"
     assert "1 convolution conv1__2" in lines
     assert any(line.startswith("  the fastest of ") for line in lines)
-    assert any(line.split()[:1] == ["cut"] and "row misses" in line for line in lines)
+    assert any(line.split()[:1] == ["tiling"] and "row misses" in line for line in lines)
     assert lines[-1].startswith("5 layers on the device: about ")
 
 
@@ -40,7 +40,7 @@ def test_json(compile_digits):
     assert [layer["opcode"] for layer in layers[:2]] == ["convolution", "maxpool"]
     for layer in layers:
         best = layer["candidates"][0]
-        assert best["cut"] == layer["chosen"]["cut"]
+        assert best["tiling"] == layer["chosen"]["tiling"]
         assert best["bursts"] == layer["chosen"]["bursts"]
         assert layer["chosen"]["memory"] >= best["memory"]
         assert layer["reason"]

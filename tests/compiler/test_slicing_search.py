@@ -75,7 +75,7 @@ def test_the_winner_is_the_fastest_of_its_candidates() -> None:
         assert layer.reason
         assert not layer.like
     _, layers = sliced(digits(), default_device(), "simple")
-    assert {layer.reason for layer in layers} == {"the rule's only cut"}
+    assert {layer.reason for layer in layers} == {"the rule's only tiling"}
 
 
 def test_the_search_is_deterministic() -> None:

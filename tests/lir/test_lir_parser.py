@@ -151,7 +151,7 @@ def test_a_cut_text():
     (error,) = errors(PROGRAM[: PROGRAM.index("  3 %dealloc")])
     assert (error.code, error.place) == ("LIR002", Place("net.lir.txt", 13, 1))
     assert (error.found, error.expected) == ("end of text", "}")
-    assert error.hint == "the text may have been cut"
+    assert error.hint == "the text may be truncated"
 
 
 def test_hints():

@@ -122,7 +122,7 @@ def test_command_line(bundle_file: Path) -> None:
     assert "cycles when an assumed setting moves by 20%" in shown.output
     assert "dram_bytes_per_cycle" in shown.output
     assert "scratchpad_bytes*" in shown.output
-    assert "compiled anew" in shown.output
+    assert "compiled again" in shown.output
     given = CliRunner().invoke(app, [*arguments, "--format", "json"])
     report = json.loads(given.stdout)
     jsonschema.validate(report, report_schema())

@@ -88,7 +88,9 @@ def test_tables_need_no_script(page):
     assert cells["x bound"] == f"{2499 / 782:.2f}"
     assert cells["most time"] == "mac 60.0%"
     assert (cells["cores"], cells["scratchpad %"]) == ("1", "0.8")
-    assert {"time %", "mac %", "bytes read", "burst %", "cut", "worst"} < set(heads)
+    assert {"time %", "MAC utilization %", "bytes read", "burst %", "saturated", "worst"} < set(
+        heads
+    )
 
 
 def test_every_column_says_what_it_means(page):
@@ -171,11 +173,11 @@ def test_slow_layers_say_what_bounds_them_and_what_their_cores_did():
     titles = [heading.title for heading in table.headings]
     rows = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows]
     assert [row["cycles"] for row in rows] == ["2,499", "1,000", "1"]
-    assert rows[0]["namely"] == "compute: 50000 MACs / (1 cores x 64 MACs a cycle)"
+    assert rows[0]["limited by"] == "compute: 50000 MACs / (1 cores x 64 MACs a cycle)"
     assert rows[0]["x bound"] == "3.20"
     assert [row["cores"] for row in rows] == ["1", "1", "0"]
     assert [row["scratchpad %"] for row in rows] == ["0.8", "75.0", "0.0"]
-    assert rows[0]["where the cores' time went"] == (
+    assert rows[0]["how the cores spent their time"] == (
         "60.0% MAC array at work; 15.0% waiting for loads; 10.0% control core at work"
     )
     assert "cores" not in [heading.title for heading in slow_table(sample_report()).headings]

@@ -69,7 +69,7 @@ def test_totals_and_activities():
     assert "60.0%  MAC array at work" in shown
     bound = "1.28 782 compute 50000 MACs / (1 cores x 64 MACs a cycle)"
     assert bound in " ".join(shown.split())
-    assert "cycles rest on 25 assumed settings (see `nmpsim device`)" in shown
+    assert "cycles depend on 25 assumed settings (see `nmpsim device`)" in shown
 
 
 def test_saturation_is_told_by_stage_and_clipping_is_not():
@@ -80,7 +80,7 @@ def test_saturation_is_told_by_stage_and_clipping_is_not():
 
 
 def test_no_saturation_no_block():
-    assert "cut:" not in text(sample_report(layers=(layer(0),)))
+    assert "saturated:" not in text(sample_report(layers=(layer(0),)))
 
 
 def test_a_trap_has_its_place():

@@ -74,7 +74,7 @@ def _values(text: str, place: Place) -> Values:
         return printed_values([scalar[1]], (), None, place)
     head = _SHAPE.search(text)
     if head is None:
-        hint = "the text may have been cut off"
+        hint = "the text may be truncated"
         raise fail("DUMP001", "no shape below this line", place=place, hint=hint)
     shape = tuple(map(int, head[1].split()))
     if problem := size_problem(shape):
@@ -99,6 +99,6 @@ def _numbers(text: str, size: int, place: Place) -> list[str]:
             place=place,
             found=f"{len(numbers):,}",
             expected=f"{count:,}",
-            hint="the text may have been cut off",
+            hint="the text may be truncated",
         )
     return numbers

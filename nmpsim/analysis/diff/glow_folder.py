@@ -33,7 +33,7 @@ _ENDINGS = ("bin", "txt")
 _NOT_DUMPED = frozenset({"allocactivation", "deallocactivation", "tensorview", "debugprint"})
 MAX_TEXT_BYTES = 256 << 20
 """A reader refuses more, so a hostile file cannot make it use much memory."""
-_MOST_TYPE_BYTES = 400
+_MAX_TYPE_BYTES = 400
 _DIGITS = 32
 """Bytes that a printed number takes at most, its comma included."""
 
@@ -76,7 +76,7 @@ def folder_tensors(folder: Path, module: Module | None = None) -> list[Tensor]:
         "DUMP002",
         "nothing says what the folder's files are",
         place=Place(str(folder)),
-        expected=f"{INFO_FILES[0]}, which Glow's compiler writes, beside data0000.bin or .txt",
+        expected=f"{INFO_FILES[0]}, which Glow's compiler writes, next to data0000.bin or .txt",
         hint="copy it from where -instrument-debug-dir pointed, or name the program (--bundle)",
     )
 
@@ -179,8 +179,8 @@ def _tensor(path: Path, format: str, entry: DumpFile) -> Tensor:
 
 
 def _typed_bytes(path: Path, type: TensorType) -> Values:
-    data = _read(path, _MOST_TYPE_BYTES + type.nbytes)
-    head = data[: data.find(b">", 0, _MOST_TYPE_BYTES) + 1]
+    data = _read(path, _MAX_TYPE_BYTES + type.nbytes)
+    head = data[: data.find(b">", 0, _MAX_TYPE_BYTES) + 1]
     _check_type(head, type, path)
     return _elements(data[len(head) :], type, path)
 
@@ -190,7 +190,7 @@ def _raw_bytes(path: Path, type: TensorType) -> Values:
 
 
 def _typed_text(path: Path, type: TensorType) -> Values:
-    data = _read(path, _MOST_TYPE_BYTES + _DIGITS * type.elements)
+    data = _read(path, _MAX_TYPE_BYTES + _DIGITS * type.elements)
     head, _, numbers = data.partition(b"\n")
     _check_type(head.rstrip(), type, path)
     return _numbers(numbers, type, path)

@@ -1,4 +1,4 @@
-"""Two reports: answers, and what each layer cost and cut."""
+"""Two reports: answers, and what each layer cost and saturated."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ def _facts(report: RunReport) -> dict[str, str | Number | None]:
 
 
 def _layer_facts(layer: LayerReport) -> dict[str, str | Number | None]:
-    cut: Counter[str] = Counter()
+    saturated: Counter[str] = Counter()
     for one in layer.saturation:
-        cut[f"cut at {one.stage} {one.side}"] += one.count
+        saturated[f"saturated at {one.stage} {one.side}"] += one.count
     return {
         "op": layer.op,
         "placement": layer.placement,
@@ -125,7 +125,7 @@ def _layer_facts(layer: LayerReport) -> dict[str, str | Number | None]:
         "bytes written": layer.bytes_written,
         "bursts": layer.bursts,
         "row misses": layer.row_misses,
-        **cut,
+        **saturated,
     }
 
 

@@ -1,4 +1,4 @@
-"""What two runs are compared by: tensors by the names of LIR instructions, whoever wrote them."""
+"""What two runs are compared by: tensors by the names of LIR instructions, in any program."""
 
 from __future__ import annotations
 

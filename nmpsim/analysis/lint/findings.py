@@ -36,7 +36,7 @@ class Finding:
     expected: str = ""
     hint: str = ""
     facts: Mapping[str, Fact] = attrs.field(factory=dict)
-    """Numbers behind the words, by names that docs/lint.md explains."""
+    """Numbers of the finding, by names that docs/lint.md explains."""
 
 
 @attrs.frozen

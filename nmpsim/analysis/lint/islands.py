@@ -17,7 +17,7 @@ from nmpsim.lir.nodes import Quantization
 NOTHING, ISLANDS = "nothing-quantized", "float-islands"
 _PRODUCTS = WEIGHTED | {"matmul"}
 _BORDERS = frozenset({"quantize", "dequantize"})
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 
 
 @attrs.frozen
@@ -90,7 +90,7 @@ def islands(operations: Sequence[Operation]) -> tuple[Island, ...]:
 def _connected(operations: Sequence[Operation]) -> list[list[Operation]]:
     """Operations that share float buffers, directly or through others, in program order.
 
-    A buffer that is used anew after its last reader would join what has nothing to do with each
+    A buffer that is used again after its last reader would join what has nothing to do with each
     other, so a float value lives from the operation that writes it whole to its last reader.
     """
     groups: dict[int, list[Operation]] = {}
@@ -112,7 +112,7 @@ def _connected(operations: Sequence[Operation]) -> list[list[Operation]]:
 
 
 def _forget(op: Operation, group_of: dict[str, int]) -> None:
-    """What an operation writes anew has nothing to do with what was there before."""
+    """What an operation overwrites has nothing to do with what was there before."""
     for view in op.outs():
         group_of.pop(view.buffer.name, None)
 
@@ -147,7 +147,7 @@ def _kinds(operations: Sequence[Operation]) -> str:
     counts: dict[str, int] = {}
     for op in operations:
         counts[op.instruction.opcode] = counts.get(op.instruction.opcode, 0) + 1
-    shown = [f"{count} {name}" for name, count in list(counts.items())[:_MOST_NAMED]]
+    shown = [f"{count} {name}" for name, count in list(counts.items())[:_MAX_NAMED]]
     more = len(counts) - len(shown)
     return ", ".join(shown) + (f" and {more} other kinds" if more > 0 else "")
 
@@ -164,10 +164,12 @@ def _why(island: Island) -> str:
     reasons = {op.instruction.opcode: reason_as_quantized(op, elem) for op in island.operations}
     lacking = dict.fromkeys(reason for reason in reasons.values() if reason)
     possible = [opcode for opcode, reason in reasons.items() if not reason]
-    parts = list(lacking)[:_MOST_NAMED]
+    parts = list(lacking)[:_MAX_NAMED]
     if possible:
-        kinds = ", ".join(possible[:_MOST_NAMED])
-        parts.append(f"the device has a unit for {kinds}: whoever made the LIR left it in float")
+        kinds = ", ".join(possible[:_MAX_NAMED])
+        parts.append(
+            f"the device has a unit for {kinds}: the tool that made the LIR left it in float"
+        )
     return "; ".join(parts)
 
 

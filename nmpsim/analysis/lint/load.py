@@ -54,7 +54,7 @@ def load_subject(
     Args:
         program: a verified module with exact scales, a bundle, or a file of LIR or of a bundle.
         weights: constants of a file of LIR; without them many rules cannot look.
-        tensors: its exact scales; the sidecar beside it if None. Where it contradicts the text
+        tensors: its exact scales; the sidecar next to it if None. Where it contradicts the text
             about a bias, the text holds and the sidecar is what the bias was before.
         numerics: profile; that of the bundle, or ``glow-int``, if None.
         references: files to compare with.

@@ -73,7 +73,7 @@ def read_original_biases(
 ) -> dict[str, OriginalBias]:
     """The program's biases as another program's files have them.
 
-    ``tensors`` is the sidecar with that program's scales; without it ``X.tensors.json`` beside
+    ``tensors`` is the sidecar with that program's scales; without it ``X.tensors.json`` next to
     ``X.npz`` is taken, if it is there.
 
     Raises:
@@ -149,7 +149,7 @@ def split_stale(
 ) -> StaleTypes:
     """Take the biases out of a sidecar whose types the text has changed.
 
-    Anything else that text and sidecar differ in stays, for whoever attaches the scales to refuse.
+    Any other difference of text and sidecar stays: attaching the scales refuses it.
     That a payload is unchanged is told by the sidecar's digest of it.
     """
     biases, exact = biases_of(printed), scales_by_name(tensors, place)

@@ -35,7 +35,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         bias_range.SATURATES,
-        "a bias that its scale, or the scale of the result, cuts off",
+        "a bias that saturates on its scale, or on the scale of the result",
         bias_range.check_saturates,
         _needs_constants,
     ),

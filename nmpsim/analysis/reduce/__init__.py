@@ -1,7 +1,7 @@
 """The smallest part of a program that still fails.
 
-``failures`` says what a failure is, ``extract`` cuts layers out of a module, ``instruction`` makes
-a program of the one instruction that trapped, ``search`` tries parts from the smallest up,
+``failures`` says what a failure is, ``extract`` copies layers of a module, ``instruction`` makes a
+program of the one instruction that trapped, ``search`` tries parts from the smallest up,
 ``repro`` writes what was found so that it checks itself.
 """
 

@@ -1,4 +1,4 @@
-"""One layer cut down to one element of its result, and to what that element needs."""
+"""One layer cropped to one element of its result, and to what that element needs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Needs:
     """What of its operands an instruction needs for a box of its result."""
 
     boxes: tuple[Box, ...]
-    """Of each operand behind the result."""
+    """Of each operand after the result."""
     attributes: Mapping[str, Any]
     """Those that change."""
 
@@ -63,7 +63,7 @@ class _Cut:
 
 
 def first_computed(part: Part, places: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """The first of these elements of its result to which the part's layer can be cut down.
+    """The first of these elements of its result to which the part's layer can be cropped.
 
     Not every element is the layer's: an insertion leaves the rest as it was.
     """
@@ -244,7 +244,7 @@ def _splat(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | No
 
 
 def _insert(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
-    """None where the element lies beside what is inserted."""
+    """None where the element lies outside what is inserted."""
     numbers: Any = instruction.attributes
     shape = tensors.type(instruction.operands[1].name).shape
     source = []

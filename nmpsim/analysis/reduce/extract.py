@@ -20,7 +20,7 @@ _NOWHERE = Span(0, 0)
 
 @attrs.frozen(eq=False)
 class Part:
-    """A program, and what its inputs held in the run that it was cut out of."""
+    """A program, and what its inputs held in the run that it was extracted from."""
 
     module: Module
     inputs: Mapping[str, Array]

@@ -86,7 +86,7 @@ class Differs:
 
 @attrs.frozen
 class Saturates:
-    """Values of a layer are cut that the network did not ask to be cut."""
+    """Values of a layer saturate."""
 
     layer: str
 
@@ -102,7 +102,7 @@ class Saturates:
         )
 
     def places(self, report: RunReport) -> Iterator[Place]:
-        """Coordinates of values of a part's only layer that were cut."""
+        """Coordinates of saturated values of a part's only layer."""
         return (one.first for layer in report.layers for one in layer.saturation if not one.wanted)
 
     def at(self, place: Sequence[int]) -> Saturates:

@@ -79,7 +79,7 @@ def _suite(found: Reduced) -> str:
         lines.append(f'expect.layers = "{EXPECTED}"')
     elif isinstance(found.failure, Saturates):
         lines.append('budget.saturation = "none"')
-    else:  # whoever reaches the end at all has passed
+    else:  # a run that reaches the end has passed
         lines.append(f"budget.cycles = {found.report.device['limits_cycles']}")
     return "\n".join(lines) + "\n"
 

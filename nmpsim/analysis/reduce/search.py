@@ -30,8 +30,8 @@ Inputs = Mapping[str, Array]
 Made = tuple[bytes, Inputs, Module | None, str | None]
 """A part: its bundle file, its inputs, its LIR or its assembly."""
 
-_MOST_PLACES = 1000
-"""Elements that show a failure of which it is tried to cut one out."""
+_MAX_PLACES = 1000
+"""Elements that show a failure of which one is tried as a part."""
 _SLICINGS = (DEFAULT_SLICING, *(one for one in SLICINGS if one != DEFAULT_SLICING))
 
 
@@ -51,11 +51,11 @@ class Reduced:
     tried: int
     """Parts that were compiled and run."""
     module: Module | None = None
-    """The part's LIR, if it was compiled anew."""
+    """The part's LIR, if it was compiled again."""
     assembly: str | None = None
     """The part's text, if it is an instruction."""
     slicing: str | None = None
-    """How its layers were cut, if it was compiled anew."""
+    """How its layers were tiled, if it was compiled again."""
 
 
 @attrs.frozen(eq=False)
@@ -79,8 +79,8 @@ def reduce(
 ) -> Reduced:
     """The smallest part found that fails in the same way; the whole program, if no part does.
 
-    Tried are: the instruction that trapped, on one core; the layer at fault, cut in every way, and
-    more and more layers before it, compiled anew, on one core and on all; the instruction that
+    Tried are: the instruction that trapped, on one core; the layer at fault, tiled in all ways, and
+    more and more layers before it, compiled again, on one core and on all; the instruction that
     computes a wrong element. Where a layer fails alone, one element of its result is tried too.
 
     Args:
@@ -112,7 +112,7 @@ class _Attempt:
     failure: Failure | None = None
     """What this part would have to show, if that is not the same as for the whole."""
     slicing: str | None = None
-    """How layers are cut, if the part is compiled anew."""
+    """How layers are tiled, if the part is compiled again."""
 
     def run(self, failure: Failure, engine: str) -> Reduced | None:
         """The part, if it can be made and fails."""
@@ -170,7 +170,7 @@ def _made(find: Callable[[], InstructionPart | None]) -> Made:
 def _windows(whole: _Whole) -> Iterator[_Attempt]:
     try:
         module = whole.bundle.module()
-    except UserError:  # it carries none: nothing can be compiled anew
+    except UserError:  # it carries none: nothing can be compiled again
         return
     last = _layer_at_fault(whole)
     layers = whole.bundle.metadata.layers
@@ -236,7 +236,7 @@ def _one_element(whole: _Whole, found: Reduced, config: DeviceConfig) -> Reduced
     if found.module is None or slicing is None or len(found.bundle.metadata.layers) != 1:
         return None
     layer = Part(found.module, found.inputs)
-    places = islice(found.failure.places(found.report), _MOST_PLACES)
+    places = islice(found.failure.places(found.report), _MAX_PLACES)
     at = first_computed(layer, places)
     if at is None:
         return None

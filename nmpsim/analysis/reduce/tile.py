@@ -1,6 +1,6 @@
 """The tensor instruction that computes an element of a layer's result, found in a run.
 
-This works on the program as it is, whoever compiled it: nothing is compiled anew.
+This works on the program as it is, of any compiler: nothing is compiled again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A second, exact evaluation beside the device's: where each layer's error comes from.
+"""A second, exact evaluation to compare the device's with: where each layer's error comes from.
 
 Read ``errors`` first: it says what the parts of an error are. ``recording`` finds what every
 operand held, ``layers`` evaluates one layer, ``compare`` a run; ``matching`` finds the float values

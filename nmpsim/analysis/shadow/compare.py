@@ -1,4 +1,4 @@
-"""A whole run beside its exact evaluation."""
+"""A whole run compared with its exact evaluation."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen
 class RunLayer:
-    """What is known of one layer beside its output."""
+    """What is known of one layer besides its output."""
 
     numbers: tuple[int, ...]
     """Numbers of its instructions, in order."""
     cut_channels: frozenset[int] = frozenset()
-    """Channels in which the device cut values before the result."""
+    """Channels in which the device saturated values before the result."""
 
 
 @attrs.frozen(eq=False)

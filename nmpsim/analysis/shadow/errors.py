@@ -6,17 +6,17 @@ With ``y`` the device's dequantized output of a layer and ``op`` its operation i
     L   op on the layer's actual, quantized inputs             (float weights and bias)
     B   as L, with the quantized bias
     R   as B, with the quantized weights too
-    C   R cut to the range that the type of the output has
+    C   R clipped to the range that the type of the output has
 
 the error ``y - F`` is the sum of
 
     inherited     L - F   from earlier layers
     bias          B - L   quantization of the bias
     weights       R - B   quantization of the weights
-    saturation    C - R   values beyond the range, or cut on the way
+    saturation    C - R   values beyond the range, or saturated on the way
     rescale       y - C   rounding
 
-A ReLU that the network asks for, hidden in a type or not, is part of ``op``: what it cuts is no
+A ReLU that the network asks for, hidden in a type or not, is part of ``op``: what it clips is no
 saturation.
 """
 
@@ -54,7 +54,7 @@ class Evaluations:
 
 
 def error_size(reference: Real, error: Real, step: float | None) -> ErrorSize:
-    """How large an error is beside what is right.
+    """How large an error is relative to the right values.
 
     Args:
         reference: the right values.
@@ -70,7 +70,7 @@ def error_size(reference: Real, error: Real, step: float | None) -> ErrorSize:
 
 
 def cut_to_range(real: Real, type_: TensorType) -> Real:
-    """Real values cut to what a type can hold; a float type holds everything."""
+    """Real values clipped to what a type can hold; a float type holds everything."""
     if type_.quant is None:
         return real
     limits = np.iinfo(type_.dtype)
@@ -79,16 +79,16 @@ def cut_to_range(real: Real, type_: TensorType) -> Real:
 
 
 def with_cuts(in_range: Real, device: Real, channels: Collection[int], type_: TensorType) -> Real:
-    """``C`` where values were cut before the result too: in an accumulator or a scale.
+    """``C`` where values saturated before the result too: in an accumulator or a scale.
 
     The device tells the channels. There, what is off by more than one unit of the last place was
-    cut; rounding is not that far off.
+    saturated; rounding is not that far off.
     """
     if not channels or type_.quant is None:
         return in_range
     concerned = np.isin(np.arange(type_.shape[-1]), list(channels))
-    cut = concerned & (np.abs(device - in_range) > type_.quant.scale)
-    return np.where(cut, device, in_range)
+    saturated = concerned & (np.abs(device - in_range) > type_.quant.scale)
+    return np.where(saturated, device, in_range)
 
 
 def split(values: Evaluations, step: float | None) -> Split:

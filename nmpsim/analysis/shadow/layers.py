@@ -1,4 +1,4 @@
-"""One layer of a run beside its exact evaluation."""
+"""One layer of a run compared with its exact evaluation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def compare_layer(
         layer: its operands and its output, as the device had them.
         floats: float values of constants; None without float weights.
         network: what the float network has in place of the output; None without float weights.
-        cut_channels: channels in which the device cut values before the result.
+        cut_channels: channels in which the device saturated values before the result.
     """
     name = layer.steps[-1].instruction.name
     if reason := _not_comparable(layer):

@@ -28,7 +28,7 @@ _CUT_LAST = ("input", "result", "activation")
 
 @attrs.frozen(eq=False)
 class ShadowEvaluation:
-    """A program with the float values of its constants, to be put beside its runs."""
+    """A program with the float values of its constants, to compare its runs with."""
 
     module: Module
     weights: Path | None
@@ -118,14 +118,14 @@ def _real_inputs(module: Module, stored: Arrays, given: Arrays) -> dict[str, npt
         if not np.isfinite(reals[name]).all():
             raise fail(
                 "INPUT002",
-                f"input {name!r} holds infinities: errors beside them have no size",
+                f"input {name!r} holds infinities: errors near them have no size",
                 expected="finite numbers, for a shadow",
             )
     return reals
 
 
 def _channels_cut_early(layer: LayerReport) -> frozenset[int]:
-    """Channels in which the device cut values before the result."""
+    """Channels in which the device saturated values before the result."""
     return frozenset(
         channel
         for cut in layer.saturation

@@ -31,9 +31,9 @@ _UNIT_NAMES = {
     Unit.MAC: "MAC array",
     Unit.VECTOR: "vector unit",
 }
-_MOST_UNUSED = 64
+_MAX_UNUSED = 64
 """Loads of a core that may wait for their first use."""
-_MOST_CHANNELS = 16
+_MAX_CHANNELS = 16
 """Channels that an instant of saturation names."""
 
 
@@ -71,7 +71,7 @@ class TimelineTrace:
         self._finished = Finished(bundle)
         self._names = [visible_line(layer.name) for layer in bundle.metadata.layers]
         self._chosen = chosen
-        self._unused: list[deque[_Load]] = [deque(maxlen=_MOST_UNUSED) for _ in range(cores)]
+        self._unused: list[deque[_Load]] = [deque(maxlen=_MAX_UNUSED) for _ in range(cores)]
         self._flows = 0
         for event in _titles(chosen.cores or range(cores)):
             self._events.add_always(event)
@@ -206,14 +206,14 @@ def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
 
 
 def _cut(layer: LayerReport, cut: Saturation, end: int, done: Finish | None) -> dict[str, Any]:
-    """When the first value that was cut was done, at the end of the layer if nothing tells."""
+    """When the first value that saturated was done, at the end of the layer if nothing tells."""
     facts = {
         "layer": visible_line(layer.name),
         "count": cut.count,
         "elements": layer.elements,
         "worst": cut.worst,
         "first": list(cut.first),
-        "channels": [list(one) for one in cut.channels[:_MOST_CHANNELS]],
+        "channels": [list(one) for one in cut.channels[:_MAX_CHANNELS]],
     }
     if done is not None:
         facts["core"] = done.core

@@ -81,7 +81,7 @@ def assemble(
 
 @contextmanager
 def _collecting(draft: Draft, statement: Statement) -> Iterator[None]:
-    """Note an error and go on behind the block."""
+    """Note an error and go on after the block."""
     try:
         yield
     except SourceError as error:
@@ -115,7 +115,7 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
 
 
 def _take_labels(draft: Draft, tokens: list[Token]) -> list[Token]:
-    """Define the labels that a statement begins with; the tokens behind them."""
+    """Define the labels that a statement begins with; the tokens after them."""
     count = 0
     while any(t.kind == "mark" and t.text == ":" for t in tokens[2 * count + 1 : 2 * count + 2]):
         count += 1

@@ -22,7 +22,7 @@ class CodeFacts:
     targets: frozenset[int]
     """Addresses that branches and jumps of this range go to."""
     pairs: dict[int, tuple[int, int]]
-    """Address of a ``lui`` with its ``addi`` behind it -> register and the value they make."""
+    """Address of a ``lui`` with its ``addi`` after it -> register and the value they make."""
     descriptors: dict[int, str]
     """Address -> kind of descriptor that a tensor instruction uses there."""
     uses: dict[int, int]
@@ -84,7 +84,7 @@ def _uses(
 
 
 def _follow(one: Decoded, pair: tuple[int, int] | None, known: dict[int, int]) -> None:
-    """Update what is known of the registers behind this instruction."""
+    """Update what is known of the registers after this instruction."""
     written = one.operands.get("rd")
     if written is None:
         return

@@ -41,7 +41,7 @@ class Item:
 
 @attrs.define
 class Section:
-    """Items one behind the other."""
+    """Items one after the other."""
 
     items: list[Item] = attrs.field(factory=list)
     nbytes: int = 0

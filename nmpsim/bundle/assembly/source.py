@@ -33,7 +33,7 @@ class Statement:
 
     @property
     def end_column(self) -> int:
-        """Column behind the last character."""
+        """Column after the last character."""
         return len(self.text.rstrip()) + 1
 
     def place(self, column: int) -> Place:

@@ -86,7 +86,7 @@ class _Request:
 
     @property
     def results(self) -> tuple[Path | None, ...]:
-        """Files that are written beside the report."""
+        """Files that are written next to the report."""
         return self.output, self.junit, self.sarif, self.markdown
 
 
@@ -134,18 +134,18 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
     help="Signal to noise, in dB, that is enough.",
 )
 @click.option("--top1", metavar="CLASS", type=click.IntRange(0), help="The class it must name.")
-@click.option("--cycles", metavar="N", type=click.IntRange(0), help="At most so many cycles.")
+@click.option("--cycles", metavar="N", type=click.IntRange(0), help="At most N cycles.")
 @click.option(
     "--cycles-percent",
     metavar="P",
     type=click.FloatRange(0),
     callback=_finite,
-    help="So much above the baseline.",
+    help="At most P percent above the baseline.",
 )
 @click.option(
-    "--saturation", metavar="none|baseline|N", help="Values that may be cut where none should be."
+    "--saturation", metavar="none|baseline|N", help="Values that may saturate where none should."
 )
-@click.option("--memory", metavar="BYTES", type=click.IntRange(0), help="At most so much DRAM.")
+@click.option("--memory", metavar="BYTES", type=click.IntRange(0), help="At most BYTES of DRAM.")
 @click.option(
     "--hazards",
     type=click.Choice(["none"]),
@@ -158,7 +158,9 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
     "--update-baseline", is_flag=True, help="Write the baselines; other checks are done first."
 )
 @click.option("--junit", metavar="J.xml", type=FILE, help="Write JUnit XML, a test case a layer.")
-@click.option("--sarif", metavar="S.sarif", type=FILE, help="Write SARIF: lint, cuts, failures.")
+@click.option(
+    "--sarif", metavar="S.sarif", type=FILE, help="Write SARIF: lint, saturation, failures."
+)
 @click.option("--markdown", metavar="M.md", type=FILE, help="Write a summary for a pull request.")
 @click.option(
     "--core-on-failure",

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 @click.option(
     "--rescale-bias",
     is_flag=True,
-    help="Requantize biases onto the scale of each layer's result, where the NMP's library wants"
-    " them, and tell what that costs.",
+    help="Requantize biases onto the scale of each layer's result, where the NMP's library expects"
+    " them, and report what that costs.",
 )
 @device_option("the NMP (`nmpsim device`)")
 @patch_option
@@ -54,13 +54,14 @@ if TYPE_CHECKING:
     type=click.Choice(("burst", "bytes", "simple")),
     default="burst",
     show_default=True,
-    help="How layers are cut into tiles: by all costs of the device, by bytes alone (blind to DRAM"
+    help="How layers are tiled: by all costs of the device, by bytes alone (blind to DRAM"
     " bursts and rows), or by one rule without a search.",
 )
 @click.option(
     "--explain-slicing",
     is_flag=True,
-    help="Tell for each layer what was tried, what it would take, and why the cut was chosen.",
+    help="Show for each layer which tilings were tried, what each would take, and why one was"
+    " chosen.",
 )
 @format_option
 @output_option("NET.bin", "The bundle to write.", required=True)

@@ -69,7 +69,7 @@ _ESCAPE_MILLISECONDS = "25"
 """How long Textual takes Esc for the beginning of another key; it waits for 100 by itself."""
 
 
-@click.command("debug", cls=Command, short_help="Stop a run, look into it, turn it back.")
+@click.command("debug", cls=Command, short_help="Stop a run, inspect it, step back.")
 @click.argument("bundle", metavar="NET.bin|CORE", type=FILE)
 @input_option("As for `nmpsim run`.")
 @device_option("the device that the bundle was made for")

@@ -28,7 +28,9 @@ class _SoFar:
     kind: str = "layer"
 
 
-@click.command("diff", cls=Command, short_help="Tell where two runs part, layer by layer.")
+@click.command(
+    "diff", cls=Command, short_help="Find the first difference of two runs, layer by layer."
+)
 @click.argument("first", metavar="A", type=FILE)
 @click.argument("second", metavar="B", type=FILE)
 @click.option(

@@ -70,11 +70,9 @@ class _Request:
     metavar="K1,K2",
     default="1,5",
     show_default=True,
-    help="The label is to be among so many best classes.",
+    help="Count a sample as right if its label is among the K best classes.",
 )
-@click.option(
-    "--limit", metavar="N", type=click.IntRange(1), help="Only the first so many samples."
-)
+@click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N samples.")
 @limit_options("each run")
 @jobs_option
 @scheduler_option

@@ -1,4 +1,4 @@
-"""``nmpsim explain``: the integers behind a layer's scales, a factor, a range."""
+"""``nmpsim explain``: the integers that a layer's scales, a factor or a range become."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _RESULT_RANGES = {"int8": (-128, 127), "int16": (-32768, 32767)}
 
 
-@click.command("explain", cls=Command, short_help="Explain the integers behind scales.")
+@click.command("explain", cls=Command, short_help="Explain the integers that a scale becomes.")
 @click.argument("program", metavar="[NET.bin|NET.lir]", type=FILE, required=False)
 @click.argument("layer", metavar="[LAYER]", required=False)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")

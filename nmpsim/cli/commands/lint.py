@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nmpsim.analysis.lint import LintReport
 
 
-@click.command("lint", cls=Command, short_help="Tell what will go wrong, before it does.")
+@click.command("lint", cls=Command, short_help="Find what will go wrong, before it does.")
 @click.argument("program", metavar="NET.lir|NET.bin", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
 @tensors_option
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     "--original-tensors",
     metavar="T.json",
     type=FILE,
-    help="Their scales; without it, O.tensors.json beside O.npz if there is one.",
+    help="Their scales; without it, O.tensors.json next to O.npz if there is one.",
 )
 @click.option(
     "--ranges", metavar="P.tsv", type=FILE, help="Glow's profile: recorded ranges of results."
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
-@click.option("--all", "show_all", is_flag=True, help="Tell every finding, however many.")
+@click.option("--all", "show_all", is_flag=True, help="Show every finding.")
 @click.option("--sarif", metavar="S.sarif", type=FILE, help="Also write SARIF, for code scanning.")
 @format_option
 def command(

@@ -110,7 +110,7 @@ class _Request:
 )
 @format_option
 @output_option(
-    "OUT.lir", "The LIR to write; OUT.npz and OUT.tensors.json go beside it.", required=False
+    "OUT.lir", "The LIR to write; OUT.npz and OUT.tensors.json go next to it.", required=False
 )
 def command(**arguments: Any) -> None:
     """Quantize a network, float LIR, as Glow does: ranges come from running it on samples.

@@ -1,4 +1,4 @@
-"""``nmpsim report``: runs as a page that people look at."""
+"""``nmpsim report``: runs as an HTML report."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nmpsim.cli.guard import say
 from nmpsim.cli.options import FILE, Command, output_option
 
 
-@click.command("report", cls=Command, short_help="Runs as one HTML page, with figures.")
+@click.command("report", cls=Command, short_help="Make an HTML report of runs, with figures.")
 @click.argument("runs", metavar="RUN.json...", type=FILE, nargs=-1, required=True)
-@output_option("PAGE.html", "The page.", required=True)
+@output_option("REPORT.html", "The HTML report.", required=True)
 def command(runs: tuple[Path, ...], output: Path) -> None:
-    """Make one HTML page of the JSON reports of one or more runs; it opens offline.
+    """Make one HTML report of the JSON reports of one or more runs; it opens offline.
 
     Several runs are compared, each against the first.
 

@@ -82,7 +82,7 @@ class _Request:
 )
 @device_option("the device that the bundle was made for")
 @patch_option
-@engine_option("The fast engine, or the slow and obvious one; both give the same report.")
+@engine_option("The fast engine, or the slow and simple one; both give the same report.")
 @click.option(
     "--threads",
     metavar="N",
@@ -98,7 +98,7 @@ class _Request:
     "--core-on-trap",
     metavar="FILE",
     type=FILE,
-    help="If the run traps, write all that it was made of; `nmpsim debug FILE` opens it there.",
+    help="If the run traps, write a file that repeats it; `nmpsim debug FILE` opens it there.",
 )
 @click.option(
     "--shadow",
@@ -111,13 +111,13 @@ class _Request:
     metavar="F.npz|F.onnx",
     type=FILE,
     help="The weights before quantization, for --shadow: arrays by their names in the LIR, or an"
-    " ONNX model. Without them only rounding and saturation can be told.",
+    " ONNX model. Without them only rounding and saturation are known.",
 )
 @click.option(
     "--sensitivity",
     is_flag=True,
     help="Run again with each assumed number of the device 20% lower and higher: which of them the"
-    " cycles hang on.",
+    " cycles depend on.",
 )
 @click.option(
     "--histogram",
@@ -377,7 +377,7 @@ def _violation_position(
 
 
 def _tell_limit(request: _Request, report: RunReport) -> None:
-    """A run beyond a limit is told beside the report, with its code."""
+    """A run beyond a limit is reported on stderr too, with its code."""
     codes = {"cycle_limit": "LIMIT001", "timeout": "LIMIT002"}
     if report.trap is not None and report.trap.kind in codes:
         place = Place(str(request.bundle))

@@ -59,7 +59,7 @@ def profile_of(op: Operation) -> Profile:
 
 
 def numerics_of(op: Operation) -> str:
-    """The profile of an operation for a report; empty where none plays a part."""
+    """The profile of an operation for a report; empty where none applies."""
     quantized = any(view.type.quant is not None for view in op.operands)
     if op.instruction.opcode in EXACT or not quantized:
         return ""

@@ -59,7 +59,7 @@ def integer_bias(layer: Sums) -> npt.NDArray[np.int64] | None:
 
 
 def rounded(values: Array, bits: int = 32) -> npt.NDArray[np.int64]:
-    """Nearest integers of so many bits, halves to even."""
+    """Nearest integers of this many bits, halves to even."""
     limit = 1 << (bits - 1)
     nearest = np.rint(np.nan_to_num(values.astype(np.float64)))
     integers: npt.NDArray[np.int64] = np.clip(nearest, -limit, limit - 1).astype(np.int64)

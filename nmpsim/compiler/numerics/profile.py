@@ -175,9 +175,9 @@ class Profile:
     name: str
     """As ``--numerics`` has it."""
     clips_the_input: bool = False
-    """Whether ``clip`` clamps before it rescales, on the input's grid; else behind."""
+    """Whether ``clip`` clamps before it rescales, on the input's grid; else after."""
     has_leaky: bool = False
-    """Whether there is a leaky activation behind a sum."""
+    """Whether there is a leaky activation after a sum."""
 
     def sums(self, layer: Sums) -> Requantization:
         """Convolution or fully connected layer."""
@@ -200,8 +200,8 @@ class Profile:
         raise self.unknown("rescaling", place)
 
     def leaky(self, alpha: float, target: View, place: Place) -> Words:
-        """A leaky activation behind a sum, where ``has_leaky``."""
-        raise self.unknown("leaky activation behind a sum", place)
+        """A leaky activation after a sum, where ``has_leaky``."""
+        raise self.unknown("leaky activation after a sum", place)
 
     def quantized(self, value: float, grid: View) -> int:
         """A real value on a tensor's grid, where an activation clips; not yet clipped."""

@@ -45,7 +45,7 @@ def integer_form(ratio: float, place: Place, accumulator_bits: int = 32) -> Inte
     """``((x >> pre) * mul + half) >> post`` as Glow's ``quantizeScaleOffset32To8`` chooses it.
 
     A ``post`` beyond 31 leaves nothing of 32 bits; of the 48 of Int16 it may, so what the unit
-    cannot shift behind the product it shifts before (for a power of two that is the same).
+    cannot shift after the product it shifts before (for a power of two that is the same).
     """
     try:
         scale = integer_scale(ratio)

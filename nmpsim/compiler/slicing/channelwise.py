@@ -1,4 +1,4 @@
-"""Operations that keep channels apart: depthwise convolutions and pools.
+"""Operations that keep channels separate: depthwise convolutions and pools.
 
 Cores form a grid of channel ranges and row ranges; a core's tiles are as many rows, columns and
 channels as fit.

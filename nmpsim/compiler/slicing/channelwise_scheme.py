@@ -1,4 +1,4 @@
-"""Ways to cut an operation that keeps channels apart, and which are promising."""
+"""Ways to cut an operation that keeps channels separate, and which are promising."""
 
 from __future__ import annotations
 

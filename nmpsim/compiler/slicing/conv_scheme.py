@@ -86,7 +86,7 @@ class Buffers:
 
 @attrs.frozen
 class Cut:
-    """What slices of so many atoms come to, over all ranges of output channels."""
+    """What slices of this many atoms come to, over all ranges of output channels."""
 
     out: int
     """Channels of the largest slice."""

@@ -62,7 +62,7 @@ class FlatScheme:
     tile: int
     """Elements of a tile, at most."""
     unit: int
-    """Tiles begin at multiples of so many elements."""
+    """Tiles begin at multiples of this many elements."""
 
     @property
     def label(self) -> str:

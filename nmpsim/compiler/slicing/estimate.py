@@ -1,4 +1,4 @@
-"""How long a planned layer takes: its instructions played through, without data.
+"""How long a planned layer takes: its instructions simulated, without data.
 
 The rules are those of the device (``docs/timing.md``): instructions of a core, queues, grants of
 the shared DRAM, the barrier at the end. What a plan cannot know is which row is open at its begin.

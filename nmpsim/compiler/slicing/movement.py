@@ -202,7 +202,7 @@ def _tiles(move: Move, limit: int, reorders: bool) -> Iterator[Move]:
 
 
 def _copies(tiles: list[Move], context: Context) -> Iterator[TileStep]:
-    """Load and store; the third buffer is for the load that goes beside a store."""
+    """Load and store; the third buffer is for the load that overlaps a store."""
     arena = Arena(context.config)
     size = max(tile.nbytes for tile in tiles)
     buffers = [arena.take(size) for _ in range(3)]

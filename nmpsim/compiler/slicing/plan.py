@@ -86,7 +86,7 @@ def align(nbytes: int) -> int:
 
 
 class Arena:
-    """Hands out scratchpad addresses, one behind the other."""
+    """Hands out scratchpad addresses, one after the other."""
 
     def __init__(self, config: DeviceConfig) -> None:
         self._next = SCRATCHPAD_BASE

@@ -17,7 +17,7 @@ MAX_OUTSTANDING = 31
 """Largest count that ``nmp.wait`` can name."""
 
 Item = Command | tuple[Unit, int]
-"""A tensor instruction, or a wait for a unit until so many of its instructions are unfinished."""
+"""A tensor instruction, or a wait for a unit until this many of its instructions are unfinished."""
 
 
 def schedule(steps: Sequence[TileStep], unit: Unit) -> Iterable[Item]:

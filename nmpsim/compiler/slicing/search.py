@@ -1,6 +1,6 @@
-"""Which of the ways to cut a layer is taken.
+"""Which tiling of a layer is taken.
 
-``burst`` plays the most promising ones through with all costs of the device and takes the fastest;
+``burst`` simulates the most promising ones with all costs of the device and takes the fastest;
 ``bytes`` does the same with a DRAM that has neither bursts nor rows; ``simple`` does not search.
 """
 
@@ -23,14 +23,14 @@ DEFAULT_SLICING = "burst"
 NOTABLE = 1.01
 """A ratio above this is a reason."""
 MAX_TRIALS = 20
-"""Plans that are played through for a layer."""
+"""Plans that are simulated for a layer."""
 MAX_GRANTS = 60_000
 """Of the DRAM in these plans, but for the last; so that no layer takes long to search."""
 
 
 @attrs.frozen
 class Trial:
-    """A way to cut a layer, and what it is expected to take."""
+    """A tiling of a layer, and what it is expected to take."""
 
     label: str
     estimate: Estimate
@@ -38,7 +38,7 @@ class Trial:
 
 @attrs.frozen
 class LayerName:
-    """Which layer is cut."""
+    """Which layer is tiled."""
 
     index: int
     name: str
@@ -47,7 +47,7 @@ class LayerName:
 
 @attrs.frozen
 class SlicedLayer:
-    """How a layer is cut, and what else was tried."""
+    """How a layer is tiled, and what else was tried."""
 
     layer: LayerName
     chosen: Trial
@@ -59,20 +59,20 @@ class SlicedLayer:
 
     @property
     def reason(self) -> str:
-        """Why it is cut so, in words."""
+        """Why this tiling was chosen."""
         if self.like:
-            return f"cut like {self.like}, which has the same geometry"
+            return f"tiled like {self.like}, which has the same geometry"
         if not self.trials:
-            return "the rule's only cut"
+            return "the rule's only tiling"
         if len(self.trials) == 1:
-            return "nothing else fits or differs"
+            return "no other tiling fits or differs"
         return _reason(self.trials[0].estimate, self.trials[1].estimate, len(self.trials))
 
 
 def _reason(best: Estimate, second: Estimate, tried: int) -> str:
     """What the second best has more of."""
     if second.cycles == best.cycles:
-        return f"none of {tried} that were played through is faster"
+        return f"none of {tried} that were simulated is faster"
     causes = {
         "work of the busiest core": second.compute / max(best.compute, 1),
         "bytes": second.nbytes / max(best.nbytes, 1),
@@ -83,7 +83,7 @@ def _reason(best: Estimate, second: Estimate, tried: int) -> str:
     why = ", ".join(f"{share:.0%} more {name}" for name, share in more.items())
     slower = second.cycles / best.cycles - 1
     return (
-        f"the fastest of {tried} that were played through; the next takes {slower:.1%} more"
+        f"the fastest of {tried} that were simulated; the next takes {slower:.1%} more"
         f" cycles: {why or 'its transfers and sums overlap less'}"
     )
 
@@ -96,7 +96,7 @@ class _Decision:
 
 
 class Search:
-    """Chooses for all layers of a program; equal layers get equal cuts."""
+    """Chooses for all layers of a program; equal layers get equal tilings."""
 
     def __init__(
         self, slicing: str, config: DeviceConfig, on_slicing: Callable[[SlicedLayer], None] | None
@@ -127,8 +127,8 @@ class Search:
         for scheme in dict.fromkeys([options.simple, *options.ranked(memory)[:MAX_TRIALS]]):
             if grants > MAX_GRANTS:
                 break
-            played = estimate(options.build(scheme, False), memory)
-            trials.append((Trial(scheme.label, played), scheme))
-            grants += played.grants
+            simulated = estimate(options.build(scheme, False), memory)
+            trials.append((Trial(scheme.label, simulated), scheme))
+            grants += simulated.grants
         trials.sort(key=lambda t: (t[0].estimate.cycles, t[0].estimate.cores))
         return _Decision(layer.name, trials[0][1], tuple(trial for trial, _ in trials))

@@ -57,7 +57,7 @@ OPERATIONS = {
     OP_MAX: np.maximum,
     OP_MIN: np.minimum,
 }
-"""What is done with two sides on one scale, integers or float32; a product has a formula apart."""
+"""What is done with two sides on one scale, integers or float32; a product has its own formula."""
 check_total(f"{__name__}.OPERATIONS", (*OPERATIONS, OP_MUL), OPERATION_NUMBERS)
 
 

@@ -1,4 +1,4 @@
-"""The loop: whoever comes first in simulated time, a core or a DRAM request.
+"""The loop: next is what comes first in simulated time, a core or a DRAM request.
 
 A core runs ahead until its next instruction that others could see; that one waits for the core's
 turn, ties by core number.
@@ -41,7 +41,7 @@ INSTRUCTIONS: dict[str, Callable[[Step], None]] = total(
 )
 """Mnemonic -> definition, for every instruction of the table."""
 MAX_STEPS = 1 << 11
-"""Instructions of one call at most: it takes about a tenth of a second for so many."""
+"""Instructions of one call at most: it takes about a tenth of a second for this many."""
 
 
 class ReferenceEngine:
@@ -96,7 +96,7 @@ class ReferenceEngine:
 
 
 def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool, watch: Watch) -> Outcome | None:
-    """Let the DRAM or a core go on, whoever is earlier; an outcome if the engine comes back."""
+    """Let the DRAM or a core go on, the earlier one; an outcome if the engine comes back."""
     most_steps = min(steps_with_room(machine), watch.stops.steps_per_turn, MAX_STEPS)
     if most_steps == 0:
         return Outcome.PAUSED

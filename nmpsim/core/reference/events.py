@@ -1,4 +1,4 @@
-"""Values that are cut to a range, and the account that is kept of it."""
+"""Values that saturate to a range, and the counts that are kept of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nmpsim.kernels.saturation_stages import HIGH, LOW
 
 
 class Account:
-    """What is counted for one layer: elements, and cut values by stage, side and channel."""
+    """What is counted for one layer: elements, and saturated values by stage, side and channel."""
 
     def __init__(self, machine: Machine, layer: int) -> None:
         self._layer: Any = machine.layers[layer]
@@ -23,7 +23,7 @@ class Account:
         self._layer["elements"] += count
 
     def cut(self, stage: int, side: int, index: Int64s, overshoot: Int64s, times: int) -> None:
-        """Values were cut, each ``times`` times; ``index`` is where they lie in the layer."""
+        """Values saturated, each ``times`` times; ``index`` is where they lie in the layer."""
         if index.size == 0:
             return
         at = stage, side
@@ -37,7 +37,7 @@ class Account:
 
 @attrs.frozen(eq=False)
 class Place:
-    """Where values lie in the layer's output, for the account of those that are cut."""
+    """Where values lie in the layer's output, for the counts of those that saturate."""
 
     account: Account
     index: Int64s
@@ -59,6 +59,6 @@ def clamp(values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: P
 
 
 def saturate(values: Int64s, bits: int, stage: int, place: Place) -> Int64s:
-    """``values`` as signed integers of so many bits."""
+    """``values`` as signed integers of this many bits."""
     limit = 1 << (bits - 1)
     return clamp(values, -limit, limit - 1, (stage, stage), place)

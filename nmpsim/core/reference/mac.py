@@ -73,7 +73,7 @@ def channel_tables(spm: Scratchpad, d: Words, channels: int) -> tuple[Int64s, In
 
 
 def sum_starts(d: Words, zero_terms: Int64s, q: Requantizer, place: Place) -> Int64s:
-    """Bias plus zero term of each channel; what is cut is cut for every pixel."""
+    """Bias plus zero term of each channel; what saturates, saturates for every pixel."""
     starts = BIASES[d["profile"]](q, place) + zero_terms
     return saturate(starts, q.element.accumulator_bits, ACCUMULATOR, place)
 

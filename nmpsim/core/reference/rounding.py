@@ -59,7 +59,7 @@ def shift_away(values: Int64s, shift: Any) -> Int64s:
 def doubling_high(values: Int64s, mul: Any) -> Int64s:
     """``values * mul / 2^31`` of 32-bit numbers, halves up: gemmlowp's doubling high product.
 
-    gemmlowp adds 2^30, or 1 - 2^30 to a negative product, and cuts what is behind the point off;
+    gemmlowp adds 2^30, or 1 - 2^30 to a negative product, and drops the fraction;
     -2^31 times itself does not fit and becomes 2^31 - 1.
     """
     product = values * mul

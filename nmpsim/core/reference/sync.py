@@ -1,6 +1,6 @@
 """Cores that wait and meet: ``nmp.wait``, barriers, semaphores, halt.
 
-Each function: operands, effect, cost, pc; but a release takes the clock behind the instruction,
+Each function: operands, effect, cost, pc; but a release takes the clock after the instruction,
 so cost and pc come before it.
 """
 

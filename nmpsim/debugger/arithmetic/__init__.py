@@ -1,7 +1,7 @@
 """How one result of a tensor instruction came about, from what lies in the scratchpad.
 
 Everything is read back from the machine as it stood when the instruction was issued and worked out
-with the reference engine's own functions, so it is what the device did, whoever made the program.
+with the reference engine's own functions, so it is what the device did, for any program.
 """
 
 from __future__ import annotations

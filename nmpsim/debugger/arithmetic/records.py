@@ -21,7 +21,7 @@ class _NoAccount(Account):
 
 
 def nowhere() -> Place:
-    """The place of one value whose cuts nobody counts."""
+    """The place of one value whose saturation is not counted."""
     return Place(_NoAccount(), np.zeros(1, np.int64))
 
 
@@ -66,7 +66,7 @@ class Made:
 
 @attrs.frozen
 class Element:
-    """Which result of an instruction: where along each of its dimensions, innermost apart."""
+    """Which result of an instruction: where along each of its dimensions, without the innermost."""
 
     at: tuple[int, ...]
     """Row and pixel, or row, or nothing; of a transpose along all four."""

@@ -1,4 +1,4 @@
-"""The words behind a command's name, taken one by one."""
+"""The words after a command's name, taken one by one."""
 
 from __future__ import annotations
 
@@ -62,24 +62,24 @@ class Arguments:
         return default
 
     def option(self, name: str) -> str | None:
-        """The word behind ``name``, wherever it stands; takes both."""
+        """The word after ``name``, in any place; takes both."""
         if name not in self._words:
             return None
         index = self._words.index(name)
         if index + 1 >= len(self._words):
-            raise self.wrong(f"there is nothing behind {name!r}")
+            raise self.wrong(f"there is nothing after {name!r}")
         value = self._words.pop(index + 1)
         self._words.pop(index)
         return value
 
-    def behind(self, name: str) -> str:
-        """All words behind ``name``, as one text; takes them and it; empty if it is not there."""
+    def after(self, name: str) -> str:
+        """All words after ``name``, as one text; takes them and it; empty if it is not there."""
         if name not in self._words:
             return ""
         index = self._words.index(name)
         text = " ".join(self._words[index + 1 :])
         if not text:
-            raise self.wrong(f"there is nothing behind {name!r}")
+            raise self.wrong(f"there is nothing after {name!r}")
         self._words = self._words[:index]
         return text
 
@@ -90,7 +90,7 @@ class Arguments:
         return self.number(self.word(what), what)
 
     def integer_option(self, name: str) -> int | None:
-        """The number behind ``name``, if it is there."""
+        """The number after ``name``, if it is there."""
         word = self.option(name)
         return None if word is None else self.number(word, name)
 
@@ -109,7 +109,7 @@ class Arguments:
     def end(self) -> None:
         """Nothing may be left."""
         if self._words:
-            raise self.wrong("there is too much", " ".join(self._words))
+            raise self.wrong("there are too many words", " ".join(self._words))
 
     def wrong(self, message: str, found: str | None = None) -> UserError:
         """An error about these words."""

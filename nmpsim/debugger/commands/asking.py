@@ -131,7 +131,7 @@ COMMANDS = (
         ("<layer>", "all"),
         "Values are read back from the scratchpad as it stood when the instruction was issued.",
     ),
-    Command("readers", "readers LAYER I J ...", "who read an element", used, ("uses",),
+    Command("readers", "readers LAYER I J ...", "what read an element", used, ("uses",),
             ("<layer>",)),
     Command(
         "hazards",

@@ -21,7 +21,7 @@ MAX_CHANNELS = 8
 
 
 def integers(context: Context, arguments: Arguments) -> Result:
-    """Rescale integers beside what the scales ask for."""
+    """Rescale integers compared with what the scales ask for."""
     debugger = context.debugger
     is_all = arguments.flag("all")
     if arguments:
@@ -93,7 +93,7 @@ def written(integers: Integers, kind: Kind) -> str:
 
 
 def constants(context: Context, arguments: Arguments) -> Result:
-    """The program's constants beside a file's."""
+    """The program's constants compared with a file's."""
     path = Path(arguments.word("a file"))
     arguments.end()
     arrays = context.open_arrays(path)
@@ -118,7 +118,7 @@ COMMANDS = (
     Command(
         "integers",
         "integers [LAYER] [all]",
-        "rescale integers beside what the LIR's scales ask for",
+        "rescale integers compared with those that the LIR's scales ask for",
         integers,
         (),
         ("<layer>", "all"),
@@ -128,7 +128,7 @@ COMMANDS = (
     Command(
         "constants",
         "constants FILE.npz",
-        "the program's weights and biases beside a file's",
+        "the program's weights and biases compared with a file's",
         constants,
         (),
         ("<file>",),

@@ -42,7 +42,7 @@ def _change_scale(context: Context, layer: Layer, arguments: Arguments) -> Resul
     if is_alone:
         places = context.changes.set_own_scale(layer, scale)
         text = f"{layer.name}: output scale {scale:g} in {count(places, 'descriptor')}"
-        note = f"  whoever reads it still takes it to be on the old scale, {layer.output.scale:g}"
+        note = f"  any reader still takes it to be on the old scale, {layer.output.scale:g}"
         return _changed(context, text, places, note)
     found = context.changes.set_scale(layer, context.module(), scale)
     text = f"{layer.name}: output scale {scale:g} in {count(len(found.pieces), 'place')}"
@@ -60,7 +60,7 @@ def _change_scale(context: Context, layer: Layer, arguments: Arguments) -> Resul
 
 def _changed(context: Context, text: str, places: int, *notes: str) -> Result:
     at = context.debugger.location()
-    end = f"  the run stands at position {at.position}; `effect` tells what comes of it"
+    end = f"  the run is at position {at.position}; `effect` shows what follows from it"
     data = {"text": text, "places": places, "position": at.position, "notes": list(notes)}
     return Result((text, *notes, end), data)
 
@@ -189,7 +189,7 @@ def revert(context: Context, arguments: Arguments) -> Result:
     """Undo all changes to the program."""
     arguments.end()
     undone = context.changes.revert()
-    return say(f"{count(undone, 'change')} undone; the run stands at the start", undone=undone)
+    return say(f"{count(undone, 'change')} undone; the run is at the start", undone=undone)
 
 
 COMMANDS = (
@@ -216,7 +216,7 @@ COMMANDS = (
         ("<tensor>",),
         "An address may be NAME+N as `why` names weights; the run then goes back to the start.",
     ),
-    Command("effect", "effect", "run to the end and tell what the changes did", effect),
+    Command("effect", "effect", "run to the end and show what the changes did", effect),
     Command("export", "export FILE", "write the changes as a patch", export, (), ("<file>",)),
     Command("patch", "patch FILE", "make the changes of a patch", apply, (), ("<file>",)),
     Command("revert", "revert", "undo all changes to the program", revert),

@@ -36,7 +36,7 @@ def _reference(context: Context) -> Reference:
 
 
 def compare(context: Context, arguments: Arguments) -> Result:
-    """Layers beside the reference."""
+    """Layers compared with the reference."""
     reference = _reference(context)
     is_isolated = arguments.flag("isolated", "alone")
     debugger = context.debugger
@@ -149,7 +149,7 @@ def diverge(context: Context, arguments: Arguments) -> Result:
     more = f" by more than {limit} ulp by itself" if limit else ""
     return say(
         f"no layer differs from the reference{more}",
-        "  next: `hazards` tells whether that hangs on when transfers land",
+        "  next: `hazards` shows whether that depends on when transfers land",
         layers=[], differing=0, first=None,
     )  # fmt: skip
 
@@ -213,7 +213,7 @@ COMMANDS = (
     Command(
         "compare",
         "compare [LAYER] [isolated]",
-        "layers beside the reference, as the network ran and alone on right inputs",
+        "layers compared with the reference, as the network ran and alone on right inputs",
         compare,
         ("cmp",),
         ("<layer>", "isolated"),

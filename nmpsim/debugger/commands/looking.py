@@ -176,19 +176,19 @@ def _rows(values: npt.NDArray[Any]) -> list[str]:
 
 
 def saturated(context: Context, arguments: Arguments) -> Result:
-    """What was cut."""
+    """Values that saturated."""
     debugger = context.debugger
     chosen = [_layer(context, arguments)] if arguments else debugger.layers
     arguments.end()
     rows: list[list[object]] = []
     for one in chosen:
-        for cut in saturation(debugger, one):
-            channels = ", ".join(f"{c}: {n}" for c, n in list(cut.channels)[:6])
-            more = " ..." if len(cut.channels) > 6 else ""
-            rows.append([one.name, cut.stage, cut.side, cut.count, cut.worst, list(cut.first),
-                         channels + more])  # fmt: skip
+        for found in saturation(debugger, one):
+            channels = ", ".join(f"{c}: {n}" for c, n in list(found.channels)[:6])
+            more = " ..." if len(found.channels) > 6 else ""
+            rows.append([one.name, found.stage, found.side, found.count, found.worst,
+                         list(found.first), channels + more])  # fmt: skip
     names = ("layer", "stage", "side", "count", "worst", "first", "channels")
-    lines = table(names, rows) if rows else ("nothing was cut so far",)
+    lines = table(names, rows) if rows else ("nothing has saturated so far",)
     return Result(lines, {"saturation": [dict(zip(names, row, strict=True)) for row in rows]})
 
 
@@ -270,7 +270,7 @@ COMMANDS = (
         "Layers may share memory: an output is shown as its layer left it, with memory as the"
         " bytes are now. Weights and biases are shown as the LIR has them.",
     ),
-    Command("saturation", "saturation [LAYER]", "values that were cut, by stage and side",
+    Command("saturation", "saturation [LAYER]", "saturated and clipped values, by stage and side",
             saturated, ("sat",), ("<layer>",)),
     Command("source", "source [LAYER]", "the LIR around a layer", source, ("list",), ("<layer>",)),
     Command("cores", "cores", "every core: status, cycle, next instruction", cores),

@@ -142,7 +142,7 @@ COMMANDS = (
     Command(
         "back",
         "back [layer|tile|tensor|instruction] [N] [core C]",
-        "go back by the same",
+        "go back by the same units",
         back,
         ("b", "reverse-step", "rs"),
         (*STEP_UNITS, "core"),

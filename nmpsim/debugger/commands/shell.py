@@ -90,7 +90,7 @@ def help_command(context: Context, arguments: Arguments) -> Result:
         for one in commands:
             short = f" ({', '.join(one.aliases[:1])})" if one.aliases else ""
             lines.append(f"  {one.name + short:<18} {one.summary}")
-    lines.append("`help COMMAND` tells more")
+    lines.append("`help COMMAND` shows more")
     return say(*lines, commands={one.name: one.summary for one in COMMANDS})
 
 
@@ -124,7 +124,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "Session": (
         Command("help", "help [COMMAND]", "this list, or all about a command", help_command,
                 ("h", "?"), ("<command>",)),
-        Command("core", "core FILE", "write all that the run is made of, to open it again here",
+        Command("core", "core FILE", "write a file that repeats the run, to open it again here",
                 keep, (), ("<file>",)),
         Command("quit", "quit", "end the session", leave, ("q", "exit")),
     ),

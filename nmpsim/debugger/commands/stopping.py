@@ -63,8 +63,8 @@ def watch(context: Context, arguments: Arguments) -> Result:
 
 
 def _only_if(context: Context, arguments: Arguments) -> str:
-    """The expression behind ``if``, tried here and now; empty if there is none."""
-    text = arguments.behind("if")
+    """The expression after ``if``, tried here and now; empty if there is none."""
+    text = arguments.after("if")
     if text:
         evaluate(text, functions_of(context))
     return text
@@ -161,13 +161,13 @@ COMMANDS = (
          "in", "differs", "from", "reference", "by", "more", "than", "core", "if", *FUNCTIONS,
          "<layer>"),
         "A layer or line stops before it, an address before its instruction; the others just"
-        " after what they tell of. With if only where the expression holds there, as expect takes"
+        " after what they name. With if only where the expression holds there, as expect takes"
         " it: break address 0x80000400 if register(2, a0) == 3",
     ),
     Command(
         "watch",
         "watch TENSOR [I J ...] | ADDRESS [BYTES] [read|write|access] [core C] [if EXPRESSION]",
-        "stop after who writes (reads, touches) a tensor, an element, a piece of memory",
+        "stop after each write (read, access) of a tensor, an element, a piece of memory",
         watch,
         ("w",),
         (*ACCESSES, "if", *FUNCTIONS, "<tensor>"),

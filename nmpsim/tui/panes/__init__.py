@@ -16,7 +16,7 @@ PANES: tuple[tuple[str, type[LinePane]], ...] = (
     ("Layers", LayersPane),
     ("Source", SourcePane),
     ("Tensor", TensorPane),
-    ("Cut", SaturationPane),
+    ("Saturation", SaturationPane),
     ("Code", ProgramPane),
     ("Regs", RegistersPane),
     ("Memory", MemoryPane),

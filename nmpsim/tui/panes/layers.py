@@ -1,4 +1,4 @@
-"""Layers at a glance: cycles, share, what was cut, how it compares."""
+"""Layers at a glance: cycles, share, what saturated, how it compares."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nmpsim.views.text import percent, short_count, shorten_middle
 from nmpsim.visible import visible_line
 
 BAR_COLUMNS = 8
-CUT_COLUMNS = 8
+SATURATED_COLUMNS = 9
 COMPARED_COLUMNS = 14
-OTHER_COLUMNS = 37
+OTHER_COLUMNS = 38
 """All but names, operations, and the bar or how a layer compares."""
 OPERATION_COLUMNS = 12
 """Narrow panes leave operations out."""
@@ -44,7 +44,7 @@ class LayersPane(LinePane):
     def heading(self, width: int) -> list[Text]:
         """Names of the columns."""
         last = "reference" if self.view is not None and self.view.shell.reference else ""
-        names = ("", "layer", "operation", "cycles", "share", "cut")
+        names = ("", "layer", "operation", "cycles", "share", "saturated")
         return [Text(f" {self._columns(width, *names)} {last}")]
 
     def line(self, index: int, width: int) -> Text:
@@ -64,7 +64,7 @@ class LayersPane(LinePane):
         )
         text.append(columns, style="bold" if is_current else "" if known else "dim")
         if state.saturated:
-            text.stylize(ORANGE, len(text) - CUT_COLUMNS)
+            text.stylize(ORANGE, len(text) - SATURATED_COLUMNS)
         return text.append(" ").append_text(self._last(index, state.cycles))
 
     def looks_at(self, index: int) -> Mapping[str, Any]:
@@ -94,7 +94,7 @@ class LayersPane(LinePane):
         return self.glyphs.done if state.state == "done" else self.glyphs.pending
 
     def _columns(
-        self, width: int, number: str, name: str, op: str, cycles: str, share: str, cut: str
+        self, width: int, number: str, name: str, op: str, cycles: str, share: str, sat: str
     ) -> str:
         last = BAR_COLUMNS if self.shown.shell.reference is None else COMPARED_COLUMNS
         room = max(width - OTHER_COLUMNS - last, 12)
@@ -103,7 +103,7 @@ class LayersPane(LinePane):
         head = f"{number:>5} {shorten_middle(name, names):{names}}"
         if ops:
             head += f" {shorten_middle(op, ops - 1):{ops - 1}}"
-        return f"{head} {cycles:>11} {share:>6} {cut:>{CUT_COLUMNS}}"
+        return f"{head} {cycles:>11} {share:>6} {sat:>{SATURATED_COLUMNS}}"
 
     def _bar(self, cycles: int) -> str:
         share = cycles / self._total if self._total else 0.0

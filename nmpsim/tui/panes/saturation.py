@@ -1,4 +1,4 @@
-"""What was cut in the layer that is looked at, by stage and by channel."""
+"""What saturated in the selected layer, by stage and by channel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BAR_COLUMNS = 24
 
 
 class SaturationPane(LinePane):
-    """Stages first, then channels; clips that the network asks for are counted apart."""
+    """Stages first, then channels; clips that the network asks for are counted separately."""
 
     title = "Saturation"
     _lines: tuple[Text, ...] = ()
@@ -55,12 +55,12 @@ class SaturationPane(LinePane):
         return self._lines[index].copy()
 
     def looks_at(self, index: int) -> Mapping[str, Any]:
-        """The first element that was cut, or the channel's first element."""
+        """The first element that saturated, or the channel's first element."""
         return {"element": self._elements[index]} if self._elements[index] else {}
 
     def _stages(self, found: tuple[Saturation, ...], state: str) -> list[Text]:
         if not found:
-            return [Text("not computed yet" if state == "pending" else "nothing was cut")]
+            return [Text("not computed yet" if state == "pending" else "nothing saturated")]
         lines = []
         for one in found:
             mark = self.glyphs.over if one.side == "high" else self.glyphs.under
@@ -95,5 +95,5 @@ class SaturationPane(LinePane):
 
 
 def _cut_channels(found: tuple[Saturation, ...]) -> list[int]:
-    """Channels in which values were cut that the network does not ask for."""
+    """Channels in which values saturated."""
     return sorted({channel for one in found if not one.wanted for channel, _ in one.channels})

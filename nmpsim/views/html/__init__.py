@@ -1,4 +1,4 @@
-"""Runs as one HTML page that needs nothing but itself."""
+"""Runs as one HTML report that needs nothing but itself."""
 
 from nmpsim.views.html.page import html_page, require_html
 

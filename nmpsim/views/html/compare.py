@@ -1,4 +1,4 @@
-"""Several runs beside each other: totals, layers, and what changed most."""
+"""Several runs next to each other: totals, layers, and what changed most."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def totals_table(runs: _Runs) -> Table:
         Heading("cycles", "of the whole run"),
         Heading("change", "of cycles against the first run"),
         Heading("time", "these cycles at the device's clock"),
-        Heading("cut", "values saturated, not by the network's wish"),
+        Heading(
+            "saturated", "values that did not fit; clips that the network asks for do not count"
+        ),
         Heading("outputs", "whether they are those of the first run, to the bit", number=False),
         Heading("end", "whether the run reached its end", number=False),
     )
@@ -72,7 +74,7 @@ def layers_table(runs: _Runs) -> Table:
     for name in names[1:]:
         headings.append(Heading(f"change {name}", f"of cycles, {name} against {names[0]}"))
     for name in names:
-        headings.append(Heading(f"cut {name}", f"values saturated in {name}"))
+        headings.append(Heading(f"saturated {name}", f"values saturated in {name}"))
     return Table(tuple(headings), tuple(_layer_row(row) for row in _rows(runs)))
 
 
@@ -118,7 +120,7 @@ def _total(name: str, run: RunReport, first: RunReport) -> tuple[Cell, ...]:
         Cell(duration(run.seconds), run.seconds),
         count(sum(layer.saturated for layer in run.layers)),
         text("same" if _same_outputs(first, run) else "other"),
-        text(run.trap.kind if run.trap else "reached", "cut" if run.trap else ""),
+        text(run.trap.kind if run.trap else "reached", "alarm" if run.trap else ""),
     )
 
 
@@ -130,7 +132,7 @@ def _same_outputs(first: RunReport, run: RunReport) -> bool:
 
 
 def _rows(runs: _Runs) -> list[_Row]:
-    """Layers by name, in the order of the first run; those of others behind."""
+    """Layers by name, in the order of the first run; those of others after."""
     tables = [{layer.name: layer for layer in run.layers} for run in runs.values()]
     names = dict.fromkeys(name for table in tables for name in table)
     return [_Row(name, tuple(table.get(name) for table in tables)) for name in names]
@@ -138,12 +140,12 @@ def _rows(runs: _Runs) -> list[_Row]:
 
 def _layer_row(row: _Row) -> tuple[Cell, ...]:
     first, *others = row.cycles()
-    cut = [None if layer is None else layer.saturated for layer in row.layers]
+    saturated = [None if layer is None else layer.saturated for layer in row.layers]
     return (
         text(row.name),
         *(_count(cycles) for cycles in (first, *others)),
         *(_change(first, cycles) for cycles in others),
-        *(_count(one, "cut" if one else "") for one in cut),
+        *(_count(one, "alarm" if one else "") for one in saturated),
     )
 
 
@@ -161,7 +163,7 @@ def _change(before: int | None, after: int | None) -> Cell:
 
 
 def run_names(names: Sequence[str]) -> list[str]:
-    """The names, with a number behind those that come again."""
+    """The names, with a number after those that come again."""
     seen: dict[str, int] = {}
     unique = []
     for name in names:

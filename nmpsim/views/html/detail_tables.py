@@ -1,4 +1,4 @@
-"""Tables of what is told beside the layers: the device, sensitivity, errors."""
+"""Tables of what is told next to the layers: the device, sensitivity, errors."""
 
 from __future__ import annotations
 

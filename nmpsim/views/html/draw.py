@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from nmpsim.views.html.figures import Figure
 
-_MOST_LINES = 400_000
+_MAX_LINES = 400_000
 """Characters of a drawing of lines; of a longer one, dots are tried."""
 _PATH = re.compile(r'<path d="([^"]*)"((?: [a-z-]+="[^"]*")*)/>')
 _TAG = re.compile(r"<[^>]*>")
@@ -32,7 +32,7 @@ def still(figure: Figure) -> str:
     spec = json.dumps({**figure.spec, "config": config})
     svg = quote(_small(vl_convert.vegalite_to_svg(spec)), safe=_AS_THEY_ARE)
     lines = f"data:image/svg+xml,{svg}"
-    if len(lines) <= _MOST_LINES:
+    if len(lines) <= _MAX_LINES:
         return lines
     png = base64.b64encode(vl_convert.vegalite_to_png(spec)).decode()
     return min(lines, f"data:image/png;base64,{png}", key=len)
@@ -42,7 +42,7 @@ def _small(svg: str) -> str:
     """The same picture to a tenth of a pixel, neighbours that look alike in one path.
 
     Bars and cells do not overlap, so this holds for those that shine through too; dots, which may,
-    have a transform and stay apart.
+    have a transform and stay separate.
     """
     svg = _TAG.sub(lambda tag: _UNSEEN.sub("", tag[0]), svg)
     return _PATHS.sub(lambda run: "".join(_joined(run[0])), svg)

@@ -1,4 +1,4 @@
-"""Figures as Vega-Lite specifications: plain data, drawn by whoever reads them.
+"""Figures as Vega-Lite specifications: plain data, drawn by the reader's browser.
 
 Of a report they take numbers and names; a name is data of a figure, never part of its language.
 """
@@ -25,9 +25,9 @@ NAME_CHARACTERS = 34
 MAX_CORES = 1024
 """More than any device has; a report may say anything."""
 ZOOM_HINT = "Drag to move, Ctrl and the wheel to zoom, double click to see all again."
-_MOST_OBJECTS = 50
+_MAX_OBJECTS = 50
 """Of more data, a figure holds a table of text, which is shorter."""
-_MOST_LINES = 1000
+_MAX_LINES = 1000
 """Marks that a browser keeps as lines; more it draws as dots."""
 
 
@@ -40,12 +40,12 @@ class Figure:
     """What it shows; also for those who cannot see it."""
     spec: Mapping[str, Any]
     narrow: bool = False
-    """Beside others of its kind, where there is room."""
+    """Next to others of its kind, where there is room."""
 
     @property
     def is_large(self) -> bool:
         """True if it has too many marks to be a drawing of lines."""
-        return self.marks > _MOST_LINES
+        return self.marks > _MAX_LINES
 
     @property
     def marks(self) -> int:
@@ -69,7 +69,7 @@ def figure_spec(values: Sequence[Mapping[str, Any]], height: int, **parts: Any) 
 
 def _data(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     values = [{name: _shown(value) for name, value in one.items()} for one in given]
-    if len(values) <= _MOST_OBJECTS:
+    if len(values) <= _MAX_OBJECTS:
         return {"values": values}
     lines = io.StringIO()
     writer = csv.DictWriter(lines, list(values[0]), lineterminator="\n")

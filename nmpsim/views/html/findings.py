@@ -1,4 +1,4 @@
-"""Tables that answer first questions: where the time goes and why, where values are cut."""
+"""Tables that answer first questions: where the time goes and why, where values saturate."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from nmpsim.views.run_text import CAUSE_WORDS
 from nmpsim.views.text import percent
 
 MAX_SLOW = 12
-"""Layers of which the reasons are told: those that took the most cycles."""
-_MOST_CAUSES = 3
+"""Layers whose reasons are listed: those that took the most cycles."""
+_MAX_CAUSES = 3
 """Reasons of a layer."""
 _LEAST_SHARE = 0.05
-"""Of the cores' cycles, for a reason to be told."""
+"""Of the cores' cycles, for a reason to be listed."""
 
 
 def slow_table(report: RunReport) -> Table:
@@ -41,25 +41,25 @@ def slow_table(report: RunReport) -> Table:
 
 
 def saturation_table(report: RunReport) -> Table:
-    """What was cut against the network's wish: a row for each layer, stage and side."""
+    """What saturated: a row for each layer, stage and side."""
     headings = (
         *(column.heading for column in _WHERE),
         Heading("stage", "input (quantization), bias, accumulator, rescale or result", False),
         Heading("side", "below the lowest value or above the highest", number=False),
-        Heading("cut", "how many values"),
-        Heading("% cut", "of the layer's results"),
-        Heading("worst", "largest overshoot, in units of the last place of what was cut"),
+        Heading("saturated", "how many values"),
+        Heading("% saturated", "of the layer's results"),
+        Heading("worst", "largest overshoot, in units of the last place"),
         Heading("first at", "coordinates in the layer's output", number=False),
         Heading("channels", "how many channels are concerned"),
         Heading("most in", "the channel with most of them, and how many", number=False),
     )
-    cuts = ((layer, cut) for layer in report.layers for cut in layer.saturation if not cut.wanted)
-    return Table(headings, tuple(_cut_row(report, layer, cut) for layer, cut in cuts))
+    found = ((layer, one) for layer in report.layers for one in layer.saturation if not one.wanted)
+    return Table(headings, tuple(_saturation_row(report, layer, one) for layer, one in found))
 
 
 def _causes(layer: LayerReport) -> str:
     total = max(sum(layer.core_cycles.values()), 1)
-    largest = sorted(layer.core_cycles.items(), key=lambda item: -item[1])[:_MOST_CAUSES]
+    largest = sorted(layer.core_cycles.items(), key=lambda item: -item[1])[:_MAX_CAUSES]
     told = [
         f"{percent(cycles, total)}% {CAUSE_WORDS.get(cause, cause)}"
         for cause, cycles in largest
@@ -68,17 +68,17 @@ def _causes(layer: LayerReport) -> str:
     return "; ".join(told)
 
 
-def _cut_row(report: RunReport, layer: LayerReport, cut: Saturation) -> tuple[Cell, ...]:
-    channels = sorted(cut.channels, key=lambda item: -item[1])
+def _saturation_row(report: RunReport, layer: LayerReport, one: Saturation) -> tuple[Cell, ...]:
+    channels = sorted(one.channels, key=lambda item: -item[1])
     most = f"{channels[0][0]}: {channels[0][1]:,}" if channels else "-"
     return (
         *(column.cell(report, layer) for column in _WHERE),
-        text(cut.stage),
-        text(cut.side),
-        count(cut.count, "cut"),
-        percent_cell(cut.count, layer.elements),
-        count(cut.worst),
-        text(", ".join(map(str, cut.first)) or "-"),
+        text(one.stage),
+        text(one.side),
+        count(one.count, "alarm"),
+        percent_cell(one.count, layer.elements),
+        count(one.worst),
+        text(", ".join(map(str, one.first)) or "-"),
         count(len(channels)),
         text(most),
     )
@@ -94,10 +94,10 @@ _BOUND = Column(
     lambda _, layer: count(layer.bound.cycles),
 )
 _FORMULA = Column(
-    Heading("namely", "how the bound is computed", number=False),
+    Heading("limited by", "how the bound is computed", number=False),
     lambda _, layer: text(_formula(layer)),
 )
 _CAUSES = Column(
-    Heading("where the cores' time went", "shares of all cores' cycles", number=False),
+    Heading("how the cores spent their time", "shares of all cores' cycles", number=False),
     lambda _, layer: text(_causes(layer)),
 )

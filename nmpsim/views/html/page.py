@@ -1,4 +1,4 @@
-"""The page: every part of the reports, filled into a template that escapes all it is given."""
+"""The HTML report: all parts of the reports in a template that escapes what it is given."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nmpsim.visible import visible, visible_line
 
 @attrs.frozen
 class Drawing:
-    """How far a page is: an event as :mod:`nmpsim.views.progress` takes it."""
+    """How far a report is: an event as :mod:`nmpsim.views.progress` takes it."""
 
     done: int
     """Figures that are drawn."""
@@ -66,7 +66,7 @@ class _Run:
 
 
 def require_html() -> None:
-    """Refuse a page that cannot be made, before anything else is done (PKG001)."""
+    """Refuse a report that cannot be made, before anything else is done (PKG001)."""
     try:
         import jinja2  # noqa: F401 - whether it is there
         import vl_convert  # noqa: F401 - likewise
@@ -80,7 +80,7 @@ def require_html() -> None:
 
 
 def html_page(runs: Mapping[str, RunReport], listener: Listener | None = None) -> str:
-    """One page of one or more runs, by names that tell them apart.
+    """One HTML report of one or more runs, by names that tell them apart.
 
     It holds its figures, scripts and styles itself, and asks nothing of any network.
 

@@ -103,24 +103,27 @@ def _saturation(report: RunReport) -> Figure:
             | {"scale": {"domain": [0, 1], "nice": False}, "axis": {"format": "%"}},
             "x2": {"field": "until"},
             "y": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 220}),
-            "color": axis("share", "quantitative", "% cut")
+            "color": axis("share", "quantitative", "% saturated")
             | {"scale": {"type": "symlog", "constant": 0.01, "scheme": "orangered"}},
             "tooltip": tooltips(
-                layer="layer", channels="channels", count="values cut", share="% of their values"
+                layer="layer",
+                channels="channels",
+                count="values saturated",
+                share="% of their values",
             ),
         },
     )
-    text = "Where values were cut against the network's wish; layers without are left out."
+    text = "Where values saturated; layers without saturation are left out."
     return Figure("Saturation by layer and channel", text, spec)
 
 
 def _cells(layer: LayerReport) -> Iterator[dict[str, Any]]:
-    """The channels of a layer as at most CHANNEL_CELLS cells, those with something cut."""
+    """The channels of a layer as at most CHANNEL_CELLS cells, those with saturated values."""
     channels = max(layer.shape[-1] if layer.shape else 1, 1)
     width = -(-channels // CHANNEL_CELLS)
     counts: dict[int, int] = {}
-    for cut in layer.saturation:
-        for channel, count in () if cut.wanted else cut.channels:
+    for one in layer.saturation:
+        for channel, count in () if one.wanted else one.channels:
             counts[channel // width] = counts.get(channel // width, 0) + count
     for cell, count in sorted(counts.items()):
         first, last = cell * width, min((cell + 1) * width, channels)

@@ -1,4 +1,4 @@
-"""Tables of a page: what each column means, and its cells as text with what they sort by."""
+"""Tables of an HTML report: what each column means, and its cells as text with their sort keys."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def recorded_columns(report: RunReport) -> tuple[Column, ...]:
         heading = Heading("cores", "how many cores worked for the layer")
         found.append(Column(heading, lambda _, layer: count(cores.get(layer.index, 0))))
     if shares := scratchpad_shares(report):
-        heading = Heading("scratchpad %", "of a scratchpad, what the layer put something into")
+        heading = Heading("scratchpad %", "the share of a scratchpad that the layer wrote to")
         found.append(
             Column(heading, lambda _, layer: percent_cell(shares.get(layer.index, 0), 1.0))
         )
@@ -82,7 +82,7 @@ def placement_table(report: RunReport) -> Table:
         key = (layer.placement, layer.op, elem_text(layer.elem), layer.reason)
         groups.setdefault(key, []).append(layer)
     headings = (
-        Heading("on", "the device, or the host that it belongs to", number=False),
+        Heading("on", "the device, or its host", number=False),
         Heading("operation", "opcode of the LIR", number=False),
         Heading("type", "of the results", number=False),
         Heading("layers", "how many"),
@@ -143,15 +143,15 @@ def percent_cell(part: float, whole: float) -> Cell:
     return Cell(percent(part, whole), part / whole if whole > 0 else -1)
 
 
-def _cut(layer: LayerReport) -> Cell:
+def _saturated(layer: LayerReport) -> Cell:
     if not layer.saturated:
         return Cell("-", 0)
     share = percent(layer.saturated, layer.elements)
-    return Cell(f"{layer.saturated:,} ({share}%)", layer.saturated, "cut")
+    return Cell(f"{layer.saturated:,} ({share}%)", layer.saturated, "alarm")
 
 
 def _worst(layer: LayerReport) -> Cell:
-    worst = max((cut.worst for cut in layer.saturation if not cut.wanted), default=0)
+    worst = max((one.worst for one in layer.saturation if not one.wanted), default=0)
     return count(worst) if worst else Cell("-", 0)
 
 
@@ -216,7 +216,7 @@ _COLUMNS = (
 """Of the table of layers, in front of those that only a recorded run has."""
 _MORE_COLUMNS = (
     Column(
-        Heading("mac %", "of what all MAC arrays could have done in these cycles"),
+        Heading("MAC utilization %", "of what all MAC arrays could have done in these cycles"),
         lambda _, layer: percent_cell(layer.utilization, 1.0 if layer.macs else 0),
     ),
     Column(
@@ -224,11 +224,13 @@ _MORE_COLUMNS = (
         lambda _, layer: percent_cell(layer.burst_efficiency, 1.0 if layer.bursts else 0),
     ),
     Column(
-        Heading("cut", "results that did not fit and were saturated, not by the network's wish"),
-        lambda _, layer: _cut(layer),
+        Heading(
+            "saturated", "results that did not fit; clips that the network asks for do not count"
+        ),
+        lambda _, layer: _saturated(layer),
     ),
     Column(
-        Heading("worst", "largest overshoot of these, in units of the last place of what was cut"),
+        Heading("worst", "largest overshoot of these, in units of the last place"),
         lambda _, layer: _worst(layer),
     ),
     Column(Heading("MACs", "multiplications needed"), lambda _, layer: count(layer.macs)),
@@ -247,4 +249,4 @@ _MORE_COLUMNS = (
     ),
     LINE,
 )
-"""And behind them."""
+"""And after them."""

@@ -32,7 +32,7 @@ _NAMES_ROW = "layer"
 
 
 def gantt(report: RunReport, timeline: Timeline) -> Figure:
-    """What the units did when, the layers behind them."""
+    """What the units did when, the layers in the background."""
     labels = [layer_label(layer) for layer in report.layers]
     values = [
         {
@@ -188,7 +188,7 @@ def scratchpads(report: RunReport) -> Figure:
         },
     )
     text = (
-        f"Where each layer put what into the scratchpads of {bytes_text(size)}: what loads brought,"
+        f"What each layer put into the scratchpads of {bytes_text(size)}: what loads brought,"
         " and results and sums. Paler where fewer cores did; free above, there is room for larger"
         " tiles."
     )

@@ -343,7 +343,7 @@ def test_an_island_and_why() -> None:
     assert finding.severity == "warning"
     assert finding.found == "1 relu, 1 sigmoid"
     assert "no unit for sigmoid" in finding.hint
-    assert "unit for relu: whoever made the LIR" in finding.hint
+    assert "unit for relu: the tool that made the LIR" in finding.hint
 
 
 def test_there_and_back_again() -> None:
