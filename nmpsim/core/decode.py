@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Kind, Scope, Unit, of_kind
 from nmpsim.isa.total import decides
-from nmpsim.memory.footprint import KINDS
+from nmpsim.isa.words import KINDS
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -105,4 +105,4 @@ INSTRUCTION_UNIT = np.array([-1 if i.unit is None else int(i.unit) for i in INST
 FOOTPRINT_KIND = np.array(
     [-1 if i.descriptor is None else KINDS[i.descriptor] for i in INSTRUCTIONS], np.int64
 )
-"""What :func:`~nmpsim.memory.footprint.footprint` calls an instruction's descriptor; else -1."""
+"""Row of an instruction's descriptor in tables of descriptors; else -1."""

@@ -13,7 +13,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.isa.csrs import CSR_ROWS, Csr
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
-from nmpsim.timing.dram import CURSOR_WORDS
+from nmpsim.memory.dram import CURSOR_WORDS
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.state import Machine, Outcome, Status, Trap
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import decode
-from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Cause, Unit, Word
+from nmpsim.isa.table import DESCRIPTORS, Cause, Unit, Word
+from nmpsim.memory.address_map import word_at
 from nmpsim.report.data import TrapReport
 
 KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit", "timeout"]] = {
@@ -57,20 +58,6 @@ def trap_report(
         layer=layer.name if layer else None,
         line=layer.line if layer else None,
     )
-
-
-def word_at(machine: Machine, core: int, address: int) -> int | None:
-    """The word at an address as a core sees it, if there is one."""
-    shared = machine.shared[0]
-    regions: list[tuple[Any, int]] = [
-        (machine.image, int(shared.image_base)),
-        (machine.ram, int(shared.ram_base)),
-        (machine.scratchpad[core][: int(shared.scratchpad_bytes)], SCRATCHPAD_BASE),
-    ]
-    for memory, base in regions:
-        if 0 <= address - base <= memory.size - 4:
-            return int.from_bytes(memory[address - base : address - base + 4].tobytes(), "little")
-    return None
 
 
 def _fault(machine: Machine, core: int, pc: int, cause: int, value: int) -> str:

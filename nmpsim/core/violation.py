@@ -11,10 +11,10 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.core.demand import nbytes_of
 from nmpsim.core.shown import Found
 from nmpsim.core.state import Int64s, Machine, Trap
-from nmpsim.core.trapped import word_at
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.contract import CASES, NUMBER_OF_CASE
 from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, Unit
+from nmpsim.memory.address_map import word_at
 from nmpsim.memory.footprint import OPERANDS
 from nmpsim.report.data import TrapReport, ViolationReport
 

@@ -13,7 +13,6 @@ from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.host import read_tensor
 from nmpsim.core.state import NEVER
 from nmpsim.core.stops import ANY_INSTRUCTION
-from nmpsim.core.trapped import word_at
 from nmpsim.debugger.breakpoints import AtAddress, Breakpoint, Condition, Hit, OnHazard
 from nmpsim.debugger.events import Events, Hazards
 from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
@@ -24,6 +23,7 @@ from nmpsim.debugger.standing import Standing
 from nmpsim.debugger.worklog import WorkLog
 from nmpsim.diagnostics import fail
 from nmpsim.isa.table import Unit
+from nmpsim.memory.address_map import word_at
 
 StepUnit = Literal["layer", "tile", "tensor", "instruction"]
 UNITS: dict[StepUnit, int] = {

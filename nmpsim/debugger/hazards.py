@@ -23,7 +23,7 @@ import attrs
 
 from nmpsim.debugger.instructions import Done, Touch
 from nmpsim.debugger.written import Written
-from nmpsim.isa.table import Kind, Unit, of_kind
+from nmpsim.isa.table import OUTSTANDING, UNIT, Kind, Unit, of_kind
 from nmpsim.isa.total import total
 
 MAX_OPEN = 1 << 13
@@ -173,7 +173,7 @@ class HazardCheck:
 
     def wait(self, done: Done) -> None:
         """``nmp.wait``."""
-        core, unit, outstanding = done.core, done.word >> 15 & 31, done.word >> 20 & 31
+        core, unit, outstanding = done.core, UNIT.decode(done.word), OUTSTANDING.decode(done.word)
         jobs = [o.done.job for o in self._all(core) if o.done.unit == unit]
         if jobs:
             issued = max(jobs) + 1

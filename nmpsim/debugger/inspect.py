@@ -16,16 +16,15 @@ from nmpsim.core.host import read_tensor
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr
 from nmpsim.core.state import Status
-from nmpsim.core.trapped import word_at
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.execution import FOREVER
-from nmpsim.debugger.instructions import memory_at
 from nmpsim.debugger.records import CoreState, LayerState
 from nmpsim.diagnostics import fail
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.csrs import Csr
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.lir.layers import find_layer as layer_among
+from nmpsim.memory.address_map import bytes_at, word_at
 from nmpsim.report.data import Saturation
 
 MAX_BYTES = 1 << 20
@@ -147,7 +146,7 @@ def registers(debugger: Debugger, core: int) -> Mapping[str, int]:
 def memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
     """Bytes as a core sees them; UserError (DEBUG002) if they are not all in one memory."""
     machine = debugger.execution.machine
-    found = memory_at(machine, debugger.checked_core(core), address, count)
+    found = bytes_at(machine, debugger.checked_core(core), address, count)
     if found is not None and 0 <= count <= MAX_BYTES:
         return found
     raise fail(

@@ -14,20 +14,22 @@ from nmpsim.core.state import NEVER, Machine
 from nmpsim.core.stops import Row
 from nmpsim.debugger.boxes import Box, Space
 from nmpsim.isa.table import (
-    CONTROL_BASE,
     DESCRIPTORS,
     DRAM_BASE,
+    IMM_I,
+    IMM_S,
     INSTRUCTIONS,
     SCRATCHPAD_BASE,
     Instruction,
     Kind,
     Unit,
 )
+from nmpsim.isa.words import KINDS
+from nmpsim.memory.address_map import bytes_at
 from nmpsim.memory.footprint import (
     COUNT,
     FIRST_AXIS,
     IS_PLAIN,
-    KINDS,
     MAX_TOUCHES,
     OPERANDS,
     RUN,
@@ -119,27 +121,12 @@ def done_of(row: npt.NDArray[np.int64], machine: Machine) -> Done:
 def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dict[str, int]:
     """Words of a descriptor by their names, signed where they are; zeros beyond memory."""
     record = DESCRIPTORS[name]
-    data = memory_at(machine, core, address, record.nbytes) or bytes(record.nbytes)
+    data = bytes_at(machine, core, address, record.nbytes) or bytes(record.nbytes)
     values = struct.unpack(f"<{len(record.words)}i", data)
     return {
         word.name: value if word.signed else value & 0xFFFF_FFFF
         for word, value in zip(record, values, strict=True)
     }
-
-
-def memory_at(machine: Machine, core: int, address: int, count: int) -> bytes | None:
-    """Bytes as a core sees them; None if they are not all in one memory."""
-    shared = machine.shared[0]
-    spm = machine.scratchpad[core][: int(shared.scratchpad_bytes)]
-    for piece, base in (
-        (machine.image, int(shared.image_base)),
-        (machine.ram, int(shared.ram_base)),
-        (spm, SCRATCHPAD_BASE),
-        (machine.control, CONTROL_BASE),
-    ):
-        if base <= address <= base + piece.size - count:
-            return bytes(piece[address - base : address - base + count])
-    return None
 
 
 def touches_of(
@@ -152,8 +139,8 @@ def touches_of(
     nbytes, is_store = instruction.access_bytes, instruction.kind is Kind.STORE
     if nbytes == 0:
         return ()
-    immediate = (word >> 25) << 5 | (word >> 7) & 31 if is_store else word >> 20
-    address = (rs1 + immediate - ((immediate & 0x800) << 1)) & 0xFFFF_FFFF
+    immediate = IMM_S.decode(word) if is_store else IMM_I.decode(word)
+    address = (rs1 + immediate) & 0xFFFF_FFFF
     if address < SCRATCHPAD_BASE:
         return ()
     space: Space = "dram" if address >= DRAM_BASE else "scratchpad"

@@ -14,7 +14,6 @@ from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.work import View
 from nmpsim.core.state import Machine
-from nmpsim.core.trapped import word_at
 from nmpsim.debugger.boxes import Box
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import tensors, values_of
@@ -23,6 +22,7 @@ from nmpsim.isa.codec import decode
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
 from nmpsim.lir.opcodes import IN
+from nmpsim.memory.address_map import word_at
 
 Values = npt.NDArray[Any]
 WEIGHT_BLOCK = 64

@@ -9,10 +9,10 @@ import numpy as np
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.read import Bundle
 from nmpsim.core.state import Status
-from nmpsim.core.trapped import word_at
 from nmpsim.debugger.execution import FOREVER, Execution
 from nmpsim.debugger.records import Location, Reason, Stopped
 from nmpsim.isa.assembly import disassemble_word
+from nmpsim.memory.address_map import word_at
 
 
 class Standing:

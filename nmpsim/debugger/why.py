@@ -18,7 +18,7 @@ from nmpsim.debugger.events import host_touches
 from nmpsim.debugger.explanation import Event, Explanation, NamedTerm
 from nmpsim.debugger.hostwhy import on_host
 from nmpsim.debugger.inspect import coordinates, flat_index, values_of
-from nmpsim.debugger.instructions import Done, memory_at
+from nmpsim.debugger.instructions import Done
 from nmpsim.debugger.tracing import (
     Sources,
     last_writer,
@@ -29,6 +29,7 @@ from nmpsim.debugger.tracing import (
 )
 from nmpsim.isa.table import Unit
 from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.memory.address_map import bytes_at
 
 MIDDLE_PARTS = (1, 2)
 """``part`` of an instruction that leaves its sums to another: first, middle."""
@@ -125,7 +126,7 @@ def _moved(
     with debugger.execution.visit():
         debugger.execution.go_to(store.position - 1)
         dtype = ELEM_DTYPES[layer.output.elem]
-        held = memory_at(debugger.execution.machine, store.core, spm, dtype.itemsize) or b""
+        held = bytes_at(debugger.execution.machine, store.core, spm, dtype.itemsize) or b""
     value = np.frombuffer(held, dtype)[0].item()
     step = Step("moved", "as it is" if source else "padding: what the load fills with", value)
     term = Term((), spm, value)

@@ -6,27 +6,24 @@ set; :mod:`nmpsim.isa.table` has the instructions and passes these names on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import attrs
 
+from nmpsim.isa.layouts import Alignment, Axis, Direction, Layout, Pace, Size, Work
+from nmpsim.isa.records import (
+    MAX_COUNT,
+    MAX_DRAM_STRIDE,
+    Descriptor,
+    Word,
+    between,
+    counts,
+    reads,
+    signed,
+    sizes,
+    strides,
+    value,
+    writes,
+)
 from nmpsim.isa.total import check_total
-
-
-@attrs.frozen
-class Word:
-    """One 32-bit word of a descriptor; ``choices`` names the values of an enumeration."""
-
-    name: str
-    summary: str
-    signed: bool = False
-    address: bool = False
-    choices: tuple[str, ...] = ()
-
-
-def _words(*specs: tuple[str, str]) -> tuple[Word, ...]:
-    return tuple(Word(name, summary) for name, summary in specs)
-
 
 LAYER = Word("layer", "number of the layer that this work counts for")
 
@@ -63,16 +60,9 @@ PROFILES_OF = {
 """Descriptor -> the profiles that its instruction has; another one is an operand fault."""
 
 
-def _address(name: str, summary: str) -> Word:
-    return Word(name, summary, address=True)
-
-
-def _signed(name: str, summary: str) -> Word:
-    return Word(name, summary, signed=True)
-
-
-def _each_dimension(name: str, summary: str) -> tuple[Word, ...]:
-    return _words(*((f"{name}_{d}", f"{summary} along dimension {d}") for d in range(4)))
+def _each_dimension(name: str, summary: str, least: int) -> tuple[Word, ...]:
+    names = ((f"{name}_{d}", f"{summary} along dimension {d}") for d in range(4))
+    return between(least, MAX_COUNT, *names)
 
 
 def _scale(prefix: str, what: str) -> tuple[Word, ...]:
@@ -100,113 +90,191 @@ _RESULT_SCALE = Word(
 
 
 _CLIP = (
-    _signed("clip_low", "lowest result"),
-    _signed("clip_high", "highest result"),
-    Word("clip_wanted", "bit 0: the lower clip is an activation, bit 1: the upper one is"),
+    value("clip_low", "lowest result"),
+    value("clip_high", "highest result, not below the lowest one"),
+    Word(
+        "clip_wanted",
+        "bit 0: the lower clip is an activation, bit 1: the upper one is",
+        least=0,
+        most=3,
+    ),
 )
 _PLACE = (
     Word("event_origin", "index of the first result in the layer's output, row-major"),
     Word("event_stride_y", "step of that index from row to row"),
     Word("event_stride_x", "step of that index from pixel to pixel"),
 )
-_WINDOW = _words(
+_WINDOW = sizes(
     ("kernel_h", "rows of the window"),
     ("kernel_w", "columns of the window"),
     ("stride_h", "rows from window to window"),
     ("stride_w", "columns from window to window"),
 )
-_EXISTING = _words(
-    ("channels", "channels"),
-    ("in_h", "rows that exist"),
-    ("in_w", "columns that exist"),
+_EXISTING = (
+    *counts(("channels", "channels")),
+    *between(0, MAX_COUNT, ("in_h", "rows that exist"), ("in_w", "columns that exist")),
 )
-_PAD = (
-    _signed("pad_top", "rows of the first window above the first existing row"),
-    _signed("pad_left", "columns of the first window left of the first existing one"),
+_PAD = tuple(
+    attrs.evolve(word, signed=True)
+    for word in between(
+        -MAX_COUNT,
+        MAX_COUNT,
+        ("pad_top", "rows of the first window above the first existing row"),
+        ("pad_left", "columns of the first window left of the first existing one"),
+    )
 )
-_DILATION = _words(
+_DILATION = sizes(
     ("dilation_h", "rows from tap to tap"),
     ("dilation_w", "columns from tap to tap"),
 )
-_OUT_SHAPE = _words(("out_h", "rows of the result"), ("out_w", "columns of the result"))
-_IMAGE_STRIDES = _words(
+_OUT_SHAPE = sizes(("out_h", "rows of the result"), ("out_w", "columns of the result"))
+_IMAGE_STRIDES = strides(
     ("in_row_stride", "bytes from row to row of the input"),
     ("in_pixel_stride", "bytes from pixel to pixel of the input"),
     ("out_row_stride", "bytes from row to row of the result"),
     ("out_pixel_stride", "bytes from pixel to pixel of the result"),
 )
-_PARTIAL = (
-    Word(
-        "part",
-        "place in a sum over several instructions",
-        choices=("only", "first", "middle", "last"),
-    ),
-    _address(
-        "partial",
-        "running sums, int32 (int64 for Int16) [out_h][out_w][out_channels], unless part is only",
-    ),
-)  # fmt: skip
-_CHANNEL_TABLES = (
-    _address("channels", "a channel record for each output channel"),
-    _address(
-        "scales", "a scale record for each output channel, or 0: the words below hold for all"
-    ),
-)
-_REQUANTIZE = (
-    *_scale("bias", "bias to accumulator"),
-    *_scale("out", "accumulator to result"),
-    _RESULT_SCALE,
-    _signed("out_offset", "zero point of the result"),
-    Word("activation", "applied before the clip", choices=("none", "leaky")),
-    *_scale("leaky", "factor of a result below its zero point, if leaky"),
-    *_CLIP,
-    *_PLACE,
-)
-_BOX = _words(
-    ("run_bytes", "bytes of one run (contiguous on both sides)"),
-    ("count_x", "runs in a row"),
-    ("count_y", "rows"),
-    ("dram_stride_x", "bytes from run to run in DRAM"),
-    ("dram_stride_y", "bytes from row to row in DRAM"),
-    ("spm_stride_x", "bytes from run to run in the scratchpad"),
-    ("spm_stride_y", "bytes from row to row in the scratchpad"),
-)
-_DMA = (LAYER, _address("dram", "DRAM side"), _address("spm", "scratchpad side"), *_BOX)
-
-
-@attrs.frozen
-class Descriptor:
-    """A record in memory that a tensor instruction points to: 32-bit words in this order."""
-
-    name: str
-    words: tuple[Word, ...]
-    summary: str
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the record."""
-        return 4 * len(self.words)
-
-    def __iter__(self) -> Iterator[Word]:
-        return iter(self.words)
 
 
 CHANNEL_RECORD = Descriptor(
     "channel record",
     (
         Word("bias_low", "bias minus its zero point, 64 bits (fbgemm, onednn: a float64)"),
-        _signed("bias_high", "its upper half"),
+        signed("bias_high", "its upper half"),
         Word("zero_term_low", "K*Ow*Ox - Ox*sum(w): what the input's zero point adds, 64 bits"),
-        _signed("zero_term_high", "its upper half"),
+        signed("zero_term_high", "its upper half"),
     ),
     "What a convolution needs for each output channel; aligned to 8 bytes.",
 )
 SCALE_RECORD = Descriptor(
     "scale record",
-    (_signed("weight_offset", "zero point of the weights"), *_scale("bias", "bias to accumulator"),
+    (value("weight_offset", "zero point of the weights"), *_scale("bias", "bias to accumulator"),
      *_scale("out", "accumulator to result")),
     "Scales of one output channel, where each channel has its own.",
 )  # fmt: skip
+
+_FLAT = Layout(run=("count",))
+"""Elements one behind the other."""
+_BYTES = Layout(run=("count",), size=1)
+_PIXELS = ("out_h", "out_w")
+_TAPS = ("kernel_h", "kernel_w")
+
+
+def _matrix(rows: str, stride: str, columns: str, size: Size = Size.ELEMENT) -> Layout:
+    return Layout((columns,), (Axis(stride, (rows,)),), size)
+
+
+def _image(channels: str, side: str = "out") -> Layout:
+    """Pixels of the result, or of an input without padding."""
+    columns = Axis(f"{side}_pixel_stride", (f"{side}_w",))
+    return Layout((channels,), (columns, Axis(f"{side}_row_stride", (f"{side}_h",))))
+
+
+def _windows(*channels: str) -> Layout:
+    """All that the windows of a convolution reach, padding included."""
+    return Layout(
+        channels,
+        (
+            Axis("in_pixel_stride", windows=("out_w", "stride_w", "kernel_w", "dilation_w")),
+            Axis("in_row_stride", windows=("out_h", "stride_h", "kernel_h", "dilation_h")),
+        ),
+    )
+
+
+def _strided(side: str) -> Layout:
+    axes = (Axis(f"{side}_stride_{d}", (f"size_{d}",)) for d in reversed(range(4)))
+    return Layout(("element_bytes",), tuple(axes), size=1, in_any_order=True)
+
+
+def _part(*sums: str) -> tuple[Word, ...]:
+    """The place of an instruction in a sum, and where such sums are: ``sums`` says how many."""
+    return (
+        Word(
+            "part",
+            "place in a sum over several instructions",
+            choices=("only", "first", "middle", "last"),
+        ),
+        Word(
+            "partial",
+            "running sums, int32 (int64 for Int16) "
+            f"{''.join(f'[{word}]' for word in sums)}, unless part is only",
+            address=True,
+            alignment=Alignment.SUM,
+            direction=Direction.SUMS,
+            layout=Layout(sums, size=Size.SUM),
+        ),
+    )
+
+
+def _channel_tables(channels: str) -> tuple[Word, ...]:
+    scales = reads(
+        "scales",
+        "a scale record for each output channel, or 0: the words below hold for all",
+        Layout((channels,), size=SCALE_RECORD.nbytes),
+        Alignment.BYTES_4,
+    )
+    return (
+        reads(
+            "channels",
+            "a channel record for each output channel",
+            Layout((channels,), size=CHANNEL_RECORD.nbytes),
+            Alignment.BYTES_8,
+        ),
+        attrs.evolve(scales, is_optional=True),
+    )
+
+
+_REQUANTIZE = (
+    *_scale("bias", "bias to accumulator"),
+    *_scale("out", "accumulator to result"),
+    _RESULT_SCALE,
+    signed("out_offset", "zero point of the result"),
+    Word("activation", "applied before the clip", choices=("none", "leaky")),
+    *_scale("leaky", "factor of a result below its zero point, if leaky"),
+    *_CLIP,
+    *_PLACE,
+)
+
+
+_PADS = ("pad_x_before", "pad_x_after", "pad_y_before", "pad_y_after")
+
+
+def _box(place: str, *pads: str) -> Layout:
+    """One side of a copy; the runs and rows of padding count there, too."""
+    columns = Axis(f"{place}_stride_x", ("count_x", *(p for p in pads if p.startswith("pad_x"))))
+    rows = Axis(f"{place}_stride_y", ("count_y", *(p for p in pads if p.startswith("pad_y"))))
+    return Layout(("run_bytes",), (columns, rows), size=1)
+
+
+def _transfer(dram: Word, spm: Word, in_scratchpad: Alignment) -> tuple[Word, ...]:
+    """The words of a copy in either direction."""
+    run, columns, rows = between(
+        0,
+        MAX_COUNT,
+        ("run_bytes", "bytes of one run (contiguous on both sides)"),
+        ("count_x", "runs in a row"),
+        ("count_y", "rows"),
+    )
+    return (
+        LAYER,
+        dram,
+        spm,
+        attrs.evolve(run, alignment=in_scratchpad),
+        columns,
+        rows,
+        *between(
+            0,
+            MAX_DRAM_STRIDE,
+            ("dram_stride_x", "bytes from run to run in DRAM"),
+            ("dram_stride_y", "bytes from row to row in DRAM"),
+        ),
+        *strides(
+            ("spm_stride_x", "bytes from run to run in the scratchpad"),
+            ("spm_stride_y", "bytes from row to row in the scratchpad"),
+            alignment=in_scratchpad,
+        ),
+    )
+
 
 DESCRIPTORS: dict[str, Descriptor] = {
     d.name: d
@@ -214,47 +282,79 @@ DESCRIPTORS: dict[str, Descriptor] = {
         Descriptor(
             "load",
             (
-                *_DMA,
-                *_words(
-                    ("pad_x_before", "runs of padding before each row"),
-                    ("pad_x_after", "runs of padding after each row"),
-                    ("pad_y_before", "rows of padding before the box"),
-                    ("pad_y_after", "rows of padding after the box"),
+                *_transfer(
+                    reads("dram", "DRAM side", _box("dram"), Alignment.NONE),
+                    writes("spm", "scratchpad side", _box("spm", *_PADS), may_fold=True),
+                    Alignment.ELEMENT,
+                ),
+                *between(
+                    0,
+                    MAX_COUNT,
+                    *zip(
+                        _PADS,
+                        (
+                            "runs of padding before each row",
+                            "runs of padding after each row",
+                            "rows of padding before the box",
+                            "rows of padding after the box",
+                        ),
+                        strict=True,
+                    ),
                 ),
                 _element("what padding is made of"),
-                _signed("fill", "value that padding is filled with"),
+                value("fill", "value that padding is filled with"),
             ),
             "The scratchpad address is that of the first padding byte.",
         ),
-        Descriptor("store", _DMA, "The reverse of a load, without padding."),
+        Descriptor(
+            "store",
+            _transfer(
+                writes("dram", "DRAM side", _box("dram"), Alignment.NONE, may_fold=True),
+                reads("spm", "scratchpad side", _box("spm"), Alignment.NONE),
+                Alignment.NONE,
+            ),
+            "The reverse of a load, without padding.",
+        ),
         Descriptor(
             "conv",
             (
                 LAYER,
                 _element(),
                 _PROFILE,
-                _address("input", "[rows][columns][groups*in_channels], padding included"),
-                _address(
+                reads(
+                    "input",
+                    "[rows][columns][groups*in_channels], padding included",
+                    _windows("groups", "in_channels"),
+                ),
+                reads(
                     "weights",
                     "[out/16][ky][(kx*in)/4][16][4], for Int16 [out/16][ky][(kx*in)/2][16][2]; "
                     "bytes beyond the edges are reserved",
+                    Layout(("out_channels", *_TAPS, "in_channels"), is_blocked=True),
                 ),
-                *_CHANNEL_TABLES,
-                _address("output", "[out_h][out_w][out_channels]"),
-                *_words(
+                *_channel_tables("out_channels"),
+                writes("output", "[out_h][out_w][out_channels]", _image("out_channels")),
+                *sizes(
                     ("groups", "independent groups of channels"),
                     ("in_channels", "input channels of one group"),
-                    ("out_channels", "output channels of all groups"),
+                    ("out_channels", "output channels of all groups, a multiple of them"),
                 ),
                 *_WINDOW,
                 *_DILATION,
                 *_OUT_SHAPE,
                 *_IMAGE_STRIDES,
-                *_PARTIAL,
-                _signed("weight_offset", "zero point of the weights"),
+                *_part(*_PIXELS, "out_channels"),
+                value("weight_offset", "zero point of the weights"),
                 *_REQUANTIZE,
             ),
             "A fully connected layer is a convolution of one row with a 1x1 window.",
+            Work(
+                Pace.PRODUCT,
+                rows=(*_PIXELS, "kernel_h"),
+                depth=("kernel_w", "in_channels"),
+                columns=("out_channels",),
+                groups=("groups",),
+            ),
         ),
         Descriptor(
             "dwconv",
@@ -262,19 +362,24 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 LAYER,
                 _element(),
                 _PROFILE,
-                _address("input", "[rows][columns][channels], padding included"),
-                _address("weights", "[ky][kx][channels]"),
-                *_CHANNEL_TABLES,
-                _address("output", "[out_h][out_w][channels]"),
-                Word("channels_count", "channels of input, weights and result"),
+                reads(
+                    "input",
+                    "[rows][columns][channels], padding included",
+                    _windows("channels_count"),
+                ),
+                reads("weights", "[ky][kx][channels]", Layout((*_TAPS, "channels_count"))),
+                *_channel_tables("channels_count"),
+                writes("output", "[out_h][out_w][channels]", _image("channels_count")),
+                *sizes(("channels_count", "channels of input, weights and result")),
                 *_WINDOW,
                 *_DILATION,
                 *_OUT_SHAPE,
                 *_IMAGE_STRIDES,
-                _signed("weight_offset", "zero point of the weights"),
+                value("weight_offset", "zero point of the weights"),
                 *_REQUANTIZE,
             ),
             "Each channel is convolved with its own window.",
+            Work(Pace.DEPTHWISE, rows=(*_PIXELS, *_TAPS), columns=("channels_count",)),
         ),
         Descriptor(
             "gemm",
@@ -282,69 +387,82 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 LAYER,
                 _element("what both sides and the result are"),
                 _PROFILE,
-                _address("lhs", "[rows][inner]"),
-                _address("rhs", "[inner][columns]"),
-                _address("output", "[rows][columns]"),
-                *_words(
+                reads("lhs", "[rows][inner]", _matrix("rows", "lhs_stride", "inner")),
+                reads("rhs", "[inner][columns]", _matrix("inner", "rhs_stride", "columns")),
+                writes("output", "[rows][columns]", _matrix("rows", "out_stride", "columns")),
+                *counts(
                     ("rows", "rows of lhs and result"),
                     ("inner", "columns of lhs, rows of rhs"),
                     ("columns", "columns of rhs and result"),
+                ),
+                *strides(
                     ("lhs_stride", "bytes from row to row of lhs"),
                     ("rhs_stride", "bytes from row to row of rhs"),
                     ("out_stride", "bytes from row to row of the result"),
                 ),
-                *_PARTIAL,
-                _signed("lhs_offset", "zero point of lhs"),
-                _signed("rhs_offset", "zero point of rhs"),
+                *_part("rows", "columns"),
+                value("lhs_offset", "zero point of lhs"),
+                value("rhs_offset", "zero point of rhs"),
                 *_scale("out", "accumulator to result"),
                 _RESULT_SCALE,
-                _signed("out_offset", "zero point of the result"),
+                signed("out_offset", "zero point of the result"),
                 *_CLIP,
                 Word("event_origin", "index of the first result in the layer's output, row-major"),
                 Word("event_stride_y", "step of that index from row to row"),
             ),
             "result = scale(sum of (lhs - offset) * (rhs - offset)) + out_offset, clipped.",
+            Work(Pace.PRODUCT, rows=("rows",), depth=("inner",), columns=("columns",)),
         ),
         Descriptor(
             "maxpool",
             (
                 LAYER,
                 _element("what input and result are"),
-                _address("input", "[in_h][in_w][channels], without padding"),
-                _address("output", "[out_h][out_w][channels]"),
+                reads(
+                    "input",
+                    "[in_h][in_w][channels], without padding",
+                    _image("channels", "in"),
+                ),
+                writes("output", "[out_h][out_w][channels]", _image("channels")),
                 *_EXISTING,
                 *_WINDOW,
                 *_PAD,
                 *_OUT_SHAPE,
                 *_IMAGE_STRIDES,
-                _signed("empty_value", "result of a window that lies in the padding alone"),
+                value("empty_value", "result of a window that lies in the padding alone"),
             ),
             "Padding takes no part.",
+            Work(Pace.LANES, rows=(*_PIXELS, *_TAPS), columns=("channels",)),
         ),
         Descriptor(
             "avgpool",
             (
                 LAYER,
                 _element("what input and result are"),
-                _address("input", "[in_h][in_w][channels], without padding"),
-                _address("output", "[out_h][out_w][channels]"),
+                reads(
+                    "input",
+                    "[in_h][in_w][channels], without padding",
+                    _image("channels", "in"),
+                ),
+                writes("output", "[out_h][out_w][channels]", _image("channels")),
                 *_EXISTING,
                 *_WINDOW,
                 *_PAD,
                 *_OUT_SHAPE,
                 *_IMAGE_STRIDES,
                 _PROFILE,
-                _signed("in_offset", "zero point of the input"),
+                value("in_offset", "zero point of the input"),
                 Word(
                     "divide", "what the sum is divided by", choices=("nothing", "by_valid_taps")
                 ),
                 *_scale("out", "sum to result"),
                 _RESULT_SCALE,
-                _signed("out_offset", "zero point of the result"),
+                signed("out_offset", "zero point of the result"),
                 *_CLIP,
                 *_PLACE,
             ),
             "Sum of (x - in_offset) over the taps that exist, scaled; then divided, or not.",
+            Work(Pace.LANES, rows=(*_PIXELS, *_TAPS), columns=("channels",)),
         ),
         Descriptor(
             "eltwise",
@@ -353,29 +471,43 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 _element("what lhs and result are"),
                 _PROFILE,
                 Word("operation", "what is done", choices=OPERATIONS),
-                _address("lhs", "[rows][columns]"),
-                _address("rhs", "[rows][columns]"),
-                _address("output", "[rows][columns]"),
+                reads(
+                    "lhs",
+                    "[rows][columns]",
+                    _matrix("rows", "lhs_stride", "columns"),
+                    in_place=True,
+                ),
+                reads(
+                    "rhs",
+                    "[rows][columns]",
+                    _matrix("rows", "rhs_stride", "columns", Size.RIGHT_SIDE),
+                    Alignment.RIGHT_SIDE,
+                    in_place=True,
+                ),
+                writes("output", "[rows][columns]", _matrix("rows", "out_stride", "columns")),
                 Word("rhs_kind", "what rhs is", choices=("element", "int32")),
-                *_words(
-                    ("rows", "rows"),
-                    ("columns", "elements of a row"),
+                *counts(("rows", "rows"), ("columns", "elements of a row")),
+                *strides(
                     ("lhs_stride", "bytes from row to row of lhs"),
-                    ("rhs_stride", "bytes from row to row of rhs; 0 repeats one row"),
+                    (
+                        "rhs_stride",
+                        "bytes from row to row of rhs, of int32 a multiple of 4; 0 repeats one row",
+                    ),
                     ("out_stride", "bytes from row to row of the result"),
                 ),
-                _signed("lhs_offset", "zero point of lhs"),
-                _signed("rhs_offset", "zero point of rhs"),
+                value("lhs_offset", "zero point of lhs"),
+                signed("rhs_offset", "zero point of rhs"),
                 *_scale("lhs", "lhs to result (not for mul)"),
                 *_scale("rhs", "rhs to result (not for mul)"),
                 *_scale("out", "product to result; a sum's, where the profile rescales it"),
                 _RESULT_SCALE,
-                _signed("out_offset", "zero point of the result"),
+                signed("out_offset", "zero point of the result"),
                 *_CLIP,
                 Word("event_origin", "index of the first result in the layer's output, row-major"),
                 Word("event_stride_y", "step of that index from row to row"),
             ),
             "Each side is brought to the result's scale and rounded, then the operation is done.",
+            Work(Pace.LANES, rows=("rows",), columns=("columns",)),
         ),
         Descriptor(
             "rescale",
@@ -383,56 +515,65 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 LAYER,
                 _element("what input and result are"),
                 _PROFILE,
-                _address("input", "[count]"),
-                _address("output", "[count]"),
-                Word("count", "elements"),
-                _signed("in_low", "the input is clamped to at least this"),
-                _signed("in_high", "the input is clamped to at most this"),
-                _signed("in_offset", "zero point of the input"),
+                reads("input", "[count]", _FLAT, in_place=True),
+                writes("output", "[count]", _FLAT),
+                *counts(("count", "elements")),
+                value("in_low", "the input is clamped to at least this"),
+                value("in_high", "the input is clamped to at most this, not below the former"),
+                value("in_offset", "zero point of the input"),
                 *_scale("out", "input to result"),
                 Word("activation", "which scale holds", choices=("none", "leaky")),
                 *_scale("leaky", "input below its zero point to result, if leaky"),
                 _RESULT_SCALE,
-                _signed("out_offset", "zero point of the result"),
+                signed("out_offset", "zero point of the result"),
                 *_CLIP,
                 Word("event_origin", "index of the first result in the layer's output, row-major"),
             ),
             "relu, clip, leaky relu, max with a constant and plain rescaling.",
+            Work(Pace.LANES, columns=("count",)),
         ),
         Descriptor(
             "lut",
             (
                 LAYER,
-                _address("input", "int8 [count]"),
-                _address("output", "int8 [count]"),
-                _address("table", "int8 [256], the entry of -128 first"),
-                Word("count", "elements"),
+                reads("input", "int8 [count]", _BYTES, Alignment.NONE, in_place=True),
+                writes("output", "int8 [count]", _BYTES, Alignment.NONE),
+                reads(
+                    "table",
+                    "int8 [256], the entry of -128 first",
+                    Layout((), size=256),
+                    Alignment.NONE,
+                ),
+                *counts(("count", "elements")),
             ),
             "result = table[x + 128].",
+            Work(Pace.LANES, columns=("count",)),
         ),
         Descriptor(
             "fill",
             (
                 LAYER,
                 _element("what the result is"),
-                _address("output", "[count]"),
-                Word("count", "elements"),
-                _signed("value", "the value"),
+                writes("output", "[count]", _FLAT),
+                *counts(("count", "elements")),
+                value("value", "the value"),
             ),
             "Every element gets the value.",
+            Work(Pace.LANES, columns=("count",)),
         ),
         Descriptor(
             "transpose",
             (
                 LAYER,
-                _address("input", "elements"),
-                _address("output", "elements"),
-                Word("element_bytes", "1, 2, 4 or 8"),
-                *_each_dimension("size", "elements"),
-                *_each_dimension("in_stride", "bytes from one input element to the next"),
-                *_each_dimension("out_stride", "bytes from one result element to the next"),
+                reads("input", "elements", _strided("in"), Alignment.NONE),
+                writes("output", "elements", _strided("out"), Alignment.NONE, may_fold=True),
+                Word("element_bytes", "bytes of an element", values=(1, 2, 4, 8)),
+                *_each_dimension("size", "elements", 1),
+                *_each_dimension("in_stride", "bytes from one input element to the next", 0),
+                *_each_dimension("out_stride", "bytes from one result element to the next", 0),
             ),
             "Any order of up to four dimensions; strides say it all.",
+            Work(Pace.ELEMENT, rows=tuple(f"size_{d}" for d in range(4))),
         ),
     )
 }  # fmt: skip

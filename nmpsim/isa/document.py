@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nmpsim.isa.assembly import PSEUDO_INSTRUCTIONS
 from nmpsim.isa.contract import CASES, DEFINED
 from nmpsim.isa.csrs import CSR_ROWS
+from nmpsim.isa.descriptors import PROFILES, PROFILES_OF
 from nmpsim.isa.document_text import (
     CONTRACT,
     CSR_NOTE,
@@ -23,6 +24,7 @@ from nmpsim.isa.document_text import (
     UNIT_NOTES,
 )
 from nmpsim.isa.fields import BitField
+from nmpsim.isa.layouts import Alignment, Direction
 from nmpsim.isa.table import (
     CHANNEL_RECORD,
     CONTROL_BASE,
@@ -40,7 +42,17 @@ from nmpsim.isa.table import (
     Unit,
     Word,
 )
+from nmpsim.isa.total import total
 
+_DIRECTIONS = total(
+    f"{__name__}._DIRECTIONS",
+    {
+        Direction.READS: "read",
+        Direction.WRITES: "written",
+        Direction.SUMS: "as `part` says",
+    },
+    Direction,
+)
 _SHAPE = re.compile(r"(?:\[[^\[\]]+\])+")
 """Dimensions of an array, which Markdown would take for links."""
 
@@ -196,7 +208,10 @@ def _descriptors() -> str:
         for name, record in DESCRIPTORS.items()
     ]
     head = (
-        "## Descriptors\n\nWords of 32 bits, little endian, at an address that is a multiple of 4."
+        "## Descriptors\n\nWords of 32 bits, little endian, at an address that is a multiple of 4. "
+        "What a word may be is\nchecked when the instruction is issued; nothing is said of a word "
+        "that may be anything.\n[Operands and limits](#how-a-program-executes) has what words have "
+        "to do with each other."
     )
     return "\n\n".join((head, *parts))
 
@@ -211,19 +226,52 @@ def _records() -> str:
 
 def _record(title: str, record: Descriptor) -> str:
     rows = [
-        (f"{4 * index}", f"`{word.name}`", _kind(word), _SHAPE.sub(r"`\g<0>`", word.summary))
+        (
+            f"{4 * index}",
+            f"`{word.name}`",
+            _kind(word),
+            _limits(record, word),
+            _SHAPE.sub(r"`\g<0>`", word.summary),
+        )
         for index, word in enumerate(record)
     ]
-    table = _table(("byte", "word", "kind", "meaning"), rows)
+    table = _table(("byte", "word", "kind", "may be", "meaning"), rows)
     return f"### {title}\n\n{record.summary} {record.nbytes} bytes.\n\n{table}"
 
 
 def _kind(word: Word) -> str:
     if word.choices:
         return ", ".join(f"{n} `{choice}`" for n, choice in enumerate(word.choices))
-    if word.address:
-        return "address"
+    if word.direction is not None:
+        return f"address, {_DIRECTIONS[word.direction]}"
     return "signed" if word.signed else "unsigned"
+
+
+def _limits(record: Descriptor, word: Word) -> str:
+    """What a word may hold, if not anything; one by one, so that a compiler can read it."""
+    said = []
+    if word.name == "profile":
+        known = PROFILES_OF[record.name]
+        said.append(", ".join(f"`{profile}`" for profile in PROFILES if profile in known))
+    elif word.values:
+        said.append(", ".join(map(str, word.values)))
+    elif word.least is not None and word.most is not None:
+        said.append(f"{_power(word.least)} to {_power(word.most)}")
+    elif word.is_element:
+        said.append("a value of the element")
+    if word.alignment is not Alignment.NONE:
+        said.append(word.alignment.value)
+    if word.is_optional:
+        said.append("or 0")
+    return ", ".join(said)
+
+
+def _power(number: int) -> str:
+    """A large number as the power of two that it is."""
+    size = abs(number)
+    if size < 1024 or size & (size - 1):
+        return str(number)
+    return f"{'-' if number < 0 else ''}2^{size.bit_length() - 1}"
 
 
 if __name__ == "__main__":

@@ -67,13 +67,10 @@ each pixel of an image and each row of a matrix begins where the one before has 
 Only the elements that `nmp.transpose` writes may lie on one another; the last one in order of the
 dimensions stays.
 
-*Limits.* Groups and channels of convolutions, sizes, strides and dilations of windows, rows and
-columns of an image that is made: 1 to 2^20. Other sizes and counts are 1 to 2^26; those of loads
-and stores, and the rows and columns of a pool that exist, may also be 0. Strides are 0 to 2^26
-bytes in the scratchpad and 0 to 2^31 in DRAM, `pad_top` and `pad_left` -2^26 to 2^26.
-`out_channels` is a multiple of `groups`. The windows of a convolution touch at most 2^26 rows and
-columns, of which a pixel has at most 2^26 bytes; a pool's window has at most 2^23 taps, nor more
-than the scratchpad has bytes. No instruction makes more results, or copies more bytes, than the
+*Limits.* What each word may be stands beside it [below](#descriptors). Beyond that, `out_channels`
+is a multiple of `groups`. The windows of a convolution touch at most 2^26 rows and columns, of
+which a pixel has at most 2^26 bytes; a pool's window has at most 2^23 taps, nor more than the
+scratchpad has bytes. No instruction makes more results, or copies more bytes, than the
 scratchpad has bytes, whatever its strides say: what is too much is named by `count_y`, `out_h`,
 `rows` or `size_0`, or by `size_3`.
 """
@@ -133,8 +130,8 @@ LEFT_OUT = (
 TRAP_NOTE = """
 `mepc` is the address of the instruction that trapped; it has changed no register and no memory.
 If several words of a descriptor are wrong, `mtval` names the one that is found first: sizes are
-looked at before addresses, and addresses before scales and clips. A scale is named by its word
-`pre`, a table of scale records by the word `scales`.
+looked at before addresses, and addresses before scales and clips, each in the order of the words.
+A scale is named by its word `pre`, a table of scale records by the word `scales`.
 """
 
 CONTRACT = """

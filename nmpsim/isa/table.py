@@ -19,11 +19,10 @@ from nmpsim.isa.descriptors import (
     DESCRIPTORS,
     LAYER,
     SCALE_RECORD,
-    Descriptor,
-    Word,
 )
 from nmpsim.isa.fields import BitField, Piece, plain
 from nmpsim.isa.kinds import SCOPES, Kind, Scope
+from nmpsim.isa.records import Descriptor, Word
 
 __all__ = [
     "CHANNEL_RECORD",

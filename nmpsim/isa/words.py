@@ -18,7 +18,8 @@ _CONSTANTS = tuple(profile.upper() for profile in PROFILES)
 """Names of the profiles' numbers below."""
 
 
-def _indices(descriptor: Descriptor) -> Any:
+def indices(descriptor: Descriptor) -> Any:
+    """A named tuple: word -> its index in the record."""
     named_tuple: Any = namedtuple  # its names come from the table, which a type checker cannot read
     names = [word.name for word in descriptor]
     record = named_tuple(descriptor.name.title().replace(" ", "") + "Words", names)
@@ -31,20 +32,28 @@ def _numbers(descriptor: str, word: str, *choices: str) -> tuple[int, ...]:
     return tuple(known.index(choice) for choice in choices)
 
 
-LOAD = _indices(DESCRIPTORS["load"])
-STORE = _indices(DESCRIPTORS["store"])
-CONV = _indices(DESCRIPTORS["conv"])
-DWCONV = _indices(DESCRIPTORS["dwconv"])
-GEMM = _indices(DESCRIPTORS["gemm"])
-MAXPOOL = _indices(DESCRIPTORS["maxpool"])
-AVGPOOL = _indices(DESCRIPTORS["avgpool"])
-ELTWISE = _indices(DESCRIPTORS["eltwise"])
-RESCALE = _indices(DESCRIPTORS["rescale"])
-LUT = _indices(DESCRIPTORS["lut"])
-FILL = _indices(DESCRIPTORS["fill"])
-TRANSPOSE = _indices(DESCRIPTORS["transpose"])
-SCALE = _indices(SCALE_RECORD)
-CHANNEL = _indices(CHANNEL_RECORD)
+def position(name: str) -> tuple[int, ...]:
+    """Where each descriptor has the word; -1 where it has none."""
+    words = ([word.name for word in descriptor] for descriptor in DESCRIPTORS.values())
+    return tuple(names.index(name) if name in names else -1 for names in words)
+
+
+KINDS = {name: kind for kind, name in enumerate(DESCRIPTORS)}
+"""Descriptor -> its row in tables of descriptors."""
+LOAD = indices(DESCRIPTORS["load"])
+STORE = indices(DESCRIPTORS["store"])
+CONV = indices(DESCRIPTORS["conv"])
+DWCONV = indices(DESCRIPTORS["dwconv"])
+GEMM = indices(DESCRIPTORS["gemm"])
+MAXPOOL = indices(DESCRIPTORS["maxpool"])
+AVGPOOL = indices(DESCRIPTORS["avgpool"])
+ELTWISE = indices(DESCRIPTORS["eltwise"])
+RESCALE = indices(DESCRIPTORS["rescale"])
+LUT = indices(DESCRIPTORS["lut"])
+FILL = indices(DESCRIPTORS["fill"])
+TRANSPOSE = indices(DESCRIPTORS["transpose"])
+SCALE = indices(SCALE_RECORD)
+CHANNEL = indices(CHANNEL_RECORD)
 
 CHANNEL_BYTES = CHANNEL_RECORD.nbytes
 SCALE_BYTES = SCALE_RECORD.nbytes

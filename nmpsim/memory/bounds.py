@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from nmpsim.isa.records import MAX_COUNT
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import GLOW_INT, NMP, Q31
 
 OK = -1
-MOST = 1 << 26
+MOST = MAX_COUNT
 """No count or stride within a scratchpad can be larger."""
-MAX_DRAM_STRIDE = 1 << 31
 INFINITY_BITS = 0x7F80_0000
 """Those of float32; all positive finite numbers are below."""
 
@@ -36,38 +36,10 @@ def meets(a: int, a_extent: int, b: int, b_extent: int) -> bool:
     return bool(max(a, b) < min(a + a_extent, b + b_extent))
 
 
-def folds(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> bool:
-    """True if runs of a result would lie on one another."""
-    if count_x > 1 and stride_x < run:
-        return True
-    return bool(count_y > 1 and stride_y < (count_x - 1) * stride_x + run)
-
-
-def first_beyond(words: Any, first: int, last: int, low: int, high: int) -> int:
-    """Index of the first word from ``first`` to ``last`` that is not within ``low`` to ``high``."""
-    for index in range(first, last + 1):
-        if words[index] < low or words[index] > high:
-            return index
-    return OK
-
-
-def beyond_element(words: Any, first: int, last: int, element: int) -> int:
-    """As ``first_beyond``, with the range of Int8 (``element`` 0) or Int16 (1)."""
+def beyond_element(value: int, element: int) -> bool:
+    """True if a value is none of Int8 (``element`` 0) or Int16 (1)."""
     high = (128 << 8 * element) - 1
-    return first_beyond(words, first, last, -high - 1, high)
-
-
-def first_odd(words: Any, first: int, last: int, element: int) -> int:
-    """Index of the first address or stride that splits an element, if it has two bytes."""
-    for index in range(first, last + 1):
-        if words[index] & element:
-            return index
-    return OK
-
-
-def bad_profile(words: Any, index: int, known: int) -> bool:
-    """True if the bit of a profile is not in ``known``."""
-    return bool(words[index] > 31 or not (known >> words[index]) & 1)
+    return bool(value < -high - 1 or value > high)
 
 
 def bad_scale(words: Any, pre: int, profile: int) -> bool:
@@ -90,26 +62,13 @@ def too_many(a: int, b: int, c: int, most: int) -> bool:
     return bool(a * b > most or a * b * c > most)
 
 
-def check_clip(words: Any, clip_low: int, element: int) -> int:
-    """Check ``clip_low``, ``clip_high`` and ``clip_wanted``."""
-    bad = beyond_element(words, clip_low, clip_low + 1, element)
-    if bad == OK and words[clip_low + 1] < words[clip_low]:
-        return int(clip_low + 1)
-    return int(clip_low + 2) if bad == OK and words[clip_low + 2] > 3 else bad
-
-
 FUNCTIONS = (
     outside,
     span,
     meets,
-    folds,
-    first_beyond,
     beyond_element,
-    first_odd,
-    bad_profile,
     bad_scale,
     bad_result_scale,
     too_many,
-    check_clip,
 )
 """What the compiled engine compiles, callees first."""

@@ -1,83 +1,30 @@
 """Which bytes a tensor instruction reads and writes, to the byte.
 
 ``footprint(kind, words, touches)`` puts a row into ``touches`` for each operand, those that are
-written first: a run of bytes, repeated along up to four axes. The words must have passed the
-checks of :mod:`nmpsim.memory.checks`. Plain functions, which the compiled engine compiles.
+written first: a run of bytes, repeated along up to four axes. It follows the layouts of the table
+(:mod:`nmpsim.isa.descriptors`). Plain functions, which the compiled engine compiles.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
-from nmpsim.isa.table import DESCRIPTORS
-from nmpsim.isa.total import check_total
-from nmpsim.isa.words import (
-    CHANNEL_BYTES,
-    CONV,
-    DWCONV,
-    ELTWISE,
-    FILL,
-    GEMM,
-    LOAD,
-    LUT,
-    MAX_WORDS,
-    MAXPOOL,
-    PART_FIRST,
-    PART_LAST,
-    PART_MIDDLE,
-    RESCALE,
-    RHS_INT32,
-    SCALE_BYTES,
-    STORE,
-    TRANSPOSE,
-)
+import numpy as np
 
-OPERANDS = (
-    "dram",
-    "spm",
-    "input",
-    "weights",
-    "channels",
-    "scales",
-    "partial",
-    "output",
-    "lhs",
-    "rhs",
-    "table",
-    "word",
-    "descriptor",
-    "code",
-    "tensor",
-)
+from nmpsim.isa.descriptors import DESCRIPTORS
+from nmpsim.isa.layouts import Axis, Direction, Layout
+from nmpsim.isa.records import Word
+from nmpsim.isa.words import KINDS, PART_FIRST, PART_LAST, PART_MIDDLE, PART_ONLY
+from nmpsim.memory.limits import PART_WORD, bytes_of, element_at
+from nmpsim.memory.weight_tail import BLOCK_BYTES, LANES
+
+_NAMES = dict.fromkeys(word.name for d in DESCRIPTORS.values() for word in d.operands)
+OPERANDS = (*_NAMES, "word", "descriptor", "code", "tensor")
 """What is touched; a touch has its position. The last four are of scalar loads and stores, of
 every instruction, and of the host."""
-(
-    DRAM,
-    SPM,
-    INPUT,
-    WEIGHTS,
-    CHANNELS,
-    SCALES,
-    PARTIAL,
-    OUTPUT,
-    LHS,
-    RHS,
-    TABLE,
-    WORD,
-    DESCRIPTOR,
-    CODE,
-    TENSOR,
-) = range(len(OPERANDS))
-
-KINDS = {name: kind for kind, name in enumerate(DESCRIPTORS)}
-"""Descriptor -> what ``footprint`` calls it."""
-_LOAD, _STORE, _CONV, _DWCONV, _GEMM = (
-    KINDS[name] for name in ("load", "store", "conv", "dwconv", "gemm")
-)
-_MAXPOOL, _AVGPOOL, _ELTWISE = (KINDS[name] for name in ("maxpool", "avgpool", "eltwise"))
-_RESCALE, _LUT, _FILL, _TRANSPOSE = (
-    KINDS[name] for name in ("rescale", "lut", "fill", "transpose")
+INPUT = OPERANDS.index("input")
+WORD, DESCRIPTOR, CODE, TENSOR = (
+    OPERANDS.index(name) for name in ("word", "descriptor", "code", "tensor")
 )
 
 AXES = 4
@@ -85,36 +32,77 @@ START, END, WHAT, RUN, FIRST_AXIS = range(5)
 """Entries of a touch: addresses of the first byte and behind the last one, an index of OPERANDS,
 bytes of a run; then (count, step) of each axis, outermost first, those of count 1 last."""
 TOUCH_WORDS = FIRST_AXIS + 2 * AXES
-WRITES, COUNT, IS_PLAIN = range(3)
+WRITES, COUNT, IS_PLAIN, IS_WHOLE = range(4)
 """Entries of row 0 of ``touches``: how many rows behind it are writes, and how many there are; 1
 if axes are to stay as they are (those that are not there have a count of 0), or else runs that
-touch become one.
-"""
+touch become one; 1 if all is to be there that must lie in memory, operands without bytes and the
+result of a later part of a sum, too."""
 MAX_TOUCHES = 8
 """Rows that an instruction can need, row 0 included."""
-_OUT_W, _IN_ROW, _IN_PIXEL, _OUT_ROW, _OUT_PIXEL = (
-    index - CONV.out_h
-    for index in (
-        CONV.out_w,
-        CONV.in_row_stride,
-        CONV.in_pixel_stride,
-        CONV.out_row_stride,
-        CONV.out_pixel_stride,
-    )
-)
-"""Distances from ``out_h``, which convolutions and pools share."""
-_KERNEL_W, _STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W, _OUT_H = (
-    index - CONV.kernel_h
-    for index in (
-        CONV.kernel_w,
-        CONV.stride_h,
-        CONV.stride_w,
-        CONV.dilation_h,
-        CONV.dilation_w,
-        CONV.out_h,
-    )
-)
-"""Distances from ``kernel_h``, which both convolutions share."""
+
+# --- the table's layouts as numbers ---------------------------------------------------------
+
+_MAX_FACTORS = 4
+(
+    OF_NAME,
+    OF_DIRECTION,
+    OF_ADDRESS,
+    OF_SIZE,
+    IS_OPTIONAL,
+    IS_BLOCKED,
+    IN_ANY_ORDER,
+    OF_AXES,
+    FIRST_FACTOR,
+) = range(9)
+"""Columns of a layout: position in OPERANDS, direction, index of the address, size of what a run
+has, flags, number of axes, then the indices of the words whose product a run has."""
+OF_FIRST_AXIS = FIRST_FACTOR + _MAX_FACTORS
+STEP, IS_WINDOWS, FIRST_COUNT, AXIS_COLUMNS = 0, 1, 2, 6
+"""Of an axis: index of the step, whether windows reach along it; then the indices of the counts,
+or of windows, from one to the next, taps, from tap to tap. An index of -1: there is no more."""
+READS, SUMS = int(Direction.READS), int(Direction.SUMS)
+
+
+def _axis(names: list[str], axis: Axis) -> list[int]:
+    words = axis.windows or axis.counts
+    indices = [names.index(word) for word in words]
+    missing = AXIS_COLUMNS - FIRST_COUNT - len(indices)
+    return [names.index(axis.step), int(axis.windows is not None), *indices, *[-1] * missing]
+
+
+def _columns(names: list[str], operand: Word, layout: Layout) -> list[int]:
+    factors = [names.index(word) for word in layout.run]
+    axes = [column for axis in layout.axes for column in _axis(names, axis)]
+    return [
+        OPERANDS.index(operand.name),
+        int(operand.direction or READS),
+        names.index(operand.name),
+        int(layout.size),
+        int(operand.is_optional),
+        int(layout.is_blocked),
+        int(layout.in_any_order),
+        len(layout.axes),
+        *factors,
+        *[-1] * (_MAX_FACTORS - len(factors)),
+        *axes,
+        *[-1] * (AXIS_COLUMNS * (AXES - len(layout.axes))),
+    ]
+
+
+def _layouts() -> Any:
+    """[descriptors, operands, columns]; a name of -1: there is no more."""
+    most = max(len(d.operands) for d in DESCRIPTORS.values())
+    table = np.full((len(DESCRIPTORS), most + 1, OF_FIRST_AXIS + AXIS_COLUMNS * AXES), -1, np.int64)
+    for name, kind in KINDS.items():
+        names = [word.name for word in DESCRIPTORS[name]]
+        for at, operand in enumerate(DESCRIPTORS[name].operands):
+            assert operand.layout is not None
+            table[kind, at] = _columns(names, operand, operand.layout)
+    return table
+
+
+LAYOUTS = _layouts()
+OPERAND_COUNTS = np.array([len(d.operands) for d in DESCRIPTORS.values()], np.int64)
 
 
 def begin_touches(touches: Any) -> None:
@@ -125,7 +113,7 @@ def begin_touches(touches: Any) -> None:
 
 def touch(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
     """Add ``run`` bytes; those written must come first. The row, for ``repeat``; 0 if empty."""
-    if run <= 0:
+    if run <= 0 and touches[0, IS_WHOLE] == 0:
         return 0
     row = touches[0, COUNT] + 1
     touches[0, COUNT] = row
@@ -144,10 +132,13 @@ def touch(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
 def repeat(touches: Any, row: int, count: int, step: int) -> None:
     """Repeat what a row has so far, as an axis outside of those that it has.
 
-    A row without bytes stays without, and a count of 0 empties the
-    row, which must be the last one.
+    A row without bytes stays without, and a count of 0 empties the row, which must be the last one.
     """
-    if row == 0 or row > touches[0, COUNT]:
+    if row == 0 or row > touches[0, COUNT] or touches[row, RUN] <= 0:
+        return
+    if count <= 0 and touches[0, IS_WHOLE]:
+        touches[row, END] = touches[row, START]
+        touches[row, RUN] = 0
         return
     if count <= 0:
         touches[0, COUNT] = row - 1
@@ -187,186 +178,104 @@ def repeat_window(
         repeat(touches, row, out, stride * step)
 
 
-def transfer(d: Any, touches: Any, is_load: bool) -> None:
-    """Both sides of a transfer; a load and a store begin with the same words."""
-    run, count_x, count_y = d[LOAD.run_bytes], d[LOAD.count_x], d[LOAD.count_y]
-    wide, high = count_x, count_y
-    if is_load:
-        wide += d[LOAD.pad_x_before] + d[LOAD.pad_x_after]
-        high += d[LOAD.pad_y_before] + d[LOAD.pad_y_after]
-    for side in range(2):
-        if (side == 0) == is_load:
-            row = touch(touches, side == 0, SPM, d[LOAD.spm], run)
-            repeat(touches, row, wide, d[LOAD.spm_stride_x])
-            repeat(touches, row, high, d[LOAD.spm_stride_y])
-        else:
-            row = touch(touches, side == 0, DRAM, d[STORE.dram], run)
-            repeat(touches, row, count_x, d[STORE.dram_stride_x])
-            repeat(touches, row, count_y, d[STORE.dram_stride_y])
+def run_of(kind: int, words: Any, layout: Any) -> int:
+    """Bytes of a run."""
+    size = bytes_of(kind, words, layout[OF_SIZE])
+    if layout[IS_BLOCKED]:
+        channels, rows, columns, inputs = (
+            words[layout[FIRST_FACTOR]],
+            words[layout[FIRST_FACTOR + 1]],
+            words[layout[FIRST_FACTOR + 2]],
+            words[layout[FIRST_FACTOR + 3]],
+        )
+        block = BLOCK_BYTES >> element_at(kind, words)
+        blocks = (columns * inputs + block - 1) // block
+        return int(((channels + LANES - 1) // LANES) * rows * LANES * BLOCK_BYTES * blocks)
+    for factor in range(FIRST_FACTOR, OF_FIRST_AXIS):
+        if layout[factor] < 0:
+            break
+        size *= words[layout[factor]]
+    return size
 
 
-def image_result(d: Any, touches: Any, output: int, out_h: int, pixel: int) -> None:
-    """``output`` and ``out_h`` are the indices of these words; the others follow ``out_h``."""
-    row = touch(touches, True, OUTPUT, d[output], pixel)
-    repeat(touches, row, d[out_h + _OUT_W], d[out_h + _OUT_PIXEL])
-    repeat(touches, row, d[out_h], d[out_h + _OUT_ROW])
+def repeat_along(words: Any, touches: Any, row: int, layout: Any, axis: int) -> None:
+    """Repeat a row along an axis of its layout."""
+    at = OF_FIRST_AXIS + AXIS_COLUMNS * axis
+    step, first = words[layout[at + STEP]], at + FIRST_COUNT
+    if layout[at + IS_WINDOWS]:
+        repeat_window(
+            touches,
+            row,
+            step,
+            words[layout[first]],
+            words[layout[first + 1]],
+            words[layout[first + 2]],
+            words[layout[first + 3]],
+        )
+        return
+    count = words[layout[first]]
+    for more in range(first + 1, at + AXIS_COLUMNS):
+        if layout[more] >= 0:
+            count += words[layout[more]]
+    repeat(touches, row, count, step)
 
 
-def windows(d: Any, touches: Any, kernel_h: int, pixel: int) -> None:
-    """A convolution's input; ``kernel_h`` is the index of that word."""
-    row = touch(touches, False, INPUT, d[CONV.input], pixel)
-    out_h = kernel_h + _OUT_H
-    repeat_window(
-        touches,
-        row,
-        d[out_h + _IN_PIXEL],
-        d[out_h + _OUT_W],
-        d[kernel_h + _STRIDE_W],
-        d[kernel_h + _KERNEL_W],
-        d[kernel_h + _DILATION_W],
-    )
-    repeat_window(
-        touches,
-        row,
-        d[out_h + _IN_ROW],
-        d[out_h],
-        d[kernel_h + _STRIDE_H],
-        d[kernel_h],
-        d[kernel_h + _DILATION_H],
-    )
+def repeat_smallest_first(words: Any, touches: Any, row: int, layout: Any) -> None:
+    """Repeat along all axes, the smallest step first, so that runs become as long as can be."""
+    used = 0
+    for _ in range(layout[OF_AXES]):
+        best, smallest = -1, 0
+        for axis in range(layout[OF_AXES] - 1, -1, -1):
+            step = words[layout[OF_FIRST_AXIS + AXIS_COLUMNS * axis + STEP]]
+            if used >> axis & 1 == 0 and (best < 0 or step <= smallest):
+                best, smallest = axis, step
+        used |= 1 << best
+        repeat_along(words, touches, row, layout, best)
 
 
-def tables(d: Any, touches: Any, channels: int) -> None:
-    """Records of channels, and of scales if there are some."""
-    touch(touches, False, CHANNELS, d[CONV.channels], channels * CHANNEL_BYTES)
-    if d[CONV.scales] != 0:
-        touch(touches, False, SCALES, d[CONV.scales], channels * SCALE_BYTES)
+def touch_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool) -> None:
+    """A row for an operand."""
+    address = words[layout[OF_ADDRESS]]
+    if layout[IS_OPTIONAL] and address == 0:
+        return
+    row = touch(touches, writes, layout[OF_NAME], address, run_of(kind, words, layout))
+    if layout[IN_ANY_ORDER] and touches[0, IS_PLAIN] == 0:
+        repeat_smallest_first(words, touches, row, layout)
+        return
+    for axis in range(layout[OF_AXES]):
+        repeat_along(words, touches, row, layout, axis)
 
 
-def conv_footprint(d: Any, touches: Any) -> None:
-    """A convolution."""
-    channels, element, part = d[CONV.out_channels], d[CONV.element], d[CONV.part]
-    sums = d[CONV.out_h] * d[CONV.out_w] * channels * (4 << element)
-    if part in (PART_FIRST, PART_MIDDLE):
-        touch(touches, True, PARTIAL, d[CONV.partial], sums)
-    else:
-        image_result(d, touches, CONV.output, CONV.out_h, channels << element)
-    windows(d, touches, CONV.kernel_h, d[CONV.groups] * d[CONV.in_channels] << element)
-    block = 4 >> element
-    blocks = (d[CONV.kernel_w] * d[CONV.in_channels] + block - 1) // block
-    weights = ((channels + 15) // 16) * d[CONV.kernel_h] * 64 * blocks
-    touch(touches, False, WEIGHTS, d[CONV.weights], weights)
-    tables(d, touches, channels)
-    if part in (PART_MIDDLE, PART_LAST):
-        touch(touches, False, PARTIAL, d[CONV.partial], sums)
-
-
-def dwconv_footprint(d: Any, touches: Any) -> None:
-    """A depthwise convolution."""
-    channels = d[DWCONV.channels_count]
-    pixel = channels << d[DWCONV.element]
-    image_result(d, touches, DWCONV.output, DWCONV.out_h, pixel)
-    windows(d, touches, DWCONV.kernel_h, pixel)
-    taps = d[DWCONV.kernel_h] * d[DWCONV.kernel_w]
-    touch(touches, False, WEIGHTS, d[DWCONV.weights], taps * pixel)
-    tables(d, touches, channels)
-
-
-def matrix(
-    touches: Any, writes: bool, what: int, start: int, rows: int, stride: int, run: int
-) -> None:
-    """Rows of ``run`` bytes."""
-    row = touch(touches, writes, what, start, run)
-    repeat(touches, row, rows, stride)
-
-
-def gemm_footprint(d: Any, touches: Any) -> None:
-    """A matrix product."""
-    element, part = d[GEMM.element], d[GEMM.part]
-    rows, inner, columns = d[GEMM.rows], d[GEMM.inner], d[GEMM.columns]
-    sums = rows * columns * (4 << element)
-    if part in (PART_FIRST, PART_MIDDLE):
-        touch(touches, True, PARTIAL, d[GEMM.partial], sums)
-    else:
-        run = columns << element
-        matrix(touches, True, OUTPUT, d[GEMM.output], rows, d[GEMM.out_stride], run)
-    matrix(touches, False, LHS, d[GEMM.lhs], rows, d[GEMM.lhs_stride], inner << element)
-    matrix(touches, False, RHS, d[GEMM.rhs], inner, d[GEMM.rhs_stride], columns << element)
-    if part in (PART_MIDDLE, PART_LAST):
-        touch(touches, False, PARTIAL, d[GEMM.partial], sums)
-
-
-def pool_footprint(d: Any, touches: Any) -> None:
-    """A pool of either kind: the input is what exists of it."""
-    pixel = d[MAXPOOL.channels] << d[MAXPOOL.element]
-    image_result(d, touches, MAXPOOL.output, MAXPOOL.out_h, pixel)
-    row = touch(touches, False, INPUT, d[MAXPOOL.input], pixel)
-    repeat(touches, row, d[MAXPOOL.in_w], d[MAXPOOL.in_pixel_stride])
-    repeat(touches, row, d[MAXPOOL.in_h], d[MAXPOOL.in_row_stride])
-
-
-def eltwise_footprint(d: Any, touches: Any) -> None:
-    """An elementwise operation."""
-    rows, columns = d[ELTWISE.rows], d[ELTWISE.columns]
-    run = columns << d[ELTWISE.element]
-    wide = 4 * columns if d[ELTWISE.rhs_kind] == RHS_INT32 else run
-    matrix(touches, True, OUTPUT, d[ELTWISE.output], rows, d[ELTWISE.out_stride], run)
-    matrix(touches, False, LHS, d[ELTWISE.lhs], rows, d[ELTWISE.lhs_stride], run)
-    matrix(touches, False, RHS, d[ELTWISE.rhs], rows, d[ELTWISE.rhs_stride], wide)
-
-
-def transpose_footprint(d: Any, touches: Any) -> None:
-    """A strided copy."""
-    size = d[TRANSPOSE.element_bytes]
-    for side in range(2):
-        what = OUTPUT if side == 0 else INPUT
-        first = TRANSPOSE.out_stride_0 if side == 0 else TRANSPOSE.in_stride_0
-        start = d[TRANSPOSE.output] if side == 0 else d[TRANSPOSE.input]
-        row = touch(touches, side == 0, what, start, size)
-        used = 0
-        for last in range(AXES - 1, -1, -1):
-            best = last
-            if touches[0, IS_PLAIN] == 0:
-                # The smallest step first, so that runs become as long as can be.
-                best = -1
-                for axis in range(AXES):
-                    if used >> axis & 1 == 0 and (best < 0 or d[first + axis] <= d[first + best]):
-                        best = axis
-            used |= 1 << best
-            repeat(touches, row, d[TRANSPOSE.size_0 + best], d[first + best])
-
-
-def footprint(kind: int, words: Any, touches: Any) -> bool:
-    """Fill ``touches``, int64 [MAX_TOUCHES, TOUCH_WORDS]; False for an unknown kind."""
-    begin_touches(touches)
-    if kind in (_LOAD, _STORE):
-        transfer(words, touches, kind == _LOAD)
-    elif kind == _CONV:
-        conv_footprint(words, touches)
-    elif kind == _DWCONV:
-        dwconv_footprint(words, touches)
-    elif kind == _GEMM:
-        gemm_footprint(words, touches)
-    elif kind in (_MAXPOOL, _AVGPOOL):
-        pool_footprint(words, touches)
-    elif kind == _ELTWISE:
-        eltwise_footprint(words, touches)
-    elif kind == _RESCALE:
-        count = words[RESCALE.count] << words[RESCALE.element]
-        touch(touches, True, OUTPUT, words[RESCALE.output], count)
-        touch(touches, False, INPUT, words[RESCALE.input], count)
-    elif kind == _LUT:
-        touch(touches, True, OUTPUT, words[LUT.output], words[LUT.count])
-        touch(touches, False, INPUT, words[LUT.input], words[LUT.count])
-        touch(touches, False, TABLE, words[LUT.table], 256)
-    elif kind == _FILL:
-        count = words[FILL.count] << words[FILL.element]
-        touch(touches, True, OUTPUT, words[FILL.output], count)
-    elif kind == _TRANSPOSE:
-        transpose_footprint(words, touches)
-    else:
+def is_written(direction: int, part: int, whole: int) -> bool:
+    """Does an instruction that does this part of a sum write an operand?"""
+    if direction == READS:
         return False
-    return True
+    if whole:
+        return bool(direction != SUMS or part != PART_ONLY)
+    return bool((direction == SUMS) == (part in (PART_FIRST, PART_MIDDLE)))
+
+
+def is_read(direction: int, part: int, whole: int) -> bool:
+    """Does it read an operand?"""
+    if direction == SUMS:
+        return bool(not whole and part in (PART_MIDDLE, PART_LAST))
+    return bool(direction == READS)
+
+
+def footprint(kind: int, words: Any, touches: Any) -> None:
+    """Fill ``touches``, int64 [MAX_TOUCHES, TOUCH_WORDS]."""
+    begin_touches(touches)
+    whole, part = touches[0, IS_WHOLE], PART_ONLY
+    if PART_WORD[kind] >= 0:
+        part = words[PART_WORD[kind]]
+    for at in range(OPERAND_COUNTS[kind]):
+        layout = LAYOUTS[kind, at]
+        if is_written(layout[OF_DIRECTION], part, whole):
+            touch_operand(kind, words, touches, layout, True)
+    for at in range(OPERAND_COUNTS[kind]):
+        layout = LAYOUTS[kind, at]
+        if is_read(layout[OF_DIRECTION], part, whole):
+            touch_operand(kind, words, touches, layout, False)
 
 
 def runs_of(touches: Any, row: int) -> int:
@@ -456,17 +365,12 @@ FUNCTIONS = (
     touch,
     repeat,
     repeat_window,
-    transfer,
-    image_result,
-    windows,
-    tables,
-    conv_footprint,
-    dwconv_footprint,
-    matrix,
-    gemm_footprint,
-    pool_footprint,
-    eltwise_footprint,
-    transpose_footprint,
+    run_of,
+    repeat_along,
+    repeat_smallest_first,
+    touch_operand,
+    is_written,
+    is_read,
     footprint,
     runs_of,
     first_near,
@@ -476,12 +380,3 @@ FUNCTIONS = (
     rows_meet,
 )
 """What the compiled engine compiles, callees first."""
-
-
-def _known_descriptors() -> list[str]:
-    """The descriptors that have a footprint."""
-    words, touches = [0] * MAX_WORDS, defaultdict[tuple[int, int], int](int)
-    return [name for name, kind in KINDS.items() if footprint(kind, words, touches)]
-
-
-check_total(f"{__name__}.footprint", _known_descriptors(), KINDS)

@@ -8,9 +8,8 @@ the DRAM with its bursts. The largest of the three bounds the layer.
 from __future__ import annotations
 
 from nmpsim.config import DeviceConfig
-from nmpsim.timing.compute import ceil_div, lanes_of
+from nmpsim.timing.compute import ceil_div, grant_cycles, lanes_of
 from nmpsim.timing.costs import Costs
-from nmpsim.timing.dram import grant_cycles
 
 
 def macs_per_cycle(config: DeviceConfig, wide: int) -> int:

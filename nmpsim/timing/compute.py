@@ -1,4 +1,4 @@
-"""Cycles of the MAC array and of the vector unit.
+"""Cycles of the MAC array, of the vector unit and of the DRAM.
 
 The array takes ``mac_in_lanes`` consecutive input values and ``mac_out_lanes`` output channels
 in a cycle; a row of the window is contiguous (columns times channels), so only its end is padded.
@@ -67,6 +67,14 @@ def transpose_cycles(elements: int, costs: Any) -> int:
     return int(costs.vector_startup_cycles + elements)
 
 
+def grant_cycles(bursts: int, row_miss: bool, costs: Any) -> int:
+    """Cycles that the DRAM is busy with a grant."""
+    per_burst = (
+        costs.dram_burst_bytes + costs.dram_bytes_per_cycle - 1
+    ) // costs.dram_bytes_per_cycle
+    return int(bursts * per_burst + (costs.dram_row_miss_cycles if row_miss else 0))
+
+
 FUNCTIONS = (
     ceil_div,
     lanes_of,
@@ -76,5 +84,6 @@ FUNCTIONS = (
     vector_cycles,
     pool_cycles,
     transpose_cycles,
+    grant_cycles,
 )
 """What the compiled engine compiles, callees first."""

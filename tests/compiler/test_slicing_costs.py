@@ -20,8 +20,8 @@ from nmpsim.compiler.slicing.plan import Box, LayerPlan, TileStep, load
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
+from nmpsim.memory.dram import CURSOR_WORDS, next_address, start_transfer, take_grant
 from nmpsim.timing import costs_of
-from nmpsim.timing.dram import CURSOR_WORDS, next_address, start_transfer, take_grant
 
 COSTS = costs_of(default_device())
 ENTRY_CYCLES = 24

@@ -48,12 +48,13 @@ def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
+    fill = dispatch.KERNELS[OP.nmp_fill]
     for kept, expected in ((True, []), (False, ["compiling"])):
         engine = make_engine("compiled")
         run(engine)
         engine._kernels.addresses[:] = 0
         engine.when_compiling(lambda: said.append("compiling"))
-        monkeypatch.setattr(dispatch, "is_cached", lambda f, k=kept: k or f is not dispatch.fill)
+        monkeypatch.setattr(dispatch, "is_cached", lambda f, k=kept: k or f is not fill)
         run(engine)
         assert said == expected
 

@@ -31,7 +31,6 @@ MODULES = (
     "nmpsim.core.compiled.tensor",
     "nmpsim.core.compiled.event_queue",
     "nmpsim.core.compiled.dispatch",
-    "nmpsim.compiler.slicing.work_cycles",
     "nmpsim.debugger.arithmetic",
     "nmpsim.debugger.hazards",
     "nmpsim.debugger.instructions",
@@ -99,25 +98,20 @@ PLANTED = {
         't._tensor("nmp.twist", Unit.VECTOR, 7, "fill", "another one")',
         {
             "nmpsim.core.reference.tensor": "COMPUTE",
-            "nmpsim.core.compiled.tensor": "vector_unit_cycles",
             "nmpsim.core.compiled.dispatch": "KERNELS",
-            "nmpsim.compiler.slicing.work_cycles": "_CYCLES",
         },
     ),
     "tensor on the MAC array": (
         't._tensor("nmp.twist", Unit.MAC, 7, "gemm", "another one")',
         {
             "nmpsim.core.reference.tensor": "COMPUTE",
-            "nmpsim.core.compiled.tensor": "mac_cycles",
             "nmpsim.core.compiled.dispatch": "KERNELS",
-            "nmpsim.compiler.slicing.work_cycles": "_CYCLES",
         },
     ),
     "transfer": (
         't._tensor("nmp.twist", Unit.LOAD, 7, "load", "another one")',
         {
             "nmpsim.core.reference.tensor": "TRANSFERS",
-            "nmpsim.core.compiled.tensor": "check",
             "nmpsim.core.compiled.dispatch": "KERNELS",
         },
     ),
@@ -164,16 +158,39 @@ except ValueError as error:
 
 def test_a_descriptor_that_has_no_footprint() -> None:
     code = """
+address = next(word for word in descriptors.DESCRIPTORS["fill"] if word.address)
+for missing in ("layout", "direction"):
+    try:
+        attrs.evolve(address, **{missing: None})
+    except ValueError as error:
+        print(error)
+"""
+    assert in_a_process(code) == 2 * "output: an address has a direction and a layout\n"
+
+
+def test_what_a_new_descriptor_says_holds_everywhere() -> None:
+    """Limits, bytes and cycles of another descriptor come from its row alone."""
+    code = """
+from collections import defaultdict
 new = attrs.evolve(descriptors.DESCRIPTORS["fill"], name="twist")
 descriptors.DESCRIPTORS["twist"] = new
-t.INSTRUCTIONS = (*t.INSTRUCTIONS, t._tensor("nmp.twist", Unit.VECTOR, 7, "twist", ""))
-try:
-    import nmpsim.memory.footprint
-except ValueError as error:
-    print(error)
+import nmpsim
+from nmpsim.isa.words import KINDS
+from nmpsim.memory import checks, footprint
+from nmpsim.timing import costs_of, work
+kind, touches = KINDS["twist"], defaultdict(int)
+words = [0, 1, 0x2000_0010, 9, 5]
+print(checks.check(kind, words, 64, touches))
+print(checks.check(kind, [0, 1, 0x2000_0011, 9, 5], 64, touches))
+print(checks.check(kind, [0, 1, 0x2000_0010, 0, 5], 64, touches))
+print(checks.check(kind, words, 33, touches))
+touches = defaultdict(int)
+footprint.footprint(kind, words, touches)
+print(touches[0, footprint.COUNT], touches[1, footprint.START], touches[1, footprint.RUN])
+costs = costs_of(nmpsim.default_device())
+print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs) > 0)
 """
-    place = "nmpsim.memory.footprint.footprint"
-    assert in_a_process(code) == f"{place} has no entry for twist\n"
+    assert in_a_process(code).split() == ["-1", "2", "3", "2", "1", str(0x2000_0010), "18", "True"]
 
 
 @pytest.mark.parametrize(

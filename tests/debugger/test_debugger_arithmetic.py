@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from nmpsim.core.state import Machine
 from nmpsim.debugger.arithmetic import Element, Made, Term, made_by, terms_of_part
-from nmpsim.debugger.instructions import memory_at, read_descriptor, touches_of
+from nmpsim.debugger.instructions import read_descriptor, touches_of
 from nmpsim.debugger.tracing import place_in
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.table import DESCRIPTORS
+from nmpsim.memory.address_map import bytes_at
 
 DEVICE = device()
 EXAMPLES = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -69,7 +70,7 @@ def check(jobs: Sequence[Job], layout: Layout, rng: np.random.Generator) -> None
         for element, address, size in run.results(number, rng):
             parts = earlier(run, number, element)
             made = made_by(run.states[number], 0, name, run.words[number], element, parts)
-            stored = memory_at(run.states[number + 1], 0, address, size) or b""
+            stored = bytes_at(run.states[number + 1], 0, address, size) or b""
             assert made.result == int.from_bytes(stored, "little", signed=True), (element, made)
             check_steps(made)
 

@@ -6,9 +6,11 @@ so a limit can be tried on both sides, and what fails there fails by that limit 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from nmpsim.isa.table import DESCRIPTORS
+from nmpsim.isa.words import KINDS
 from nmpsim.memory import checks
 
 SPM = 0x2000_0000
@@ -24,21 +26,6 @@ PROFILES = {
 }  # fmt: skip
 INT8, INT16 = 0, 1
 Words = dict[str, int]
-
-CHECKS = {
-    "load": checks.check_load,
-    "store": checks.check_store,
-    "conv": checks.check_conv,
-    "dwconv": checks.check_dwconv,
-    "gemm": checks.check_gemm,
-    "maxpool": checks.check_maxpool,
-    "avgpool": checks.check_avgpool,
-    "eltwise": checks.check_eltwise,
-    "rescale": checks.check_rescale,
-    "lut": checks.check_lut,
-    "fill": checks.check_fill,
-    "transpose": checks.check_transpose,
-}
 
 WINDOW = dict.fromkeys(("kernel_h", "kernel_w", "stride_h", "stride_w", "out_h", "out_w"), 1)
 IMAGE = {"in_row_stride": 64, "in_pixel_stride": 2, "out_row_stride": 1024,
@@ -107,6 +94,7 @@ def fault(name: str, values: Mapping[str, int], spm_bytes: int = ROOMY) -> str |
     """Name of the word that an operand fault would tell, or None if there is none."""
     names = [word.name for word in DESCRIPTORS[name]]
     assert set(values) <= set(names), set(values) - set(names)
-    found = CHECKS[name]([values.get(word, 0) for word in names], spm_bytes)
+    room = defaultdict[tuple[int, int], int](int)
+    found = checks.check(KINDS[name], [values.get(word, 0) for word in names], spm_bytes, room)
     assert -1 <= found < len(names)
     return None if found == -1 else names[found]

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import pytest
 from memory_descriptors import INT8, INT16, ONE, PROFILES, SPM
 
+from nmpsim.isa.descriptors import DESCRIPTORS, PROFILES_OF
+from nmpsim.isa.words import KINDS
 from nmpsim.memory.bounds import (
     OK,
-    bad_profile,
     beyond_element,
-    first_beyond,
-    first_odd,
-    folds,
     meets,
     outside,
     span,
     too_many,
 )
-from nmpsim.memory.checks import bad_scale_table
+from nmpsim.memory.checks import bad_scale_table, folds
+from nmpsim.memory.footprint import INPUT, IS_PLAIN, repeat, touch
+from nmpsim.memory.limits import beyond_limits, misaligned, size_limits
 
 RECORD_BYTES = 28
 """Of a scale record: weight_offset, bias (pre, mul, post), out (pre, mul, post)."""
@@ -60,43 +62,67 @@ def test_meets() -> None:
                 assert meets(a, a_extent, b, b_extent) is bool(shared)
 
 
+def folded(rows: int, stride_y: int, columns: int, stride_x: int, run: int) -> bool:
+    touches = defaultdict[tuple[int, int], int](int, {(0, IS_PLAIN): 1})
+    row = touch(touches, True, INPUT, 0, run)
+    repeat(touches, row, columns, stride_x)
+    repeat(touches, row, rows, stride_y)
+    return folds(touches, row)
+
+
 def test_folds() -> None:
-    assert not folds(1, 0, 1, 0, 5)
+    assert not folded(1, 0, 1, 0, 5)
     for stride, expected in ((0, True), (4, True), (5, False), (6, False)):
-        assert folds(1, 0, 2, stride, 5) is expected
-        assert folds(2, stride, 1, 0, 5) is expected
+        assert folded(1, 0, 2, stride, 5) is expected
+        assert folded(2, stride, 1, 0, 5) is expected
     for stride, expected in ((24, True), (25, False), (26, False)):
-        assert folds(2, stride, 3, 10, 5) is expected
+        assert folded(2, stride, 3, 10, 5) is expected
 
 
 def test_the_first_word_that_is_wrong() -> None:
-    words = [9, -3, 7, 0, 4, 9]
-    assert first_beyond(words, 0, 5, -3, 9) == OK
-    assert first_beyond(words, 0, 5, -2, 9) == 1
-    assert first_beyond(words, 2, 5, -2, 8) == 5
-    assert first_beyond(words, 2, 4, 0, 8) == OK
-    assert first_beyond(words, 0, 0, 0, 8) == 0
-    assert first_beyond(words, 5, 5, 0, 8) == 5
-    assert first_odd(words, 1, 5, INT16) == 1
-    assert first_odd(words, 3, 4, INT16) == OK
-    assert first_odd(words, 3, 5, INT16) == 5
-    assert first_odd(words, 0, 5, INT8) == OK
-    assert first_odd(words, 0, 5, INT16) == 0
+    """Of a store: run_bytes, count_x, count_y, two strides in DRAM, two in the scratchpad."""
+    kind, most = KINDS["store"], 1 << 26
+    words = [0, 0, 0, most + 1, -1, most, 2 * most, 0, most + 1, 0]
+    assert beyond_limits(kind, words, 0, 3) == OK
+    assert beyond_limits(kind, words, 0, 10) == 3
+    assert beyond_limits(kind, words, 3, 4) == 3
+    assert beyond_limits(kind, words, 4, 10) == 4
+    assert beyond_limits(kind, words, 5, 10) == 8
+    assert beyond_limits(kind, words, 5, 8) == OK
+    assert size_limits(kind, words) == 3
+
+
+def test_the_first_word_that_splits_an_element() -> None:
+    """Of a fill: layer, element, output, count, value."""
+    kind = KINDS["fill"]
+    assert misaligned(kind, [1, INT16, 7, 3, 5]) == 2
+    assert misaligned(kind, [1, INT16, 8, 3, 5]) == OK
+    assert misaligned(kind, [1, INT8, 7, 3, 5]) == OK
+    words = dict.fromkeys((word.name for word in DESCRIPTORS["gemm"]), 0) | {"element": INT16}
+    names = [*words]
+    assert misaligned(KINDS["gemm"], [*(words | {"out_stride": 3}).values()]) == names.index(
+        "out_stride"
+    )
+    both = words | {"out_stride": 3, "rhs": 5}
+    assert misaligned(KINDS["gemm"], [*both.values()]) == names.index("rhs")
+    assert misaligned(KINDS["gemm"], [*(both | {"element": INT8}).values()]) == OK
 
 
 @pytest.mark.parametrize(("element", "most"), [(INT8, 127), (INT16, 32767)])
 def test_values_of_an_element(element: int, most: int) -> None:
-    words = [-most - 1, most, most + 1, -most - 2]
-    assert beyond_element(words, 0, 1, element) == OK
-    assert beyond_element(words, 0, 3, element) == 2
-    assert beyond_element(words, 3, 3, element) == 3
+    for value in (-most - 1, -1, 0, most):
+        assert not beyond_element(value, element)
+    for value in (most + 1, -most - 2):
+        assert beyond_element(value, element)
 
 
 def test_known_profiles() -> None:
-    for known in (0b1, 0b1010, 1 << 31, (1 << 32) - 1, 0):
+    for name, known in PROFILES_OF.items():
+        index = [word.name for word in DESCRIPTORS[name]].index("profile")
         for profile in range(70):
-            expected = profile > 31 or not known >> profile & 1
-            assert bad_profile([7, profile], 1, known) is expected
+            words = [0] * index + [profile]
+            expected = OK if profile in [PROFILES[p] for p in known] else index
+            assert beyond_limits(KINDS[name], words, index, index + 1) == expected
 
 
 def test_products_beyond_a_limit() -> None:

@@ -13,8 +13,7 @@ import attrs
 import pytest
 
 from nmpsim.config import default_device
-from nmpsim.timing import Costs, costs_of
-from nmpsim.timing.dram import (
+from nmpsim.memory.dram import (
     ADDRESS,
     BYTES_DONE,
     COUNT_X,
@@ -24,12 +23,13 @@ from nmpsim.timing.dram import (
     RUNS_DONE,
     STRIDE_X,
     STRIDE_Y,
-    grant_cycles,
     is_served,
     next_address,
     start_transfer,
     take_grant,
 )
+from nmpsim.timing import Costs, costs_of
+from nmpsim.timing.compute import grant_cycles
 
 Box = tuple[int, int, int, int, int, int]
 """Address, bytes of a run, runs in a row, rows, bytes from run to run and from row to row."""

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig
 from nmpsim.core.state import Machine
-from nmpsim.core.trapped import word_at
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE
+from nmpsim.memory.address_map import word_at
 
 SCRATCHPAD, RESULT = "scratchpad", "result"
 """Names of the input that holds what lay in the scratchpad, and of the output."""

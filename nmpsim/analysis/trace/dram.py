@@ -11,8 +11,9 @@ from typing import IO, Any
 
 from nmpsim.analysis.trace.selection import Selection
 from nmpsim.isa.table import DRAM_BASE, Unit
+from nmpsim.memory.dram import next_address, take_grant
 from nmpsim.timing import Costs
-from nmpsim.timing.dram import grant_cycles, next_address, take_grant
+from nmpsim.timing.compute import grant_cycles
 
 
 class DramTrace:

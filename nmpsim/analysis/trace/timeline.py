@@ -14,8 +14,8 @@ from nmpsim.analysis.trace.instructions import Instructions, Traced
 from nmpsim.analysis.trace.selection import Selection
 from nmpsim.bundle.read import Bundle
 from nmpsim.isa.table import Unit
+from nmpsim.memory.dram import next_address
 from nmpsim.report.data import LayerReport, RunReport, Saturation
-from nmpsim.timing.dram import next_address
 from nmpsim.visible import visible_line
 
 DEFAULT_LIMIT = 100 << 20

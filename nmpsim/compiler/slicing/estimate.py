@@ -14,10 +14,10 @@ import attrs
 from nmpsim.compiler.slicing.grants import Grant, Memory
 from nmpsim.compiler.slicing.plan import Command, LayerPlan
 from nmpsim.compiler.slicing.schedule import Item, schedule
-from nmpsim.compiler.slicing.work_cycles import work_cycles
 from nmpsim.isa.codec import BY_MNEMONIC
-from nmpsim.isa.table import Unit
+from nmpsim.isa.table import DESCRIPTORS, Unit
 from nmpsim.timing import Costs
+from nmpsim.timing.work import named_cycles
 
 ADDRESS_CYCLES = 2
 """``lui`` and ``addi`` before each tensor instruction."""
@@ -100,9 +100,10 @@ def _step(command: Command, memory: Memory) -> _Transfer | _Work:
         return _Transfer(Unit.LOAD, setup, memory.grants(words))
     if command.mnemonic == "nmp.store":
         return _Transfer(Unit.STORE, costs.dma_startup_cycles, memory.grants(words))
-    unit = BY_MNEMONIC[command.mnemonic].unit
-    assert unit is not None
-    return _Work(unit, work_cycles(command, costs))
+    instruction = BY_MNEMONIC[command.mnemonic]
+    assert instruction.unit is not None and instruction.descriptor is not None
+    descriptor = DESCRIPTORS[instruction.descriptor]
+    return _Work(instruction.unit, named_cycles(descriptor, words, costs))
 
 
 def padding_bytes(command: Command) -> int:

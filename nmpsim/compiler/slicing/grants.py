@@ -1,4 +1,4 @@
-"""All grants of a transfer at once: what :mod:`nmpsim.timing.dram` gives one after the other."""
+"""All grants of a transfer at once: what :mod:`nmpsim.memory.dram` gives one after the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from nmpsim.timing import Costs
-from nmpsim.timing.dram import grant_cycles
+from nmpsim.timing.compute import grant_cycles
 
 Grant = tuple[int, int, int]
 """DRAM row, bursts, cycles if the row is open."""

@@ -8,7 +8,7 @@ from nmpsim.core.compiled.kernel_context import at_spm
 from nmpsim.isa.words import INT16, LOAD, STORE
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import Box, copy_box, fill_rows
-from nmpsim.memory.checks import span
+from nmpsim.memory.bounds import span
 
 
 @jit
@@ -80,3 +80,7 @@ def do_store(w: Any, d: Any, layer: Any) -> None:
         d[STORE.dram_stride_y],
     )
     copy_box(w.scratchpad, at_spm(d[STORE.spm]), w.ram, d[STORE.dram] - w.ram_base, box)
+
+
+KERNELS = {"nmp.load": do_load, "nmp.store": do_store}
+"""Mnemonic -> its kernel: a function of a kernel context, a descriptor and a layer."""

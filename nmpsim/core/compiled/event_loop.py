@@ -42,6 +42,7 @@ from nmpsim.core.stops import MAX_STEPS
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
 from nmpsim.kernels.struct_pointer import struct_pointer
+from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
 
 DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
 TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
@@ -100,6 +101,7 @@ def run_events(
     steps_left = np.int64(MAX_STEPS)
     steps_of_values = np.int64(0 if is_recording(context) else STEPS_OF_VALUES)
     d = np.zeros(MAX_WORDS, np.int64)
+    touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
     update_all_cycles(m, clocks, requests)
     core, moved = -1, True
@@ -152,7 +154,7 @@ def run_events(
                 if INSTRUCTION_UNIT[number] >= 0:
                     steps_left -= steps_of_values
                     max_steps = min(max_steps, max(steps_left, steps + 1))
-                    ended = tensor(m, costs, context, core, number, word, d, has_turn)
+                    ended = tensor(m, costs, context, core, number, word, d, touches, has_turn)
                     if stops.strict and m.cores[core].retired > done and not is_recording(context):
                         tail = weight_tail_of(m, core, number, d)
                         if tail >= 0:

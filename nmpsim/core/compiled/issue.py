@@ -9,14 +9,14 @@ import numpy as np
 
 from nmpsim.core.compiled.cycle_accounting import CONTROL, spend, works_on
 from nmpsim.core.compiled.dispatch import PYTHON_KERNELS
+from nmpsim.core.compiled.fields import rs1_of
 from nmpsim.core.compiled.kernel_context import python_context
 from nmpsim.core.compiled.memory import IMAGE, NOWHERE, is_shared, locate, memory_of, read
 from nmpsim.core.compiled.recorder import is_recording, record_tensor
-from nmpsim.core.compiled.tensor import NO_SUCH, check, check_tables, keep_busy
+from nmpsim.core.compiled.tensor import check, check_tables, keep_busy
 from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
 from nmpsim.core.compiled.traps import (
     DESCRIPTOR_FAULT,
-    ILLEGAL_INSTRUCTION,
     NEEDS_TURN,
     NOT_COMPILED,
     OPERAND_FAULT,
@@ -71,13 +71,24 @@ TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
 
 @jit
 def tensor(
-    m: Any, costs: Any, context: Any, core: Any, number: Any, word: Any, d: Any, has_turn: Any
+    m: Any,
+    costs: Any,
+    context: Any,
+    core: Any,
+    number: Any,
+    word: Any,
+    d: Any,
+    touches: Any,
+    has_turn: Any,
 ) -> Any:
-    """A tensor instruction: room in the queue, descriptor, checks, work."""
+    """A tensor instruction: room in the queue, descriptor, checks, work.
+
+    ``d`` and ``touches`` are room for its descriptor and footprint.
+    """
     if not is_prepared(context, number):
         return NOT_COMPILED
     unit = INSTRUCTION_UNIT[number]
-    address = np.int64(m.cores[core].registers[(word >> 15) & 31]) & WORD
+    address = np.int64(m.cores[core].registers[rs1_of(word)]) & WORD
     count = WORD_COUNT[number]
     region, offset = locate(m, address, 4 * count)
     if region == NOWHERE or address % 4:
@@ -97,9 +108,7 @@ def tensor(
     for i in range(count):
         value = read(memory, offset + 4 * i, 4)
         d[i] = signed(value, 32) if WORD_SIGNED[number, i] else value
-    bad = check(number, d, m.shared[0].scratchpad_bytes)
-    if bad == NO_SUCH:
-        return trap(m, core, ILLEGAL_INSTRUCTION, word)
+    bad = check(number, d, m.shared[0].scratchpad_bytes, touches)
     if bad < 0 and not is_recording(context):
         bad = check_tables(number, d, m.scratchpad_i32[core])
     if bad >= 0:

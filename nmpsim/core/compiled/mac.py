@@ -160,3 +160,7 @@ def do_gemm(w: Any, d: Any, layer: Any) -> None:
     )
     place = Place(layer, d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
     gemm(w.spm, g, at, parts, q, place, w.sink)
+
+
+KERNELS = {"nmp.conv": do_conv, "nmp.dwconv": do_dwconv, "nmp.gemm": do_gemm}
+"""Mnemonic -> its kernel: a function of a kernel context, a descriptor and a layer."""

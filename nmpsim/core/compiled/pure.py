@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 
 from nmpsim.kernels.jit import jit_pure
-from nmpsim.memory import checks, footprint, weight_tail
-from nmpsim.timing import compute, dram
+from nmpsim.memory import checks, dram, footprint, weight_tail
+from nmpsim.timing import compute, work
 
 PURE_FUNCTIONS = (
     *compute.FUNCTIONS,
+    *work.FUNCTIONS,
     *dram.FUNCTIONS,
     *checks.FUNCTIONS,
     *footprint.FUNCTIONS,

@@ -21,6 +21,7 @@ from nmpsim.core.compiled.dram_conflicts import (
     keep_region,
     put_region,
 )
+from nmpsim.core.compiled.fields import outstanding_of, rs1_of, rs2_of, unit_of
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
 from nmpsim.core.decode import INSTRUCTION_UNIT, IS_ACCESS, OP, UNIT, WORD_COUNT
 from nmpsim.core.shown import EVENT_WORDS, Event
@@ -131,10 +132,10 @@ def record_sync(m: Any, context: Any, core: Any, number: Any, word: Any) -> None
     """Record an instruction that has synchronized."""
     event = new_event(m, context, core, number)
     event[EVENT_PC] -= 4
-    a, b = (word >> 15) & 31, (word >> 20) & 31
+    a, b = unit_of(word), outstanding_of(word)
     if number != OP.nmp_wait:
-        a = np.int64(m.cores[core].registers[a]) & 0xFFFF_FFFF
-        b = np.int64(m.cores[core].registers[b]) & 0xFFFF_FFFF
+        a = np.int64(m.cores[core].registers[rs1_of(word)]) & 0xFFFF_FFFF
+        b = np.int64(m.cores[core].registers[rs2_of(word)]) & 0xFFFF_FFFF
     event[EVENT_FIRST], event[EVENT_SECOND] = a, b
 
 

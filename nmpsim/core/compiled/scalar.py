@@ -10,6 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.compiled.fields import (
+    b_offset,
+    csr_of,
+    i_immediate,
+    j_offset,
+    outstanding_of,
+    rd_of,
+    rs1_of,
+    rs2_of,
+    s_immediate,
+    u_immediate,
+    unit_of,
+)
 from nmpsim.core.compiled.memory import (
     IMAGE,
     NOWHERE,
@@ -127,10 +140,10 @@ def write_csr(m: Any, core: Any, column: Any, value: Any) -> None:
 @decides_instructions(Kind.CSR)
 def csr_access(m: Any, core: Any, number: Any, word: Any) -> Any:
     """``csrr*``: the old value, or ILLEGAL_ACCESS."""
-    column = COLUMN_OF_CSR[(word >> 20) & 4095]
+    column = COLUMN_OF_CSR[csr_of(word)]
     if column < 0:
         return ILLEGAL_ACCESS
-    field = (word >> 15) & 31
+    field = rs1_of(word)  # or zimm: it lies in the same bits
     register = np.int64(m.cores[core].registers[field]) & WORD
     writes = field != 0
     old = read_csr(m, core, column)
@@ -263,7 +276,7 @@ def jump(m: Any, costs: Any, core: Any, target: Any, rd: Any) -> Any:
 def load_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
     """A scalar load."""
     nbytes = ACCESS_BYTES[number]
-    address = (m.cores[core].registers[(word >> 15) & 31] + signed(word >> 20, 12)) & WORD
+    address = (m.cores[core].registers[rs1_of(word)] + i_immediate(word)) & WORD
     if address % nbytes:
         return trap(m, core, LOAD_MISALIGNED, address)
     region, offset = locate(m, address, nbytes)
@@ -274,7 +287,7 @@ def load_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: A
     value = read(memory_of(m, core, region), offset, nbytes)
     if SIGN_EXTENDS[number]:
         value = signed(value, 8 * nbytes)
-    set_register(m, core, (word >> 7) & 31, value)
+    set_register(m, core, rd_of(word), value)
     return next_instruction(m, core, access_cycles(costs, region))
 
 
@@ -282,8 +295,7 @@ def load_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: A
 def store_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
     """A scalar store."""
     nbytes = ACCESS_BYTES[number]
-    immediate = signed((word >> 25) << 5 | (word >> 7) & 31, 12)
-    address = (m.cores[core].registers[(word >> 15) & 31] + immediate) & WORD
+    address = (m.cores[core].registers[rs1_of(word)] + s_immediate(word)) & WORD
     if address % nbytes:
         return trap(m, core, STORE_MISALIGNED, address)
     region, offset = locate(m, address, nbytes)
@@ -291,7 +303,7 @@ def store_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: 
         return trap(m, core, STORE_FAULT, address)
     if is_shared(region) and not has_turn:
         return NEEDS_TURN
-    value = np.int64(m.cores[core].registers[(word >> 20) & 31])
+    value = np.int64(m.cores[core].registers[rs2_of(word)])
     write(memory_of(m, core, region), offset, nbytes, value)
     return next_instruction(m, core, access_cycles(costs, region))
 
@@ -308,17 +320,17 @@ def access_cycles(costs: Any, region: Any) -> Any:
 @decides_instructions(Kind.SYNC)
 def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
     """``nmp.wait``, ``nmp.barrier``, ``nmp.post``, ``nmp.pend``, ``nmp.halt``."""
-    a, b = (word >> 15) & 31, (word >> 20) & 31
     if number == OP.nmp_wait:
-        if a > LAST_UNIT:
+        unit, outstanding = unit_of(word), outstanding_of(word)
+        if unit > LAST_UNIT:
             return trap(m, core, ILLEGAL_INSTRUCTION, word)
-        if await_job(m, costs, core, a, m.cores[core].issued[a] - b - 1) < 0:
+        if await_job(m, costs, core, unit, m.cores[core].issued[unit] - outstanding - 1) < 0:
             return STOPPED
         return next_instruction(m, core, ZERO)
     if not has_turn:
         return NEEDS_TURN
-    which = np.int64(m.cores[core].registers[a]) & WORD
-    count = np.int64(m.cores[core].registers[b]) & WORD
+    which = np.int64(m.cores[core].registers[rs1_of(word)]) & WORD
+    count = np.int64(m.cores[core].registers[rs2_of(word)]) & WORD
     if number == OP.nmp_halt:
         next_instruction(m, core, ZERO)
         halt(m, core)
@@ -341,20 +353,18 @@ def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn:
 @decides_instructions(Kind.UPPER, Kind.JUMP)
 def go_far(m: Any, costs: Any, core: Any, number: Any, word: Any) -> Any:
     """``lui``, ``auipc``, ``jal``, ``jalr``: what has addresses of 32 bits to do with."""
-    pc, rd = m.cores[core].pc, (word >> 7) & 31
+    pc, rd = m.cores[core].pc, rd_of(word)
     if number == OP.lui:
-        set_register(m, core, rd, word & 0xFFFF_F000)
+        set_register(m, core, rd, u_immediate(word))
         return next_instruction(m, core, ZERO)
     if number == OP.auipc:
-        set_register(m, core, rd, pc + (word & 0xFFFF_F000))
+        set_register(m, core, rd, pc + u_immediate(word))
         return next_instruction(m, core, ZERO)
     if number == OP.jal:
-        offset = (word >> 21 & 1023) << 1 | (word >> 20 & 1) << 11 | (word >> 12 & 255) << 12
-        target = (pc + signed(offset | (word >> 31) << 20, 21)) & WORD
-        return jump(m, costs, core, target, rd)
+        return jump(m, costs, core, (pc + j_offset(word)) & WORD, rd)
     if number == OP.jalr:
-        base = np.int64(m.cores[core].registers[(word >> 15) & 31])
-        return jump(m, costs, core, (base + signed(word >> 20, 12)) & (WORD - 1), rd)
+        base = np.int64(m.cores[core].registers[rs1_of(word)])
+        return jump(m, costs, core, (base + i_immediate(word)) & (WORD - 1), rd)
     return trap(m, core, ILLEGAL_INSTRUCTION, word)
 
 
@@ -383,33 +393,31 @@ def swap_csr(m: Any, core: Any, number: Any, word: Any) -> Any:
     old = csr_access(m, core, number, word)
     if old == ILLEGAL_ACCESS:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
-    set_register(m, core, (word >> 7) & 31, old)
+    set_register(m, core, rd_of(word), old)
     return next_instruction(m, core, ZERO)
 
 
 @jit
 def calculate(m: Any, core: Any, number: Any, word: Any, b: Any, extra: Any) -> Any:
     """An integer operation on rs1 and ``b``, which takes so many cycles more than one."""
-    a = np.int64(m.cores[core].registers[(word >> 15) & 31])
+    a = np.int64(m.cores[core].registers[rs1_of(word)])
     result = arithmetic(number, a, b)
     if result == UNKNOWN:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
-    set_register(m, core, (word >> 7) & 31, result)
+    set_register(m, core, rd_of(word), result)
     return next_instruction(m, core, extra)
 
 
 @jit
 def branch(m: Any, costs: Any, core: Any, number: Any, word: Any, b: Any) -> Any:
     """A branch on rs1 and ``b``."""
-    a = np.int64(m.cores[core].registers[(word >> 15) & 31])
+    a = np.int64(m.cores[core].registers[rs1_of(word)])
     taken = branch_taken(number, a, b)
     if taken == UNKNOWN:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
     if taken == 0:
         return next_instruction(m, core, ZERO)
-    offset = (word >> 7 & 1) << 11 | (word >> 8 & 15) << 1 | (word >> 25 & 63) << 5
-    target = (m.cores[core].pc + signed(offset | (word >> 31) << 12, 13)) & WORD
-    return jump(m, costs, core, target, ZERO)
+    return jump(m, costs, core, (m.cores[core].pc + b_offset(word)) & WORD, ZERO)
 
 
 @jit
@@ -433,11 +441,11 @@ def fetch(m: Any, core: Any, has_turn: Any) -> Any:
 def step(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
     """One instruction of a core, any but a tensor instruction."""
     kind = KIND_OF[number]
-    b = np.int64(m.cores[core].registers[(word >> 20) & 31])
+    b = np.int64(m.cores[core].registers[rs2_of(word)])
     if kind == KIND.SYNC:
         return synchronise(m, costs, core, number, word, has_turn)
     if kind == KIND.IMMEDIATE or kind == KIND.REGISTER:
-        b = signed(word >> 20, 12) if kind == KIND.IMMEDIATE else b
+        b = i_immediate(word) if kind == KIND.IMMEDIATE else b
         return calculate(m, core, number, word, b, ZERO)
     if kind == KIND.MULTIPLY or kind == KIND.DIVIDE:
         is_product = kind == KIND.MULTIPLY

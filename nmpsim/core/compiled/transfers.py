@@ -13,7 +13,7 @@ from nmpsim.core.state import Count
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import LOAD, STORE
 from nmpsim.kernels.jit import jit
-from nmpsim.timing.dram import start_transfer
+from nmpsim.memory.dram import start_transfer
 
 LOAD_UNIT, STORE_UNIT = np.int64(Unit.LOAD), np.int64(Unit.STORE)
 BYTES_READ, BYTES_WRITTEN = int(Count.BYTES_READ), int(Count.BYTES_WRITTEN)

@@ -14,18 +14,18 @@ from nmpsim.core.compiled.cycle_accounting import (
 from nmpsim.core.state import MAX_NOTES, NEVER, Count, Job, Status
 from nmpsim.core.stops import MAX_STEPS
 from nmpsim.kernels.jit import jit
-from nmpsim.timing.dram import (
+from nmpsim.memory.dram import (
     BYTES_DONE,
     COUNT_X,
     COUNT_Y,
     CURSOR_WORDS,
     RUN,
     RUNS_DONE,
-    grant_cycles,
     is_served,
     next_address,
     take_grant,
 )
+from nmpsim.timing.compute import grant_cycles
 
 LAYER, BEGIN = int(Job.LAYER), int(Job.BEGIN)
 PC, DESCRIPTOR = int(Job.PC), int(Job.DESCRIPTOR)

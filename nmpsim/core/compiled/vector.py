@@ -168,3 +168,15 @@ def do_lut(w: Any, d: Any, layer: Any) -> None:
     """``nmp.lut``."""
     table, count = at_spm(d[LUT.table]), d[LUT.count]
     look_up(w.spm.i8, at_spm(d[LUT.input]), at_spm(d[LUT.output]), table, count)
+
+
+KERNELS = {
+    "nmp.maxpool": do_maxpool,
+    "nmp.avgpool": do_avgpool,
+    "nmp.eltwise": do_eltwise,
+    "nmp.rescale": do_rescale,
+    "nmp.fill": do_fill,
+    "nmp.transpose": do_transpose,
+    "nmp.lut": do_lut,
+}
+"""Mnemonic -> its kernel: a function of a kernel context, a descriptor and a layer."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.compiled.fields import rs1_of, rs2_of
 from nmpsim.core.compiled.traps import WORD
 from nmpsim.core.decode import INSTRUCTION_UNIT, IS_TRACED, WORD_COUNT
 from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row
@@ -72,7 +73,7 @@ def source_before(m: Any, stops: Any, core: Any, word: Any) -> Any:
     if stops.trace.shape[0] == 0:
         return np.int64(0)
     stops.noted[FETCHED_AT] = m.cores[core].pc
-    return np.int64(m.cores[core].registers[(word >> 15) & 31]) & WORD
+    return np.int64(m.cores[core].registers[rs1_of(word)]) & WORD
 
 
 @jit
@@ -95,7 +96,7 @@ def note_core(
     stops.trace[row, PC] = stops.noted[FETCHED_AT]
     stops.trace[row, WORD_COLUMN] = word
     stops.trace[row, RS1] = source
-    stops.trace[row, RS2] = np.int64(m.cores[core].registers[(word >> 20) & 31]) & WORD
+    stops.trace[row, RS2] = np.int64(m.cores[core].registers[rs2_of(word)]) & WORD
     stops.trace[row, BEGIN] = begin
     stops.trace[row, END] = m.cores[core].clock
     for i in range(min(stops.words.shape[0], 1) * WORD_COUNT[number]):

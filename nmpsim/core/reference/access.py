@@ -5,10 +5,11 @@ Each function: operands, effect, cost, pc.
 
 from __future__ import annotations
 
-from nmpsim.core.reference.memory import Region, locate
+from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.step import Step, TrapError
 from nmpsim.core.reference.words import signed, unsigned
 from nmpsim.isa.table import Cause
+from nmpsim.memory.address_map import Region
 
 
 def access_cycles(s: Step, region: Region) -> int:

@@ -49,7 +49,6 @@ from nmpsim.isa.words import (
     check_profiles,
 )
 from nmpsim.kernels.saturation_stages import RESCALE
-from nmpsim.timing.compute import vector_cycles
 
 OPERATIONS = {
     OP_ADD: np.add,
@@ -150,8 +149,8 @@ PAIRS: dict[int, Callable[[Int64s, Int64s, Words, Place], Int64s]] = {
 check_profiles(f"{__name__}.PAIRS", PAIRS, "eltwise")
 
 
-def eltwise(s: Step, d: Words, account: Account) -> int:
-    """The instruction: operands, effect; cycles."""
+def eltwise(s: Step, d: Words, account: Account) -> None:
+    """The instruction: operands, effect."""
     spm, rows, columns = Scratchpad(s.core), d["rows"], d["columns"]
     element = element_of(d)
     nbytes = element.nbytes
@@ -165,4 +164,7 @@ def eltwise(s: Step, d: Words, account: Account) -> int:
     results = clip(PAIRS[d["profile"]](left, right, d, place), d, place)
     spm.write(nbytes, grid(d["output"], (rows, d["out_stride"]), (columns, nbytes)), results)
     account.add_elements(rows * columns)
-    return vector_cycles(rows, columns, element.wide, s.costs)
+
+
+INSTRUCTIONS = {"nmp.eltwise": eltwise}
+"""Mnemonic -> what it does."""

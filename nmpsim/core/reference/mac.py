@@ -20,11 +20,10 @@ from nmpsim.core.reference.profiles import BIASES, Requantizer, finish, requanti
 from nmpsim.core.reference.rounding import held
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
-from nmpsim.core.state import Count, Int64s
+from nmpsim.core.state import Int64s
 from nmpsim.isa.table import CHANNEL_RECORD, SCALE_RECORD
 from nmpsim.isa.words import PART_FIRST, PART_LAST, PART_ONLY
 from nmpsim.kernels.saturation_stages import ACCUMULATOR
-from nmpsim.timing.compute import conv_cycles, depthwise_cycles, gemm_cycles
 
 
 def accumulate(starts: Int64s, products: Int64s, element: Element, place: Place) -> Int64s:
@@ -137,8 +136,8 @@ class PartialSums:
         self._spm.write(self._nbytes, self._addresses(row), sums)
 
 
-def conv(s: Step, d: Words, account: Account) -> int:
-    """``nmp.conv``; cycles."""
+def conv(s: Step, d: Words, account: Account) -> None:
+    """``nmp.conv``."""
     spm, channels, pixels = Scratchpad(s.core), d["out_channels"], d["out_h"] * d["out_w"]
     begins, ends = d["part"] in (PART_ONLY, PART_FIRST), d["part"] in (PART_ONLY, PART_LAST)
     partial = PartialSums(spm, d, channels)
@@ -163,19 +162,6 @@ def conv(s: Step, d: Words, account: Account) -> int:
     if ends:
         account.add_elements(pixels * channels)
 
-    taps = d["kernel_h"] * d["kernel_w"]
-    count_macs(s, d, pixels * taps * d["in_channels"] * channels)
-    return conv_cycles(
-        pixels,
-        d["kernel_h"],
-        d["kernel_w"],
-        d["in_channels"],
-        channels,
-        d["groups"],
-        element_of(d).wide,
-        s.costs,
-    )
-
 
 def put_results(spm: Scratchpad, d: Words, y: int, x: int, results: Int64s) -> None:
     """Write the channels of one pixel."""
@@ -184,8 +170,8 @@ def put_results(spm: Scratchpad, d: Words, y: int, x: int, results: Int64s) -> N
     spm.write(nbytes, grid(start, (results.size, nbytes)), results)
 
 
-def dwconv(s: Step, d: Words, account: Account) -> int:
-    """``nmp.dwconv``; cycles."""
+def dwconv(s: Step, d: Words, account: Account) -> None:
+    """``nmp.dwconv``."""
     spm, channels, pixels = Scratchpad(s.core), d["channels_count"], d["out_h"] * d["out_w"]
     element, taps = element_of(d), d["kernel_h"] * d["kernel_w"]
     nbytes = element.nbytes
@@ -204,12 +190,9 @@ def dwconv(s: Step, d: Words, account: Account) -> int:
         put_results(spm, d, y, x, finish(totals, d, q, place))
     account.add_elements(pixels * channels)
 
-    count_macs(s, d, pixels * taps * channels)
-    return depthwise_cycles(pixels, taps, channels, element.wide, s.costs)
 
-
-def gemm(s: Step, d: Words, account: Account) -> int:
-    """``nmp.gemm``; cycles."""
+def gemm(s: Step, d: Words, account: Account) -> None:
+    """``nmp.gemm``."""
     spm, element = Scratchpad(s.core), element_of(d)
     rows, inner, columns, nbytes = d["rows"], d["inner"], d["columns"], element.nbytes
     begins, ends = d["part"] in (PART_ONLY, PART_FIRST), d["part"] in (PART_ONLY, PART_LAST)
@@ -232,11 +215,6 @@ def gemm(s: Step, d: Words, account: Account) -> int:
     if ends:
         account.add_elements(rows * columns)
 
-    count_macs(s, d, rows * inner * columns)
-    return gemm_cycles(rows, inner, columns, element.wide, s.costs)
 
-
-def count_macs(s: Step, d: Words, macs: int) -> None:
-    """Note how many products were summed."""
-    layer = min(d["layer"], s.machine.layers.size - 1)
-    s.machine.layers[layer]["counts"][Count.MACS] += macs
+INSTRUCTIONS = {"nmp.conv": conv, "nmp.dwconv": dwconv, "nmp.gemm": gemm}
+"""Mnemonic -> what it does."""

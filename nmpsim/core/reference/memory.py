@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import NamedTuple
 
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.state import Bytes
-from nmpsim.isa.table import CONTROL_BASE, SCRATCHPAD_BASE
-
-
-class Region(Enum):
-    """The parts of the address map."""
-
-    IMAGE = "image"
-    RAM = "ram"
-    SCRATCHPAD = "scratchpad"
-    CONTROL = "control"
-
-    @property
-    def is_shared(self) -> bool:
-        """True if other cores see a write, and theirs are seen."""
-        return self in (Region.RAM, Region.CONTROL)
+from nmpsim.memory.address_map import Region, find
 
 
 class Found(NamedTuple):
@@ -43,15 +28,5 @@ class Found(NamedTuple):
 
 def locate(core: Core, address: int, nbytes: int) -> Found | None:
     """Where ``nbytes`` bytes from ``address`` are, if all are in one region."""
-    machine = core.machine
-    shared = machine.shared[0]
-    scratchpad = machine.scratchpad[core.number][: int(shared["scratchpad_bytes"])]
-    for region, base, memory in (
-        (Region.IMAGE, int(shared["image_base"]), machine.image),
-        (Region.RAM, int(shared["ram_base"]), machine.ram),
-        (Region.SCRATCHPAD, SCRATCHPAD_BASE, scratchpad),
-        (Region.CONTROL, CONTROL_BASE, machine.control),
-    ):
-        if base <= address and address + nbytes <= base + memory.size:
-            return Found(region, memory, address - base)
-    return None
+    found = find(core.machine, core.number, address, nbytes)
+    return None if found is None else Found(*found)

@@ -1,6 +1,6 @@
 """Pools of the vector unit: maximum and average over the taps that exist.
 
-Each instruction: operands, effect, cost.
+Each instruction: operands, effect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from nmpsim.isa.words import (
     Q31,
     check_profiles,
 )
-from nmpsim.timing.compute import pool_cycles
 
 
 def existing_taps(d: Words, spm: Scratchpad, y: int, x: int) -> Int64s:
@@ -48,20 +47,13 @@ def existing_taps(d: Words, spm: Scratchpad, y: int, x: int) -> Int64s:
     return spm.read(nbytes, taps).reshape(-1, d["channels"])
 
 
-def window_cycles(s: Step, d: Words) -> int:
-    """Cycles of a pool."""
-    pixels, taps = d["out_h"] * d["out_w"], d["kernel_h"] * d["kernel_w"]
-    return pool_cycles(pixels, taps, d["channels"], element_of(d).wide, s.costs)
-
-
-def maxpool(s: Step, d: Words, _: Account) -> int:
-    """``nmp.maxpool``: maximum of the taps that exist; cycles."""
+def maxpool(s: Step, d: Words, _: Account) -> None:
+    """``nmp.maxpool``: maximum of the taps that exist."""
     spm = Scratchpad(s.core)
     for y, x in pixels_of(d):
         taps = existing_taps(d, spm, y, x)
         best = taps.max(axis=0) if len(taps) else np.full(d["channels"], d["empty_value"])
         put_results(spm, d, y, x, best)
-    return window_cycles(s, d)
 
 
 def rounded_quotient(values: Int64s, by: int) -> Int64s:
@@ -115,8 +107,8 @@ AVERAGES: dict[int, Callable[[Int64s, int, Words, Place], Int64s]] = {
 check_profiles(f"{__name__}.AVERAGES", AVERAGES, "avgpool")
 
 
-def avgpool(s: Step, d: Words, account: Account) -> int:
-    """``nmp.avgpool``: scaled sum of the taps that exist, divided if asked for; cycles."""
+def avgpool(s: Step, d: Words, account: Account) -> None:
+    """``nmp.avgpool``: scaled sum of the taps that exist, divided if asked for."""
     spm = Scratchpad(s.core)
     for y, x in pixels_of(d):
         place = Place(account, channel_index(d, y, x, d["channels"]))
@@ -125,4 +117,7 @@ def avgpool(s: Step, d: Words, account: Account) -> int:
         values = AVERAGES[d["profile"]](taps.sum(axis=0), max(divisor, 1), d, place)
         put_results(spm, d, y, x, clip(values, d, place))
     account.add_elements(d["out_h"] * d["out_w"] * d["channels"])
-    return window_cycles(s, d)
+
+
+INSTRUCTIONS = {"nmp.maxpool": maxpool, "nmp.avgpool": avgpool}
+"""Mnemonic -> what it does."""

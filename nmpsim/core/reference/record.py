@@ -7,7 +7,7 @@ from typing import Any
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.state import Job
 from nmpsim.isa.table import Unit
-from nmpsim.timing.dram import COUNT_X, COUNT_Y, RUN
+from nmpsim.memory.dram import COUNT_X, COUNT_Y, RUN
 
 
 def note(core: Core, unit: Unit, **facts: Any) -> None:

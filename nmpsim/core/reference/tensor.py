@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
-
-import attrs
 
 from nmpsim.core.reference import elementwise, mac, pool, transfers, unary
 from nmpsim.core.reference.events import Account
@@ -18,48 +17,32 @@ from nmpsim.isa.codec import decode_descriptor, descriptor_offsets
 from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, Cause, Unit
 from nmpsim.isa.total import total
 from nmpsim.memory import checks
+from nmpsim.timing.work import named_cycles, named_macs
 
-Work = Callable[[Step, Words, Account], int]
-
-
-@attrs.frozen
-class Definition:
-    """What a tensor instruction does: check the descriptor, then work; the work gives cycles."""
-
-    check: Callable[[list[int], int], int]
-    work: Work
+Work = Callable[[Step, Words, Account], None]
 
 
-COMPUTE: dict[str, Definition] = total(
+COMPUTE: dict[str, Work] = total(
     f"{__name__}.COMPUTE",
     {
-        "nmp.conv": Definition(checks.check_conv, mac.conv),
-        "nmp.dwconv": Definition(checks.check_dwconv, mac.dwconv),
-        "nmp.gemm": Definition(checks.check_gemm, mac.gemm),
-        "nmp.maxpool": Definition(checks.check_maxpool, pool.maxpool),
-        "nmp.avgpool": Definition(checks.check_avgpool, pool.avgpool),
-        "nmp.eltwise": Definition(checks.check_eltwise, elementwise.eltwise),
-        "nmp.rescale": Definition(checks.check_rescale, unary.rescale),
-        "nmp.lut": Definition(checks.check_lut, unary.lut),
-        "nmp.fill": Definition(checks.check_fill, unary.fill),
-        "nmp.transpose": Definition(checks.check_transpose, unary.transpose),
+        **mac.INSTRUCTIONS,
+        **pool.INSTRUCTIONS,
+        **elementwise.INSTRUCTIONS,
+        **unary.INSTRUCTIONS,
     },
     (i.mnemonic for i in INSTRUCTIONS if i.unit in (Unit.MAC, Unit.VECTOR)),
 )
 TRANSFERS = total(
     f"{__name__}.TRANSFERS",
-    {
-        "nmp.load": (checks.check_load, transfers.load),
-        "nmp.store": (checks.check_store, transfers.store),
-    },
+    {"nmp.load": transfers.load, "nmp.store": transfers.store},
     (i.mnemonic for i in INSTRUCTIONS if i.unit in (Unit.LOAD, Unit.STORE)),
 )
 
 
 def transfer(s: Step) -> None:
     """A DMA instruction: it touches DRAM when it is issued, so it waits for the core's turn."""
-    check, work = TRANSFERS[s.instruction.mnemonic]
-    d = fetch_descriptor(s, check)
+    work = TRANSFERS[s.instruction.mnemonic]
+    d = fetch_descriptor(s)
     layer = begin_work(s, d)
     try:
         work(s, d, layer)
@@ -70,16 +53,18 @@ def transfer(s: Step) -> None:
 
 def calculate(s: Step) -> None:
     """An instruction of the MAC array or the vector unit."""
-    definition = COMPUTE[s.instruction.mnemonic]
-    d = fetch_descriptor(s, definition.check)
+    work = COMPUTE[s.instruction.mnemonic]
+    d = fetch_descriptor(s)
     check_scales(s, d)
     layer = begin_work(s, d)
-    cycles = definition.work(s, d, Account(s.machine, layer))
-    compute(queue_of(s), layer, cycles)
+    work(s, d, Account(s.machine, layer))
+    descriptor = DESCRIPTORS[descriptor_name(s)]
+    s.machine.layers[layer]["counts"][Count.MACS] += named_macs(descriptor, d)
+    compute(queue_of(s), layer, named_cycles(descriptor, d, s.costs))
     finish_work(s, layer)
 
 
-def fetch_descriptor(s: Step, check: Callable[[list[int], int], int]) -> Words:
+def fetch_descriptor(s: Step) -> Words:
     """The descriptor that rs1 points to, when the unit has room and if it is possible."""
     address, name = s.unsigned_rs1, descriptor_name(s)
     found = locate(s.core, address, DESCRIPTORS[name].nbytes)
@@ -91,7 +76,9 @@ def fetch_descriptor(s: Step, check: Callable[[list[int], int], int]) -> Words:
     if await_slot(queue_of(s)) > 0 and is_seen:
         raise EndOfTurnError  # it is later now, so others may come first
     d = decode_descriptor(name, found.memory[found.offset :][: DESCRIPTORS[name].nbytes].tobytes())
-    wrong = check(list(d.values()), int(s.machine.shared[0]["scratchpad_bytes"]))
+    spm_bytes = int(s.machine.shared[0]["scratchpad_bytes"])
+    room = defaultdict[tuple[int, int], int](int)
+    wrong = checks.check(checks.KINDS[name], list(d.values()), spm_bytes, room)
     if wrong != checks.OK:
         raise operand_fault(s, wrong)
     return d

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.core.reference.memory import Found, Region, locate
+from nmpsim.core.reference.memory import Found, locate
 from nmpsim.core.reference.operands import Words, element_of
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.reference.units import Queue, begin_transfers
 from nmpsim.core.state import Count, Job
 from nmpsim.isa.table import Unit
-from nmpsim.memory.checks import span
+from nmpsim.memory.address_map import Region
+from nmpsim.memory.bounds import span
+from nmpsim.memory.dram import start_transfer
 from nmpsim.timing.compute import ceil_div
-from nmpsim.timing.dram import start_transfer
 
 
 class OperandError(Exception):

@@ -1,6 +1,6 @@
 """What the vector unit does with one tensor: rescale, look-up, fill, transpose.
 
-Each instruction: operands, effect, cost.
+Each instruction: operands, effect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from nmpsim.isa.words import (
     check_profiles,
 )
 from nmpsim.kernels.saturation_stages import ACTIVATION
-from nmpsim.timing.compute import transpose_cycles, vector_cycles
 
 
 def scale_by_sign(below: Any, d: Words) -> Scale:
@@ -80,8 +79,8 @@ RESCALES: dict[int, Callable[[Int64s, Any, Words, Place], Int64s]] = {
 check_profiles(f"{__name__}.RESCALES", RESCALES, "rescale")
 
 
-def rescale(s: Step, d: Words, account: Account) -> int:
-    """``nmp.rescale``: clamp (an activation), change scale, clip; cycles."""
+def rescale(s: Step, d: Words, account: Account) -> None:
+    """``nmp.rescale``: clamp (an activation), change scale, clip."""
     spm, count, element = Scratchpad(s.core), d["count"], element_of(d)
     nbytes = element.nbytes
     place = Place(account, grid(d["event_origin"], (count, 1)))
@@ -91,32 +90,37 @@ def rescale(s: Step, d: Words, account: Account) -> int:
     values = RESCALES[d["profile"]](x, below, d, place)
     spm.write(nbytes, grid(d["output"], (count, nbytes)), clip(values, d, place))
     account.add_elements(count)
-    return vector_cycles(1, count, element.wide, s.costs)
 
 
-def lut(s: Step, d: Words, _: Account) -> int:
-    """``nmp.lut``: each byte through a table; cycles."""
+def lut(s: Step, d: Words, _: Account) -> None:
+    """``nmp.lut``: each byte through a table."""
     spm, count = Scratchpad(s.core), d["count"]
     table = spm.read(1, grid(d["table"], (256, 1)))
     x = spm.read(1, grid(d["input"], (count, 1)))
     spm.write(1, grid(d["output"], (count, 1)), table[x + 128])
-    return vector_cycles(1, count, element_of(d).wide, s.costs)
 
 
-def fill(s: Step, d: Words, _: Account) -> int:
-    """``nmp.fill``: one value everywhere; cycles."""
+def fill(s: Step, d: Words, _: Account) -> None:
+    """``nmp.fill``: one value everywhere."""
     spm, count, element = Scratchpad(s.core), d["count"], element_of(d)
     addresses = grid(d["output"], (count, element.nbytes))
     spm.write(element.nbytes, addresses, np.full(count, d["value"], np.int64))
-    return vector_cycles(1, count, element.wide, s.costs)
 
 
-def transpose(s: Step, d: Words, _: Account) -> int:
-    """``nmp.transpose``: strided copy; where results lie on one another the last stays; cycles."""
+def transpose(s: Step, d: Words, _: Account) -> None:
+    """``nmp.transpose``: strided copy; where results lie on one another the last stays."""
     spm, size = Scratchpad(s.core), d["element_bytes"]
     sizes = [d[f"size_{n}"] for n in range(4)]
     for place in itertools.product(*map(range, sizes)):
         source = d["input"] + sum(p * d[f"in_stride_{n}"] for n, p in enumerate(place))
         target = d["output"] + sum(p * d[f"out_stride_{n}"] for n, p in enumerate(place))
         spm.run(target, size)[:] = spm.run(source, size)
-    return transpose_cycles(int(np.prod(sizes)), s.costs)
+
+
+INSTRUCTIONS = {
+    "nmp.rescale": rescale,
+    "nmp.lut": lut,
+    "nmp.fill": fill,
+    "nmp.transpose": transpose,
+}
+"""Mnemonic -> what it does."""

@@ -10,8 +10,9 @@ from nmpsim.core.reference.step import EndOfTurnError
 from nmpsim.core.state import NEVER, Count, Job, Machine, Spent, Status
 from nmpsim.isa.table import Unit
 from nmpsim.isa.total import total
+from nmpsim.memory.dram import CURSOR_WORDS, is_served, next_address, take_grant
 from nmpsim.timing import Costs
-from nmpsim.timing.dram import CURSOR_WORDS, grant_cycles, is_served, next_address, take_grant
+from nmpsim.timing.compute import grant_cycles
 
 WAIT = total(
     f"{__name__}.WAIT",

@@ -8,7 +8,7 @@ from nmpsim.core.reference.units import Queue
 from nmpsim.core.reference.words import unsigned
 from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, StopConditions
 from nmpsim.isa.codec import Decoded, decode_descriptor
-from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Scope
+from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, RS1, RS2, Scope
 from nmpsim.memory.weight_tail import weight_tail
 from nmpsim.timing import Costs
 
@@ -29,7 +29,7 @@ class Watch:
     def begins(self, core: Core, decoded: Decoded, word: int) -> None:
         """A core begins an instruction."""
         self._decoded, self._word = decoded, word
-        self._source = unsigned(core.register(word >> 15 & 31))  # a load may overwrite it
+        self._source = unsigned(core.register(RS1.decode(word)))  # a load may overwrite it
         self._pc = core.pc
         wants_words = self.stops.strict or len(self.stops.words)
         self._words = descriptor_words(core, decoded, self._source) if wants_words else []
@@ -95,7 +95,7 @@ class Watch:
                 Row.PC: self._pc,
                 Row.WORD: word,
                 Row.RS1: self._source,
-                Row.RS2: unsigned(core.register(word >> 20 & 31)),
+                Row.RS2: unsigned(core.register(RS2.decode(word))),
                 Row.BEGIN: begin,
                 Row.END: core.clock,
                 Row.JOB: job,

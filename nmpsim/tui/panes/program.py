@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from nmpsim.core.trapped import word_at
 from nmpsim.debugger.breakpoints import AtAddress
 from nmpsim.isa.assembly import disassemble_word
+from nmpsim.memory.address_map import word_at
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, SKY, VERMILION
 from nmpsim.tui.view import View

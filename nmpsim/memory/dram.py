@@ -1,4 +1,4 @@
-"""How a transfer becomes DRAM bursts.
+"""The rows of the DRAM: how a transfer becomes grants, and those become bursts.
 
 A transfer is a box of runs: ``count_y`` rows of ``count_x`` runs of ``run_bytes`` bytes. It asks
 the DRAM for one *grant* after another; a grant is all that it needs next from one DRAM row, and
@@ -77,13 +77,5 @@ def take_grant(cursor: Any, costs: Any) -> int:
     return int(bursts)
 
 
-def grant_cycles(bursts: int, row_miss: bool, costs: Any) -> int:
-    """Cycles that the DRAM is busy with a grant."""
-    per_burst = (
-        costs.dram_burst_bytes + costs.dram_bytes_per_cycle - 1
-    ) // costs.dram_bytes_per_cycle
-    return int(bursts * per_burst + (costs.dram_row_miss_cycles if row_miss else 0))
-
-
-FUNCTIONS = (start_transfer, is_served, next_address, take_grant, grant_cycles)
+FUNCTIONS = (start_transfer, is_served, next_address, take_grant)
 """What the compiled engine compiles, callees first."""

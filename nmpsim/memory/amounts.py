@@ -1,0 +1,168 @@
+"""What sizes of a descriptor, each of them possible, come to together: how much is too much.
+
+Products are bounded before they are multiplied further, so nothing can overflow 64 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.isa.words import (
+    CONV,
+    DWCONV,
+    ELTWISE,
+    GEMM,
+    KINDS,
+    LOAD,
+    MAXPOOL,
+    OP_SUB,
+    QNNPACK,
+    RESCALE,
+    RHS_INT32,
+    STORE,
+    TRANSPOSE,
+)
+from nmpsim.memory.bounds import MOST, OK, too_many
+from nmpsim.memory.weight_tail import BLOCK_BYTES, LANES
+
+MAX_TAPS = 1 << 23
+"""32 bits hold the sum of so many Int8 values less their zero point."""
+_LOAD, _STORE, _CONV, _DWCONV, _GEMM = (
+    KINDS[name] for name in ("load", "store", "conv", "dwconv", "gemm")
+)
+_MAXPOOL, _AVGPOOL, _ELTWISE = (KINDS[name] for name in ("maxpool", "avgpool", "eltwise"))
+_RESCALE, _TRANSPOSE = KINDS["rescale"], KINDS["transpose"]
+_OUT_H, _OUT_W, _STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W = (
+    index - CONV.kernel_h
+    for index in (
+        CONV.out_h,
+        CONV.out_w,
+        CONV.stride_h,
+        CONV.stride_w,
+        CONV.dilation_h,
+        CONV.dilation_w,
+    )
+)
+"""Distances from ``kernel_h``, which both convolutions share."""
+
+
+def too_wide(words: Any, kernel: int, run: int) -> bool:
+    """True if windows reach too many rows or columns, or a pixel has too many bytes (``run``)."""
+    rows = (words[kernel + _OUT_H] - 1) * words[kernel + _STRIDE_H]
+    rows += (words[kernel] - 1) * words[kernel + _DILATION_H] + 1
+    columns = (words[kernel + _OUT_W] - 1) * words[kernel + _STRIDE_W]
+    columns += (words[kernel + 1] - 1) * words[kernel + _DILATION_W] + 1
+    return bool(rows > MOST or columns > MOST or run > MOST)
+
+
+def conv_amounts(words: Any, spm_bytes: int) -> int:
+    """Of a convolution."""
+    channels = words[CONV.out_channels]
+    if channels % words[CONV.groups]:
+        return int(CONV.out_channels)
+    if too_many(words[CONV.out_h], words[CONV.out_w], channels, spm_bytes):
+        return int(CONV.out_h)
+    pixel = words[CONV.groups] * words[CONV.in_channels] << words[CONV.element]
+    if too_wide(words, CONV.kernel_h, pixel):
+        return int(CONV.input)
+    block = BLOCK_BYTES >> words[CONV.element]
+    if (words[CONV.kernel_w] * words[CONV.in_channels] + block - 1) // block > MOST:
+        return int(CONV.kernel_w)
+    lanes = (channels + LANES - 1) // LANES * LANES
+    return int(CONV.weights) if lanes * words[CONV.kernel_h] * BLOCK_BYTES > MOST else OK
+
+
+def dwconv_amounts(words: Any, spm_bytes: int) -> int:
+    """Of a depthwise convolution."""
+    channels = words[DWCONV.channels_count]
+    if too_many(words[DWCONV.out_h], words[DWCONV.out_w], channels, spm_bytes):
+        return int(DWCONV.out_h)
+    if too_wide(words, DWCONV.kernel_h, channels << words[DWCONV.element]):
+        return int(DWCONV.input)
+    too_many_taps = words[DWCONV.kernel_h] * words[DWCONV.kernel_w] > MOST
+    return int(DWCONV.weights) if too_many_taps else OK
+
+
+def pool_amounts(words: Any, spm_bytes: int) -> int:
+    """Of either pool: the words up to ``out_pixel_stride`` are the same."""
+    pixel = words[MAXPOOL.channels] << words[MAXPOOL.element]
+    if too_many(words[MAXPOOL.out_h], words[MAXPOOL.out_w], pixel, spm_bytes):
+        return int(MAXPOOL.out_h)
+    if too_many(words[MAXPOOL.kernel_h], words[MAXPOOL.kernel_w], 1, min(spm_bytes, MAX_TAPS)):
+        return int(MAXPOOL.kernel_h)
+    return OK
+
+
+def eltwise_amounts(words: Any, spm_bytes: int) -> int:
+    """Of an elementwise operation, which must be one that the profile has."""
+    if words[ELTWISE.profile] == QNNPACK and words[ELTWISE.operation] > OP_SUB:
+        return int(ELTWISE.operation)
+    run = words[ELTWISE.columns] << words[ELTWISE.element]
+    if too_many(words[ELTWISE.rows], run, 1, spm_bytes):
+        return int(ELTWISE.rows)
+    is_split = words[ELTWISE.rhs_kind] == RHS_INT32 and words[ELTWISE.rhs_stride] % 4
+    return int(ELTWISE.rhs) if is_split else OK
+
+
+def transpose_amounts(words: Any, spm_bytes: int) -> int:
+    """Of a strided copy."""
+    first, second = words[TRANSPOSE.size_0], words[TRANSPOSE.size_1]
+    third, last = words[TRANSPOSE.size_2], words[TRANSPOSE.size_3]
+    if too_many(first, second, third, spm_bytes):
+        return int(TRANSPOSE.size_0)
+    return int(TRANSPOSE.size_3) if too_many(first * second * third, last, 1, spm_bytes) else OK
+
+
+def load_amounts(words: Any, spm_bytes: int) -> int:
+    """Of a load, padding included."""
+    columns = words[LOAD.count_x] + words[LOAD.pad_x_before] + words[LOAD.pad_x_after]
+    rows = words[LOAD.count_y] + words[LOAD.pad_y_before] + words[LOAD.pad_y_after]
+    is_bad = too_many(rows, columns, max(words[LOAD.run_bytes], 1), spm_bytes)
+    return int(LOAD.count_y) if is_bad else OK
+
+
+def store_amounts(words: Any, spm_bytes: int) -> int:
+    """Of a store."""
+    rows, columns = words[STORE.count_y], words[STORE.count_x]
+    is_bad = too_many(rows, columns, max(words[STORE.run_bytes], 1), spm_bytes)
+    return int(STORE.count_y) if is_bad else OK
+
+
+def check_amounts(kind: int, words: Any, spm_bytes: int) -> int:
+    """Index of the first word that asks for too much, or does not go with another one; or OK."""
+    bad = OK
+    if kind == _LOAD:
+        bad = load_amounts(words, spm_bytes)
+    elif kind == _STORE:
+        bad = store_amounts(words, spm_bytes)
+    elif kind == _CONV:
+        bad = conv_amounts(words, spm_bytes)
+    elif kind == _DWCONV:
+        bad = dwconv_amounts(words, spm_bytes)
+    elif kind == _GEMM:
+        if too_many(words[GEMM.rows], words[GEMM.columns], 1, spm_bytes):
+            bad = int(GEMM.rows)
+    elif kind in (_MAXPOOL, _AVGPOOL):
+        bad = pool_amounts(words, spm_bytes)
+    elif kind == _ELTWISE:
+        bad = eltwise_amounts(words, spm_bytes)
+    elif kind == _RESCALE:
+        if words[RESCALE.in_high] < words[RESCALE.in_low]:
+            bad = int(RESCALE.in_high)
+    elif kind == _TRANSPOSE:
+        bad = transpose_amounts(words, spm_bytes)
+    return bad
+
+
+FUNCTIONS = (
+    too_wide,
+    conv_amounts,
+    dwconv_amounts,
+    pool_amounts,
+    eltwise_amounts,
+    transpose_amounts,
+    load_amounts,
+    store_amounts,
+    check_amounts,
+)
+"""What the compiled engine compiles, callees first."""

@@ -1,0 +1,141 @@
+"""What each word of a descriptor may hold, as arrays made from the table.
+
+``kind`` is a descriptor's row in them: its position in ``DESCRIPTORS``. Plain functions, which the
+compiled engine compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.isa.descriptors import DESCRIPTORS
+from nmpsim.isa.layouts import Alignment, Size
+from nmpsim.isa.records import Descriptor, Word
+from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, PROFILE_MASKS, position
+from nmpsim.memory.bounds import OK, beyond_element
+
+_ANY = 1 << 62
+
+ELEMENT, SUM, RIGHT_SIDE = int(Size.ELEMENT), int(Size.SUM), int(Size.RIGHT_SIDE)
+_UNITS = {
+    Alignment.NONE: 1,
+    Alignment.ELEMENT: ELEMENT,
+    Alignment.SUM: SUM,
+    Alignment.RIGHT_SIDE: RIGHT_SIDE,
+    Alignment.BYTES_4: 4,
+    Alignment.BYTES_8: 8,
+}
+
+
+def _of_words(of: Callable[[str, Word], int], otherwise: int) -> npt.NDArray[np.int64]:
+    """[descriptors, MAX_WORDS] a number for each word."""
+    table = np.full((len(DESCRIPTORS), MAX_WORDS), otherwise, np.int64)
+    for name, kind in KINDS.items():
+        for index, word in enumerate(DESCRIPTORS[name]):
+            table[kind, index] = of(name, word)
+    return table
+
+
+def _of_descriptors(of: Callable[[Descriptor], int]) -> npt.NDArray[np.int64]:
+    return np.array([of(descriptor) for descriptor in DESCRIPTORS.values()], np.int64)
+
+
+def _least(_: str, word: Word) -> int:
+    return -_ANY if word.least is None else word.least
+
+
+def _most(_: str, word: Word) -> int:
+    return _ANY if word.most is None else word.most
+
+
+def _mask(name: str, word: Word) -> int:
+    """The values that are allowed, as bits; 0 if ``LEAST`` and ``MOST`` say all."""
+    if word.name == "profile":
+        return PROFILE_MASKS[name]
+    return sum(1 << value for value in word.values or range(len(word.choices)))
+
+
+LEAST, MOST = _of_words(_least, -_ANY), _of_words(_most, _ANY)
+MASKS = _of_words(_mask, 0)
+IS_ELEMENT = _of_words(lambda _, word: int(word.is_element), 0)
+UNITS = _of_words(lambda _, word: _UNITS[word.alignment], 1)
+WORDS = _of_descriptors(lambda descriptor: len(descriptor.words))
+ELEMENT_WORD, PART_WORD, SIDE_WORD, CLIP_WORD = (
+    np.array(position(name)) for name in ("element", "part", "rhs_kind", "clip_low")
+)
+
+
+def element_at(kind: int, words: Any) -> int:
+    """0 for Int8, which a descriptor without the word ``element`` has; 1 for Int16."""
+    return words[ELEMENT_WORD[kind]] if ELEMENT_WORD[kind] >= 0 else 0
+
+
+def beyond_limits(kind: int, words: Any, first: int, end: int) -> int:
+    """Index of the first word from ``first`` to before ``end`` that holds what it may not.
+
+    A value of the element counts as one of an element that is possible: ``element`` comes first.
+    """
+    for index in range(first, end):
+        mask, value = MASKS[kind, index], words[index]
+        if mask != 0 and (value < 0 or value > 31 or not (mask >> value) & 1):
+            return index
+        if value < LEAST[kind, index] or value > MOST[kind, index]:
+            return index
+        if IS_ELEMENT[kind, index] and beyond_element(value, element_at(kind, words)):
+            return index
+    return OK
+
+
+def size_limits(kind: int, words: Any) -> int:
+    """``beyond_limits`` of all words but the clip, which comes last."""
+    clip = CLIP_WORD[kind]
+    return beyond_limits(kind, words, 0, WORDS[kind] if clip < 0 else clip)
+
+
+def clip_limits(kind: int, words: Any) -> int:
+    """``beyond_limits`` of the clip and of what is behind it; a clip has an order, too."""
+    clip = CLIP_WORD[kind]
+    if clip < 0:
+        return OK
+    bad = beyond_limits(kind, words, clip, clip + 2)
+    if bad == OK and words[clip + 1] < words[clip]:
+        return int(clip + 1)
+    return beyond_limits(kind, words, clip + 2, WORDS[kind]) if bad == OK else bad
+
+
+def bytes_of(kind: int, words: Any, size: int) -> int:
+    """What a :class:`~nmpsim.isa.layouts.Size` is in a descriptor."""
+    if size > 0:
+        return size
+    element = element_at(kind, words)
+    if size == SUM:
+        return int(4 << element)
+    if size == RIGHT_SIDE and words[SIDE_WORD[kind]]:
+        return 4
+    return int(1 << element)
+
+
+def misaligned(kind: int, words: Any) -> int:
+    """Index of the first address or stride that is no multiple of what it must be."""
+    for index in range(WORDS[kind]):
+        unit = UNITS[kind, index]
+        if unit == 1 or (unit == SUM and words[PART_WORD[kind]] == PART_ONLY):
+            continue
+        if words[index] % bytes_of(kind, words, unit) != 0:
+            return index
+    return OK
+
+
+FUNCTIONS = (
+    element_at,
+    beyond_limits,
+    size_limits,
+    clip_limits,
+    bytes_of,
+    misaligned,
+)
+"""What the compiled engine compiles, callees first."""

@@ -1,0 +1,141 @@
+"""Are the scales of a descriptor, and of the table it points to, what the profile can do?
+
+A scale is named by its first word, ``pre``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.isa.descriptors import DESCRIPTORS
+from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.isa.words import (
+    ELTWISE,
+    FLOAT,
+    GLOW_FLOAT,
+    GLOW_INT,
+    KINDS,
+    NMP,
+    ONEDNN,
+    OP_MAX,
+    OP_MIN,
+    OP_MUL,
+    Q31,
+    QNNPACK,
+    SCALE,
+    SCALE_BYTES,
+    position,
+)
+from nmpsim.memory.bounds import (
+    INFINITY_BITS,
+    OK,
+    bad_result_scale,
+    bad_scale,
+    beyond_element,
+)
+from nmpsim.memory.limits import element_at
+
+_ELTWISE, _RESCALE = KINDS["eltwise"], KINDS["rescale"]
+_LEAKY_PROFILES = 1 << GLOW_INT | 1 << NMP
+"""Of instructions that sum."""
+_PROFILE, _RESULT_SCALE, _ACTIVATION, _OUT = (
+    np.array(position(name)) for name in ("profile", "result_scale", "activation", "out_pre")
+)
+_HAS_SUMS = np.array(
+    [any(word.name in ("channels", "partial") for word in d.operands) for d in DESCRIPTORS.values()]
+)
+"""Instructions of the MAC array."""
+
+
+def _positions() -> Any:
+    """[descriptors, scales] index of the first word of each scale; -1: there is no more."""
+    found = [
+        [i for i, word in enumerate(d) if word.name.endswith("_pre")] for d in DESCRIPTORS.values()
+    ]
+    most = max(map(len, found)) + 1
+    return np.array([[*scales, *[-1] * (most - len(scales))] for scales in found], np.int64)
+
+
+_SCALES = _positions()
+
+
+def bad_out_scale(words: Any, pre: int, element: int, profile: int) -> bool:
+    """As ``bad_scale``; q31's reduced multiplier of Int16 shifts by at least one."""
+    if profile == Q31 and element and words[pre] > 14 + words[pre + 2]:
+        return True
+    return bad_scale(words, pre, profile)
+
+
+def bad_scale_table(values: Any, address: int, channels: int, element: int, profile: int) -> bool:
+    """True if a scale record in a scratchpad (int32 ``values``) holds what no unit can do.
+
+    The records are data, so they are looked at when the instruction is issued; the table's bounds
+    and alignment have been checked. ``address`` 0 means that there is no table.
+    """
+    if address == 0:
+        return False
+    first = (address - SCRATCHPAD_BASE) // 4
+    for channel in range(channels):
+        at = first + channel * (SCALE_BYTES // 4)
+        if beyond_element(values[at + SCALE.weight_offset], element):
+            return True
+        if bad_scale(values, at + SCALE.bias_pre, profile):
+            return True
+        if bad_out_scale(values, at + SCALE.out_pre, element, profile):
+            return True
+    return False
+
+
+def is_finite(words: Any, index: int) -> bool:
+    """True if a float32 of either sign is finite."""
+    return bool(words[index] & 0x7FFF_FFFF < INFINITY_BITS)
+
+
+def uses_result_scale(kind: int, words: Any, profile: int) -> bool:
+    """Does the profile use the scale of the result, here?"""
+    if kind == _RESCALE:
+        return bool(profile in (GLOW_FLOAT, FLOAT))
+    if kind == _ELTWISE:
+        operation = words[ELTWISE.operation]
+        if profile == GLOW_FLOAT:
+            return bool(operation in (OP_MAX, OP_MIN))
+        return bool(profile == FLOAT and operation != OP_MUL)
+    return bool(profile == ONEDNN)
+
+
+def check_scales(kind: int, words: Any) -> int:
+    """Index of the first word of a scale that is wrong, or OK."""
+    if _PROFILE[kind] < 0:
+        return OK
+    profile = words[_PROFILE[kind]]
+    if kind == _ELTWISE and profile == QNNPACK:
+        return int(ELTWISE.out_post) if words[ELTWISE.out_post] > 31 else OK
+    for scale in _SCALES[kind]:
+        if scale < 0:
+            break
+        # The reduced multiplier is for the sums of Int16 only.
+        element = element_at(kind, words) if _HAS_SUMS[kind] and scale == _OUT[kind] else 0
+        if bad_out_scale(words, scale, element, profile):
+            return int(scale)
+    if kind == _ELTWISE and profile == FLOAT and words[ELTWISE.operation] != OP_MUL:
+        for addend in (ELTWISE.lhs_post, ELTWISE.rhs_post):
+            if not is_finite(words, addend):
+                return int(addend)
+    if uses_result_scale(kind, words, profile) and bad_result_scale(words, _RESULT_SCALE[kind]):
+        return int(_RESULT_SCALE[kind])
+    is_leaky = _ACTIVATION[kind] >= 0 and words[_ACTIVATION[kind]] != 0
+    if is_leaky and _HAS_SUMS[kind] and not (_LEAKY_PROFILES >> profile) & 1:
+        return int(_ACTIVATION[kind])
+    return OK
+
+
+FUNCTIONS = (
+    bad_out_scale,
+    bad_scale_table,
+    is_finite,
+    uses_result_scale,
+    check_scales,
+)
+"""What the compiled engine compiles, callees first."""
