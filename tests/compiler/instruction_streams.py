@@ -8,7 +8,7 @@ barrier, cores run in any order: what one of them stores no other may load or st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -54,16 +54,37 @@ Event = Job | tuple[str, int, int]
 # Reading the code
 
 
-def core_events(bundle: Bundle, entry: int, core: int) -> Iterator[Event]:
-    """What a core does from ``entry`` to its halt; the scalar part is straight-line code."""
+def core_steps(
+    bundle: Bundle, entry: int, core: int
+) -> Iterator[tuple[int, Decoded, Sequence[int]]]:
+    """What a core comes to from ``entry`` to its halt: address, instruction, registers before it.
+
+    The scalar part is straight-line code.
+    """
     registers = [0] * 32
     pc = entry
     for _ in range(MAX_STEPS):
         word = int.from_bytes(_bytes(bundle, pc, 4), "little")
         one = decode(word)
         assert one is not None, hex(pc)
+        yield pc, one, registers
         name, operands = one.instruction.mnemonic, one.operands
         pc += 4
+        if name == "nmp.halt":
+            return
+        if name == "jalr":
+            assert operands["rd"] == 0
+            pc = registers[operands["rs1"]] + operands["imm"] & 0xFFFF_FFFF
+        elif not name.startswith("nmp."):
+            registers[operands["rd"]] = _scalar(name, operands, registers, core)
+            registers[0] = 0
+    raise AssertionError("the code does not end")
+
+
+def core_events(bundle: Bundle, entry: int, core: int) -> Iterator[Event]:
+    """What a core does from ``entry`` to its halt, but for its scalar instructions."""
+    for _, one, registers in core_steps(bundle, entry, core):
+        name, operands = one.instruction.mnemonic, one.operands
         if one.instruction.descriptor:
             yield _job(bundle, one, registers[operands["rs1"]])
         elif name == "nmp.wait":
@@ -72,17 +93,9 @@ def core_events(bundle: Bundle, entry: int, core: int) -> Iterator[Event]:
             yield "barrier", registers[operands["rs1"]], registers[operands["rs2"]]
         elif name == "nmp.halt":
             yield "halt", 0, 0
-            return
-        elif name == "jalr":
-            assert operands["rd"] == 0
-            pc = registers[operands["rs1"]] + operands["imm"] & 0xFFFF_FFFF
-        else:
-            registers[operands["rd"]] = _scalar(name, operands, registers, core)
-            registers[0] = 0
-    raise AssertionError("the code does not end")
 
 
-def _scalar(name: str, operands: Words, registers: list[int], core: int) -> int:
+def _scalar(name: str, operands: Words, registers: Sequence[int], core: int) -> int:
     if name == "csrrs":
         assert operands["csr"] == 0xF14
         return core
