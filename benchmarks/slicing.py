@@ -26,7 +26,7 @@ from networks import mobilenet_like, vgg_like
 import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
-from nmpsim.compiler.slicing.search import SLICINGS
+from nmpsim.compiler.tiling.search import TILINGS
 from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
 
 RECORDED = {
@@ -95,7 +95,7 @@ def rows(name: str, module: Module, cores: list[int]) -> Iterator[str]:
         config = attrs.evolve(nmpsim.default_device(), cores_count=count)
         cycles = {}
         seconds = {}
-        for slicing in SLICINGS:
+        for slicing in TILINGS:
             cycles[slicing], seconds[slicing] = measure(module, config, slicing)
         burst = cycles["burst"]
         more = [f"{cycles[s]:,} | {1 - burst / cycles[s]:.1%}" for s in ("bytes", "simple")]

@@ -28,7 +28,7 @@ from nmpsim.report.shadow import ShadowLayer
 if TYPE_CHECKING:
     from nmpsim.analysis.lint import Finding
     from nmpsim.compiler.passes.rescale_bias import RescaledBias
-    from nmpsim.compiler.slicing.search import SlicedLayer
+    from nmpsim.compiler.tiling.search import TiledLayer
     from nmpsim.quantization import Calibrated, QuantizedProgram
 
 __all__ = [
@@ -57,7 +57,7 @@ class Compiled:
     warnings: tuple[str, ...]
     rescaled_biases: tuple[RescaledBias, ...] = ()
     """What ``rescale_biases`` did, layer by layer."""
-    slicing: tuple[SlicedLayer, ...] = ()
+    slicing: tuple[TiledLayer, ...] = ()
     """How each device layer is tiled, if ``explain_slicing`` asked for it."""
 
     @cached_property
@@ -102,7 +102,7 @@ def compile(
     from nmpsim.compiler.driver import compile_module
     from nmpsim.compiler.numerics import DEFAULT_NUMERICS
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
-    from nmpsim.compiler.slicing.search import DEFAULT_SLICING
+    from nmpsim.compiler.tiling.search import DEFAULT_TILING
 
     path = Path(lir)
     module = parse_file(path)
@@ -113,14 +113,14 @@ def compile(
     rescaled: tuple[RescaledBias, ...] = ()
     if rescale_biases:
         module, rescaled = rescale_bias(module)
-    sliced: list[SlicedLayer] = []
+    sliced: list[TiledLayer] = []
     image = compile_module(
         module,
         given_device(device),
         numerics=DEFAULT_NUMERICS if numerics is None else numerics,
         layer_numerics=layer_numerics,
         fuse_activations=fuse,
-        slicing=DEFAULT_SLICING if slicing is None else slicing,
+        slicing=DEFAULT_TILING if slicing is None else slicing,
         on_slicing=sliced.append if explain_slicing else None,
     )
     return Compiled(image, warnings, rescaled, tuple(sliced))

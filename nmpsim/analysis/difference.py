@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
-from nmpsim.evaluation import energy, sqnr_db
+from nmpsim.interpreter import energy, sqnr_db
 
 Array = npt.NDArray[Any]
 NAN_ULP = (1 << 64) - 1

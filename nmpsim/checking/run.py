@@ -13,8 +13,8 @@ from nmpsim.bundle.layout import DEBUG_SECTIONS
 from nmpsim.checking.rescale import UsedDescriptors, rescale_digests
 from nmpsim.core.device import Device, Listener, layer_key
 from nmpsim.core.limits import NO_LIMITS, Limits
-from nmpsim.evaluation.memory import locate, stored
 from nmpsim.experiments.identity import digest_of_arrays
+from nmpsim.interpreter.memory import locate, stored
 from nmpsim.report.data import LayerReport, RunReport
 
 Arrays = Mapping[str, npt.NDArray[Any]]

@@ -20,16 +20,16 @@ from nmpsim.compiler.fuse import fuse, with_joined_numerics
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS, numerics_of, profile_of
 from nmpsim.compiler.placement import place
 from nmpsim.compiler.resolve import place_of, resolve
-from nmpsim.compiler.slicing.channelwise import average_of
-from nmpsim.compiler.slicing.context import Context
-from nmpsim.compiler.slicing.plan import LayerPlan
-from nmpsim.compiler.slicing.planner import options_of
-from nmpsim.compiler.slicing.search import (
-    DEFAULT_SLICING,
-    SLICINGS,
+from nmpsim.compiler.tiling.channelwise import average_of
+from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.plan import LayerPlan
+from nmpsim.compiler.tiling.planner import options_of
+from nmpsim.compiler.tiling.search import (
+    DEFAULT_TILING,
+    TILINGS,
     LayerName,
     Search,
-    SlicedLayer,
+    TiledLayer,
 )
 from nmpsim.compiler.work import Operation, View
 from nmpsim.config import DeviceConfig
@@ -47,14 +47,14 @@ def compile_module(
     numerics: str = DEFAULT_NUMERICS,
     layer_numerics: Mapping[str, str] = MappingProxyType({}),
     fuse_activations: bool = True,
-    slicing: str = DEFAULT_SLICING,
-    on_slicing: Callable[[SlicedLayer], None] | None = None,
+    slicing: str = DEFAULT_TILING,
+    on_slicing: Callable[[TiledLayer], None] | None = None,
 ) -> bytes:
     """The bundle of a verified module whose constants are attached.
 
     ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, as
-    :func:`~nmpsim.lir.layers.find_layer` takes them; ``slicing`` is one of ``SLICINGS``;
-    ``on_slicing`` hears how each device layer is cut. Raises
+    :func:`~nmpsim.lir.layers.find_layer` takes them; ``slicing`` is one of ``TILINGS``;
+    ``on_slicing`` hears how each device layer is tiled. Raises
     :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002) where an operation cannot be done or
     does not fit, and ARG001 where one layer has two profiles.
     """
@@ -66,8 +66,8 @@ def compile_module(
         placed = place(assign_numerics(resolved, numerics, by_name), config)
     fused = fuse(placed)
     operations = fused if fuse_activations else with_joined_numerics(placed, fused)
-    if slicing not in SLICINGS:
-        raise fail("COMP001", "unknown slicing", found=quote(slicing), expected=", ".join(SLICINGS))
+    if slicing not in TILINGS:
+        raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=", ".join(TILINGS))
     search = Search(slicing, config, on_slicing)
     return _Compilation(module, config, weights, operations, numerics, search).bundle()
 

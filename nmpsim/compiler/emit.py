@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nmpsim.bundle.write import BundleBuilder
-from nmpsim.compiler.slicing.plan import Command, LayerPlan
-from nmpsim.compiler.slicing.schedule import Item, schedule
+from nmpsim.compiler.tiling.plan import Command, LayerPlan
+from nmpsim.compiler.tiling.schedule import Item, schedule
 from nmpsim.isa.codec import encode, encode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, REGISTERS, Csr
 

@@ -51,9 +51,9 @@ and sums run in order. In particular:
 - **Index integers** are calculated in integers, as libjit does. The Interpreter takes comparisons,
   `elementneg`, `elementbitwisenot` and `elementfmod` of them through float32, which is the same up
   to 2^24.
-- **resizebilinear** of quantized values interpolates the integers in float32 and cuts the result
-  towards zero; **convertto** of a real beyond the integers, undefined in C++, saturates, and NaN
-  becomes 0.
+- **resizebilinear** of quantized values interpolates the integers in float32 and truncates the
+  result towards zero; **convertto** of a real beyond the integers, undefined in C++, saturates, and
+  NaN becomes 0.
 - **elementdiv** of quantized values is the Interpreter's, under `glow-int` too; x / 0 saturates,
   and 0 / 0 is real zero.
 - **batchnormalization** is that of inference: Momentum is not used. **avgpool** with Layout 2

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from nmpsim.compiler.numerics import profile_of
-from nmpsim.compiler.slicing.channelwise_scheme import (
+from nmpsim.compiler.tiling.channelwise_scheme import (
     POOLS,
     image_of,
     is_depthwise,

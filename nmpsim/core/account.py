@@ -12,7 +12,7 @@ from nmpsim.bundle.metadata import Layer, Step
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import LayerReports, counters_of, host_counts
-from nmpsim.core.host import Cut, read_tensor
+from nmpsim.core.host import HostClip, read_tensor
 from nmpsim.core.state import NEVER, Count, Machine
 from nmpsim.report.data import ContractReport, OutputReport, RunReport, TrapReport
 
@@ -22,7 +22,7 @@ class Account:
     """Cycles by layer so far, and what host operations clipped."""
 
     cycles: dict[int, int]
-    cuts: dict[int, Cut]
+    clips: dict[int, HostClip]
     last_cycle: int = 0
     """Cycle up to which they are booked."""
 
@@ -33,7 +33,7 @@ class Account:
 
     def copy(self) -> Account:
         """One that goes its own way."""
-        return Account(dict(self.cycles), dict(self.cuts), self.last_cycle)
+        return Account(dict(self.cycles), dict(self.clips), self.last_cycle)
 
 
 def book_cycles(
@@ -85,7 +85,7 @@ def run_report(
         OutputReport(t.name, t.elem, t.scale, t.offset, read_tensor(machine, t).copy())
         for t in metadata.outputs
     )
-    host = {index: host_counts(cut) for index, cut in account.cuts.items()}
+    host = {index: host_counts(clip) for index, clip in account.clips.items()}
     return RunReport(
         program=metadata.program,
         device=config.settings(),

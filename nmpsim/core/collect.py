@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
-from nmpsim.core.host import Cut
+from nmpsim.core.host import HostClip
 from nmpsim.core.state import Count, Machine
 from nmpsim.kernels.saturation_stages import SIDE_NAMES, STAGE_NAMES
 from nmpsim.report.data import (
@@ -40,12 +40,12 @@ def layer_channels(layer: Layer) -> int:
     return max(layer.output.shape[-1], 1) if layer.output.shape else 1
 
 
-class CutCount(NamedTuple):
+class SaturationCount(NamedTuple):
     """What saturated in a layer at one stage on one side, as ``LAYER`` of the machine has it."""
 
     stage: int
     side: int
-    cut: int
+    saturated: int
     worst: int
     first: int
     channels: npt.NDArray[np.int64]
@@ -63,26 +63,26 @@ class Counters:
     spent: Sequence[Sequence[int]]
     """[layers][Spent]"""
     elements: Sequence[int]
-    cuts: Mapping[int, Sequence[CutCount]]
+    saturation: Mapping[int, Sequence[SaturationCount]]
     """Layer -> what saturated there."""
 
 
 def counters_of(machine: Machine, config: DeviceConfig) -> Counters:
     """Read a machine's counters at once: its records are slow to read one by one."""
     lists = {name: machine.layers[name].tolist() for name in ("counts", "spent", "elements")}
-    return Counters(config, costs_of(config), **lists, cuts=_cuts_of(machine))
+    return Counters(config, costs_of(config), **lists, saturation=_saturation_of(machine))
 
 
-def _cuts_of(machine: Machine) -> Mapping[int, Sequence[CutCount]]:
+def _saturation_of(machine: Machine) -> Mapping[int, Sequence[SaturationCount]]:
     begins = machine.layers.channel_base.tolist()
     ends = (machine.layers.channel_base + machine.layers.channels).tolist()
-    cut, worst, first = (machine.layers[name] for name in ("cut", "worst", "first"))
-    places = np.nonzero(cut)
-    columns = [of.tolist() for of in (*places, cut[places], worst[places], first[places])]
-    found: dict[int, list[CutCount]] = {}
+    counts, worst, first = (machine.layers[name] for name in ("cut", "worst", "first"))
+    places = np.nonzero(counts)
+    columns = [of.tolist() for of in (*places, counts[places], worst[places], first[places])]
+    found: dict[int, list[SaturationCount]] = {}
     for layer, stage, side, count, most, index in zip(*columns, strict=True):
         channels = machine.channel_cut[stage, side, begins[layer] : ends[layer]].copy()
-        one = CutCount(stage, side, count, most, index, channels)
+        one = SaturationCount(stage, side, count, most, index, channels)
         found.setdefault(layer, []).append(one)
     return found
 
@@ -119,9 +119,9 @@ class HostCounts:
     saturation: tuple[Saturation, ...]
 
 
-def host_counts(cut: Cut) -> HostCounts:
+def host_counts(clip: HostClip) -> HostCounts:
     """How many values there were, and which of them were clipped."""
-    return HostCounts(int(cut.unclipped.size), host_saturation(cut))
+    return HostCounts(int(clip.unclipped.size), host_saturation(clip))
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -211,26 +211,26 @@ def device_saturation(layer: Layer, of: Counters) -> tuple[Saturation, ...]:
         Saturation(
             stage=STAGE_NAMES[one.stage],
             side=_side(SIDE_NAMES[one.side]),
-            count=one.cut,
+            count=one.saturated,
             worst=one.worst,
             first=_coordinates(one.first, layer.output.shape),
             channels=ChannelCounts(one.channels),
         )
-        for one in of.cuts.get(layer.index, ())
+        for one in of.saturation.get(layer.index, ())
     )
 
 
-def host_saturation(cut: Cut) -> tuple[Saturation, ...]:
+def host_saturation(clip: HostClip) -> tuple[Saturation, ...]:
     """What a host operation clipped or saturated."""
     found = []
     sides = (
-        ("low", cut.low_stage, cut.low - int(cut.unclipped.min(initial=cut.low))),
-        ("high", cut.high_stage, int(cut.unclipped.max(initial=cut.high)) - cut.high),
+        ("low", clip.low_stage, clip.low - int(clip.unclipped.min(initial=clip.low))),
+        ("high", clip.high_stage, int(clip.unclipped.max(initial=clip.high)) - clip.high),
     )
     for side, stage, worst in sides:
         if worst <= 0:
             continue
-        hit = cut.unclipped < cut.low if side == "low" else cut.unclipped > cut.high
+        hit = clip.unclipped < clip.low if side == "low" else clip.unclipped > clip.high
         first = np.unravel_index(int(np.argmax(hit)), hit.shape) if hit.ndim else ()
         per_channel = hit.reshape(-1, hit.shape[-1] if hit.ndim else 1).sum(axis=0, dtype=np.int64)
         found.append(

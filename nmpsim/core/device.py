@@ -365,10 +365,10 @@ class _Run:
         return trap_of(self._violation)
 
     def _host(self, step: Step) -> None:
-        cut = run_host_step(self._machine, step)
+        clip = run_host_step(self._machine, step)
         for index in step.layers:
-            if cut is not None:
-                self._account.cuts[index] = cut
+            if clip is not None:
+                self._account.clips[index] = clip
             self._layer_done(index)
         self._clock.check()
 

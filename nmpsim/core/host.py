@@ -25,7 +25,7 @@ _WHENCE = "the value is one of an input, or made by an operation before this one
 
 
 @attrs.frozen(eq=False)
-class Cut:
+class HostClip:
     """Values that a host operation clipped: integers before the clip, and the range."""
 
     unclipped: npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ def write_tensor(machine: Machine, tensor: Tensor, values: npt.NDArray[Any]) -> 
     read_tensor(machine, tensor)[...] = values
 
 
-def run_host_step(machine: Machine, step: Step) -> Cut | None:
+def run_host_step(machine: Machine, step: Step) -> HostClip | None:
     """Do a host operation in the machine's DRAM; what it clipped, if it quantizes."""
     try:
         operands = [_operand(machine, operand) for operand in step.operands]
@@ -70,10 +70,10 @@ def run_host_step(machine: Machine, step: Step) -> Cut | None:
             found=error,
             hint="compile the program again",
         ) from error
-    return _cut(step, result.unclipped) if result.unclipped else None
+    return _clip_of(step, result.unclipped) if result.unclipped else None
 
 
-def _cut(step: Step, unclipped: Mapping[int, npt.NDArray[Any]]) -> Cut:
+def _clip_of(step: Step, unclipped: Mapping[int, npt.NDArray[Any]]) -> HostClip:
     """What the operation clipped of its result; a type that begins at real zero hides a ReLU."""
     index = min(unclipped)
     tensor = step.operands[index].tensor
@@ -81,7 +81,7 @@ def _cut(step: Step, unclipped: Mapping[int, npt.NDArray[Any]]) -> Cut:
     low, high = int(limits.min), int(limits.max)
     stage = "input" if step.opcode == "quantize" else "result"
     hides_relu = stage == "result" and tensor.offset == low
-    return Cut(unclipped[index], low, high, "activation" if hides_relu else stage, stage)
+    return HostClip(unclipped[index], low, high, "activation" if hides_relu else stage, stage)
 
 
 def _operand(machine: Machine, operand: HostOperand) -> HostTensor:

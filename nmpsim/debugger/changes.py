@@ -15,9 +15,9 @@ from nmpsim.bundle.patch import Change
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import flat_index, layer_states, values_of
 from nmpsim.debugger.instructions import Done
+from nmpsim.debugger.patch_points import NO_CHANGE, index_of, packed, pieces_of
 from nmpsim.debugger.rederive import Program, Rederived, as_compiled, rederive
 from nmpsim.debugger.tracing import trace_of
-from nmpsim.debugger.words import NO_CHANGE, index_of, packed, pieces_of
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.descriptors import PROFILES
 from nmpsim.isa.words import GLOW_INT, NMP

@@ -16,10 +16,10 @@ from nmpsim.core.stops import ANY_INSTRUCTION
 from nmpsim.debugger.breakpoints import AtAddress, Breakpoint, Condition, Hit, OnHazard
 from nmpsim.debugger.events import Events, Hazards
 from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
-from nmpsim.debugger.places import addresses_of, is_step, next_cycle, place_hits
+from nmpsim.debugger.location_breakpoints import addresses_of, is_step, next_cycle, place_hits
+from nmpsim.debugger.position import RunPosition
 from nmpsim.debugger.records import Location, Stopped
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
-from nmpsim.debugger.standing import Standing
 from nmpsim.debugger.worklog import WorkLog
 from nmpsim.diagnostics import fail
 from nmpsim.isa.table import Unit
@@ -39,7 +39,7 @@ FIRST_WINDOW = 64
 Listener = Callable[[Location], None]
 
 
-class Debugger(Standing):
+class Debugger(RunPosition):
     """A run of a bundle that can be stopped, looked into and turned back."""
 
     def __init__(

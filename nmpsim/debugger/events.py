@@ -77,11 +77,11 @@ class Events:
 
     def begin(self) -> None:
         """A run begins or begins again: take stock."""
-        self._cuts = self._cut_now()
+        self._cuts = self._saturated_now()
 
     def hits(self, breakpoints: Sequence[Breakpoint], pause: Pause) -> Sequence[Hit]:
         """Which breakpoints did it meet, and where?"""
-        before, self._cuts = self._cuts, self._cut_now()
+        before, self._cuts = self._cuts, self._saturated_now()
         found: list[Hit] = []
         conditions = [one.condition for one in breakpoints]
         if any(isinstance(c, OnAccess) for c in conditions):
@@ -128,12 +128,12 @@ class Events:
 
     # --- saturation -------------------------------------------------------------------------
 
-    def _cut_now(self) -> dict[int, int]:
+    def _saturated_now(self) -> dict[int, int]:
         """Values that each layer has saturated so far, without clips that the network asks for."""
-        cut = self.execution.machine.layers.cut.sum(axis=2)
-        counts = cut.sum(axis=1) - cut[:, WANTED_STAGE]
+        stages = self.execution.machine.layers.cut.sum(axis=2)
+        counts = stages.sum(axis=1) - stages[:, WANTED_STAGE]
         found = {index: int(counts[index]) for index in range(len(self.execution.layers))}
-        for index, host in self.execution.account.cuts.items():
+        for index, host in self.execution.account.clips.items():
             low = 0 if host.low_stage == "activation" else int((host.unclipped < host.low).sum())
             high = 0 if host.high_stage == "activation" else int((host.unclipped > host.high).sum())
             found[index] = low + high
@@ -158,7 +158,7 @@ class Events:
             now = 0
             while execution.position < here:
                 execution.advance(here, after=COMPUTES)
-                now = self._cut_now()[index]
+                now = self._saturated_now()[index]
                 if now > limit:
                     break
             return execution.position, now

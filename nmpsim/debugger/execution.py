@@ -328,9 +328,9 @@ class Execution:
         )
 
     def _host(self, step: Step) -> Pause:
-        cut = run_host_step(self.machine, step)
-        if cut is not None:
-            self.account.cuts.update(dict.fromkeys(step.layers, cut))
+        clip = run_host_step(self.machine, step)
+        if clip is not None:
+            self.account.clips.update(dict.fromkeys(step.layers, clip))
         self._step += 1
         self.position += 1
         return self._pause(Why.LAYER, self.position - 1, step.layers)

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from nmpsim.debugger.initialized import Initialized
 from nmpsim.debugger.instructions import Done, Touch
-from nmpsim.debugger.written import Written
 from nmpsim.isa.table import OUTSTANDING, UNIT, Kind, Unit, of_kind
 from nmpsim.isa.total import total
 
@@ -80,7 +80,7 @@ class HazardCheck:
         self, cores: int, queue_depth: int, read_only_end: int, scratchpad_bytes: int
     ) -> None:
         """``read_only_end``: address after the memory that nobody can write."""
-        self._written = Written(cores, scratchpad_bytes)
+        self._written = Initialized(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
         self._cores = [_Core([1 if i == n else 0 for i in range(cores)]) for n in range(cores)]
         self._semaphores: dict[int, _Semaphore] = {}

@@ -48,13 +48,13 @@ def _quantized(
     scale, offset = np.float32(output.scale or 1.0), output.offset or 0
     with np.errstate(all="ignore"):
         scaled = float(np.float32(value) / scale)
-    cut: Any = debugger.execution.account.cuts.get(layer.index)
+    clip: Any = debugger.execution.account.clips.get(layer.index)
     steps = [arithmetic.Step("scaled", f"/ {scale:.9g}", scaled)]
-    if cut is not None:
-        whole = int(cut.unclipped.reshape(-1)[flat])
+    if clip is not None:
+        whole = int(clip.unclipped.reshape(-1)[flat])
         formula = f"rounded as {step.numerics} does, + {offset}"
         steps.append(arithmetic.Step("quantized", formula, whole))
-        return (*steps, arithmetic.Step("clip", f"to {cut.low} ... {cut.high}", stored))
+        return (*steps, arithmetic.Step("clip", f"to {clip.low} ... {clip.high}", stored))
     return (
         *steps,
         arithmetic.Step("quantized", f"rounded as {step.numerics} does, + {offset}", stored),

@@ -53,7 +53,7 @@ def layer_states(debugger: Debugger) -> tuple[LayerState, ...]:
             state = "done"
         elif layer.index == current and position > 0:
             state = "running"
-        cut = sum(s.count for s in told.saturation if s.stage != "activation")
+        saturated = sum(s.count for s in told.saturation if s.stage != "activation")
         states.append(
             LayerState(
                 index=layer.index,
@@ -63,7 +63,7 @@ def layer_states(debugger: Debugger) -> tuple[LayerState, ...]:
                 placement=layer.placement,
                 state=state,
                 cycles=told.cycles if state != "pending" else 0,
-                saturated=cut,
+                saturated=saturated,
                 elements=told.elements if state != "pending" else 0,
             )
         )
@@ -72,9 +72,9 @@ def layer_states(debugger: Debugger) -> tuple[LayerState, ...]:
 
 def saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
     """What saturated in a layer so far, by stage and side."""
-    cut = debugger.execution.account.cuts.get(layer.index)
-    if cut is not None:
-        return host_saturation(cut)
+    clip = debugger.execution.account.clips.get(layer.index)
+    if clip is not None:
+        return host_saturation(clip)
     return device_saturation(
         layer, counters_of(debugger.execution.machine, debugger.execution.config)
     )

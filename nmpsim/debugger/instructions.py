@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nmpsim.core.state import NEVER, Machine
 from nmpsim.core.stops import Row
-from nmpsim.debugger.boxes import Box, Space
+from nmpsim.debugger.regions import Region, Space
 from nmpsim.isa.table import (
     DESCRIPTORS,
     DRAM_BASE,
@@ -50,7 +50,7 @@ class Touch:
     kind: TouchKind
     what: str
     """The operand: input, weights, output, ..."""
-    box: Box
+    box: Region
 
 
 @attrs.frozen
@@ -144,7 +144,7 @@ def touches_of(
     if address < SCRATCHPAD_BASE:
         return ()
     space: Space = "dram" if address >= DRAM_BASE else "scratchpad"
-    return (Touch("write" if is_store else "read", "word", Box(space, address, nbytes)),)
+    return (Touch("write" if is_store else "read", "word", Region(space, address, nbytes)),)
 
 
 def _operands(name: str, words: Mapping[str, int]) -> tuple[Touch, ...]:
@@ -165,4 +165,4 @@ def _touch(kind: TouchKind, row: list[int]) -> Touch:
     start, what, run = row[START], OPERANDS[row[WHAT]], row[RUN]
     axes = zip(row[FIRST_AXIS::2], row[FIRST_AXIS + 1 :: 2], strict=True)
     space: Space = "dram" if what == "dram" else "scratchpad"
-    return Touch(kind, what, Box(space, start, run, tuple(a for a in axes if a[0] > 0)))
+    return Touch(kind, what, Region(space, start, run, tuple(a for a in axes if a[0] > 0)))

@@ -14,10 +14,10 @@ from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.work import View
 from nmpsim.core.state import Machine
-from nmpsim.debugger.boxes import Box
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import tensors, values_of
 from nmpsim.debugger.instructions import Touch, read_descriptor, touches_of
+from nmpsim.debugger.regions import Region
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
@@ -98,7 +98,7 @@ def named_operand(
     view = known.views.get(name)
     buffer = name if view is None else view.buffer.name
     if module is not None and view is not None and buffer in module.constants:
-        return _cut(view, _plain(name, module.constants[buffer]))
+        return _part_of(view, _plain(name, module.constants[buffer]))
     order = debugger.layer_order()
     ahead = order[: order.index(before)] if before in order else order
     writers = [i for i in ahead if debugger.layers[i].output.name == buffer]
@@ -112,7 +112,7 @@ def named_operand(
         found = _of(tensor, values_of(debugger, tensor), "this is what memory holds now")
     else:
         return None
-    return found if view is None or name == buffer else _cut(view, found)
+    return found if view is None or name == buffer else _part_of(view, found)
 
 
 def _of(tensor: Tensor, values: Values, note: str = "", layer: int | None = None) -> Operand:
@@ -124,7 +124,7 @@ def _plain(name: str, values: Values) -> Operand:
     return Operand(name, elem, values)
 
 
-def _cut(view: View, whole: Operand) -> Operand:
+def _part_of(view: View, whole: Operand) -> Operand:
     """The part of a buffer that a view of it is."""
     start, quant = view.byte_offset, view.type.quant
     data = np.ascontiguousarray(whole.values).reshape(-1).view(np.uint8)
@@ -225,7 +225,7 @@ def placed_operand(debugger: Debugger, core: int, placed: Placed) -> Operand:
     return Operand(name, elem, values, note="as it lies in memory now")
 
 
-def bytes_of(machine: Machine, core: int, box: Box) -> npt.NDArray[np.uint8] | None:
+def bytes_of(machine: Machine, core: int, box: Region) -> npt.NDArray[np.uint8] | None:
     """[runs * bytes of a run], or None if it does not lie in one memory."""
     for memory, base in _memories(machine, core):
         if base <= box.start and box.end <= base + memory.size and box.nbytes <= MAX_BYTES:

@@ -17,7 +17,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.resolve import resolve
-from nmpsim.compiler.slicing.search import SLICINGS
+from nmpsim.compiler.tiling.search import TILINGS
 from nmpsim.compiler.work import Operation
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import UserError, fail
@@ -68,7 +68,7 @@ def as_compiled(bundle: Bundle, module: Module) -> Program:
     Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if this compiler makes something else of
     the module.
     """
-    for options in itertools.product(SLICINGS, (True, False)):
+    for options in itertools.product(TILINGS, (True, False)):
         try:
             made = _compiled(bundle, module, *options)
         except UserError:

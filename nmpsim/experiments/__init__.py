@@ -1,7 +1,7 @@
 """Many runs of a program: over devices (sweep), over a data set (evaluate); in parallel."""
 
-from nmpsim.experiments.evaluating import evaluate
-from nmpsim.experiments.evaluation import Evaluation, evaluation_json
+from nmpsim.experiments.accuracy import evaluate
+from nmpsim.experiments.accuracy_result import Evaluation, evaluation_json
 from nmpsim.experiments.grid import Grid, read_grid
 from nmpsim.experiments.program import SweptProgram, load_swept
 from nmpsim.experiments.samples import Samples

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.lir.constraints import Problem, Site
-from nmpsim.lir.lives import Lives, Value
+from nmpsim.lir.liveness import Liveness, Value
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import Instruction, Module, Operand, Span, TensorType
 from nmpsim.lir.opcodes import IN, OPCODES, Opcode
@@ -46,7 +46,7 @@ class _Verifier:
         self._found: list[Diagnostic] = []
         self._hints = 0
         self._defined: dict[str, Span] = {}
-        self._lives = Lives()
+        self._liveness = Liveness()
         self._later = {i.name for i in module.instructions if i.opcode in _DEFINING}
         self._dummies = _dummy_scaled(module)
 
@@ -55,7 +55,7 @@ class _Verifier:
         for weight in self._module.weights:
             self._type(weight.type, weight.name, weight.span)
             if self._define(weight.name, weight.span):
-                self._lives.add_weight(weight)
+                self._liveness.add_weight(weight)
         previous = -1
         for position, instruction in enumerate(self._module.instructions):
             # After a gap the count goes on from there: one finding, not one for each line.
@@ -114,7 +114,7 @@ class _Verifier:
         new = self._define(instruction.name, instruction.span)
         if opcode is None:
             self._unknown_opcode(instruction)
-            self._lives.assume_written(operand.name for operand in instruction.operands)
+            self._liveness.assume_written(operand.name for operand in instruction.operands)
             return
         attributes_fit = self._attributes(instruction, opcode)
         values = self._operands(instruction, opcode)
@@ -123,9 +123,9 @@ class _Verifier:
         if isinstance(type, TensorType):
             type_fits = self._type(type, instruction.name, instruction.span)
             if new and instruction.opcode == "allocactivation":
-                self._lives.add_buffer(instruction.name, type)
+                self._liveness.add_buffer(instruction.name, type)
             elif new and instruction.opcode == "tensorview":
-                self._lives.add_view(instruction.name, type, (values or {}).get("Src"))
+                self._liveness.add_view(instruction.name, type, (values or {}).get("Src"))
             if not type_fits:
                 return
         if values is not None and attributes_fit:
@@ -173,7 +173,7 @@ class _Verifier:
             shown = ", ".join(kinds) or "no operands"
             expected = ", ".join(f"{r.kind} {r.name}" for r in opcode.operands) or "no operands"
             self._report("LIR007", message, self._misfit(instruction, opcode), shown, expected)
-            self._lives.assume_written(operand.name for operand in instruction.operands)
+            self._liveness.assume_written(operand.name for operand in instruction.operands)
             return None
         values: dict[str, Value] = {}
         # Everything is read before anything is written: buffers may be worked on in place.
@@ -193,7 +193,7 @@ class _Verifier:
         return instruction.span
 
     def _value(self, operand: Operand) -> Value | None:
-        value = self._lives.find(operand.name)
+        value = self._liveness.find(operand.name)
         if value is not None:
             return value
         name = f"%{quote(operand.name)}"
@@ -204,19 +204,19 @@ class _Verifier:
             expected = "a WeightVar, an allocactivation or a tensorview"
             self._report("LIR003", f"{name} names no tensor", operand.span, name, expected)
         else:
-            hint = self._hint(operand.name, self._lives.names(), "%")
+            hint = self._hint(operand.name, self._liveness.names(), "%")
             expected = "a name defined before"
             self._report("LIR003", f"unknown name {name}", operand.span, name, expected, hint)
         return None
 
     def _use(self, operand: Operand, value: Value, instruction: Instruction) -> None:
         if instruction.opcode == "deallocactivation":
-            problem = self._lives.end(value, instruction.span)
+            problem = self._liveness.end(value, instruction.span)
         elif operand.kind == IN:
             reads = instruction.opcode != "tensorview"
-            problem = self._lives.read(value) if reads else self._lives.alive(value)
+            problem = self._liveness.read(value) if reads else self._liveness.alive(value)
         else:
-            problem = self._lives.write(value, reads_too=operand.kind != "@out")
+            problem = self._liveness.write(value, reads_too=operand.kind != "@out")
         if problem:
             self._problem(problem, operand.span)
 
@@ -224,7 +224,7 @@ class _Verifier:
         if instruction.predicate is None:
             return
         value = self._value(Operand(IN, instruction.predicate, instruction.span))
-        if value is not None and (problem := self._lives.read(value)):
+        if value is not None and (problem := self._liveness.read(value)):
             self._problem(problem, instruction.span)
 
     def _rules(self, site: Site) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, fail
-from nmpsim.evaluation import INTERPRETER, execute_real
+from nmpsim.interpreter import INTERPRETER, execute_real
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import Graph, Value

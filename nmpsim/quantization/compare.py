@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.evaluation import (
+from nmpsim.interpreter import (
     decibels,
     dequantize,
     energy,

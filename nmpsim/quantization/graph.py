@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, fail
-from nmpsim.evaluation import Location, locate
+from nmpsim.interpreter import Location, locate
 from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
 from nmpsim.lir.opcodes import IN
 

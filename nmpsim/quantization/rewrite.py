@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import attrs
 import numpy as np
 
-from nmpsim.evaluation import REAL, dequantize, real_operation
+from nmpsim.interpreter import REAL, dequantize, real_operation
 from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, Module, Span
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import Graph, Node, Value

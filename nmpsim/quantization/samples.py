@@ -36,8 +36,8 @@ def cut_samples(
             or holds what is not finite, and where the inputs differ in their number of samples.
     """
     only = len(inputs) == 1
-    cut = {name: _cut(name, type_, _find(name, arrays, only)) for name, type_ in inputs.items()}
-    counts = {name: len(samples) for name, samples in cut.items()}
+    split = {name: _split(name, type_, _find(name, arrays, only)) for name, type_ in inputs.items()}
+    counts = {name: len(samples) for name, samples in split.items()}
     if len(set(counts.values())) > 1:
         raise fail(
             "INPUT002",
@@ -45,9 +45,9 @@ def cut_samples(
             found=", ".join(f"{count} for {name!r}" for name, count in counts.items()),
             expected="one for each input in each sample",
         )
-    if not cut:  # a program without inputs runs once
+    if not split:  # a program without inputs runs once
         return [{}]
-    return [dict(zip(cut, values, strict=True)) for values in zip(*cut.values(), strict=True)]
+    return [dict(zip(split, values, strict=True)) for values in zip(*split.values(), strict=True)]
 
 
 def _find(name: str, arrays: Mapping[str, npt.ArrayLike], only: bool) -> Array:
@@ -63,7 +63,7 @@ def _find(name: str, arrays: Mapping[str, npt.ArrayLike], only: bool) -> Array:
     )
 
 
-def _cut(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
+def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
     """The samples in an array for one input."""
     subject = f"the calibration values for input {name!r}"
     if array.dtype.kind not in "biuf":

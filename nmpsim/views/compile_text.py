@@ -12,8 +12,8 @@ from nmpsim.bundle import Bundle
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.elements import elements_json, nothing_quantized
-from nmpsim.views.slicing_text import slicing_json
 from nmpsim.views.text import elem_text, plural, real_text
+from nmpsim.views.tiling_text import tiling_json
 
 if TYPE_CHECKING:
     from nmpsim.compiler.passes.rescale_bias import RescaledBias
@@ -34,7 +34,7 @@ def compile_json(compiled: Compiled, bundle: Bundle, output: Path) -> dict[str, 
         "nothing_quantized": nothing_quantized(bundle),
         "warnings": list(compiled.warnings),
         "rescaled_biases": [_bias_json(one) for one in compiled.rescaled_biases],
-        "slicing": slicing_json(compiled.slicing),
+        "slicing": tiling_json(compiled.slicing),
     }
 
 
@@ -56,7 +56,7 @@ def summary(compiled: Compiled, bundle: Bundle, output: Path) -> str:
 
 def host_notes(bundle: Bundle) -> list[str]:
     """What runs on the host although the device has a unit for such operations, and why."""
-    from nmpsim.compiler.slicing.planner import PLANNERS
+    from nmpsim.compiler.tiling.planner import PLANNERS
 
     return [
         f"{layer.name} ({layer.op}) runs on the host: {layer.reason}"

@@ -1,4 +1,4 @@
-"""``nmpsim compile --slicing`` and ``--explain-slicing``."""
+"""``nmpsim compile --tiling`` and ``--explain-tiling``, and the older names of both."""
 
 import json
 from pathlib import Path
@@ -19,10 +19,10 @@ def compile_digits(nmpsim_cli, tmp_path):
 
 
 def test_text(compile_digits):
-    result = compile_digits("--explain-slicing")
+    result = compile_digits("--explain-tiling")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[0] == "slicing burst: by all costs of the device"
+    assert lines[0] == "tiling burst: by all costs of the device"
     assert "1 convolution conv1__2" in lines
     assert any(line.startswith("  the fastest of ") for line in lines)
     assert any(line.split()[:1] == ["tiling"] and "row misses" in line for line in lines)
@@ -30,7 +30,7 @@ def test_text(compile_digits):
 
 
 def test_without_the_option_nothing_is_told(compile_digits):
-    assert compile_digits("--slicing", "bytes").stdout == ""
+    assert compile_digits("--tiling", "bytes").stdout == ""
 
 
 def test_json(compile_digits):
@@ -48,7 +48,7 @@ def test_json(compile_digits):
 
 
 def test_an_unknown_mode(compile_digits):
-    result = compile_digits("--slicing", "fast")
+    result = compile_digits("--tiling", "fast")
     assert result.exit_code == 2
     assert result.stderr.startswith("error[ARG001]: ")
     assert "burst" in result.stderr

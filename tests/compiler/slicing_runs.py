@@ -10,7 +10,7 @@ from program_writer import Program
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
-from nmpsim.compiler.slicing.search import SlicedLayer
+from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.config import DeviceConfig
 from nmpsim.lir import attach_constants, default_tensors_file, parse_file, verify
 
@@ -37,9 +37,9 @@ def digits() -> Program:
 
 def sliced(
     program: Program, config: DeviceConfig, slicing: str, fuse: bool = True
-) -> tuple[Bundle, list[SlicedLayer]]:
+) -> tuple[Bundle, list[TiledLayer]]:
     """The bundle, and how each of its device layers was cut."""
-    layers: list[SlicedLayer] = []
+    layers: list[TiledLayer] = []
     image = compile_module(
         program.module,
         config,

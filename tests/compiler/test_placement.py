@@ -12,7 +12,7 @@ from small_programs import SMALL, WINDOW, bundle_of, convolve, image, out_kind, 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.placement import host_reason
 from nmpsim.compiler.resolve import resolve
-from nmpsim.compiler.slicing.planner import PLANNERS
+from nmpsim.compiler.tiling.planner import PLANNERS
 from nmpsim.kernels.hostops import HOST_OPS
 from nmpsim.lir import OPCODES
 from nmpsim.lir.nodes import ELEM_DTYPES

@@ -8,7 +8,7 @@ from compiled_runs import check_program
 from lir_draft import Draft, int8
 from small_programs import SMALL, program
 
-from nmpsim.compiler.slicing.slices import Slice, slices_of
+from nmpsim.compiler.tiling.slices import Slice, slices_of
 
 
 def composition(atoms: list[Slice]) -> tuple[tuple[int, int], ...]:

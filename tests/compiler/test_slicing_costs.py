@@ -14,9 +14,9 @@ from random_arithmetic import convolution as random_convolution
 from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
 
-from nmpsim.compiler.slicing.estimate import estimate
-from nmpsim.compiler.slicing.grants import Memory
-from nmpsim.compiler.slicing.plan import Box, LayerPlan, TileStep, load
+from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.plan import Box, LayerPlan, TileStep, load
+from nmpsim.compiler.tiling.simulate import simulate
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
@@ -69,7 +69,7 @@ def test_the_worked_example() -> None:
     """One core loads 4096 bytes: docs/timing.md has the same, from issue to data, as 340 cycles."""
     box = Box(DRAM_BASE, SCRATCHPAD_BASE, 4096)
     steps: tuple[tuple[TileStep, ...], ...] = ((TileStep((load(box),)),),)
-    found = estimate(LayerPlan(Unit.MAC, steps), Memory(COSTS))
+    found = simulate(LayerPlan(Unit.MAC, steps), Memory(COSTS))
     address, descriptor, waits, barrier = 2, 8, 4, 4 + 16
     assert found.cycles == address + descriptor + 340 + waits + barrier
     assert (found.bursts, found.row_misses, found.memory) == (64, 2, 2 * 148)

@@ -17,7 +17,7 @@ from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
 
 from nmpsim.compiler.driver import compile_module
-from nmpsim.compiler.slicing.search import SLICINGS
+from nmpsim.compiler.tiling.search import TILINGS
 from nmpsim.config import default_device
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError
@@ -31,7 +31,7 @@ def cycles(program: Program, slicing: str, **changes: int) -> int:
 
 @examples(25)
 @given(
-    st.one_of(chains(), single_operations((convolution,))), sizes(), st.sampled_from(SLICINGS[1:])
+    st.one_of(chains(), single_operations((convolution,))), sizes(), st.sampled_from(TILINGS[1:])
 )
 def test_the_other_modes_answer_right_too(program: Program, size: Size, slicing: str) -> None:
     if compiled(program, size.config, True) is None:
@@ -45,7 +45,7 @@ def test_the_other_modes_answer_right_too(program: Program, size: Size, slicing:
 
 def test_the_modes_by_cycles() -> None:
     """On the digits network each is better than the next."""
-    burst, blind, simple = (cycles(digits(), slicing) for slicing in SLICINGS)
+    burst, blind, simple = (cycles(digits(), slicing) for slicing in TILINGS)
     assert burst < blind < simple
 
 
@@ -80,13 +80,13 @@ def test_the_winner_is_the_fastest_of_its_candidates() -> None:
 
 def test_the_search_is_deterministic() -> None:
     module = digits().module
-    for slicing in SLICINGS:
+    for slicing in TILINGS:
         images = {compile_module(module, default_device(), slicing=slicing) for _ in range(2)}
         assert len(images) == 1
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(UserError, match="unknown slicing") as caught:
+    with pytest.raises(UserError, match="unknown tiling") as caught:
         compile_module(digits().module, default_device(), slicing="fast")
     (finding,) = caught.value.diagnostics
     assert (finding.code, finding.expected) == ("COMP001", "burst, bytes, simple")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lir_draft import Draft, int8
 from small_programs import bundle_of, convolve, image, out_kind
 
-from nmpsim.compiler.slicing.weights import pack, packed_bytes, zero_terms
+from nmpsim.compiler.tiling.weights import pack, packed_bytes, zero_terms
 
 
 def test_one_channel() -> None:

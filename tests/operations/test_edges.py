@@ -11,7 +11,7 @@ import pytest
 from one_instruction import OneInstruction, plain, quantized
 
 from nmpsim.diagnostics import UserError
-from nmpsim.evaluation import execute_exact, execute_real
+from nmpsim.interpreter import execute_exact, execute_real
 from nmpsim.kernels.hostops import HostTensor, execute
 from nmpsim.lir import TensorType
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cases import CASES, Case
 
-from nmpsim.evaluation import execute_exact, execute_real
-from nmpsim.evaluation.arithmetic import INTERPRETER
+from nmpsim.interpreter import execute_exact, execute_real
+from nmpsim.interpreter.arithmetic import INTERPRETER
 from nmpsim.lir.host_opcodes import HOST_OPCODES
 
 SEEDS = range(12)

@@ -1,7 +1,7 @@
-"""Makes the helpers of this folder and of the tests of evaluation and compiler importable."""
+"""Makes the helpers of this folder and of the tests of interpreter and compiler importable."""
 
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent / name) for name in ("quantization", "evaluation", "compiler")]
+sys.path[:0] = [str(HERE.parent / name) for name in ("quantization", "interpreter", "compiler")]

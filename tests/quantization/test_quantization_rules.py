@@ -11,7 +11,7 @@ from lir_draft import Draft, Ref
 from random_float_nets import real
 
 from nmpsim.diagnostics import UserError
-from nmpsim.evaluation import dequantize, execute_exact, execute_real, locate
+from nmpsim.interpreter import dequantize, execute_exact, execute_real, locate
 from nmpsim.lir import Module
 from nmpsim.quantization import Calibrated, QuantizedProgram, Settings
 

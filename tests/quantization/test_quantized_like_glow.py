@@ -35,7 +35,7 @@ NARROWED = {"conv0__2", "dw1__2", "dil__2", "dw2__2", "pw2__2", "fc1__1_bias"}
 clip (in minimob; Glow's fused form is as ours) and between ``batchedadd`` and ReLU (in lenet)."""
 OTHER_ORDER = {"fc1", "relu3", "fc2"}
 """In lenet: Glow profiled sums over weights in another order, so these differ in the last bit
-(tests/evaluation has the same)."""
+(tests/interpreter has the same)."""
 
 
 @cache

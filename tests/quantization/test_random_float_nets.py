@@ -13,7 +13,7 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError
-from nmpsim.evaluation import execute_exact, execute_real
+from nmpsim.interpreter import execute_exact, execute_real
 from nmpsim.lir import Module, verify
 from nmpsim.quantization import SCHEMAS, Calibrated, QuantizedProgram, Settings, compare
 from nmpsim.quantization.graph import build_graph

@@ -50,7 +50,7 @@ def test_a_wide_table_shortens_nothing():
 def test_a_narrow_table_shortens_names_in_the_middle_only():
     rows = table_lines(sample_report(), 80)
     assert "..." in rows[2]
-    assert rows[2].endswith("1,000  28.6 25.0   7")
+    assert rows[2].endswith("1,000  28.6      25.0         7")
     assert "host" in rows[4]
     assert rows[4].split()[-3:] == ["<0.1", "-", "-"]
 

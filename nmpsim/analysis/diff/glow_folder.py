@@ -21,7 +21,7 @@ import numpy as np
 from nmpsim.analysis.diff.printed import NUMBER, printed_values
 from nmpsim.analysis.diff.tensors import Tensor, Values
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.evaluation import locate
+from nmpsim.interpreter import locate
 from nmpsim.lir import OPCODES, Module, TensorType
 from nmpsim.lir.line import Line
 from nmpsim.lir.line_parser import parse_type

@@ -12,8 +12,8 @@ import numpy as np
 from nmpsim.analysis.weighted import WEIGHTED, scales_of, values_of
 from nmpsim.compiler.numerics import PROFILES, Bias, Profile, Sums, Words, effective
 from nmpsim.compiler.resolve import place_of
-from nmpsim.compiler.slicing.channelwise import average_of
-from nmpsim.compiler.slicing.elementwise import BINARY
+from nmpsim.compiler.tiling.channelwise import average_of
+from nmpsim.compiler.tiling.elementwise import BINARY
 from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.isa import descriptors

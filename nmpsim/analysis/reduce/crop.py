@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.reduce.extract import Part
 from nmpsim.diagnostics import fail
-from nmpsim.evaluation.memory import Memory
+from nmpsim.interpreter.memory import Memory
 from nmpsim.lir import Instruction, Module, Span, TensorType, WeightVar, verify
 from nmpsim.lir.opcodes import IN, OUT
 
@@ -54,7 +54,7 @@ class _Needs:
 
 
 @attrs.frozen(eq=False)
-class _Cut:
+class _Crop:
     """What is kept of a layer."""
 
     boxes: Mapping[str, Box]
@@ -68,7 +68,7 @@ def first_computed(part: Part, places: Iterable[tuple[int, ...]]) -> tuple[int, 
     Not every element is the layer's: an insertion leaves the rest as it was.
     """
     tensors = _Tensors(part)
-    return next((at for at in places if _cut(part, tensors, at) is not None), None)
+    return next((at for at in places if _crop_of(part, tensors, at) is not None), None)
 
 
 def crop(part: Part, at: Sequence[int]) -> Part:
@@ -82,13 +82,13 @@ def crop(part: Part, at: Sequence[int]) -> Part:
         UserError: COMP001 for an operation without a rule, LIR codes if the outcome is no program.
     """
     tensors = _Tensors(part)
-    cut = _cut(part, tensors, at)
-    if cut is None:
+    found = _crop_of(part, tensors, at)
+    if found is None:
         raise fail("COMP001", "nothing says what one element of the result needs")
-    return _cropped(part, tensors, cut.instructions, cut.boxes)
+    return _cropped(part, tensors, found.instructions, found.boxes)
 
 
-def _cut(part: Part, tensors: _Tensors, at: Sequence[int]) -> _Cut | None:
+def _crop_of(part: Part, tensors: _Tensors, at: Sequence[int]) -> _Crop | None:
     kept = [i for i in part.module.instructions if i.opcode not in _NO_WORK]
     boxes: dict[str, Box] = {kept[-1].operands[0].name: tuple(slice(i, i + 1) for i in at)}
     changed: list[Instruction] = []
@@ -103,7 +103,7 @@ def _cut(part: Part, tensors: _Tensors, at: Sequence[int]) -> _Cut | None:
         boxes |= {o.name: b for o, b in zip(instruction.operands[1:], needs.boxes, strict=True)}
         attributes = {**instruction.attributes, **needs.attributes}
         changed.insert(0, attrs.evolve(instruction, attributes=attributes))
-    return _Cut(boxes, changed)
+    return _Crop(boxes, changed)
 
 
 _NO_WORK = ("allocactivation", "deallocactivation", "tensorview")

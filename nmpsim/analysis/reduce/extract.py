@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.device import layer_key
-from nmpsim.evaluation.memory import Memory, locate
+from nmpsim.interpreter.memory import Memory, locate
 from nmpsim.lir import Instruction, Module, Operand, Span, TensorType, WeightVar, verify
 from nmpsim.lir.opcodes import IN, OUT
 

@@ -17,7 +17,7 @@ from nmpsim.analysis.reduce.instruction import InstructionPart, instruction_part
 from nmpsim.analysis.reduce.tile import computing_instruction
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
-from nmpsim.compiler.slicing.search import DEFAULT_SLICING, SLICINGS
+from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device, layer_key
 from nmpsim.core.inputs import checked_inputs
@@ -32,7 +32,7 @@ Made = tuple[bytes, Inputs, Module | None, str | None]
 
 _MAX_PLACES = 1000
 """Elements that show a failure of which one is tried as a part."""
-_SLICINGS = (DEFAULT_SLICING, *(one for one in SLICINGS if one != DEFAULT_SLICING))
+_TILINGS = (DEFAULT_TILING, *(one for one in TILINGS if one != DEFAULT_TILING))
 
 
 @attrs.frozen(eq=False)
@@ -179,11 +179,11 @@ def _windows(whole: _Whole) -> Iterator[_Attempt]:
         wanted = range(last + 1 - count, last + 1)
         name = layers[last].name
         what = f"layer {name}" if count == 1 else f"{count} layers up to {name}"
-        slicings = _SLICINGS if count == 1 else (DEFAULT_SLICING,)
+        slicings = _TILINGS if count == 1 else (DEFAULT_TILING,)
         for cores, slicing in product(dict.fromkeys((1, config.cores_count)), slicings):
             device = attrs.evolve(config, cores_count=cores)
             on = "one core" if cores == 1 else f"{cores} cores"
-            cut = "" if slicing == DEFAULT_SLICING else f", slicing {slicing}"
+            cut = "" if slicing == DEFAULT_TILING else f", slicing {slicing}"
             make = _maker(whole, module, wanted, device, slicing)
             yield _Attempt(f"{what} on {on}{cut}", make, device, slicing=slicing)
 

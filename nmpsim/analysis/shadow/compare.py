@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.analysis.shadow.errors import Real
 from nmpsim.analysis.shadow.layers import Floats, compare_layer
 from nmpsim.analysis.shadow.recording import executed_layers
-from nmpsim.evaluation import execute_real
+from nmpsim.interpreter import execute_real
 from nmpsim.lir.nodes import Module
 from nmpsim.report.shadow import ShadowLayer
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nmpsim.analysis.shadow.errors import Real
 from nmpsim.analysis.shadow.recording import part
-from nmpsim.evaluation import Location, dequantize, dequantize_rows, locate, own_scales
+from nmpsim.interpreter import Location, dequantize, dequantize_rows, locate, own_scales
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import OPCODES
 

@@ -28,7 +28,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.evaluation import sqnr_db
+from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.nodes import TensorType
 from nmpsim.report.shadow import ErrorSize, Split
 

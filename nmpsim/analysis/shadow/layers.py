@@ -13,7 +13,7 @@ from nmpsim.analysis.shadow.errors import (
     with_cuts,
 )
 from nmpsim.analysis.shadow.recording import Executed, Step, part
-from nmpsim.evaluation import dequantize, real_operands, real_operation
+from nmpsim.interpreter import dequantize, real_operands, real_operation
 from nmpsim.lir.nodes import QUANTIZED_ELEMS
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.report.shadow import ErrorSize, ShadowLayer

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.shadow.errors import Real
 from nmpsim.analysis.shadow.layouts import Layout, best_layout
-from nmpsim.evaluation import sqnr_db
+from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.names import legal_name, without_suffix
 from nmpsim.report.shadow import FloatWeight
 

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.evaluation import NO_WORK, Location, locate, real_operation
+from nmpsim.interpreter import NO_WORK, Location, locate, real_operation
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN
 

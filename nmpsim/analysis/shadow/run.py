@@ -15,7 +15,7 @@ from nmpsim.analysis.shadow.constants import quantized_constants
 from nmpsim.analysis.shadow.float_files import read_floats
 from nmpsim.analysis.shadow.matching import Matches, match_constants
 from nmpsim.diagnostics import Place, fail
-from nmpsim.evaluation import dequantize
+from nmpsim.interpreter import dequantize
 from nmpsim.lir.nodes import Module
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.shadow import ShadowLayer, ShadowReport

@@ -107,10 +107,10 @@ class TimelineTrace:
         for layer in report.layers:
             self._events.add_always(_layer_slice(layer, begin))
             begin += layer.cycles
-            for cut in layer.saturation:
-                if not cut.wanted:
-                    done = self._finished.of(layer.index, layer.shape, cut.first)
-                    self._events.add_always(_cut(layer, cut, begin, done))
+            for found in layer.saturation:
+                if not found.wanted:
+                    done = self._finished.of(layer.index, layer.shape, found.first)
+                    self._events.add_always(_saturated(layer, found, begin, done))
         if report.trap is not None:
             self._events.add_always(
                 _instant(report.trap.kind, report.cycles, {"message": report.trap.message})
@@ -205,19 +205,21 @@ def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
     return _slice(visible_line(layer.name), begin, begin + layer.cycles, facts) | track
 
 
-def _cut(layer: LayerReport, cut: Saturation, end: int, done: Finish | None) -> dict[str, Any]:
+def _saturated(
+    layer: LayerReport, found: Saturation, end: int, done: Finish | None
+) -> dict[str, Any]:
     """When the first value that saturated was done, at the end of the layer if nothing tells."""
     facts = {
         "layer": visible_line(layer.name),
-        "count": cut.count,
+        "count": found.count,
         "elements": layer.elements,
-        "worst": cut.worst,
-        "first": list(cut.first),
-        "channels": [list(one) for one in cut.channels[:_MAX_CHANNELS]],
+        "worst": found.worst,
+        "first": list(found.first),
+        "channels": [list(one) for one in found.channels[:_MAX_CHANNELS]],
     }
     if done is not None:
         facts["core"] = done.core
-    return _instant(f"{cut.stage} {cut.side}", end if done is None else done.cycle, facts)
+    return _instant(f"{found.stage} {found.side}", end if done is None else done.cycle, facts)
 
 
 def _instant(name: str, cycle: int, facts: dict[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 @patch_option
 @click.option("--no-fuse", is_flag=True, help="Keep every instruction a layer of its own.")
 @click.option(
+    "--tiling",
     "--slicing",
+    "slicing",
     type=click.Choice(("burst", "bytes", "simple")),
     default="burst",
     show_default=True,
@@ -58,7 +60,9 @@ if TYPE_CHECKING:
     " bursts and rows), or by one rule without a search.",
 )
 @click.option(
+    "--explain-tiling",
     "--explain-slicing",
+    "explain_slicing",
     is_flag=True,
     help="Show for each layer which tilings were tried, what each would take, and why one was"
     " chosen.",
@@ -104,9 +108,9 @@ def command(
     session.save(compiled, output)
     _tell(compiled, output, style, rescale_bias)
     if explain_slicing and style == "text":
-        from nmpsim.views.slicing_text import print_slicing
+        from nmpsim.views.tiling_text import print_tiling
 
-        show(style, dict, lambda console: print_slicing(compiled.slicing, slicing, console))
+        show(style, dict, lambda console: print_tiling(compiled.slicing, slicing, console))
 
 
 def _numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]]:

@@ -11,8 +11,8 @@ import numpy as np
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.moving import told as told_stop
 from nmpsim.debugger.commands.result import Result, count, say, table
+from nmpsim.debugger.commands.run import told as told_stop
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.pattern import Pattern, patterns

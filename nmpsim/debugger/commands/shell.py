@@ -7,14 +7,14 @@ from pathlib import Path
 
 from nmpsim.debugger.arrays import OpenArrays
 from nmpsim.debugger.commands import (
-    asking,
     auditing,
+    breakpoints,
     changing,
     comparing,
     expecting,
-    looking,
-    moving,
-    stopping,
+    inspect,
+    run,
+    why,
 )
 from nmpsim.debugger.commands.arguments import Arguments, near, split_line
 from nmpsim.debugger.commands.context import Context
@@ -114,11 +114,11 @@ def leave(context: Context, arguments: Arguments) -> Result:
 
 
 GROUPS: Mapping[str, tuple[Command, ...]] = {
-    "Move": moving.COMMANDS,
-    "Stop": stopping.COMMANDS,
-    "Look": looking.COMMANDS,
+    "Move": run.COMMANDS,
+    "Stop": breakpoints.COMMANDS,
+    "Look": inspect.COMMANDS,
     "Compare": comparing.COMMANDS,
-    "Ask": (*asking.COMMANDS, *auditing.COMMANDS),
+    "Ask": (*why.COMMANDS, *auditing.COMMANDS),
     "Change": changing.COMMANDS,
     "Check": expecting.COMMANDS,
     "Session": (

@@ -97,7 +97,7 @@ class LayersPane(LinePane):
         self, width: int, number: str, name: str, op: str, cycles: str, share: str, sat: str
     ) -> str:
         last = BAR_COLUMNS if self.shown.shell.reference is None else COMPARED_COLUMNS
-        room = max(width - OTHER_COLUMNS - last, 12)
+        room = max(width - OTHER_COLUMNS - last, 11)
         ops = OPERATION_COLUMNS if room >= 2 * OPERATION_COLUMNS else 0
         names = room - ops
         head = f"{number:>5} {shorten_middle(name, names):{names}}"

@@ -1,0 +1,314 @@
+"""Operations that go through tensors element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from nmpsim.compiler.fuse import clip_range, input_range
+from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.cost_model import RoughCost, Traffic, box_cycles
+from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.options import Options, best_first
+from nmpsim.compiler.tiling.plan import (
+    ALIGNMENT,
+    Arena,
+    Box,
+    Command,
+    LayerPlan,
+    TileStep,
+    chunks,
+    halvings,
+    load,
+    split,
+    spread,
+    store,
+    too_large,
+)
+from nmpsim.compiler.tiling.weighted import clip_words
+from nmpsim.compiler.work import Operation, View
+from nmpsim.isa.table import Unit
+from nmpsim.isa.words import (
+    ACTIVATION_LEAKY,
+    OP_ADD,
+    OP_MAX,
+    OP_MIN,
+    OP_MUL,
+    OP_SUB,
+    RHS_ELEMENT,
+    RHS_INT32,
+)
+from nmpsim.timing.compute import vector_cycles
+
+BINARY = {
+    "elementadd": OP_ADD,
+    "elementsub": OP_SUB,
+    "elementmax": OP_MAX,
+    "elementmin": OP_MIN,
+    "elementmul": OP_MUL,
+    "batchedadd": OP_ADD,
+}
+MOST = 4096
+"""Elements of a tile of the simple rule; more lengthen first loads and last stores."""
+TILES = (1024, 2048, 4096, 8192, 16384)
+
+
+@attrs.frozen
+class FlatScheme:
+    """A flat range split into as many shares as cores work, and each into tiles."""
+
+    cores: int
+    tile: int
+    """Elements of a tile, at most."""
+    unit: int
+    """Tiles begin at multiples of this many elements."""
+
+    @property
+    def label(self) -> str:
+        """For a reader."""
+        return f"{self.cores} cores, tiles of {self.tile} elements at multiples of {self.unit}"
+
+
+Tiles = list[tuple[int, int]]
+
+
+@attrs.frozen
+class _Range:
+    """A flat range of elements, and what each needs."""
+
+    op: Operation
+    total: int
+    scratchpad_bytes: int
+    """For each element, all buffers together."""
+    addresses: tuple[int, ...]
+    """Of what is loaded, then of the result."""
+    rows: int = 1
+    """How many times the range passes by."""
+
+
+def _options(
+    flat: _Range, context: Context, steps: Callable[[Tiles], Iterator[TileStep]]
+) -> Options[FlatScheme]:
+    """The tilings of a flat range; ``steps`` makes a core's."""
+    config = context.config
+    name, wide = flat.op.instruction.name, flat.op.output.element_bytes
+    fit = (config.scratchpad_bytes - 8 * ALIGNMENT) // flat.scratchpad_bytes
+    if fit < 1:
+        needs = flat.scratchpad_bytes + 8 * ALIGNMENT
+        raise too_large(f"%{name}", needs, config, context.place)
+    row = max(config.dram_row_bytes // wide, ALIGNMENT)
+
+    def schemes() -> Iterator[FlatScheme]:
+        for cores in halvings(config.cores_count):
+            for unit in dict.fromkeys((row, ALIGNMENT)):
+                for tile in TILES:
+                    if unit <= tile <= fit and (cores - 1) * unit < flat.total:
+                        yield FlatScheme(cores, tile, unit)
+
+    def rough_cost(scheme: FlatScheme, memory: Memory) -> RoughCost:
+        share = -(-flat.total // (scheme.cores * scheme.unit)) * scheme.unit
+        tile = min(scheme.tile, share)
+        tiles = -(-share // scheme.tile) * flat.rows
+        aligned = scheme.unit % row == 0
+        moved = Traffic(tiles, box_cycles(memory, tile * wide, 1, 0, 1, 0, aligned))
+        compute = vector_cycles(tiles, tile, wide - 1, context.costs)
+        loads = (moved,) * (len(flat.addresses) - 1)
+        return RoughCost(scheme.cores, compute, tiles, loads, moved)
+
+    def ranked(memory: Memory) -> list[FlatScheme]:
+        return best_first(schemes(), lambda s: rough_cost(s, memory).cycles)
+
+    def build(scheme: FlatScheme, _: bool) -> LayerPlan:
+        pieces = -(-flat.total // scheme.unit)
+        shares = [
+            chunks(a * scheme.unit, min(b * scheme.unit, flat.total), scheme.tile)
+            for a, b in split(pieces, scheme.cores)
+        ]
+        return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], config))
+
+    simple = FlatScheme(config.cores_count, min(fit, MOST), ALIGNMENT)
+    places = tuple(address % config.dram_row_bytes for address in flat.addresses)
+    key = (flat.op.instruction.opcode, flat.total, wide, flat.rows, flat.scratchpad_bytes, places)
+    return Options(key, simple, ranked, build)
+
+
+def binary_options(op: Operation, context: Context) -> Options[FlatScheme]:
+    """Plan add, sub, max, min or mul of tensors of one shape."""
+    _, lhs, rhs = op.operands
+    words = {
+        "operation": BINARY[op.instruction.opcode],
+        "rhs_kind": RHS_ELEMENT,
+        "rows": 1,
+        **_pair_words(op, context),
+    }
+    wide = lhs.element_bytes
+    left, right, target = (context.address_of(v) for v in (lhs, rhs, op.output))
+
+    def steps(tiles: Tiles) -> Iterator[TileStep]:
+        size = max(b - a for a, b in tiles)
+        arena = Arena(context.config)
+        lefts, rights, outs = (arena.take_twice(size * wide) for _ in range(3))
+        for number, (a, b) in enumerate(tiles):
+            k, count = number % 2, b - a
+            compute = Command(
+                "nmp.eltwise",
+                {
+                    **words,
+                    "lhs": lefts[k],
+                    "rhs": rights[k],
+                    "output": outs[k],
+                    "columns": count,
+                    "event_origin": a,
+                },
+            )
+            begin, run = a * wide, count * wide
+            yield TileStep(
+                (load(Box(left + begin, lefts[k], run)), load(Box(right + begin, rights[k], run))),
+                (compute,),
+                (store(Box(target + begin, outs[k], run)),),
+            )
+
+    return _options(
+        _Range(op, op.output.type.elements, 6 * wide, (left, right, target)), context, steps
+    )
+
+
+def batchedadd_options(op: Operation, context: Context) -> Options[FlatScheme]:
+    """Plan the addition of one slice to every element of a batch."""
+    _, batch, piece = op.operands
+    wide, slice_wide = batch.element_bytes, piece.element_bytes
+    rows = batch.shape[0]
+    columns = batch.type.elements // rows
+    words = {
+        "operation": OP_ADD,
+        "rhs_kind": RHS_INT32 if piece.type.elem == "i32" else RHS_ELEMENT,
+        **_pair_words(op, context),
+    }
+    left, right, target = (context.address_of(v) for v in (batch, piece, op.output))
+
+    def steps(tiles: Tiles) -> Iterator[TileStep]:
+        width = max(b - a for a, b in tiles)
+        room = context.config.scratchpad_bytes - 8 * ALIGNMENT - 2 * slice_wide * width
+        high = max(1, min(rows, room // (4 * wide * width)))
+        arena = Arena(context.config)
+        slices = arena.take_twice(slice_wide * width)
+        batches, outs = (arena.take_twice(high * width * wide) for _ in range(2))
+        number = 0
+        for which, (a, b) in enumerate(tiles):
+            for top, bottom in chunks(0, rows, high):
+                k, count, lines = number % 2, b - a, bottom - top
+                run, begin = count * wide, (top * columns + a) * wide
+                box = (run, lines, 1, columns * wide, 0, run, 0)
+                loads = [load(Box(left + begin, batches[k], *box))]
+                if top == 0:
+                    slice_box = Box(right + slice_wide * a, slices[which % 2], slice_wide * count)
+                    loads.append(load(slice_box))
+                compute = Command(
+                    "nmp.eltwise",
+                    {
+                        **words,
+                        "lhs": batches[k],
+                        "rhs": slices[which % 2],
+                        "output": outs[k],
+                        "rows": lines,
+                        "columns": count,
+                        "lhs_stride": run,
+                        "rhs_stride": 0,
+                        "out_stride": run,
+                        "event_origin": top * columns + a,
+                        "event_stride_y": columns,
+                    },
+                )
+                out_box = Box(target + begin, outs[k], *box)
+                yield TileStep(tuple(loads), (compute,), (store(out_box),))
+                number += 1
+
+    needs = 2 * slice_wide + 4 * wide
+    return _options(_Range(op, columns, needs, (left, target), rows), context, steps)
+
+
+def _pair_words(op: Operation, context: Context) -> dict[str, int]:
+    target, lhs, rhs = op.operands
+    return {
+        "element": lhs.element,
+        "lhs_offset": lhs.offset,
+        "rhs_offset": rhs.offset,
+        **context.profile.pair(op.instruction.opcode, (target, lhs, rhs), context.place),
+        "out_offset": target.offset,
+        **clip_words(op, target),
+    }
+
+
+def unary_options(op: Operation, context: Context) -> Options[FlatScheme]:
+    """Plan relu, clip, leaky relu, max with a constant, rescaling, or a table look-up."""
+    source = op.operands[1]
+    look_up = op.instruction.opcode == "intlookuptable"
+    words = {} if look_up else _unary_words(op, context)
+    table = context.address_of(op.operands[2]) if look_up else 0
+    start, target = context.address_of(source), context.address_of(op.output)
+    wide = source.element_bytes
+
+    def steps(tiles: Tiles) -> Iterator[TileStep]:
+        size = max(b - a for a, b in tiles) * wide
+        arena = Arena(context.config)
+        table_at = arena.take(256)
+        inputs, outs = arena.take_twice(size), arena.take_twice(size)
+        for number, (a, b) in enumerate(tiles):
+            k, count = number % 2, b - a
+            begin, run = a * wide, count * wide
+            loads = [load(Box(start + begin, inputs[k], run))]
+            places = {"input": inputs[k], "output": outs[k], "count": count}
+            if look_up:
+                compute = Command("nmp.lut", {**places, "table": table_at})
+                if number == 0:
+                    loads.append(load(Box(table, table_at, 256)))
+            else:
+                compute = Command("nmp.rescale", {**words, **places, "event_origin": a})
+            yield TileStep(tuple(loads), (compute,), (store(Box(target + begin, outs[k], run)),))
+
+    return _options(_Range(op, op.output.type.elements, 4 * wide, (start, target)), context, steps)
+
+
+def _unary_words(op: Operation, context: Context) -> dict[str, int]:
+    target, source = op.operands[:2]
+    opcode = op.instruction.opcode
+    low, high = source.limits
+    clips = clip_words(op, target)
+    if opcode == "clip" and not context.profile.clips_the_input:
+        clips = clip_words(op, target, *clip_range(op, target))
+    elif opcode in ("relu", "clip", "cpumaxsplat"):
+        low, high = input_range(op)
+    leaky = opcode == "leakyrelu"
+    alpha = float(str(op.instruction.attributes["Alpha"])) if leaky else None
+    return {
+        "element": source.element,
+        "in_low": low,
+        "in_high": high,
+        "in_offset": source.offset,
+        "activation": ACTIVATION_LEAKY if leaky else 0,
+        **context.profile.unary(source, target, alpha, context.place),
+        "out_offset": target.offset,
+        **clips,
+    }
+
+
+def splat_options(op: Operation, context: Context) -> Options[FlatScheme]:
+    """Plan a tensor that is filled with one value."""
+    view: View = op.output
+    real = float(str(op.instruction.attributes["Value"]))
+    value = view.held(context.profile.quantized(real, view))
+    wide = view.element_bytes
+    target = context.address_of(view)
+
+    def steps(tiles: Tiles) -> Iterator[TileStep]:
+        size = max(b - a for a, b in tiles)
+        buffer = Arena(context.config).take(size * wide)
+        words = {"element": view.element, "output": buffer, "count": size, "value": value}
+        fill = Command("nmp.fill", words)
+        for number, (a, b) in enumerate(tiles):
+            computes = (fill,) if number == 0 else ()
+            box = Box(target + a * wide, buffer, (b - a) * wide)
+            yield TileStep((), computes, (store(box),))
+
+    return _options(_Range(op, view.type.elements, wide, (target,)), context, steps)

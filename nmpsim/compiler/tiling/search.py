@@ -1,0 +1,134 @@
+"""Which tiling of a layer is taken.
+
+``burst`` simulates the most promising ones with all costs of the device and takes the fastest;
+``bytes`` does the same with a DRAM that has neither bursts nor rows; ``simple`` does not search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import attrs
+
+from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.options import Options
+from nmpsim.compiler.tiling.plan import LayerPlan
+from nmpsim.compiler.tiling.simulate import Estimate, simulate
+from nmpsim.config import DeviceConfig
+from nmpsim.timing import costs_of
+
+TILINGS = ("burst", "bytes", "simple")
+DEFAULT_TILING = "burst"
+NOTABLE = 1.01
+"""A ratio above this is a reason."""
+MAX_TRIALS = 20
+"""Plans that are simulated for a layer."""
+MAX_GRANTS = 60_000
+"""Of the DRAM in these plans, but for the last; so that no layer takes long to search."""
+
+
+@attrs.frozen
+class Trial:
+    """A tiling of a layer, and what it is expected to take."""
+
+    label: str
+    estimate: Estimate
+
+
+@attrs.frozen
+class LayerName:
+    """Which layer is tiled."""
+
+    index: int
+    name: str
+    opcode: str
+
+
+@attrs.frozen
+class TiledLayer:
+    """How a layer is tiled, and what else was tried."""
+
+    layer: LayerName
+    chosen: Trial
+    """With all costs of the device, whatever chose it."""
+    trials: tuple[Trial, ...]
+    """As the mode sees them, the best first; none if it does not search."""
+    like: str
+    """The layer that was searched, if another one with the same geometry was; else empty."""
+
+    @property
+    def reason(self) -> str:
+        """Why this tiling was chosen."""
+        if self.like:
+            return f"tiled like {self.like}, which has the same geometry"
+        if not self.trials:
+            return "the rule's only tiling"
+        if len(self.trials) == 1:
+            return "no other tiling fits or differs"
+        return _reason(self.trials[0].estimate, self.trials[1].estimate, len(self.trials))
+
+
+def _reason(best: Estimate, second: Estimate, tried: int) -> str:
+    """What the second best has more of."""
+    if second.cycles == best.cycles:
+        return f"none of {tried} that were simulated is faster"
+    causes = {
+        "work of the busiest core": second.compute / max(best.compute, 1),
+        "bytes": second.nbytes / max(best.nbytes, 1),
+        "time of the DRAM": second.memory / max(best.memory, 1),
+        "row misses": second.row_misses / max(best.row_misses, 1),
+    }
+    more = {name: ratio - 1 for name, ratio in causes.items() if ratio > NOTABLE}
+    why = ", ".join(f"{share:.0%} more {name}" for name, share in more.items())
+    slower = second.cycles / best.cycles - 1
+    return (
+        f"the fastest of {tried} that were simulated; the next takes {slower:.1%} more"
+        f" cycles: {why or 'its transfers and sums overlap less'}"
+    )
+
+
+@attrs.frozen
+class _Decision:
+    layer: str
+    scheme: Any
+    trials: tuple[Trial, ...]
+
+
+class Search:
+    """Chooses for all layers of a program; equal layers get equal tilings."""
+
+    def __init__(
+        self, slicing: str, config: DeviceConfig, on_slicing: Callable[[TiledLayer], None] | None
+    ) -> None:
+        self._slicing = slicing
+        self._memory = Memory(costs_of(config))
+        self._on_slicing = on_slicing
+        self._decisions: dict[Hashable, _Decision] = {}
+
+    def choose(self, layer: LayerName, options: Options[Any]) -> LayerPlan:
+        """The plan of a layer."""
+        if options.key not in self._decisions:
+            self._decisions[options.key] = self._decide(layer, options)
+        decision = self._decisions[options.key]
+        plan = options.build(decision.scheme, True)
+        if self._on_slicing:
+            chosen = Trial(decision.scheme.label, simulate(plan, self._memory))
+            like = "" if decision.layer == layer.name else decision.layer
+            self._on_slicing(TiledLayer(layer, chosen, decision.trials, like))
+        return plan
+
+    def _decide(self, layer: LayerName, options: Options[Any]) -> _Decision:
+        if self._slicing == "simple":
+            return _Decision(layer.name, options.simple, ())
+        memory = attrs.evolve(self._memory, blind=self._slicing == "bytes")
+        trials: list[tuple[Trial, Any]] = []
+        grants = 0
+        for scheme in dict.fromkeys([options.simple, *options.ranked(memory)[:MAX_TRIALS]]):
+            if grants > MAX_GRANTS:
+                break
+            simulated = simulate(options.build(scheme, False), memory)
+            trials.append((Trial(scheme.label, simulated), scheme))
+            grants += simulated.grants
+        trials.sort(key=lambda t: (t[0].estimate.cycles, t[0].estimate.cores))
+        return _Decision(layer.name, trials[0][1], tuple(trial for trial, _ in trials))

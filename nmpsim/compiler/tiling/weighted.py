@@ -1,0 +1,227 @@
+"""A convolution or fully connected layer, read from its operation into plain numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.compiler.numerics import Bias, Requantization, Sums
+from nmpsim.compiler.numerics.ratios import scale_words
+from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.weights import zero_terms
+from nmpsim.compiler.tiling.window import Axis, axes
+from nmpsim.compiler.work import Operation, View
+from nmpsim.diagnostics import fail
+from nmpsim.isa.words import ACTIVATION_LEAKY
+
+Array = npt.NDArray[Any]
+
+
+@attrs.frozen(eq=False)
+class Weighted:
+    """What a planner needs to know of a layer with weights. O outputs, I inputs of a group."""
+
+    name: str
+    source: View
+    target: View
+    images: int
+    channels: int
+    """Of the input, all groups."""
+    out_channels: int
+    groups: int
+    rows: Axis
+    columns: Axis
+    weights: Array
+    """[O, kernel_h, kernel_w, I], of the input's element"""
+    channel_records: Array
+    """int64 [O, 2]: bias as the profile has it, zero term"""
+    scale_records: Array | None
+    """int32 [O, 7] where each channel has its own scales, else None"""
+    words: dict[str, int]
+    """Words of the descriptor that are the same for all tiles."""
+
+    @property
+    def depth(self) -> int:
+        """Input channels of a group."""
+        return int(self.weights.shape[3])
+
+    @property
+    def element(self) -> int:
+        """The descriptor's word: 0 for Int8, 1 for Int16."""
+        return self.source.element
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an input, a weight or a result."""
+        return self.source.element_bytes
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of the whole layer."""
+        return self.images * self.rows.out * self.columns.out * int(self.weights.size)
+
+
+def read_weighted(op: Operation, context: Context) -> Weighted:
+    """Read any operation with constant weights."""
+    if op.instruction.opcode in ("convolution", "channelwisequantizedconvolution"):
+        return _convolution(op, context)
+    return _fully_connected(op, context)
+
+
+def _convolution(op: Operation, context: Context) -> Weighted:
+    target, source, filter_ = op.operands[:3]
+    rows, columns = axes(op.instruction, source.shape, target.shape)
+    weights = context.values_of(filter_)
+    groups = int(str(op.instruction.attributes["Group"]))
+    return _weighted(op, context, weights, rows, columns, groups)
+
+
+def _fully_connected(op: Operation, context: Context) -> Weighted:
+    target, source, matrix = op.operands[:3]
+    values = context.values_of(matrix)
+    if op.instruction.opcode != "rowwisequantizedfullyconnected":
+        values = values.T
+    weights = np.ascontiguousarray(values)[:, None, None, :]
+    row = Axis(1, 1, 1, 1, 0)
+    column = Axis(source.shape[0], target.shape[0], 1, 1, 0)
+    return _weighted(op, context, weights, row, column, 1)
+
+
+def _weighted(
+    op: Operation, context: Context, weights: Array, rows: Axis, columns: Axis, groups: int
+) -> Weighted:
+    target, source = op.operands[:2]
+    with np.errstate(all="ignore"):  # what no float32 can hold is refused, not warned of
+        requantization, offsets = _requantization(op, context, weights.shape[0])
+    terms = zero_terms(weights, offsets, source.offset)
+    _check_width(op, context, requantization, terms)
+    return Weighted(
+        name=op.instruction.name,
+        source=source,
+        target=op.output,
+        images=source.shape[0] if len(source.shape) == 4 else 1,
+        channels=source.shape[-1],
+        out_channels=int(weights.shape[0]),
+        groups=groups,
+        rows=rows,
+        columns=columns,
+        weights=weights.astype(source.type.dtype, copy=False),  # Int16 with weights of Int8
+        channel_records=np.stack([requantization.bias, terms], axis=1),
+        scale_records=_records(requantization, offsets) if has_tables(op) else None,
+        words={
+            "element": source.element,
+            "profile": requantization.profile,
+            "weight_offset": int(offsets[0]),
+            **scale_words("bias", requantization.bias_scales[0]),
+            **scale_words("out", requantization.out_scales[0]),
+            "result_scale": requantization.result_scale,
+            "out_offset": target.offset,
+            **activation_words(op, target, context),
+        },
+    )
+
+
+def has_tables(op: Operation) -> bool:
+    """Whether scales and zero points of the weights differ from channel to channel."""
+    return len(op.operands) > 4
+
+
+def _requantization(op: Operation, context: Context, channels: int) -> tuple[Requantization, Array]:
+    """What makes results of sums, and the zero point of each channel's weights."""
+    target, source, weights = op.operands[:3]
+    if op.instruction.opcode == "matmul":
+        words = context.profile.matmul(source, weights, target, context.place)
+        offsets = np.full(channels, weights.offset, np.int64)
+        return Requantization.of_product(words, channels), offsets
+    tables = [context.values_of(view) for view in op.operands[4:]]
+    scales = np.full(channels, weights.scale, np.float32)
+    offsets = np.full(channels, weights.offset, np.int64)
+    if tables:
+        scales, offsets = tables[0].astype(np.float32), tables[1].astype(np.int64)
+    sums = Sums(
+        source=source,
+        target=target,
+        weight_scales=scales,
+        by_channel=has_tables(op),
+        bias=_bias(op, context, tables, channels),
+        opcode=op.instruction.opcode,
+        place=context.place,
+    )
+    return context.profile.sums(sums), offsets
+
+
+def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -> Bias:
+    view = op.operands[3]
+    values = context.values_of(view)
+    if len(tables) == 4 and values.dtype.kind != "f":
+        return Bias(values, tables[2].astype(np.float32), tables[3].astype(np.int64))
+    scales = np.full(channels, view.scale, np.float32)
+    return Bias(values, scales, np.full(channels, view.offset, np.int64))
+
+
+def _check_width(
+    op: Operation, context: Context, requantization: Requantization, terms: Array
+) -> None:
+    """A bias or zero term beyond the accumulator would saturate every sum."""
+    limit = 1 << (op.operands[1].accumulator_bits - 1)
+    parts = np.stack([terms, requantization.bias]) if requantization.bias_in_sum else terms
+    if parts.min(initial=0) < -limit or parts.max(initial=0) >= limit:
+        raise fail(
+            "COMP001",
+            f"%{op.instruction.name}: bias or zero point terms of a channel exceed"
+            f" {op.operands[1].accumulator_bits} bits",
+            place=context.place,
+            found=f"{parts.min()} to {parts.max()}",
+            expected=f"{-limit} to {limit - 1}",
+            hint="a smaller bias, or fewer inputs of a result, or a zero point of 0",
+        )
+
+
+def _records(requantization: Requantization, offsets: Array) -> Array:
+    rows = [
+        (int(offset), b.pre, b.mul, b.post, o.pre, o.mul, o.post)
+        for offset, b, o in zip(
+            offsets, requantization.bias_scales, requantization.out_scales, strict=True
+        )
+    ]
+    return np.array(rows, np.int64).astype(np.int32)
+
+
+def activation_words(op: Operation, target: View, context: Context) -> dict[str, int]:
+    """Activation and clip of an operation, its own and those that were fused into it."""
+    words: dict[str, int] = {}
+    low, high = target.limits
+    kind = op.instruction.attributes.get("FusedActivation", "NONE")
+    arguments = op.instruction.attributes.get("FusedActivationArgs", ())
+    values = [float(v) for v in arguments] if isinstance(arguments, tuple) else []
+    if kind == "RELU":
+        low = target.held(target.offset)
+    elif kind == "CLIP":
+        low, high = (target.held(context.profile.quantized(v, target)) for v in values)
+        low = min(low, high)
+    elif kind == "LEAKY_RELU":
+        words = {"activation": ACTIVATION_LEAKY}
+        words |= context.profile.leaky(values[0], target, context.place)
+    return {**words, **clip_words(op, target, low, high)}
+
+
+def clip_words(
+    op: Operation, target: View, low: int | None = None, high: int | None = None
+) -> dict[str, int]:
+    """The result's range, and which sides the network asks for.
+
+    A type whose range starts at real zero hides a ReLU: its lower clip is wanted.
+    """
+    lowest, highest = target.limits
+    low, high = lowest if low is None else low, highest if high is None else high
+    if op.clip_low is not None and op.clip_high is not None:
+        low, high = (max(op.clip_low, min(v, op.clip_high)) for v in (low, high))
+    wanted_low = low > lowest or target.offset == lowest
+    return {
+        "clip_low": low,
+        "clip_high": high,
+        "clip_wanted": (1 if wanted_low else 0) | (2 if high < highest else 0),
+    }

@@ -1,0 +1,282 @@
+"""Commands that look; none of them changes anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Tensor
+from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.commands.result import Result, plain, say, table
+from nmpsim.debugger.commands.run import instruction_line, place
+from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.inspect import (
+    code,
+    core_states,
+    find_address,
+    find_layer,
+    find_tensor,
+    flat_index,
+    layer_states,
+    memory,
+    registers,
+    saturation,
+    values_of,
+)
+
+MAX_SHOWN = 256
+"""Elements of a tensor that are printed; JSON has them too."""
+
+
+def where(context: Context, arguments: Arguments) -> Result:
+    """Where the run is."""
+    arguments.end()
+    at = context.debugger.location()
+    trap = context.debugger.execution.trap
+    lines = [place(at), f"{at.layers_done} of {at.layers} layers done", *instruction_line(at)]
+    if trap is not None:
+        lines.insert(0, f"trap: {trap.message}")
+    return Result(tuple(lines), attrs.asdict(at) | {"trap": trap.message if trap else None})
+
+
+def layers(context: Context, arguments: Arguments) -> Result:
+    """Every layer."""
+    arguments.end()
+    states = [attrs.asdict(state) for state in layer_states(context.debugger)]
+    names = ("index", "name", "op", "line", "placement", "state", "cycles", "saturated")
+    return Result(table(names, [[s[n] for n in names] for s in states]), {"layers": states})
+
+
+def layer(context: Context, arguments: Arguments) -> Result:
+    """All about one layer."""
+    chosen = _layer(context, arguments)
+    arguments.end()
+    report = context.debugger.execution.report().layers[chosen.index]
+    state = layer_states(context.debugger)[chosen.index]
+    output = chosen.output
+    busy = {name: cycles for name, cycles in report.core_cycles.items() if cycles}
+    lines = [
+        f"layer {chosen.index} {chosen.name}: {chosen.op}, {chosen.placement}, {state.state}",
+        f"  line {chosen.line}, output {output.name} {_type(output)} at {output.address:#x}",
+        f"  {report.cycles} cycles, {report.macs} MACs, {report.bytes_read} bytes read,"
+        f" {report.bytes_written} written, {state.saturated} values saturated",
+    ]
+    if chosen.numerics:
+        lines.append(f"  arithmetic {chosen.numerics}")
+    if chosen.fused:
+        lines.append(f"  made of {', '.join(chosen.fused)}")
+    if chosen.reason:
+        lines.append(f"  on the host: {chosen.reason}")
+    operands = context.operands(chosen)
+    lines += [f"  {one.role:<8} {one.name}: {one.text}" for one in operands]
+    note = context.bias_note(chosen)
+    lines += [f"  {note}"] if note else []
+    if busy:
+        lines.append("  core cycles " + ", ".join(f"{n} {c}" for n, c in busy.items()))
+    data = attrs.asdict(state) | {
+        "cycles": report.cycles,
+        "macs": report.macs,
+        "core_cycles": busy,
+        "fused": list(chosen.fused),
+        "numerics": chosen.numerics,
+        "output": _tensor_data(output),
+        "operands": [attrs.asdict(one) for one in operands],
+    }
+    return Result(tuple(lines), data)
+
+
+def _layer(context: Context, arguments: Arguments) -> Any:
+    if arguments:
+        return find_layer(context.debugger, arguments.word("a layer"))
+    return context.current_layer()
+
+
+def _type(tensor: Tensor) -> str:
+    shape = "x".join(map(str, tensor.shape)) or "scalar"
+    if tensor.scale is None:
+        return f"{tensor.elem} {shape}"
+    return f"{tensor.elem} {shape} scale {tensor.scale:.9g} offset {tensor.offset or 0}"
+
+
+def _tensor_data(tensor: Tensor) -> dict[str, Any]:
+    return attrs.asdict(tensor) | {"shape": list(tensor.shape)}
+
+
+def tensor(context: Context, arguments: Arguments) -> Result:
+    """A tensor's values."""
+    in_memory = arguments.flag("memory")
+    name = arguments.word("a tensor") if arguments else context.current_layer().name
+    at = arguments.coordinates()
+    found, values = context.constant(name) or _in_dram(context, name, in_memory)
+    if at:
+        return _element(found, values, at)
+    flat = values.reshape(-1)
+    data: dict[str, Any] = {"tensor": _tensor_data(found), "values": _listed(flat[:MAX_SHOWN])}
+    lines = [f"{name} {_type(found)}{_place(found.address)}"]
+    if flat.size:
+        facts = {"min": flat.min().item(), "max": flat.max().item(), "mean": float(flat.mean())}
+        lines.append("  " + ", ".join(f"{k} {v:.6g}" for k, v in facts.items()))
+        data |= facts
+    lines += _rows(values)
+    return Result(tuple(lines), data)
+
+
+def _in_dram(context: Context, name: str, in_memory: bool) -> tuple[Tensor, npt.NDArray[Any]]:
+    """As its layer left it, unless memory as it is now is asked for, or the layer has not run."""
+    debugger = context.debugger
+    found = find_tensor(debugger, name)
+    for one in debugger.layers:
+        is_done = debugger.ends.get(one.index, 1 << 62) <= debugger.execution.position
+        if one.output == found and is_done and not in_memory and one.index in debugger.outputs:
+            return found, debugger.outputs[one.index]
+    return found, values_of(debugger, found)
+
+
+def _place(address: int) -> str:
+    """Constants of the LIR have no address: the program holds them in another layout."""
+    return f" at {address:#x}" if address else ""
+
+
+def _element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) -> Result:
+    flat = flat_index(at, found.shape)
+    value = values.reshape(-1)[flat].item()
+    text = f"{list(at)} = {value}"
+    data: dict[str, Any] = {"at": list(at), "value": plain(value)}
+    if found.scale is not None:
+        real = found.scale * (value - (found.offset or 0))
+        text += f", stands for {real:.6g}"
+        data["real"] = real
+    if found.address:
+        data["address"] = found.address + flat * values.itemsize
+        text += f", at {data['address']:#x}"
+    return say(text, **data)
+
+
+def _listed(values: npt.NDArray[Any]) -> list[Any]:
+    return [plain(value) for value in values.tolist()]
+
+
+def _rows(values: npt.NDArray[Any]) -> list[str]:
+    """The first rows of a tensor, along its last dimension."""
+    width = values.shape[-1] if values.ndim else 1
+    rows = values.reshape(-1, width) if values.size else values.reshape(0, 1)
+    shown = rows[: max(1, MAX_SHOWN // max(width, 1))]
+    lines = []
+    for index, row in enumerate(shown):
+        at = np.unravel_index(index, values.shape[:-1]) if values.ndim > 1 else ()
+        texts = [f"{v:.5g}" if values.dtype.kind == "f" else str(v) for v in row[:MAX_SHOWN]]
+        lines.append(f"  {[int(i) for i in at]} {' '.join(texts)}")
+    if len(shown) < len(rows):
+        lines.append(f"  ... {len(rows) - len(shown)} more rows; name coordinates for an element")
+    return lines
+
+
+def saturated(context: Context, arguments: Arguments) -> Result:
+    """Values that saturated."""
+    debugger = context.debugger
+    chosen = [_layer(context, arguments)] if arguments else debugger.layers
+    arguments.end()
+    rows: list[list[object]] = []
+    for one in chosen:
+        for found in saturation(debugger, one):
+            channels = ", ".join(f"{c}: {n}" for c, n in list(found.channels)[:6])
+            more = " ..." if len(found.channels) > 6 else ""
+            rows.append([one.name, found.stage, found.side, found.count, found.worst,
+                         list(found.first), channels + more])  # fmt: skip
+    names = ("layer", "stage", "side", "count", "worst", "first", "channels")
+    lines = table(names, rows) if rows else ("nothing has saturated so far",)
+    return Result(lines, {"saturation": [dict(zip(names, row, strict=True)) for row in rows]})
+
+
+def cores(context: Context, arguments: Arguments) -> Result:
+    """Every core."""
+    arguments.end()
+    states = core_states(context.debugger)
+    rows = [
+        [s.core, s.status, s.clock, f"{s.pc:#x}", s.layer, s.retired, s.instruction] for s in states
+    ]
+    names = ("core", "status", "clock", "pc", "layer", "retired", "next")
+    return Result(table(names, rows), {"cores": [attrs.asdict(state) for state in states]})
+
+
+def show_registers(context: Context, arguments: Arguments) -> Result:
+    """One core's registers."""
+    core = arguments.integer("a core", context.debugger.next_core() or 0)
+    arguments.end()
+    found = registers(context.debugger, core)
+    cells = [f"{name:<9} {value:08x}" for name, value in found.items()]
+    lines = ["   ".join(cells[i : i + 4]) for i in range(0, len(cells), 4)]
+    return Result((f"core {core}", *lines), {"core": core, "registers": dict(found)})
+
+
+def show_memory(context: Context, arguments: Arguments) -> Result:
+    """Bytes."""
+    core = arguments.integer_option("core")
+    address = find_address(context.debugger, arguments.word("an address"))
+    number = arguments.integer("bytes", 64)
+    arguments.end()
+    core = context.debugger.next_core() or 0 if core is None else core
+    data = memory(context.debugger, address, number, core)
+    lines = [f"{address + i:#010x}  {data[i : i + 16].hex(' ')}" for i in range(0, len(data), 16)]
+    return Result(tuple(lines), {"address": address, "core": core, "bytes": list(data)})
+
+
+def show_code(context: Context, arguments: Arguments) -> Result:
+    """Instructions."""
+    core = arguments.integer_option("core")
+    core = context.debugger.next_core() or 0 if core is None else core
+    address = find_address(context.debugger, arguments.word("an address")) if arguments else None
+    arguments.end()
+    lines = []
+    found = code(context.debugger, core, address)
+    for one in found:
+        if one.symbol:
+            lines.append(f"{one.symbol}:")
+        lines.append(f"{'>' if one.is_next else ' '} {one.address:#010x}  {one.text}")
+    if not lines:
+        lines.append(f"there is no code; core {core} has not started yet, or name an address")
+    return Result(tuple(lines), {"core": core, "code": [attrs.asdict(one) for one in found]})
+
+
+def source(context: Context, arguments: Arguments) -> Result:
+    """LIR text around a layer."""
+    chosen = _layer(context, arguments)
+    arguments.end()
+    numbers = context.numbers_of(chosen)
+    module = context.module()
+    lines = []
+    for instruction in module.instructions:
+        if min(numbers) - 4 <= instruction.number <= max(numbers) + 4:
+            mark = ">" if instruction.number in numbers else " "
+            lines.append(f"{mark} {instruction.number:4d} {context.printed(instruction)}")
+    return Result(tuple(lines), {"layer": chosen.index, "numbers": sorted(numbers)})
+
+
+COMMANDS = (
+    Command("where", "where", "where the run is", where, ("pc", "status")),
+    Command("layers", "layers", "every layer: state, cycles, saturation", layers, ("ls",)),
+    Command("layer", "layer [LAYER]", "all about a layer", layer, ("l",), ("<layer>",)),
+    Command(
+        "tensor",
+        "tensor [TENSOR|LAYER] [I J ...] [memory]",
+        "values of a tensor, or one element",
+        tensor,
+        ("t", "print", "p"),
+        ("<tensor>", "memory"),
+        "Layers may share memory: an output is shown as its layer left it, with memory as the"
+        " bytes are now. Weights and biases are shown as the LIR has them.",
+    ),
+    Command("saturation", "saturation [LAYER]", "saturated and clipped values, by stage and side",
+            saturated, ("sat",), ("<layer>",)),
+    Command("source", "source [LAYER]", "the LIR around a layer", source, ("list",), ("<layer>",)),
+    Command("cores", "cores", "every core: status, cycle, next instruction", cores),
+    Command("registers", "registers [CORE]", "registers of a core", show_registers, ("regs",)),
+    Command("memory", "memory ADDRESS [BYTES] [core C]", "bytes as a core sees them", show_memory,
+            ("x",), ("core",)),
+    Command("code", "code [ADDRESS] [core C]", "the program around a core's next instruction",
+            show_code, ("disassemble",), ("core",)),
+)  # fmt: skip

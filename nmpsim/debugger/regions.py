@@ -1,0 +1,98 @@
+"""Pieces of memory that an instruction touches: runs of bytes, in rows, in planes."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+Space = Literal["dram", "scratchpad"]
+
+
+@attrs.frozen
+class Region:
+    """``run`` bytes from ``start``, repeated along up to four dimensions."""
+
+    space: Space
+    start: int
+    """Address."""
+    run: int
+    repeats: tuple[tuple[int, int], ...] = ()
+    """(count, bytes from one to the next)."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Does it hold no byte?"""
+        return self.run <= 0 or any(count <= 0 for count, _ in self.repeats)
+
+    end: int = attrs.field(init=False, eq=False)
+    """Address after the last byte."""
+
+    @end.default
+    def _end(self) -> int:
+        if self.is_empty:
+            return self.start
+        return self.start + self.run + sum((n - 1) * step for n, step in self.repeats)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds, those that lie on one another counted each."""
+        return 0 if self.is_empty else self.run * math.prod(n for n, _ in self.repeats)
+
+    def holds(self, address: int) -> bool:
+        """Is the byte at ``address`` one of them?"""
+        return self.meets(address, address + 1)
+
+    def meets(self, start: int, end: int) -> bool:
+        """Does it hold a byte of a range?"""
+        if end <= self.start or start >= self.end:
+            return False
+        if not self.repeats:
+            return True
+        starts = self.starts()
+        return bool(((starts < end) & (starts + self.run > start)).any())
+
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Address of each run."""
+        starts = np.array([self.start], np.int64)
+        for count, step in self.repeats:
+            starts = (starts[:, None] + step * np.arange(count)).reshape(-1)
+        return starts
+
+    def meets_box(self, other: Region) -> bool:
+        """Do two of the same memory share a byte?"""
+        if self.space != other.space or self.is_empty or other.is_empty:
+            return False
+        low, high = max(self.start, other.start), min(self.end, other.end)
+        if low >= high:
+            return False
+        if not self.repeats and not other.repeats:
+            return True
+        return bool((self._marked(low, high) & other._marked(low, high)).any())
+
+    def merged(self) -> Region:
+        """The same bytes in runs that are as long as can be."""
+        run, repeats = self.run, list(self.repeats)
+        while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):
+            run *= repeats.pop()[0]
+        return Region(self.space, self.start, run, tuple(repeats))
+
+    def mask(self) -> npt.NDArray[np.bool_]:
+        """[end - start] which bytes from its first to its last one it holds."""
+        merged = self.merged()
+        if not merged.repeats:
+            return np.ones(merged.end - merged.start, np.bool_)
+        return merged._marked(merged.start, merged.end)
+
+    def _marked(self, low: int, high: int) -> npt.NDArray[np.bool_]:
+        """[high - low] which bytes of a range it holds."""
+        edges = np.zeros(high - low + 1, np.int64)
+        starts = self.starts()
+        begin = np.clip(starts - low, 0, high - low)
+        end = np.clip(starts + self.run - low, 0, high - low)
+        np.add.at(edges, begin, 1)
+        np.add.at(edges, end, -1)
+        return np.cumsum(edges[:-1]) > 0

@@ -1,0 +1,159 @@
+"""Evaluate: a classifier on a data set with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.atomic import is_special, write_file
+from nmpsim.bundle import Bundle, bundle_from_bytes, read_bundle
+from nmpsim.config import from_settings
+from nmpsim.core.demand import check_run
+from nmpsim.core.device import Listener, Progress
+from nmpsim.core.limits import NO_LIMITS, Limits
+from nmpsim.experiments.accuracy_result import (
+    Evaluation,
+    LayerTally,
+    Subject,
+    evaluation_json,
+    resumed,
+)
+from nmpsim.experiments.identity import code_version, digest_of
+from nmpsim.experiments.local import fitting_jobs
+from nmpsim.experiments.pool import run_all
+from nmpsim.experiments.pools import open_pool
+from nmpsim.experiments.samples import (
+    ArraySamples,
+    Samples,
+    checked_labels,
+    classes_of,
+    fitted,
+)
+from nmpsim.experiments.worker import Chunk, EvalWork, evaluate_chunk
+from nmpsim.host_memory import checked_limit, share_of
+from nmpsim.report.json import json_text
+from nmpsim.session import Compiled
+
+MAX_IN_CHUNK = 16
+"""Samples that a worker does before it answers."""
+
+
+def evaluate(
+    program: Compiled | Path | str,
+    inputs: Mapping[str, npt.ArrayLike] | Samples,
+    labels: npt.ArrayLike,
+    *,
+    class_names: Sequence[str] = (),
+    top: Sequence[int] = (1, 5),
+    limit: int | None = None,
+    results: Path | str | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    max_memory: int | None = None,
+    progress: Listener | None = None,
+    limits: Limits = NO_LIMITS,
+) -> Evaluation:
+    """Run a classifier on samples with labels, in parallel.
+
+    It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
+
+    Args:
+        program: a bundle's file, or what ``compile`` gave.
+        inputs: for each input an array whose first axis counts the samples, or ``Samples``.
+        labels: the right class of each sample.
+        class_names: names of the classes, by label.
+        top: of how many best classes the label must be one, for ``results``.
+        limit: only the first this many samples.
+        results: JSON file that is written after every few samples; samples that it already has
+            are not run again.
+        jobs: processes, one for each processor if None.
+        scheduler: address of a Dask scheduler, to run there instead.
+        max_memory: bytes that all processes may take together; what is free, less a margin, if
+            None. On a cluster, what each worker may take.
+        progress: called with ``compiling`` if kernels must be compiled, and with ``sample``.
+        limits: what each run may take. Samples of ``results`` that went beyond one are run again.
+
+    Raises:
+        UserError: codes of FILE, BUN, INPUT and PKG; DATA001 for samples or labels that cannot be
+            used, RESULT001 for results of something else, WORK001 if a worker was lost, MEM001 if
+            it needs too much memory. A sample whose run does not reach its end counts as wrong.
+    """
+    image, bundle = _loaded(program)
+    samples = ArraySamples.of(inputs) if isinstance(inputs, Mapping) else inputs
+    checked = checked_labels(labels, len(samples), classes_of(bundle))
+    found = _fresh(bundle, samples, checked, class_names)
+    path = None if results is None else Path(results)
+    if path is not None and path.exists() and not is_special(path):
+        found = resumed(path, found)
+    wanted = len(checked) if limit is None else min(limit, len(checked))
+    have = {answer.index for answer in found.answers}
+    todo = [index for index in range(wanted) if index not in have]
+    if todo:
+        jobs = fitting_jobs(jobs, len(todo))
+        limit = checked_limit(max_memory)
+        if scheduler is None:  # the workers of a cluster have memory of their own
+            limit = share_of(limit, jobs)
+            check_run(bundle, from_settings(bundle.metadata.device), limit)
+        work = EvalWork(image, bundle.digest, bundle.path, limit, limits)
+        with open_pool(work, jobs=jobs, scheduler=scheduler) as pool:
+            pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
+            chunks = _chunks(todo, pool.workers, samples, checked, bundle)
+            for result in run_all(pool, evaluate_chunk, chunks):
+                found = found.with_chunk(result)
+                _write_partly(path, found, top)
+                _tell(progress, found, wanted)
+    if path is not None:
+        write_results(path, found, top)
+    return found
+
+
+def _write_partly(path: Path | None, found: Evaluation, top: Sequence[int]) -> None:
+    """A pipe gets the whole evaluation only."""
+    if path is not None and not is_special(path):
+        write_results(path, found, top)
+
+
+def _tell(progress: Listener | None, found: Evaluation, wanted: int) -> None:
+    if progress:
+        text = f"{100 * found.accuracy():.1f} % right"
+        progress(Progress("sample", len(found.answers), wanted, text))
+
+
+def write_results(path: Path, evaluation: Evaluation, top: Sequence[int]) -> None:
+    """Put the evaluation into a file, whole or not at all."""
+    text = json_text(evaluation_json(evaluation, top))
+    write_file(path, lambda file: file.write(text.encode()))
+
+
+def _loaded(program: Compiled | Path | str) -> tuple[bytes, Bundle]:
+    if isinstance(program, Compiled):
+        return program.image, bundle_from_bytes(program.image)
+    bundle = read_bundle(program)
+    return bytes(bundle.file), bundle
+
+
+def _fresh(
+    bundle: Bundle, samples: Samples, labels: Sequence[int], class_names: Sequence[str]
+) -> Evaluation:
+    dataset = digest_of([samples.digest.encode(), np.asarray(labels, "<i8").tobytes()])
+    return Evaluation(
+        Subject(code_version(), bundle.metadata.program, bundle.digest, dataset),
+        tuple(labels),
+        tuple(class_names),
+        (),
+        tuple(LayerTally(layer.name, layer.op, 0, 0) for layer in bundle.metadata.layers),
+    )
+
+
+def _chunks(
+    todo: Sequence[int], workers: int, samples: Samples, labels: Sequence[int], bundle: Bundle
+) -> Iterator[Chunk]:
+    """Small enough that all workers have something to do to the end."""
+    size = max(1, min(MAX_IN_CHUNK, len(todo) // (4 * workers)))
+    for start in range(0, len(todo), size):
+        indices = todo[start : start + size]
+        arrays = [fitted(samples, index, bundle.metadata.inputs) for index in indices]
+        yield Chunk(indices, arrays, [labels[index] for index in indices])

@@ -1,0 +1,80 @@
+"""How layers were tiled, and what else was tried; for reading and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from rich.console import Console
+
+from nmpsim.compiler.tiling.search import TiledLayer, Trial
+from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.console import heading, line
+from nmpsim.views.text import percent, plural
+from nmpsim.visible import visible_line
+
+TRIALS_SHOWN = 6
+"""Of each layer; JSON has all."""
+MODES = {
+    "burst": "by all costs of the device",
+    "bytes": "by bytes, without bursts and rows",
+    "simple": "by one rule, without a search",
+}
+
+
+def tiling_json(layers: Sequence[TiledLayer]) -> list[dict[str, Any]]:
+    """Every layer with all that was tried."""
+    return [
+        {
+            **attrs.asdict(layer.layer),
+            "chosen": _trial_json(layer.chosen),
+            "reason": layer.reason,
+            "like": layer.like or None,
+            "candidates": [_trial_json(trial) for trial in layer.trials],
+        }
+        for layer in layers
+    ]
+
+
+def _trial_json(trial: Trial) -> dict[str, Any]:
+    return {"tiling": trial.label, **attrs.asdict(trial.estimate)}
+
+
+def print_tiling(layers: Sequence[TiledLayer], mode: str, console: Console) -> None:
+    """A part for each layer; layers that are tiled like another one name it."""
+    line(console, f"tiling {mode}: {MODES[mode]}", "bold")
+    for layer in layers:
+        _print_layer(layer, console)
+    total = sum(layer.chosen.estimate.cycles for layer in layers)
+    heading(console, f"{plural(len(layers), 'layer')} on the device: about {total:,} cycles")
+
+
+def _print_layer(layer: TiledLayer, console: Console) -> None:
+    named, estimate = layer.layer, layer.chosen.estimate
+    busy = percent(estimate.memory, estimate.cycles)
+    heading(console, f"{named.index} {named.opcode} {visible_line(named.name)}")
+    line(console, f"  {layer.chosen.label}")
+    line(
+        console,
+        f"  {estimate.cycles:,} cycles on {plural(estimate.cores, 'core')}: the busiest unit works"
+        f" {estimate.compute:,}, the DRAM {estimate.memory:,} ({busy} %)",
+    )
+    line(console, f"  {layer.reason}")
+    if layer.trials and not layer.like:
+        console.print(_trials_table(layer.trials[:TRIALS_SHOWN], console))
+
+
+def _trials_table(trials: Sequence[Trial], console: Console) -> Any:
+    estimates = [trial.estimate for trial in trials]
+    numbers = {
+        "cycles": [e.cycles for e in estimates],
+        "compute": [e.compute for e in estimates],
+        "memory": [e.memory for e in estimates],
+        "bursts": [e.bursts for e in estimates],
+        "row misses": [e.row_misses for e in estimates],
+        "bytes": [e.nbytes for e in estimates],
+    }
+    columns = [Column("tiling", [trial.label for trial in trials])]
+    columns += [Column(t, [f"{n:,}" for n in cells], right=True) for t, cells in numbers.items()]
+    return fitted_table(columns, console)
