@@ -119,7 +119,7 @@ def test_command_line(bundle_file: Path) -> None:
     arguments = ["run", str(bundle_file), "--input", str(SEVEN), "--sensitivity"]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 0, shown.output
-    assert "cycles when an assumed setting moves by 20%" in shown.output
+    assert "cycles when an assumed setting changes by 20%" in shown.output
     assert "dram_bytes_per_cycle" in shown.output
     assert "scratchpad_bytes*" in shown.output
     assert "compiled again" in shown.output

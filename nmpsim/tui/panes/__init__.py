@@ -16,7 +16,7 @@ PANES: tuple[tuple[str, type[LinePane]], ...] = (
     ("Layers", LayersPane),
     ("Source", SourcePane),
     ("Tensor", TensorPane),
-    ("Saturation", SaturationPane),
+    ("Satur", SaturationPane),
     ("Code", ProgramPane),
     ("Regs", RegistersPane),
     ("Memory", MemoryPane),
