@@ -1,0 +1,248 @@
+"""Random programs of a few cores: the contract's proof against the debugger's hazard check.
+
+The two share what an instruction touches, and nothing of what orders instructions or has written
+bytes. They look at the same instructions in the same order, so the first thing that one of them
+finds is the first that the other one finds, at the same instruction. By design they differ where
+these programs do not go: the hazard check takes all DRAM as written, knows no tensors of the host,
+and does not look at fetches of code and descriptors, at weights and at the counts of barriers.
+
+An instruction may break both rules at once. Then the hazard check tells what nothing orders; the
+proof compares units, then looks for bytes that nothing has written, and compares cores last.
+"""
+
+from __future__ import annotations
+
+import functools
+from random import Random
+
+import attrs
+import numpy as np
+from hypothesis import Phase, assume, given, note, settings
+from hypothesis import strategies as st
+
+import nmpsim
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+from nmpsim.checking.hazards import find_hazards
+from nmpsim.config import DeviceConfig
+from nmpsim.debugger.hazards import Hazard
+from nmpsim.report.data import ViolationReport
+
+SPM, END_SPM = 0x2000_0000, 0x2000_0200
+SLOT, SLOTS = 8, 6
+"""Bytes of a slot of scratchpad or DRAM, and how many there are of each."""
+UNITS = ("load", "store", "mac", "vector")
+HEAD = f"""
+.input from, i8[S:1.0 O:0]<{SLOT * SLOTS}>
+.output to, i8[S:1.0 O:0]<8>
+.layer 0, all, all, to
+last_fill: .descriptor fill, output={END_SPM}, count=8, value=7
+last_store: .descriptor store, dram=to, spm={END_SPM}, run_bytes=8, count_x=1, count_y=1
+"""
+LAST = """ la t0, last_fill
+ nmp.fill t0
+ nmp.wait vector, 0
+ la t0, last_store
+ nmp.store t0
+"""
+"""The first core's end: the program has an output."""
+DATA = " la t5, to\n sw zero, 0(t5)\n lw t5, 0(t5)\n beqz t5, go\ngo:\n"
+"""A branch on data: from here on nothing can be proved in advance."""
+
+
+@functools.cache
+def config(cores: int) -> DeviceConfig:
+    return attrs.evolve(
+        nmpsim.default_device(), cores_count=cores, scratchpad_bytes=4096, queues_depth=3
+    )
+
+
+@functools.cache
+def device(cores: int) -> nmpsim.Device:
+    return nmpsim.Device(config(cores), threads=1)
+
+
+@attrs.define
+class Writer:
+    """A program that is being drawn: descriptors, and the code of each core."""
+
+    random: Random
+    cores: int
+    care: float
+    """How likely it is that a wait is there that may be needed."""
+    tables: list[str] = attrs.field(factory=list)
+    code: list[list[str]] = attrs.field(factory=list)
+    busy: list[set[str]] = attrs.field(factory=list)
+    """Units that each core has not waited for."""
+
+    def slot(self, width: int) -> int:
+        return self.random.randint(0, SLOTS - width)
+
+    def job(self, core: int, mnemonic: str, unit: str, words: dict[str, int | str]) -> None:
+        """An instruction for a unit, and the waits before it."""
+        name = f"d{len(self.tables)}"
+        listed = ", ".join(f"{word}={value}" for word, value in words.items())
+        self.tables.append(f"{name}: .descriptor {mnemonic}, {listed}")
+        self.waits(core, self.busy[core] - {unit})
+        self.code[core].append(f" la t0, {name}\n nmp.{mnemonic} t0\n")
+        self.busy[core].add(unit)
+
+    def waits(self, core: int, units: set[str]) -> None:
+        for unit in sorted(units):
+            self.busy[core].discard(unit)
+            if self.random.random() < self.care:
+                self.code[core].append(f" nmp.wait {unit}, 0\n")
+
+    def fill(self, core: int, slot: int, width: int) -> None:
+        words: dict[str, int | str] = {"output": SPM + SLOT * slot, "count": SLOT * width}
+        self.job(core, "fill", "vector", {**words, "value": 3})
+
+    def transfer(self, core: int, kind: str, slots: list[int]) -> None:
+        """Of a slot of DRAM, or of every second pair of its bytes."""
+        dram = self.random.choice(slots) * SLOT
+        words: dict[str, int | str] = {"spm": SPM + SLOT * self.slot(1), "count_y": 1}
+        if self.random.random() < 0.5:
+            words |= {"dram": f"from+{dram}", "run_bytes": SLOT, "count_x": 1}
+        else:
+            dram += 2 * self.random.randint(0, 1)
+            words |= {"dram": f"from+{dram}", "run_bytes": 2, "count_x": 2}
+            words |= {"dram_stride_x": 4, "spm_stride_x": self.random.choice([2, 4])}
+        self.job(core, kind, kind, words)
+
+    def eltwise(self, core: int) -> None:
+        lhs, rhs = self.slot(1), self.slot(1)
+        free = [slot for slot in range(SLOTS) if slot not in (lhs, rhs)]
+        out = self.random.choice([*free, lhs, rhs])
+        words: dict[str, int | str] = {"operation": "max", "rows": 1, "columns": SLOT}
+        for name, slot in (("lhs", lhs), ("rhs", rhs), ("output", out)):
+            words[name] = SPM + SLOT * slot
+        self.job(core, "eltwise", "vector", words | {"clip_low": -128, "clip_high": 127})
+
+    def action(self, core: int, owners: list[int]) -> None:
+        """``owners``: of each slot of DRAM the core that may store there, -1 for none."""
+        kind = self.random.choice(["load", "store", "fill", "eltwise", "wait", "spin"])
+        mine = [slot for slot, owner in enumerate(owners) if owner == core]
+        seen = [slot for slot, owner in enumerate(owners) if owner in (core, -1)]
+        if kind == "load" and seen:
+            self.transfer(core, "load", seen)
+        elif kind == "store" and mine:
+            self.transfer(core, "store", mine)
+        elif kind == "eltwise":
+            self.eltwise(core)
+        elif kind == "wait":
+            unit = self.random.choice(UNITS)
+            self.code[core].append(f" nmp.wait {unit}, {self.random.randint(0, 2)}\n")
+        elif kind == "spin":
+            self.spin(core)
+        else:
+            width = self.random.randint(1, 2)
+            self.fill(core, self.slot(width), width)
+
+    def spin(self, core: int) -> None:
+        """The core comes later to what follows."""
+        name = f"s{core}_{len(self.code[core])}"
+        turns = self.random.randint(1, 300)
+        loop = f" li t5, {turns}\n{name}: addi t5, t5, -1\n bnez t5, {name}\n"
+        self.code[core].append(loop)
+
+    def meeting(self, number: int) -> None:
+        """All cores meet, or one posts and another one pends."""
+        kind = self.random.choice(["barrier", "semaphore"])
+        if kind == "barrier" or self.cores == 1:
+            for core in range(self.cores):
+                self.waits(core, self.busy[core])
+                text = f" li t3, {number}\n li t4, {self.cores}\n nmp.barrier t3, t4\n"
+                self.code[core].append(text)
+            return
+        order = self.random.sample(range(self.cores), 2)
+        semaphore = f" li t3, {self.random.randint(0, 1)}\n li t4, 1\n"
+        self.waits(order[0], self.busy[order[0]])
+        self.code[order[0]].append(semaphore + " nmp.post t3, t4\n")
+        self.code[order[1]].append(semaphore + " nmp.pend t3, t4\n")
+
+
+def program(seed: int) -> tuple[int, str]:
+    """Number of cores and assembly: all is in order, or one piece of it is missing, or more."""
+    random = Random(seed)
+    writer = Writer(random, random.randint(1, 3), random.choice([1, 1, 1, 0.9]))
+    cores = range(writer.cores)
+    writer.code, writer.busy = [[] for _ in cores], [set() for _ in cores]
+    for core in cores:
+        for slot in range(0, SLOTS, 2):
+            writer.fill(core, slot, 2)
+    for number in range(random.randint(1, 4)):
+        if number:
+            writer.meeting(number)
+        owners = [random.randint(-1, writer.cores - 1) for _ in range(SLOTS)]
+        for core in cores:
+            for _ in range(random.randint(0, 5)):
+                writer.action(core, owners)
+    if random.random() < 0.7:
+        drop_a_piece(writer)
+    return writer.cores, text_of(writer, random.random() < 0.3)
+
+
+def drop_a_piece(writer: Writer) -> None:
+    """A wait, a meeting or a fill is missing, there where one core has it; a barrier in all."""
+    code = writer.random.choice(writer.code)
+    kind = writer.random.choice(["nmp.wait", "nmp.wait", "nmp.barrier", "nmp.p", "nmp.fill"])
+    there = [piece for piece in code if kind in piece]
+    if there:
+        piece = writer.random.choice(there)
+        for one in writer.code if kind == "nmp.barrier" else [code]:
+            one.remove(piece)
+
+
+def text_of(writer: Writer, is_data: bool) -> str:
+    """Each core goes to its own code."""
+    parts = [HEAD, *(line + "\n" for line in writer.tables), "_start:\n csrr t2, mhartid\n"]
+    for core in range(writer.cores):
+        parts.append(f" li t3, {core}\n beq t2, t3, core{core}\n")
+    for core, code in enumerate(writer.code):
+        last = LAST if core == 0 else ""
+        data = DATA if core == 0 and is_data else ""
+        waits = "".join(f" nmp.wait {unit}, 0\n" for unit in UNITS)
+        parts += [f"core{core}:\n", data, *code, waits, last, waits, " nmp.halt\n"]
+    return "".join(parts)
+
+
+def bundle_of(cores: int, text: str) -> Bundle:
+    return bundle_from_bytes(assemble(text, "test.s", config(cores).settings()).bundle())
+
+
+ORDER, UNWRITTEN = "order", "unwritten"
+KINDS = {"unit_order": ORDER, "core_order": ORDER, "scratchpad_unwritten": UNWRITTEN}
+
+
+def kind_of(hazard: Hazard) -> str:
+    return UNWRITTEN if hazard.first is None else ORDER
+
+
+def assert_agree(found: ViolationReport | None, hazards: list[Hazard]) -> None:
+    """Both find nothing, or the same first."""
+    if found is None:
+        assert not hazards, hazards[0].what
+        return
+    assert hazards, found.message
+    first = hazards[0]
+    assert (found.core, found.pc) == (first.then.core, first.then.pc), (found, first.what)
+    if kind_of(first) == ORDER and found.case == "scratchpad_unwritten":
+        assert first.first is not None
+        assert first.first.core != first.then.core, "units are compared first"
+        return
+    assert KINDS[found.case] == kind_of(first), (found, first.what)
+
+
+@given(st.integers(0, (1 << 32) - 1))
+@settings(max_examples=150, phases=[Phase.explicit, Phase.generate])
+def test_the_proof_and_the_hazard_check_agree(seed: int) -> None:
+    """A smaller seed makes no smaller program: there is nothing to shrink."""
+    cores, text = program(seed)
+    note(text)
+    bundle, inputs = bundle_of(cores, text), {"from": np.ones(SLOT * SLOTS, np.int8)}
+    report = device(cores).run(bundle, inputs)
+    violation = report.contract.violation
+    assume(report.trap is None or violation is not None)  # a meeting that one core does not come to
+    is_kept = report.contract.status == ("checked" if "go:" in text else "proved")
+    assert is_kept or violation is not None
+    assert_agree(violation, find_hazards(bundle, inputs, config(cores)))
