@@ -26,16 +26,16 @@ from nmpsim.kernels.jit import CACHE
 INFERENCES = 20
 PARTS = (
     (
-        r"kernels\.movement|compiled\.(copies|apart\.(load|store))|kernels\.copy",
+        r"kernels\.movement|compiled\.(copies|dispatch\.(load|store))|kernels\.copy",
         "copies of transfers",
     ),
     (r"^products|^excess|kernels\.(dot|microkernel)", "sums of products"),
     (
-        r"^(sums|rescales)$|kernels\.(pointwise|elementwise|unary|pool|scale_runs|depthwise)",
+        r"^(sums|rescales)$|kernels\.(elementwise|unary|pool|scale_runs|depthwise)",
         "vector unit",
     ),
-    (r"kernels\.|^(complete|scale)$", "results of sums, counts of cut values"),
-    (r"timing\.|compiled\.(units|accounts|transfers)", "timing"),
+    (r"kernels\.|^(complete|scale)$", "results of sums, counts of saturated values"),
+    (r"timing\.|compiled\.(units|cycle_accounting|transfers)", "timing"),
     (r"compiled\.|memory\.", "engine: instructions, checks, turns"),
 )
 """What a function belongs to, by patterns of its name; the first one that fits."""
@@ -117,12 +117,12 @@ def main() -> None:
     import numpy as np
 
     from nmpsim.core.compiled.dispatch import KERNELS, compiled_kernel
-    from nmpsim.core.compiled.replay import replay
+    from nmpsim.core.compiled.replay import replay_epochs
 
     bundle, image, seen = map(Path, sys.argv[1:])
     with np.load(image) as archive:
         begin, end = run_inferences(nmpsim.load(bundle), dict(archive))
-    entry: Any = replay
+    entry: Any = replay_epochs
     compiled = [(made.library, made.fndesc.llvm_func_name) for made in entry.overloads.values()]
     compiled += [(made._library, made.native_name) for made in map(compiled_kernel, KERNELS)]
     functions = [function for library, name in compiled for function in functions_of(library, name)]

@@ -26,10 +26,10 @@ class Network:
 
     def node(self, op: str, inputs: list[str], **attributes: Any) -> str:
         """Add a node; the name of its output."""
-        from onnx import worker
+        from onnx import helper
 
         name = f"t{len(self.nodes)}"
-        self.nodes.append(worker.make_node(op, inputs, [name], **attributes))
+        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
         return name
 
     def constant(self, *shape: int) -> str:
@@ -66,7 +66,7 @@ class Network:
 def float_network(path: Path) -> None:
     """Write a float ResNet-50 of random weights."""
     import onnx
-    from onnx import TensorProto, worker
+    from onnx import TensorProto, helper
 
     net = Network()
     x = net.node("Relu", [net.conv("data", 3, 64, 7, 2)])
@@ -78,15 +78,15 @@ def float_network(path: Path) -> None:
             channels = 4 * inner
     x = net.node("Flatten", [net.node("GlobalAveragePool", [x])])
     x = net.node("Gemm", [x, net.constant(1000, channels), net.constant(1000)], transB=1)
-    graph = worker.make_graph(
+    graph = helper.make_graph(
         net.nodes,
         "resnet50",
-        [worker.make_tensor_value_info("data", TensorProto.FLOAT, IMAGE)],
-        [worker.make_tensor_value_info(x, TensorProto.FLOAT, (1, 1000))],
+        [helper.make_tensor_value_info("data", TensorProto.FLOAT, IMAGE)],
+        [helper.make_tensor_value_info(x, TensorProto.FLOAT, (1, 1000))],
         net.weights,
     )
-    opset = [worker.make_opsetid("", 17)]
-    onnx.save(worker.make_model(graph, opset_imports=opset, ir_version=8), path)
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
 
 
 class Images:

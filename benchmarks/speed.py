@@ -4,7 +4,7 @@ The other side is onnxruntime with as many threads. A round takes the fastest of
 by turns, and gives one ratio; what is printed, as Markdown tables, is the median over the rounds.
 All have run once before. A call of ``Device.run`` is timed from outside, until its report is read.
 
-    pip install nmpsim[workspace]
+    pip install nmpsim[bench]
     python benchmarks/speed.py [--rounds 7] [--readme README.md]
 
 The programs and their input are among the reference files: ``shared`` beside the repository, or the

@@ -377,10 +377,10 @@ class _Run:
         if self._contract is not None:
             self._contract.begin_segment()
             if self._proof == "none" and not self._prove():
-                return self._broken_in_plan(step)
+                return self._run_to_violation(step)
         is_checked = self._proof == "impossible"
-        may_be_at_once = not self._save_layers and self._work is None and not is_checked
-        if may_be_at_once and self._at_once(step):
+        may_replay = not self._save_layers and self._work is None and not is_checked
+        if may_replay and self._replay(step):
             return self._ended(step, Outcome.DONE)
         stop = self._save_layers or self._progress is not None
         stops = self._stops(is_checked)
@@ -421,7 +421,7 @@ class _Run:
         if is_proved and self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any():
             raise DataDecideError
 
-    def _broken_in_plan(self, step: Step) -> TrapReport:
+    def _run_to_violation(self, step: Step) -> TrapReport:
         """Run as far as to where the proof failed."""
         assert self._contract is not None
         found = self._contract.found
@@ -456,7 +456,7 @@ class _Run:
             return no_stops(cores, strict=strict)
         return make_stops(cores, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS, strict=strict)
 
-    def _at_once(self, step: Step) -> bool:
+    def _replay(self, step: Step) -> bool:
         done, left = self._done, list(step.layers)
 
         def reached(layer: int) -> None:

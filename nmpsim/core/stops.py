@@ -104,7 +104,7 @@ def make_stops(
     word_rows: int = 0,
     strict: bool = False,
 ) -> StopConditions:
-    """StopConditions for a machine of this many cores; ``of_cores`` None is all of them."""
+    """Stop conditions for a machine of this many cores; ``of_cores`` None is all of them."""
     chosen = np.ones(cores, np.bool_)
     if of_cores is not None:
         chosen[:] = False

@@ -51,8 +51,8 @@ of the first one that was cut, in bytes behind the run's first."""
 _INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
 _INT8_LOW, _INT8_HIGH = -(1 << 7), (1 << 7) - 1
 _NO_ENDS = (_INT32_HIGH, _INT32_LOW, _INT32_HIGH, _INT32_HIGH)
-_MOST_OFFSET = 1 << 20
-_MOST_SIDE = 1 << 28
+_MAX_OFFSET = 1 << 20
+_MAX_SIDE = 1 << 28
 
 _BYTES, _WORDS = vector(8), vector(32)
 _numba: Any = numba  # its types, where it ships any, do not know all that is used here
@@ -221,11 +221,11 @@ and then scales it.
 @jit
 def largest_scaled(scale: Any, offset: Any) -> Any:
     """Largest magnitude of a scaled Int8, -1 if 32 bits may not hold all on the way."""
-    if abs(offset) > _MOST_OFFSET or max(scale.pre, scale.post) > 31:
+    if abs(offset) > _MAX_OFFSET or max(scale.pre, scale.post) > 31:
         return np.int64(-1)
     shifted = ((abs(offset) - _INT8_LOW) >> scale.pre) + ONCE
     scaled = shifted * abs(scale.mul) + ((ONCE << scale.post) >> ONCE)
-    return scaled if scaled <= _INT32_HIGH and scaled >> scale.post < _MOST_SIDE else np.int64(-1)
+    return scaled if scaled <= _INT32_HIGH and scaled >> scale.post < _MAX_SIDE else np.int64(-1)
 
 
 @jit
@@ -242,7 +242,7 @@ def put_scale(scale: Any, offset: Any, numbers: Any, first: Any) -> None:
 def is_narrow(element: Any, profile: Any, low: Any, high: Any, addend: Any) -> Any:
     """True for Int8 on integer scales whose limits and zero point are small."""
     plain = element == 0 and profile in (GLOW_INT, NMP)
-    return plain and low >= _INT8_LOW and high <= _INT8_HIGH and abs(addend) < _MOST_SIDE
+    return plain and low >= _INT8_LOW and high <= _INT8_HIGH and abs(addend) < _MAX_SIDE
 
 
 @jit

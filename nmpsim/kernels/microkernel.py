@@ -254,12 +254,12 @@ def _first_shape(pixels: int, blocks: int) -> tuple[int, int]:
     return next(p for p in shapes[n] if p * parts >= pixels), n
 
 
-_MOST_BLOCKS = max(_flavour.shapes)
+_MAX_BLOCKS = max(_flavour.shapes)
 _FIRST = np.array(
-    [[_first_shape(p, n) for n in range(1, _MOST_BLOCKS + 1)] for p in range(1, MAX_PIXELS + 1)],
+    [[_first_shape(p, n) for n in range(1, _MAX_BLOCKS + 1)] for p in range(1, MAX_PIXELS + 1)],
     np.int64,
 )
-"""Pixels left, from 1 on; blocks left, from 1 to _MOST_BLOCKS; pixels and blocks to begin with."""
+"""Pixels left, from 1 on; blocks left, from 1 to _MAX_BLOCKS; pixels and blocks to begin with."""
 
 
 def _products_compiled(
@@ -287,7 +287,7 @@ def _products_compiled(
     to, row = np.int64(out.ctypes.data), 4 * np.int64(out.shape[1])
     left = np.int64(out.shape[1]) // LANES
     while left > 0:
-        blocks = _FIRST[pixels - 1, min(left, _MOST_BLOCKS) - 1, 1]
+        blocks = _FIRST[pixels - 1, min(left, _MAX_BLOCKS) - 1, 1]
         p = np.int64(0)
         while p < pixels:
             asked = (pixel + 8 * p, *where, block, stride, to + p * row, row, too_many + 4 * p)

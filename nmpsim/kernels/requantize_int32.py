@@ -41,7 +41,7 @@ what is added to a result; results cut below and above, smallest and largest res
 _WORDS, _BYTES, _FLAGS = vector(32), vector(8), vector(1)
 _numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
-_MOST_ADDEND = 1 << 29
+_MAX_ADDEND = 1 << 29
 _ROW_BYTES = 4 * LANES
 _BLOCK_BYTES = ROWS * _ROW_BYTES
 
@@ -85,7 +85,7 @@ def put_int32_tables(integers: Any, begins: Any, lane: Any, q: Any, table: Any) 
 @jit
 def limit_of(pre: Any, mul: Any, half: Any, post: Any, addend: Any) -> Any:
     """Largest magnitude of ``sum >> pre`` that 32 bits can scale; -1 if there is none."""
-    if abs(mul) > _INT32_HIGH or max(post, pre) > 31 or abs(addend) > _MOST_ADDEND:
+    if abs(mul) > _INT32_HIGH or max(post, pre) > 31 or abs(addend) > _MAX_ADDEND:
         return np.int64(-1)
     most = np.int64(_INT32_HIGH >> 1 if post == 0 else _INT32_HIGH)
     return (most - half) // max(abs(mul), ONCE)

@@ -19,7 +19,7 @@ INT32_MAX = 2**31 - 1
 _LONGEST_SHIFT = 62
 """A longer shift of a value saturated to 32 bits gives the same; 64 is undefined in NumPy."""
 
-_MOST_PRODUCT = np.int64(1 << 62)
+_MAX_PRODUCT = np.int64(1 << 62)
 
 
 class InvalidScaleError(ValueError):
@@ -120,7 +120,7 @@ def apply_integer_scales(
     shift = np.minimum(np.asarray(post, dtype=np.int64), _LONGEST_SHIFT)
     half = (np.int64(1) << shift) >> np.int64(1)
     # What 62 bits do not hold is far beyond int32, whatever half is added to it.
-    most = _MOST_PRODUCT // mul64
+    most = _MAX_PRODUCT // mul64
     narrowed = np.clip(np.asarray(x, dtype=np.int64) >> np.asarray(pre), -most, most)
     total = np.clip(narrowed * mul64 + half, INT32_MIN, INT32_MAX)
     result: npt.NDArray[np.int64] = (total >> shift) + np.int64(offset)

@@ -1,4 +1,4 @@
-"""Makes the workers beside this file, and the readers of recorded vectors, importable by name."""
+"""Makes the helpers next to this file, and the readers of recorded vectors, importable by name."""
 
 import sys
 from pathlib import Path

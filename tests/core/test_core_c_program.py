@@ -23,7 +23,7 @@ __attribute__((section(".text.first"), naked)) void _start(void)
     __asm__ volatile("li sp, 0x2000f000\n call work\n .word 0x0800400b");
 }
 
-/* Sort, divide, multiply wide, replay pointers: a checksum of all of it. */
+/* Sort, divide, multiply wide, follow pointers: a checksum of all of it. */
 unsigned work(void)
 {
     volatile short values[64];

@@ -96,7 +96,7 @@ def test_scratchpads(digits: Bundle) -> None:
 
 
 def test_writable_memory(digits: Bundle) -> None:
-    assert "for the writable epochs" in refusal(attrs.evolve(digits, rw_bytes=400_000_000))
+    assert "for the writable segments" in refusal(attrs.evolve(digits, rw_bytes=400_000_000))
 
 
 def test_channels_of_nothing(digits: Bundle) -> None:

@@ -98,21 +98,21 @@ PLANTED = {
         't._tensor("nmp.twist", Unit.VECTOR, 7, "fill", "another one")',
         {
             "nmpsim.core.reference.tensor": "COMPUTE",
-            "nmpsim.core.compiled.dispatch": "KERNELS",
+            "nmpsim.core.compiled.dispatch": "KERNEL_OF",
         },
     ),
     "tensor on the MAC array": (
         't._tensor("nmp.twist", Unit.MAC, 7, "gemm", "another one")',
         {
             "nmpsim.core.reference.tensor": "COMPUTE",
-            "nmpsim.core.compiled.dispatch": "KERNELS",
+            "nmpsim.core.compiled.dispatch": "KERNEL_OF",
         },
     ),
     "transfer": (
         't._tensor("nmp.twist", Unit.LOAD, 7, "load", "another one")',
         {
             "nmpsim.core.reference.tensor": "TRANSFERS",
-            "nmpsim.core.compiled.dispatch": "KERNELS",
+            "nmpsim.core.compiled.dispatch": "KERNEL_OF",
         },
     ),
 }

@@ -1,9 +1,9 @@
 """The check of the contract: instructions in the order of their effects, one after the other.
 
-Plans of programs that do not depend on data, and traces of those that do, are checked alike; what
-an instruction touches is in :mod:`nmpsim.memory.footprint`, what it is ordered behind in
-:mod:`~nmpsim.core.compiled.contract_order`, which of two touches
-nothing orders in :mod:`~nmpsim.core.compiled.contract_access`, what is written in
+Recordings of programs that do not depend on data, and traces of those that do, are checked alike.
+What an instruction accesses is in :mod:`nmpsim.memory.footprint`, what it is ordered after in
+:mod:`~nmpsim.core.compiled.contract_order`, which of two accesses nothing orders in
+:mod:`~nmpsim.core.compiled.contract_access`, what is written in
 :mod:`~nmpsim.core.compiled.contract_memory`.
 """
 

@@ -19,10 +19,10 @@ from nmpsim.core.compiled.contract_state import (
     Limit,
 )
 from nmpsim.core.compiled.dram_conflicts import (
-    BEGIN as BOX_BEGIN,
+    BEGIN as REGION_BEGIN,
 )
 from nmpsim.core.compiled.dram_conflicts import (
-    END as BOX_END,
+    END as REGION_END,
 )
 from nmpsim.core.compiled.dram_conflicts import (
     FROM,
@@ -108,18 +108,18 @@ def check_units(c: Any, core: Any, unit: Any, touches: Any) -> None:
 
 
 @jit_general
-def put_row_box(c: Any, touches: Any, row: Any) -> None:
-    """The box of a touch in DRAM, roughly; see :mod:`~nmpsim.core.compiled.dram_conflicts`."""
-    start, run, box = touches[row, START], touches[row, RUN], c.box
-    box[BOX_BEGIN], box[BOX_END] = start, touches[row, END]
-    box[STRIDE], box[FROM], box[TO] = 0, 0, 0
+def put_row_region(c: Any, touches: Any, row: Any) -> None:
+    """The region of a touch in DRAM, roughly; see :mod:`~nmpsim.core.compiled.dram_conflicts`."""
+    start, run, region = touches[row, START], touches[row, RUN], c.region
+    region[REGION_BEGIN], region[REGION_END] = start, touches[row, END]
+    region[STRIDE], region[FROM], region[TO] = 0, 0, 0
     n0, s0 = touches[row, FIRST_AXIS], touches[row, FIRST_AXIS + 1]
     n1, s1 = touches[row, FIRST_AXIS + 2], touches[row, FIRST_AXIS + 3]
     stride = s0 if n1 == 1 else s1
     if n0 == 1 or stride == 0 or (n1 > 1 and s0 % stride != 0):
         return
     if start % stride + run <= stride:
-        box[STRIDE], box[FROM], box[TO] = stride, start % stride, start % stride + run
+        region[STRIDE], region[FROM], region[TO] = stride, start % stride, start % stride + run
 
 
 @jit_general
@@ -139,8 +139,10 @@ def check_cores(c: Any, core: Any, touches: Any, row: Any) -> None:
     near = start < c.hull[WRITES, 1] and c.hull[WRITES, 0] < end
     if writes:
         near |= start < c.hull[READS, 1] and c.hull[READS, 0] < end
-    put_row_box(c, touches, row)
-    if not near or not conflicts_with_others(c.boxes, core, c.box, WRITES if writes else READS):
+    put_row_region(c, touches, row)
+    if not near or not conflicts_with_others(
+        c.regions, core, c.region, WRITES if writes else READS
+    ):
         return
     if c.numbers[WORK] > MAX_WORK:
         c.numbers[IS_UNSURE] = 1
@@ -159,8 +161,8 @@ def check_cores(c: Any, core: Any, touches: Any, row: Any) -> None:
 @jit_general
 def keep_near(c: Any, core: Any, kind: Any, touches: Any, row: Any) -> None:
     """Keep where an access lies, roughly."""
-    put_row_box(c, touches, row)
-    keep_region(c.boxes[core, kind], c.box)
+    put_row_region(c, touches, row)
+    keep_region(c.regions[core, kind], c.region)
     c.hull[kind, 0] = min(c.hull[kind, 0], touches[row, START])
     c.hull[kind, 1] = max(c.hull[kind, 1], touches[row, END])
 
@@ -216,7 +218,7 @@ def known_to_all(c: Any) -> None:
 def forget_ordered(c: Any) -> None:
     """Drop the accesses that every core that runs is ordered behind."""
     known_to_all(c)
-    c.boxes[:, :, :, :] = 0
+    c.regions[:, :, :, :] = 0
     c.hull[:, 0] = FAR
     c.hull[:, 1] = 0
     kept = 0

@@ -16,7 +16,7 @@ from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
 
 UNITS = len(Unit)
 SCALAR = UNITS
-"""Warmup the units: what a core does itself, which is done at once."""
+"""After the units: what a core does itself, which is done at once."""
 DOERS = UNITS + 1
 KNOWN = 16
 """Ranges of a memory that are known to be written throughout."""
@@ -77,9 +77,9 @@ class Contract(NamedTuple):
     """[cores, units, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS] of the last jobs of each unit."""
     opened: Int64s
     """[MAX_OPEN, 2, TOUCH_WORDS] accesses to DRAM, as touches with one row."""
-    boxes: Int64s
+    regions: Int64s
     """[cores, KINDS, REGIONS, REGION_WORDS] where these are, roughly."""
-    box: Int64s
+    region: Int64s
     """[REGION_WORDS] room to work in."""
     row: Int64s
     """[MAX_TOUCHES, TOUCH_WORDS] so here."""

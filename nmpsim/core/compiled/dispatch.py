@@ -23,7 +23,7 @@ from nmpsim.isa.total import total
 from nmpsim.kernels.jit import is_cached, jit_cfunc, uncollected
 
 KERNEL_OF = total(
-    f"{__name__}.KERNELS",
+    f"{__name__}.KERNEL_OF",
     {**copies.KERNELS, **mac.KERNELS, **vector.KERNELS},
     of_kind(Kind.TENSOR),
 )

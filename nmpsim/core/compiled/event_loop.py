@@ -50,13 +50,13 @@ CYCLE_LIMIT, STOPPED_OUTCOME = int(Outcome.CYCLE_LIMIT), int(Outcome.STOPPED)
 VIOLATION = int(Outcome.VIOLATION)
 HALTED = int(Status.HALTED)
 NO_RESULT = -1
-"""Warmup the outcomes: compiling was interrupted, or a recorder cannot be made."""
+"""In addition to the outcomes: compiling was interrupted, or the program cannot be recorded."""
 STEPS_OF_VALUES = 1 << 12
 """Instructions that compute no values and together take as long as one that does may."""
 
 
 class LoopContext(NamedTuple):
-    """What the loop needs to have values calculated, or a recorder made."""
+    """What the loop needs to compute values, or to record."""
 
     addresses: Int64s
     """[instructions] of compiled kernels; 0 for those that were not needed yet."""

@@ -92,6 +92,6 @@ def test_the_way_that_layers_were_cut_is_kept():
     failure = DiffersIfSo(layer.name, values, layer.bursts)
     found = reduce(bundle, inputs, nmpsim.Device(one_core), runs["simple"], failure)
     assert (found.what, found.slicing) == (
-        f"layer {layer.name} on one core, slicing simple",
+        f"layer {layer.name} on one core, tiling simple",
         "simple",
     )
