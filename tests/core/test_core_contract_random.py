@@ -30,10 +30,14 @@ from nmpsim.report.data import ViolationReport
 
 SPM, END_SPM = 0x2000_0000, 0x2000_0200
 SLOT, SLOTS = 8, 6
-"""Bytes of a slot of scratchpad or DRAM, and how many there are of each."""
+"""Bytes of a slot of scratchpad or DRAM, and how many there are of each that cores own in turn."""
+ALL_SLOTS = SLOTS + 6
+"""Of DRAM; behind the others one for each core, one that two cores share, two to hand over."""
+DEPTH = 2
+"""Of the units' queues."""
 UNITS = ("load", "store", "mac", "vector")
 HEAD = f"""
-.input from, i8[S:1.0 O:0]<{SLOT * SLOTS}>
+.input from, i8[S:1.0 O:0]<{SLOT * ALL_SLOTS}>
 .output to, i8[S:1.0 O:0]<8>
 .layer 0, all, all, to
 last_fill: .descriptor fill, output={END_SPM}, count=8, value=7
@@ -53,7 +57,7 @@ DATA = " la t5, to\n sw zero, 0(t5)\n lw t5, 0(t5)\n beqz t5, go\ngo:\n"
 @functools.cache
 def config(cores: int) -> DeviceConfig:
     return attrs.evolve(
-        nmpsim.default_device(), cores_count=cores, scratchpad_bytes=4096, queues_depth=3
+        nmpsim.default_device(), cores_count=cores, scratchpad_bytes=4096, queues_depth=DEPTH
     )
 
 
@@ -64,7 +68,7 @@ def device(cores: int) -> nmpsim.Device:
 
 @attrs.define
 class Writer:
-    """A program that is being drawn: descriptors, and the code of each core."""
+    """A program that is being written: descriptors, and the code of each core."""
 
     random: Random
     cores: int
@@ -97,17 +101,31 @@ class Writer:
         words: dict[str, int | str] = {"output": SPM + SLOT * slot, "count": SLOT * width}
         self.job(core, "fill", "vector", {**words, "value": 3})
 
-    def transfer(self, core: int, kind: str, slots: list[int]) -> None:
+    def transfer(self, core: int, kind: str, slot: int, half: int | None = None) -> None:
         """Of a slot of DRAM, or of every second pair of its bytes."""
-        dram = self.random.choice(slots) * SLOT
+        if half is None and self.random.random() < 0.3:
+            half = self.random.randint(0, 1)
         words: dict[str, int | str] = {"spm": SPM + SLOT * self.slot(1), "count_y": 1}
-        if self.random.random() < 0.5:
-            words |= {"dram": f"from+{dram}", "run_bytes": SLOT, "count_x": 1}
+        if half is None:
+            words |= {"dram": f"from+{SLOT * slot}", "run_bytes": SLOT, "count_x": 1}
         else:
-            dram += 2 * self.random.randint(0, 1)
-            words |= {"dram": f"from+{dram}", "run_bytes": 2, "count_x": 2}
+            words |= {"dram": f"from+{SLOT * slot + 2 * half}", "run_bytes": 2, "count_x": 2}
             words |= {"dram_stride_x": 4, "spm_stride_x": self.random.choice([2, 4])}
         self.job(core, kind, kind, words)
+
+    def pipeline(self, core: int) -> None:
+        """What is read was filled so many jobs before: a queue is short, so it may be done."""
+        self.waits(core, self.busy[core])
+        for slot in range(self.random.randint(DEPTH, DEPTH + 2)):
+            self.fill(core, slot, 1)
+        words: dict[str, int | str] = {"dram": f"from+{SLOT * (SLOTS + core)}", "spm": SPM}
+        self.busy[core].clear()
+        self.job(core, "store", "store", words | {"run_bytes": SLOT, "count_x": 1, "count_y": 1})
+        self.busy[core].add("vector")
+
+    def share(self, core: int) -> None:
+        """Two cores store between each other's bytes."""
+        self.transfer(core, "store", SLOTS + self.cores, core % 2)
 
     def eltwise(self, core: int) -> None:
         lhs, rhs = self.slot(1), self.slot(1)
@@ -120,15 +138,32 @@ class Writer:
 
     def action(self, core: int, owners: list[int]) -> None:
         """``owners``: of each slot of DRAM the core that may store there, -1 for none."""
-        kind = self.random.choice(["load", "store", "fill", "eltwise", "wait", "spin"])
+        kind = self.random.choice(
+            [
+                "load",
+                "load",
+                "store",
+                "store",
+                "fill",
+                "eltwise",
+                "wait",
+                "spin",
+                "share",
+                "pipeline",
+            ]
+        )
         mine = [slot for slot, owner in enumerate(owners) if owner == core]
         seen = [slot for slot, owner in enumerate(owners) if owner in (core, -1)]
         if kind == "load" and seen:
-            self.transfer(core, "load", seen)
+            self.transfer(core, "load", self.random.choice(seen))
         elif kind == "store" and mine:
-            self.transfer(core, "store", mine)
+            self.transfer(core, "store", self.random.choice(mine))
         elif kind == "eltwise":
             self.eltwise(core)
+        elif kind == "share" and core < 2:
+            self.share(core)
+        elif kind == "pipeline":
+            self.pipeline(core)
         elif kind == "wait":
             unit = self.random.choice(UNITS)
             self.code[core].append(f" nmp.wait {unit}, {self.random.randint(0, 2)}\n")
@@ -154,11 +189,20 @@ class Writer:
                 text = f" li t3, {number}\n li t4, {self.cores}\n nmp.barrier t3, t4\n"
                 self.code[core].append(text)
             return
-        order = self.random.sample(range(self.cores), 2)
-        semaphore = f" li t3, {self.random.randint(0, 1)}\n li t4, 1\n"
-        self.waits(order[0], self.busy[order[0]])
-        self.code[order[0]].append(semaphore + " nmp.post t3, t4\n")
-        self.code[order[1]].append(semaphore + " nmp.pend t3, t4\n")
+        self.hand_over(*self.random.sample(range(self.cores), 2))
+
+    def hand_over(self, giver: int, taker: int) -> None:
+        """One stores and posts, once or twice; the other one pends and loads, perhaps too early."""
+        semaphore = f" li t3, {self.random.randint(0, 2)}\n"
+        slot, posts = SLOTS + self.cores + 1, self.random.randint(1, 2)
+        for _ in range(posts):
+            self.transfer(giver, "store", slot + self.random.randint(0, 1))
+            self.waits(giver, self.busy[giver])
+            self.code[giver].append(semaphore + " li t4, 1\n nmp.post t3, t4\n")
+        count = posts if self.random.random() < 0.7 else 1
+        self.code[taker].append(semaphore + f" li t4, {count}\n nmp.pend t3, t4\n")
+        self.spin(taker)
+        self.transfer(taker, "load", slot)
 
 
 def program(seed: int) -> tuple[int, str]:
@@ -239,7 +283,7 @@ def test_the_proof_and_the_hazard_check_agree(seed: int) -> None:
     """A smaller seed makes no smaller program: there is nothing to shrink."""
     cores, text = program(seed)
     note(text)
-    bundle, inputs = bundle_of(cores, text), {"from": np.ones(SLOT * SLOTS, np.int8)}
+    bundle, inputs = bundle_of(cores, text), {"from": np.ones(SLOT * ALL_SLOTS, np.int8)}
     report = device(cores).run(bundle, inputs)
     violation = report.contract.violation
     assume(report.trap is None or violation is not None)  # a meeting that one core does not come to
