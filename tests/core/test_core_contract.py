@@ -11,6 +11,12 @@ import pytest
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
+from nmpsim.core.compiled.contract import check_events
+from nmpsim.core.compiled.contract_order import RUNNING
+from nmpsim.core.compiled.contract_state import MAX_OPEN, Limit, make_contract
+from nmpsim.core.decode import OP
+from nmpsim.core.shown import Event, Found
+from nmpsim.isa.contract import CASES
 from nmpsim.report.data import RunReport, ViolationReport
 
 TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)
@@ -287,3 +293,29 @@ def test_weights_beyond_the_edges(inputs: int, outputs: int) -> None:
     found = violation(ONLY_0 + conv(3, inputs, outputs))
     assert (found.code, found.case, found.operand) == ("CONTRACT001", "weight_tail", "weights")
     assert found.first >= 0x2000_1000
+
+
+def test_the_newest_access_counts_where_the_list_of_them_is_full() -> None:
+    """Room is made by forgetting what the other core is ordered behind, and nothing else."""
+    base, nbytes = 0xA000_0000, 4 * MAX_OPEN + 8
+    state = make_contract(2, 0, base, nbytes, 4)
+
+    def show(name: str, core: int, first: int, second: int) -> bool:
+        event = np.zeros((1, len(Event)), np.int64)
+        event[0, Event.NUMBER], event[0, Event.CORE] = getattr(OP, name), core
+        event[0, [Event.FIRST, Event.SECOND]] = first, second
+        return bool(check_events(state, event, event, 0))
+
+    for core in range(2):
+        state.waits[core, 0] = RUNNING
+    for number in range(MAX_OPEN):
+        assert show("sw", 0, base + 4 * number, 0)
+    assert show("nmp_post", 0, 3, 1)
+    assert show("nmp_pend", 1, 3, 1)
+    newest = base + 4 * MAX_OPEN
+    assert show("sw", 0, newest, 0)
+    assert state.numbers[Limit.OPEN] == 1, "all but the newest are forgotten"
+    assert show("lw", 1, newest - 4, 0), "that one is ordered"
+    assert not show("lw", 1, newest, 0)
+    assert CASES[state.found[Found.CASE]].key == "core_order"
+    assert not state.numbers[Limit.IS_UNSURE]
