@@ -1,6 +1,6 @@
 """The file that a compiled network is: build, write, read."""
 
-from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, Step, Tensor
+from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.read import (
     Bundle,
     HoldsBundle,
@@ -17,7 +17,7 @@ __all__ = [
     "HostOperand",
     "Layer",
     "Metadata",
-    "Step",
+    "ProgramStep",
     "Tensor",
     "bundle_from_bytes",
     "bundle_of",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from nmpsim.bundle.limits import DIMENSION, ELEMENTS, RANK
-from nmpsim.bundle.metadata import Layer, Metadata, Step, Tensor
+from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 
@@ -68,7 +68,7 @@ def _layer_problems(position: int, layer: Layer, memory: Memory) -> Iterator[str
     yield from _tensor_problems(layer.output, [memory.read_write])
 
 
-def _step_problems(step: Step, layers: Sequence[Layer], memory: Memory) -> Iterator[str]:
+def _step_problems(step: ProgramStep, layers: Sequence[Layer], memory: Memory) -> Iterator[str]:
     for index in step.layers:
         if not 0 <= index < len(layers):
             yield f"there is no layer {index}"
@@ -80,7 +80,7 @@ def _step_problems(step: Step, layers: Sequence[Layer], memory: Memory) -> Itera
         yield from _host_step_problems(step, memory)
 
 
-def _device_step_problems(step: Step, memory: Memory) -> Iterator[str]:
+def _device_step_problems(step: ProgramStep, memory: Memory) -> Iterator[str]:
     if step.opcode is not None or step.operands or step.attributes:
         yield "a device step has neither opcode, operands nor attributes"
     entry = step.entry
@@ -90,7 +90,7 @@ def _device_step_problems(step: Step, memory: Memory) -> Iterator[str]:
         yield f"entry {entry:#x} is no instruction"
 
 
-def _host_step_problems(step: Step, memory: Memory) -> Iterator[str]:
+def _host_step_problems(step: ProgramStep, memory: Memory) -> Iterator[str]:
     if step.entry is not None or step.opcode is None:
         yield "a host step has an opcode and no entry"
     for operand in step.operands:

@@ -71,7 +71,7 @@ class HostOperand:
 
 
 @attrs.frozen
-class Step:
+class ProgramStep:
     """One step of a run: the cores start at ``entry``, or the host does one operation."""
 
     kind: Literal["device", "host"]
@@ -102,4 +102,4 @@ class Metadata:
     inputs: Annotated[tuple[Tensor, ...], limits.TENSORS]
     outputs: Annotated[tuple[Tensor, ...], limits.TENSORS]
     layers: Annotated[tuple[Layer, ...], limits.LAYERS]
-    steps: Annotated[tuple[Step, ...], limits.STEPS]
+    steps: Annotated[tuple[ProgramStep, ...], limits.STEPS]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
-from nmpsim.bundle.metadata import Step
+from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.experiments.identity import digest_of
 from nmpsim.isa.codec import descriptor_offsets
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, SCALE_RECORD
@@ -186,6 +186,6 @@ def _sources(bundle: Bundle, loads: _Uses, uses: _Uses, nbytes: Int64s) -> Int64
     return found
 
 
-def _of_host(step: Step) -> bytes:
+def _of_host(step: ProgramStep) -> bytes:
     tensors = [operand.tensor for operand in step.operands]
     return f"{step.numerics} {[(one.elem, one.scale, one.offset) for one in tensors]}".encode()

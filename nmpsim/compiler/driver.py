@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.debug import debug_sections
 from nmpsim.bundle.limits import ATTRIBUTE_NUMBER
-from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, Step, Tensor
+from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
 from nmpsim.compiler.assign import assign_numerics, named_operations
@@ -127,7 +127,7 @@ class _Compilation:
             self._builder.set_symbol(self._unique(name), self._base + offset)
         emitter = Emitter(self._builder, self._config.cores_count)
         segments: list[list[int]] = []
-        steps: list[Step | int] = []
+        steps: list[ProgramStep | int] = []
         for index, planned in enumerate(plans):
             if planned is None:
                 steps.append(host_steps[index])
@@ -151,7 +151,9 @@ class _Compilation:
                 outputs=outputs,
                 layers=layers,
                 steps=tuple(
-                    Step("device", tuple(segments[s]), entries[s]) if isinstance(s, int) else s
+                    ProgramStep("device", tuple(segments[s]), entries[s])
+                    if isinstance(s, int)
+                    else s
                     for s in steps
                 ),
             )
@@ -230,7 +232,7 @@ class _Compilation:
             numerics=numerics_of(op),
         )
 
-    def _host_step(self, index: int, op: Operation) -> Step:
+    def _host_step(self, index: int, op: Operation) -> ProgramStep:
         opcode = op.instruction.opcode
         numerics = profile_of(op).name
         reason = supports(opcode, [view.type.dtype for view in op.operands], numerics)
@@ -253,7 +255,7 @@ class _Compilation:
             for key, value in op.instruction.attributes.items()
             if not isinstance(value, TensorType)
         }
-        return Step(
+        return ProgramStep(
             "host",
             (index,),
             opcode=opcode,

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Layer, Step
+from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import LayerReports, counters_of, host_counts
@@ -37,7 +37,7 @@ class Account:
 
 
 def book_cycles(
-    account: Account, machine: Machine, layers: Sequence[Layer], step: Step, whole: bool
+    account: Account, machine: Machine, layers: Sequence[Layer], step: ProgramStep, whole: bool
 ) -> None:
     """Book a device segment, ``whole`` or as far as it came.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.bundle.metadata import Step, Tensor
+from nmpsim.bundle.metadata import ProgramStep, Tensor
 from nmpsim.core.compiled.contract import check_events
 from nmpsim.core.compiled.contract_state import Limit, make_contract
 from nmpsim.core.decode import ACCESS_BYTES, IS_WRITE, OP
@@ -51,7 +51,7 @@ class ContractCheck:
         """The host reads a tensor from DRAM."""
         return self._host(HostEvent.READS, tensor.address, nbytes_of(tensor))
 
-    def host_step(self, step: Step) -> bool:
+    def host_step(self, step: ProgramStep) -> bool:
         """The host does an operation."""
         reads = [one.tensor for one in step.operands if one.role != "out"]
         writes = [one.tensor for one in step.operands if one.role != "in"]

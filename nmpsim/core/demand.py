@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from nmpsim.bundle.metadata import HostOperand, Step, Tensor
+from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import layer_channels
@@ -140,7 +140,7 @@ def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:
     yield largest
 
 
-def _padded_elements(step: Step) -> int:
+def _padded_elements(step: ProgramStep) -> int:
     """At most this many elements has the input of a window with its padding."""
     pads: tuple[int, ...] = step.attributes.get("Pads", ())
     if not any(pads):
@@ -149,7 +149,7 @@ def _padded_elements(step: Step) -> int:
     return source[0] * math.prod(dim + sum(pads) for dim in source[1:-1]) * source[-1]
 
 
-def _types(step: Step) -> list[tuple[str, TensorType]]:
+def _types(step: ProgramStep) -> list[tuple[str, TensorType]]:
     return [(f"@{one.role}", _type(one)) for one in step.operands]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Layer, Step
+from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.account import Account, book_cycles, run_report
@@ -304,7 +304,7 @@ class _Run:
             layer_outputs=self._saved,
         )
 
-    def _late(self, step: Step) -> TrapReport | None:
+    def _late(self, step: ProgramStep) -> TrapReport | None:
         """The end of a run that takes too long, in the layer that it has come to."""
         trap = self._ended(step, Outcome.TIMEOUT)
         if trap is None:
@@ -338,7 +338,7 @@ class _Run:
         self._has_ended = True
         return None
 
-    def _step(self, step: Step) -> TrapReport | None:
+    def _step(self, step: ProgramStep) -> TrapReport | None:
         if step.kind == "device":
             return self._device(step)
         if self._contract and not self._contract.host_step(step):
@@ -364,7 +364,7 @@ class _Run:
         self._violation = violation_report(self._bundle, self._machine, found)
         return trap_of(self._violation)
 
-    def _host(self, step: Step) -> None:
+    def _host(self, step: ProgramStep) -> None:
         clip = run_host_step(self._machine, step)
         for index in step.layers:
             if clip is not None:
@@ -372,7 +372,7 @@ class _Run:
             self._layer_done(index)
         self._clock.check()
 
-    def _device(self, step: Step) -> TrapReport | None:
+    def _device(self, step: ProgramStep) -> TrapReport | None:
         start_cores(self._machine, step.entry or 0)
         if self._contract is not None:
             self._contract.begin_segment()
@@ -421,7 +421,7 @@ class _Run:
         if is_proved and self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any():
             raise DataDecideError
 
-    def _run_to_violation(self, step: Step) -> TrapReport:
+    def _run_to_violation(self, step: ProgramStep) -> TrapReport:
         """Run as far as to where the proof failed."""
         assert self._contract is not None
         found = self._contract.found
@@ -446,7 +446,7 @@ class _Run:
                 return self._stopped(step, found)
             self._clock.check()
 
-    def _stopped(self, step: Step, found: Int64s) -> TrapReport:
+    def _stopped(self, step: ProgramStep, found: Int64s) -> TrapReport:
         book_cycles(self._account, self._machine, self._layers, step, False)
         return self._broken(found)
 
@@ -456,7 +456,7 @@ class _Run:
             return no_stops(cores, strict=strict)
         return make_stops(cores, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS, strict=strict)
 
-    def _replay(self, step: Step) -> bool:
+    def _replay(self, step: ProgramStep) -> bool:
         done, left = self._done, list(step.layers)
 
         def reached(layer: int) -> None:
@@ -472,7 +472,7 @@ class _Run:
         self._done = done
         return False
 
-    def _ended(self, step: Step, outcome: Outcome) -> TrapReport | None:
+    def _ended(self, step: ProgramStep, outcome: Outcome) -> TrapReport | None:
         if outcome == Outcome.DONE:
             end_segment(self._machine)
         book_cycles(self._account, self._machine, self._layers, step, outcome == Outcome.DONE)

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import HostOperand, Step, Tensor
+from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.core.state import Machine
 from nmpsim.diagnostics import fail
 from nmpsim.kernels.hostops import HostTensor, HostValueError, execute
@@ -53,7 +53,7 @@ def write_tensor(machine: Machine, tensor: Tensor, values: npt.NDArray[Any]) -> 
     read_tensor(machine, tensor)[...] = values
 
 
-def run_host_step(machine: Machine, step: Step) -> HostClip | None:
+def run_host_step(machine: Machine, step: ProgramStep) -> HostClip | None:
     """Do a host operation in the machine's DRAM; what it clipped, if it quantizes."""
     try:
         operands = [_operand(machine, operand) for operand in step.operands]
@@ -73,7 +73,7 @@ def run_host_step(machine: Machine, step: Step) -> HostClip | None:
     return _clip_of(step, result.unclipped) if result.unclipped else None
 
 
-def _clip_of(step: Step, unclipped: Mapping[int, npt.NDArray[Any]]) -> HostClip:
+def _clip_of(step: ProgramStep, unclipped: Mapping[int, npt.NDArray[Any]]) -> HostClip:
     """What the operation clipped of its result; a type that begins at real zero hides a ReLU."""
     index = min(unclipped)
     tensor = step.operands[index].tensor

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
-from nmpsim.bundle.metadata import Step, Tensor
+from nmpsim.bundle.metadata import ProgramStep, Tensor
 from nmpsim.core.host import read_tensor
 from nmpsim.core.stops import Row
 from nmpsim.debugger.breakpoints import (
@@ -196,7 +196,7 @@ class Events:
                 yield f"the host {kind}s {tensor.name} ({layer.name})"
 
 
-def host_touches(step: Step) -> Iterable[tuple[str, Tensor]]:
+def host_touches(step: ProgramStep) -> Iterable[tuple[str, Tensor]]:
     """What a host operation reads and writes."""
     for operand in step.operands:
         if operand.role in ("in", "inout"):

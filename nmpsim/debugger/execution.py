@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Layer, Step
+from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.account import Account, book_cycles, run_report
@@ -126,7 +126,7 @@ class Execution:
         return self.bundle.metadata.layers
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> ProgramStep | None:
         """The step of the bundle that the run is at; None at the end."""
         steps = self.bundle.metadata.steps
         return steps[self._step] if self._step < len(steps) else None
@@ -183,7 +183,7 @@ class Execution:
 
     def _move(
         self,
-        step: Step,
+        step: ProgramStep,
         until: int,
         cycle: int,
         after: int,
@@ -327,7 +327,7 @@ class Execution:
             layer_outputs={},
         )
 
-    def _host(self, step: Step) -> Pause:
+    def _host(self, step: ProgramStep) -> Pause:
         clip = run_host_step(self.machine, step)
         if clip is not None:
             self.account.clips.update(dict.fromkeys(step.layers, clip))
@@ -335,14 +335,14 @@ class Execution:
         self.position += 1
         return self._pause(Why.LAYER, self.position - 1, step.layers)
 
-    def _start(self, step: Step) -> Pause:
+    def _start(self, step: ProgramStep) -> Pause:
         start_cores(self.machine, step.entry or 0)
         self._stops.clocks[:] = self.machine.cores.clock
         self._is_started = True
         self.position += 1
         return self._pause(Why.BUSY, self.position - 1)
 
-    def _device(self, step: Step, stops: StopConditions, turns: int) -> Pause:
+    def _device(self, step: ProgramStep, stops: StopConditions, turns: int) -> Pause:
         start = self.position
         stops.noted[[Noted.TURNS, Noted.ROWS, Noted.CORE]] = start, 0, -1
         outcome = self.engine.run(self.machine, self.costs, turns, True, stops)
@@ -360,7 +360,7 @@ class Execution:
         is_stop = outcome == Outcome.STOPPED and not self._is_full(stops)
         return self._pause(Why.STOPPED if is_stop else Why.BUSY, start)
 
-    def _end(self, step: Step, start: int) -> Pause:
+    def _end(self, step: ProgramStep, start: int) -> Pause:
         end_segment(self.machine)
         book_cycles(self.account, self.machine, self.layers, step, True)
         self._step += 1

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.bundle.metadata import Layer, Step, Tensor
+from nmpsim.bundle.metadata import Layer, ProgramStep, Tensor
 from nmpsim.core.host import read_tensor
 from nmpsim.debugger import arithmetic
 from nmpsim.debugger.debugger import Debugger
@@ -42,28 +42,28 @@ def on_host(debugger: Debugger, layer: Layer, found: Explanation, flat: int) -> 
 
 
 def _quantized(
-    debugger: Debugger, layer: Layer, step: Step, flat: int, stored: float, value: float
-) -> tuple[arithmetic.Step, ...]:
+    debugger: Debugger, layer: Layer, step: ProgramStep, flat: int, stored: float, value: float
+) -> tuple[arithmetic.WhyStep, ...]:
     output = layer.output
     scale, offset = np.float32(output.scale or 1.0), output.offset or 0
     with np.errstate(all="ignore"):
         scaled = float(np.float32(value) / scale)
     clip: Any = debugger.execution.account.clips.get(layer.index)
-    steps = [arithmetic.Step("scaled", f"/ {scale:.9g}", scaled)]
+    steps = [arithmetic.WhyStep("scaled", f"/ {scale:.9g}", scaled)]
     if clip is not None:
         whole = int(clip.unclipped.reshape(-1)[flat])
         formula = f"rounded as {step.numerics} does, + {offset}"
-        steps.append(arithmetic.Step("quantized", formula, whole))
-        return (*steps, arithmetic.Step("clip", f"to {clip.low} ... {clip.high}", stored))
+        steps.append(arithmetic.WhyStep("quantized", formula, whole))
+        return (*steps, arithmetic.WhyStep("clip", f"to {clip.low} ... {clip.high}", stored))
     return (
         *steps,
-        arithmetic.Step("quantized", f"rounded as {step.numerics} does, + {offset}", stored),
+        arithmetic.WhyStep("quantized", f"rounded as {step.numerics} does, + {offset}", stored),
     )
 
 
-def _dequantized(source: Tensor, value: float, stored: float) -> tuple[arithmetic.Step, ...]:
+def _dequantized(source: Tensor, value: float, stored: float) -> tuple[arithmetic.WhyStep, ...]:
     scale, offset = np.float32(source.scale or 1.0), source.offset or 0
     return (
-        arithmetic.Step("less offset", f"x - {offset}", value - offset),
-        arithmetic.Step("real", f"* {scale:.9g}, as float32", stored),
+        arithmetic.WhyStep("less offset", f"x - {offset}", value - offset),
+        arithmetic.WhyStep("real", f"* {scale:.9g}, as float32", stored),
     )

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.debugger.arithmetic import Element, Made, Step, Term, made_by, terms_of_part
+from nmpsim.debugger.arithmetic import Element, Made, Term, WhyStep, made_by, terms_of_part
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.events import host_touches
 from nmpsim.debugger.explanation import Event, Explanation, NamedTerm
@@ -128,7 +128,7 @@ def _moved(
         dtype = ELEM_DTYPES[layer.output.elem]
         held = bytes_at(debugger.execution.machine, store.core, spm, dtype.itemsize) or b""
     value = np.frombuffer(held, dtype)[0].item()
-    step = Step("moved", "as it is" if source else "padding: what the load fills with", value)
+    step = WhyStep("moved", "as it is" if source else "padding: what the load fills with", value)
     term = Term((), spm, value)
     return attrs.evolve(
         found,
@@ -151,7 +151,7 @@ def _of_register(store: Done, address: int, layer: Layer) -> Made | None:
     if len(data) < dtype.itemsize:
         return None
     value = np.frombuffer(data, dtype)[0].item()
-    step = Step("stored", f"{store.instruction.mnemonic} of {store.rs2:#x}", value)
+    step = WhyStep("stored", f"{store.instruction.mnemonic} of {store.rs2:#x}", value)
     return Made((), (step,), value)
 
 

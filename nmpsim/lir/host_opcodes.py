@@ -84,7 +84,7 @@ HOST_OPCODES = (
     ),
     Opcode(
         "gatherranges",
-        "ranges of Data one behind the other, and how long they are",
+        "ranges of Data one after the other, and how long they are",
         (Role("Output", OUT), Role("Lengths", OUT), *inputs("Data", "Ranges")),
     ),
     Opcode(

@@ -65,7 +65,9 @@ def report_from_json(data: Any, place: Place | None = None) -> RunReport:
     except RecursionError as error:
         raise _unusable(place, "lists nested too deeply", f"schema {SCHEMA}") from error
     except ValueError as error:
-        raise _unusable(place, _short(error), "values of the shape that is told") from error
+        raise _unusable(
+            place, _short(error), "values of the shape that the report names"
+        ) from error
     _check_indices(report, place)
     return report
 

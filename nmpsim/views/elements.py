@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.bundle import Bundle, Layer, Step
+from nmpsim.bundle import Bundle, Layer, ProgramStep
 
 KINDS = {
     "i8": "Int8",
@@ -56,7 +56,7 @@ def shares(bundle: Bundle) -> tuple[Share, ...]:
     )
 
 
-def kind_of(layer: Layer, step: Step | None) -> str:
+def kind_of(layer: Layer, step: ProgramStep | None) -> str:
     """What a layer works on: its input for the host, which may make what is no number of it."""
     if layer.op in CONVERSIONS:
         return "conversion"
@@ -76,7 +76,7 @@ def elements_json(bundle: Bundle) -> list[dict[str, Any]]:
     return [attrs.asdict(share) for share in shares(bundle)]
 
 
-def _host_macs(step: Step | None) -> int:
+def _host_macs(step: ProgramStep | None) -> int:
     """Multiplications with weights of what the host does; 0 where there are none."""
     if step is None or step.opcode is None or len(step.operands) <= FILTER:
         return 0

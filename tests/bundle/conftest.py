@@ -4,7 +4,7 @@ import attrs
 import numpy as np
 import pytest
 
-from nmpsim.bundle import BundleBuilder, HostOperand, Layer, Metadata, Step, Tensor
+from nmpsim.bundle import BundleBuilder, HostOperand, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_descriptor
 from nmpsim.isa.expressions import high_part, low_part
 from nmpsim.isa.table import DESCRIPTORS
@@ -58,8 +58,8 @@ def example_metadata(builder: BundleBuilder) -> tuple[Metadata, dict[str, int]]:
     operands = (HostOperand("in", scores), HostOperand("out", prob))
     attributes = {"Beta": 0.1, "Kernels": (3, 3), "Layout": "NHWC"}
     steps = (
-        Step("device", (0,), at["entry"]),
-        Step("host", (1,), None, "softmax", operands, attributes),
+        ProgramStep("device", (0,), at["entry"]),
+        ProgramStep("host", (1,), None, "softmax", operands, attributes),
     )
     device = {"cores": {"count": 2}, "clock_mhz": 800.0}
     metadata = Metadata(

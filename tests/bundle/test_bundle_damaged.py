@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmpsim.bundle import BundleBuilder, Layer, Metadata, Step, Tensor, bundle_from_bytes
+from nmpsim.bundle import BundleBuilder, Layer, Metadata, ProgramStep, Tensor, bundle_from_bytes
 from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.layout import DIGEST, META, RW_BASE
@@ -234,7 +234,7 @@ def test_tensors_that_cannot_be(build_with, tensor, text):
     assert text in str(raised.value)
 
 
-def _steps(metadata: Metadata, number: int, **changes) -> dict[str, tuple[Step, ...]]:
+def _steps(metadata: Metadata, number: int, **changes) -> dict[str, tuple[ProgramStep, ...]]:
     steps = list(metadata.steps)
     steps[number] = attrs.evolve(steps[number], **changes)
     return {"steps": tuple(steps)}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmpsim.bundle import BundleBuilder, Metadata, Step, bundle_from_bytes
+from nmpsim.bundle import BundleBuilder, Metadata, ProgramStep, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
 from nmpsim.bundle.layout import RW_BASE
 from nmpsim.isa.table import DRAM_BASE
@@ -124,7 +124,7 @@ def test_any_bundle_of_the_builder_survives(constants, descriptors, code, symbol
     builder.reserve("", rw)
     for number, (name, (offset, nbytes)) in enumerate(symbols.items()):
         builder.set_symbol(name, (RW_BASE if number % 3 == 2 else DRAM_BASE + 180) + offset, nbytes)
-    metadata = Metadata(label, label, "nmp", {}, (), (), (), (Step("device", (), entry),))
+    metadata = Metadata(label, label, "nmp", {}, (), (), (), (ProgramStep("device", (), entry),))
     data = builder.finish(metadata)
     text = disassemble_bundle(bundle_from_bytes(data), data=True)
     assert assemble(text).bundle() == data

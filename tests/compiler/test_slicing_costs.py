@@ -15,7 +15,7 @@ from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
 
 from nmpsim.compiler.tiling.grants import Memory
-from nmpsim.compiler.tiling.plan import Box, LayerPlan, TileStep, load
+from nmpsim.compiler.tiling.plan import LayerPlan, StridedRuns, TileStep, load
 from nmpsim.compiler.tiling.simulate import simulate
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.device import Device
@@ -29,18 +29,18 @@ ENTRY_CYCLES = 24
 
 
 @st.composite
-def boxes(draw: st.DrawFn) -> Box:
+def boxes(draw: st.DrawFn) -> StridedRuns:
     run = draw(st.integers(1, 3000))
     count_x, count_y = draw(st.integers(1, 9)), draw(st.integers(1, 5))
     stride_x = draw(st.one_of(st.just(run), st.integers(0, 5000)))
     stride_y = draw(st.one_of(st.just(stride_x * count_x), st.integers(0, 9000)))
     start = DRAM_BASE + draw(st.integers(0, 10_000))
-    return Box(start, SCRATCHPAD_BASE, run, count_x, count_y, stride_x, stride_y)
+    return StridedRuns(start, SCRATCHPAD_BASE, run, count_x, count_y, stride_x, stride_y)
 
 
 @examples(300)
 @given(boxes(), st.sampled_from([16, 64]), st.sampled_from([256, 2048]))
-def test_all_grants_at_once_are_those_one_by_one(box: Box, burst: int, row: int) -> None:
+def test_all_grants_at_once_are_those_one_by_one(box: StridedRuns, burst: int, row: int) -> None:
     costs = COSTS._replace(dram_burst_bytes=burst, dram_row_bytes=row)
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     shape = (box.run, box.count_x, box.count_y, box.dram_stride_x, box.dram_stride_y)
@@ -58,7 +58,7 @@ def test_all_grants_at_once_are_those_one_by_one(box: Box, burst: int, row: int)
 
 def test_a_blind_slicer_sees_no_bursts() -> None:
     """Sixteen runs of 16 bytes, each in a burst of its own, on open rows."""
-    words = Box(DRAM_BASE, SCRATCHPAD_BASE, 16, 16, 1, 64).words()
+    words = StridedRuns(DRAM_BASE, SCRATCHPAD_BASE, 16, 16, 1, 64).words()
     ((_, bursts, cycles),) = Memory(COSTS).grants(words)
     assert (bursts, cycles) == (16, 16 * 4)
     ((_, _, cycles),) = Memory(COSTS, blind=True).grants(words)
@@ -67,7 +67,7 @@ def test_a_blind_slicer_sees_no_bursts() -> None:
 
 def test_the_worked_example() -> None:
     """One core loads 4096 bytes: docs/timing.md has the same, from issue to data, as 340 cycles."""
-    box = Box(DRAM_BASE, SCRATCHPAD_BASE, 4096)
+    box = StridedRuns(DRAM_BASE, SCRATCHPAD_BASE, 4096)
     steps: tuple[tuple[TileStep, ...], ...] = ((TileStep((load(box),)),),)
     found = simulate(LayerPlan(Unit.MAC, steps), Memory(COSTS))
     address, descriptor, waits, barrier = 2, 8, 4, 4 + 16

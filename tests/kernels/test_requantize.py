@@ -40,8 +40,7 @@ from rescale_oracle import (
 )
 
 from nmpsim.core.reference import profiles as reference
-from nmpsim.core.reference.events import Account
-from nmpsim.core.reference.events import Place as ReferencePlace
+from nmpsim.core.reference.events import LayerCounters, ResultPositions
 from nmpsim.core.reference.operands import ELEMENTS, Scale
 from nmpsim.kernels import channels, requantize
 from nmpsim.kernels.movement import Scratchpad
@@ -414,8 +413,8 @@ def requantizer_of(layer: Layer) -> reference.Requantizer:
     return reference.requantizer_of(words_of(layer), bias, Scale(*columns[:3]), Scale(*columns[3:]))
 
 
-def place_of(sink: Any, times: int) -> ReferencePlace:
-    return ReferencePlace(Account(sink, LAYER_INDEX), np.arange(INDEX, INDEX + COUNT), times)
+def place_of(sink: Any, times: int) -> ResultPositions:
+    return ResultPositions(LayerCounters(sink, LAYER_INDEX), np.arange(INDEX, INDEX + COUNT), times)
 
 
 @pytest.mark.parametrize(("profile", "element"), [*layers()])

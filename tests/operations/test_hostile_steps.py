@@ -12,7 +12,7 @@ from cases import CASES
 from one_instruction import DEVICE, OneInstruction, plain
 
 import nmpsim
-from nmpsim.bundle import Bundle, HostOperand, Step
+from nmpsim.bundle import Bundle, HostOperand, ProgramStep
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.hostops import HOST_OPS
 from nmpsim.lir import TensorType
@@ -21,12 +21,12 @@ F = np.float32
 NUMBERS = [-(2**63), -1, 0, 1, 7, 2**31, 2**62, 0.5, float("inf"), float("nan"), "word", None, True]
 
 
-def host_step(bundle: Bundle, opcode: str) -> Step:
+def host_step(bundle: Bundle, opcode: str) -> ProgramStep:
     (step,) = [one for one in bundle.metadata.steps if one.opcode == opcode]
     return step
 
 
-def with_step(bundle: Bundle, old: Step, new: Step) -> Bundle:
+def with_step(bundle: Bundle, old: ProgramStep, new: ProgramStep) -> Bundle:
     steps = tuple(new if one is old else one for one in bundle.metadata.steps)
     return attrs.evolve(bundle, metadata=attrs.evolve(bundle.metadata, steps=steps))
 
@@ -40,7 +40,7 @@ def codes(bundle: Bundle, inputs: dict[str, Any]) -> set[str]:
     return set()
 
 
-def changed(rng: random.Random, step: Step) -> Step:
+def changed(rng: random.Random, step: ProgramStep) -> ProgramStep:
     """The step with one attribute or one operand's shape made another."""
     names = sorted(step.attributes)
     if names and rng.random() < 0.6:

@@ -15,7 +15,7 @@ from nmpsim.lir import Instruction, Module, Span, TensorType, WeightVar, verify
 from nmpsim.lir.opcodes import IN, OUT
 
 Array = npt.NDArray[Any]
-Box = tuple[slice, ...]
+Slices = tuple[slice, ...]
 """Of each dimension what is kept."""
 _ALL = slice(None)
 _SPATIAL = (1, 2)
@@ -47,7 +47,7 @@ _POINTWISE = frozenset(
 class _Needs:
     """What of its operands an instruction needs for a box of its result."""
 
-    boxes: tuple[Box, ...]
+    boxes: tuple[Slices, ...]
     """Of each operand after the result."""
     attributes: Mapping[str, Any]
     """Those that change."""
@@ -57,7 +57,7 @@ class _Needs:
 class _Crop:
     """What is kept of a layer."""
 
-    boxes: Mapping[str, Box]
+    boxes: Mapping[str, Slices]
     """Of its tensors, by name."""
     instructions: Sequence[Instruction]
 
@@ -90,7 +90,7 @@ def crop(part: Part, at: Sequence[int]) -> Part:
 
 def _crop_of(part: Part, tensors: _Tensors, at: Sequence[int]) -> _Crop | None:
     kept = [i for i in part.module.instructions if i.opcode not in _NO_WORK]
-    boxes: dict[str, Box] = {kept[-1].operands[0].name: tuple(slice(i, i + 1) for i in at)}
+    boxes: dict[str, Slices] = {kept[-1].operands[0].name: tuple(slice(i, i + 1) for i in at)}
     changed: list[Instruction] = []
     for instruction in reversed(kept):
         rule = _rule_of(instruction.opcode)
@@ -125,7 +125,7 @@ class _Tensors:
 
 
 def _cropped(
-    part: Part, tensors: _Tensors, instructions: Sequence[Instruction], boxes: Mapping[str, Box]
+    part: Part, tensors: _Tensors, instructions: Sequence[Instruction], boxes: Mapping[str, Slices]
 ) -> Part:
     constant = {weight.name for weight in part.module.weights if weight.constant}
     read: dict[str, bool] = {}
@@ -149,13 +149,13 @@ def _cropped(
     return Part(module, inputs)
 
 
-def _rule_of(opcode: str) -> Callable[[Instruction, Box, _Tensors], _Needs | None] | None:
+def _rule_of(opcode: str) -> Callable[[Instruction, Slices, _Tensors], _Needs | None] | None:
     if opcode in _POINTWISE:
         return _pointwise
     return _RULES.get(opcode)
 
 
-def _pointwise(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _pointwise(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     shape = tensors.type(instruction.operands[0].name).shape
     sources = instruction.operands[1:]
     if any(tensors.type(operand.name).shape != shape for operand in sources):
@@ -163,7 +163,7 @@ def _pointwise(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs 
     return _Needs((box,) * len(sources), {})
 
 
-def _convolution(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _convolution(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     numbers: Any = instruction.attributes
     window = _window(instruction, box, tensors, numbers["Dilation"])
     if window is None:
@@ -177,7 +177,7 @@ def _convolution(instruction: Instruction, box: Box, tensors: _Tensors) -> _Need
     return _Needs((source, filter, (channel,)), {**changes, "Group": 1})
 
 
-def _pool(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _pool(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     window = _window(instruction, box, tensors, (1, 1))
     if window is None or instruction.attributes["Layout"] != 0:
         return None
@@ -186,7 +186,7 @@ def _pool(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | Non
 
 
 def _window(
-    instruction: Instruction, box: Box, tensors: _Tensors, dilation: Any
+    instruction: Instruction, box: Slices, tensors: _Tensors, dilation: Any
 ) -> tuple[slice, slice, dict[str, Any]] | None:
     """Rows and columns under the window of one pixel, and the attributes that change."""
     numbers: Any = instruction.attributes
@@ -205,45 +205,45 @@ def _window(
     return spans[0], spans[1], {"Pads": (*before, *after), "Strides": (1, 1)}
 
 
-def _fully_connected(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _fully_connected(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     row, column = box
     return _Needs(((row, _ALL), (_ALL, column), (column,)), {})
 
 
-def _matmul(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _matmul(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     row, column = box
     return _Needs(((row, _ALL), (_ALL, column)), {})
 
 
-def _channelwise(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _channelwise(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     needs = _convolution(instruction, box, tensors)
     if needs is None:
         return None
     return attrs.evolve(needs, boxes=(*needs.boxes, *((box[3],),) * 4))
 
 
-def _rowwise(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _rowwise(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     row, column = box
     return _Needs(((row, _ALL), (column, _ALL), *((column,),) * 3), {})
 
 
-def _transpose(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _transpose(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     order: Any = instruction.attributes["Shuffle"]
     source = dict(zip(order, box, strict=True))
     return _Needs((tuple(source[dimension] for dimension in range(len(box))),), {})
 
 
-def _extract(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _extract(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     offsets: Any = instruction.attributes["Offsets"]
     source = (slice(s.start + o, s.stop + o) for s, o in zip(box, offsets, strict=True))
     return _Needs((tuple(source),), {"Offsets": (0,) * len(box)})
 
 
-def _splat(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _splat(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     return _Needs((), {})
 
 
-def _insert(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _insert(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     """None where the element lies outside what is inserted."""
     numbers: Any = instruction.attributes
     shape = tensors.type(instruction.operands[1].name).shape
@@ -257,11 +257,11 @@ def _insert(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | N
     return _Needs((tuple(source),), {"Offsets": (0,) * len(shape), "Count": 1})
 
 
-def _batchedadd(instruction: Instruction, box: Box, tensors: _Tensors) -> _Needs | None:
+def _batchedadd(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     return _Needs((box, box[1:]), {})
 
 
-_RULES: dict[str, Callable[[Instruction, Box, _Tensors], _Needs | None]] = {
+_RULES: dict[str, Callable[[Instruction, Slices, _Tensors], _Needs | None]] = {
     "convolution": _convolution,
     "channelwisequantizedconvolution": _channelwise,
     "maxpool": _pool,

@@ -15,7 +15,7 @@ from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport, TrapReport
 
 Array = npt.NDArray[Any]
-Place = tuple[int, ...]
+Coordinates = tuple[int, ...]
 """Coordinates of an element of a result."""
 
 
@@ -43,7 +43,7 @@ class Traps:
         trap = report.trap
         return trap is not None and Traps.of(trap) == self
 
-    def places(self, report: RunReport) -> Iterator[Place]:
+    def places(self, report: RunReport) -> Iterator[Coordinates]:
         """None: no element of a result shows it."""
         return iter(())
 
@@ -73,7 +73,7 @@ class Differs:
             for key, values in report.layer_outputs.items()
         )
 
-    def places(self, report: RunReport) -> Iterator[Place]:
+    def places(self, report: RunReport) -> Iterator[Coordinates]:
         """Coordinates of the layer's wrong elements."""
         values = next(v for k, v in report.layer_outputs.items() if _name(k) == self.layer)
         for place in np.argwhere(values != self.expected.reshape(values.shape)):
@@ -101,7 +101,7 @@ class Saturates:
             layer.name == self.layer and layer.saturated > 0 for layer in report.layers
         )
 
-    def places(self, report: RunReport) -> Iterator[Place]:
+    def places(self, report: RunReport) -> Iterator[Coordinates]:
         """Coordinates of saturated values of a part's only layer."""
         return (one.first for layer in report.layers for one in layer.saturation if not one.wanted)
 

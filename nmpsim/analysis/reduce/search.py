@@ -183,9 +183,9 @@ def _windows(whole: _Whole) -> Iterator[_Attempt]:
         for cores, slicing in product(dict.fromkeys((1, config.cores_count)), slicings):
             device = attrs.evolve(config, cores_count=cores)
             on = "one core" if cores == 1 else f"{cores} cores"
-            cut = "" if slicing == DEFAULT_TILING else f", slicing {slicing}"
+            tiled = "" if slicing == DEFAULT_TILING else f", tiling {slicing}"
             make = _maker(whole, module, wanted, device, slicing)
-            yield _Attempt(f"{what} on {on}{cut}", make, device, slicing=slicing)
+            yield _Attempt(f"{what} on {on}{tiled}", make, device, slicing=slicing)
 
 
 def _growing(most: int) -> Iterator[int]:

@@ -12,7 +12,7 @@ from nmpsim.analysis.shadow.errors import (
     split,
     with_cuts,
 )
-from nmpsim.analysis.shadow.recording import Executed, Step, part
+from nmpsim.analysis.shadow.recording import Executed, LayerInstruction, part
 from nmpsim.interpreter import dequantize, real_operands, real_operation
 from nmpsim.lir.nodes import QUANTIZED_ELEMS
 from nmpsim.lir.opcodes import OPCODES
@@ -108,7 +108,7 @@ def _real(layer: Executed, weights: Floats, bias: Floats) -> Real:
     return result
 
 
-def _operands(step: Step, weights: Floats, bias: Floats) -> list[Real]:
+def _operands(step: LayerInstruction, weights: Floats, bias: Floats) -> list[Real]:
     """Real values of all operands, in print order."""
     values = real_operands(step.instruction, step.types, [o.stored for o in step.operands])
     for index, (role, operand) in enumerate(zip(_roles(step), step.operands, strict=True)):
@@ -132,11 +132,11 @@ def _has_bias(layer: Executed) -> bool:
     return bool(_constants(layer, of_bias=True))
 
 
-def _is_bias(step: Step, role: str) -> bool:
+def _is_bias(step: LayerInstruction, role: str) -> bool:
     return (step.instruction.opcode, role) in _BIASES
 
 
-def _roles(step: Step) -> list[str]:
+def _roles(step: LayerInstruction) -> list[str]:
     return [role.name for role in OPCODES[step.instruction.opcode].operands]
 
 

@@ -36,7 +36,7 @@ class Operand:
 
 
 @attrs.frozen
-class Step:
+class LayerInstruction:
     """One instruction of a layer with its operands in print order."""
 
     instruction: Instruction
@@ -58,7 +58,7 @@ class Step:
 class Executed:
     """A layer as it ran: an instruction and what was fused into it."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[LayerInstruction, ...]
     output: Array = attrs.field(eq=False)
     """What the device left there, as it is stored."""
     complete: bool
@@ -121,11 +121,13 @@ class _Memory:
         for name, array in inputs.items():
             part(self._buffers[name], self._places[name])[...] = array
 
-    def step(self, instruction: Instruction) -> Step:
+    def step(self, instruction: Instruction) -> LayerInstruction:
         """An instruction with what its operands hold now."""
-        return Step(instruction, tuple(self._operand(o.name) for o in instruction.operands))
+        return LayerInstruction(
+            instruction, tuple(self._operand(o.name) for o in instruction.operands)
+        )
 
-    def write(self, steps: Sequence[Step], output: Array) -> None:
+    def write(self, steps: Sequence[LayerInstruction], output: Array) -> None:
         """A layer's output takes its place."""
         last = steps[-1]
         target = last.operands[last.written].place
@@ -138,7 +140,7 @@ class _Memory:
         storage = self._places[name].storage
         self._missing[storage] = np.ones(self._buffers[storage].size, np.bool_)
 
-    def is_complete(self, step: Step) -> bool:
+    def is_complete(self, step: LayerInstruction) -> bool:
         """Whether everything that the result's buffer holds has been written."""
         place = step.operands[step.written].place
         missing = self._missing.get(place.storage)
@@ -157,7 +159,7 @@ def part(values: Array, place: Location) -> Array:
     return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)
 
 
-def _wrote(step: Step) -> Array:
+def _wrote(step: LayerInstruction) -> Array:
     """Which elements of its result an instruction writes; all, but where it puts in a part."""
     if step.instruction.opcode != "inserttensor":
         return np.ones(step.operands[step.written].type.shape, np.bool_)

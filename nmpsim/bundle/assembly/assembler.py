@@ -19,7 +19,7 @@ from nmpsim.bundle.assembly.directives import raw_words, run_directive
 from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Section, Variable
 from nmpsim.bundle.assembly.source import Statement, statements
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
-from nmpsim.bundle.metadata import Layer, Metadata, Step, Tensor
+from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.schema import metadata_from_json
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Diagnostic, Place, UserError
@@ -218,7 +218,7 @@ class _SecondPass:
             inputs=tuple(_tensor(draft.variables[name]) for name in draft.inputs),
             outputs=tuple(_tensor(draft.variables[name]) for name in draft.outputs),
             layers=layers,
-            steps=(Step("device", tuple(range(len(layers))), self._entry(file)),),
+            steps=(ProgramStep("device", tuple(range(len(layers))), self._entry(file)),),
         )
 
     def _given_metadata(self, text: str, statement: Statement) -> Metadata:

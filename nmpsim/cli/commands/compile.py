@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     "--numerics",
     metavar="[LAYER=]PROFILE",
     multiple=True,
-    help="Whose arithmetic to follow, to the bit: glow-int (the default), glow-float, nmp, q31,"
+    help="The arithmetic to follow, bit for bit: glow-int (the default), glow-float, nmp, q31,"
     " float, float-fbgemm, float-qnnpack or float-onednn. With LAYER= it is that of one layer"
     f" ({LAYER}), and may be given several times.",
 )

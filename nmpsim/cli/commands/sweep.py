@@ -60,7 +60,7 @@ class _Request:
 @click.argument("program", metavar="NET.lir|NET.bin", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
 @tensors_option
-@click.option("--numerics", metavar="PROFILE", help="Whose arithmetic NET.lir is to follow.")
+@click.option("--numerics", metavar="PROFILE", help="The arithmetic that NET.lir is to follow.")
 @input_option(
     "An .npy file, or an .npz file with arrays under the inputs' names. May be given several times."
 )

@@ -30,9 +30,9 @@ from nmpsim.compiler.tiling.grants import Memory
 from nmpsim.compiler.tiling.options import Options, best_first
 from nmpsim.compiler.tiling.plan import (
     Arena,
-    Box,
     Command,
     LayerPlan,
+    StridedRuns,
     TileStep,
     chunks,
     load,
@@ -153,14 +153,16 @@ def _options(image: Image, operation: _Operation, context: Context) -> Options[C
     return Options(key, simple, ranked, build)
 
 
-def _input_box(image: Image, source: int, tile: Tile, spm: int, spm_row: int) -> Box:
+def _input_box(image: Image, source: int, tile: Tile, spm: int, spm_row: int) -> StridedRuns:
     """The existing part of a tile's input."""
     rows, columns = tile.row_need, tile.column_need
     pixel, run = image.channels * image.element_bytes, tile.depth * image.element_bytes
     row = pixel * image.columns.size
     offset = (tile.image * image.rows.size + rows.first) * row
     offset += columns.first * pixel + tile.channels[0] * image.element_bytes
-    return Box(source + offset, spm, run, columns.count, rows.count, pixel, row, run, spm_row)
+    return StridedRuns(
+        source + offset, spm, run, columns.count, rows.count, pixel, row, run, spm_row
+    )
 
 
 def depthwise_options(op: Operation, layer: Weighted, context: Context) -> Options[ChannelScheme]:
@@ -185,13 +187,17 @@ def depthwise_options(op: Operation, layer: Weighted, context: Context) -> Optio
         loads = []
         if first:
             loads.append(
-                load(Box(records + low * CHANNEL_BYTES, channels_at, depth * CHANNEL_BYTES))
+                load(StridedRuns(records + low * CHANNEL_BYTES, channels_at, depth * CHANNEL_BYTES))
             )
             if scales is not None:
                 loads.append(
-                    load(Box(scale_table + low * SCALE_BYTES, scales_at, depth * SCALE_BYTES))
+                    load(
+                        StridedRuns(scale_table + low * SCALE_BYTES, scales_at, depth * SCALE_BYTES)
+                    )
                 )
-            box = Box(weights + low * wide, weights_at, run, taps, 1, layer.channels * wide, 0, run)
+            box = StridedRuns(
+                weights + low * wide, weights_at, run, taps, 1, layer.channels * wide, 0, run
+            )
             loads.append(load(box))
         rows, columns = tile.row_need, tile.column_need
         width = columns.before + columns.count + columns.after
@@ -278,7 +284,7 @@ def pool_options(op: Operation, context: Context) -> Options[ChannelScheme]:
             words["event_stride_x"] = image.channels
         compute = Command("nmp.avgpool" if average else "nmp.maxpool", words)
         stride = image.channels * wide
-        box = Box(
+        box = StridedRuns(
             target_at + pixel * stride + tile.channels[0] * wide,
             tile.output,
             run,

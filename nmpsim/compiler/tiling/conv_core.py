@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from nmpsim.compiler.tiling.conv_scheme import Buffers, Scheme
-from nmpsim.compiler.tiling.plan import Arena, Box, Command, TileStep, chunks, load, store
+from nmpsim.compiler.tiling.plan import Arena, Command, StridedRuns, TileStep, chunks, load, store
 from nmpsim.compiler.tiling.slices import Slice, slices_of, takes_whole_groups
 from nmpsim.compiler.tiling.tiles import event_words, output_box, window_words
 from nmpsim.compiler.tiling.weighted import Weighted
@@ -108,7 +108,7 @@ class ConvCore:
             loads = self._load_tables(tile.piece, tables) if new_tables else []
             if new_weights:
                 address, nbytes = self._at.weights(tile.piece, *tile.part)
-                loads.append(load(Box(address, weights, nbytes)))
+                loads.append(load(StridedRuns(address, weights, nbytes)))
             if new_input:
                 loads.append(self._load_input(tile, source))
             conv = self._conv(tile, source, weights, tables, target)
@@ -135,10 +135,10 @@ class ConvCore:
     def _load_tables(self, piece: Slice, tables: tuple[int, ...]) -> list[Command]:
         at = self._at
         records = at.channels + piece.first * CHANNEL_BYTES
-        loads = [load(Box(records, tables[0], piece.count * CHANNEL_BYTES))]
+        loads = [load(StridedRuns(records, tables[0], piece.count * CHANNEL_BYTES))]
         if at.scales is not None:
             records = at.scales + piece.first * SCALE_BYTES
-            loads.append(load(Box(records, tables[1], piece.count * SCALE_BYTES)))
+            loads.append(load(StridedRuns(records, tables[1], piece.count * SCALE_BYTES)))
         return loads
 
     def _run(self, tile: _Tile) -> int:
@@ -155,7 +155,7 @@ class ConvCore:
         first = (tile.piece.first_input + tile.part[0]) * layer.element_bytes
         offset = ((tile.image * layer.rows.size + rows.first) * row) + columns.first * pixel + first
         return load(
-            Box(
+            StridedRuns(
                 self._at.source + offset,
                 spm,
                 run,

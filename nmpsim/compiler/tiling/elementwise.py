@@ -14,9 +14,9 @@ from nmpsim.compiler.tiling.options import Options, best_first
 from nmpsim.compiler.tiling.plan import (
     ALIGNMENT,
     Arena,
-    Box,
     Command,
     LayerPlan,
+    StridedRuns,
     TileStep,
     chunks,
     halvings,
@@ -164,9 +164,12 @@ def binary_options(op: Operation, context: Context) -> Options[FlatScheme]:
             )
             begin, run = a * wide, count * wide
             yield TileStep(
-                (load(Box(left + begin, lefts[k], run)), load(Box(right + begin, rights[k], run))),
+                (
+                    load(StridedRuns(left + begin, lefts[k], run)),
+                    load(StridedRuns(right + begin, rights[k], run)),
+                ),
                 (compute,),
-                (store(Box(target + begin, outs[k], run)),),
+                (store(StridedRuns(target + begin, outs[k], run)),),
             )
 
     return _options(
@@ -200,9 +203,11 @@ def batchedadd_options(op: Operation, context: Context) -> Options[FlatScheme]:
                 k, count, lines = number % 2, b - a, bottom - top
                 run, begin = count * wide, (top * columns + a) * wide
                 box = (run, lines, 1, columns * wide, 0, run, 0)
-                loads = [load(Box(left + begin, batches[k], *box))]
+                loads = [load(StridedRuns(left + begin, batches[k], *box))]
                 if top == 0:
-                    slice_box = Box(right + slice_wide * a, slices[which % 2], slice_wide * count)
+                    slice_box = StridedRuns(
+                        right + slice_wide * a, slices[which % 2], slice_wide * count
+                    )
                     loads.append(load(slice_box))
                 compute = Command(
                     "nmp.eltwise",
@@ -220,7 +225,7 @@ def batchedadd_options(op: Operation, context: Context) -> Options[FlatScheme]:
                         "event_stride_y": columns,
                     },
                 )
-                out_box = Box(target + begin, outs[k], *box)
+                out_box = StridedRuns(target + begin, outs[k], *box)
                 yield TileStep(tuple(loads), (compute,), (store(out_box),))
                 number += 1
 
@@ -257,15 +262,17 @@ def unary_options(op: Operation, context: Context) -> Options[FlatScheme]:
         for number, (a, b) in enumerate(tiles):
             k, count = number % 2, b - a
             begin, run = a * wide, count * wide
-            loads = [load(Box(start + begin, inputs[k], run))]
+            loads = [load(StridedRuns(start + begin, inputs[k], run))]
             places = {"input": inputs[k], "output": outs[k], "count": count}
             if look_up:
                 compute = Command("nmp.lut", {**places, "table": table_at})
                 if number == 0:
-                    loads.append(load(Box(table, table_at, 256)))
+                    loads.append(load(StridedRuns(table, table_at, 256)))
             else:
                 compute = Command("nmp.rescale", {**words, **places, "event_origin": a})
-            yield TileStep(tuple(loads), (compute,), (store(Box(target + begin, outs[k], run)),))
+            yield TileStep(
+                tuple(loads), (compute,), (store(StridedRuns(target + begin, outs[k], run)),)
+            )
 
     return _options(_Range(op, op.output.type.elements, 4 * wide, (start, target)), context, steps)
 
@@ -308,7 +315,7 @@ def splat_options(op: Operation, context: Context) -> Options[FlatScheme]:
         fill = Command("nmp.fill", words)
         for number, (a, b) in enumerate(tiles):
             computes = (fill,) if number == 0 else ()
-            box = Box(target + a * wide, buffer, (b - a) * wide)
+            box = StridedRuns(target + a * wide, buffer, (b - a) * wide)
             yield TileStep((), computes, (store(box),))
 
     return _options(_Range(op, view.type.elements, wide, (target,)), context, steps)

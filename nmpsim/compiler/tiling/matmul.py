@@ -13,9 +13,9 @@ from nmpsim.compiler.tiling.grants import Memory
 from nmpsim.compiler.tiling.options import Options, best_first
 from nmpsim.compiler.tiling.plan import (
     Arena,
-    Box,
     Command,
     LayerPlan,
+    StridedRuns,
     TileStep,
     align,
     chunks,
@@ -146,10 +146,10 @@ def matmul_options(op: Operation, context: Context) -> Options[MatmulScheme]:
 
 def _box(
     dram: int, spm: int, corner: tuple[int, int], size: tuple[int, int], columns: int, wide: int
-) -> Box:
+) -> StridedRuns:
     """A tile of a matrix that has ``columns`` columns; corner and size are (rows, columns)."""
     run, row = size[1] * wide, columns * wide
-    return Box(dram + corner[0] * row + corner[1] * wide, spm, run, size[0], 1, row, 0, run)
+    return StridedRuns(dram + corner[0] * row + corner[1] * wide, spm, run, size[0], 1, row, 0, run)
 
 
 @attrs.frozen

@@ -18,9 +18,9 @@ from nmpsim.compiler.tiling.grants import Memory
 from nmpsim.compiler.tiling.options import Options
 from nmpsim.compiler.tiling.plan import (
     Arena,
-    Box,
     Command,
     LayerPlan,
+    StridedRuns,
     TileStep,
     align,
     load,
@@ -252,7 +252,9 @@ def _reorder(tile: Move, by_source: list[Dimension], source: int, target: int) -
     return Command("nmp.transpose", words)
 
 
-def _boxes(dram: int, spm: int, tile: Move, order: list[Dimension], side: str) -> Iterator[Box]:
+def _boxes(
+    dram: int, spm: int, tile: Move, order: list[Dimension], side: str
+) -> Iterator[StridedRuns]:
     """DMA boxes of a tile that is packed in the scratchpad in the given order of dimensions."""
     packed = _packed(order, tile.element)
     rows = [
@@ -270,4 +272,4 @@ def _boxes(dram: int, spm: int, tile: Move, order: list[Dimension], side: str) -
     for index in itertools.product(*(range(size) for size, _, _ in outer)):
         far = sum(i * d for i, (_, d, _) in zip(index, outer, strict=True))
         near = sum(i * s for i, (_, _, s) in zip(index, outer, strict=True))
-        yield Box(dram + far, spm + near, run, x[0], y[0], x[1], y[1], x[2], y[2])
+        yield StridedRuns(dram + far, spm + near, run, x[0], y[0], x[1], y[1], x[2], y[2])

@@ -42,7 +42,7 @@ class LayerPlan:
 
 
 @attrs.frozen
-class Box:
+class StridedRuns:
     """Two strided dimensions of contiguous runs in DRAM, packed or strided in the scratchpad."""
 
     dram: int
@@ -70,12 +70,12 @@ class Box:
         }
 
 
-def load(box: Box, **padding: int) -> Command:
+def load(box: StridedRuns, **padding: int) -> Command:
     """``nmp.load`` of a box."""
     return Command("nmp.load", {**box.words(), **padding})
 
 
-def store(box: Box) -> Command:
+def store(box: StridedRuns) -> Command:
     """``nmp.store`` of a box."""
     return Command("nmp.store", box.words())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmpsim.compiler.tiling.plan import Box
+from nmpsim.compiler.tiling.plan import StridedRuns
 from nmpsim.compiler.tiling.weighted import Weighted
 
 
@@ -36,13 +36,13 @@ def output_box(
     rows: tuple[int, int],
     columns: tuple[int, int],
     channels: tuple[int, int],
-) -> Box:
+) -> StridedRuns:
     """The DRAM box of a tile of results; ``channels`` is (first, count)."""
     wide = layer.element_bytes
     run, stride = channels[1] * wide, layer.out_channels * wide
     width = columns[1] - columns[0]
     pixel = (image * layer.rows.out + rows[0]) * layer.columns.out + columns[0]
-    return Box(
+    return StridedRuns(
         target + pixel * stride + channels[0] * wide,
         spm,
         run,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nmpsim.core.reference.events import Account, Place, saturate
+from nmpsim.core.reference.events import LayerCounters, ResultPositions, saturate
 from nmpsim.core.reference.operands import (
     INT8,
     Float32s,
@@ -60,7 +60,7 @@ OPERATIONS = {
 check_total(f"{__name__}.OPERATIONS", (*OPERATIONS, OP_MUL), OPERATION_NUMBERS)
 
 
-def glow_int(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
+def glow_int(left: Int64s, right: Int64s, d: Words, place: ResultPositions) -> Int64s:
     """Glow's libjit: each side on the result's scale, rounded; then the operation.
 
     The product of mul is scaled itself; Int8 saturates it to 32 bits first.
@@ -77,7 +77,7 @@ def glow_int(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
 
 
 @quietly
-def glow_float(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
+def glow_float(left: Int64s, right: Int64s, d: Words, place: ResultPositions) -> Int64s:
     """Glow's Interpreter, whose operations round differently.
 
     add: ``X = rha(l * m_l)``, ``Y = rha(r * m_r)``, ``rha(f32(X + Y) * m + f32(Oy))``.
@@ -98,7 +98,7 @@ def glow_float(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
     return OPERATIONS[operation](round_even(x / scale + offset), round_even(y / scale + offset))
 
 
-def q31(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
+def q31(left: Int64s, right: Int64s, d: Words, place: ResultPositions) -> Int64s:
     """TFLite: each side in fixed point; a sum, or the product, is scaled once more."""
     out = scale_of(d, "out")
     if d["operation"] == OP_MUL:
@@ -112,7 +112,7 @@ def q31(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
 
 
 @quietly
-def float_late(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
+def float_late(left: Int64s, right: Int64s, d: Words, place: ResultPositions) -> Int64s:
     """PyTorch's fbgemm and onednn: real values, then ``rne(t * r) + Oy``, r in ``result_scale``.
 
     mul: ``rne(f32(l * r) * m) + Oy``.
@@ -131,13 +131,13 @@ def dequantized(side: Int64s, scale: Scale) -> Float32s:
     return real_values
 
 
-def qnnpack(left: Int64s, right: Int64s, d: Words, place: Place) -> Int64s:
+def qnnpack(left: Int64s, right: Int64s, d: Words, place: ResultPositions) -> Int64s:
     """PyTorch's qnnpack, add and sub: integer factors, one shift, halves away from zero."""
     total = OPERATIONS[d["operation"]](left * d["lhs_mul"], right * d["rhs_mul"])
     return shift_away(total, d["out_post"]) + d["out_offset"]
 
 
-PAIRS: dict[int, Callable[[Int64s, Int64s, Words, Place], Int64s]] = {
+PAIRS: dict[int, Callable[[Int64s, Int64s, Words, ResultPositions], Int64s]] = {
     GLOW_INT: glow_int,
     NMP: glow_int,
     GLOW_FLOAT: glow_float,
@@ -149,14 +149,14 @@ PAIRS: dict[int, Callable[[Int64s, Int64s, Words, Place], Int64s]] = {
 check_profiles(f"{__name__}.PAIRS", PAIRS, "eltwise")
 
 
-def eltwise(s: Step, d: Words, account: Account) -> None:
+def eltwise(s: Step, d: Words, account: LayerCounters) -> None:
     """The instruction: operands, effect."""
     spm, rows, columns = Scratchpad(s.core), d["rows"], d["columns"]
     element = element_of(d)
     nbytes = element.nbytes
     right_bytes = 4 if d["rhs_kind"] == RHS_INT32 else nbytes
     index = grid(d["event_origin"], (rows, d["event_stride_y"]), (columns, 1))
-    place = Place(account, index)
+    place = ResultPositions(account, index)
     lhs = spm.read(nbytes, grid(d["lhs"], (rows, d["lhs_stride"]), (columns, nbytes)))
     rhs = spm.read(right_bytes, grid(d["rhs"], (rows, d["rhs_stride"]), (columns, right_bytes)))
     left, right = lhs - d["lhs_offset"], saturate(rhs - d["rhs_offset"], 32, RESCALE, place)

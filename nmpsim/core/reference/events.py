@@ -11,7 +11,7 @@ from nmpsim.core.state import Int64s, Machine
 from nmpsim.kernels.saturation_stages import HIGH, LOW
 
 
-class Account:
+class LayerCounters:
     """What is counted for one layer: elements, and saturated values by stage, side and channel."""
 
     def __init__(self, machine: Machine, layer: int) -> None:
@@ -36,20 +36,22 @@ class Account:
 
 
 @attrs.frozen(eq=False)
-class Place:
+class ResultPositions:
     """Where values lie in the layer's output, for the counts of those that saturate."""
 
-    account: Account
+    account: LayerCounters
     index: Int64s
     times: int = 1
     """How often each counts."""
 
-    def only(self, chosen: Any) -> Place:
+    def only(self, chosen: Any) -> ResultPositions:
         """The places of some of the values."""
-        return Place(self.account, self.index[chosen], self.times)
+        return ResultPositions(self.account, self.index[chosen], self.times)
 
 
-def clamp(values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: Place) -> Int64s:
+def clamp(
+    values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: ResultPositions
+) -> Int64s:
     """``values`` within a range, or each in its own; ``stages`` are those of low and high side."""
     low, high = np.broadcast_to(low, values.shape), np.broadcast_to(high, values.shape)
     below, above = values < low, values > high
@@ -58,7 +60,7 @@ def clamp(values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: P
     return np.clip(values, low, high)
 
 
-def saturate(values: Int64s, bits: int, stage: int, place: Place) -> Int64s:
+def saturate(values: Int64s, bits: int, stage: int, place: ResultPositions) -> Int64s:
     """``values`` as signed integers of this many bits."""
     limit = 1 << (bits - 1)
     return clamp(values, -limit, limit - 1, (stage, stage), place)

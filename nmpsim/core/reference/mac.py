@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nmpsim.core.reference.events import Account, Place, saturate
+from nmpsim.core.reference.events import LayerCounters, ResultPositions, saturate
 from nmpsim.core.reference.operands import Element, Scale, Words, element_of, scale_of
 from nmpsim.core.reference.profiles import BIASES, Requantizer, finish, requantizer_of
 from nmpsim.core.reference.rounding import held
@@ -26,7 +26,9 @@ from nmpsim.isa.words import PART_FIRST, PART_LAST, PART_ONLY
 from nmpsim.kernels.saturation_stages import ACCUMULATOR
 
 
-def accumulate(starts: Int64s, products: Int64s, element: Element, place: Place) -> Int64s:
+def accumulate(
+    starts: Int64s, products: Int64s, element: Element, place: ResultPositions
+) -> Int64s:
     """``starts`` [n] plus ``products`` [n, k], one after the other, saturated at every step."""
     bits = element.accumulator_bits
     limit = 1 << (bits - 1)
@@ -71,7 +73,7 @@ def channel_tables(spm: Scratchpad, d: Words, channels: int) -> tuple[Int64s, In
     return records[:, 0].copy(), held(records[:, 1], 62)
 
 
-def sum_starts(d: Words, zero_terms: Int64s, q: Requantizer, place: Place) -> Int64s:
+def sum_starts(d: Words, zero_terms: Int64s, q: Requantizer, place: ResultPositions) -> Int64s:
     """Bias plus zero term of each channel; what saturates, saturates for every pixel."""
     starts = BIASES[d["profile"]](q, place) + zero_terms
     return saturate(starts, q.element.accumulator_bits, ACCUMULATOR, place)
@@ -103,7 +105,9 @@ def windows(spm: Scratchpad, d: Words, depth: int) -> Int64s:
     return spm.read(nbytes, addresses).reshape(d["out_h"], d["out_w"], taps, depth)
 
 
-def group_sums(d: Words, starts: Int64s, weights: Int64s, window: Int64s, place: Place) -> Int64s:
+def group_sums(
+    d: Words, starts: Int64s, weights: Int64s, window: Int64s, place: ResultPositions
+) -> Int64s:
     """Sums of one pixel; each group of output channels sees its own input channels."""
     totals = starts.copy()
     outs, ins = d["out_channels"] // d["groups"], d["in_channels"]
@@ -136,7 +140,7 @@ class PartialSums:
         self._spm.write(self._nbytes, self._addresses(row), sums)
 
 
-def conv(s: Step, d: Words, account: Account) -> None:
+def conv(s: Step, d: Words, account: LayerCounters) -> None:
     """``nmp.conv``."""
     spm, channels, pixels = Scratchpad(s.core), d["out_channels"], d["out_h"] * d["out_w"]
     begins, ends = d["part"] in (PART_ONLY, PART_FIRST), d["part"] in (PART_ONLY, PART_LAST)
@@ -147,11 +151,11 @@ def conv(s: Step, d: Words, account: Account) -> None:
     weights = unpack_weights(spm, d) - offsets[:, None]
     inputs = windows(spm, d, d["groups"] * d["in_channels"])
     if begins:
-        every_pixel = Place(account, channel_index(d, 0, 0, channels), times=pixels)
+        every_pixel = ResultPositions(account, channel_index(d, 0, 0, channels), times=pixels)
         starts = sum_starts(d, zero_terms, q, every_pixel)
 
     for row, (y, x) in enumerate(pixels_of(d)):
-        place = Place(account, channel_index(d, y, x, channels))
+        place = ResultPositions(account, channel_index(d, y, x, channels))
         if not begins:
             starts = partial.read(row)
         totals = group_sums(d, starts, weights, inputs[y, x], place)
@@ -170,7 +174,7 @@ def put_results(spm: Scratchpad, d: Words, y: int, x: int, results: Int64s) -> N
     spm.write(nbytes, grid(start, (results.size, nbytes)), results)
 
 
-def dwconv(s: Step, d: Words, account: Account) -> None:
+def dwconv(s: Step, d: Words, account: LayerCounters) -> None:
     """``nmp.dwconv``."""
     spm, channels, pixels = Scratchpad(s.core), d["channels_count"], d["out_h"] * d["out_w"]
     element, taps = element_of(d), d["kernel_h"] * d["kernel_w"]
@@ -181,17 +185,17 @@ def dwconv(s: Step, d: Words, account: Account) -> None:
     at = grid(d["weights"], (taps, channels * nbytes), (channels, nbytes))
     weights = spm.read(nbytes, at) - offsets
     inputs = windows(spm, d, channels)
-    every_pixel = Place(account, channel_index(d, 0, 0, channels), times=pixels)
+    every_pixel = ResultPositions(account, channel_index(d, 0, 0, channels), times=pixels)
     starts = sum_starts(d, zero_terms, q, every_pixel)
 
     for y, x in pixels_of(d):
-        place = Place(account, channel_index(d, y, x, channels))
+        place = ResultPositions(account, channel_index(d, y, x, channels))
         totals = accumulate(starts, (weights * inputs[y, x]).T, element, place)
         put_results(spm, d, y, x, finish(totals, d, q, place))
     account.add_elements(pixels * channels)
 
 
-def gemm(s: Step, d: Words, account: Account) -> None:
+def gemm(s: Step, d: Words, account: LayerCounters) -> None:
     """``nmp.gemm``."""
     spm, element = Scratchpad(s.core), element_of(d)
     rows, inner, columns, nbytes = d["rows"], d["inner"], d["columns"], element.nbytes
@@ -204,7 +208,7 @@ def gemm(s: Step, d: Words, account: Account) -> None:
     lhs, rhs = lhs - d["lhs_offset"], rhs - d["rhs_offset"]
 
     for row in range(rows):
-        place = Place(account, channel_index(d, row, 0, columns))
+        place = ResultPositions(account, channel_index(d, row, 0, columns))
         starts = zeros if begins else partial.read(row)
         totals = accumulate(starts, (lhs[row][:, None] * rhs).T, element, place)
         if ends:

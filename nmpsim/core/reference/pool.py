@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nmpsim.core.reference.events import Account, Place
+from nmpsim.core.reference.events import LayerCounters, ResultPositions
 from nmpsim.core.reference.mac import channel_index, pixels_of, put_results
 from nmpsim.core.reference.operands import Words, element_of, scale_of
 from nmpsim.core.reference.rounding import quietly, real, round_away, round_even
@@ -47,7 +47,7 @@ def existing_taps(d: Words, spm: Scratchpad, y: int, x: int) -> Int64s:
     return spm.read(nbytes, taps).reshape(-1, d["channels"])
 
 
-def maxpool(s: Step, d: Words, _: Account) -> None:
+def maxpool(s: Step, d: Words, _: LayerCounters) -> None:
     """``nmp.maxpool``: maximum of the taps that exist."""
     spm = Scratchpad(s.core)
     for y, x in pixels_of(d):
@@ -62,40 +62,40 @@ def rounded_quotient(values: Int64s, by: int) -> Int64s:
     return result
 
 
-def glow_int(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
+def glow_int(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Int64s:
     """Glow's libjit rounds twice: the scaled sum, then its quotient."""
     scaled = integer_scale(sums, scale_of(d, "out"), element_of(d), place)
     return rounded_quotient(scaled, divisor) + d["out_offset"]
 
 
 @quietly
-def glow_float(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
+def glow_float(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Int64s:
     """Glow's Interpreter: ``rha(f32(sum) * (m / f32(n)) + f32(Oy))``."""
     factor = scale_of(d, "out").factor / np.float32(divisor)
     return round_away(real(sums) * factor + np.float32(d["out_offset"]))
 
 
-def q31(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
+def q31(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Int64s:
     """Fixed point, then the quotient; TFLite's own average has a scale of one."""
     scaled = fixed_point(sums, scale_of(d, "out"), place)
     return rounded_quotient(scaled, divisor) + d["out_offset"]
 
 
 @quietly
-def float_early(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
+def float_early(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Int64s:
     """PyTorch's fbgemm and onednn: ``rne(f32(sum) * (m / f32(n)) + f32(Oy))``, Oy unsigned."""
     factor = scale_of(d, "out").factor / np.float32(divisor)
     return round_unsigned(real(sums) * factor, d["out_offset"], element_of(d))
 
 
 @quietly
-def float_late(sums: Int64s, divisor: int, d: Words, place: Place) -> Int64s:
+def float_late(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Int64s:
     """PyTorch's qnnpack, ONNX Runtime: ``rne(f32(sum) * (m / f32(n))) + Oy``."""
     factor = scale_of(d, "out").factor / np.float32(divisor)
     return round_even(real(sums) * factor) + d["out_offset"]
 
 
-AVERAGES: dict[int, Callable[[Int64s, int, Words, Place], Int64s]] = {
+AVERAGES: dict[int, Callable[[Int64s, int, Words, ResultPositions], Int64s]] = {
     GLOW_INT: glow_int,
     NMP: glow_int,
     GLOW_FLOAT: glow_float,
@@ -107,11 +107,11 @@ AVERAGES: dict[int, Callable[[Int64s, int, Words, Place], Int64s]] = {
 check_profiles(f"{__name__}.AVERAGES", AVERAGES, "avgpool")
 
 
-def avgpool(s: Step, d: Words, account: Account) -> None:
+def avgpool(s: Step, d: Words, account: LayerCounters) -> None:
     """``nmp.avgpool``: scaled sum of the taps that exist, divided if asked for."""
     spm = Scratchpad(s.core)
     for y, x in pixels_of(d):
-        place = Place(account, channel_index(d, y, x, d["channels"]))
+        place = ResultPositions(account, channel_index(d, y, x, d["channels"]))
         taps = existing_taps(d, spm, y, x) - d["in_offset"]
         divisor = len(taps) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
         values = AVERAGES[d["profile"]](taps.sum(axis=0), max(divisor, 1), d, place)

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.core.reference.events import Place, saturate
+from nmpsim.core.reference.events import ResultPositions, saturate
 from nmpsim.core.reference.operands import (
     INT8,
     Element,
@@ -62,52 +62,52 @@ class Requantizer:
     offset: int
 
 
-def integer_bias(q: Requantizer, place: Place) -> Int64s:
+def integer_bias(q: Requantizer, place: ResultPositions) -> Int64s:
     """glow_int: the bias on the scale of the sum, ``((b >> pre) * mul + half) >> post``."""
     bias = saturate(q.bias, q.element.accumulator_bits, BIAS, place)
     return integer_scale(bias, q.bias_scale, q.element, place, BIAS)
 
 
 @quietly
-def float_bias(q: Requantizer, place: Place) -> Int64s:
+def float_bias(q: Requantizer, place: ResultPositions) -> Int64s:
     """glow_float: the bias on the scale of the sum, ``rha(f32(b) * m)``."""
     bias = round_away(real(q.bias) * q.bias_scale.factor)
     return saturate(bias, q.element.accumulator_bits, BIAS, place)
 
 
-def plain_bias(q: Requantizer, place: Place) -> Int64s:
+def plain_bias(q: Requantizer, place: ResultPositions) -> Int64s:
     """q31, float: the bias has the scale of the sum."""
     return saturate(q.bias, q.element.accumulator_bits, BIAS, place)
 
 
-def no_bias(q: Requantizer, place: Place) -> Int64s:
+def no_bias(q: Requantizer, place: ResultPositions) -> Int64s:
     """nmp, fbgemm, onednn: the bias comes after the sum."""
     return np.zeros_like(q.bias)
 
 
-def glow_int(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
+def glow_int(sums: Int64s, q: Requantizer, place: ResultPositions) -> Int64s:
     """``((sum >> pre) * mul + half) >> post``, plus the zero point: Glow's libjit."""
     return integer_scale(sums, q.out, q.element, place) + q.offset
 
 
 @quietly
-def glow_float(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
+def glow_float(sums: Int64s, q: Requantizer, place: ResultPositions) -> Int64s:
     """``rha(f32(sum) * m + f32(Oy))``: convolutions and matrix products of Glow's Interpreter."""
     return round_away(real(sums) * q.out.factor + np.float32(q.offset))
 
 
 @quietly
-def glow_float_late(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
+def glow_float_late(sums: Int64s, q: Requantizer, place: ResultPositions) -> Int64s:
     """``rha(f32(sum) * m) + Oy``: the Interpreter's fully connected layers."""
     return round_away(real(sums) * q.out.factor) + q.offset
 
 
-def nmp(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
+def nmp(sums: Int64s, q: Requantizer, place: ResultPositions) -> Int64s:
     """As glow_int, with the bias added on the scale of the result."""
     return integer_scale(sums, q.out, q.element, place) + held(q.bias, 61) + q.offset
 
 
-def q31(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
+def q31(sums: Int64s, q: Requantizer, place: ResultPositions) -> Int64s:
     """TFLite's fixed point: of 32 bits for Int8, of 16 for the wider sums of Int16."""
     if q.element == INT8:
         return fixed_point(sums, q.out, place) + q.offset
@@ -115,19 +115,19 @@ def q31(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
 
 
 @quietly
-def float_late(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
+def float_late(sums: Int64s, q: Requantizer, place: ResultPositions) -> Int64s:
     """float: ``rne(f32(sum) * m) + Oy``: PyTorch's qnnpack, ONNX Runtime."""
     return round_even(real(sums) * q.out.factor) + q.offset
 
 
 @quietly
-def fbgemm(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
+def fbgemm(sums: Int64s, q: Requantizer, place: ResultPositions) -> Int64s:
     """``rne(f32(f32(sum) + B) * m) + Oy``: PyTorch's fbgemm; B is a float64, bias / (Sx * Sw)."""
     return round_even(biased(real(sums), q) * q.out.factor) + q.offset
 
 
 @quietly
-def onednn(sums: Int64s, q: Requantizer, place: Place) -> Int64s:
+def onednn(sums: Int64s, q: Requantizer, place: ResultPositions) -> Int64s:
     """``rne(f32(f32(sum) * Sx * Sw + B) * r + f32(Oy))``: PyTorch's onednn, Oy unsigned.
 
     Sx is in ``bias_mul``, Sw in ``out_mul``, r = 1 / Sy in ``result_scale``; B is a float64.
@@ -141,7 +141,7 @@ def biased(values: Float32s, q: Requantizer) -> Float32s:
     return (values.astype(np.float64) + q.bias.view(np.float64)).astype(np.float32)
 
 
-BIASES: dict[int, Callable[[Requantizer, Place], Int64s]] = {
+BIASES: dict[int, Callable[[Requantizer, ResultPositions], Int64s]] = {
     GLOW_INT: integer_bias,
     GLOW_FLOAT: float_bias,
     GLOW_FLOAT_LATE: float_bias,
@@ -154,7 +154,7 @@ BIASES: dict[int, Callable[[Requantizer, Place], Int64s]] = {
 """Profile -> what a sum begins with, before the zero term."""
 check_profiles(f"{__name__}.BIASES", BIASES, "conv", "dwconv", "gemm")
 
-RESULTS: dict[int, Callable[[Int64s, Requantizer, Place], Int64s]] = {
+RESULTS: dict[int, Callable[[Int64s, Requantizer, ResultPositions], Int64s]] = {
     GLOW_INT: glow_int,
     GLOW_FLOAT: glow_float,
     GLOW_FLOAT_LATE: glow_float_late,
@@ -174,7 +174,7 @@ def requantizer_of(d: Words, bias: Int64s, bias_scale: Scale, out: Scale) -> Req
     return Requantizer(element_of(d), bias, bias_scale, out, scale, d["out_offset"])
 
 
-def leaky(values: Int64s, d: Words, place: Place) -> Int64s:
+def leaky(values: Int64s, d: Words, place: ResultPositions) -> Int64s:
     """Results below the zero point on their own scale, as ``glow_int``."""
     offset, element = d["out_offset"], element_of(d)
     below = values < offset
@@ -186,7 +186,7 @@ def leaky(values: Int64s, d: Words, place: Place) -> Int64s:
     return scaled
 
 
-def finish(sums: Int64s, d: Words, q: Requantizer, place: Place) -> Int64s:
+def finish(sums: Int64s, d: Words, q: Requantizer, place: ResultPositions) -> Int64s:
     """Results of finished sums: profile, activation, clip."""
     values = RESULTS[d["profile"]](sums, q, place)
     if d.get("activation") == ACTIVATION_LEAKY:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.core.reference.events import Place, clamp, saturate
+from nmpsim.core.reference.events import ResultPositions, clamp, saturate
 from nmpsim.core.reference.operands import INT8, Element, Float32s, Scale, Words
 from nmpsim.core.reference.rounding import doubling_high, round_even, shift_away
 from nmpsim.core.state import Int64s
@@ -13,7 +13,7 @@ from nmpsim.kernels.saturation_stages import ACTIVATION, RESCALE, RESULT
 
 
 def integer_scale(
-    x: Int64s, scale: Scale, element: Element, place: Place, stage: int = RESCALE
+    x: Int64s, scale: Scale, element: Element, place: ResultPositions, stage: int = RESCALE
 ) -> Int64s:
     """``((x >> pre) * mul + half) >> post`` (Glow's ``QuantizationTransform32To8``).
 
@@ -31,7 +31,7 @@ def integer_scale(
     return result
 
 
-def fixed_point(x: Int64s, scale: Scale, place: Place) -> Int64s:
+def fixed_point(x: Int64s, scale: Scale, place: ResultPositions) -> Int64s:
     """``x * 2^pre * (mul / 2^31) / 2^post`` (TFLite's ``MultiplyByQuantizedMultiplier``).
 
     Rounds twice, in the product and in the shift; what does not fit 32 bits after the left shift
@@ -63,7 +63,7 @@ def round_unsigned(values: Float32s, offset: int, element: Element) -> Int64s:
     return round_even(values + np.float32(offset + moved)) - moved
 
 
-def clip(values: Int64s, d: Words, place: Place) -> Int64s:
+def clip(values: Int64s, d: Words, place: ResultPositions) -> Int64s:
     """``values`` within the descriptor's clip range."""
     low_stage = ACTIVATION if d["clip_wanted"] & WANTED_LOW else RESULT
     high_stage = ACTIVATION if d["clip_wanted"] & WANTED_HIGH else RESULT

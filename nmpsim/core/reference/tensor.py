@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from nmpsim.core.reference import elementwise, mac, pool, transfers, unary
-from nmpsim.core.reference.events import Account
+from nmpsim.core.reference.events import LayerCounters
 from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.operands import Words
 from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
@@ -19,7 +19,7 @@ from nmpsim.isa.total import total
 from nmpsim.memory import checks
 from nmpsim.timing.work import named_cycles, named_macs
 
-Work = Callable[[Step, Words, Account], None]
+Work = Callable[[Step, Words, LayerCounters], None]
 
 
 COMPUTE: dict[str, Work] = total(
@@ -57,7 +57,7 @@ def calculate(s: Step) -> None:
     d = fetch_descriptor(s)
     check_scales(s, d)
     layer = begin_work(s, d)
-    work(s, d, Account(s.machine, layer))
+    work(s, d, LayerCounters(s.machine, layer))
     descriptor = DESCRIPTORS[descriptor_name(s)]
     s.machine.layers[layer]["counts"][Count.MACS] += named_macs(descriptor, d)
     compute(queue_of(s), layer, named_cycles(descriptor, d, s.costs))

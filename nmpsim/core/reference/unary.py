@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.reference.events import Account, Place, clamp
+from nmpsim.core.reference.events import LayerCounters, ResultPositions, clamp
 from nmpsim.core.reference.operands import Scale, Words, element_of, float_of_bits, scale_of
 from nmpsim.core.reference.rounding import quietly, real, round_even
 from nmpsim.core.reference.scales import clip, fixed_point, integer_scale
@@ -40,25 +40,25 @@ def scale_by_sign(below: Any, d: Words) -> Scale:
     )
 
 
-def glow_int(x: Int64s, below: Any, d: Words, place: Place) -> Int64s:
+def glow_int(x: Int64s, below: Any, d: Words, place: ResultPositions) -> Int64s:
     """Glow's libjit: ``((x >> pre) * mul + half) >> post``, plus the zero point."""
     return integer_scale(x, scale_by_sign(below, d), element_of(d), place) + d["out_offset"]
 
 
 @quietly
-def glow_float(x: Int64s, below: Any, d: Words, place: Place) -> Int64s:
+def glow_float(x: Int64s, below: Any, d: Words, place: ResultPositions) -> Int64s:
     """Glow's Interpreter dequantizes and quantizes: ``rne(m * f32(x) / S + f32(Oy))``."""
     values = scale_by_sign(below, d).factor * real(x)
     return round_even(values / float_of_bits(d["result_scale"]) + np.float32(d["out_offset"]))
 
 
-def q31(x: Int64s, below: Any, d: Words, place: Place) -> Int64s:
+def q31(x: Int64s, below: Any, d: Words, place: ResultPositions) -> Int64s:
     """TFLite's fixed point, plus the zero point."""
     return fixed_point(x, scale_by_sign(below, d), place) + d["out_offset"]
 
 
 @quietly
-def float_late(x: Int64s, below: Any, d: Words, place: Place) -> Int64s:
+def float_late(x: Int64s, below: Any, d: Words, place: ResultPositions) -> Int64s:
     """PyTorch: ``rne(t * r) + Oy`` of ``t = m * f32(x)``, times the leaky factor where ``below``.
 
     r is ``result_scale``.
@@ -68,7 +68,7 @@ def float_late(x: Int64s, below: Any, d: Words, place: Place) -> Int64s:
     return round_even(values * float_of_bits(d["result_scale"])) + d["out_offset"]
 
 
-RESCALES: dict[int, Callable[[Int64s, Any, Words, Place], Int64s]] = {
+RESCALES: dict[int, Callable[[Int64s, Any, Words, ResultPositions], Int64s]] = {
     GLOW_INT: glow_int,
     NMP: glow_int,
     GLOW_FLOAT: glow_float,
@@ -79,11 +79,11 @@ RESCALES: dict[int, Callable[[Int64s, Any, Words, Place], Int64s]] = {
 check_profiles(f"{__name__}.RESCALES", RESCALES, "rescale")
 
 
-def rescale(s: Step, d: Words, account: Account) -> None:
+def rescale(s: Step, d: Words, account: LayerCounters) -> None:
     """``nmp.rescale``: clamp (an activation), change scale, clip."""
     spm, count, element = Scratchpad(s.core), d["count"], element_of(d)
     nbytes = element.nbytes
-    place = Place(account, grid(d["event_origin"], (count, 1)))
+    place = ResultPositions(account, grid(d["event_origin"], (count, 1)))
     x = spm.read(nbytes, grid(d["input"], (count, nbytes)))
     x = clamp(x, d["in_low"], d["in_high"], (ACTIVATION, ACTIVATION), place) - d["in_offset"]
     below = (x < 0) & (d["activation"] == ACTIVATION_LEAKY)
@@ -92,7 +92,7 @@ def rescale(s: Step, d: Words, account: Account) -> None:
     account.add_elements(count)
 
 
-def lut(s: Step, d: Words, _: Account) -> None:
+def lut(s: Step, d: Words, _: LayerCounters) -> None:
     """``nmp.lut``: each byte through a table."""
     spm, count = Scratchpad(s.core), d["count"]
     table = spm.read(1, grid(d["table"], (256, 1)))
@@ -100,14 +100,14 @@ def lut(s: Step, d: Words, _: Account) -> None:
     spm.write(1, grid(d["output"], (count, 1)), table[x + 128])
 
 
-def fill(s: Step, d: Words, _: Account) -> None:
+def fill(s: Step, d: Words, _: LayerCounters) -> None:
     """``nmp.fill``: one value everywhere."""
     spm, count, element = Scratchpad(s.core), d["count"], element_of(d)
     addresses = grid(d["output"], (count, element.nbytes))
     spm.write(element.nbytes, addresses, np.full(count, d["value"], np.int64))
 
 
-def transpose(s: Step, d: Words, _: Account) -> None:
+def transpose(s: Step, d: Words, _: LayerCounters) -> None:
     """``nmp.transpose``: strided copy; where results lie on one another the last stays."""
     spm, size = Scratchpad(s.core), d["element_bytes"]
     sizes = [d[f"size_{n}"] for n in range(4)]

@@ -12,13 +12,13 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.operands import Words
 from nmpsim.core.reference.scratchpad import Scratchpad
 from nmpsim.core.state import Machine
-from nmpsim.debugger.arithmetic.records import Element, Made, Step, Term
+from nmpsim.debugger.arithmetic.records import Element, Made, Term, WhyStep
 from nmpsim.debugger.arithmetic.sums import conv_terms, dwconv_terms, gemm_terms, product, weighted
 from nmpsim.debugger.arithmetic.vector import EXPLAIN
 from nmpsim.isa.table import INSTRUCTIONS, Unit
 from nmpsim.isa.total import check_total
 
-__all__ = ["Element", "Made", "Step", "Term", "made_by", "terms_of_part"]
+__all__ = ["Element", "Made", "WhyStep", "Term", "made_by", "terms_of_part"]
 
 SUMS = {
     "conv": (conv_terms, weighted),

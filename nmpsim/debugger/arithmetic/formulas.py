@@ -10,7 +10,7 @@ import numpy as np
 from nmpsim.core.reference.operands import INT8, Element, Scale, Words, element_of, float_of_bits
 from nmpsim.core.reference.rounding import doubling_high
 from nmpsim.core.reference.scales import fixed_point, integer_scale, wide_fixed_point
-from nmpsim.debugger.arithmetic.records import Step, nowhere
+from nmpsim.debugger.arithmetic.records import WhyStep, nowhere
 from nmpsim.isa.words import (
     FBGEMM,
     FLOAT,
@@ -43,7 +43,9 @@ def factor_of(scale: Scale) -> float:
     return float(np.asarray(scale.factor).reshape(-1)[0])
 
 
-def scaled_steps(what: str, x: int, scale: Scale, d: Words, wide: bool = False) -> Iterator[Step]:
+def scaled_steps(
+    what: str, x: int, scale: Scale, d: Words, wide: bool = False
+) -> Iterator[WhyStep]:
     """From a number to its rescaled value, before the zero point.
 
     ``wide`` says that x is a sum of Int16 products, which q31 scales in a form of its own. Float
@@ -54,39 +56,39 @@ def scaled_steps(what: str, x: int, scale: Scale, d: Words, wide: bool = False) 
     elif d["profile"] == Q31:
         yield from _wide_steps(what, x, scale) if wide else _fixed_steps(what, x, scale)
     else:
-        yield Step("factor", "float32", factor_of(scale))
+        yield WhyStep("factor", "float32", factor_of(scale))
 
 
-def _integer_steps(what: str, x: int, scale: Scale, element: Element) -> Iterator[Step]:
+def _integer_steps(what: str, x: int, scale: Scale, element: Element) -> Iterator[WhyStep]:
     pre, mul, post = number(scale.pre), number(scale.mul), number(scale.post)
     half = (1 << post) >> 1
     shifted = x >> pre
-    yield Step("shifted", f"{what} >> {pre}", shifted)
+    yield WhyStep("shifted", f"{what} >> {pre}", shifted)
     exact = shifted * mul + half
     product = held_to_32_bits(exact) if element == INT8 else exact
     note = f" = {exact}, held to 32 bits" if product != exact else ""
-    yield Step("product", f"* {mul} + {half}{note}", product)
+    yield WhyStep("product", f"* {mul} + {half}{note}", product)
     one = Scale(pre, mul, post)
     rescaled = number(integer_scale(np.array([x]), one, element, nowhere()))
-    yield Step("rescaled", f">> {post}", rescaled)
+    yield WhyStep("rescaled", f">> {post}", rescaled)
 
 
-def _fixed_steps(what: str, x: int, scale: Scale) -> Iterator[Step]:
+def _fixed_steps(what: str, x: int, scale: Scale) -> Iterator[WhyStep]:
     pre, mul, post = number(scale.pre), number(scale.mul), number(scale.post)
     held = held_to_32_bits(x << pre)
     high = number(doubling_high(np.array([held]), mul))
-    yield Step("shifted", f"{what} << {pre}, held to 32 bits", held)
-    yield Step("product", f"* {mul} / 2^31, rounded", high)
+    yield WhyStep("shifted", f"{what} << {pre}, held to 32 bits", held)
+    yield WhyStep("product", f"* {mul} / 2^31, rounded", high)
     rescaled = number(fixed_point(np.array([x]), Scale(pre, mul, post), nowhere()))
-    yield Step("rescaled", f">> {post}, rounded, halves away from 0", rescaled)
+    yield WhyStep("rescaled", f">> {post}, rounded, halves away from 0", rescaled)
 
 
-def _wide_steps(what: str, x: int, scale: Scale) -> Iterator[Step]:
+def _wide_steps(what: str, x: int, scale: Scale) -> Iterator[WhyStep]:
     one = Scale(number(scale.pre), number(scale.mul), number(scale.post))
     reduced = (one.mul + 0x8000) >> 16 if one.mul < 0x7FFF_0000 else 0x7FFF
     shift = 15 - one.pre + one.post
     formula = f"({what} * {reduced} + {1 << (shift - 1)}) >> {shift}"
-    yield Step("rescaled", formula, number(wide_fixed_point(np.array([x]), one)))
+    yield WhyStep("rescaled", formula, number(wide_fixed_point(np.array([x]), one)))
 
 
 _ROUNDED = {
@@ -118,9 +120,9 @@ def result_formula(what: str, scale: Scale, d: Words, bias: Scale | None = None)
     )
 
 
-def clip_step(d: Words, result: int) -> Step:
+def clip_step(d: Words, result: int) -> WhyStep:
     """The last one: within the range that the descriptor allows."""
     wanted = d["clip_wanted"]
     sides = [name for bit, name in ((WANTED_LOW, "lower"), (WANTED_HIGH, "upper")) if wanted & bit]
     note = f" ({' and '.join(sides)} clip is an activation)" if sides else ""
-    return Step("clip", f"to {d['clip_low']} ... {d['clip_high']}{note}", result)
+    return WhyStep("clip", f"to {d['clip_low']} ... {d['clip_high']}{note}", result)

@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.core.reference.events import Account, Place
+from nmpsim.core.reference.events import LayerCounters, ResultPositions
 
 
-class _NoAccount(Account):
+class _NoAccount(LayerCounters):
     """Nothing is counted: this is only a look."""
 
     def __init__(self) -> None:
@@ -20,9 +20,9 @@ class _NoAccount(Account):
         """Forget it."""
 
 
-def nowhere() -> Place:
+def nowhere() -> ResultPositions:
     """The place of one value whose saturation is not counted."""
-    return Place(_NoAccount(), np.zeros(1, np.int64))
+    return ResultPositions(_NoAccount(), np.zeros(1, np.int64))
 
 
 @attrs.frozen
@@ -46,7 +46,7 @@ class Term:
 
 
 @attrs.frozen
-class Step:
+class WhyStep:
     """One step from terms to result."""
 
     name: str
@@ -59,7 +59,7 @@ class Made:
     """All that made a result."""
 
     terms: tuple[Term, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[WhyStep, ...]
     result: float
     """What the arithmetic gives; the device wrote the same, or something is wrong with it."""
 

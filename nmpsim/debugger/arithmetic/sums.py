@@ -33,7 +33,7 @@ from nmpsim.debugger.arithmetic.formulas import (
     result_formula,
     scaled_steps,
 )
-from nmpsim.debugger.arithmetic.records import Element, Made, Step, Term, nowhere
+from nmpsim.debugger.arithmetic.records import Element, Made, Term, WhyStep, nowhere
 from nmpsim.isa.words import (
     ACTIVATION_LEAKY,
     FBGEMM,
@@ -111,7 +111,7 @@ def weighted(
     total, products = _sum_steps(spm, d, begin, (at.y * d["out_w"] + at.x, c, channels), own)
     steps = (
         *_bias_steps(d, q),
-        Step("zero term", "taps * O_w * O_x - O_x * sum(w), by the compiler", int(zero[c])),
+        WhyStep("zero term", "taps * O_w * O_x - O_x * sum(w), by the compiler", int(zero[c])),
         *products,
         *_result_steps(total, d, q),
     )
@@ -120,7 +120,7 @@ def weighted(
 
 def _sum_steps(
     spm: Scratchpad, d: Words, begin: int, cell: tuple[int, int, int], own: Sequence[Term]
-) -> tuple[int, list[Step]]:
+) -> tuple[int, list[WhyStep]]:
     """The accumulator, which saturates at every step, and how it came about.
 
     ``cell`` is where its running sum lies in memory, if it is one of several parts: row, column and
@@ -130,25 +130,25 @@ def _sum_steps(
     if d.get("part", PART_ONLY) not in (PART_ONLY, PART_FIRST):
         row, column, columns = cell
         begin = int(PartialSums(spm, d, columns).read(row)[column])
-        steps.append(Step("sum before", "what the parts before left in memory", begin))
+        steps.append(WhyStep("sum before", "what the parts before left in memory", begin))
     products = np.array([[term.product for term in own]], np.int64)
     total = int(accumulate(np.array([begin]), products, element_of(d), nowhere())[0])
     factors = "(l - O_l) * (r - O_r)" if "rhs_offset" in d else "x * (w - O_w)"
     steps += [
-        Step("products", f"sum of {len(own)} products {factors}", int(products.sum())),
-        Step("accumulator", f"of {element_of(d).accumulator_bits} bits, saturating", total),
+        WhyStep("products", f"sum of {len(own)} products {factors}", int(products.sum())),
+        WhyStep("accumulator", f"of {element_of(d).accumulator_bits} bits, saturating", total),
     ]
     return total, steps
 
 
-def _bias_steps(d: Words, q: Requantizer) -> list[Step]:
+def _bias_steps(d: Words, q: Requantizer) -> list[WhyStep]:
     if d["profile"] in REAL_BIAS:
         value = float(q.bias.view(np.float64)[0])
-        return [Step("bias", "a float64, added after the sum", value)]
+        return [WhyStep("bias", "a float64, added after the sum", value)]
     own = int(q.bias[0])
     if d["profile"] in AFTER_THE_SUM:
-        return [Step("bias", "less its zero point, added after the sum", own)]
-    found = [Step("bias", "as it lies in memory, less its zero point", own)]
+        return [WhyStep("bias", "less its zero point, added after the sum", own)]
+    found = [WhyStep("bias", "as it lies in memory, less its zero point", own)]
     value = int(BIASES[d["profile"]](q, nowhere())[0])
     if d["profile"] == GLOW_INT:
         pre, mul, post = (
@@ -159,10 +159,10 @@ def _bias_steps(d: Words, q: Requantizer) -> list[Step]:
         formula = f"rha(bias * {factor_of(q.bias_scale):.9g})"
     else:
         formula = "it has the scale of the sum"
-    return [*found, Step("bias in the sum", formula, value)]
+    return [*found, WhyStep("bias in the sum", formula, value)]
 
 
-def _result_steps(total: int, d: Words, q: Requantizer) -> list[Step]:
+def _result_steps(total: int, d: Words, q: Requantizer) -> list[WhyStep]:
     """From the accumulator to what is stored."""
     sums = np.array([total])
     value = int(RESULTS[d["profile"]](sums, q, nowhere())[0])
@@ -170,14 +170,14 @@ def _result_steps(total: int, d: Words, q: Requantizer) -> list[Step]:
     result = int(finish(sums, d, q, nowhere())[0])
     steps = [
         *scaled_steps("accumulator", total, q.out, d, wide=q.element != INT8),
-        Step("result", result_formula("accumulator", q.out, d, bias_scale), value),
+        WhyStep("result", result_formula("accumulator", q.out, d, bias_scale), value),
     ]
     if d.get("activation") == ACTIVATION_LEAKY and value < d["out_offset"]:
         scale = scale_of(d, "leaky")
         half = (1 << scale.post) >> 1
         what = f"(((result - {d['out_offset']}) >> {scale.pre}) * {scale.mul} + {half})"
         bent = int(leaky(np.array([value]), d, nowhere())[0])
-        steps.append(Step("leaky", f"{what} >> {scale.post} + {d['out_offset']}", bent))
+        steps.append(WhyStep("leaky", f"{what} >> {scale.post} + {d['out_offset']}", bent))
     return [*steps, clip_step(d, result)]
 
 

@@ -28,7 +28,7 @@ from nmpsim.debugger.arithmetic.formulas import (
     held_to_32_bits,
     scaled_steps,
 )
-from nmpsim.debugger.arithmetic.records import Element, Made, Step, Term, nowhere
+from nmpsim.debugger.arithmetic.records import Element, Made, Term, WhyStep, nowhere
 from nmpsim.isa.table import DESCRIPTORS
 from nmpsim.isa.words import (
     ACTIVATION_LEAKY,
@@ -53,11 +53,11 @@ def _value(spm: Scratchpad, nbytes: int, address: int) -> int:
     return int(spm.read(nbytes, np.array([address]))[0])
 
 
-def _made(terms: tuple[Term, ...], *steps: Step) -> Made:
+def _made(terms: tuple[Term, ...], *steps: WhyStep) -> Made:
     return Made(terms, steps, int(steps[-1].value))
 
 
-def _clipped(d: Words, value: int) -> Step:
+def _clipped(d: Words, value: int) -> WhyStep:
     return clip_step(d, int(np.clip(value, d["clip_low"], d["clip_high"])))
 
 
@@ -82,7 +82,7 @@ def _maxpool(spm: Scratchpad, d: Words, at: Element) -> Made:
     terms = _taps(spm, d, at)
     result = max((term.input for term in terms), default=d["empty_value"])
     formula = f"of {len(terms)} taps" if terms else "nothing but padding: the descriptor's value"
-    return _made(terms, Step("maximum", formula, result))
+    return _made(terms, WhyStep("maximum", formula, result))
 
 
 def _avgpool(spm: Scratchpad, d: Words, at: Element) -> Made:
@@ -93,9 +93,9 @@ def _avgpool(spm: Scratchpad, d: Words, at: Element) -> Made:
     average = int(AVERAGES[d["profile"]](np.array([total]), divisor, d, nowhere())[0])
     return _made(
         terms,
-        Step("sum", f"of {len(terms)} taps less {d['in_offset']}", total),
+        WhyStep("sum", f"of {len(terms)} taps less {d['in_offset']}", total),
         *scaled_steps("sum", total, out, d),
-        Step("average", _average_formula(d, out, divisor), average),
+        WhyStep("average", _average_formula(d, out, divisor), average),
         _clipped(d, average),
     )
 
@@ -131,29 +131,29 @@ def _eltwise(spm: Scratchpad, d: Words, at: Element) -> Made:
     return _made(terms, *sides, *_pair_steps(own, d), _pair_result(d, value), _clipped(d, value))
 
 
-def _side_steps(side: str, stored: int, own: int, d: Words) -> Iterator[Step]:
+def _side_steps(side: str, stored: int, own: int, d: Words) -> Iterator[WhyStep]:
     """A side, and what it is on the scale of the result."""
-    yield Step(side, f"{stored} - {d[f'{side}_offset']}", own)
+    yield WhyStep(side, f"{stored} - {d[f'{side}_offset']}", own)
     if d["operation"] == OP_MUL:
         return
     scale, x = scale_of(d, side), np.array([own])
     if d["profile"] == QNNPACK:
-        yield Step(f"{side} scaled", f"* {scale.mul}", own * scale.mul)
+        yield WhyStep(f"{side} scaled", f"* {scale.mul}", own * scale.mul)
     elif d["profile"] == FLOAT:
         added = float(scale.addend)
         formula = f"* {factor_of(scale):.9g} + {added:.9g}, as float32"
-        yield Step(f"{side} scaled", formula, float(quietly(dequantized)(x, scale)[0]))
+        yield WhyStep(f"{side} scaled", formula, float(quietly(dequantized)(x, scale)[0]))
     elif d["profile"] == GLOW_FLOAT:
         product = _real_product(x, scale)
         if d["operation"] == OP_ADD:
             rounded = int(round_away(product)[0])
-            yield Step(f"{side} scaled", f"rha(* {factor_of(scale):.9g})", rounded)
+            yield WhyStep(f"{side} scaled", f"rha(* {factor_of(scale):.9g})", rounded)
         else:
-            yield Step(f"{side} scaled", f"* {factor_of(scale):.9g}", float(product[0]))
+            yield WhyStep(f"{side} scaled", f"* {factor_of(scale):.9g}", float(product[0]))
     else:
         *steps, last = scaled_steps(side, own, scale, d)
-        yield from (Step(f"{side} {one.name}", one.formula, one.value) for one in steps)
-        yield Step(f"{side} scaled", last.formula, last.value)
+        yield from (WhyStep(f"{side} {one.name}", one.formula, one.value) for one in steps)
+        yield WhyStep(f"{side} scaled", last.formula, last.value)
 
 
 @quietly
@@ -161,7 +161,7 @@ def _real_product(x: Int64s, scale: Scale) -> Float32s:
     return np.asarray(real(x) * scale.factor)
 
 
-def _pair_steps(own: Mapping[str, int], d: Words) -> Iterator[Step]:
+def _pair_steps(own: Mapping[str, int], d: Words) -> Iterator[WhyStep]:
     """A product, or a sum that is scaled once more."""
     operation = d["operation"]
     if operation == OP_MUL:
@@ -169,7 +169,7 @@ def _pair_steps(own: Mapping[str, int], d: Words) -> Iterator[Step]:
         is_held = d["profile"] in INTEGER_PROFILES and element_of(d) == INT8
         product = held_to_32_bits(exact) if is_held else exact
         note = f" = {exact}, held to 32 bits" if product != exact else ""
-        yield Step("mul", f"lhs * rhs{note}", product)
+        yield WhyStep("mul", f"lhs * rhs{note}", product)
         yield from scaled_steps("product", product, scale_of(d, "out"), d)
     elif d["profile"] == Q31 and operation in (OP_ADD, OP_SUB):
         left, right = (
@@ -177,11 +177,11 @@ def _pair_steps(own: Mapping[str, int], d: Words) -> Iterator[Step]:
             for side in ("lhs", "rhs")
         )
         total = left + right if operation == OP_ADD else left - right
-        yield Step(OPERATIONS[operation], "of both", total)
+        yield WhyStep(OPERATIONS[operation], "of both", total)
         yield from scaled_steps("sum", total, scale_of(d, "out"), d)
 
 
-def _pair_result(d: Words, value: int) -> Step:
+def _pair_result(d: Words, value: int) -> WhyStep:
     operation, offset = d["operation"], d["out_offset"]
     name, out = OPERATIONS[operation], scale_of(d, "out")
     if operation == OP_MUL and d["profile"] in (GLOW_FLOAT, FLOAT):
@@ -202,7 +202,7 @@ def _pair_result(d: Words, value: int) -> Step:
         formula = f"rha(lhs - rhs + {offset})"
     else:
         formula = f"{name} of both, + {offset}"
-    return Step("result", formula, value)
+    return WhyStep("result", formula, value)
 
 
 # --- one tensor -----------------------------------------------------------------------------
@@ -219,10 +219,10 @@ def _rescale(spm: Scratchpad, d: Words, at: Element) -> Made:
     value = int(RESCALES[d["profile"]](np.array([x]), below, d, nowhere())[0])
     return _made(
         (Term((at.channel,), address, stored),),
-        Step("clamped", f"to {d['in_low']} ... {d['in_high']}, an activation", held),
-        Step("x", f"less {d['in_offset']}", x),
+        WhyStep("clamped", f"to {d['in_low']} ... {d['in_high']}, an activation", held),
+        WhyStep("x", f"less {d['in_offset']}", x),
         *(scaled_steps("x", x, scale_by_sign(below, d), d)),
-        Step("result", _rescale_formula(d, is_below), value),
+        WhyStep("result", _rescale_formula(d, is_below), value),
         _clipped(d, value),
     )
 
@@ -245,19 +245,19 @@ def _lut(spm: Scratchpad, d: Words, at: Element) -> Made:
     entry = d["table"] + x + 128
     result = _value(spm, 1, entry)
     terms = (Term((at.channel,), address, x), Term((x + 128,), entry, result))
-    return _made(terms, Step("entry", f"table[{x} + 128]", result))
+    return _made(terms, WhyStep("entry", f"table[{x} + 128]", result))
 
 
 def _fill(spm: Scratchpad, d: Words, at: Element) -> Made:
     bits = 8 * element_of(d).nbytes
     held = (d["value"] + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
-    return _made((), Step("value", "the descriptor's, everywhere", held))
+    return _made((), WhyStep("value", "the descriptor's, everywhere", held))
 
 
 def _transpose(spm: Scratchpad, d: Words, at: Element) -> Made:
     address = d["input"] + sum(p * d[f"in_stride_{n}"] for n, p in enumerate(at.at))
     value = int.from_bytes(bytes(spm.run(address, d["element_bytes"])), "little", signed=True)
-    return _made((Term(at.at, address, value),), Step("copied", "as it is", value))
+    return _made((Term(at.at, address, value),), WhyStep("copied", "as it is", value))
 
 
 Explain = Callable[[Scratchpad, Words, Element], Made]

@@ -17,7 +17,7 @@ from shadow_samples import module_of
 from shared_files import shared_folder
 
 from nmpsim import Device, default_device
-from nmpsim.analysis.shadow.recording import Executed, Step, executed_layers
+from nmpsim.analysis.shadow.recording import Executed, LayerInstruction, executed_layers
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.lir import Module, TensorType, attach_constants, parse_file
@@ -85,7 +85,7 @@ def counted(
 # A whole program
 
 
-def scale_of(step: Step, index: int) -> float:
+def scale_of(step: LayerInstruction, index: int) -> float:
     quant = step.operands[index].type.quant
     assert quant is not None
     assert quant.offset == 0
@@ -97,7 +97,7 @@ def shifted(total: Array, factor: float) -> Array:
     return np.floor(total * factor + 0.5).astype(np.int64)
 
 
-def sums(step: Step) -> Array:
+def sums(step: LayerInstruction) -> Array:
     """Products with weights, and the bias on their scale."""
     _, x, w, b = (operand.stored.astype(np.int64) for operand in step.operands)
     product = scale_of(step, 1) * scale_of(step, 2)
@@ -110,7 +110,7 @@ def sums(step: Step) -> Array:
     return np.einsum("nyxcij,oijc->nyxo", windows, w) + bias
 
 
-def expected(steps: tuple[Step, ...]) -> tuple[Saturation, ...]:
+def expected(steps: tuple[LayerInstruction, ...]) -> tuple[Saturation, ...]:
     step = steps[0]
     opcode = step.instruction.opcode
     if opcode == "quantize":
