@@ -98,10 +98,10 @@ def test_a_core_file_stands_where_the_run_stopped(run: Any, program: str, tmp_pa
         "-c", "expect trapped == 0",
     )  # fmt: skip
     assert code == 0
-    assert "trap: the run went beyond 1000 cycles" in out
+    assert "trap: the run took more than 1000 cycles" in out
     _, out, _ = run("debug", str(again), "-c", "where", "-c", "continue")
     assert "layer 3 conv2__2" in out
-    assert "> continue\ntrap: the run went beyond 1000 cycles" in out
+    assert "> continue\ntrap: the run took more than 1000 cycles" in out
 
 
 def test_a_run_without_a_trap_leaves_no_core_file(run: Any, program: str, tmp_path: Path) -> None:

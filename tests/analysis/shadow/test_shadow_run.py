@@ -125,7 +125,7 @@ def test_the_text_without_float_weights_says_so(digits: Bundle) -> None:
     assert report.shadow is not None
     shadow = report.shadow
     text = text_of(lambda console: print_shadow(shadow, console))
-    assert "without --float-weights only rounding and saturation can be told" in text
+    assert "without --float-weights only rounding and saturation are known" in text
     assert "rounding alone" in text
     assert "inherited" not in text
     assert "accumulated" not in text
