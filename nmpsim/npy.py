@@ -90,9 +90,10 @@ def read_header(file: IO[bytes]) -> Header:
     if len(shape) > _MAX_DIMENSIONS:
         found = f"{len(shape)} dimensions"
         raise NotPlainError("has too many dimensions", found, f"at most {_MAX_DIMENSIONS}")
-    # NumPy has no shapes beyond this, also where a dimension of 0 leaves no element.
-    if math.prod(filter(None, shape)) * dtype.itemsize > sys.maxsize:
-        raise NotPlainError("is too large", str(shape)[:80], f"at most {sys.maxsize:,} bytes")
+    # NumPy has no such shape, though the array has no element; of others the size is compared with
+    # the file's.
+    if 0 in shape and math.prod(filter(None, shape)) * dtype.itemsize > sys.maxsize:
+        raise NotPlainError("has an impossible shape", str(shape)[:80])
     return Header(dtype, shape, order == "True")
 
 

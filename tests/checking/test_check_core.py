@@ -41,7 +41,7 @@ def test_a_trap_stands_there(project, opened):
     done, stands, said = opened("where")
     assert done.exit_code == 1
     assert stands == "at the trap"
-    assert "trap: the run went beyond 1000 cycles" in said
+    assert "trap: the run took more than 1000 cycles" in said
 
 
 def test_what_is_over_budget_stands_at_the_layer_that_is_most(project, opened):

@@ -83,7 +83,7 @@ def test_a_suite_says_limits_and_the_command_line_wins(nmpsim_cli: Cli, loop: Pa
     )
     done = nmpsim_cli("check", suite)
     assert done.exit_code == 1
-    assert "cycle_limit: the run went beyond 5000 cycles" in done.stdout
+    assert "cycle_limit: the run took more than 5000 cycles" in done.stdout
     done = nmpsim_cli("check", suite, "--max-cycles", 300)
     assert "beyond 300 cycles" in done.stdout
     suite.write_text(suite.read_text().replace("max_cycles = 5000", "timeout = 0.1"))
@@ -155,10 +155,10 @@ def test_eval(nmpsim_cli: Cli, loop: Path) -> None:
     done = nmpsim_cli(*words, "--max-cycles", 5000)
     assert done.exit_code == 1, done.output
     errors = json.loads(out.read_text())["answers"]["error"]
-    assert errors == ["cycle_limit: the run went beyond 5000 cycles"] * 2
+    assert errors == ["cycle_limit: the run took more than 5000 cycles"] * 2
     done = nmpsim_cli(*words, "--max-cycles", 300)
     errors = json.loads(out.read_text())["answers"]["error"]
-    assert errors == ["cycle_limit: the run went beyond 300 cycles"] * 2, "they are run again"
+    assert errors == ["cycle_limit: the run took more than 300 cycles"] * 2, "they are run again"
 
 
 def test_sweep(nmpsim_cli: Cli, tmp_path: Path) -> None:

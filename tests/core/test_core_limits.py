@@ -43,7 +43,7 @@ def test_a_limit_of_cycles(loop: Bundle, engine: str) -> None:
     assert report.trap is not None
     assert (report.trap.kind, report.trap.message) == (
         "cycle_limit",
-        "the run went beyond 1000 cycles",
+        "the run took more than 1000 cycles",
     )
     assert report.device["limits_cycles"] == 1 << 62, "the device is what it was"
 

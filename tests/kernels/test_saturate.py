@@ -58,10 +58,12 @@ def integers(values: list[int]) -> Any:
     return np.array(values, np.int64)
 
 
-def place_of(sink: SaturationCounters, index: int, count: int, times: int = 1) -> events.Place:
+def place_of(
+    sink: SaturationCounters, index: int, count: int, times: int = 1
+) -> events.ResultPositions:
     machine: Any = sink
-    return events.Place(
-        events.Account(machine, LAYER_INDEX), np.arange(index, index + count), times
+    return events.ResultPositions(
+        events.LayerCounters(machine, LAYER_INDEX), np.arange(index, index + count), times
     )
 
 
@@ -178,14 +180,14 @@ def test_each_value_in_its_own_range_several_times() -> None:
         ledger.limit(value, low, high, (BIAS, RESULT), 4 + i, 6)
         for i, (value, low, high) in enumerate(zip(values, lows, highs, strict=True))
     ]
-    assert events.Place(place.account, place.index).times == 1, "unless told otherwise"
+    assert events.ResultPositions(place.account, place.index).times == 1, "unless told otherwise"
     chosen = place.only(np.array([False, True, False, True]))
     events.clamp(integers([8, -8]), -1, 1, (RESULT, RESULT), chosen)
     for value, index in ((8, 5), (-8, 7)):
         ledger.limit(value, -1, 1, (RESULT, RESULT), index, 6)
     ledger.assert_equal(sink)
-    events.Account(sink, LAYER_INDEX).add_elements(12)  # type: ignore[arg-type]
-    events.Account(sink, LAYER_INDEX).add_elements(3)  # type: ignore[arg-type]
+    events.LayerCounters(sink, LAYER_INDEX).add_elements(12)  # type: ignore[arg-type]
+    events.LayerCounters(sink, LAYER_INDEX).add_elements(3)  # type: ignore[arg-type]
     assert sink.layers.elements.tolist() == [0, 15, 0]
 
 
