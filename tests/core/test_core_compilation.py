@@ -25,12 +25,13 @@ SELECTION = [
 NOT_COMPILED = {
     "nmpsim",
     "nmpsim.atomic",
+    "nmpsim.children",
     "nmpsim.config",
     "nmpsim.diagnostics",
     "nmpsim.host_memory",
     "nmpsim.visible",
 }
-"""What the engine imports beside its own sources; compiled code takes nothing from there."""
+"""What the engine imports from outside its own sources; compiled code takes nothing from there."""
 
 
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="this is the inner run")
