@@ -7,11 +7,13 @@ range from its first to its last byte counts: what lies in the gaps between two 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import combinations, product
 from random import Random
 
 import pytest
 from memory_descriptors import INT8, INT16, OPERANDS, SPM, Words, fault, possible
+
+from nmpsim.isa.table import DESCRIPTORS
 
 Range = tuple[int, int]
 """First byte, and the one behind the last, from the operand's address on."""
@@ -412,3 +414,20 @@ def test_most_bytes_of_a_pixel() -> None:
     assert fault("conv", possible("conv", {**wide, "in_channels": 1 << 12})) is None
     one_more = {"groups": 8065, "out_channels": 8065, "in_channels": 8321}
     assert fault("conv", possible("conv", one_more)) == "input"
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [(name, a, b) for name, places in OPERANDS.items() for a, b in combinations(places, 2)],
+)
+def test_of_two_operands_that_lie_outside_the_first_word_is_named(
+    name: str, first: str, second: str
+) -> None:
+    """In the order of the descriptor's words, whichever of them is read or written."""
+    part = {"part": 1} if "partial" in (first, second) else {}  # which has partial sums
+    outside = {first: SPM - FAR_APART, second: SPM - 2 * FAR_APART}
+    alone = [fault(name, possible(name, {**part, word: outside[word]})) for word in outside]
+    named = [word for word in (first, second) if word in alone]
+    both = fault(name, possible(name, {**part, **outside}))
+    assert named
+    assert both == min(named, key=[word.name for word in DESCRIPTORS[name]].index)
