@@ -10,9 +10,8 @@ from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.diagnostics import UserError
 from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, TensorType
+from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.report.details import MemoryBlock
-
-_NO_USE = frozenset({"allocactivation", "deallocactivation", "tensorview"})
 
 
 def memory_map(bundle: Bundle) -> tuple[MemoryBlock, ...]:
@@ -69,7 +68,7 @@ def _lives(program: Program) -> Mapping[str, tuple[int, int, int]]:
     for instruction in program.module.instructions:
         _declare(instruction, sizes, storage)
         layer = layers.get(instruction.name)
-        if layer is None or instruction.opcode in _NO_USE:
+        if layer is None or instruction.opcode in NO_WORK:
             continue
         for operand in instruction.operands:
             name = storage.get(operand.name, operand.name)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nmpsim.compiler.placement import ON_THE_DEVICE
-from nmpsim.compiler.resolve import NO_WORK
 from nmpsim.kernels.hostops.table import OPERATIONS
 from nmpsim.lir.opcode import Opcode
-from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.opcodes import NO_WORK, OPCODES
 from nmpsim.lir.refused_opcodes import REFUSED
 
 _INTRODUCTION = f"""\

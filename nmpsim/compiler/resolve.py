@@ -5,9 +5,7 @@ from __future__ import annotations
 from nmpsim.compiler.work import Buffer, Operation, View, row_major_strides
 from nmpsim.diagnostics import Place, fail
 from nmpsim.lir.nodes import Instruction, Module, TensorType
-
-NO_WORK = frozenset({"allocactivation", "deallocactivation", "tensorview", "touch", "debugprint"})
-"""Instructions that compute nothing."""
+from nmpsim.lir.opcodes import NO_WORK
 
 
 def resolve(module: Module) -> tuple[dict[str, View], tuple[Operation, ...]]:

@@ -10,7 +10,6 @@ from nmpsim.interpreter.exact import execute_exact
 from nmpsim.interpreter.execute import execute_real
 from nmpsim.interpreter.memory import Execution, Location, locate
 from nmpsim.interpreter.operations import (
-    NO_WORK,
     dequantize,
     dequantize_rows,
     hides_relu,
@@ -22,7 +21,6 @@ from nmpsim.interpreter.sqnr import decibels, energy, sqnr_db
 
 __all__ = [
     "INTERPRETER",
-    "NO_WORK",
     "REAL",
     "Arithmetic",
     "Execution",

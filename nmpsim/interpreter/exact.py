@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, fail
 from nmpsim.interpreter.memory import Execution, Memory, Written
-from nmpsim.interpreter.operations import NO_WORK
 from nmpsim.interpreter.values import values_taken
 from nmpsim.kernels.hostops import HostTensor, UnsupportedHostOp, execute
 from nmpsim.lir.nodes import Module
+from nmpsim.lir.opcodes import NO_WORK
 
 
 def execute_exact(

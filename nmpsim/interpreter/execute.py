@@ -10,7 +10,6 @@ import numpy.typing as npt
 from nmpsim.interpreter.arithmetic import REAL, Arithmetic, RealArray
 from nmpsim.interpreter.memory import Execution, Memory, Written, stored
 from nmpsim.interpreter.operations import (
-    NO_WORK,
     dequantize,
     dequantize_rows,
     own_scales,
@@ -19,6 +18,7 @@ from nmpsim.interpreter.operations import (
 )
 from nmpsim.interpreter.values import values_taken
 from nmpsim.lir.nodes import Instruction, Module
+from nmpsim.lir.opcodes import NO_WORK
 
 
 def execute_real(

@@ -8,21 +8,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.interpreter import movement, pointwise, pools, products
+from nmpsim.interpreter import movement, normalization, pools, products
 from nmpsim.interpreter.arithmetic import REAL, Arithmetic, RealArray
 from nmpsim.interpreter.call import Call
+from nmpsim.isa.total import check_total
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.table import OPERATIONS
-from nmpsim.lir.host_opcodes import HOST_OPCODES
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Instruction, TensorType
-from nmpsim.lir.opcodes import IN, OPCODES, OUT, Role
+from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind, Role, opcodes_of
 
-NO_WORK = frozenset({"allocactivation", "deallocactivation", "tensorview", "touch", "debugprint"})
-"""Instructions that compute nothing."""
+_Operation = Callable[[Call], RealArray | tuple[RealArray, ...]]
+
+
+def _by_formula(call: Call) -> RealArray:
+    """The formula of the opcode's row, of the operands that are read and the attributes."""
+    row = OPCODES[call.instruction.opcode]
+    assert row.formula is not None
+    sources = (call[role.name] for role in row.operands if role.kind == IN)
+    numbers = (call.instruction.attributes[attribute.name] for attribute in row.attributes)
+    result: RealArray = row.formula(*sources, *numbers)
+    return result
 
 
 def _by_host(call: Call) -> tuple[RealArray, ...]:
-    """What the host calculates or moves in the dtype of its operands: an operation of its own."""
+    """What the host calculates or moves in the dtype of its operands."""
     opcode = call.instruction.opcode
     roles = OPCODES[opcode].operands
     outs = [index for index, role in enumerate(roles) if is_result(role)]
@@ -48,76 +57,40 @@ def is_result(role: Role) -> bool:
     return role.kind != IN and not role.is_scratch
 
 
-_OPERATIONS: Mapping[str, Callable[[Call], RealArray | tuple[RealArray, ...]]] = {
+_OPERATIONS: Mapping[str, _Operation] = {
+    **dict.fromkeys(opcodes_of(Kind.HOST), _by_host),
+    **{name: _by_formula for name, row in OPCODES.items() if row.formula},
     "convolution": products.convolution,
     "channelwisequantizedconvolution": products.convolution,
     "fullyconnected": products.fully_connected,
     "rowwisequantizedfullyconnected": products.rowwise_fully_connected,
     "matmul": products.matmul,
-    "batchedadd": pointwise.batched_add,
+    "batchedadd": products.batched_add,
+    "batchedreduceadd": products.batched_reduce_add,
     "maxpool": pools.max_pool,
     "maxpoolwithargmax": pools.max_pool_with_argmax,
     "avgpool": _avg_pool,
-    "relu": pointwise.relu,
-    "clip": pointwise.clip,
-    "leakyrelu": pointwise.leaky_relu,
-    "cpumaxsplat": pointwise.max_splat,
-    "elementadd": pointwise.binary(np.add),
-    "elementsub": pointwise.binary(np.subtract),
-    "elementmul": pointwise.binary(np.multiply),
-    "elementdiv": pointwise.binary(pointwise.divide),
-    "elementmax": pointwise.binary(np.maximum),
-    "elementmin": pointwise.binary(np.minimum),
-    "elementcmplte": pointwise.binary(np.less_equal),
-    "elementcmplt": pointwise.binary(np.less),
-    "elementcmpeq": pointwise.binary(np.equal),
-    "elementcmpneq": pointwise.binary(np.not_equal),
-    "elementselect": pointwise.select,
     "splat": movement.splat,
-    "quantize": pointwise.identity,
-    "dequantize": pointwise.identity,
-    "rescalequantized": pointwise.identity,
-    "copy": pointwise.identity,
     "transpose": movement.transpose,
     "inserttensor": movement.insert_tensor,
     "extracttensor": movement.extract_tensor,
-    "softmax": pointwise.softmax,
-    "localresponsenormalization": pointwise.normalization,
-    "sigmoid": pointwise.sigmoid,
-    "tanh": pointwise.tanh,
-    "intlookuptable": movement.look_up,
-    "batchedreduceadd": pointwise.batched_reduce_add,
     "resizenearest": movement.resize_nearest,
-    **dict.fromkeys((opcode.name for opcode in HOST_OPCODES), _by_host),
+    "intlookuptable": movement.look_up,
+    "softmax": normalization.softmax,
+    "localresponsenormalization": normalization.local_response_normalization,
 }
 """Every opcode that computes -> the results for its written operands, in print order."""
+check_total("the interpreter", _OPERATIONS, OPCODES.keys() - NO_WORK)
 
-_MAY_HIDE_A_RELU = frozenset(
-    {
-        "convolution",
-        "channelwisequantizedconvolution",
-        "fullyconnected",
-        "rowwisequantizedfullyconnected",
-        "matmul",
-        "batchedadd",
-        "batchedreduceadd",
-        "avgpool",
-        "elementadd",
-        "elementsub",
-        "elementmul",
-        "elementdiv",
-        "elementmax",
-        "elementmin",
-        "rescalequantized",
-    }
-)
+_MAY_HIDE_A_RELU = opcodes_of(
+    Kind.CONVOLUTION,
+    Kind.FULLY_CONNECTED,
+    Kind.PRODUCT,
+    Kind.BATCHED_ADD,
+    Kind.AVERAGE_POOL,
+    Kind.PAIR,
+) | {"batchedreduceadd", "elementdiv", "rescalequantized"}
 """Operations whose result type a quantizer may give the range of the ReLU after them."""
-
-_OWN_SCALES = {
-    "channelwisequantizedconvolution": {2: (4, 5), 3: (6, 7)},
-    "rowwisequantizedfullyconnected": {2: (4, 5)},
-}
-"""Operands with a scale and an offset for each index of dimension 0 -> where those are."""
 
 
 def real_operation(
@@ -182,7 +155,11 @@ def own_scales(instruction: Instruction) -> Mapping[int, tuple[int, int]]:
     So are the filter and bias of a channelwise convolution and the weights of a row-wise fully
     connected layer; the scales in the types of such operands mean nothing.
     """
-    return _OWN_SCALES.get(instruction.opcode, {})
+    roles = OPCODES[instruction.opcode].operands
+    at = {role.name: index for index, role in enumerate(roles)}
+    return {
+        at[role.name]: (at[role.scales[0]], at[role.scales[1]]) for role in roles if role.scales
+    }
 
 
 def real_operands(

@@ -1,4 +1,4 @@
-"""Convolution, fully connected layer, matrix product: sums of products and a bias."""
+"""Sums: of products and a bias (convolution, fully connected layer, matrix product), of batches."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import numpy as np
 
 from nmpsim.interpreter.arithmetic import Arithmetic, RealArray
 from nmpsim.interpreter.call import Call
-from nmpsim.interpreter.pointwise import activated
 from nmpsim.kernels.hostops.windows import Window
+from nmpsim.lir.opcodes import OPCODES
+
+_ACTIVATIONS = {
+    "RELU": "relu",
+    "CLIP": "clip",
+    "TANH": "tanh",
+    "SIGMOID": "sigmoid",
+    "LEAKY_RELU": "leakyrelu",
+}
+"""Fused activation -> the opcode that does the same, with the same numbers."""
 
 
 def convolution(call: Call) -> RealArray:
@@ -17,13 +26,13 @@ def convolution(call: Call) -> RealArray:
     """
     sums = _sums(call) + call["Bias"]
     attributes = call.instruction.attributes
+    activation = _ACTIVATIONS.get(str(attributes.get("FusedActivation")))
+    formula = OPCODES[activation].formula if activation else None
+    if formula is None:
+        return sums
     arguments = attributes.get("FusedActivationArgs", ())
-    return activated(
-        sums,
-        str(attributes.get("FusedActivation", "NONE")),
-        [float(a) for a in arguments] if isinstance(arguments, tuple) else [],
-        call.arithmetic,
-    )
+    result: RealArray = formula(sums, *(arguments if isinstance(arguments, tuple) else ()))
+    return result
 
 
 def _sums(call: Call) -> RealArray:
@@ -77,3 +86,15 @@ def rowwise_fully_connected(call: Call) -> RealArray:
 def matmul(call: Call) -> RealArray:
     """LHS [M,K], RHS [K,N]."""
     return call.arithmetic.product(call["LHS"], call["RHS"])
+
+
+def batched_add(call: Call) -> RealArray:
+    """Slice added to every item of Batch."""
+    return call["Batch"] + call["Slice"]
+
+
+def batched_reduce_add(call: Call) -> RealArray:
+    """Sum of Batch along Axis, in order."""
+    batch, axis = call["Batch"], call.site.integer("Axis")
+    last: RealArray = np.add.accumulate(batch, axis=axis).take(-1, axis=axis)
+    return last

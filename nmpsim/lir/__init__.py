@@ -1,7 +1,6 @@
 """Glow's low-level IR: text to module and back, its checks, its constants.
 
-Read ``nodes`` (the data), ``opcodes`` (every instruction) and ``rules`` (what their types must
-be) first. The usual way in::
+Read ``nodes`` (the data) and ``opcodes`` (every instruction) first. The usual way in::
 
     module = parse_file(path)
     module, warnings = attach_constants(module, weights, default_tensors_file(path))
@@ -23,7 +22,7 @@ from nmpsim.lir.nodes import (
     TensorType,
     WeightVar,
 )
-from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.opcodes import NO_WORK, OPCODES, Kind, opcodes_of
 from nmpsim.lir.parser import parse, parse_file
 from nmpsim.lir.printer import format_type, print_module
 from nmpsim.lir.scales import read_tensors
@@ -40,7 +39,10 @@ __all__ = [
     "read_constants",
     "read_tensors",
     "default_tensors_file",
+    "NO_WORK",
     "OPCODES",
+    "Kind",
+    "opcodes_of",
     "Module",
     "WeightVar",
     "Instruction",

@@ -135,17 +135,26 @@ def same_shape(first: str, *others: str) -> Rule:
     return rule
 
 
-def same_scale(first: str, *others: str) -> Rule:
+@attrs.frozen
+class SameScale:
     """All operands have the scale and offset of the first: the operation moves raw integers."""
 
-    def rule(site: Site) -> Iterator[Problem]:
-        for role in others:
+    first: str
+    others: tuple[str, ...]
+
+    def __call__(self, site: Site) -> Iterator[Problem]:
+        """What is wrong with a site, as any rule."""
+        first = self.first
+        for role in self.others:
             if not same_parameters(site.types[role], site.types[first]):
                 message = f"{role} and {first} differ in scale or offset"
                 expected = f"{_parameters(site.types[first])}, as {first}"
                 yield Problem(role, message, _parameters(site.types[role]), expected)
 
-    return rule
+
+def same_scale(first: str, *others: str) -> Rule:
+    """All operands have the scale and offset of the first."""
+    return SameScale(first, others)
 
 
 def same_type(first: str, *others: str) -> tuple[Rule, ...]:

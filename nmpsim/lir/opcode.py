@@ -1,11 +1,14 @@
-"""What a row of the table of opcodes is made of: roles of operands, kinds of attributes."""
+"""What a row of the table of opcodes is made of: its kind, operands, attributes, rules, formula."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any
 
 import attrs
 
+from nmpsim.lir.constraints import Rule, SameScale
 from nmpsim.lir.limits import MAX_INTEGER
 from nmpsim.lir.nodes import AttributeValue, TensorType
 
@@ -22,6 +25,51 @@ ACTIVATION_ARGUMENTS = {
 """Fused activation -> how many FusedActivationArgs it has."""
 
 
+class Kind(Enum):
+    """What an operation is; whoever compiles, quantizes or crops it asks for this.
+
+    Operations of one kind have their operands in the same places. A unit of the device does those
+    from CONVOLUTION to MOVE; ``compiler/placement.py`` says when.
+    """
+
+    NO_WORK = auto()
+    """Computes nothing: begins, ends, views or prints a buffer."""
+    CONVOLUTION = auto()
+    """Windows times filters, and a bias: Dest, Src, Filter, Bias, perhaps scales by channel."""
+    FULLY_CONNECTED = auto()
+    """A product with weights, and a bias: Dest, Src, Weights, Bias, perhaps scales by row."""
+    PRODUCT = auto()
+    """A product of two matrices: Dest, LHS, RHS."""
+    BATCHED_ADD = auto()
+    """One tensor added to every item of a batch: Dest, Batch, Slice."""
+    MAX_POOL = auto()
+    """The largest value of each window: Dest, Src."""
+    AVERAGE_POOL = auto()
+    """The mean of each window: Dest, Src."""
+    PAIR = auto()
+    """Two tensors of one shape, element by element: Dest, LHS, RHS."""
+    CLIP = auto()
+    """Limits values and does nothing else: Dest, Src; see ``Opcode.limits``."""
+    RESCALE = auto()
+    """Multiplies each element by a constant that may depend on its sign: Dest, Src."""
+    LOOK_UP = auto()
+    """An entry of a table for each integer: Dest, Src, Mapping."""
+    FILL = auto()
+    """One value everywhere: Dest."""
+    MOVE = auto()
+    """Moves bytes, whatever they mean: Dest, Src."""
+    CONVERSION = auto()
+    """Between real and quantized values: Dest, Src."""
+    FUNCTION = auto()
+    """A real function of each element that a quantizer makes a table of: Dest, Src."""
+    HOST = auto()
+    """Anything else: the host does it."""
+
+
+WEIGHTED = frozenset({Kind.CONVOLUTION, Kind.FULLY_CONNECTED})
+"""Kinds with weights and a bias: result, source, weights, bias."""
+
+
 @attrs.frozen
 class Role:
     """One operand of an opcode: what it stands for and how it is used."""
@@ -30,6 +78,9 @@ class Role:
     kind: str
     is_scratch: bool = False
     """Whether it is room to work in: Glow prints it as an output, with a scale of 0."""
+    scales: tuple[str, str] | None = None
+    """Operands with its scales and offsets, one for each index of dimension 0; Glow leaves 0 or 1
+    in the type of such an operand."""
 
 
 @attrs.frozen
@@ -57,6 +108,23 @@ class Opcode:
     summary: str
     operands: tuple[Role, ...]
     attributes: tuple[Attribute, ...] = ()
+    kind: Kind = Kind.HOST
+    rules: tuple[Rule, ...] = ()
+    """What the types of the operands have to do with one another, in the order in which it is
+    asked; a rule may rely on the rules before it."""
+    formula: Callable[..., Any] | None = None
+    """The real function of each element, for an operation that works element by element.
+
+    Arrays of the operands that are read, then the attributes' numbers -> the result. It works in
+    the dtype of its arguments: float64, float32, that of index integers.
+    """
+    limits: tuple[float | str, float | str | None] | None = None
+    """What a CLIP limits to: low, and high if there is one; numbers or names of attributes."""
+
+    @property
+    def keeps_scale(self) -> bool:
+        """Whether it passes integers on as they are, so the result has the scale of the source."""
+        return any(isinstance(rule, SameScale) for rule in self.rules)
 
     def attribute(self, name: str) -> Attribute | None:
         """The attribute of this name, if the opcode has it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nmpsim.lir.constraints import Problem, Rule, Site, describe, expect_shape, rank
-from nmpsim.lir.opcodes import ACTIVATION_ARGUMENTS
+from nmpsim.lir.opcode import ACTIVATION_ARGUMENTS
 
 # Windows: convolution and pools
 

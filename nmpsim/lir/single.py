@@ -8,7 +8,6 @@ from nmpsim.lir.constraints import Site, describe
 from nmpsim.lir.limits import size_problem
 from nmpsim.lir.nodes import AttributeValue, Instruction, Operand, Span, TensorType
 from nmpsim.lir.opcodes import OPCODES
-from nmpsim.lir.rules import RULES
 
 _NOWHERE = Span(1, 1)
 
@@ -44,7 +43,7 @@ def instruction_problem(
         _NOWHERE,
     )  # fmt: skip
     roles = {role.name: type for role, (_, type) in zip(row.operands, operands, strict=True)}
-    for rule in RULES.get(opcode, ()):
+    for rule in row.rules:
         for problem in rule(Site(instruction, roles)):
             return f"{problem.message}: {problem.found}, expected is {problem.expected}"
     return None

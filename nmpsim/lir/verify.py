@@ -14,21 +14,12 @@ from nmpsim.lir.liveness import Liveness, Value
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import Instruction, Module, Operand, Span, TensorType
 from nmpsim.lir.opcodes import IN, OPCODES, Opcode
-from nmpsim.lir.rules import RULES
 from nmpsim.lir.typecheck import type_problems
 from nmpsim.lir.unknown_opcode import opcode_problem
 
 _DEFINING = ("allocactivation", "tensorview")
 _MAX_HINTS = 20
 """Looking for a near name costs time in the number of names, so only so often."""
-_DUMMY_SCALES = frozenset(
-    {
-        ("channelwisequantizedconvolution", "Filter"),
-        ("channelwisequantizedconvolution", "Bias"),
-        ("rowwisequantizedfullyconnected", "Weights"),
-    }
-)
-"""Operands whose scales are in an operand of their own; Glow leaves 0 or 1 in their type."""
 
 
 def verify(module: Module) -> None:
@@ -229,13 +220,12 @@ class _Verifier:
 
     def _rules(self, site: Site) -> None:
         """Ask the rules one after the other; what follows a broken one may rely on it."""
+        opcode = OPCODES[site.instruction.opcode]
         places = {
             role.name: operand.span
-            for role, operand in zip(
-                OPCODES[site.instruction.opcode].operands, site.instruction.operands, strict=True
-            )
+            for role, operand in zip(opcode.operands, site.instruction.operands, strict=True)
         }
-        for rule in RULES.get(site.instruction.opcode, ()):
+        for rule in opcode.rules:
             problems = list(rule(site))
             for problem in problems:
                 at_fault = problem.role or problem.attribute or ""
@@ -260,6 +250,6 @@ def _dummy_scaled(module: Module) -> frozenset[str]:
         opcode = OPCODES.get(instruction.opcode)
         roles = opcode.operands if opcode else ()
         for role, operand in zip(roles, instruction.operands, strict=False):
-            is_dummy = role.is_scratch or (instruction.opcode, role.name) in _DUMMY_SCALES
+            is_dummy = role.is_scratch or role.scales is not None
             (dummy if is_dummy else meant).add(operand.name)
     return frozenset(dummy - meant)

@@ -8,9 +8,8 @@ from pathlib import Path
 import attrs
 import numpy.typing as npt
 
-from nmpsim.compiler.resolve import NO_WORK
 from nmpsim.diagnostics import Place, about, fail
-from nmpsim.lir import verify
+from nmpsim.lir import NO_WORK, verify
 from nmpsim.lir.layers import PlainLayer, find_layer
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.quantization.calibrate import Range, calibrate

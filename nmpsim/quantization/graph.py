@@ -16,9 +16,7 @@ import numpy.typing as npt
 from nmpsim.diagnostics import Place, fail
 from nmpsim.interpreter import Location, locate
 from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
-from nmpsim.lir.opcodes import IN
-
-_NOTHING = frozenset({"allocactivation", "deallocactivation", "tensorview", "debugprint"})
+from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES
 
 
 @attrs.frozen
@@ -135,7 +133,7 @@ class _Builder:
                 self._touch(instruction)
             elif instruction.opcode == "copy" and self._is_rename(instruction):
                 self._rename(instruction)
-            elif instruction.opcode not in _NOTHING:
+            elif instruction.opcode not in NO_WORK:
                 self._compute(instruction)
         mutable = [w.name for w in self._module.weights if not w.constant]
         read = {value for node in self._nodes for value in node.sources}
@@ -171,18 +169,18 @@ class _Builder:
             self._read(o.name, instruction.span) for o in instruction.operands if o.kind == IN
         )
         written = [o.name for o in instruction.operands if o.kind != IN]
-        if instruction.opcode == "scatterdata":
+        if instruction.opcode == "inserttensor":
+            self._write_part(instruction, self._places[written[0]], reads)
+            return
+        if any(role.kind == INOUT for role in OPCODES[instruction.opcode].operands):
             raise fail(
                 "QUANT001",
                 f"%{instruction.name} changes a tensor at places that are not constant",
                 place=Place(self._module.file, instruction.span.line, instruction.span.column),
-                found="scatterdata",
+                found=instruction.opcode,
                 expected="operations that make their results",
                 hint="end the program before it, and do the rest with its outputs",
             )
-        if instruction.opcode == "inserttensor":
-            self._write_part(instruction, self._places[written[0]], reads)
-            return
         results = tuple(self._value(instruction.name, self._places[n].type) for n in written)
         self._nodes.append(Node(instruction, results, reads))
         for name, value in zip(written, results, strict=True):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmpsim.interpreter import INTERPRETER, NO_WORK, REAL, real_operands, real_operation
-from nmpsim.lir import OPCODES, Instruction, Operand, Quantization, Span, TensorType
+from nmpsim.interpreter import INTERPRETER, REAL, real_operands, real_operation
+from nmpsim.lir import NO_WORK, OPCODES, Instruction, Operand, Quantization, Span, TensorType
 from nmpsim.lir.shapes import window_extent
 
 Array = np.ndarray[Any, Any]

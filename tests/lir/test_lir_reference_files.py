@@ -8,7 +8,6 @@ from counted_work import calls_of
 from shared_files import shared_names
 
 from nmpsim.lir import OPCODES, parse, parse_file, print_module, verify
-from nmpsim.lir.rules import RULES
 
 FILES = shared_names("*.lir.txt")
 
@@ -52,7 +51,3 @@ def test_parsing_takes_time_linear_in_the_length(shared):
     half = text[: text.rindex("\n", 0, len(text) // 2) + 1] + "}\n"
     assert calls_of(parse, text) < 100 * len(text)
     assert calls_of(parse, text) < 3 * calls_of(parse, half)
-
-
-def test_rules_are_for_opcodes_of_the_table():
-    assert set(RULES) <= set(OPCODES)

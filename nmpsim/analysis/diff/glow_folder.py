@@ -22,7 +22,7 @@ from nmpsim.analysis.diff.printed import NUMBER, printed_values
 from nmpsim.analysis.diff.tensors import Tensor, Values
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.interpreter import locate
-from nmpsim.lir import OPCODES, Module, TensorType
+from nmpsim.lir import NO_WORK, OPCODES, Module, TensorType
 from nmpsim.lir.line import Line
 from nmpsim.lir.line_parser import parse_type
 
@@ -30,7 +30,7 @@ INFO_FILES = ("instrument-debug.info", "debug.info")
 FORMATS = ("bin", "txt", "rawbin", "rawtxt")
 _OPERAND = re.compile(r"\[(\d{1,4})\]\s+([^:\s]+):\s+(data\d{1,9}\.(?:bin|txt))\s+(\S.*)")
 _ENDINGS = ("bin", "txt")
-_NOT_DUMPED = frozenset({"allocactivation", "deallocactivation", "tensorview", "debugprint"})
+_NOT_DUMPED = NO_WORK - {"touch"}
 MAX_TEXT_BYTES = 256 << 20
 """A reader refuses more, so a hostile file cannot make it use much memory."""
 _MAX_TYPE_BYTES = 400

@@ -12,7 +12,7 @@ from nmpsim.analysis.reduce.extract import Part
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter.memory import Memory
 from nmpsim.lir import Instruction, Module, Span, TensorType, WeightVar, verify
-from nmpsim.lir.opcodes import IN, OUT
+from nmpsim.lir.opcodes import IN, NO_WORK, OUT
 
 Array = npt.NDArray[Any]
 Slices = tuple[slice, ...]
@@ -89,7 +89,7 @@ def crop(part: Part, at: Sequence[int]) -> Part:
 
 
 def _crop_of(part: Part, tensors: _Tensors, at: Sequence[int]) -> _Crop | None:
-    kept = [i for i in part.module.instructions if i.opcode not in _NO_WORK]
+    kept = [i for i in part.module.instructions if i.opcode not in NO_WORK]
     boxes: dict[str, Slices] = {kept[-1].operands[0].name: tuple(slice(i, i + 1) for i in at)}
     changed: list[Instruction] = []
     for instruction in reversed(kept):
@@ -104,9 +104,6 @@ def _crop_of(part: Part, tensors: _Tensors, at: Sequence[int]) -> _Crop | None:
         attributes = {**instruction.attributes, **needs.attributes}
         changed.insert(0, attrs.evolve(instruction, attributes=attributes))
     return _Crop(boxes, changed)
-
-
-_NO_WORK = ("allocactivation", "deallocactivation", "tensorview")
 
 
 class _Tensors:

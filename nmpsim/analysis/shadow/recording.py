@@ -13,9 +13,9 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.interpreter import NO_WORK, Location, locate, real_operation
+from nmpsim.interpreter import Location, locate, real_operation
 from nmpsim.lir.nodes import Instruction, Module, TensorType
-from nmpsim.lir.opcodes import IN
+from nmpsim.lir.opcodes import IN, NO_WORK
 
 Array = npt.NDArray[Any]
 

@@ -107,9 +107,9 @@ def _div_quantized(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArr
     return round_half_away(held + np.float32(dest.offset))
 
 
-def _divide_plain(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
+def divide(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
     """Float division; integers truncate towards zero as in C, and division by 0 gives 0."""
-    if lhs.dtype == np.float32:
+    if lhs.dtype.kind == "f":
         return lhs / rhs
     nonzero = np.where(rhs == 0, 1, rhs)
     floored, remainder = np.divmod(lhs, nonzero)
@@ -138,6 +138,6 @@ def _operation(
 element_add = _operation("elementadd", np.add, add_by_integers, add_by_floats)
 element_sub = _operation("elementsub", np.subtract, _sub_by_integers, _sub_by_floats)
 element_mul = _operation("elementmul", np.multiply, _mul_by_integers, _mul_by_floats)
-element_div = _operation("elementdiv", _divide_plain, _div_quantized, _div_quantized)
+element_div = _operation("elementdiv", divide, _div_quantized, _div_quantized)
 element_max = _operation("elementmax", np.maximum, _max_by_integers, _max_by_floats)
 element_min = _operation("elementmin", np.minimum, _min_by_integers, _min_by_floats)

@@ -1,0 +1,65 @@
+"""What rows of the table of opcodes say of themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nmpsim.lir import OPCODES, Kind
+from nmpsim.lir.opcodes import IN, Opcode
+
+OPERANDS = {
+    Kind.CONVOLUTION: ("Dest", "Src", "Filter", "Bias"),
+    Kind.FULLY_CONNECTED: ("Dest", "Src", "Weights", "Bias"),
+    Kind.PRODUCT: ("Dest", "LHS", "RHS"),
+    Kind.BATCHED_ADD: ("Dest", "Batch", "Slice"),
+    Kind.MAX_POOL: ("Dest", "Src"),
+    Kind.AVERAGE_POOL: ("Dest", "Src"),
+    Kind.PAIR: ("Dest", "LHS", "RHS"),
+    Kind.CLIP: ("Dest", "Src"),
+    Kind.RESCALE: ("Dest", "Src"),
+    Kind.LOOK_UP: ("Dest", "Src", "Mapping"),
+    Kind.FILL: ("Dest",),
+    Kind.MOVE: ("Dest", "Src"),
+    Kind.CONVERSION: ("Dest", "Src"),
+    Kind.FUNCTION: ("Dest", "Src"),
+}
+"""Kind -> what its operands begin with, or all of them."""
+ROWS = [pytest.param(row, id=name) for name, row in OPCODES.items()]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_operands_of_a_kind_are_in_the_same_places(row: Opcode) -> None:
+    names = tuple(role.name for role in row.operands)
+    expected = OPERANDS.get(row.kind, names)
+    assert names[: len(expected)] == expected
+    own = {name for role in row.operands for name in role.scales or ()}
+    assert own == set(names[len(expected) :])
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_formula_takes_what_is_read_and_the_attributes(row: Opcode) -> None:
+    if row.formula is None:
+        return
+    sources = [np.array([0.25, 0.5]) for role in row.operands if role.kind == IN]
+    if row.name.startswith(("elementbitwise", "modulo")):
+        sources = [np.array([1, 2]) for _ in sources]
+    assert np.shape(row.formula(*sources, *(1 for _ in row.attributes))) == (2,)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_limits_say_what_the_formula_does(row: Opcode) -> None:
+    assert (row.limits is not None) == (row.kind is Kind.CLIP)
+    if row.limits is None or row.formula is None:
+        return
+    given = {a.name: float(-2 + 5 * place) for place, a in enumerate(row.attributes)}
+    low, high = (given.get(str(limit), limit) for limit in row.limits)
+    x = np.linspace(-9, 9, 37)
+    expected = np.minimum(np.maximum(x, low), np.inf if high is None else high)
+    np.testing.assert_array_equal(row.formula(x, *given.values()), expected)
+
+
+def test_some_operations_keep_the_scale() -> None:
+    keep = {name for name, row in OPCODES.items() if row.keeps_scale}
+    assert keep > {"copy", "transpose", "inserttensor", "extracttensor", "maxpool", "cpumaxsplat"}
+    assert not keep & {"relu", "avgpool", "elementadd", "rescalequantized", "touch"}
