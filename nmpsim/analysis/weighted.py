@@ -10,17 +10,12 @@ import numpy.typing as npt
 
 from nmpsim.compiler.work import Operation, View
 from nmpsim.lir.nodes import Module
+from nmpsim.lir.opcode import WEIGHTED as KINDS
+from nmpsim.lir.opcodes import opcodes_of
 
 Array: TypeAlias = npt.NDArray[Any]
 
-WEIGHTED = frozenset(
-    {
-        "convolution",
-        "channelwisequantizedconvolution",
-        "fullyconnected",
-        "rowwisequantizedfullyconnected",
-    }
-)
+WEIGHTED = opcodes_of(*KINDS)
 """Opcodes with weights and a bias; operands are result, source, weights, bias."""
 
 

@@ -38,6 +38,7 @@ from nmpsim.isa.table import DRAM_BASE
 from nmpsim.kernels.hostops import supports
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, TensorType
+from nmpsim.lir.opcode import Kind
 
 
 def compile_module(
@@ -244,7 +245,7 @@ class _Compilation:
                 found=reason,
                 hint=f"on the device: {op.host_reason}",
             )
-        if opcode == "avgpool" and op.output.is_narrow:
+        if op.kind is Kind.AVERAGE_POOL and op.output.is_narrow:
             profile_of(op).average(average_of(op, self._place(op)))  # refuses what it has not
         operands = tuple(
             HostOperand(_role(operand.kind), self._tensor(view))

@@ -11,30 +11,13 @@ import attrs
 from nmpsim.compiler.numerics import profile_of
 from nmpsim.compiler.placement import host_reason
 from nmpsim.compiler.work import Operation, View
-
-CLIPS_ITS_RESULT = frozenset(
-    {
-        "convolution",
-        "channelwisequantizedconvolution",
-        "fullyconnected",
-        "rowwisequantizedfullyconnected",
-        "matmul",
-        "batchedadd",
-        "avgpool",
-        "elementadd",
-        "elementsub",
-        "elementmul",
-        "elementmax",
-        "elementmin",
-    }
-)
-"""Operations of units that clip to any range."""
+from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
+from nmpsim.lir.opcodes import OPCODES
 
 
 def clip_of(op: Operation) -> tuple[int, int] | None:
     """Range that an activation clips to, if clipping is all that it does."""
-    opcode = op.instruction.opcode
-    if opcode not in ("relu", "clip", "cpumaxsplat") or op.host_reason:
+    if op.kind is not Kind.CLIP or op.host_reason:
         return None
     out, source = op.operands
     if (out.scale, out.offset) != (source.scale, source.offset):
@@ -43,23 +26,23 @@ def clip_of(op: Operation) -> tuple[int, int] | None:
 
 
 def input_range(op: Operation) -> tuple[int, int]:
-    """Range that ``relu``, ``clip`` or ``cpumaxsplat`` clamps its input to."""
-    source = op.operands[1]
-    if op.instruction.opcode == "relu":
-        return source.held(source.offset), source.limits[1]
-    if op.instruction.opcode == "clip":
-        return clip_range(op, source)
-    splat = float(str(op.instruction.attributes["SplatValue"]))
-    return source.held(profile_of(op).quantized(splat, source)), source.limits[1]
+    """Range that an activation that only clips clamps its input to."""
+    return limits_on(op, op.operands[1])
 
 
-def clip_range(op: Operation, grid: View) -> tuple[int, int]:
-    """The bounds of ``clip`` on a tensor's grid."""
-    low, high = (
-        grid.held(profile_of(op).quantized(float(str(op.instruction.attributes[key])), grid))
-        for key in ("Min", "Max")
+def limits_on(op: Operation, grid: View) -> tuple[int, int]:
+    """The limits of an activation that only clips, on a tensor's grid."""
+    low, high = OPCODES[op.instruction.opcode].limits or (None, None)
+    lowest, highest = grid.limits
+    return (
+        lowest if low is None else _on_grid(low, op, grid),
+        highest if high is None else _on_grid(high, op, grid),
     )
-    return low, high
+
+
+def _on_grid(limit: float | str, op: Operation, grid: View) -> int:
+    real = op.instruction.attributes[limit] if isinstance(limit, str) else limit
+    return grid.held(profile_of(op).quantized(float(str(real)), grid))
 
 
 def fuse(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
@@ -86,7 +69,7 @@ def _follower(
     result from before it later on. What ``op`` then writes, it writes at ``first``: until the
     activation nobody may touch that.
     """
-    if op.instruction.opcode not in CLIPS_ITS_RESULT or op.host_reason:
+    if op.kind not in SATURATES_ANYWHERE or op.host_reason:
         return None
     result = op.output
     for index in range(last + 1, len(operations)):

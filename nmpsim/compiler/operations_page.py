@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nmpsim.compiler.placement import ON_THE_DEVICE
+from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 from nmpsim.kernels.hostops.table import OPERATIONS
 from nmpsim.lir.opcode import Opcode
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
@@ -82,7 +82,7 @@ def _row(opcode: Opcode) -> tuple[str, ...]:
     operands = ", ".join(f"{role.kind} {role.name}" for role in opcode.operands)
     attributes = (f"{a.name}{'' if a.required else '?'}" for a in opcode.attributes)
     is_executed = opcode.name not in NO_WORK
-    on = "device" if opcode.name in ON_THE_DEVICE else "host" if is_executed else "-"
+    on = "device" if opcode.kind in KINDS_ON_THE_DEVICE else "host" if is_executed else "-"
     return (
         f"`{opcode.name}`",
         opcode.summary,

@@ -16,31 +16,14 @@ from nmpsim.compiler.tiling.channelwise_scheme import (
 from nmpsim.compiler.work import Operation
 from nmpsim.config import DeviceConfig
 from nmpsim.kernels.hostops import supports
-
-MOVES = frozenset({"copy", "transpose", "inserttensor", "extracttensor"})
-"""They move bytes, whatever the bytes mean."""
+from nmpsim.lir.opcode import Kind
 
 BIASES = ("i8", "i16", "i32", "i64", "float")
 """Elements of a bias; what a profile cannot take of them it refuses."""
 
 ACTIVATIONS = frozenset({"NONE", "RELU", "CLIP", "LEAKY_RELU"})
 
-ELEMENT_BY_ELEMENT = frozenset(
-    {
-        "batchedadd",
-        "elementadd",
-        "elementsub",
-        "elementmul",
-        "elementmax",
-        "elementmin",
-        "relu",
-        "clip",
-        "leakyrelu",
-        "cpumaxsplat",
-        "rescalequantized",
-        "intlookuptable",
-    }
-)
+ELEMENT_BY_ELEMENT = frozenset({Kind.BATCHED_ADD, Kind.PAIR, Kind.CLIP, Kind.RESCALE, Kind.LOOK_UP})
 """A result may take the place of an input of its size: each tile is read before it is written."""
 
 
@@ -58,7 +41,7 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
     Their units have no partial sums.
     """
     opcode = op.instruction.opcode
-    if opcode not in POOLS and not is_depthwise(op):
+    if op.kind not in POOLS and not is_depthwise(op):
         return ""
     needs = smallest_tile(image_of(op))
     dtypes = [view.type.dtype for view in op.operands]
@@ -69,11 +52,10 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
 
 def host_reason(op: Operation) -> str:
     """Why the device cannot do an operation; empty if it can."""
-    opcode = op.instruction.opcode
-    rule = _RULES.get(opcode)
-    if rule is None and opcode not in MOVES:
-        return f"the device has no unit for {opcode}"
-    return (rule(op) if rule else "") or _overlap(op)
+    rule = _RULES.get(op.kind)
+    if rule is None:
+        return f"the device has no unit for {op.instruction.opcode}"
+    return rule(op) or _overlap(op)
 
 
 def _overlap(op: Operation) -> str:
@@ -81,7 +63,7 @@ def _overlap(op: Operation) -> str:
     result = op.operands[0]
     for view in op.operands[1:]:
         in_place = view.byte_offset == result.byte_offset and view.type.nbytes == result.type.nbytes
-        if view.meets(result) and not (in_place and op.instruction.opcode in ELEMENT_BY_ELEMENT):
+        if view.meets(result) and not (in_place and op.kind in ELEMENT_BY_ELEMENT):
             return f"the result lies on %{view.name}, which other cores may still read"
     return ""
 
@@ -134,22 +116,23 @@ def _activation(op: Operation) -> str:
     return f"the rescale unit has no {activation} after a sum of {profile.name}"
 
 
-def _leaky(op: Operation) -> str:
-    return _narrow(op) or _slope(float(str(op.instruction.attributes["Alpha"])))
+def _rescale(op: Operation) -> str:
+    alpha = op.instruction.attributes.get("Alpha")
+    return _narrow(op) or ("" if alpha is None else _slope(float(str(alpha))))
 
 
 def _slope(alpha: float) -> str:
     return "" if alpha > 0 else f"the rescale unit's factors are above 0, Alpha is {alpha:g}"
 
 
-def _batchedadd(op: Operation) -> str:
+def _batched_add(op: Operation) -> str:
     batch, piece = op.operands[1:3]
     if piece.type.elem in (batch.type.elem, "i32"):
         return _narrow(op, 2)
     return f"slice %{piece.name} is {piece.type.elem}, the unit takes Int32 or what the batch is"
 
 
-def _avgpool(op: Operation) -> str:
+def _average_pool(op: Operation) -> str:
     if len(op.operands[0].shape) == 5:
         return "windows of the pooling unit have two dimensions"
     return _narrow(op)
@@ -160,28 +143,20 @@ def _look_up(op: Operation) -> str:
     return f"%{wide.name} is {wide.type.elem}, tables are Int8" if wide else ""
 
 
-_RULES: dict[str, Callable[[Operation], str]] = {
-    "convolution": _weighted,
-    "channelwisequantizedconvolution": _weighted,
-    "fullyconnected": _weighted,
-    "rowwisequantizedfullyconnected": _weighted,
-    "matmul": _narrow,
-    "batchedadd": _batchedadd,
-    "maxpool": _narrow,
-    "avgpool": _avgpool,
-    "elementadd": _narrow,
-    "elementsub": _narrow,
-    "elementmul": _narrow,
-    "elementmax": _narrow,
-    "elementmin": _narrow,
-    "relu": _narrow,
-    "clip": _narrow,
-    "leakyrelu": _leaky,
-    "cpumaxsplat": _narrow,
-    "rescalequantized": _narrow,
-    "intlookuptable": _look_up,
-    "splat": _narrow,
+_RULES: dict[Kind, Callable[[Operation], str]] = {
+    Kind.CONVOLUTION: _weighted,
+    Kind.FULLY_CONNECTED: _weighted,
+    Kind.PRODUCT: _narrow,
+    Kind.BATCHED_ADD: _batched_add,
+    Kind.MAX_POOL: _narrow,
+    Kind.AVERAGE_POOL: _average_pool,
+    Kind.PAIR: _narrow,
+    Kind.CLIP: _narrow,
+    Kind.RESCALE: _rescale,
+    Kind.LOOK_UP: _look_up,
+    Kind.FILL: _narrow,
+    Kind.MOVE: lambda op: "",
 }
 
-ON_THE_DEVICE = MOVES | frozenset(_RULES)
-"""Opcodes that a unit of the device does, if types and shapes allow."""
+KINDS_ON_THE_DEVICE = frozenset(_RULES)
+"""Operations that a unit of the device does, if types and shapes allow."""

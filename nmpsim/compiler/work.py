@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from nmpsim.lir.nodes import Instruction, TensorType
+from nmpsim.lir.opcodes import OPCODES, Kind
 
 NARROW = ("i8", "i16")
 """Elements that the units work on, in the order of the descriptors' word ``element``."""
@@ -106,6 +107,11 @@ class Operation:
     clip_high: int | None = None
     fused: tuple[Operation, ...] = ()
     """The activations, in order; the output is the last one's."""
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of operation it is."""
+        return OPCODES[self.instruction.opcode].kind
 
     @property
     def output(self) -> View:

@@ -22,17 +22,9 @@ from nmpsim.compiler.work import Operation
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.nodes import Instruction, Module, TensorType
+from nmpsim.lir.opcodes import OPCODES, Kind
 
 WORD_BYTES = 4
-MOVES = frozenset(
-    {"copy", "transpose", "inserttensor", "extracttensor", "maxpool", "maxpoolwithargmax",
-     "resizenearest"}
-)  # fmt: skip
-"""What they write has the scale of what they read."""
-CLIPS = frozenset({"relu", "clip", "cpumaxsplat"})
-"""Likewise, where both scales are the same in the program."""
-
-
 Options = tuple[str, bool]
 """Slicing, and whether activations are fused."""
 
@@ -121,9 +113,9 @@ def _same_scale(operations: tuple[Operation, ...], layer: Layer) -> frozenset[st
 def _tied(op: Operation) -> set[str]:
     """Buffers that an operation gives one scale; none if it rescales."""
     views = [view for view in op.operands if view.type.quant is not None]
-    opcode = op.instruction.opcode
+    row = OPCODES[op.instruction.opcode]
     same = len({(view.scale, view.offset) for view in views}) == 1
-    if opcode in MOVES or (opcode in CLIPS and same):
+    if row.keeps_scale or (row.kind is Kind.CLIP and same):
         return {view.buffer.name for view in views}
     return set()
 

@@ -15,6 +15,7 @@ from nmpsim.isa.total import check_total
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.table import OPERATIONS
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Instruction, TensorType
+from nmpsim.lir.opcode import SATURATES_ANYWHERE
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind, Role, opcodes_of
 
 _Operation = Callable[[Call], RealArray | tuple[RealArray, ...]]
@@ -82,14 +83,11 @@ _OPERATIONS: Mapping[str, _Operation] = {
 """Every opcode that computes -> the results for its written operands, in print order."""
 check_total("the interpreter", _OPERATIONS, OPCODES.keys() - NO_WORK)
 
-_MAY_HIDE_A_RELU = opcodes_of(
-    Kind.CONVOLUTION,
-    Kind.FULLY_CONNECTED,
-    Kind.PRODUCT,
-    Kind.BATCHED_ADD,
-    Kind.AVERAGE_POOL,
-    Kind.PAIR,
-) | {"batchedreduceadd", "elementdiv", "rescalequantized"}
+_MAY_HIDE_A_RELU = opcodes_of(*SATURATES_ANYWHERE) | {
+    "batchedreduceadd",
+    "elementdiv",
+    "rescalequantized",
+}
 """Operations whose result type a quantizer may give the range of the ReLU after them."""
 
 

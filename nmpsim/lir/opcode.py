@@ -68,6 +68,8 @@ class Kind(Enum):
 
 WEIGHTED = frozenset({Kind.CONVOLUTION, Kind.FULLY_CONNECTED})
 """Kinds with weights and a bias: result, source, weights, bias."""
+SATURATES_ANYWHERE = WEIGHTED | {Kind.PRODUCT, Kind.BATCHED_ADD, Kind.AVERAGE_POOL, Kind.PAIR}
+"""Kinds that bring what they calculate to the result's scale, then saturate: any limits will do."""
 
 
 @attrs.frozen

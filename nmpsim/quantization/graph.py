@@ -16,7 +16,7 @@ import numpy.typing as npt
 from nmpsim.diagnostics import Place, fail
 from nmpsim.interpreter import Location, locate
 from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
-from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES
+from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, Kind
 
 
 @attrs.frozen
@@ -57,6 +57,16 @@ class Node:
     def opcode(self) -> str:
         """What it does."""
         return self.instruction.opcode
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of operation it is."""
+        return OPCODES[self.opcode].kind
+
+    @property
+    def keeps_scale(self) -> bool:
+        """Whether the result has the parameters of the source."""
+        return OPCODES[self.opcode].keeps_scale
 
     @property
     def is_made_up(self) -> bool:

@@ -7,17 +7,13 @@ import attrs
 from nmpsim.compiler.placement import host_reason
 from nmpsim.compiler.work import Buffer, Operation, View
 from nmpsim.lir.nodes import Quantization, TensorType
+from nmpsim.lir.opcode import WEIGHTED
+from nmpsim.lir.opcodes import Kind, opcodes_of
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.settings import Settings
 
-MOVES = frozenset(
-    {"touch", "splat", "tensorview", "copy", "transpose", "inserttensor", "extracttensor"}
-)
+MOVES = opcodes_of(Kind.MOVE, Kind.FILL) | {"touch", "tensorview"}
 """They move or fill, float or quantized."""
-WEIGHTED = frozenset({"convolution", "fullyconnected"})
-"""Operations whose second and third source are weights and bias."""
-LOOK_UPS = frozenset({"sigmoid", "tanh"})
-"""Functions of one value, which become a table where values are Int8."""
 
 _MOVES_FLOAT = "it moves values that stay float"
 _PROBE = Quantization(1.0, 0, 0.0, 0.0)
@@ -96,7 +92,7 @@ def _reason(node: Node, graph: Graph, settings: Settings) -> str:
         return asked
     if any(value.type.elem != "float" for value in (*node.results, *node.sources)):
         return "not all of its operands are float"
-    if node.opcode in LOOK_UPS and settings.elem == "i8":
+    if node.kind is Kind.FUNCTION and settings.elem == "i8":
         return ""
     return host_reason(_probe(node, graph, settings))
 
@@ -104,7 +100,7 @@ def _reason(node: Node, graph: Graph, settings: Settings) -> str:
 def _probe(node: Node, graph: Graph, settings: Settings) -> Operation:
     """The quantized operation, as far as the device's abilities are concerned."""
     elems = [settings.elem] * (len(node.results) + len(node.sources))
-    if node.opcode in WEIGHTED:
+    if node.kind in WEIGHTED:
         elems[3] = settings.bias_elem
     views = tuple(
         _view(value, elem, graph)

@@ -9,9 +9,9 @@ import numpy as np
 
 from nmpsim.interpreter import REAL, dequantize, real_operation
 from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, Module, Span
-from nmpsim.lir.opcodes import IN
+from nmpsim.lir.opcode import WEIGHTED
+from nmpsim.lir.opcodes import IN, Kind
 from nmpsim.quantization.graph import Graph, Node, Value
-from nmpsim.quantization.placement import LOOK_UPS, WEIGHTED
 from nmpsim.quantization.scales import Scales
 from nmpsim.quantization.settings import Settings
 from nmpsim.quantization.tensors import Tensors
@@ -87,9 +87,9 @@ class _Rewriter:
         if node.results[0] not in self._quantized:
             names = tuple(self._tensors.get(s, s.type, node.instruction) for s in node.sources)
             return Form(node.opcode, names, attributes)
-        if node.opcode in WEIGHTED:
+        if node.kind in WEIGHTED:
             return weighted_form(node, self._tensors, self._settings)
-        if node.opcode in LOOK_UPS:
+        if node.kind is Kind.FUNCTION:
             return Form("intlookuptable", (*self._sources(node), self._table(node)), {})
         return Form(node.opcode, self._sources(node), attributes)
 
@@ -100,7 +100,7 @@ class _Rewriter:
         if node.part:
             whole = tensors.type_of(node.results[0])
             types = [attrs.evolve(whole, shape=type_.shape) for type_ in types]
-        if node.opcode == "batchedadd" and (name := slice_of(node, tensors, self._settings)):
+        if node.kind is Kind.BATCHED_ADD and (name := slice_of(node, tensors, self._settings)):
             return tensors.get(node.sources[0], types[0], node.instruction), name
         return tuple(
             tensors.get(source, type_, node.instruction)

@@ -12,19 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.fuse import CLIPS_ITS_RESULT
 from nmpsim.diagnostics import fail
 from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
+from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
 from nmpsim.quantization.calibrate import Range
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.parameters import Parameters, choose_parameters
-from nmpsim.quantization.placement import MOVES
 from nmpsim.quantization.settings import Settings
-
-ACTIVATIONS = frozenset({"relu", "clip", "cpumaxsplat"})
-"""They only clip, so what they work on may have their result's range from the start."""
-_SAME_PARAMETERS = (MOVES | {"maxpool", "cpumaxsplat"}) - {"splat", "touch"}
-"""The result has the parameters of the source."""
 
 
 class Scales:
@@ -66,10 +60,10 @@ class Scales:
             return
         source = node.sources[0]
         alone = len(self._makers[result]) == 1
-        if node.opcode in ACTIVATIONS and alone and self._may_narrow(source):
+        if node.kind is Kind.CLIP and alone and self._may_narrow(source):
             self._parent[source] = result
             self.narrowed[source] = node
-        elif node.opcode in _SAME_PARAMETERS:
+        elif node.keeps_scale:
             self._parent[result] = source
 
     def _may_narrow(self, source: Value) -> bool:
@@ -78,7 +72,7 @@ class Scales:
         return (
             source in self._quantized
             and len(makers) == 1
-            and makers[0].opcode in CLIPS_ITS_RESULT
+            and makers[0].kind in SATURATES_ANYWHERE
             and len(self._uses[source]) == 1
             and source not in self._graph.outputs.values()
         )
@@ -106,7 +100,7 @@ class Scales:
 
     def _passes_on(self, node: Node, source: Value) -> bool:
         """Whether a node gives its source's parameters to its result, or takes the result's."""
-        same = node.opcode in _SAME_PARAMETERS or self.narrowed.get(source) is node
+        same = node.keeps_scale or self.narrowed.get(source) is node
         return same or node.part is not None
 
     def _root(self, value: Value) -> Value:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.lir.nodes import AttributeValue, Quantization, TensorType
+from nmpsim.lir.opcode import Kind
 from nmpsim.quantization.graph import Node, Value
 from nmpsim.quantization.parameters import (
     Parameters,
@@ -40,7 +41,7 @@ class Form:
 
 def weighted_form(node: Node, tensors: Tensors, settings: Settings) -> Form:
     """A convolution or fully connected layer, quantized."""
-    if settings.per_channel and node.opcode == "convolution":
+    if settings.per_channel and node.kind is Kind.CONVOLUTION:
         return _channelwise(node, tensors, settings)
     if settings.per_channel and settings.elem == "i8":  # there is no row-wise Int16
         return _rowwise(node, tensors, settings)
@@ -60,7 +61,7 @@ def slice_of(node: Node, tensors: Tensors, settings: Settings) -> str | None:
     """
     batch, bias = node.sources
     makers = tensors.makers.get(batch, [])
-    if len(makers) != 1 or makers[0].opcode != "matmul" or tensors.graph.constant(bias) is None:
+    if [node.kind for node in makers] != [Kind.PRODUCT] or tensors.graph.constant(bias) is None:
         return None
     source, weights = makers[0].sources
     if batch not in tensors.quantized or tensors.graph.constant(weights) is None:

@@ -9,6 +9,7 @@ import attrs
 from rich.console import Console
 
 from nmpsim.bundle import Bundle
+from nmpsim.lir.opcodes import opcodes_of
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.elements import elements_json, nothing_quantized
@@ -56,12 +57,13 @@ def summary(compiled: Compiled, bundle: Bundle, output: Path) -> str:
 
 def host_notes(bundle: Bundle) -> list[str]:
     """What runs on the host although the device has a unit for such operations, and why."""
-    from nmpsim.compiler.tiling.planner import PLANNERS
+    from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 
+    operations = opcodes_of(*KINDS_ON_THE_DEVICE)
     return [
         f"{layer.name} ({layer.op}) runs on the host: {layer.reason}"
         for layer in bundle.metadata.layers
-        if layer.placement == "host" and layer.op in PLANNERS and layer.output.scale is not None
+        if layer.placement == "host" and layer.op in operations and layer.output.scale is not None
     ]
 
 

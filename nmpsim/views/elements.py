@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from nmpsim.bundle import Bundle, Layer, ProgramStep
+from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_of
 
 KINDS = {
     "i8": "Int8",
@@ -17,9 +18,9 @@ KINDS = {
     "other": "other",
 }
 """What a layer works on -> how it is called, in this order."""
-CONVERSIONS = frozenset({"quantize", "dequantize"})
-FILTER = 2
-"""Place of the weights among a host step's operands."""
+CONVERSIONS = opcodes_of(Kind.CONVERSION)
+SOURCE, FILTER = 1, 2
+"""Places of the input and the weights among a host step's operands."""
 
 
 @attrs.frozen
@@ -80,11 +81,11 @@ def _host_macs(step: ProgramStep | None) -> int:
     """Multiplications with weights of what the host does; 0 where there are none."""
     if step is None or step.opcode is None or len(step.operands) <= FILTER:
         return 0
-    result, weights = step.operands[0].tensor, step.operands[FILTER].tensor
-    if step.opcode.endswith("convolution"):
+    result, source, weights = (step.operands[at].tensor for at in (0, SOURCE, FILTER))
+    row = OPCODES.get(step.opcode)
+    kind = row.kind if row else None
+    if kind is Kind.CONVOLUTION:
         return math.prod(result.shape) * math.prod(weights.shape[1:])
-    if step.opcode == "rowwisequantizedfullyconnected":
-        return math.prod(result.shape) * weights.shape[-1]
-    if step.opcode in ("fullyconnected", "matmul"):
-        return math.prod(result.shape) * weights.shape[0]
+    if kind in (Kind.FULLY_CONNECTED, Kind.PRODUCT):
+        return math.prod(result.shape) * source.shape[-1]
     return 0

@@ -14,6 +14,7 @@ from nmpsim.analysis.lint.findings import Finding, at_layer
 from nmpsim.analysis.lint.subject import Subject
 from nmpsim.analysis.weighted import WEIGHTED, scales_of, values_of, weight_rows
 from nmpsim.compiler.work import Operation, View
+from nmpsim.lir.opcode import Kind
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -51,7 +52,7 @@ def sum_bounds(subject: Subject, op: Operation, bias: Bias | None) -> SumBounds 
     """Worst case over all inputs that the input's type allows; None for what sums nothing."""
     weights = _weights(subject, op)
     if weights is None:
-        return _matrices(op) if op.instruction.opcode == "matmul" else None
+        return _matrices(op) if op.kind is Kind.PRODUCT else None
     low, high = _ends(op.operands[1])
     lowest, highest = weights * low, weights * high
     # 0 is among the inputs, so each product alone can only widen the range: a partial sum too
@@ -64,7 +65,7 @@ def sum_bounds(subject: Subject, op: Operation, bias: Bias | None) -> SumBounds 
 
 def _weights(subject: Subject, op: Operation) -> Array | None:
     """int64 [outputs, inputs of one output], zero points subtracted; None if they vary."""
-    if op.instruction.opcode == "matmul":
+    if op.kind is Kind.PRODUCT:
         matrix = values_of(subject.module, op.operands[2])
         return None if matrix is None else matrix.T.astype(np.int64) - op.operands[2].offset
     if op.instruction.opcode not in WEIGHTED:

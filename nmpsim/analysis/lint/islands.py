@@ -8,15 +8,14 @@ import attrs
 
 from nmpsim.analysis.lint.findings import Finding, at_layer
 from nmpsim.analysis.lint.subject import Subject
-from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.compiler.placement import host_reason
 from nmpsim.compiler.work import Operation, View
 from nmpsim.diagnostics import Place
 from nmpsim.lir.nodes import Quantization
+from nmpsim.lir.opcode import WEIGHTED, Kind
 
 NOTHING, ISLANDS = "nothing-quantized", "float-islands"
-_PRODUCTS = WEIGHTED | {"matmul"}
-_BORDERS = frozenset({"quantize", "dequantize"})
+_PRODUCTS = WEIGHTED | {Kind.PRODUCT}
 _MAX_NAMED = 4
 
 
@@ -34,7 +33,7 @@ class Island:
 
 def check_nothing(subject: Subject) -> Iterator[Finding]:
     """A program whose convolutions and matrix products are all float."""
-    products = [op for op in subject.operations if op.instruction.opcode in _PRODUCTS]
+    products = [op for op in subject.operations if op.kind in _PRODUCTS]
     quantized = [op for op in subject.operations if _is_quantized(op)]
     idle = products and not any(_is_quantized(op) for op in products)
     if not idle and (quantized or not subject.operations):
@@ -57,7 +56,7 @@ def check_nothing(subject: Subject) -> Iterator[Finding]:
 
 def _is_quantized(op: Operation) -> bool:
     """Works on integers, and does more than bring values there or back."""
-    return op.instruction.opcode not in _BORDERS and any(v.type.quant for v in op.operands[:2])
+    return op.kind is not Kind.CONVERSION and any(v.type.quant for v in op.operands[:2])
 
 
 def check_islands(subject: Subject) -> Iterator[Finding]:
@@ -69,7 +68,7 @@ def check_islands(subject: Subject) -> Iterator[Finding]:
         return
     inside = {op.instruction.name for island in found for op in island.operations}
     for op in subject.operations:
-        is_left = op.instruction.opcode in _PRODUCTS and not _is_quantized(op)
+        is_left = op.kind in _PRODUCTS and not _is_quantized(op)
         if is_left and op.instruction.name not in inside:
             yield _float_layer(subject, op)
 
@@ -81,7 +80,7 @@ def islands(operations: Sequence[Operation]) -> tuple[Island, ...]:
     for members in parts:
         entries = [op for op in members if op.instruction.opcode == "dequantize"]
         exits = [op for op in members if op.instruction.opcode == "quantize"]
-        between = [op for op in members if op.instruction.opcode not in _BORDERS]
+        between = [op for op in members if op.kind is not Kind.CONVERSION]
         if entries and exits:
             found.append(Island(tuple(between), tuple(entries), tuple(exits)))
     return tuple(found)

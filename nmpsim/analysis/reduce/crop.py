@@ -12,7 +12,7 @@ from nmpsim.analysis.reduce.extract import Part
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter.memory import Memory
 from nmpsim.lir import Instruction, Module, Span, TensorType, WeightVar, verify
-from nmpsim.lir.opcodes import IN, NO_WORK, OUT
+from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind
 
 Array = npt.NDArray[Any]
 Slices = tuple[slice, ...]
@@ -20,27 +20,6 @@ Slices = tuple[slice, ...]
 _ALL = slice(None)
 _SPATIAL = (1, 2)
 """Dimensions of rows and columns, NHWC."""
-
-_POINTWISE = frozenset(
-    {
-        "relu",
-        "clip",
-        "leakyrelu",
-        "cpumaxsplat",
-        "elementadd",
-        "elementsub",
-        "elementmul",
-        "elementmax",
-        "elementmin",
-        "rescalequantized",
-        "quantize",
-        "dequantize",
-        "copy",
-        "sigmoid",
-        "tanh",
-    }
-)
-"""Opcodes whose result at some place hangs on their operands at this place alone."""
 
 
 @attrs.frozen
@@ -146,10 +125,9 @@ def _cropped(
     return Part(module, inputs)
 
 
-def _rule_of(opcode: str) -> Callable[[Instruction, Slices, _Tensors], _Needs | None] | None:
-    if opcode in _POINTWISE:
-        return _pointwise
-    return _RULES.get(opcode)
+def _rule_of(opcode: str) -> _Rule | None:
+    row = OPCODES[opcode]
+    return _pointwise if row.formula else _MOVES.get(opcode) or _RULES.get(row.kind)
 
 
 def _pointwise(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
@@ -171,7 +149,8 @@ def _convolution(instruction: Instruction, box: Slices, tensors: _Tensors) -> _N
     group = channel.start // (out_channels // numbers["Group"])
     source = (box[0], rows, columns, slice(group * depth, (group + 1) * depth))
     filter = (channel, _ALL, _ALL, _ALL)
-    return _Needs((source, filter, (channel,)), {**changes, "Group": 1})
+    by_channel = ((channel,),) * (len(instruction.operands) - 3)
+    return _Needs((source, filter, *by_channel), {**changes, "Group": 1})
 
 
 def _pool(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
@@ -204,24 +183,14 @@ def _window(
 
 def _fully_connected(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     row, column = box
-    return _Needs(((row, _ALL), (_ALL, column), (column,)), {})
+    by_output = ((column,),) * (len(instruction.operands) - 3)
+    has_rows = len(by_output) > 1
+    return _Needs(((row, _ALL), (column, _ALL) if has_rows else (_ALL, column), *by_output), {})
 
 
 def _matmul(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     row, column = box
     return _Needs(((row, _ALL), (_ALL, column)), {})
-
-
-def _channelwise(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
-    needs = _convolution(instruction, box, tensors)
-    if needs is None:
-        return None
-    return attrs.evolve(needs, boxes=(*needs.boxes, *((box[3],),) * 4))
-
-
-def _rowwise(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
-    row, column = box
-    return _Needs(((row, _ALL), (column, _ALL), *((column,),) * 3), {})
 
 
 def _transpose(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
@@ -254,21 +223,22 @@ def _insert(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs 
     return _Needs((tuple(source),), {"Offsets": (0,) * len(shape), "Count": 1})
 
 
-def _batchedadd(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
+def _batched_add(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
     return _Needs((box, box[1:]), {})
 
 
-_RULES: dict[str, Callable[[Instruction, Slices, _Tensors], _Needs | None]] = {
-    "convolution": _convolution,
-    "channelwisequantizedconvolution": _channelwise,
-    "maxpool": _pool,
-    "avgpool": _pool,
-    "fullyconnected": _fully_connected,
-    "rowwisequantizedfullyconnected": _rowwise,
-    "matmul": _matmul,
-    "batchedadd": _batchedadd,
+_Rule = Callable[[Instruction, Slices, _Tensors], _Needs | None]
+_RULES: dict[Kind, _Rule] = {
+    Kind.CONVOLUTION: _convolution,
+    Kind.MAX_POOL: _pool,
+    Kind.AVERAGE_POOL: _pool,
+    Kind.FULLY_CONNECTED: _fully_connected,
+    Kind.PRODUCT: _matmul,
+    Kind.BATCHED_ADD: _batched_add,
+    Kind.FILL: _splat,
+}
+_MOVES: dict[str, _Rule] = {
     "transpose": _transpose,
     "extracttensor": _extract,
     "inserttensor": _insert,
-    "splat": _splat,
 }

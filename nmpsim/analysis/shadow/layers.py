@@ -15,22 +15,18 @@ from nmpsim.analysis.shadow.errors import (
 from nmpsim.analysis.shadow.recording import Executed, LayerInstruction, part
 from nmpsim.interpreter import dequantize, real_operands, real_operation
 from nmpsim.lir.nodes import QUANTIZED_ELEMS
-from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.opcodes import OPCODES, Kind
 from nmpsim.report.shadow import ErrorSize, ShadowLayer
 
 Floats = Mapping[str, Real]
 """Constant -> its float values, in the LIR's layout."""
 
-_BIASES = frozenset(
-    {
-        ("convolution", "Bias"),
-        ("channelwisequantizedconvolution", "Bias"),
-        ("fullyconnected", "Bias"),
-        ("rowwisequantizedfullyconnected", "Bias"),
-        ("batchedadd", "Slice"),
-    }
-)
-"""(opcode, operand) of what is added to every result; other constants are weights."""
+_BIASES = {
+    Kind.CONVOLUTION: "Bias",
+    Kind.FULLY_CONNECTED: "Bias",
+    Kind.BATCHED_ADD: "Slice",
+}
+"""What is added to every result; other constants are weights."""
 
 
 def compare_layer(
@@ -133,7 +129,7 @@ def _has_bias(layer: Executed) -> bool:
 
 
 def _is_bias(step: LayerInstruction, role: str) -> bool:
-    return (step.instruction.opcode, role) in _BIASES
+    return _BIASES.get(OPCODES[step.instruction.opcode].kind) == role
 
 
 def _roles(step: LayerInstruction) -> list[str]:

@@ -18,17 +18,10 @@ from nmpsim.compiler.work import Operation, View
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.lir.nodes import Module, Quantization, TensorType, WeightVar
+from nmpsim.lir.opcode import WEIGHTED
 
 Array = npt.NDArray[Any]
 
-BIASED = frozenset(
-    {
-        "channelwisequantizedconvolution",
-        "convolution",
-        "fullyconnected",
-        "rowwisequantizedfullyconnected",
-    }
-)
 _NUMBERED = re.compile(r"__\d+$")
 _BIAS, _SCALES, _OFFSETS = 3, 6, 7
 """Places among the operands; a channelwise convolution has scales and offsets of its bias."""
@@ -74,7 +67,7 @@ def rescale_bias(module: Module) -> tuple[Module, tuple[RescaledBias, ...]]:
 
 
 def _concerns(op: Operation) -> bool:
-    if op.instruction.opcode not in BIASED:
+    if op.kind not in WEIGHTED:
         return False
     target, bias = op.operands[0], op.operands[_BIAS]
     quantized = target.type.quant is not None and bias.type.quant is not None

@@ -49,6 +49,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Place
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
+from nmpsim.lir.opcode import Kind
 from nmpsim.timing.compute import depthwise_cycles, pool_cycles
 
 
@@ -250,7 +251,7 @@ def pool_options(op: Operation, context: Context) -> Options[ChannelScheme]:
     image = image_of(op)
     rows, columns, wide = image.rows, image.columns, source.element_bytes
     source_at, target_at = context.address_of(source), context.address_of(target)
-    average = op.instruction.opcode == "avgpool"
+    average = op.kind is Kind.AVERAGE_POOL
     extra = _average_words(op, context) if average else {"empty_value": source.offset}
 
     def step(tile: Tile, _: bool) -> TileStep:

@@ -15,10 +15,11 @@ from nmpsim.compiler.tiling.window import Axis, axes
 from nmpsim.compiler.work import Operation
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
+from nmpsim.lir.opcode import Kind
 
 VECTOR = 16
 """Channel ranges are multiples of this where there are enough channels."""
-POOLS = frozenset({"maxpool", "avgpool"})
+POOLS = frozenset({Kind.MAX_POOL, Kind.AVERAGE_POOL})
 
 
 @attrs.frozen
@@ -63,7 +64,7 @@ class ChannelScheme:
 
 def is_depthwise(op: Operation) -> bool:
     """Whether each channel has a window of its own: a convolution with as many groups."""
-    if not op.instruction.opcode.endswith("convolution"):
+    if op.kind is not Kind.CONVOLUTION:
         return False
     groups = int(str(op.instruction.attributes["Group"]))
     return groups > 1 and groups == op.operands[1].shape[3] == op.operands[0].shape[3]
@@ -74,7 +75,7 @@ def image_of(op: Operation) -> Image:
     source = op.operands[1]
     rows, columns = axes(op.instruction, source.shape, op.output.shape)
     tables = 0
-    if op.instruction.opcode not in POOLS:
+    if op.kind not in POOLS:
         weights = rows.kernel * columns.kernel * source.element_bytes
         tables = weights + CHANNEL_BYTES + (SCALE_BYTES if has_tables(op) else 0)
     return Image(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from nmpsim.compiler.fuse import clip_range, input_range
+from nmpsim.compiler.fuse import input_range, limits_on
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.cost_model import RoughCost, Traffic, box_cycles
 from nmpsim.compiler.tiling.grants import Memory
@@ -29,6 +29,7 @@ from nmpsim.compiler.tiling.plan import (
 from nmpsim.compiler.tiling.weighted import clip_words
 from nmpsim.compiler.work import Operation, View
 from nmpsim.isa.table import Unit
+from nmpsim.isa.total import total
 from nmpsim.isa.words import (
     ACTIVATION_LEAKY,
     OP_ADD,
@@ -39,16 +40,21 @@ from nmpsim.isa.words import (
     RHS_ELEMENT,
     RHS_INT32,
 )
+from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_of
 from nmpsim.timing.compute import vector_cycles
 
-BINARY = {
-    "elementadd": OP_ADD,
-    "elementsub": OP_SUB,
-    "elementmax": OP_MAX,
-    "elementmin": OP_MIN,
-    "elementmul": OP_MUL,
-    "batchedadd": OP_ADD,
-}
+BINARY = total(
+    "the operations of nmp.eltwise",
+    {
+        "elementadd": OP_ADD,
+        "elementsub": OP_SUB,
+        "elementmax": OP_MAX,
+        "elementmin": OP_MIN,
+        "elementmul": OP_MUL,
+        "batchedadd": OP_ADD,
+    },
+    opcodes_of(Kind.PAIR, Kind.BATCHED_ADD),
+)
 MOST = 4096
 """Elements of a tile of the simple rule; more lengthen first loads and last stores."""
 TILES = (1024, 2048, 4096, 8192, 16384)
@@ -184,7 +190,7 @@ def batchedadd_options(op: Operation, context: Context) -> Options[FlatScheme]:
     rows = batch.shape[0]
     columns = batch.type.elements // rows
     words = {
-        "operation": OP_ADD,
+        "operation": BINARY[op.instruction.opcode],
         "rhs_kind": RHS_INT32 if piece.type.elem == "i32" else RHS_ELEMENT,
         **_pair_words(op, context),
     }
@@ -248,7 +254,7 @@ def _pair_words(op: Operation, context: Context) -> dict[str, int]:
 def unary_options(op: Operation, context: Context) -> Options[FlatScheme]:
     """Plan relu, clip, leaky relu, max with a constant, rescaling, or a table look-up."""
     source = op.operands[1]
-    look_up = op.instruction.opcode == "intlookuptable"
+    look_up = op.kind is Kind.LOOK_UP
     words = {} if look_up else _unary_words(op, context)
     table = context.address_of(op.operands[2]) if look_up else 0
     start, target = context.address_of(source), context.address_of(op.output)
@@ -279,21 +285,22 @@ def unary_options(op: Operation, context: Context) -> Options[FlatScheme]:
 
 def _unary_words(op: Operation, context: Context) -> dict[str, int]:
     target, source = op.operands[:2]
-    opcode = op.instruction.opcode
+    row = OPCODES[op.instruction.opcode]
     low, high = source.limits
     clips = clip_words(op, target)
-    if opcode == "clip" and not context.profile.clips_the_input:
-        clips = clip_words(op, target, *clip_range(op, target))
-    elif opcode in ("relu", "clip", "cpumaxsplat"):
+    has_two_limits = row.limits is not None and row.limits[1] is not None
+    if has_two_limits and not context.profile.clips_the_input:
+        clips = clip_words(op, target, *limits_on(op, target))
+    elif row.limits is not None:
         low, high = input_range(op)
-    leaky = opcode == "leakyrelu"
-    alpha = float(str(op.instruction.attributes["Alpha"])) if leaky else None
+    slope = op.instruction.attributes.get("Alpha")
+    alpha = None if slope is None else float(str(slope))
     return {
         "element": source.element,
         "in_low": low,
         "in_high": high,
         "in_offset": source.offset,
-        "activation": ACTIVATION_LEAKY if leaky else 0,
+        "activation": 0 if alpha is None else ACTIVATION_LEAKY,
         **context.profile.unary(source, target, alpha, context.place),
         "out_offset": target.offset,
         **clips,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 from nmpsim.compiler.tiling.channelwise import depthwise_options, pool_options
 from nmpsim.compiler.tiling.channelwise_scheme import is_depthwise
 from nmpsim.compiler.tiling.context import Context
@@ -20,6 +21,8 @@ from nmpsim.compiler.tiling.movement import move_options
 from nmpsim.compiler.tiling.options import Options
 from nmpsim.compiler.tiling.weighted import read_weighted
 from nmpsim.compiler.work import Operation
+from nmpsim.isa.total import total
+from nmpsim.lir.opcode import Kind
 
 
 def _weighted(op: Operation, context: Context) -> Options[Any]:
@@ -43,35 +46,24 @@ def _matmul(op: Operation, context: Context) -> Options[Any]:
     return matmul_options(op, context)
 
 
-PLANNERS: dict[str, Callable[[Operation, Context], Options[Any]]] = {
-    "convolution": _weighted,
-    "channelwisequantizedconvolution": _weighted,
-    "fullyconnected": _weighted,
-    "rowwisequantizedfullyconnected": _weighted,
-    "matmul": _matmul,
-    "batchedadd": batchedadd_options,
-    "maxpool": pool_options,
-    "avgpool": pool_options,
-    "elementadd": binary_options,
-    "elementsub": binary_options,
-    "elementmul": binary_options,
-    "elementmax": binary_options,
-    "elementmin": binary_options,
-    "relu": unary_options,
-    "clip": unary_options,
-    "leakyrelu": unary_options,
-    "cpumaxsplat": unary_options,
-    "rescalequantized": unary_options,
-    "intlookuptable": unary_options,
-    "splat": splat_options,
-    "copy": move_options,
-    "transpose": move_options,
-    "inserttensor": move_options,
-    "extracttensor": move_options,
+_BY_KIND: dict[Kind, Callable[[Operation, Context], Options[Any]]] = {
+    Kind.CONVOLUTION: _weighted,
+    Kind.FULLY_CONNECTED: _weighted,
+    Kind.PRODUCT: _matmul,
+    Kind.BATCHED_ADD: batchedadd_options,
+    Kind.MAX_POOL: pool_options,
+    Kind.AVERAGE_POOL: pool_options,
+    Kind.PAIR: binary_options,
+    Kind.CLIP: unary_options,
+    Kind.RESCALE: unary_options,
+    Kind.LOOK_UP: unary_options,
+    Kind.FILL: splat_options,
+    Kind.MOVE: move_options,
 }
-"""Every opcode that the device has a unit for."""
+PLANNERS = total("the planners", _BY_KIND, KINDS_ON_THE_DEVICE)
+"""Every kind of operation that the device has a unit for."""
 
 
 def options_of(op: Operation, context: Context) -> Options[Any]:
     """The tilings of an operation."""
-    return PLANNERS[op.instruction.opcode](op, context)
+    return PLANNERS[op.kind](op, context)

@@ -16,6 +16,7 @@ from nmpsim.compiler.tiling.window import Axis, axes
 from nmpsim.compiler.work import Operation, View
 from nmpsim.diagnostics import fail
 from nmpsim.isa.words import ACTIVATION_LEAKY
+from nmpsim.lir.opcode import Kind
 
 Array = npt.NDArray[Any]
 
@@ -66,7 +67,7 @@ class Weighted:
 
 def read_weighted(op: Operation, context: Context) -> Weighted:
     """Read any operation with constant weights."""
-    if op.instruction.opcode in ("convolution", "channelwisequantizedconvolution"):
+    if op.kind is Kind.CONVOLUTION:
         return _convolution(op, context)
     return _fully_connected(op, context)
 
@@ -132,7 +133,7 @@ def has_tables(op: Operation) -> bool:
 def _requantization(op: Operation, context: Context, channels: int) -> tuple[Requantization, Array]:
     """What makes results of sums, and the zero point of each channel's weights."""
     target, source, weights = op.operands[:3]
-    if op.instruction.opcode == "matmul":
+    if op.kind is Kind.PRODUCT:
         words = context.profile.matmul(source, weights, target, context.place)
         offsets = np.full(channels, weights.offset, np.int64)
         return Requantization.of_product(words, channels), offsets
