@@ -51,9 +51,9 @@ class Kind(Enum):
     CLIP = auto()
     """Limits values and does nothing else: Dest, Src; see ``Opcode.limits``."""
     RESCALE = auto()
-    """Multiplies each element by a constant that may depend on its sign: Dest, Src."""
+    """Values as they are, on another scale; below zero times Alpha if it has one: Dest, Src."""
     LOOK_UP = auto()
-    """An entry of a table for each integer: Dest, Src, Mapping."""
+    """The entry of a table for each integer: Dest, Src, Mapping."""
     FILL = auto()
     """One value everywhere: Dest."""
     MOVE = auto()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
@@ -31,6 +31,8 @@ from nmpsim.compiler.tiling.plan import (
 )
 from nmpsim.compiler.work import Operation, row_major_strides
 from nmpsim.isa.table import Unit
+from nmpsim.isa.total import total
+from nmpsim.lir.opcodes import Kind, opcodes_of
 
 TRANSPOSE_DIMENSIONS = 4
 FEWER = (64, 32, 16, 8, 4, 1)
@@ -95,46 +97,82 @@ def joined(move: Move) -> Move:
     return attrs.evolve(move, dimensions=tuple(whole))
 
 
+_Strides = Sequence[int]
+"""Elements from index to index of each dimension."""
+
+
+@attrs.frozen
+class _Box:
+    """What one box of a move is, in elements: where it begins on either side, shape, strides."""
+
+    shape: tuple[int, ...]
+    read: _Strides
+    write: _Strides
+    source: int = 0
+    target: int = 0
+
+
+def _copied(op: Operation, read: _Strides, write: _Strides) -> list[_Box]:
+    return [_Box(op.output.shape, read, write)]
+
+
+def _transposed(op: Operation, read: _Strides, write: _Strides) -> list[_Box]:
+    return [_Box(op.output.shape, [read[s] for s in _integers(op, "Shuffle")], write)]
+
+
+def _extracted(op: Operation, read: _Strides, write: _Strides) -> list[_Box]:
+    return [_Box(op.output.shape, read, write, source=_start(op, read))]
+
+
+def _inserted(op: Operation, read: _Strides, write: _Strides) -> list[_Box]:
+    """Several boxes if a part is inserted several times."""
+    shape, start = op.operands[1].shape, _start(op, write)
+    count, axis = (int(str(op.instruction.attributes[name])) for name in ("Count", "Axis"))
+    step = shape[axis] * write[axis]
+    return [_Box(shape, read, write, target=start + i * step) for i in range(count)]
+
+
+def _start(op: Operation, strides: _Strides) -> int:
+    return sum(o * s for o, s in zip(_integers(op, "Offsets"), strides, strict=True))
+
+
+def _integers(op: Operation, name: str) -> list[int]:
+    values = op.instruction.attributes[name]
+    return [int(value) for value in values] if isinstance(values, tuple) else []
+
+
+_BOXES: dict[str, Callable[[Operation, _Strides, _Strides], list[_Box]]] = total(
+    "operations that move",
+    {
+        "copy": _copied,
+        "transpose": _transposed,
+        "extracttensor": _extracted,
+        "inserttensor": _inserted,
+    },
+    opcodes_of(Kind.MOVE),
+)
+
+
 def moves_of(op: Operation, context: Context) -> list[Move]:
-    """What an operation moves; several boxes if a part is inserted several times."""
+    """What an operation moves."""
     target, source = op.output, op.operands[1]
     element = source.type.dtype.itemsize
-    read = [s * element for s in row_major_strides(source.shape)]
-    write = [s * element for s in row_major_strides(target.shape)]
     from_, to = context.address_of(source), context.address_of(target)
-    attributes = op.instruction.attributes
-    opcode = op.instruction.opcode
-    if opcode == "copy":
-        flat = (Dimension(source.type.elements, element, element),)
-        return [joined(Move(from_, to, element, flat))]
-    if opcode == "transpose":
-        shuffle = attributes["Shuffle"]
-        order = [int(s) for s in shuffle] if isinstance(shuffle, tuple) else []
-        read = [read[s] for s in order]
-        return [joined(_box(from_, to, element, target.shape, read, write))]
-    offsets = attributes["Offsets"]
-    starts = [int(o) for o in offsets] if isinstance(offsets, tuple) else []
-    if opcode == "extracttensor":
-        from_ += sum(o * s for o, s in zip(starts, read, strict=True))
-        return [joined(_box(from_, to, element, target.shape, read, write))]
-    to += sum(o * s for o, s in zip(starts, write, strict=True))
-    count, axis = int(str(attributes.get("Count", 1))), int(str(attributes.get("Axis", 0)))
-    step = source.shape[axis] * write[axis]
+    strides = row_major_strides(source.shape), row_major_strides(target.shape)
     return [
-        joined(_box(from_, to + i * step, element, source.shape, read, write)) for i in range(count)
+        joined(
+            Move(
+                from_ + element * box.source,
+                to + element * box.target,
+                element,
+                tuple(
+                    Dimension(size, element * read, element * write)
+                    for size, read, write in zip(box.shape, box.read, box.write, strict=True)
+                ),
+            )
+        )
+        for box in _BOXES[op.instruction.opcode](op, *strides)
     ]
-
-
-def _box(
-    source: int,
-    target: int,
-    element: int,
-    shape: tuple[int, ...],
-    read: Sequence[int],
-    write: Sequence[int],
-) -> Move:
-    dimensions = tuple(Dimension(*d) for d in zip(shape, read, write, strict=True))
-    return Move(source, target, element, dimensions)
 
 
 @attrs.frozen
