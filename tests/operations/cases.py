@@ -1,4 +1,7 @@
-"""Random instructions of every operation that only the host does, with what they must give."""
+"""Random instructions of every operation that only the host does, with what they must give.
+
+An operation that the device does may have a case as well.
+"""
 
 # ruff: noqa: N803 - arguments are named as the attributes are
 
@@ -30,6 +33,7 @@ class Case:
     units: int = 0
     near: float = 0.0
     """Absolute tolerance, for a difference of large numbers; 0 asks for equality."""
+    placement: str = "host"
 
 
 def shape(rng: Rng, low: int = 1, high: int = 4, most: int = 5) -> tuple[int, ...]:
