@@ -1,6 +1,6 @@
 """Random instructions of every operation that only the host does, with what they must give.
 
-An operation that the device does may have a case as well.
+``ON_THE_DEVICE`` has some that the device does.
 """
 
 # ruff: noqa: N803 - arguments are named as the attributes are
@@ -33,7 +33,6 @@ class Case:
     units: int = 0
     near: float = 0.0
     """Absolute tolerance, for a difference of large numbers; 0 asks for equality."""
-    placement: str = "host"
 
 
 def shape(rng: Rng, low: int = 1, high: int = 4, most: int = 5) -> tuple[int, ...]:
@@ -583,3 +582,31 @@ for opcode, function in LOGIC.items():
 for opcode, function in BITS.items():
     _add(opcode, "index32 index64 bool", function)
 CASES["elementneg index32"] = lambda rng: elementwise(rng, "elementneg", "index32", lambda x: -x)
+
+
+def on_one_grid(rng: Rng, opcode: str, function: Callable[..., int], **attributes: Any) -> Case:
+    """An operation whose oracle is a function of integers with offset 3 and scale 0.25."""
+    of = shape(rng)
+    roles = [role.name for role in OPCODES[opcode].operands[1:]]
+    read = {name: values(rng, "i8", of) for name in roles}
+
+    def oracle(v, shapes, **_):
+        elements = zip(*(v[name].reshape(-1).tolist() for name in roles), strict=True)
+        return [np.array([function(*each) for each in elements])]
+
+    result = kind("i8", of, (0.25, 3))
+    return case(oracle, opcode, read, [result], "i8", **attributes)
+
+
+ON_THE_DEVICE: dict[str, Callable[[Rng], Case]] = {
+    "relu": lambda rng: on_one_grid(rng, "relu", lambda q: max(q, 3)),
+    "clip": lambda rng: on_one_grid(rng, "clip", lambda q: min(max(q, -5), 11), Min=-2.0, Max=2.0),
+    "cpumaxsplat": lambda rng: on_one_grid(rng, "cpumaxsplat", lambda q: max(q, 7), SplatValue=1.0),
+    "copy": lambda rng: on_one_grid(rng, "copy", lambda q: q),
+    "elementadd": lambda rng: on_one_grid(
+        rng, "elementadd", lambda q, r: min(max(q + r - 3, -128), 127)
+    ),
+    "elementmax": lambda rng: on_one_grid(rng, "elementmax", max),
+    "elementmin": lambda rng: on_one_grid(rng, "elementmin", min),
+}
+"""Opcode -> a case, on one core."""

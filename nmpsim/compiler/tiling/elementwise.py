@@ -55,6 +55,9 @@ BINARY = total(
     },
     opcodes_of(Kind.PAIR, Kind.BATCHED_ADD),
 )
+"""Opcode -> operation of ``nmp.eltwise``."""
+_KNOWN_AS = {operation: opcode for opcode, operation in reversed(BINARY.items())}
+"""Operation -> the first opcode with it, by whose name profiles know its arithmetic."""
 MOST = 4096
 """Elements of a tile of the simple rule; more lengthen first loads and last stores."""
 TILES = (1024, 2048, 4096, 8192, 16384)
@@ -241,11 +244,13 @@ def batchedadd_options(op: Operation, context: Context) -> Options[FlatScheme]:
 
 def _pair_words(op: Operation, context: Context) -> dict[str, int]:
     target, lhs, rhs = op.operands
+    opcode = op.instruction.opcode
+    known_as = _KNOWN_AS[BINARY[opcode]] if op.kind is Kind.PAIR else opcode
     return {
         "element": lhs.element,
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,
-        **context.profile.pair(op.instruction.opcode, (target, lhs, rhs), context.place),
+        **context.profile.pair(known_as, (target, lhs, rhs), context.place),
         "out_offset": target.offset,
         **clip_words(op, target),
     }
