@@ -19,8 +19,7 @@ from nmpsim.debugger.patch_points import NO_CHANGE, index_of, packed, pieces_of
 from nmpsim.debugger.rederive import Program, Rederived, as_compiled, rederive
 from nmpsim.debugger.tracing import trace_of
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.isa.descriptors import PROFILES
-from nmpsim.isa.words import GLOW_INT, NMP
+from nmpsim.isa.profiles import GLOW_INT, NMP, PROFILES
 from nmpsim.kernels.scale import InvalidScaleError, integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
 

@@ -16,7 +16,7 @@ from nmpsim.core.reference.scratchpad import Scratchpad
 from nmpsim.core.state import Machine
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.instructions import Done
-from nmpsim.isa.words import QNNPACK
+from nmpsim.isa.profiles import QNNPACK
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import attrs
 
 from nmpsim.isa.assembly import PSEUDO_INSTRUCTIONS
 from nmpsim.isa.contract import CASES, DEFINED
 from nmpsim.isa.csrs import CSR_ROWS
-from nmpsim.isa.descriptors import PROFILES, PROFILES_OF
 from nmpsim.isa.document_text import (
     CONTRACT,
     CSR_NOTE,
@@ -25,6 +26,7 @@ from nmpsim.isa.document_text import (
 )
 from nmpsim.isa.fields import BitField
 from nmpsim.isa.layouts import Alignment, Direction
+from nmpsim.isa.profiles import PROFILES_OF, ROWS, PairWords, Profile
 from nmpsim.isa.table import (
     CHANNEL_RECORD,
     CONTROL_BASE,
@@ -72,7 +74,7 @@ def isa_page() -> str:
         _left_out(),
         _contract(),
         MEMORY_LAYOUTS,
-        SCALES,
+        _scales(),
         _descriptors(),
         _records(),
     )
@@ -198,6 +200,66 @@ def _contract() -> str:
     return f"{CONTRACT}\n{_table(head, rows)}\n\nDefined, on the other hand, is that\n\n{defined}"
 
 
+def _scales() -> str:
+    """Which scale goes where, from the rows of the profiles."""
+    sums = [row for row in ROWS if row.sums is not None]
+    return SCALES.format(
+        profiles=_table(
+            ("number", "profile", "whose arithmetic", "how", "instructions"),
+            (
+                (
+                    str(row.number),
+                    f"`{row.name}`",
+                    row.whose,
+                    row.summary,
+                    ", ".join(f"`nmp.{name}`" for name in row.instructions),
+                )
+                for row in ROWS
+            ),
+        ),
+        forms=_by_profile(
+            ("profiles", "form", "`scale(x)`"), ROWS, lambda row: (row.form.name, row.form.formula)
+        ),
+        sums=_by_profile(
+            ("profiles", "bias in the channel record", "`bias`", "`out`"),
+            sums,
+            lambda row: attrs.astuple(row.sums) if row.sums else (),
+        ),
+        leaky=" and ".join(f"`{row.name}`" for row in sums if row.has_leaky_sums),
+        without_gemm=" and ".join(f"`{row.name}`" for row in sums if not row.has_gemm),
+        pairs=_table(("profiles", "operation", "words"), _pair_rows()),
+        averages=_by_profile(
+            ("profiles", "divided"),
+            [row for row in ROWS if row.average],
+            lambda row: (row.average,),
+        ),
+        rescales=_by_profile(
+            ("profiles", "how"), [row for row in ROWS if row.rescale], lambda row: (row.rescale,)
+        ),
+    )
+
+
+def _by_profile(
+    head: Sequence[str], rows: Iterable[Profile], of: Callable[[Profile], tuple[str, ...]]
+) -> str:
+    """A table of what profiles say; those that say the same share a line."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        names.setdefault(of(row), []).append(f"`{row.name}`")
+    return _table(head, ((", ".join(who), *cells) for cells, who in names.items()))
+
+
+def _pair_rows() -> Iterator[tuple[str, ...]]:
+    """Profiles that scale all elementwise operations alike share their lines."""
+    names: dict[tuple[PairWords, ...], list[str]] = {}
+    for row in ROWS:
+        if row.pairs:
+            names.setdefault(row.pairs, []).append(f"`{row.name}`")
+    for pairs, who in names.items():
+        for number, pair in enumerate(pairs):
+            yield ("" if number else ", ".join(who)), ", ".join(pair.operations), pair.words
+
+
 def _descriptors() -> str:
     users: dict[str, list[str]] = {}
     for instruction in INSTRUCTIONS:
@@ -251,8 +313,7 @@ def _limits(record: Descriptor, word: Word) -> str:
     """What a word may hold, if not anything; one by one, so that a compiler can read it."""
     said = []
     if word.name == "profile":
-        known = PROFILES_OF[record.name]
-        said.append(", ".join(f"`{profile}`" for profile in PROFILES if profile in known))
+        said.append(", ".join(f"`{profile}`" for profile in PROFILES_OF[record.name]))
     elif word.values:
         said.append(", ".join(map(str, word.values)))
     elif word.least is not None and word.most is not None:

@@ -67,7 +67,7 @@ each pixel of an image and each row of a matrix begins where the one before has 
 Only the elements that `nmp.transpose` writes may lie on one another; the last one in order of the
 dimensions stays.
 
-*Limits.* What each word may be stands beside it [below](#descriptors). Beyond that, `out_channels`
+*Limits.* Each [descriptor](#descriptors) lists what its words may be. Beyond that, `out_channels`
 is a multiple of `groups`. The windows of a convolution touch at most 2^26 rows and columns, of
 which a pixel has at most 2^26 bytes; a pool's window has at most 2^23 taps, nor more than the
 scratchpad has bytes. No instruction makes more results, or copies more bytes, than the
@@ -206,13 +206,13 @@ Bias and zero term have 64 bits, lower word first; the start of a sum saturates 
 accumulator. `part` splits the sum over several instructions: *first* begins with `start` and leaves
 the sum at `partial`, *middle* adds to it, *last* adds to it and makes the result, *only* does all.
 
+The word `profile` says whose arithmetic makes a result:
+
+{profiles}
+
 A scale is three words, `pre`, `mul` and `post`. What they mean depends on the profile:
 
-| profiles | form | `scale(x)` |
-| --- | --- | --- |
-| `glow_int`, `nmp` | integer | `((x >> pre) * mul + half) >> post`; `half` is `(1 << post) >> 1` |
-| `q31` | fixed point | `x << pre`, times `mul / 2^31`, divided by `2^post` |
-| all others | real | `x` as float32 times `mul`, the bits of a float32; no shifts |
+{forms}
 
 The shifts are arithmetic. The integer form saturates what is shifted last to 32 bits for Int8; for
 Int16, `x >> pre` saturates where its product with `mul` would leave 62 bits. The fixed-point form
@@ -224,43 +224,29 @@ references that they equal to the bit. This is where the numbers go.
 
 ### Scales of `nmp.conv`, `nmp.dwconv` and `nmp.gemm`
 
-| profile | bias in the channel record | `bias` | `out` |
-| --- | --- | --- | --- |
-| `glow_int`, `glow_float`, `glow_float_late` | integer | bias to sum | sum to result |
-| `nmp` | integer on the result's scale | unused | sum to result |
-| `q31`, `float` | integer on the sum's scale | unused | sum to result |
-| `fbgemm` | float64 on the sum's scale | unused | sum to result |
-| `onednn` | float64, the real bias | `bias_mul`: input's scale | weights' scale |
+{sums}
 
 `onednn` has the reciprocal of the result's scale in `result_scale`. A table of scale records gives
 `bias` and `out` for each channel. An integer bias is less its own zero point. With
-`activation=leaky`, in `glow_int` and `nmp` only, a result below `out_offset` is brought there by
-the leaky scale before the clip. `nmp.gemm` has no bias, and not the profiles `fbgemm` and `onednn`.
+`activation=leaky`, in {leaky} only, a result below `out_offset` is brought there by
+the leaky scale before the clip. `nmp.gemm` has no bias, and not the profiles {without_gemm}.
 
 ### Scales of `nmp.eltwise`
 
-| profile | operation | words |
-| --- | --- | --- |
-| `glow_int`, `nmp` | add, sub, max, min | `lhs`, `rhs`: side to result |
-| `glow_float` | add | `lhs`, `rhs`: side to a common scale; `out`: sum to result |
-| | sub | `lhs`, `rhs`: side to result |
-| | max, min | `lhs_mul`, `rhs_mul`: the sides' scales; `result_scale` divides |
-| `q31` | add, sub | `lhs`, `rhs`: side to a common scale; `out`: sum to result |
-| | max, min | `lhs`, `rhs`: side to result |
-| `float` | all but mul | `side * lhs_mul + lhs_post`, `rhs` likewise; `result_scale` multiplies |
-| `qnnpack` | add, sub | `lhs_mul`, `rhs_mul`: integers; `out_post`: shift to the right |
-| all but `qnnpack` | mul | `out`: product to result |
+{pairs}
 
 The words `lhs_post` and `rhs_post` of `float` are the bits of a float32 that may be negative;
 product and sum are rounded to float32 together, once.
 
 ### Scales of `nmp.avgpool` and `nmp.rescale`
 
-`nmp.avgpool` brings the sum to the result by `out`. With `divide=by_valid_taps`, `glow_int`, `nmp`
-and `q31` divide what comes of that, halves away from zero; `glow_float`, `float` and `fbgemm`
-divide the factor.
+`nmp.avgpool` brings the sum to the result by `out`. What `divide=by_valid_taps` divides:
 
-`nmp.rescale` brings the input to the result by `out`, or by `leaky` below the input's zero point if
-`activation=leaky`. In `glow_float` these lead to real numbers, which `result_scale` divides. In
-`float` they do too, but `leaky` multiplies what `out` made, and `result_scale` multiplies that.
+{averages}
+
+`nmp.rescale` brings the input to the result:
+
+{rescales}
+
+`leaky` holds with `activation=leaky`, below the input's zero point.
 """

@@ -13,16 +13,11 @@ from enum import Enum, IntEnum
 import attrs
 
 from nmpsim.isa.csrs import Csr
-from nmpsim.isa.descriptors import (
-    CHANNEL_RECORD,
-    DESCRIPTOR_ALIGNMENT,
-    DESCRIPTORS,
-    LAYER,
-    SCALE_RECORD,
-)
+from nmpsim.isa.descriptors import DESCRIPTOR_ALIGNMENT, DESCRIPTORS
 from nmpsim.isa.fields import BitField, Piece, plain
 from nmpsim.isa.kinds import SCOPES, Kind, Scope
 from nmpsim.isa.records import Descriptor, Word
+from nmpsim.isa.shared_words import CHANNEL_RECORD, LAYER, SCALE_RECORD
 
 __all__ = [
     "CHANNEL_RECORD",

@@ -6,16 +6,10 @@ Named tuples of plain integers, because compiled code can take them as constants
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
-from nmpsim.isa.descriptors import OPERATIONS, PROFILES, PROFILES_OF
+from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
-from nmpsim.isa.total import check_total, decides
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_CONSTANTS = tuple(profile.upper() for profile in PROFILES)
-"""Names of the profiles' numbers below."""
 
 
 def indices(descriptor: Descriptor) -> Any:
@@ -60,35 +54,6 @@ SCALE_BYTES = SCALE_RECORD.nbytes
 MAX_WORDS = max(len(d.words) for d in DESCRIPTORS.values())
 
 INT8, INT16 = _numbers("conv", "element", "int8", "int16")
-(
-    GLOW_INT,
-    GLOW_FLOAT,
-    GLOW_FLOAT_LATE,
-    NMP,
-    Q31,
-    FLOAT,
-    FBGEMM,
-    ONEDNN,
-    QNNPACK,
-) = _numbers("conv", "profile", *PROFILES)
-PROFILE_MASKS = {
-    name: sum(1 << PROFILES.index(profile) for profile in known)
-    for name, known in PROFILES_OF.items()
-}
-"""Descriptor -> the numbers of the profiles that its instruction has, as bits."""
-
-
-def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> None:
-    """Raise IncompleteError unless a place has the profiles of some instructions and no other."""
-    needed = {profile for name in descriptors for profile in PROFILES_OF[name]}
-    check_total(place, (PROFILES[number] for number in numbers), needed)
-
-
-def decides_profiles(descriptor: str) -> Callable[[_Function], _Function]:
-    """Decorator: the function chooses among all profiles that an instruction has."""
-    return decides(_CONSTANTS, (profile.upper() for profile in PROFILES_OF[descriptor]))
-
-
 PART_ONLY, PART_FIRST, PART_MIDDLE, PART_LAST = _numbers(
     "conv", "part", "only", "first", "middle", "last"
 )

@@ -9,22 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.isa.words import (
-    CHANNEL,
-    CHANNEL_BYTES,
+from nmpsim.isa.profiles import (
     FBGEMM,
     FLOAT,
     GLOW_FLOAT,
     GLOW_FLOAT_LATE,
     GLOW_INT,
-    INT16,
     NMP,
     ONEDNN,
     Q31,
-    SCALE,
-    SCALE_BYTES,
     decides_profiles,
 )
+from nmpsim.isa.words import CHANNEL, CHANNEL_BYTES, INT16, SCALE, SCALE_BYTES
 from nmpsim.kernels.accumulate import sum_high
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.rounding import HELD, float_of_bits, held, round_away

@@ -9,23 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.isa.descriptors import OPERATIONS
+from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, QNNPACK, decides_profiles
+from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.total import decides
-from nmpsim.isa.words import (
-    FLOAT,
-    GLOW_FLOAT,
-    GLOW_INT,
-    INT16,
-    NMP,
-    OP_ADD,
-    OP_MAX,
-    OP_MIN,
-    OP_MUL,
-    OP_SUB,
-    Q31,
-    QNNPACK,
-    decides_profiles,
-)
+from nmpsim.isa.words import INT16, OP_ADD, OP_MAX, OP_MIN, OP_MUL, OP_SUB
 from nmpsim.kernels.elementwise_int32 import (
     ENDS,
     NUMBERS,

@@ -13,7 +13,8 @@ import numba
 import numpy as np
 from llvmlite import ir
 
-from nmpsim.isa.words import GLOW_INT, NMP, OP_ADD, OP_SUB
+from nmpsim.isa.profiles import GLOW_INT, NMP
+from nmpsim.isa.words import OP_ADD, OP_SUB
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.saturation_stages import HIGH, LOW

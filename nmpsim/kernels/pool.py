@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.isa.words import FBGEMM, FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, decides_profiles
+from nmpsim.isa.profiles import FBGEMM, FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, decides_profiles
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, copy_run, write_run
 from nmpsim.kernels.rounding import float_of_bits

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.isa.words import (
+from nmpsim.isa.profiles import (
     FBGEMM,
     FLOAT,
     GLOW_FLOAT,
     GLOW_FLOAT_LATE,
     GLOW_INT,
-    INT16,
     NMP,
     ONEDNN,
     Q31,
     decides_profiles,
 )
+from nmpsim.isa.words import INT16
 from nmpsim.kernels.channels import (
     ADDEND,
     AFTER,

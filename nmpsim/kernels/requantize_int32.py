@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 
-from nmpsim.isa.words import GLOW_INT, NMP
+from nmpsim.isa.profiles import GLOW_INT, NMP
 from nmpsim.kernels.channels import ADDEND, HALF, MUL, OFFSET, POST, PRE, START
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.saturate import ONCE, record, stages_of

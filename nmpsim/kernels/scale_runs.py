@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.isa.words import INT16, Q31
+from nmpsim.isa.profiles import Q31
+from nmpsim.isa.words import INT16
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.rounding import (
     HELD,

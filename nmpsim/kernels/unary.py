@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.isa.words import FLOAT, GLOW_FLOAT, GLOW_INT, NMP, OP_ADD, Q31, decides_profiles
+from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, decides_profiles
+from nmpsim.isa.words import OP_ADD
 from nmpsim.kernels.elementwise import combine
 from nmpsim.kernels.elementwise_int32 import (
     ENDS,

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from nmpsim.isa.profiles import ROWS
+from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.words import (
     CONV,
     DWCONV,
@@ -15,8 +19,6 @@ from nmpsim.isa.words import (
     KINDS,
     LOAD,
     MAXPOOL,
-    OP_SUB,
-    QNNPACK,
     RESCALE,
     RHS_INT32,
     STORE,
@@ -32,6 +34,7 @@ _LOAD, _STORE, _CONV, _DWCONV, _GEMM = (
 )
 _MAXPOOL, _AVGPOOL, _ELTWISE = (KINDS[name] for name in ("maxpool", "avgpool", "eltwise"))
 _RESCALE, _TRANSPOSE = KINDS["rescale"], KINDS["transpose"]
+_HAS_OPERATION = np.array([[name in row.operations for name in OPERATIONS] for row in ROWS])
 _OUT_H, _OUT_W, _STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W = (
     index - CONV.kernel_h
     for index in (
@@ -95,7 +98,7 @@ def pool_amounts(words: Any, spm_bytes: int) -> int:
 
 def eltwise_amounts(words: Any, spm_bytes: int) -> int:
     """Of an elementwise operation, which must be one that the profile has."""
-    if words[ELTWISE.profile] == QNNPACK and words[ELTWISE.operation] > OP_SUB:
+    if not _HAS_OPERATION[words[ELTWISE.profile], words[ELTWISE.operation]]:
         return int(ELTWISE.operation)
     run = words[ELTWISE.columns] << words[ELTWISE.element]
     if too_many(words[ELTWISE.rows], run, 1, spm_bytes):

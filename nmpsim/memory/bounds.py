@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from nmpsim.isa.profiles import FIXED_POINT, INTEGER, with_form
 from nmpsim.isa.records import MAX_COUNT
 from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.isa.words import GLOW_INT, NMP, Q31
 
 OK = -1
+_WITH_SHIFTS = with_form(INTEGER, FIXED_POINT)
+"""Profiles whose scales have an integer factor and two shifts."""
 MOST = MAX_COUNT
 """No count or stride within a scratchpad can be larger."""
 INFINITY_BITS = 0x7F80_0000
@@ -44,7 +46,7 @@ def beyond_element(value: int, element: int) -> bool:
 
 def bad_scale(words: Any, pre: int, profile: int) -> bool:
     """True if a shift of the scale at index ``pre`` is impossible, or its float32 factor is."""
-    if profile in (GLOW_INT, NMP, Q31):
+    if profile in _WITH_SHIFTS:
         return not (0 <= words[pre] <= 31 and 0 <= words[pre + 2] <= 31)
     return not 0 <= words[pre + 1] < INFINITY_BITS
 

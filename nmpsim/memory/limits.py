@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.layouts import Alignment, Size
+from nmpsim.isa.profiles import mask_of
 from nmpsim.isa.records import Descriptor, Word
-from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, PROFILE_MASKS, position
+from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, position
 from nmpsim.memory.bounds import OK, beyond_element
 
 _ANY = 1 << 62
@@ -55,7 +56,7 @@ def _most(_: str, word: Word) -> int:
 def _mask(name: str, word: Word) -> int:
     """The values that are allowed, as bits; 0 if ``LEAST`` and ``MOST`` say all."""
     if word.name == "profile":
-        return PROFILE_MASKS[name]
+        return mask_of(name)
     return sum(1 << value for value in word.values or range(len(word.choices)))
 
 

@@ -5,29 +5,16 @@ A scale is named by its first word, ``pre``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
+from nmpsim.isa.profiles import FIXED_POINT, ROWS, PairWords, with_form
+from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.isa.words import (
-    ELTWISE,
-    FLOAT,
-    GLOW_FLOAT,
-    GLOW_INT,
-    KINDS,
-    NMP,
-    ONEDNN,
-    OP_MAX,
-    OP_MIN,
-    OP_MUL,
-    Q31,
-    QNNPACK,
-    SCALE,
-    SCALE_BYTES,
-    position,
-)
+from nmpsim.isa.words import ELTWISE, KINDS, SCALE, SCALE_BYTES, position
 from nmpsim.memory.bounds import (
     INFINITY_BITS,
     OK,
@@ -38,8 +25,11 @@ from nmpsim.memory.bounds import (
 from nmpsim.memory.limits import element_at
 
 _ELTWISE, _RESCALE = KINDS["eltwise"], KINDS["rescale"]
-_LEAKY_PROFILES = 1 << GLOW_INT | 1 << NMP
-"""Of instructions that sum."""
+_FIXED_POINT = with_form(FIXED_POINT)
+_HAS_COMMON_SHIFT = np.array([row.form.has_common_shift for row in ROWS])
+_HAS_LEAKY_SUMS = np.array([row.has_leaky_sums for row in ROWS])
+_SUMS_USE_RESULT_SCALE = np.array([row.sums_use_result_scale for row in ROWS])
+_RESCALE_USES_RESULT_SCALE = np.array([row.rescale_uses_result_scale for row in ROWS])
 _PROFILE, _RESULT_SCALE, _ACTIVATION, _OUT = (
     np.array(position(name)) for name in ("profile", "result_scale", "activation", "out_pre")
 )
@@ -61,9 +51,23 @@ def _positions() -> Any:
 _SCALES = _positions()
 
 
+def _of_pairs(of: Callable[[PairWords], bool]) -> Any:
+    """[profiles, operations] what a row says of an elementwise operation; False without one."""
+    table = np.zeros((len(ROWS), len(OPERATIONS)), np.bool_)
+    for row in ROWS:
+        for pair in row.pairs:
+            for name in pair.operations:
+                table[row.number, OPERATIONS.index(name)] = of(pair)
+    return table
+
+
+_PAIRS_USE_RESULT_SCALE = _of_pairs(lambda pair: pair.uses_result_scale)
+_HAS_ADDENDS = _of_pairs(lambda pair: pair.has_addends)
+
+
 def bad_out_scale(words: Any, pre: int, element: int, profile: int) -> bool:
-    """As ``bad_scale``; q31's reduced multiplier of Int16 shifts by at least one."""
-    if profile == Q31 and element and words[pre] > 14 + words[pre + 2]:
+    """As ``bad_scale``; a reduced fixed-point multiplier of Int16 shifts by at least one."""
+    if profile in _FIXED_POINT and element and words[pre] > 14 + words[pre + 2]:
         return True
     return bad_scale(words, pre, profile)
 
@@ -96,13 +100,10 @@ def is_finite(words: Any, index: int) -> bool:
 def uses_result_scale(kind: int, words: Any, profile: int) -> bool:
     """Does the profile use the scale of the result, here?"""
     if kind == _RESCALE:
-        return bool(profile in (GLOW_FLOAT, FLOAT))
+        return bool(_RESCALE_USES_RESULT_SCALE[profile])
     if kind == _ELTWISE:
-        operation = words[ELTWISE.operation]
-        if profile == GLOW_FLOAT:
-            return bool(operation in (OP_MAX, OP_MIN))
-        return bool(profile == FLOAT and operation != OP_MUL)
-    return bool(profile == ONEDNN)
+        return bool(_PAIRS_USE_RESULT_SCALE[profile, words[ELTWISE.operation]])
+    return bool(_HAS_SUMS[kind] and _SUMS_USE_RESULT_SCALE[profile])
 
 
 def check_scales(kind: int, words: Any) -> int:
@@ -110,7 +111,7 @@ def check_scales(kind: int, words: Any) -> int:
     if _PROFILE[kind] < 0:
         return OK
     profile = words[_PROFILE[kind]]
-    if kind == _ELTWISE and profile == QNNPACK:
+    if _HAS_COMMON_SHIFT[profile]:
         return int(ELTWISE.out_post) if words[ELTWISE.out_post] > 31 else OK
     for scale in _SCALES[kind]:
         if scale < 0:
@@ -119,14 +120,14 @@ def check_scales(kind: int, words: Any) -> int:
         element = element_at(kind, words) if _HAS_SUMS[kind] and scale == _OUT[kind] else 0
         if bad_out_scale(words, scale, element, profile):
             return int(scale)
-    if kind == _ELTWISE and profile == FLOAT and words[ELTWISE.operation] != OP_MUL:
+    if kind == _ELTWISE and _HAS_ADDENDS[profile, words[ELTWISE.operation]]:
         for addend in (ELTWISE.lhs_post, ELTWISE.rhs_post):
             if not is_finite(words, addend):
                 return int(addend)
     if uses_result_scale(kind, words, profile) and bad_result_scale(words, _RESULT_SCALE[kind]):
         return int(_RESULT_SCALE[kind])
     is_leaky = _ACTIVATION[kind] >= 0 and words[_ACTIVATION[kind]] != 0
-    if is_leaky and _HAS_SUMS[kind] and not (_LEAKY_PROFILES >> profile) & 1:
+    if is_leaky and _HAS_SUMS[kind] and not _HAS_LEAKY_SUMS[profile]:
         return int(_ACTIVATION[kind])
     return OK
 

@@ -31,7 +31,7 @@ from nmpsim.compiler.numerics import PROFILES
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import Diagnostic, UserError
 from nmpsim.isa.codec import decode_descriptor
-from nmpsim.isa.descriptors import PROFILES as DEVICE_PROFILES
+from nmpsim.isa.profiles import PROFILES as DEVICE_PROFILES
 from nmpsim.isa.table import DESCRIPTORS
 
 

@@ -21,6 +21,7 @@ BEGIN = """
 import importlib, json, random, sys
 import attrs
 import nmpsim.isa.descriptors as descriptors
+import nmpsim.isa.profiles as profiles
 import nmpsim.isa.table as t
 from nmpsim.isa.table import *
 """
@@ -210,7 +211,7 @@ def test_a_profile_that_nobody_implements(
     descriptor: str, profile: str, module: str, place: str
 ) -> None:
     code = f"""
-descriptors.PROFILES_OF["{descriptor}"] += ("{profile}",)
+profiles.PROFILES_OF["{descriptor}"] += ("{profile}",)
 try:
     import {module}
 except ValueError as error:

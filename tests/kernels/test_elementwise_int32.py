@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from nmpsim.core.state import LAYER, NEVER, STAGES
-from nmpsim.isa.words import GLOW_INT, OP_ADD, OP_MAX, OP_SUB, Q31
+from nmpsim.isa.profiles import GLOW_INT, Q31
+from nmpsim.isa.words import OP_ADD, OP_MAX, OP_SUB
 from nmpsim.kernels.elementwise import Pair, PairScales
 from nmpsim.kernels.elementwise_int32 import (
     ENDS,

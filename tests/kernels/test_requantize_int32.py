@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from nmpsim.isa.words import GLOW_INT, NMP, Q31
+from nmpsim.isa.profiles import GLOW_INT, NMP, Q31
 from nmpsim.kernels.channels import ADDEND, HALF, INTEGERS, MUL, OFFSET, POST, PRE, START
 from nmpsim.kernels.requantize_int32 import ROWS, complete_sums, put_int32_tables, scale_sums
 from nmpsim.kernels.saturate import Clip

@@ -7,7 +7,8 @@ from collections import defaultdict
 import pytest
 from memory_descriptors import INT8, INT16, ONE, PROFILES, SPM
 
-from nmpsim.isa.descriptors import DESCRIPTORS, PROFILES_OF
+from nmpsim.isa.descriptors import DESCRIPTORS
+from nmpsim.isa.profiles import PROFILES_OF
 from nmpsim.isa.words import KINDS
 from nmpsim.memory.bounds import (
     OK,

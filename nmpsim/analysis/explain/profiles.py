@@ -16,7 +16,7 @@ from nmpsim.compiler.tiling.channelwise import average_of
 from nmpsim.compiler.tiling.elementwise import BINARY
 from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import Place, UserError
-from nmpsim.isa import descriptors
+from nmpsim.isa.profiles import PROFILES as DEVICE_PROFILES
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 
@@ -134,14 +134,14 @@ def _of_sums(profile: Profile, sums: Sums) -> _Answer:
     made = profile.sums(sums)
     several = slice(None) if sums.by_channel else slice(1)
     stages = {"bias": made.bias_scales[several], "out": made.out_scales[several]}
-    return descriptors.PROFILES[made.profile], stages
+    return DEVICE_PROFILES[made.profile], stages
 
 
 def _of_words(words: Words) -> _Answer:
     stages = {prefix: (_form(words, prefix),) for prefix in _PREFIXES if f"{prefix}_mul" in words}
     if words.get("result_scale"):
         stages["result"] = (IntegerScale(0, 0, words["result_scale"]),)
-    return descriptors.PROFILES[words["profile"]], stages
+    return DEVICE_PROFILES[words["profile"]], stages
 
 
 def _form(words: Words, prefix: str) -> IntegerScale:

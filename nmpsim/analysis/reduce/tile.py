@@ -24,7 +24,7 @@ from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.load import machine_of
 from nmpsim.core.state import Machine, Outcome, end_segment, reset, start_cores
 from nmpsim.core.stops import StopConditions, make_stops
-from nmpsim.isa.descriptors import ELEMENTS
+from nmpsim.isa.shared_words import ELEMENTS
 from nmpsim.isa.table import Unit
 from nmpsim.timing import costs_of
 

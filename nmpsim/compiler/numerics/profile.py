@@ -16,7 +16,7 @@ import numpy.typing as npt
 from nmpsim.compiler.numerics.ratios import NOTHING, quotient, scale_words
 from nmpsim.compiler.work import View
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.isa.descriptors import PROFILES
+from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
 from nmpsim.kernels.scale import IntegerScale
 

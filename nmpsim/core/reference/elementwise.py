@@ -31,23 +31,9 @@ from nmpsim.core.reference.scales import clip, fixed_point, integer_scale
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
+from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, QNNPACK, check_profiles
 from nmpsim.isa.total import check_total
-from nmpsim.isa.words import (
-    FLOAT,
-    GLOW_FLOAT,
-    GLOW_INT,
-    NMP,
-    OP_ADD,
-    OP_MAX,
-    OP_MIN,
-    OP_MUL,
-    OP_SUB,
-    OPERATION_NUMBERS,
-    Q31,
-    QNNPACK,
-    RHS_INT32,
-    check_profiles,
-)
+from nmpsim.isa.words import OP_ADD, OP_MAX, OP_MIN, OP_MUL, OP_SUB, OPERATION_NUMBERS, RHS_INT32
 from nmpsim.kernels.saturation_stages import RESCALE
 
 OPERATIONS = {

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.isa import words
-from nmpsim.isa.descriptors import ELEMENTS as NAMES
+from nmpsim.isa.shared_words import ELEMENTS as NAMES
 from nmpsim.isa.total import total
 
 Float32s = npt.NDArray[np.float32]

@@ -17,16 +17,8 @@ from nmpsim.core.reference.scales import clip, fixed_point, integer_scale, round
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
-from nmpsim.isa.words import (
-    DIVIDE_BY_VALID_TAPS,
-    FBGEMM,
-    FLOAT,
-    GLOW_FLOAT,
-    GLOW_INT,
-    NMP,
-    Q31,
-    check_profiles,
-)
+from nmpsim.isa.profiles import FBGEMM, FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, check_profiles
+from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
 
 
 def existing_taps(d: Words, spm: Scratchpad, y: int, x: int) -> Int64s:

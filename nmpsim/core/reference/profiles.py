@@ -32,8 +32,7 @@ from nmpsim.core.reference.scales import (
     wide_fixed_point,
 )
 from nmpsim.core.state import Int64s
-from nmpsim.isa.words import (
-    ACTIVATION_LEAKY,
+from nmpsim.isa.profiles import (
     FBGEMM,
     FLOAT,
     GLOW_FLOAT,
@@ -44,6 +43,7 @@ from nmpsim.isa.words import (
     Q31,
     check_profiles,
 )
+from nmpsim.isa.words import ACTIVATION_LEAKY
 from nmpsim.kernels.saturation_stages import BIAS, RESCALE
 
 

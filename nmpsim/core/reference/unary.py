@@ -18,15 +18,8 @@ from nmpsim.core.reference.scales import clip, fixed_point, integer_scale
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
-from nmpsim.isa.words import (
-    ACTIVATION_LEAKY,
-    FLOAT,
-    GLOW_FLOAT,
-    GLOW_INT,
-    NMP,
-    Q31,
-    check_profiles,
-)
+from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, check_profiles
+from nmpsim.isa.words import ACTIVATION_LEAKY
 from nmpsim.kernels.saturation_stages import ACTIVATION
 
 

@@ -11,7 +11,7 @@ from nmpsim.core.reference.operands import INT8, Element, Scale, Words, element_
 from nmpsim.core.reference.rounding import doubling_high
 from nmpsim.core.reference.scales import fixed_point, integer_scale, wide_fixed_point
 from nmpsim.debugger.arithmetic.records import WhyStep, nowhere
-from nmpsim.isa.words import (
+from nmpsim.isa.profiles import (
     FBGEMM,
     FLOAT,
     GLOW_FLOAT,
@@ -20,10 +20,9 @@ from nmpsim.isa.words import (
     NMP,
     ONEDNN,
     Q31,
-    WANTED_HIGH,
-    WANTED_LOW,
     check_profiles,
 )
+from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
 
 INTEGER_PROFILES = (GLOW_INT, NMP)
 

@@ -34,17 +34,8 @@ from nmpsim.debugger.arithmetic.formulas import (
     scaled_steps,
 )
 from nmpsim.debugger.arithmetic.records import Element, Made, Term, WhyStep, nowhere
-from nmpsim.isa.words import (
-    ACTIVATION_LEAKY,
-    FBGEMM,
-    GLOW_FLOAT,
-    GLOW_FLOAT_LATE,
-    GLOW_INT,
-    NMP,
-    ONEDNN,
-    PART_FIRST,
-    PART_ONLY,
-)
+from nmpsim.isa.profiles import FBGEMM, GLOW_FLOAT, GLOW_FLOAT_LATE, GLOW_INT, NMP, ONEDNN
+from nmpsim.isa.words import ACTIVATION_LEAKY, PART_FIRST, PART_ONLY
 
 AFTER_THE_SUM = (NMP, FBGEMM, ONEDNN)
 """Profiles that add the bias to the sum's result."""

@@ -29,20 +29,16 @@ from nmpsim.debugger.arithmetic.formulas import (
     scaled_steps,
 )
 from nmpsim.debugger.arithmetic.records import Element, Made, Term, WhyStep, nowhere
+from nmpsim.isa.profiles import FBGEMM, FLOAT, GLOW_FLOAT, Q31, QNNPACK
 from nmpsim.isa.table import DESCRIPTORS
 from nmpsim.isa.words import (
     ACTIVATION_LEAKY,
     DIVIDE_BY_VALID_TAPS,
-    FBGEMM,
-    FLOAT,
-    GLOW_FLOAT,
     OP_ADD,
     OP_MAX,
     OP_MIN,
     OP_MUL,
     OP_SUB,
-    Q31,
-    QNNPACK,
     RHS_INT32,
 )
 

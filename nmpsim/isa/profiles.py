@@ -1,0 +1,344 @@
+"""Whose arithmetic a result follows: every profile is a row here.
+
+``ROWS`` are what the word ``profile`` of a descriptor may be, ``NUMERICS`` what ``--numerics`` may
+be. Masks, checks of scales, help, ``explain``, the debugger and ``docs/isa.md`` derive from them;
+``docs/numerics.md`` has the formulas.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import attrs
+
+from nmpsim.isa.total import check_total, decides
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# --- the form of a scale ---------------------------------------------------------------------
+
+Kind: TypeAlias = Literal["integers", "fixed point", "float32"]
+"""integers: shift right, multiply, shift right. fixed point: shift left, times a multiplier of
+2^-31, shift right. float32: the multiplier's bits."""
+
+
+@attrs.frozen
+class ScaleForm:
+    """What the words ``pre``, ``mul`` and ``post`` of a scale mean."""
+
+    name: str
+    kind: Kind
+    formula: str
+    """``scale(x)``, in Markdown."""
+    has_common_shift: bool = False
+    """Do both factors of a sum have no shifts of their own, but the sum's ``out_post``?"""
+
+
+INTEGER = ScaleForm(
+    "integer",
+    "integers",
+    "`((x >> pre) * mul + half) >> post`; `half` is `(1 << post) >> 1`",
+)
+FIXED_POINT = ScaleForm(
+    "fixed point", "fixed point", "`x << pre`, times `mul / 2^31`, divided by `2^post`"
+)
+REAL = ScaleForm("real", "float32", "`x` as float32 times `mul`, the bits of a float32; no shifts")
+COMMON_SHIFT = ScaleForm(
+    "common shift",
+    "integers",
+    "`x * mul`; the sum of both sides is divided by `2^out_post`",
+    has_common_shift=True,
+)
+
+
+def real_factor(kind: Kind, pre: int, mul: int, post: int) -> float:
+    """The real factor that the words of a scale stand for."""
+    if kind == "integers":
+        return math.ldexp(mul, -pre - post)
+    if kind == "fixed point":
+        return math.ldexp(mul, pre - post - 31)
+    value: float = struct.unpack("<f", struct.pack("<I", mul & 0xFFFF_FFFF))[0]
+    return value
+
+
+# --- profiles of the device -----------------------------------------------------------------
+
+
+@attrs.frozen
+class SumWords:
+    """What a convolution finds where, in Markdown."""
+
+    record: str
+    """The bias in the channel record."""
+    bias: str
+    """The scale ``bias``."""
+    out: str = "sum to result"
+    """The scale ``out``."""
+
+
+@attrs.frozen
+class PairWords:
+    """Some elementwise operations, and which words scale them."""
+
+    operations: tuple[str, ...]
+    words: str
+    """In Markdown."""
+    uses_result_scale: bool = False
+    has_addends: bool = False
+    """Do ``lhs_post`` and ``rhs_post`` hold a float32 that is added?"""
+
+
+@attrs.frozen
+class Profile:
+    """One arithmetic of the device. It holds for the instructions that it has words for."""
+
+    number: int
+    """Value of the word ``profile``."""
+    name: str
+    form: ScaleForm
+    whose: str
+    summary: str
+    sums: SumWords | None = None
+    """Of ``nmp.conv`` and ``nmp.dwconv``; with ``has_gemm`` of ``nmp.gemm``, too."""
+    has_gemm: bool = True
+    has_leaky_sums: bool = False
+    """May ``activation`` be leaky after a sum?"""
+    sums_use_result_scale: bool = False
+    pairs: tuple[PairWords, ...] = ()
+    """Of ``nmp.eltwise``; an operation that is not here is refused."""
+    average: str = ""
+    """What ``divide=by_valid_taps`` of ``nmp.avgpool`` divides."""
+    rescale: str = ""
+    """How ``nmp.rescale`` makes a result, in Markdown."""
+    rescale_uses_result_scale: bool = False
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """Descriptors whose instructions have this profile."""
+        has = {
+            "conv": self.sums is not None,
+            "dwconv": self.sums is not None,
+            "gemm": self.sums is not None and self.has_gemm,
+            "avgpool": bool(self.average),
+            "eltwise": bool(self.pairs),
+            "rescale": bool(self.rescale),
+        }
+        return tuple(name for name, holds in has.items() if holds)
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """Elementwise operations that it has."""
+        return tuple(name for pair in self.pairs for name in pair.operations)
+
+
+(
+    GLOW_INT,
+    GLOW_FLOAT,
+    GLOW_FLOAT_LATE,
+    NMP,
+    Q31,
+    FLOAT,
+    FBGEMM,
+    ONEDNN,
+    QNNPACK,
+) = range(9)
+"""Numbers of the rows, for compiled code."""
+
+_PRODUCT = PairWords(("mul",), "`out`: product to result")
+_BY_SIDE = "`lhs`, `rhs`: side to result"
+_TO_COMMON_SCALE = "`lhs`, `rhs`: side to a common scale; `out`: sum to result"
+_QUOTIENT = "the scaled sum, halves away from zero"
+_FACTOR = "the factor"
+_DIRECT = "by `out`, or by `leaky` below the zero point"
+
+ROWS = (
+    Profile(
+        GLOW_INT,
+        "glow_int",
+        INTEGER,
+        "Glow's compiled kernels (libjit)",
+        "integer multiplier of about nine bits, shifts, halves up",
+        sums=SumWords("integer", "bias to sum"),
+        has_leaky_sums=True,
+        pairs=(PairWords(("add", "sub", "max", "min"), _BY_SIDE), _PRODUCT),
+        average=_QUOTIENT,
+        rescale=_DIRECT,
+    ),
+    Profile(
+        GLOW_FLOAT,
+        "glow_float",
+        REAL,
+        "Glow's Interpreter",
+        "float32 factor, halves away from zero, zero point before rounding",
+        sums=SumWords("integer", "bias to sum"),
+        pairs=(
+            PairWords(("add",), _TO_COMMON_SCALE),
+            PairWords(("sub",), _BY_SIDE),
+            PairWords(
+                ("max", "min"),
+                "`lhs_mul`, `rhs_mul`: the sides' scales; `result_scale` divides",
+                uses_result_scale=True,
+            ),
+            _PRODUCT,
+        ),
+        average=_FACTOR,
+        rescale=f"{_DIRECT}, to a real number; `result_scale` divides it",
+        rescale_uses_result_scale=True,
+    ),
+    Profile(
+        GLOW_FLOAT_LATE,
+        "glow_float_late",
+        REAL,
+        "Glow's Interpreter, fully connected layers",
+        "float32 factor, halves away from zero, zero point after rounding",
+        sums=SumWords("integer", "bias to sum"),
+    ),
+    Profile(
+        NMP,
+        "nmp",
+        INTEGER,
+        "the NMP's own library (assumed)",
+        "as glow_int, bias added on the result's scale",
+        sums=SumWords("integer on the result's scale", "unused"),
+        has_leaky_sums=True,
+        pairs=(PairWords(("add", "sub", "max", "min"), _BY_SIDE), _PRODUCT),
+        average=_QUOTIENT,
+        rescale=_DIRECT,
+    ),
+    Profile(
+        Q31,
+        "q31",
+        FIXED_POINT,
+        "TFLite and gemmlowp",
+        "31-bit factor, rounded twice; 15-bit factor for Int16",
+        sums=SumWords("integer on the sum's scale", "unused"),
+        pairs=(
+            PairWords(("add", "sub"), _TO_COMMON_SCALE),
+            PairWords(("max", "min"), _BY_SIDE),
+            _PRODUCT,
+        ),
+        average=_QUOTIENT,
+        rescale=_DIRECT,
+    ),
+    Profile(
+        FLOAT,
+        "float",
+        REAL,
+        "ONNX Runtime; PyTorch's qnnpack, and elementwise operations of all its engines",
+        "float32 factor, halves to even, zero point after rounding",
+        sums=SumWords("integer on the sum's scale", "unused"),
+        pairs=(
+            PairWords(
+                ("add", "sub", "max", "min"),
+                "`side * lhs_mul + lhs_post`, `rhs` likewise; `result_scale` multiplies",
+                uses_result_scale=True,
+                has_addends=True,
+            ),
+            _PRODUCT,
+        ),
+        average=_FACTOR,
+        rescale="by `out`, to a real number; below the zero point `leaky` multiplies that;"
+        " `result_scale` multiplies it",
+        rescale_uses_result_scale=True,
+    ),
+    Profile(
+        FBGEMM,
+        "fbgemm",
+        REAL,
+        "PyTorch, engine fbgemm",
+        "as float, the bias a real number",
+        sums=SumWords("float64 on the sum's scale", "unused"),
+        has_gemm=False,
+        average=_FACTOR,
+    ),
+    Profile(
+        ONEDNN,
+        "onednn",
+        REAL,
+        "PyTorch, engine onednn",
+        "three float32 factors, zero point before rounding",
+        sums=SumWords("float64, the real bias", "`bias_mul`: input's scale", "weights' scale"),
+        has_gemm=False,
+        sums_use_result_scale=True,
+    ),
+    Profile(
+        QNNPACK,
+        "qnnpack",
+        COMMON_SHIFT,
+        "PyTorch, engine qnnpack",
+        "integer factors of both sides, one shift, halves away from zero",
+        pairs=(
+            PairWords(
+                ("add", "sub"), "`lhs_mul`, `rhs_mul`: integers; `out_post`: shift to the right"
+            ),
+        ),
+    ),
+)
+check_total(
+    f"{__name__}.ROWS", enumerate(row.name for row in ROWS), ((r.number, r.name) for r in ROWS)
+)
+
+PROFILES = tuple(row.name for row in ROWS)
+"""Names, by number."""
+PROFILES_OF = {
+    descriptor: tuple(row.name for row in ROWS if descriptor in row.instructions)
+    for descriptor in ("conv", "dwconv", "gemm", "avgpool", "eltwise", "rescale")
+}
+"""Descriptor -> the profiles that its instruction has; another one is an operand fault."""
+
+
+def with_form(*forms: ScaleForm) -> tuple[int, ...]:
+    """Numbers of the profiles whose scales have one of these forms."""
+    return tuple(row.number for row in ROWS if row.form in forms)
+
+
+def mask_of(descriptor: str) -> int:
+    """The numbers of the profiles that an instruction has, as bits."""
+    return sum(1 << PROFILES.index(name) for name in PROFILES_OF[descriptor])
+
+
+def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> None:
+    """Raise IncompleteError unless a place has the profiles of some instructions and no other."""
+    needed = {profile for name in descriptors for profile in PROFILES_OF[name]}
+    check_total(place, (PROFILES[number] for number in numbers), needed)
+
+
+def decides_profiles(descriptor: str) -> Callable[[_Function], _Function]:
+    """Decorator: the function chooses among all profiles that an instruction has."""
+    known = [name.upper() for name in PROFILES]
+    return decides(known, (name.upper() for name in PROFILES_OF[descriptor]))
+
+
+# --- what a compiler is asked for ------------------------------------------------------------
+
+
+@attrs.frozen
+class Numerics:
+    """The arithmetic of one reference, as ``--numerics`` names it."""
+
+    name: str
+    whose: str
+    profiles: tuple[str, ...]
+    """Profiles of the device that its layers take."""
+
+    @property
+    def module(self) -> str:
+        """Name of the Python module that makes its words from scales."""
+        return self.name.replace("-", "_")
+
+
+NUMERICS = (
+    Numerics("glow-int", "Glow's compiled kernels (libjit)", ("glow_int",)),
+    Numerics("glow-float", "Glow's Interpreter", ("glow_float", "glow_float_late")),
+    Numerics("nmp", "the NMP's own library (**assumed**)", ("nmp",)),
+    Numerics("q31", "TFLite and gemmlowp", ("q31",)),
+    Numerics("float", "ONNX Runtime", ("float",)),
+    Numerics("float-fbgemm", "PyTorch, engine fbgemm", ("fbgemm", "float")),
+    Numerics("float-qnnpack", "PyTorch, engine qnnpack", ("float", "qnnpack")),
+    Numerics("float-onednn", "PyTorch, engine onednn", ("onednn", "fbgemm", "float")),
+)
+NUMERICS_NAMES = tuple(row.name for row in NUMERICS)
+DEFAULT_NUMERICS = NUMERICS_NAMES[0]
