@@ -199,11 +199,11 @@ print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs
     [
         ("conv", "qnnpack", "nmpsim.core.reference.profiles", "BIASES"),
         ("conv", "qnnpack", "nmpsim.kernels.channels", "put_starts"),
-        ("avgpool", "onednn", "nmpsim.core.reference.pool", "AVERAGES"),
+        ("avgpool", "onednn", "nmpsim.core.reference.profiles", "AVERAGES"),
         ("avgpool", "onednn", "nmpsim.kernels.pool", "avgpool"),
-        ("eltwise", "onednn", "nmpsim.core.reference.elementwise", "PAIRS"),
+        ("eltwise", "onednn", "nmpsim.core.reference.profiles", "PAIRS"),
         ("eltwise", "onednn", "nmpsim.kernels.elementwise", "pair_results"),
-        ("rescale", "fbgemm", "nmpsim.core.reference.unary", "RESCALES"),
+        ("rescale", "fbgemm", "nmpsim.core.reference.profiles", "RESCALES"),
         ("rescale", "fbgemm", "nmpsim.kernels.unary", "rescale_tile"),
     ],
 )

@@ -39,7 +39,8 @@ from rescale_oracle import (
     rounded_even,
 )
 
-from nmpsim.core.reference import profiles as reference
+from nmpsim.core.reference import formula_steps
+from nmpsim.core.reference import requantize as reference
 from nmpsim.core.reference.events import LayerCounters, ResultPositions
 from nmpsim.core.reference.operands import ELEMENTS, Scale
 from nmpsim.kernels import channels, requantize
@@ -424,7 +425,8 @@ def test_results_of_the_reference(profile: int, element: int) -> None:
         sums, sink, ledger = sums_of(layer, seed), new_sink(), Ledger()
         q = requantizer_of(layer)
         assert q.element == ELEMENTS[element]
-        found = reference.finish(np.array(sums, np.int64), words_of(layer), q, place_of(sink, 1))
+        steps = reference.finish(np.array(sums, np.int64), words_of(layer), q, place_of(sink, 1))
+        found = formula_steps.result_of(steps)
         expected = [
             result_of(total, layer, c, INDEX + i, ledger)
             for i, (total, c) in enumerate(zip(sums, layer.channels, strict=True))
@@ -438,7 +440,8 @@ def test_biases_of_the_reference(profile: int, element: int) -> None:
     for seed in range(CASES):
         layer = layer_of(profile, element, seed)
         sink, ledger = new_sink(), Ledger()
-        found = reference.BIASES[profile](requantizer_of(layer), place_of(sink, PIXELS))
+        steps = reference.BIASES[profile](requantizer_of(layer), place_of(sink, PIXELS))
+        found = formula_steps.result_of(steps)
         expected = [
             bias_of(layer, c, INDEX + i, ledger, PIXELS) for i, c in enumerate(layer.channels)
         ]

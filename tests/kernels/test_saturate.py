@@ -26,7 +26,7 @@ from rescale_oracle import (
     new_sink,
 )
 
-from nmpsim.core.reference import events, operands, scales
+from nmpsim.core.reference import events, formula_steps, operands, scales
 from nmpsim.kernels import saturate
 
 LAYER = np.int64(LAYER_INDEX)
@@ -232,9 +232,10 @@ def test_an_integer_scale_of_the_reference(element: int, scale: tuple[int, int, 
     xs = XS if element == INT8 else WIDE_XS
     sink, ledger = new_sink(), Ledger()
     place = place_of(sink, 0, len(xs), times=4)
-    found = scales.integer_scale(
+    steps = scales.integer_scale(
         integers(xs), operands.Scale(*scale), operands.ELEMENTS[element], place, BIAS
     )
+    found = formula_steps.result_of(steps)
     assert found.tolist() == [
         integer_form(x, scale, element, BIAS, i, ledger, times=4) for i, x in enumerate(xs)
     ]
@@ -246,6 +247,7 @@ def test_a_fixed_point_scale_of_the_reference(scale: tuple[int, int, int]) -> No
     """Beyond 32 bits, too: what 64 bits hold after the shift to the left."""
     xs = [*XS, 1 << 40, -(1 << 40), 1 << 62, -(1 << 62)]
     sink, ledger = new_sink(), Ledger()
-    found = scales.fixed_point(integers(xs), operands.Scale(*scale), place_of(sink, 0, len(xs)))
+    place = place_of(sink, 0, len(xs))
+    found = formula_steps.result_of(scales.fixed_point(integers(xs), operands.Scale(*scale), place))
     assert found.tolist() == [fixed_form(x, scale, i, ledger) for i, x in enumerate(xs)]
     ledger.assert_equal(sink)

@@ -24,8 +24,6 @@ class LayerCounters:
 
     def cut(self, stage: int, side: int, index: Int64s, overshoot: Int64s, times: int) -> None:
         """Values saturated, each ``times`` times; ``index`` is where they lie in the layer."""
-        if index.size == 0:
-            return
         at = stage, side
         layer = self._layer
         layer["cut"][at] += index.size * times
@@ -53,11 +51,12 @@ def clamp(
     values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: ResultPositions
 ) -> Int64s:
     """``values`` within a range, or each in its own; ``stages`` are those of low and high side."""
-    low, high = np.broadcast_to(low, values.shape), np.broadcast_to(high, values.shape)
-    below, above = values < low, values > high
-    for side, cut, overshoot in ((LOW, below, low - values), (HIGH, above, values - high)):
-        place.account.cut(stages[side], side, place.index[cut], overshoot[cut], place.times)
-    return np.clip(values, low, high)
+    for side, beyond, limit in ((LOW, values < low, low), (HIGH, values > high, high)):
+        if beyond.any():
+            overshoot = np.abs(values - limit)[beyond]
+            place.account.cut(stages[side], side, place.index[beyond], overshoot, place.times)
+    within: Int64s = np.minimum(np.maximum(values, low), high)
+    return within
 
 
 def saturate(values: Int64s, bits: int, stage: int, place: ResultPositions) -> Int64s:

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from nmpsim.core.reference.events import LayerCounters, ResultPositions, saturate
+from nmpsim.core.reference.formula_steps import result_of
 from nmpsim.core.reference.operands import Element, Scale, Words, element_of, scale_of
-from nmpsim.core.reference.profiles import BIASES, Requantizer, finish, requantizer_of
+from nmpsim.core.reference.requantize import finish, requantizer_of, start
 from nmpsim.core.reference.rounding import held
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
@@ -71,12 +72,6 @@ def channel_tables(spm: Scratchpad, d: Words, channels: int) -> tuple[Int64s, In
     """Bias and zero term of each channel."""
     records = spm.read(8, grid(d["channels"], (channels, CHANNEL_RECORD.nbytes), (2, 8)))
     return records[:, 0].copy(), held(records[:, 1], 62)
-
-
-def sum_starts(d: Words, zero_terms: Int64s, q: Requantizer, place: ResultPositions) -> Int64s:
-    """Bias plus zero term of each channel; what saturates, saturates for every pixel."""
-    starts = BIASES[d["profile"]](q, place) + zero_terms
-    return saturate(starts, q.element.accumulator_bits, ACCUMULATOR, place)
 
 
 def unpack_weights(spm: Scratchpad, d: Words) -> Int64s:
@@ -152,7 +147,7 @@ def conv(s: Step, d: Words, account: LayerCounters) -> None:
     inputs = windows(spm, d, d["groups"] * d["in_channels"])
     if begins:
         every_pixel = ResultPositions(account, channel_index(d, 0, 0, channels), times=pixels)
-        starts = sum_starts(d, zero_terms, q, every_pixel)
+        starts = result_of(start(d, zero_terms, q, every_pixel))
 
     for row, (y, x) in enumerate(pixels_of(d)):
         place = ResultPositions(account, channel_index(d, y, x, channels))
@@ -160,7 +155,7 @@ def conv(s: Step, d: Words, account: LayerCounters) -> None:
             starts = partial.read(row)
         totals = group_sums(d, starts, weights, inputs[y, x], place)
         if ends:
-            put_results(spm, d, y, x, finish(totals, d, q, place))
+            put_results(spm, d, y, x, result_of(finish(totals, d, q, place)))
         else:
             partial.write(row, totals)
     if ends:
@@ -186,12 +181,12 @@ def dwconv(s: Step, d: Words, account: LayerCounters) -> None:
     weights = spm.read(nbytes, at) - offsets
     inputs = windows(spm, d, channels)
     every_pixel = ResultPositions(account, channel_index(d, 0, 0, channels), times=pixels)
-    starts = sum_starts(d, zero_terms, q, every_pixel)
+    starts = result_of(start(d, zero_terms, q, every_pixel))
 
     for y, x in pixels_of(d):
         place = ResultPositions(account, channel_index(d, y, x, channels))
         totals = accumulate(starts, (weights * inputs[y, x]).T, element, place)
-        put_results(spm, d, y, x, finish(totals, d, q, place))
+        put_results(spm, d, y, x, result_of(finish(totals, d, q, place)))
     account.add_elements(pixels * channels)
 
 
@@ -213,7 +208,7 @@ def gemm(s: Step, d: Words, account: LayerCounters) -> None:
         totals = accumulate(starts, (lhs[row][:, None] * rhs).T, element, place)
         if ends:
             to = grid(d["output"] + row * d["out_stride"], (columns, nbytes))
-            spm.write(nbytes, to, finish(totals, d, q, place))
+            spm.write(nbytes, to, result_of(finish(totals, d, q, place)))
         else:
             partial.write(row, totals)
     if ends:

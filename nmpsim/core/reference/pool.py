@@ -5,19 +5,17 @@ Each instruction: operands, effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from nmpsim.core.reference.events import LayerCounters, ResultPositions
+from nmpsim.core.reference.formula_steps import Steps, result_of
 from nmpsim.core.reference.mac import channel_index, pixels_of, put_results
-from nmpsim.core.reference.operands import Words, element_of, scale_of
-from nmpsim.core.reference.rounding import quietly, real, round_away, round_even
-from nmpsim.core.reference.scales import clip, fixed_point, integer_scale, round_unsigned
+from nmpsim.core.reference.operands import Words, element_of
+from nmpsim.core.reference.profiles import AVERAGES
+from nmpsim.core.reference.scales import clip
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
-from nmpsim.isa.profiles import FBGEMM, FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, check_profiles
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
 
 
@@ -48,55 +46,10 @@ def maxpool(s: Step, d: Words, _: LayerCounters) -> None:
         put_results(spm, d, y, x, best)
 
 
-def rounded_quotient(values: Int64s, by: int) -> Int64s:
-    """Nearest integer of ``values / by``, halves away from zero."""
-    result: Int64s = np.sign(values) * ((np.abs(values) + by // 2) // by)
-    return result
-
-
-def glow_int(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Int64s:
-    """Glow's libjit rounds twice: the scaled sum, then its quotient."""
-    scaled = integer_scale(sums, scale_of(d, "out"), element_of(d), place)
-    return rounded_quotient(scaled, divisor) + d["out_offset"]
-
-
-@quietly
-def glow_float(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Int64s:
-    """Glow's Interpreter: ``rha(f32(sum) * (m / f32(n)) + f32(Oy))``."""
-    factor = scale_of(d, "out").factor / np.float32(divisor)
-    return round_away(real(sums) * factor + np.float32(d["out_offset"]))
-
-
-def q31(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Int64s:
-    """Fixed point, then the quotient; TFLite's own average has a scale of one."""
-    scaled = fixed_point(sums, scale_of(d, "out"), place)
-    return rounded_quotient(scaled, divisor) + d["out_offset"]
-
-
-@quietly
-def float_early(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Int64s:
-    """PyTorch's fbgemm and onednn: ``rne(f32(sum) * (m / f32(n)) + f32(Oy))``, Oy unsigned."""
-    factor = scale_of(d, "out").factor / np.float32(divisor)
-    return round_unsigned(real(sums) * factor, d["out_offset"], element_of(d))
-
-
-@quietly
-def float_late(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Int64s:
-    """PyTorch's qnnpack, ONNX Runtime: ``rne(f32(sum) * (m / f32(n))) + Oy``."""
-    factor = scale_of(d, "out").factor / np.float32(divisor)
-    return round_even(real(sums) * factor) + d["out_offset"]
-
-
-AVERAGES: dict[int, Callable[[Int64s, int, Words, ResultPositions], Int64s]] = {
-    GLOW_INT: glow_int,
-    NMP: glow_int,
-    GLOW_FLOAT: glow_float,
-    Q31: q31,
-    FLOAT: float_late,
-    FBGEMM: float_early,
-}
-"""Profile -> the average of a sum."""
-check_profiles(f"{__name__}.AVERAGES", AVERAGES, "avgpool")
+def average(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Steps:
+    """Averages of the sums of windows: profile, clip."""
+    values = yield from AVERAGES[d["profile"]](sums, divisor, d, place)
+    yield clip(values, d, place)
 
 
 def avgpool(s: Step, d: Words, account: LayerCounters) -> None:
@@ -106,8 +59,8 @@ def avgpool(s: Step, d: Words, account: LayerCounters) -> None:
         place = ResultPositions(account, channel_index(d, y, x, d["channels"]))
         taps = existing_taps(d, spm, y, x) - d["in_offset"]
         divisor = len(taps) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
-        values = AVERAGES[d["profile"]](taps.sum(axis=0), max(divisor, 1), d, place)
-        put_results(spm, d, y, x, clip(values, d, place))
+        steps = average(taps.sum(axis=0), max(divisor, 1), d, place)
+        put_results(spm, d, y, x, result_of(steps))
     account.add_elements(d["out_h"] * d["out_w"] * d["channels"])
 
 

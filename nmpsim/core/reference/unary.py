@@ -6,70 +6,29 @@ Each instruction: operands, effect.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from nmpsim.core.reference.events import LayerCounters, ResultPositions, clamp
-from nmpsim.core.reference.operands import Scale, Words, element_of, float_of_bits, scale_of
-from nmpsim.core.reference.rounding import quietly, real, round_even
-from nmpsim.core.reference.scales import clip, fixed_point, integer_scale
+from nmpsim.core.reference.formula_steps import Steps, result_of, step
+from nmpsim.core.reference.operands import Words, element_of
+from nmpsim.core.reference.profiles import RESCALES
+from nmpsim.core.reference.scales import clip
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
-from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, check_profiles
 from nmpsim.isa.words import ACTIVATION_LEAKY
 from nmpsim.kernels.saturation_stages import ACTIVATION
 
 
-def scale_by_sign(below: Any, d: Words) -> Scale:
-    """The scale of each element: the leaky one ``below`` the zero point."""
-    leaky, out = scale_of(d, "leaky"), scale_of(d, "out")
-    return Scale(
-        pre=np.where(below, leaky.pre, out.pre),
-        mul=np.where(below, leaky.mul, out.mul),
-        post=np.where(below, leaky.post, out.post),
-    )
-
-
-def glow_int(x: Int64s, below: Any, d: Words, place: ResultPositions) -> Int64s:
-    """Glow's libjit: ``((x >> pre) * mul + half) >> post``, plus the zero point."""
-    return integer_scale(x, scale_by_sign(below, d), element_of(d), place) + d["out_offset"]
-
-
-@quietly
-def glow_float(x: Int64s, below: Any, d: Words, place: ResultPositions) -> Int64s:
-    """Glow's Interpreter dequantizes and quantizes: ``rne(m * f32(x) / S + f32(Oy))``."""
-    values = scale_by_sign(below, d).factor * real(x)
-    return round_even(values / float_of_bits(d["result_scale"]) + np.float32(d["out_offset"]))
-
-
-def q31(x: Int64s, below: Any, d: Words, place: ResultPositions) -> Int64s:
-    """TFLite's fixed point, plus the zero point."""
-    return fixed_point(x, scale_by_sign(below, d), place) + d["out_offset"]
-
-
-@quietly
-def float_late(x: Int64s, below: Any, d: Words, place: ResultPositions) -> Int64s:
-    """PyTorch: ``rne(t * r) + Oy`` of ``t = m * f32(x)``, times the leaky factor where ``below``.
-
-    r is ``result_scale``.
-    """
-    values = scale_of(d, "out").factor * real(x)
-    values = np.where(below, values * scale_of(d, "leaky").factor, values)
-    return round_even(values * float_of_bits(d["result_scale"])) + d["out_offset"]
-
-
-RESCALES: dict[int, Callable[[Int64s, Any, Words, ResultPositions], Int64s]] = {
-    GLOW_INT: glow_int,
-    NMP: glow_int,
-    GLOW_FLOAT: glow_float,
-    Q31: q31,
-    FLOAT: float_late,
-}
-"""Profile -> a value on another scale."""
-check_profiles(f"{__name__}.RESCALES", RESCALES, "rescale")
+def rescaled(x: Int64s, d: Words, place: ResultPositions) -> Steps:
+    """Values less their zero point on another scale: profile, clip."""
+    is_leaky = d["activation"] == ACTIVATION_LEAKY
+    below = (x < 0) & is_leaky
+    if is_leaky:
+        yield step("below", below.astype(np.int64), "1 where x is below 0: the leaky scale holds")
+    values = yield from RESCALES[d["profile"]](x, below, d, place)
+    yield clip(values, d, place)
 
 
 def rescale(s: Step, d: Words, account: LayerCounters) -> None:
@@ -79,9 +38,7 @@ def rescale(s: Step, d: Words, account: LayerCounters) -> None:
     place = ResultPositions(account, grid(d["event_origin"], (count, 1)))
     x = spm.read(nbytes, grid(d["input"], (count, nbytes)))
     x = clamp(x, d["in_low"], d["in_high"], (ACTIVATION, ACTIVATION), place) - d["in_offset"]
-    below = (x < 0) & (d["activation"] == ACTIVATION_LEAKY)
-    values = RESCALES[d["profile"]](x, below, d, place)
-    spm.write(nbytes, grid(d["output"], (count, nbytes)), clip(values, d, place))
+    spm.write(nbytes, grid(d["output"], (count, nbytes)), result_of(rescaled(x, d, place)))
     account.add_elements(count)
 
 

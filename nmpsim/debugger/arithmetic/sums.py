@@ -12,35 +12,15 @@ from nmpsim.core.reference.mac import (
     accumulate,
     channel_tables,
     scale_tables,
-    sum_starts,
     unpack_weights,
     windows,
 )
-from nmpsim.core.reference.operands import INT8, Scale, Words, element_of, scale_of
-from nmpsim.core.reference.profiles import (
-    BIASES,
-    RESULTS,
-    Requantizer,
-    finish,
-    leaky,
-    requantizer_of,
-)
+from nmpsim.core.reference.operands import Scale, Words, element_of, scale_of
+from nmpsim.core.reference.requantize import finish, requantizer_of, start
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
-from nmpsim.debugger.arithmetic.formulas import (
-    clip_step,
-    factor_of,
-    number,
-    result_formula,
-    scaled_steps,
-)
+from nmpsim.debugger.arithmetic.formulas import why_steps
 from nmpsim.debugger.arithmetic.records import Element, Made, Term, WhyStep, nowhere
-from nmpsim.isa.profiles import FBGEMM, GLOW_FLOAT, GLOW_FLOAT_LATE, GLOW_INT, NMP, ONEDNN
-from nmpsim.isa.words import ACTIVATION_LEAKY, PART_FIRST, PART_ONLY
-
-AFTER_THE_SUM = (NMP, FBGEMM, ONEDNN)
-"""Profiles that add the bias to the sum's result."""
-REAL_BIAS = (FBGEMM, ONEDNN)
-"""Profiles whose channel records hold a float64."""
+from nmpsim.isa.words import PART_FIRST, PART_ONLY
 
 
 def conv_terms(spm: Scratchpad, d: Words, at: Element) -> tuple[Term, ...]:
@@ -98,14 +78,10 @@ def weighted(
     _, bias_scale, out_scale = scale_tables(spm, d, channels)
     one = slice(c, c + 1)
     q = requantizer_of(d, bias[one], _of_channel(bias_scale, c), _of_channel(out_scale, c))
-    begin = int(sum_starts(d, zero[one], q, nowhere())[0])
-    total, products = _sum_steps(spm, d, begin, (at.y * d["out_w"] + at.x, c, channels), own)
-    steps = (
-        *_bias_steps(d, q),
-        WhyStep("zero term", "taps * O_w * O_x - O_x * sum(w), by the compiler", int(zero[c])),
-        *products,
-        *_result_steps(total, d, q),
-    )
+    begin = why_steps(start(d, zero[one], q, nowhere()))
+    cell = (at.y * d["out_w"] + at.x, c, channels)
+    total, products = _sum_steps(spm, d, int(begin[-1].value), cell, own)
+    steps = (*begin, *products, *why_steps(finish(np.array([total]), d, q, nowhere())))
     return Made((*earlier, *own), steps, int(steps[-1].value))
 
 
@@ -130,46 +106,6 @@ def _sum_steps(
         WhyStep("accumulator", f"of {element_of(d).accumulator_bits} bits, saturating", total),
     ]
     return total, steps
-
-
-def _bias_steps(d: Words, q: Requantizer) -> list[WhyStep]:
-    if d["profile"] in REAL_BIAS:
-        value = float(q.bias.view(np.float64)[0])
-        return [WhyStep("bias", "a float64, added after the sum", value)]
-    own = int(q.bias[0])
-    if d["profile"] in AFTER_THE_SUM:
-        return [WhyStep("bias", "less its zero point, added after the sum", own)]
-    found = [WhyStep("bias", "as it lies in memory, less its zero point", own)]
-    value = int(BIASES[d["profile"]](q, nowhere())[0])
-    if d["profile"] == GLOW_INT:
-        pre, mul, post = (
-            number(n) for n in (q.bias_scale.pre, q.bias_scale.mul, q.bias_scale.post)
-        )
-        formula = f"((bias >> {pre}) * {mul} + {(1 << post) >> 1}) >> {post}"
-    elif d["profile"] in (GLOW_FLOAT, GLOW_FLOAT_LATE):
-        formula = f"rha(bias * {factor_of(q.bias_scale):.9g})"
-    else:
-        formula = "it has the scale of the sum"
-    return [*found, WhyStep("bias in the sum", formula, value)]
-
-
-def _result_steps(total: int, d: Words, q: Requantizer) -> list[WhyStep]:
-    """From the accumulator to what is stored."""
-    sums = np.array([total])
-    value = int(RESULTS[d["profile"]](sums, q, nowhere())[0])
-    bias_scale = q.bias_scale if "channels" in d else None
-    result = int(finish(sums, d, q, nowhere())[0])
-    steps = [
-        *scaled_steps("accumulator", total, q.out, d, wide=q.element != INT8),
-        WhyStep("result", result_formula("accumulator", q.out, d, bias_scale), value),
-    ]
-    if d.get("activation") == ACTIVATION_LEAKY and value < d["out_offset"]:
-        scale = scale_of(d, "leaky")
-        half = (1 << scale.post) >> 1
-        what = f"(((result - {d['out_offset']}) >> {scale.pre}) * {scale.mul} + {half})"
-        bent = int(leaky(np.array([value]), d, nowhere())[0])
-        steps.append(WhyStep("leaky", f"{what} >> {scale.post} + {d['out_offset']}", bent))
-    return [*steps, clip_step(d, result)]
 
 
 def _of_channel(scale: Scale, channel: int) -> Scale:
@@ -198,5 +134,5 @@ def product(
     out = scale_of(d, "out")
     q = requantizer_of(d, np.zeros(1, np.int64), out, out)
     total, products = _sum_steps(spm, d, 0, (at.y, at.channel, d["columns"]), own)
-    steps = (*products, *_result_steps(total, d, q))
+    steps = (*products, *why_steps(finish(np.array([total]), d, q, nowhere())))
     return Made((*earlier, *own), steps, int(steps[-1].value))
