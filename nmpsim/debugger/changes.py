@@ -19,7 +19,7 @@ from nmpsim.debugger.patch_points import NO_CHANGE, index_of, packed, pieces_of
 from nmpsim.debugger.rederive import Program, Rederived, as_compiled, rederive
 from nmpsim.debugger.tracing import trace_of
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.isa.profiles import GLOW_INT, NMP, PROFILES
+from nmpsim.isa.profiles import INTEGER, PROFILES, ROWS
 from nmpsim.kernels.scale import InvalidScaleError, integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
 
@@ -95,7 +95,8 @@ class Changes:
         ratio, count = (layer.output.scale or 0.0) / scale, 0
         for done in self._computes(layer):
             d = done.words
-            if "out_mul" not in d or d.get("profile") not in (GLOW_INT, NMP) or d.get("scales"):
+            is_integer = "profile" in d and ROWS[d["profile"]].form is INTEGER
+            if "out_mul" not in d or not is_integer or d.get("scales"):
                 raise fail(
                     "DEBUG002",
                     f"the scale of {layer.name} is not three integers",

@@ -8,7 +8,6 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.explain import LayerFacts, ProfileForm, explain_layers
-from nmpsim.analysis.explain.profiles import Kind
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.mac import scale_tables
@@ -16,13 +15,12 @@ from nmpsim.core.reference.scratchpad import Scratchpad
 from nmpsim.core.state import Machine
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.instructions import Done
-from nmpsim.isa.profiles import QNNPACK
+from nmpsim.isa.profiles import INTEGER, ROWS, ScaleKind
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 
 Integers = tuple[int, int, int]
 """pre, mul, post; of a float32 factor mul holds the bits."""
-INTEGER_NUMERICS = ("glow-int", "nmp")
 RESULT = "result"
 """The stage whose factor is the word result_scale."""
 
@@ -50,7 +48,7 @@ class StageAudit:
 
     layer: str
     stage: str
-    kind: Kind
+    kind: ScaleKind
     formula: str
     """In terms of scales; empty where the profile takes another than Glow's integers."""
     channels: tuple[ChannelAudit, ...]
@@ -77,7 +75,7 @@ def audit_integers(
     formulas = {stage.name: stage.formula for stage in facts.stages}
     for form in forms:
         if form.stage in found:
-            formula = formulas.get(form.stage, "") if layer.numerics in INTEGER_NUMERICS else ""
+            formula = formulas.get(form.stage, "") if form.scale_form is INTEGER else ""
             channels = tuple(_channels(form, found[form.stage]))
             yield StageAudit(layer.name, form.stage, form.kind, formula, channels)
 
@@ -139,8 +137,8 @@ def _factors(
         for n, one in enumerate(np.stack([scale.pre, scale.mul, scale.post], axis=1).tolist()):
             yield first + n, (one[0], one[1], one[2])
     elif f"{stage}_pre" in d:
-        # What sums of qnnpack are shifted by belongs to both factors.
-        shift = d["out_post"] if d["profile"] == QNNPACK else 0
+        # A shift that both sides share belongs to both factors.
+        shift = d["out_post"] if ROWS[d["profile"]].form.has_common_shift else 0
         yield None, (d[f"{stage}_pre"], d[f"{stage}_mul"], d[f"{stage}_post"] + shift)
 
 

@@ -20,7 +20,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # --- the form of a scale ---------------------------------------------------------------------
 
-Kind: TypeAlias = Literal["integers", "fixed point", "float32"]
+ScaleKind: TypeAlias = Literal["integers", "fixed point", "float32"]
 """integers: shift right, multiply, shift right. fixed point: shift left, times a multiplier of
 2^-31, shift right. float32: the multiplier's bits."""
 
@@ -30,7 +30,7 @@ class ScaleForm:
     """What the words ``pre``, ``mul`` and ``post`` of a scale mean."""
 
     name: str
-    kind: Kind
+    kind: ScaleKind
     formula: str
     """``scale(x)``, in Markdown."""
     has_common_shift: bool = False
@@ -54,7 +54,7 @@ COMMON_SHIFT = ScaleForm(
 )
 
 
-def real_factor(kind: Kind, pre: int, mul: int, post: int) -> float:
+def real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float:
     """The real factor that the words of a scale stand for."""
     if kind == "integers":
         return math.ldexp(mul, -pre - post)

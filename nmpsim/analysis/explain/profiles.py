@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -16,15 +15,10 @@ from nmpsim.compiler.tiling.channelwise import average_of
 from nmpsim.compiler.tiling.elementwise import BINARY
 from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import Place, UserError
-from nmpsim.isa.profiles import PROFILES as DEVICE_PROFILES
+from nmpsim.isa.profiles import ROWS, ScaleForm, ScaleKind, real_factor
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 
-Kind: TypeAlias = Literal["integers", "fixed point", "float32"]
-"""integers: shift right, multiply, shift right. fixed point: shift left, times a multiplier of
-2^-31, shift right. float32: the multiplier's bits."""
-
-_INTEGERS = {"glow_int", "nmp"}
 _PREFIXES = ("bias", "lhs", "rhs", "out", "leaky")
 
 
@@ -33,21 +27,18 @@ class ProfileForm:
     """One factor as a profile has it."""
 
     stage: str
-    kind: Kind
+    scale_form: ScaleForm
     forms: tuple[IntegerScale, ...]
     """One, or one a channel; of float32 ``mul`` holds the bits."""
 
+    @property
+    def kind(self) -> ScaleKind:
+        """How the forms are to be read."""
+        return self.scale_form.kind
+
     def values(self) -> tuple[float, ...]:
         """The real factors that the forms stand for."""
-        return tuple(_value(self.kind, form) for form in self.forms)
-
-
-def _value(kind: Kind, form: IntegerScale) -> float:
-    if kind == "integers":
-        return math.ldexp(form.mul, -form.pre - form.post)
-    if kind == "fixed point":
-        return math.ldexp(form.mul, form.pre - form.post - 31)
-    return float(np.uint32(form.mul).view(np.float32))
+        return tuple(real_factor(self.kind, s.pre, s.mul, s.post) for s in self.forms)
 
 
 @attrs.frozen
@@ -69,8 +60,8 @@ def profile_facts(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
     return tuple(_facts(name, op, ask) for name in PROFILES)
 
 
-_Answer: TypeAlias = tuple[str, Mapping[str, tuple[IntegerScale, ...]]]
-"""The descriptor's profile, and the forms of each stage."""
+_Answer: TypeAlias = tuple[int, Mapping[str, tuple[IntegerScale, ...]]]
+"""The number of the device's profile, and the forms of each stage."""
 _Question: TypeAlias = Callable[[Profile], _Answer]
 
 
@@ -83,17 +74,11 @@ def _facts(name: str, op: Operation, ask: _Question) -> ProfileFacts:
         found = f": {problem.found}" if problem.found else ""
         return ProfileFacts(name, (), f"{problem.message}{found}")
     forms = (
-        ProfileForm(stage, _kind(device, op), scales)
+        ProfileForm(stage, ROWS[device].form, scales)
         for stage, scales in stages.items()
         if any(scale.mul for scale in scales)
     )
     return ProfileFacts(name, tuple(forms))
-
-
-def _kind(device: str, op: Operation) -> Kind:
-    if device in _INTEGERS or (device == "qnnpack" and op.instruction.opcode in BINARY):
-        return "integers"
-    return "fixed point" if device == "q31" else "float32"
 
 
 def _question(module: Module, op: Operation) -> _Question | None:
@@ -134,19 +119,20 @@ def _of_sums(profile: Profile, sums: Sums) -> _Answer:
     made = profile.sums(sums)
     several = slice(None) if sums.by_channel else slice(1)
     stages = {"bias": made.bias_scales[several], "out": made.out_scales[several]}
-    return DEVICE_PROFILES[made.profile], stages
+    return made.profile, stages
 
 
 def _of_words(words: Words) -> _Answer:
     stages = {prefix: (_form(words, prefix),) for prefix in _PREFIXES if f"{prefix}_mul" in words}
     if words.get("result_scale"):
         stages["result"] = (IntegerScale(0, 0, words["result_scale"]),)
-    return DEVICE_PROFILES[words["profile"]], stages
+    return words["profile"], stages
 
 
 def _form(words: Words, prefix: str) -> IntegerScale:
-    """The factor of a stage; where sums have no factor of their own, their shift belongs to it."""
-    shift = 0 if "out_mul" in words else words.get("out_post", 0)
+    """The factor of a stage; a shift that both sides share belongs to it."""
+    has_common_shift = ROWS[words["profile"]].form.has_common_shift
+    shift = words["out_post"] if has_common_shift else 0
     post = words[f"{prefix}_post"] + shift
     return IntegerScale(words[f"{prefix}_pre"], post, words[f"{prefix}_mul"])
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from nmpsim.analysis.explain.profiles import Kind
 from nmpsim.debugger.audit import audit_constants
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.context import Context
@@ -15,6 +14,7 @@ from nmpsim.debugger.commands.result import Result, count, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.integers import RESULT, ChannelAudit, Integers, StageAudit, audit_integers
+from nmpsim.isa.profiles import ScaleKind
 
 MAX_CHANNELS = 8
 """Wrong channels of a stage that are printed; ``all`` and JSON have every one."""
@@ -81,7 +81,7 @@ def _row(stage: StageAudit, one: ChannelAudit) -> list[object]:
             written(one.expected, stage.kind), said, mark, stage.formula]  # fmt: skip
 
 
-def written(integers: Integers, kind: Kind) -> str:
+def written(integers: Integers, kind: ScaleKind) -> str:
     """A factor as a formula."""
     pre, mul, post = integers
     if kind == "integers":
