@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Metadata, Tensor
 from nmpsim.diagnostics import Diagnostic, UserError, fail
+from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor, execute
-from nmpsim.kernels.hostops.numerics import KNOWN
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -24,7 +24,7 @@ def checked_inputs(metadata: Metadata, given: Arrays) -> dict[str, npt.NDArray[A
     Real values for a quantized input are quantized as the program's profile does it.
     """
     tensors = metadata.inputs
-    numerics = metadata.numerics if metadata.numerics in KNOWN else "glow-int"
+    numerics = metadata.numerics if metadata.numerics in NUMERICS_NAMES else DEFAULT_NUMERICS
     names = [tensor.name for tensor in tensors]
     if not isinstance(given, Mapping):
         raise fail(

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmpsim.kernels.hostops.functions import leaky, sigmoid32, tanh32
-from nmpsim.kernels.hostops.quantization import rescaled
 from nmpsim.kernels.hostops.rounding import (
     float32_of,
     quantize_reals,
     quantize_value,
     requantized,
+    rescaled,
 )
 from nmpsim.kernels.hostops.tensors import (
     Attributes,

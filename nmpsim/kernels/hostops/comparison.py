@@ -12,8 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.kernels.hostops.quantization import rescaled
-from nmpsim.kernels.hostops.rounding import round_half_away, to_int64
+from nmpsim.kernels.hostops.rounding import rescaled, round_half_away, to_int64
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,

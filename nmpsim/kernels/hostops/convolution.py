@@ -14,8 +14,7 @@ from nmpsim.kernels.hostops.accumulators import (
     scale_array,
 )
 from nmpsim.kernels.hostops.functions import leaky, sigmoid32, tanh32
-from nmpsim.kernels.hostops.quantization import rescaled
-from nmpsim.kernels.hostops.rounding import float32_of, quantize_value, round_half_away
+from nmpsim.kernels.hostops.rounding import float32_of, quantize_value, rescaled, round_half_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,

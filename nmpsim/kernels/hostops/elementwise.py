@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nmpsim.kernels.hostops.quantization import rescaled
 from nmpsim.kernels.hostops.rounding import (
     float32_of,
     requantized,
+    rescaled,
     round_half_away,
 )
 from nmpsim.kernels.hostops.tensors import (

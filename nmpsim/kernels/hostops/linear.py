@@ -14,8 +14,7 @@ from nmpsim.kernels.hostops.accumulators import (
     scale_array,
 )
 from nmpsim.kernels.hostops.elementwise import add_by_floats, add_by_integers
-from nmpsim.kernels.hostops.quantization import rescaled
-from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
+from nmpsim.kernels.hostops.rounding import float32_of, rescaled, round_half_away
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
     FloatArray,

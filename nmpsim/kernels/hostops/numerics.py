@@ -1,21 +1,33 @@
-"""Which arithmetic the host has where the device does not do an operation.
+"""The arithmetic of each reference on the host, where the device does not do an operation.
 
 It lands here because the device has no unit for it, or because its operands overlap; the second
-must give the bits that the device would give.
+must give the bits that the device would give (docs/numerics.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
+from nmpsim.isa.profiles import NUMERICS_NAMES
+from nmpsim.isa.total import total
 from nmpsim.kernels.hostops.formulas import ELEMENTWISE
+from nmpsim.kernels.hostops.rounding import (
+    float32_of,
+    fused_multiply_add,
+    quantize_reals,
+    rescaled,
+    rescaled_wide,
+    round_half_away,
+    round_half_even,
+)
+from nmpsim.kernels.hostops.tensors import FloatArray, HostTensor, IntArray, UnsupportedHostOp
 
-GLOW = frozenset({"glow-int", "glow-float"})
-TORCH = frozenset({"float-fbgemm", "float-qnnpack", "float-onednn"})
-KNOWN = GLOW | TORCH | {"nmp", "q31", "float"}
+UNSIGNED = 128
+"""An Int8 tensor is PyTorch's unsigned one less this."""
 
 MOVES_OR_COMPARES = frozenset(
     {
@@ -56,7 +68,7 @@ _SAME_FOR_ALL = MOVES_OR_COMPARES | frozenset(
         "transpose",
     }
 )
-"""Operations that no profile changes, or that know all (``quantize``, ``avgpool``)."""
+"""Operations that no profile changes, or whose formulas are in the table below."""
 _WITH_WEIGHTS = frozenset(
     {
         "channelwisequantizedconvolution",
@@ -85,21 +97,169 @@ _HOST_ONLY = frozenset(
 """Operations that calculate and that the device has no unit for."""
 
 
-def numerics_mismatch(opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str) -> str | None:
-    """Why the host cannot follow ``numerics`` in an operation, or None.
+# --- which operations -----------------------------------------------------------------------
 
-    Profile ``nmp`` says nothing of operations without a unit, which then are Glow's; Int8 ones
-    without a bias are those of ``glow-int``.
-    """
-    if numerics not in KNOWN:
+
+def _all(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    return True
+
+
+def _none(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    return False
+
+
+def _rescales(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    return opcode == "rescalequantized"
+
+
+def _without_bias(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    """Operations without a unit, which are Glow's, and Int8 ones without a bias."""
+    return opcode in _HOST_ONLY or (opcode not in _WITH_WEIGHTS and dtypes[0].name == "int8")
+
+
+# --- real numbers into integers -------------------------------------------------------------
+
+
+def _quantize_tflite(x: FloatArray, grid: HostTensor) -> IntArray:
+    """``rha(fl(x/S)) + O``."""
+    return round_half_away(_known(x) / grid.scale32) + np.int64(grid.offset)
+
+
+def _quantize_onnx(x: FloatArray, grid: HostTensor) -> IntArray:
+    """ONNX Runtime: ``rne(fl(x/S)) + O``."""
+    return round_half_even(_known(x) / grid.scale32) + np.int64(grid.offset)
+
+
+def _quantize_torch(x: FloatArray, grid: HostTensor) -> IntArray:
+    """PyTorch: ``rne(fma(x, fl(1/S), O))``, where O is that of an unsigned 8-bit tensor."""
+    moved = UNSIGNED if grid.dtype == np.int8 else 0
+    placed = fused_multiply_add(_known(x), np.float32(1) / grid.scale32, grid.offset + moved)
+    return round_half_even(placed) - np.int64(moved)
+
+
+def _known(x: FloatArray) -> FloatArray:
+    """NaN is real zero."""
+    return np.where(np.isnan(x), np.float32(0), x)
+
+
+# --- average pools --------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class Sums:
+    """The sums of a pool's windows and what they are divided by."""
+
+    totals: IntArray
+    """[N, rows, columns, C]: of taps less the zero point, 0 for padding"""
+    existing: IntArray
+    """[rows, columns, 1]: taps that are not padding, at least 1"""
+    taps: int
+    """Of the whole window."""
+    counts_padding: bool
+    src: HostTensor
+    dest: HostTensor
+
+    @property
+    def ratio(self) -> np.float32:
+        """``fl(Sx / Sy)``."""
+        return self.src.scale32 / self.dest.scale32
+
+    def scaled(self) -> FloatArray:
+        """``fl(sum * fl(fl(Sx / Sy) / n))``."""
+        count = np.float32(self.taps) if self.counts_padding else float32_of(self.existing)
+        return float32_of(self.totals) * (self.ratio / count)
+
+
+def _by_integers(s: Sums) -> IntArray:
+    """libjit: ``scale(sum; Sx / Sy / n) + Oy``; by existing taps it rounds twice."""
+    scale = rescaled if s.src.dtype == np.int8 else rescaled_wide
+    if s.counts_padding:
+        return scale(s.totals, s.ratio / np.float32(s.taps), s.dest.offset)
+    return _quotient(scale(s.totals, s.ratio), s.existing) + np.int64(s.dest.offset)
+
+
+def _glow_int(s: Sums) -> IntArray:
+    """libjit has no Int16: that is the Interpreter's."""
+    return _by_integers(s) if s.src.dtype == np.int8 else _interpreter(s)
+
+
+def _interpreter(s: Sums) -> IntArray:
+    """``rha(fl(t + Oy))``."""
+    return round_half_away(s.scaled() + np.float32(s.dest.offset))
+
+
+def _tflite(s: Sums) -> IntArray:
+    """The mean of the integers as they are: TFLite's pools keep scale and zero point."""
+    kept = (s.src.scale, s.src.offset) == (s.dest.scale, s.dest.offset)
+    if s.counts_padding or not kept:
+        raise UnsupportedHostOp(
+            "avgpool", "q31 has no average between scales, nor one that counts padding"
+        )
+    return _quotient(s.totals + s.existing * np.int64(s.src.offset), s.existing)
+
+
+def _late(s: Sums) -> IntArray:
+    """ONNX Runtime: ``rne(t) + Oy``."""
+    return round_half_even(s.scaled()) + np.int64(s.dest.offset)
+
+
+def _early(s: Sums) -> IntArray:
+    """PyTorch's fbgemm and onednn: ``rne(fl(t + Oy))``, Oy being an unsigned tensor's."""
+    moved = UNSIGNED if s.dest.dtype == np.int8 else 0
+    return round_half_even(s.scaled() + np.float32(s.dest.offset + moved)) - np.int64(moved)
+
+
+def _qnnpack(s: Sums) -> IntArray:
+    """As ONNX Runtime, but padding always counts."""
+    return _late(attrs.evolve(s, counts_padding=True))
+
+
+def _quotient(totals: IntArray, counts: IntArray) -> IntArray:
+    """``t / n`` in C integers, half of n added away from zero first."""
+    quotients: IntArray = (np.abs(totals) + counts // 2) // counts
+    return np.sign(totals) * quotients
+
+
+# --- the table ------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class HostArithmetic:
+    """What the host has of a reference's arithmetic."""
+
+    average: Callable[[Sums], IntArray]
+    """Averages, before the clip."""
+    quantize: Callable[[FloatArray, HostTensor], IntArray] = quantize_reals
+    """Real numbers on a tensor's grid, before the clip; unless told otherwise Glow's
+    ``rne(fl(fl(x/S) + O))``, as the Interpreter does it (libjit's int32 cast differs only where
+    it is undefined)."""
+    has: Callable[[str, Sequence[np.dtype[Any]]], bool] = _none
+    """Which opcodes, on operands of these dtypes, it has besides those that are alike in all."""
+
+
+ARITHMETIC = total(
+    f"{__name__}.ARITHMETIC",
+    {
+        "glow-int": HostArithmetic(_glow_int, has=_all),
+        "glow-float": HostArithmetic(_interpreter, has=_all),
+        "nmp": HostArithmetic(_by_integers, has=_without_bias),
+        "q31": HostArithmetic(_tflite, _quantize_tflite, _rescales),
+        "float": HostArithmetic(_late, _quantize_onnx),
+        "float-fbgemm": HostArithmetic(_early, _quantize_torch),
+        "float-qnnpack": HostArithmetic(_qnnpack, _quantize_torch),
+        "float-onednn": HostArithmetic(_early, _quantize_torch),
+    },
+    NUMERICS_NAMES,
+)
+"""As ``--numerics`` names it -> the host's arithmetic."""
+
+
+def numerics_mismatch(opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str) -> str | None:
+    """Why the host cannot follow ``numerics`` in an operation, or None."""
+    arithmetic = ARITHMETIC.get(numerics)
+    if arithmetic is None:
         return f"there are no numerics {numerics}"
-    narrow = any(dtype.name in ("int8", "int16") for dtype in dtypes)
-    if numerics in GLOW or opcode in _SAME_FOR_ALL or not narrow:
-        return None
-    if numerics == "q31" and opcode == "rescalequantized":
-        return None
-    if numerics == "nmp" and (
-        opcode in _HOST_ONLY or (opcode not in _WITH_WEIGHTS and dtypes[0].name == "int8")
-    ):
+    is_quantized = any(dtype.name in ("int8", "int16") for dtype in dtypes)
+    if opcode in _SAME_FOR_ALL or not is_quantized or arithmetic.has(opcode, dtypes):
         return None
     return f"the host has no {numerics} arithmetic for {opcode}"

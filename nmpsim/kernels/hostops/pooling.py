@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.kernels.hostops.averages import AVERAGES, Sums
+from nmpsim.kernels.hostops.numerics import ARITHMETIC, Sums
 from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
@@ -113,7 +113,7 @@ def avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
         return whole(sums / counts.astype(np.float32), dest)
     totals = window.reduced(np.add, window.padded(src.centered(), 0), rows, columns)
     windows = Sums(totals, existing, window.taps, count_all, src, dest)
-    return clipped(AVERAGES[dest.numerics](windows), dest)
+    return clipped(ARITHMETIC[dest.numerics].average(windows), dest)
 
 
 def adaptive_avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:

@@ -1,4 +1,4 @@
-"""Float to integer, the ways Glow rounds, and quantization of values on a tensor's grid."""
+"""Float to integer, the ways Glow rounds and rescales, and values on a tensor's grid."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.kernels.hostops.tensors import AnyArray, FloatArray, HostTensor, IntArray
+from nmpsim.kernels.scale import apply_integer_scale, integer_scale
 
 _HUGE = 2.0**62
+LONGEST_SHIFT = 31
+"""Of the device's rescale unit."""
 
 
 def to_int64(integral: npt.NDArray[np.floating[Any]]) -> IntArray:
@@ -95,3 +98,32 @@ def quantize_value(value: float, grid: HostTensor, dtype: npt.DTypeLike | None =
 def requantized(source: HostTensor, grid: HostTensor) -> IntArray:
     """``quantize(dequantize(q))`` onto another grid, not clipped (Interpreter's rescale)."""
     return quantize_reals(source.reals(), grid)
+
+
+def rescaled(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
+    """``x`` times a float32 factor the libjit way, plus ``offset``; not clipped.
+
+    An integer scale is positive, so a factor below zero (a negative alpha) turns the sign of
+    ``x``, and a factor of zero leaves the offset.
+    """
+    if factor == 0:
+        return np.full_like(x, offset)
+    if factor < 0:
+        return rescaled(-x, -factor, offset)
+    return apply_integer_scale(x, integer_scale(float(factor)), offset)
+
+
+def rescaled_wide(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
+    """The same for a positive factor with 62 bits inside, as the device's unit does it for Int16.
+
+    It has shifts of up to 31 bits: what is more is shifted before the product, or leaves nothing.
+    """
+    scale = integer_scale(float(factor))
+    excess = max(scale.post - LONGEST_SHIFT, 0)
+    pre, post = scale.pre + excess, scale.post - excess
+    if pre > LONGEST_SHIFT:
+        return np.full_like(x, offset)
+    limit = (1 << 61) // scale.mul
+    product = np.clip(x >> np.int64(pre), -limit, limit) * np.int64(scale.mul)
+    result: IntArray = ((product + ((1 << post) >> 1)) >> np.int64(post)) + np.int64(offset)
+    return result

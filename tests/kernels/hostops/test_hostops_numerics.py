@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor, UnsupportedHostOp, execute, supports
-from nmpsim.kernels.hostops.numerics import KNOWN, TORCH
 from nmpsim.kernels.hostops.rounding import fused_multiply_add
 
 Array = np.ndarray[Any, Any]
 Case = dict[str, Array]
 Golden = Callable[[str], list[Case]]
 Programs = Callable[[str], Iterator[Any]]
+TORCH = ("float-fbgemm", "float-qnnpack", "float-onednn")
 INT8, INT16, FLOAT = (np.dtype(t) for t in (np.int8, np.int16, np.float32))
 
 
@@ -93,7 +94,7 @@ def test_half_a_step(numerics: str, expected: int) -> None:
     assert quantized(0.25, 0.5, 1, numerics) == expected
 
 
-@pytest.mark.parametrize("numerics", sorted(KNOWN))
+@pytest.mark.parametrize("numerics", sorted(NUMERICS_NAMES))
 def test_ends_and_what_is_no_number(numerics: str) -> None:
     for dtype in (np.int8, np.int16):
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
@@ -149,7 +150,7 @@ def test_pytorch_multiplies_by_a_reciprocal(numerics: str) -> None:
 # What is refused
 
 
-@pytest.mark.parametrize("numerics", sorted(KNOWN))
+@pytest.mark.parametrize("numerics", sorted(NUMERICS_NAMES))
 def test_moves_and_float_operations_are_everyones(numerics: str) -> None:
     for opcode, dtypes in {
         "copy": [INT8, INT8],
@@ -173,7 +174,7 @@ def test_moves_and_float_operations_are_everyones(numerics: str) -> None:
     ],
 )
 def test_what_the_host_has_not(opcode: str, dtypes: list[Any], without: set[str]) -> None:
-    found = {numerics for numerics in KNOWN if supports(opcode, dtypes, numerics)}
+    found = {numerics for numerics in NUMERICS_NAMES if supports(opcode, dtypes, numerics)}
     assert found == without
     for numerics in without:
         assert supports(opcode, dtypes, numerics) == (
