@@ -86,8 +86,8 @@ def compile(
         weights: ``.npz`` with the constants by their names in the LIR.
         tensors: JSON with exact scales; the file next to the LIR is taken if there is one.
         device: the default device if None.
-        numerics: whose arithmetic to follow: ``glow-int`` (if None), ``glow-float``, ``nmp``,
-            ``q31``, ``float``, ``float-fbgemm``, ``float-qnnpack`` or ``float-onednn``.
+        numerics: whose arithmetic to follow, a name of ``nmpsim.isa.profiles.NUMERICS``;
+            ``glow-int`` if None.
         layer_numerics: that of single layers, named as :func:`find_layer` takes them; an
             activation and what it fuses with have one, unless both are named.
         rescale_biases: requantize biases onto the scale of each layer's result first.
@@ -100,9 +100,9 @@ def compile(
         UserError: LIR, CONST, COMP and FILE codes, several at once where possible.
     """
     from nmpsim.compiler.driver import compile_module
-    from nmpsim.compiler.numerics import DEFAULT_NUMERICS
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
+    from nmpsim.isa.profiles import DEFAULT_NUMERICS
 
     path = Path(lir)
     module = parse_file(path)

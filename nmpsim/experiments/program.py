@@ -10,11 +10,11 @@ import attrs
 from nmpsim.analysis.program import is_bundle, load_program, refuse_files
 from nmpsim.bundle import Bundle, Tensor, read_bundle
 from nmpsim.bundle.debug import debug_sections
-from nmpsim.compiler.numerics import DEFAULT_NUMERICS
 from nmpsim.compiler.resolve import resolve
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.diagnostics import Place, fail
 from nmpsim.experiments.identity import digest_of
+from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir import Module
 
 

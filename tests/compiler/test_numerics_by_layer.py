@@ -31,6 +31,7 @@ from nmpsim.compiler.numerics import PROFILES
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import Diagnostic, UserError
 from nmpsim.isa.codec import decode_descriptor
+from nmpsim.isa.profiles import NUMERICS, Numerics
 from nmpsim.isa.profiles import PROFILES as DEVICE_PROFILES
 from nmpsim.isa.table import DESCRIPTORS
 
@@ -343,3 +344,19 @@ def test_random_chains(numerics: str, elem: str) -> None:
         check_program(program, size.config)
 
     check()
+
+
+@pytest.mark.parametrize("row", NUMERICS, ids=lambda row: row.name)
+def test_a_row_names_the_profiles_of_its_layers(row: Numerics) -> None:
+    assert PROFILES[row.name].name == row.name
+    drafts = [sum_and_relu("i8")]
+    if row.name != "nmp":  # it needs a bias on another scale
+        drafts.append(convolution_and_relu())
+    for draft in drafts:
+        bundle = compiled(draft, row.name)
+        found = {
+            DEVICE_PROFILES[words["profile"]]
+            for kind in ("conv", "eltwise")
+            for words in descriptors(bundle, kind)
+        }
+        assert found and found <= set(row.profiles)

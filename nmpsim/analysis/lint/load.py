@@ -16,8 +16,8 @@ from nmpsim.analysis.lint.references import (
 from nmpsim.analysis.lint.subject import Subject
 from nmpsim.analysis.program import from_bundle, is_bundle, refuse_files
 from nmpsim.bundle import Bundle, read_bundle
-from nmpsim.compiler.numerics import DEFAULT_NUMERICS, PROFILES
 from nmpsim.diagnostics import Place, fail
+from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.lir import (
     Module,
     attach_constants_from,
@@ -62,8 +62,8 @@ def load_subject(
     Raises:
         UserError: codes of FILE, LIR, CONST, BUN, ARG and PKG.
     """
-    if numerics is not None and numerics not in PROFILES:
-        known = ", ".join(PROFILES)
+    if numerics is not None and numerics not in NUMERICS_NAMES:
+        known = ", ".join(NUMERICS_NAMES)
         raise fail("COMP001", "unknown arithmetic profile", found=numerics, expected=known)
     subject = _subject(program, weights, tensors)
     if numerics is not None:

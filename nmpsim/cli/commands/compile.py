@@ -23,6 +23,7 @@ from nmpsim.cli.options import (
     tensors_option,
 )
 from nmpsim.diagnostics import fail
+from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     "--numerics",
     metavar="[LAYER=]PROFILE",
     multiple=True,
-    help="The arithmetic to follow, bit for bit: glow-int (the default), glow-float, nmp, q31,"
-    " float, float-fbgemm, float-qnnpack or float-onednn. With LAYER= it is that of one layer"
-    f" ({LAYER}), and may be given several times.",
+    help=f"The arithmetic to follow, bit for bit: {', '.join(NUMERICS_NAMES)}; without it"
+    f" {DEFAULT_NUMERICS}. With LAYER= it is that of one layer ({LAYER}), and may be given several"
+    " times.",
 )
 @click.option(
     "--rescale-bias",
@@ -88,7 +89,6 @@ def command(
     profile, by_layer = _numerics(numerics)
     config = load_device(device)
     from nmpsim import session
-    from nmpsim.compiler.numerics import DEFAULT_NUMERICS
 
     compiled = session.compile(
         lir,

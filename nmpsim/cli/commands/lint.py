@@ -10,6 +10,7 @@ import click
 from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.options import FILE, Command, format_option, show, tensors_option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
+from nmpsim.isa.profiles import DEFAULT_NUMERICS
 
 if TYPE_CHECKING:
     from nmpsim.analysis.lint import LintReport
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--numerics",
     metavar="PROFILE",
-    help="Profile that it is to run with.  [default: the bundle's, or glow-int]",
+    help=f"Profile that it is to run with.  [default: the bundle's, or {DEFAULT_NUMERICS}]",
 )
 @click.option(
     "--float-weights",

@@ -1,28 +1,22 @@
 """Whose arithmetic a layer follows: from the scales in a program to the words of descriptors.
 
-A profile (``profile.py`` says what one is asked) for each reference: ``glow.py``, ``nmp.py``,
-``q31.py``, ``floats.py``; ``ratios.py`` has the forms in which a factor is carried.
+One module for each row of ``NUMERICS``; ``profile.py`` says what it is asked, ``glow.py`` and
+``torch.py`` have what several share, ``ratios.py`` the forms in which a factor is carried.
 """
 
 from __future__ import annotations
 
-from nmpsim.compiler.numerics.floats import Fbgemm, Float, Onednn, Qnnpack
-from nmpsim.compiler.numerics.glow import GlowFloat, GlowInt
-from nmpsim.compiler.numerics.nmp import Nmp
+from importlib import import_module
+
 from nmpsim.compiler.numerics.profile import Average, Bias, Profile, Requantization, Sums, Words
-from nmpsim.compiler.numerics.q31 import Q31
 from nmpsim.compiler.work import Operation
+from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS
 from nmpsim.kernels.hostops import MOVES_OR_COMPARES
 
 PROFILES: dict[str, Profile] = {
-    profile.name: profile
-    for profile in (
-        GlowInt(), GlowFloat(), Nmp(), Q31(), Float(), Fbgemm(), Qnnpack(), Onednn()
-    )
-}  # fmt: skip
-"""Name, as ``--numerics`` has it -> profile."""
-
-DEFAULT_NUMERICS = GlowInt.name
+    row.name: import_module(f"{__name__}.{row.module}").PROFILE for row in NUMERICS
+}
+"""Name, as ``--numerics`` has it -> profile, that of the module with its name."""
 
 EXACT = MOVES_OR_COMPARES | frozenset(
     {
@@ -50,7 +44,7 @@ def effective(numerics: str, op: Operation) -> str:
     """
     wide = any(view.type.elem == "i16" for view in op.operands[:1])
     lacks = wide and op.instruction.opcode != "rescalequantized"
-    return GlowFloat.name if numerics == GlowInt.name and lacks else numerics
+    return "glow-float" if numerics == "glow-int" and lacks else numerics
 
 
 def profile_of(op: Operation) -> Profile:

@@ -10,17 +10,18 @@ from functools import partial
 
 import numpy as np
 
-from nmpsim.compiler.numerics.glow import GlowInt
-from nmpsim.compiler.numerics.profile import DEVICE, Bias, Requantization, Sums
+from nmpsim.compiler.numerics.glow_int import GlowInt
+from nmpsim.compiler.numerics.profile import Bias, Requantization, Sums
 from nmpsim.compiler.numerics.ratios import NOTHING, forms, integer_form
 from nmpsim.diagnostics import UserError, fail
+from nmpsim.isa.profiles import NMP
 
 
 class Nmp(GlowInt):
     """Shifts where ratios are powers of two, else the integer form; Int8 and Int16."""
 
     name = "nmp"
-    device = "nmp"
+    device = NMP
 
     def sums(self, layer: Sums) -> Requantization:
         """``scale(sum; Sx*Sw / Sy) + (b - Ob) + Oy``; COMP001 for a bias on another scale."""
@@ -32,7 +33,7 @@ class Nmp(GlowInt):
             raise _other_scale(layer, layer.bias)
         out = forms(form, layer.ratios)
         scales = (NOTHING,) * layer.channels
-        return Requantization(DEVICE["nmp"], bias, scales, out, bias_in_sum=False)
+        return Requantization(NMP, bias, scales, out, bias_in_sum=False)
 
 
 def _other_scale(layer: Sums, bias: Bias) -> UserError:
@@ -44,3 +45,6 @@ def _other_scale(layer: Sums, bias: Bias) -> UserError:
         expected=f"scale {layer.target.scale!r}, that of %{layer.target.name}",
         hint="--rescale-bias requantizes the bias",
     )
+
+
+PROFILE = Nmp()

@@ -16,15 +16,11 @@ import numpy.typing as npt
 from nmpsim.compiler.numerics.ratios import NOTHING, quotient, scale_words
 from nmpsim.compiler.work import View
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
 from nmpsim.kernels.scale import IntegerScale
 
 Array = npt.NDArray[Any]
 Words = dict[str, int]
-
-DEVICE = {name: number for number, name in enumerate(PROFILES)}
-"""Name of a descriptor's profile -> its number."""
 
 
 @attrs.frozen(eq=False)
@@ -126,11 +122,11 @@ class Average:
         """``fl(Sx / Sy)``."""
         return quotient(self.source.scale, self.target.scale)
 
-    def words(self, profile: str, form: Callable[[float, Place], IntegerScale]) -> Words:
+    def words(self, profile: int, form: Callable[[float, Place], IntegerScale]) -> Words:
         """``fl(Sx / Sy / n)``, or the division is left to the unit."""
         ratio = quotient(self.ratio, float(self.taps)) if self.counts_padding else self.ratio
         return {
-            "profile": DEVICE[profile],
+            "profile": profile,
             "divide": 0 if self.counts_padding else DIVIDE_BY_VALID_TAPS,
             **scale_words("out", form(ratio, self.place)),
         }

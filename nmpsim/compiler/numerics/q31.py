@@ -10,15 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from nmpsim.compiler.numerics.profile import (
-    DEVICE,
-    Average,
-    Bias,
-    Profile,
-    Requantization,
-    Sums,
-    Words,
-)
+from nmpsim.compiler.numerics.profile import Average, Bias, Profile, Requantization, Sums, Words
 from nmpsim.compiler.numerics.ratios import (
     NOTHING,
     fixed_point_form,
@@ -29,6 +21,7 @@ from nmpsim.compiler.numerics.ratios import (
 )
 from nmpsim.compiler.work import View
 from nmpsim.diagnostics import Place, fail
+from nmpsim.isa import profiles as device
 
 SHIFT_OF_SUMS = {"i8": 20, "i16": 15}
 """Bits that both sides of an addition are shifted up, to be added with more precision."""
@@ -47,7 +40,7 @@ class Q31(Profile):
         _check_bias(layer, layer.bias)
         form = partial(fixed_point_form, place=layer.place)
         return Requantization(
-            DEVICE["q31"], bias, (NOTHING,) * layer.channels, forms(form, _factors(layer))
+            device.Q31, bias, (NOTHING,) * layer.channels, forms(form, _factors(layer))
         )
 
     def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
@@ -61,7 +54,7 @@ class Q31(Profile):
             raise self.unknown("avgpool between scales", window.place)
         if window.counts_padding:
             raise self.unknown("avgpool that counts padding", window.place)
-        return {**window.words("q31", fixed_point_form), "in_offset": 0, "out_offset": 0}
+        return {**window.words(device.Q31, fixed_point_form), "in_offset": 0, "out_offset": 0}
 
     def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
         """add and sub at twice the larger scale; mul with a float32 ratio; max, min by side."""
@@ -95,7 +88,7 @@ class Q31(Profile):
         return int(np.clip(rounded, -(1 << 31), (1 << 31) - 1)) + grid.offset
 
     def _words(self, place: Place, **factors: float) -> Words:
-        words = {"profile": DEVICE["q31"]}
+        words = {"profile": device.Q31}
         for prefix, factor in factors.items():
             words |= scale_words(prefix, fixed_point_form(factor, place))
         return words
@@ -121,3 +114,6 @@ def _check_bias(layer: Sums, bias: Bias) -> None:
             expected=f"scale {float(expected[0])!r}, that of input times weights",
             hint="quantize the bias with that scale, as TFLite's converter does",
         )
+
+
+PROFILE = Q31()

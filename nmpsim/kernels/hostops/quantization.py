@@ -7,18 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmpsim.kernels.hostops.numerics import ARITHMETIC
-from nmpsim.kernels.hostops.rounding import (
-    fixed_point,
-    requantized,
-    rescaled,
-)
-from nmpsim.kernels.hostops.tensors import (
-    Attributes,
-    HostResult,
-    HostTensor,
-    clipped,
-    whole,
-)
+from nmpsim.kernels.hostops.rounding import fixed_point, requantized, rescaled
+from nmpsim.kernels.hostops.tensors import Attributes, HostResult, HostTensor, clipped, whole
 
 
 def quantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:

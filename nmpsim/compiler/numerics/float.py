@@ -1,0 +1,111 @@
+"""ONNX Runtime: float32 multipliers, rounded half to even; PyTorch's engines build on it.
+
+The formulas were found by comparing with ONNX Runtime 1.31 itself; quantities are
+float32, each operation rounded on its own, unless a comment says otherwise.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.compiler.numerics.profile import Array, Average, Profile, Requantization, Sums, Words
+from nmpsim.compiler.numerics.ratios import (
+    NOTHING,
+    float_form,
+    forms,
+    product,
+    quotient,
+    scale_words,
+    word_of,
+)
+from nmpsim.compiler.work import View
+from nmpsim.diagnostics import Place
+from nmpsim.isa.profiles import FLOAT
+
+Floats = npt.NDArray[np.float32]
+
+
+def reciprocal(value: float) -> float:
+    """``f32(1 / value)``."""
+    return quotient(1.0, value)
+
+
+def integer_bias(layer: Sums) -> npt.NDArray[np.int64] | None:
+    """The bias as it is, if it is an integer on the scale of the sum; else None."""
+    bias = layer.bias
+    if bias.is_float or not np.array_equal(bias.scales, layer.products):
+        return None
+    return bias.integers
+
+
+def rounded(values: Array, bits: int = 32) -> npt.NDArray[np.int64]:
+    """Nearest integers of this many bits, halves to even."""
+    limit = 1 << (bits - 1)
+    nearest = np.rint(np.nan_to_num(values.astype(np.float64)))
+    integers: npt.NDArray[np.int64] = np.clip(nearest, -limit, limit - 1).astype(np.int64)
+    return integers
+
+
+class Float(Profile):
+    """ONNX Runtime: ``rne((sum + bias) * m) + Oy``, ``m = Sx * Sw / Sy``."""
+
+    name = "float"
+
+    def sums(self, layer: Sums) -> Requantization:
+        """A bias that is not on the scale of the sum is brought there: ``rne(bias / (Sx*Sw))``."""
+        bias = integer_bias(layer)
+        if bias is None:
+            bias = rounded(layer.bias.reals / layer.products, layer.target.accumulator_bits)
+        return self._requantized(layer, FLOAT, bias, layer.ratios)
+
+    def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
+        """``rne(sum * m) + Oy``, ``m = Sl*Sr / Sy``."""
+        return self._words(place, out=self._ratio(lhs, rhs, target))
+
+    def average(self, window: Average) -> Words:
+        """``rne(sum * (Sx / Sy / n)) + Oy``."""
+        return window.words(FLOAT, float_form)
+
+    def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
+        """Real values added, then ``rne(t * (1 / Sy)) + Oy``; mul: ``rne(l * r * m) + Oy``."""
+        target, lhs, rhs = operands
+        if opcode == "elementmul":
+            return self._words(place, out=self._ratio(lhs, rhs, target))
+        return self._words(place, target, lhs=lhs.scale, rhs=rhs.scale)
+
+    def unary(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
+        """``t = x * Sx``, times alpha below zero; ``rne(t * (1 / Sy)) + Oy``."""
+        words = self._words(place, target, out=source.scale)
+        if alpha is not None:
+            words |= scale_words("leaky", float_form(alpha, place))
+        return words
+
+    def quantized(self, value: float, grid: View) -> int:
+        """``rne(value / S) + O``."""
+        with np.errstate(over="ignore"):
+            real = np.float32(value) / np.float32(grid.scale)
+        return int(rounded(np.asarray(real))) + grid.offset
+
+    def _ratio(self, lhs: View, rhs: View, target: View) -> float:
+        """The factor of a product: ``m = Sl*Sr / Sy``."""
+        return quotient(product(lhs.scale, rhs.scale), target.scale)
+
+    def _requantized(
+        self, layer: Sums, profile: int, bias: npt.NDArray[np.int64], factors: Floats
+    ) -> Requantization:
+        out = forms(partial(float_form, place=layer.place), factors)
+        return Requantization(profile, bias, (NOTHING,) * layer.channels, out)
+
+    def _words(self, place: Place, divides_by: View | None = None, **factors: float) -> Words:
+        words = {"profile": FLOAT}
+        for prefix, factor in factors.items():
+            words |= scale_words(prefix, float_form(factor, place))
+        if divides_by is not None:
+            words["result_scale"] = word_of(reciprocal(divides_by.scale), place)
+        return words
+
+
+PROFILE = Float()
