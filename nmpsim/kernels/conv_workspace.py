@@ -13,7 +13,8 @@ import numpy as np
 
 from nmpsim.isa.words import CHANNEL_BYTES, INT16, SCALE_BYTES
 from nmpsim.kernels.accumulate import largest
-from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START, put_channels, put_starts
+from nmpsim.kernels.channel_tables import put_channels, put_starts
+from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.microkernel import MAX_PIXELS
 from nmpsim.kernels.requantize_int32 import ROWS, put_int32_tables

@@ -8,7 +8,8 @@ import numpy as np
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import largest, may_overflow, saturate_sums
-from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START, put_channels, put_starts
+from nmpsim.kernels.channel_tables import put_channels, put_starts
+from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START
 from nmpsim.kernels.depthwise_simd import add_taps_int8, add_taps_int16
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, copy_run, write_run

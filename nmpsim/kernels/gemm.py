@@ -8,7 +8,8 @@ import numpy as np
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import largest, may_overflow, read_sums, saturate_sums
-from nmpsim.kernels.channels import INTEGERS, REALS, put_channels
+from nmpsim.kernels.channel_tables import put_channels
+from nmpsim.kernels.channels import INTEGERS, REALS
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, read_run, write_run
 from nmpsim.kernels.requantize import requantize

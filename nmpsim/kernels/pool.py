@@ -6,20 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.isa.profiles import FBGEMM, FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, decides_profiles
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, copy_run, write_run
-from nmpsim.kernels.rounding import float_of_bits
+from nmpsim.kernels.profiles import average_results
 from nmpsim.kernels.saturate import clip_run
-from nmpsim.kernels.scale_runs import (
-    UNSIGNED,
-    add_integer,
-    add_real,
-    multiply_reals,
-    round_run_away,
-    round_run_even,
-    scale_integers,
-)
 
 
 class PoolWindow(NamedTuple):
@@ -113,38 +103,7 @@ def sum_window(
     return taps
 
 
-@jit
-def divide_run(values: Any, count: Any, by: Any) -> None:
-    """Nearest integers of ``value / by``, halves away from zero (libjit, TFLite), in place."""
-    for i in range(count):
-        if values[i] > 0:
-            values[i] = (values[i] + by // 2) // by
-        else:
-            values[i] = -((-values[i] + by // 2) // by)
-
-
-@jit
-def real_average(sums: Any, count: Any, taps: Any, a: Any, reals: Any) -> None:
-    """Results of a float profile, in place; ``reals`` (float32) is room to work in."""
-    factor = float_of_bits(a.scale.mul)
-    if a.by_valid_taps and taps > 0:
-        factor /= np.float32(taps)
-    multiply_reals(sums, count, factor, reals)
-    if a.profile == FLOAT:
-        round_run_even(reals, count, sums)
-        add_integer(sums, count, a.out_offset)
-    elif a.profile == FBGEMM:
-        moved = np.int64(0) if a.element else UNSIGNED
-        add_real(reals, count, a.out_offset + moved)
-        round_run_even(reals, count, sums)
-        add_integer(sums, count, -moved)
-    elif a.profile == GLOW_FLOAT:
-        add_real(reals, count, a.out_offset)
-        round_run_away(reals, count, sums)
-
-
 @jit_allocating
-@decides_profiles("avgpool")
 def avgpool(spm: Any, w: Any, a: Any, place: Any, sink: Any) -> None:
     """Sum of ``x - in_offset`` over the taps that exist, scaled, divided if asked for.
 
@@ -158,15 +117,7 @@ def avgpool(spm: Any, w: Any, a: Any, place: Any, sink: Any) -> None:
             columns = window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
             taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
             index = place.origin + y * place.stride_y + x * place.stride_x
-            if a.profile in (GLOW_FLOAT, FLOAT, FBGEMM):
-                real_average(sums, w.channels, taps, a, reals)
-            elif a.profile in (GLOW_INT, NMP, Q31):
-                scale_integers(
-                    sums, w.channels, a.scale, a.profile, a.element, index, place.layer, sink
-                )
-                if a.by_valid_taps and taps > 0:
-                    divide_run(sums, w.channels, taps)
-                add_integer(sums, w.channels, a.out_offset)
+            average_results(sums, w.channels, taps, a, reals, index, place.layer, sink)
             clip_run(sums, w.channels, a.clip, index, place.layer, sink)
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
             write_run(sums, w.channels, spm, a.element, to << a.element)

@@ -6,9 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT, GLOW_INT, NMP, Q31, decides_profiles
-from nmpsim.isa.words import OP_ADD
-from nmpsim.kernels.elementwise import combine
 from nmpsim.kernels.elementwise_int32 import (
     ENDS,
     NUMBERS,
@@ -19,16 +16,10 @@ from nmpsim.kernels.elementwise_int32 import (
 )
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import read_run, write_run
-from nmpsim.kernels.rounding import float_of_bits
+from nmpsim.kernels.profiles import rescale_results
 from nmpsim.kernels.saturate import Clip, clip_run
 from nmpsim.kernels.saturation_stages import ACTIVATION
-from nmpsim.kernels.scale_runs import (
-    add_integer,
-    add_real,
-    multiply_reals,
-    round_run_even,
-    scale_integers,
-)
+from nmpsim.kernels.scale_runs import add_integer
 from nmpsim.kernels.vector_code import LANES
 
 BOTH_SIDES: Any = np.int64(3)
@@ -51,53 +42,6 @@ class Unary(NamedTuple):
     clip: Any
 
 
-@jit
-def rescale_integers(
-    values: Any, count: Any, u: Any, below: Any, index: Any, layer: Any, sink: Any
-) -> None:
-    """glow_int, nmp and q31, in place; ``below`` (int64) is room to work in.
-
-    Every scale makes 0 of 0, so a leaky result is the sum of its two halves.
-    """
-    if u.leaky:
-        for i in range(count):
-            below[i] = min(values[i], 0)
-            values[i] = max(values[i], 0)
-        scale_integers(below, count, u.leaky_scale, u.profile, u.element, index, layer, sink)
-    scale_integers(values, count, u.scale, u.profile, u.element, index, layer, sink)
-    if u.leaky:
-        combine(OP_ADD, values, below, count)
-    add_integer(values, count, u.out_offset)
-
-
-@jit
-def rescale_glow_reals(values: Any, count: Any, u: Any, reals: Any) -> None:
-    """glow_float, in place; ``reals`` (float32) is room to work in."""
-    factor = float_of_bits(u.scale.mul)
-    below = float_of_bits(u.leaky_scale.mul) if u.leaky else factor
-    divisor = float_of_bits(u.result_scale)
-    for i in range(count):
-        reals[i] = np.float32(values[i]) * (below if values[i] < 0 else factor) / divisor
-    add_real(reals, count, u.out_offset)
-    round_run_even(reals, count, values)
-
-
-@jit
-def rescale_reals(values: Any, count: Any, u: Any, reals: Any) -> None:
-    """float, in place; ``reals`` (float32) is room to work in."""
-    multiply_reals(values, count, float_of_bits(u.scale.mul), reals)
-    if u.leaky:
-        below = float_of_bits(u.leaky_scale.mul)
-        for i in range(count):
-            if values[i] < 0:
-                reals[i] *= below
-    factor = float_of_bits(u.result_scale)
-    for i in range(count):
-        reals[i] *= factor
-    round_run_even(reals, count, values)
-    add_integer(values, count, u.out_offset)
-
-
 @jit_allocating
 def rescale_bytes(spm: Any, sides: Any, count: Any, u: Any, place: Any, sink: Any) -> Any:
     """The whole tile, if it is such that 32 bits hold every number on the way; else False."""
@@ -113,7 +57,6 @@ def rescale_bytes(spm: Any, sides: Any, count: Any, u: Any, place: Any, sink: An
 
 
 @jit_allocating
-@decides_profiles("rescale")
 def rescale_tile(
     spm: Any, source: Any, target: Any, count: Any, u: Any, place: Any, sink: Any
 ) -> None:
@@ -127,13 +70,7 @@ def rescale_tile(
     clamp = Clip(u.in_low, u.in_high, BOTH_SIDES)
     clip_run(values, count, clamp, place.origin, layer, sink)
     add_integer(values, count, -u.in_offset)
-    if u.profile == GLOW_FLOAT:
-        rescale_glow_reals(values, count, u, np.zeros(count, np.float32))
-    elif u.profile == FLOAT:
-        rescale_reals(values, count, u, np.zeros(count, np.float32))
-    elif u.profile in (GLOW_INT, NMP, Q31):
-        below = np.zeros(count if u.leaky else 0, np.int64)
-        rescale_integers(values, count, u, below, place.origin, layer, sink)
+    rescale_results(values, count, u, place.origin, layer, sink)
     clip_run(values, count, u.clip, place.origin, layer, sink)
     write_run(values, count, spm, u.element, target)
 

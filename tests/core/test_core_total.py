@@ -198,13 +198,13 @@ print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs
     ("descriptor", "profile", "module", "place"),
     [
         ("conv", "qnnpack", "nmpsim.core.reference.profiles", "BIASES"),
-        ("conv", "qnnpack", "nmpsim.kernels.channels", "put_starts"),
+        ("conv", "qnnpack", "nmpsim.kernels.profiles", "bias_in_sum"),
         ("avgpool", "onednn", "nmpsim.core.reference.profiles", "AVERAGES"),
-        ("avgpool", "onednn", "nmpsim.kernels.pool", "avgpool"),
+        ("avgpool", "onednn", "nmpsim.kernels.profiles", "average_results"),
         ("eltwise", "onednn", "nmpsim.core.reference.profiles", "PAIRS"),
-        ("eltwise", "onednn", "nmpsim.kernels.elementwise", "pair_results"),
+        ("eltwise", "onednn", "nmpsim.kernels.profiles", "pair_results"),
         ("rescale", "fbgemm", "nmpsim.core.reference.profiles", "RESCALES"),
-        ("rescale", "fbgemm", "nmpsim.kernels.unary", "rescale_tile"),
+        ("rescale", "fbgemm", "nmpsim.kernels.profiles", "rescale_results"),
     ],
 )
 def test_a_profile_that_nobody_implements(

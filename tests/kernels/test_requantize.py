@@ -43,7 +43,7 @@ from nmpsim.core.reference import formula_steps
 from nmpsim.core.reference import requantize as reference
 from nmpsim.core.reference.events import LayerCounters, ResultPositions
 from nmpsim.core.reference.operands import ELEMENTS, Scale
-from nmpsim.kernels import channels, requantize
+from nmpsim.kernels import channel_tables, channels, requantize
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.saturate import Clip, IntegerScale, Place
 
@@ -56,12 +56,12 @@ SPM_BYTES, RECORDS, TABLE = 4096, 64, 1024
 CASES = 12
 
 put_entry: Any = numba.njit(
-    lambda spm, at, q, first, integers, reals: channels.put_channels(
+    lambda spm, at, q, first, integers, reals: channel_tables.put_channels(
         spm, at, q, first, integers, reals
     )
 )
 starts_entry: Any = numba.njit(
-    lambda spm, at, q, first, integers, pixels, place, sink: channels.put_starts(
+    lambda spm, at, q, first, integers, pixels, place, sink: channel_tables.put_starts(
         spm, at, q, first, integers, pixels, place, sink
     )
 )

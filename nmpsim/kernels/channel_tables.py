@@ -1,0 +1,71 @@
+"""Fill the tables of :mod:`nmpsim.kernels.channels` from descriptor, scratchpad and profile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.isa.profiles import GLOW_INT, NMP
+from nmpsim.isa.words import INT16
+from nmpsim.kernels.accumulate import sum_high
+from nmpsim.kernels.channels import ADDEND, OFFSET, START, record_of, scales_of
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.profiles import bias_in_sum, early_zero_point, is_real, put_integers, put_reals
+from nmpsim.kernels.saturate import INT32_HIGH, INT32_LOW, ONCE, limit_value
+from nmpsim.kernels.saturation_stages import ACCUMULATOR
+
+
+@jit
+def put_channels(spm: Any, at: Any, q: Any, first: Any, integers: Any, reals: Any) -> None:
+    """Fill both tables, but for the starts, with the channels from ``first`` on."""
+    for c in range(integers.shape[1]):
+        offset, bias_scale, out = scales_of(spm, at, first + c, q)
+        bias, _ = record_of(spm, at, first + c)
+        integers[OFFSET, c] = offset
+        integers[ADDEND, c] = q.out_offset - early_zero_point(q)
+        if is_real(q.profile):
+            put_reals(q, bias, bias_scale, out, reals, c)
+        else:
+            put_integers(q, bias, out, integers, c)
+
+
+@jit
+def put_plain_starts(spm: Any, at: Any, q: Any, first: Any, integers: Any) -> Any:
+    """As ``put_starts``, of Int8 on integer scales; False if something is cut on the way."""
+    least, most = np.int64(0), np.int64(0)
+    for c in range(integers.shape[1]):
+        _, scale, _ = scales_of(spm, at, first + c, q)
+        bias, zero_term = record_of(spm, at, first + c)
+        if q.profile == NMP:
+            bias = np.int64(0)
+        total = (bias >> scale.pre) * scale.mul + ((ONCE << scale.post) >> ONCE)
+        start = (total >> scale.post) + zero_term
+        least = min(least, min(bias, min(total, start)))
+        most = max(most, max(bias, max(total, start)))
+        integers[START, c] = start
+    return least >= INT32_LOW and most <= INT32_HIGH
+
+
+@jit
+def put_starts(
+    spm: Any, at: Any, q: Any, first: Any, integers: Any, pixels: Any, place: Any, sink: Any
+) -> Any:
+    """Bias plus zero term of each channel; what is cut is cut for every pixel.
+
+    True if surely nothing is.
+    """
+    is_plain = q.element != INT16 and q.profile in (GLOW_INT, NMP)
+    if is_plain and put_plain_starts(spm, at, q, first, integers):
+        return True
+    high = sum_high(q.element)
+    low = -high - ONCE
+    for c in range(integers.shape[1]):
+        index = place.origin + first + c
+        _, scale, _ = scales_of(spm, at, first + c, q)
+        stored, zero_term = record_of(spm, at, first + c)
+        bias = bias_in_sum(q, stored, scale, low, high, pixels, index, place.layer, sink)
+        start = bias + zero_term
+        start = limit_value(start, low, high, ACCUMULATOR, pixels, index, place.layer, sink)
+        integers[START, c] = start
+    return False
