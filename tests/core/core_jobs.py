@@ -8,7 +8,8 @@ from core_profiles import (
     ADDENDS,
     AVERAGE_PROFILES,
     CONVOLUTION_PROFILES,
-    INTEGER,
+    INTEGERS,
+    OPERATIONS_OF,
     PAIR_PROFILES,
     PRODUCT_PROFILES,
     RECORDS,
@@ -44,7 +45,7 @@ def weighted(draw: st.DrawFn, layout: Layout, element: str, channels: int) -> Wo
     """The words that both convolutions have besides their geometry."""
     profile = draw(st.sampled_from(CONVOLUTION_PROFILES))
     reduced = profile == "q31" and element == "int16"
-    leaky = draw(st.booleans()) and profile in INTEGER
+    leaky = draw(st.booleans()) and profile in INTEGERS
     has_table = draw(st.booleans())
     table = draw(scale_tables(element, profile, channels)) if has_table else None
     return {
@@ -205,7 +206,7 @@ def elementwise(draw: st.DrawFn, layout: Layout) -> list[Job]:
     words = {
         "element": element,
         "profile": profile,
-        "operation": draw(st.integers(0, 1 if profile == "qnnpack" else 4)),
+        "operation": draw(st.sampled_from(OPERATIONS_OF[profile])),
         "lhs": lhs,
         "rhs": layout.put(rhs, rhs_size),
         "output": layout.reserve(rows * out_stride, size),

@@ -10,15 +10,18 @@ from core_strategies import INT32, SEED, SHIFT, Words, scales
 from core_tensors import Array, scale, scale_records
 from hypothesis import strategies as st
 
-INTEGER = ("glow_int", "nmp")
+from nmpsim.isa.profiles import INTEGER, PROFILES_OF, REAL, ROWS
+
+INTEGERS = tuple(row.name for row in ROWS if row.form is INTEGER)
 """Profiles whose factor is an integer between two shifts to the right."""
-FLOAT = ("glow_float", "glow_float_late", "float", "fbgemm", "onednn")
+FLOAT = tuple(row.name for row in ROWS if row.form is REAL)
 """Profiles whose factor is a float32."""
-PRODUCT_PROFILES = (*INTEGER, "q31", "glow_float", "glow_float_late", "float")
-CONVOLUTION_PROFILES = (*PRODUCT_PROFILES, "fbgemm", "onednn")
-PAIR_PROFILES = (*INTEGER, "q31", "glow_float", "float", "qnnpack")
-AVERAGE_PROFILES = (*INTEGER, "q31", "glow_float", "float", "fbgemm")
-RESCALE_PROFILES = (*INTEGER, "q31", "glow_float", "float")
+PRODUCT_PROFILES = PROFILES_OF["gemm"]
+CONVOLUTION_PROFILES = PROFILES_OF["conv"]
+PAIR_PROFILES = PROFILES_OF["eltwise"]
+AVERAGE_PROFILES = PROFILES_OF["avgpool"]
+RESCALE_PROFILES = PROFILES_OF["rescale"]
+OPERATIONS_OF = {row.name: row.operations for row in ROWS}
 
 LARGEST = 0x7F7F_FFFF
 """Bits of the largest float32."""
@@ -45,7 +48,7 @@ REALS = st.floats(width=64) | st.floats(-1e6, 1e6)
 @st.composite
 def factors(draw: st.DrawFn, prefix: str, profile: str, reduced: bool = False) -> Words:
     """The words of a factor; ``reduced`` for q31's form of wide sums, which needs a shift."""
-    if profile in INTEGER:
+    if profile in INTEGERS:
         return draw(scales(prefix))
     if profile in FLOAT:
         return scale(prefix, draw(SHIFT), draw(FACTORS), draw(SHIFT))
