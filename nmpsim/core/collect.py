@@ -20,6 +20,7 @@ from nmpsim.report.data import (
     ACTIVITIES,
     CAUSES,
     Bound,
+    BytesMoved,
     ChannelCounts,
     LayerReport,
     Saturation,
@@ -103,7 +104,7 @@ def layer_bound(layer: Layer, of: Counters) -> Bound:
         formula = f"{busy} cycles of vector units / {cores} cores"
     else:
         formula = f"{bursts} bursts x {memory_bound(1, of.costs)} cycles"
-    return Bound(mac, vector, memory, formula)
+    return Bound(formula, mac, vector, memory)
 
 
 def is_wide(layer: Layer) -> int:
@@ -168,7 +169,7 @@ def layer_report(layer: Layer, of: Counters, cycles: int, host: HostCounts | Non
     counts = of.counts[layer.index]
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
     peak = cycles * macs_per_cycle(of.config, is_wide(layer))
-    bytes_read, bytes_written = counts[Count.BYTES_READ], counts[Count.BYTES_WRITTEN]
+    moved = BytesMoved(counts[Count.BYTES_READ], counts[Count.BYTES_WRITTEN])
     return LayerReport(
         index=layer.index,
         name=layer.name,
@@ -186,8 +187,7 @@ def layer_report(layer: Layer, of: Counters, cycles: int, host: HostCounts | Non
         cycles=cycles,
         macs=macs,
         utilization=macs / peak if peak else 0.0,
-        bytes_read=bytes_read,
-        bytes_written=bytes_written,
+        bytes=moved,
         bursts=bursts,
         row_misses=counts[Count.ROW_MISSES],
         stalls=activities(counts),
@@ -196,7 +196,7 @@ def layer_report(layer: Layer, of: Counters, cycles: int, host: HostCounts | Non
         saturation=host.saturation if host else device_saturation(layer, of),
         core_cycles=dict(zip(CAUSES, of.spent[layer.index], strict=True)),
         bound=layer_bound(layer, of),
-        burst_efficiency=burst_efficiency(bytes_read + bytes_written, bursts, of.config),
+        burst_efficiency=burst_efficiency(moved.read + moved.written, bursts, of.config),
     )
 
 
@@ -212,6 +212,7 @@ def device_saturation(layer: Layer, of: Counters) -> tuple[Saturation, ...]:
             stage=STAGE_NAMES[one.stage],
             side=_side(SIDE_NAMES[one.side]),
             count=one.saturated,
+            elements=of.elements[layer.index],
             worst=one.worst,
             first=_coordinates(one.first, layer.output.shape),
             channels=ChannelCounts(one.channels),
@@ -238,6 +239,7 @@ def host_saturation(clip: HostClip) -> tuple[Saturation, ...]:
                 stage=stage,
                 side=_side(side),
                 count=int(hit.sum()),
+                elements=int(clip.unclipped.size),
                 worst=worst,
                 first=tuple(int(i) for i in first),
                 channels=ChannelCounts(per_channel),

@@ -1,19 +1,34 @@
-"""What a run tells: plain frozen data that every view reads."""
+"""What a run tells: plain frozen data that every view reads, and the definition of the JSON report.
+
+What a field means stands in its type (:mod:`nmpsim.report.fields`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Annotated, Any, Final, Literal, overload
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline
+from nmpsim.report.fields import (
+    BY_NAME,
+    NOT_IN_JSON,
+    As,
+    Before,
+    Count,
+    Key,
+    Real,
+    Share,
+    Values,
+    Whole,
+)
 from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
 
-SCHEMA = "nmpsim-report-3"
+SCHEMA: Final = "nmpsim-report-3"
 """Version of the JSON report."""
 
 ACTIVITIES = (
@@ -44,26 +59,46 @@ CAUSES = (
 
 
 @attrs.frozen
+class BytesMoved:
+    """What a layer moved between DRAM and scratchpads."""
+
+    read: Annotated[Count, "bytes that loads moved from DRAM, padding not counted"] = 0
+    written: Annotated[Count, "bytes that stores moved into DRAM"] = 0
+
+
+@attrs.frozen
 class Bound:
     """Cycles that a layer takes at least, by what it needs; 0 where it needs nothing of it."""
 
-    mac: int = 0
-    vector: int = 0
-    memory: int = 0
-    formula: str = ""
-    """Of the largest, with its numbers."""
+    formula: Annotated[str, "formula of `cycles`, with numbers"] = ""
+    mac: Annotated[Count, "cycles that the MAC arrays need at least"] = 0
+    vector: Annotated[Count, "cycles that the vector units need at least"] = 0
+    memory: Annotated[Count, "cycles that the DRAM needs at least"] = 0
 
     @property
-    def cycles(self) -> int:
-        """The largest: no schedule of the layer's instructions can beat it."""
-        return max(self.mac, self.vector, self.memory)
-
-    @property
-    def kind(self) -> Literal["compute", "memory", "none"]:
+    def kind(
+        self,
+    ) -> Annotated[
+        Literal["compute", "memory", "none"],
+        "what limits the layer: `compute`, `memory`, or `none` if it takes no time",
+        Before("formula"),
+    ]:
         """What bounds the layer."""
         if self.cycles == 0:
             return "none"
         return "memory" if self.memory > max(self.mac, self.vector) else "compute"
+
+    @property
+    def cycles(
+        self,
+    ) -> Annotated[
+        Count,
+        "lower limit for any schedule of its instructions: the largest of `mac`, `vector` and"
+        " `memory`",
+        Before("formula"),
+    ]:
+        """The largest: no schedule of the layer's instructions can beat it."""
+        return max(self.mac, self.vector, self.memory)
 
 
 @attrs.frozen(eq=False)
@@ -101,17 +136,25 @@ class ChannelCounts(Sequence[tuple[int, int]]):
 class Saturation:
     """Values of one layer that saturated or were clipped at one stage on one side."""
 
-    stage: str
-    """input (quantization), bias, accumulator, rescale, result; or activation: clipping that the
-    network asks for, which is not saturation."""
-    side: Literal["low", "high"]
-    count: int
-    worst: int
-    """Largest overshoot, in units of the last place of the saturated value."""
-    first: tuple[int, ...]
-    """Coordinates of the first such value in the layer's output, row-major order."""
-    channels: Sequence[tuple[int, int]]
-    """(channel, count) of every channel concerned."""
+    stage: Annotated[str, "where it saturated, see below"]
+    side: Annotated[Literal["low", "high"], "`low` or `high`"]
+    count: Annotated[Count, "how many values"]
+    elements: Annotated[Count, "results of the layer that passed a clip, as in the layer"]
+    worst: Annotated[
+        Count,
+        "how far the worst one was beyond the limit, in units of the last place of the saturated"
+        " value",
+    ]
+    first: Annotated[
+        tuple[Count, ...],
+        "coordinates of the first such value in the layer's output, row-major; empty if they are"
+        " unknown",
+    ]
+    channels: Annotated[
+        Sequence[tuple[Count, Count]],
+        "pairs (channel, count) of every channel concerned; a channel is an index of the last"
+        " dimension of the output",
+    ]
 
     @property
     def wanted(self) -> bool:
@@ -119,59 +162,94 @@ class Saturation:
         return self.stage == "activation"
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class LayerReport:
     """One layer: what it was, where it ran, what it cost, what saturated."""
 
-    index: int
-    name: str
-    op: str
-    number: int
-    """Number of the LIR instruction whose output it is."""
-    line: int
-    """Line of that instruction in the LIR text, 0 if unknown."""
-    placement: Literal["device", "host"]
-    reason: str
-    """Why the host did it; empty on the device."""
-    numerics: str
-    """Arithmetic profile that it followed; empty where none applies."""
-    fused: tuple[str, ...]
-    shape: tuple[int, ...]
-    elem: str
-    scale: float | None
-    offset: int | None
-    cycles: int
-    """From the end of the layer before to this one's end, at the barrier that closes it."""
-    macs: int
-    """Multiplications that the device did for the layer."""
-    utilization: float
-    """macs / (cycles x multiplications a cycle of the whole device)"""
-    bytes_read: int
-    bytes_written: int
-    bursts: int
-    row_misses: int
-    stalls: Mapping[str, int]
-    """Core cycles by what the control core did (``ACTIVITIES``)."""
-    busy: Mapping[str, int]
-    """Unit cycles by unit: load and store (DRAM service), mac, vector."""
-    elements: int
-    """Results that passed a clip."""
-    saturation: tuple[Saturation, ...]
-    core_cycles: Mapping[str, int] = attrs.field(factory=dict)
-    """Core cycles by cause (``CAUSES``)."""
-    bound: Bound = Bound()
-    burst_efficiency: float = 0.0
-    """Bytes moved / bytes of the bursts."""
+    index: Annotated[Count, "position in the list, from 0"]
+    name: Annotated[str, "name of the LIR instruction"]
+    op: Annotated[str, "its opcode"]
+    placement: Annotated[Literal["device", "host"], "`device` or `host`"]
+    reason: Annotated[str, "why the host executed it; empty on the device"]
+    numerics: Annotated[
+        str, "arithmetic profile that it followed; empty where none applies (moves, float)"
+    ]
+    number: Annotated[Count, "number of the LIR instruction whose output it is"]
+    line: Annotated[Count, "line of that instruction in the LIR text; 0 if unknown"]
+    fused: Annotated[
+        tuple[str, ...],
+        "names of the LIR instructions that became this layer; empty if it was only one",
+    ]
+    shape: Annotated[tuple[Count, ...], "sizes of its output"]
+    elem: Annotated[str, "element type of its output, as in an [output](#output)"]
+    scale: Annotated[Real | None, "of its output; null if the type is not quantized"]
+    offset: Annotated[Whole | None, "zero point of its output; null if the type is not quantized"]
+    cycles: Annotated[
+        Count,
+        "from the end of the previous layer to the barrier that ends this one; 0 on the host",
+    ]
+    macs: Annotated[
+        Count, "multiplications that the layer needs; those that tiling repeats are not counted"
+    ]
+    utilization: Annotated[
+        Share,
+        "`macs` / (`cycles` x multiplications that all MAC arrays can do in a cycle; for Int16"
+        " half of them)",
+    ]
+    bytes: Annotated[BytesMoved, "what it moved: [bytes_moved](#bytes_moved)"]
+    bursts: Annotated[Count, "whole DRAM bursts"]
+    burst_efficiency: Annotated[
+        Share,
+        "bytes moved / bytes of the bursts; 0 without bursts, above 1 where bytes of a burst are"
+        " moved more than once",
+    ] = 0.0
+    row_misses: Annotated[Count, "grants for which the DRAM had to open another row"]
+    bound: Annotated[Bound, "what it takes at least: a [bound](#bound)"] = Bound()
+    core_cycles: Annotated[Mapping[str, Count], "cycles of all cores by cause, see below"] = (
+        attrs.field(factory=dict)
+    )
+    stalls: Annotated[
+        Mapping[str, Count], "cycles of all cores by what the control core did, see below"
+    ]
+    busy: Annotated[
+        Mapping[str, Count],
+        "cycles of all units of a kind: `load` and `store` (time of the DRAM), `mac`, `vector`",
+    ]
+    elements: Annotated[
+        Count,
+        "results that passed a clip; `count` of a [saturation](#saturation) is a part of them",
+    ]
+    saturation: Annotated[
+        tuple[Saturation, ...],
+        "list of saturated values, a [saturation](#saturation) for each stage and side that has"
+        " some",
+    ]
+
+    @property
+    def distance(
+        self,
+    ) -> Annotated[
+        Share | None,
+        "`cycles` / `bound.cycles`; null without a bound",
+        Before("core_cycles"),
+    ]:
+        """Cycles as a multiple of the bound; None if nothing bounds the layer."""
+        return self.cycles / self.bound.cycles if self.bound.cycles else None
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that loads moved from DRAM."""
+        return self.bytes.read
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that stores moved into DRAM."""
+        return self.bytes.written
 
     @property
     def other_names(self) -> tuple[str, ...]:
         """Names that a user may give it besides its own."""
         return self.fused
-
-    @property
-    def distance(self) -> float | None:
-        """Cycles as a multiple of the bound; None if nothing bounds the layer."""
-        return self.cycles / self.bound.cycles if self.bound.cycles else None
 
     @property
     def saturated(self) -> int:
@@ -183,72 +261,92 @@ class LayerReport:
 class TrapReport:
     """Why a run did not reach its end."""
 
-    kind: Literal["trap", "deadlock", "cycle_limit", "timeout", "contract"]
-    message: str
-    core: int | None
-    pc: int | None
-    cause: int | None
-    value: int | None
-    """``mtval``: the address or word at fault."""
-    instruction: str | None
-    """Disassembled, if it can be read."""
-    layer: str | None
-    line: int | None
-    """Line of the layer in the LIR text."""
+    kind: Annotated[
+        Literal["trap", "deadlock", "cycle_limit", "timeout", "contract"],
+        "`trap`; `deadlock` (all cores wait, and nothing can release them); `cycle_limit` (beyond"
+        " `limits_cycles`, or `--max-cycles`); `timeout` (longer than `--timeout`); `contract` (it"
+        " violates the contract, see below)",
+    ]
+    message: Annotated[str, "the same in words"]
+    core: Annotated[Whole | None, "number of the core; null if it is none in particular"]
+    pc: Annotated[Whole | None, "address of its instruction"]
+    cause: Annotated[Whole | None, "`mcause`, for a `trap`; [isa.md](isa.md) lists them"]
+    value: Annotated[
+        Whole | None,
+        "`mtval`: the address or word at fault, for a `trap`; the first address, for a `contract`",
+    ]
+    instruction: Annotated[
+        str | None, "the instruction as assembly text; null if it cannot be read"
+    ]
+    layer: Annotated[str | None, "name of the layer that the core worked on; null if unknown"]
+    line: Annotated[Whole | None, "line of that layer in the LIR text"]
 
 
 @attrs.frozen
 class ViolationReport:
     """How a program has broken the contract of the instruction set, and where."""
 
-    code: str
-    """Of the diagnostic: CONTRACT001 to CONTRACT005."""
-    category: str
-    case: str
-    """Which of the cases of docs/isa.md it is."""
-    message: str
-    hint: str
-    core: int | None
-    """None if it was the host."""
-    pc: int | None
-    instruction: str | None
-    layer: str | None
-    line: int | None
-    """Line of the layer in the LIR text."""
-    operand: str
-    first: int
-    """Address of the first byte concerned ..."""
-    last: int
-    """... and of the last one; there may be others between them."""
-    tensor: str | None
-    """What lies there in DRAM."""
-    other_core: int | None = None
-    """Of the earlier instruction, where there are two."""
-    other_pc: int | None = None
-    other_instruction: str | None = None
-    other_layer: str | None = None
+    code: Annotated[str, "of the [error](errors.md), by category"]
+    category: Annotated[str, "undefined, unpredictable value used, missing synchronization"]
+    case: Annotated[str, "which case, as `unit_order`"]
+    message: Annotated[str, "the whole in words"]
+    hint: Annotated[str, "what to do about it"]
+    core: Annotated[Whole | None, "number of the core; null if it is the host"]
+    pc: Annotated[Whole | None, "address of the instruction"]
+    instruction: Annotated[str | None, "as assembly text"]
+    layer: Annotated[
+        str | None,
+        "name of the layer that it works for, or else that of the earlier instruction",
+    ]
+    line: Annotated[Whole | None, "line of that layer in the LIR text"]
+    operand: Annotated[
+        str,
+        "which operand: `input`, `weights`, `output`, `spm`, `dram`, `word` of a scalar access,"
+        " `descriptor`, `code`, `tensor` of the host",
+    ]
+    first: Annotated[Count, "address of the first byte concerned"]
+    last: Annotated[Count, "of the last one; bytes between them may not be concerned"]
+    tensor: Annotated[str | None, "tensor at that address in DRAM; null if unknown"]
+    other_core: Annotated[Whole | None, "of the earlier instruction, where there are two"] = None
+    other_pc: Annotated[Whole | None, "likewise"] = None
+    other_instruction: Annotated[str | None, "likewise"] = None
+    other_layer: Annotated[str | None, "likewise"] = None
 
 
 @attrs.frozen
 class ContractReport:
     """Did the run keep to the contract of the instruction set?"""
 
-    status: Literal["proved", "checked", "violated", "not_checked"]
-    """proved: it holds for every input; checked: for this run."""
-    message: str = ""
-    """Why it was not checked, or what could not be."""
-    violation: ViolationReport | None = None
+    status: Annotated[
+        Literal["proved", "checked", "violated", "not_checked"],
+        "`proved`: obeyed for every input; `checked`: obeyed in this run, whose instructions"
+        " depend on data; `violated`; `not_checked`: with `--no-strict`, or if it could not be",
+    ]
+    message: Annotated[str, "why it was not checked, or what could not be; empty otherwise"] = ""
+    violation: Annotated[ViolationReport | None, "null, or the first [violation](#violation)"] = (
+        None
+    )
 
 
 @attrs.frozen
 class OutputReport:
     """An output of the program, as the device left it and as real numbers."""
 
-    name: str
-    elem: str
-    scale: float | None
-    offset: int | None
-    values: npt.NDArray[Any] = attrs.field(eq=attrs.cmp_using(eq=lambda a, b: bool((a == b).all())))
+    name: Annotated[str, NOT_IN_JSON]
+    elem: Annotated[str, "element type: `i8`, `i32`, `float` and so on, as in LIR"]
+    scale: Annotated[
+        Real | None,
+        "a value stands for `scale * (value - offset)`; null if the type is not quantized",
+    ]
+    offset: Annotated[Whole | None, "zero point; null if the type is not quantized"]
+    values: Annotated[Values, "stored values, in lists nested by shape"] = attrs.field(
+        eq=attrs.cmp_using(eq=lambda a, b: bool((a == b).all()))
+    )
+
+    @property
+    def shape(self) -> Annotated[tuple[Count, ...], "list of sizes", Before("scale")]:
+        """Of the values."""
+        return self.values.shape
 
     def real(self) -> npt.NDArray[Any]:
         """The values as real numbers: ``scale * (q - offset)``, or as they are."""
@@ -257,41 +355,82 @@ class OutputReport:
         return (self.values.astype("float64") - (self.offset or 0)) * self.scale
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class RunReport:
     """The outcome of one run."""
 
-    program: str
-    device: Mapping[str, Any]
-    """The device's settings."""
-    sources: Mapping[str, str]
-    """Setting -> published, measured, assumed or given."""
-    engine: str
-    numerics: str
-    outputs: Mapping[str, npt.NDArray[Any]]
+    program: Annotated[str, "name of the network"]
+    numerics: Annotated[
+        str,
+        "requested arithmetic profile, such as `glow-int`; `assembly` for a program of"
+        " `nmpsim asm`",
+    ]
+    engine: Annotated[str, "`compiled` or `reference`"]
+    cycles: Annotated[Count, "of the whole run, until the last core is done"]
+    seconds: Annotated[Share, "these cycles at `cores_clock_mhz`"]
+    host_seconds: Annotated[
+        Share,
+        "how long the simulation took on the host, without compiling or loading kernels",
+    ]
+    trap: Annotated[
+        TrapReport | None, "null, or why the run did not reach its end: a [trap](#trap)"
+    ] = None
+    contract: Annotated[
+        ContractReport,
+        "whether the program obeyed the contract of the instruction set: a [contract](#contract)",
+    ] = ContractReport("not_checked")
+    notes: Annotated[tuple[str, ...], "list of texts: remarks about the numbers"] = ()
+    outputs: Annotated[Mapping[str, npt.NDArray[Any]], NOT_IN_JSON]
     """Every output in its logical shape."""
-    output_reports: tuple[OutputReport, ...]
-    cycles: int
-    seconds: float
-    """Cycles at the device's clock."""
-    host_seconds: float
-    """Wall time of the simulation itself."""
-    layers: Sequence[LayerReport]
-    trap: TrapReport | None = None
-    contract: ContractReport = ContractReport("not_checked")
-    layer_outputs: Mapping[str, npt.NDArray[Any]] = attrs.field(factory=dict)
+    output_reports: Annotated[
+        tuple[OutputReport, ...], "[output](#output) by name", Key("outputs"), BY_NAME
+    ]
+    layers: Annotated[
+        Sequence[LayerReport], "list of [layers](#layer), in the order in which they ran"
+    ]
+    layer_outputs: Annotated[Mapping[str, npt.NDArray[Any]], NOT_IN_JSON] = attrs.field(
+        factory=dict
+    )
     """``NNNN:name`` -> output of a layer, where it was asked for."""
-    notes: tuple[str, ...] = ()
-    """What a reader should know about the numbers."""
-    shadow: ShadowReport | None = None
-    """Where each layer's error comes from, where it was asked for."""
-    sensitivity: SensitivityReport | None = None
-    """How cycles change with the device's assumed numbers, where it was asked for."""
-    histograms: tuple[Histogram, ...] = ()
-    """Of the outputs of the layers for which they were asked."""
-    memory: tuple[MemoryBlock, ...] = ()
-    """What lies where in DRAM and for how long; empty if that is unknown."""
-    timeline: Timeline | None = None
-    """When each unit of each core worked, where it was asked for."""
-    scratchpads: tuple[ScratchpadBlock, ...] = ()
-    """What each layer put into the scratchpads, likewise; by layer and address."""
+    shadow: Annotated[
+        ShadowReport | None,
+        "null, or with `--shadow` where each layer's error comes from: a [shadow](#shadow)",
+    ] = None
+    sensitivity: Annotated[
+        SensitivityReport | None,
+        "null, or with `--sensitivity` what assumed numbers do to the cycles: a"
+        " [sensitivity](#sensitivity)",
+    ] = None
+    histograms: Annotated[
+        tuple[Histogram, ...], "list: a [histogram](#histogram) for each `--histogram`"
+    ] = ()
+    memory: Annotated[
+        tuple[MemoryBlock, ...],
+        "list: the contents of DRAM, a [memory_block](#memory_block) each; empty if the bundle"
+        " does not have them",
+    ] = ()
+    timeline: Annotated[
+        Timeline | None,
+        "null, or with `--timeline` when each unit worked: a [timeline](#timeline)",
+    ] = None
+    scratchpads: Annotated[
+        tuple[ScratchpadBlock, ...],
+        "list: with `--timeline` what each layer put into the cores' scratchpads, a"
+        " [scratchpad_block](#scratchpad_block) each; otherwise empty",
+    ] = ()
+    device: Annotated[
+        Mapping[str, Annotated[Any, As(Whole | str)]],
+        "the device's name and settings, as in the [device file](device-file.md): `cores_count` is"
+        " `count` of `[cores]`",
+    ]
+    sources: Annotated[
+        Mapping[str, str],
+        "source of each setting: `published`, `measured`, `assumed`, `given`",
+    ]
+
+    @property
+    def schema(
+        self,
+    ) -> Annotated[Literal["nmpsim-report-3"], "`nmpsim-report-3`", Before("program")]:
+        """Version of the JSON report."""
+        return SCHEMA

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import attrs
+
+from nmpsim.report.fields import AS_LISTS, Count, Finite, Share
 
 Unit = Literal["load", "store", "mac", "vector"]
 UNITS: tuple[Unit, ...] = ("load", "store", "mac", "vector")
@@ -15,33 +17,29 @@ UNITS: tuple[Unit, ...] = ("load", "store", "mac", "vector")
 class Histogram:
     """How often the stored values of one layer's output occur, in bins of equal width."""
 
-    index: int
-    """Position of the layer in the report's list of layers."""
-    name: str
-    """Name of the layer."""
-    low: float
-    """Where the first bin begins."""
-    width: float
-    """Of each bin; a bin holds its beginning and not its end."""
-    counts: tuple[int, ...]
-    """Values in each bin."""
-    not_finite: int = 0
-    """Values that no bin can hold: infinities and NaN of a float output."""
+    index: Annotated[Count, "position in `layers` of the report"]
+    name: Annotated[str, "name of the layer"]
+    low: Annotated[Finite, "where the first bin begins"]
+    width: Annotated[Share, "of each bin; it includes its start, the last one also its end"]
+    counts: Annotated[tuple[Count, ...], "list: values in each bin"]
+    not_finite: Annotated[Count, "infinities and NaN of a float output, which no bin can hold"] = 0
 
 
 @attrs.frozen
 class MemoryBlock:
     """A piece of DRAM and the layers for which it holds what its name says."""
 
-    name: str
-    kind: Literal["program", "input", "output", "activation"]
-    """``program`` is the read-only part: code, descriptors, constants."""
-    address: int
-    nbytes: int
-    first: int
-    """Index of the first layer that uses it."""
-    last: int
-    """Index of the last one."""
+    name: Annotated[
+        str, "of the tensor in the LIR; of a part of the program, the section of the bundle"
+    ]
+    kind: Annotated[
+        Literal["program", "input", "output", "activation"],
+        "`program` (read-only: code, descriptors, constants), `input`, `output` or `activation`",
+    ]
+    address: Annotated[Count, "where it begins"]
+    nbytes: Annotated[Count, "its size"]
+    first: Annotated[Count, "index of the first layer that uses it"]
+    last: Annotated[Count, "index of the last one; between the two, nothing else is stored there"]
 
 
 BlockKind = Literal["loaded", "computed", "both"]
@@ -52,30 +50,30 @@ BlockKind = Literal["loaded", "computed", "both"]
 class ScratchpadBlock:
     """A piece of the scratchpads into which one layer put something."""
 
-    layer: int
-    """Index of the layer."""
-    kind: BlockKind
-    begin: int
-    """Its first byte, from the begin of the scratchpad."""
-    end: int
-    """The byte after its last."""
-    cores: int
-    """In the scratchpads of this many cores."""
+    layer: Annotated[Count, "index of the layer that put something there"]
+    kind: Annotated[
+        BlockKind,
+        "`loaded` (by load DMA), `computed` (results and running sums), or `both`, one after the"
+        " other or in different cores",
+    ]
+    begin: Annotated[Count, "first byte, from the start of the scratchpad"]
+    end: Annotated[Count, "byte after the last"]
+    cores: Annotated[Count, "how many cores' scratchpads hold it"]
 
 
 @attrs.frozen
 class WorkSpan:
     """When one unit of one core worked for a layer."""
 
-    core: int
+    core: Count
     unit: Unit
-    layer: int | None
+    layer: Count | None
     """Index of the layer; None if the program named none."""
-    begin: int
+    begin: Count
     """First cycle."""
-    end: int
+    end: Count
     """The cycle after the last."""
-    busy: int
+    busy: Count
     """Cycles in between in which the unit worked."""
 
 
@@ -83,6 +81,14 @@ class WorkSpan:
 class Timeline:
     """What the units did when; neighbours are joined where there are too many to list."""
 
-    resolution: int
-    """Pauses of at most this many cycles do not end a span; 0 if every work has its own."""
-    spans: tuple[WorkSpan, ...]
+    resolution: Annotated[
+        Count,
+        "a span includes pauses of at most this many cycles; 0 if each work item has its own span",
+    ]
+    spans: Annotated[
+        tuple[WorkSpan, ...],
+        "list of `[core, unit, layer, begin, end, busy]`: the unit (`load`, `store`, `mac`,"
+        " `vector`) of a core worked for a layer (its index, or null) from cycle `begin` until"
+        " before `end`, and was busy for `busy` cycles of these",
+        AS_LISTS,
+    ]

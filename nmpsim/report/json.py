@@ -1,4 +1,4 @@
-"""A run report as plain JSON data; :mod:`nmpsim.report.schema` says what it looks like.
+"""Records as plain JSON data; :mod:`nmpsim.report.schema` says what it looks like.
 
 Floats are exact: ``json`` writes the shortest text that reads back the same. JSON has no infinity
 and no NaN, so these are the texts ``"Infinity"``, ``"-Infinity"`` and ``"NaN"``, which Python's
@@ -8,57 +8,39 @@ and no NaN, so these are the texts ``"Infinity"``, ``"-Infinity"`` and ``"NaN"``
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.atomic import write_file
-from nmpsim.report.data import (
-    SCHEMA,
-    Bound,
-    LayerReport,
-    OutputReport,
-    RunReport,
-    Saturation,
-    TrapReport,
+from nmpsim.report.data import RunReport
+from nmpsim.report.fields import (
+    AS_LISTS,
+    BY_NAME,
+    NESTED,
+    bare,
+    fields_of,
+    float_text,
+    marks,
 )
-from nmpsim.report.details import Timeline
 from nmpsim.report.schema import report_schema
-from nmpsim.report.sensitivity import SENSITIVITY_SCHEMA, SensitivityReport
-from nmpsim.report.shadow import SHADOW_SCHEMA, ShadowReport
 from nmpsim.visible import visible_json
 
 __all__ = ["json_text", "report_schema", "to_json", "write_report"]
 
+_Encode = Callable[[Any], Any]
 
-def to_json(report: RunReport) -> dict[str, Any]:
-    """The report as dicts, lists, numbers and texts, ready for ``json.dumps``."""
-    return {
-        "schema": SCHEMA,
-        "program": report.program,
-        "numerics": report.numerics,
-        "engine": report.engine,
-        "cycles": int(report.cycles),
-        "seconds": float(report.seconds),
-        "host_seconds": float(report.host_seconds),
-        "trap": None if report.trap is None else _trap(report.trap),
-        "contract": _plain(report.contract),
-        "notes": list(report.notes),
-        "outputs": {output.name: _output(output) for output in report.output_reports},
-        "layers": [_layer(layer) for layer in report.layers],
-        "shadow": None if report.shadow is None else _shadow(report.shadow),
-        "sensitivity": None if report.sensitivity is None else _sensitivity(report.sensitivity),
-        "histograms": [_plain(one) for one in report.histograms],
-        "memory": [_plain(one) for one in report.memory],
-        "timeline": None if report.timeline is None else _timeline(report.timeline),
-        "scratchpads": [_plain(one) for one in report.scratchpads],
-        "device": dict(report.device),
-        "sources": dict(report.sources),
-    }
+
+def to_json(record: attrs.AttrsInstance) -> dict[str, Any]:
+    """A record, such as a report, as dicts, lists, numbers and texts, ready for ``json.dumps``."""
+    data: dict[str, Any] = _encoder(type(record))(record)
+    return data
 
 
 def write_report(report: RunReport, path: Path | str) -> None:
@@ -85,28 +67,34 @@ def _text(data: Any, newline: str) -> str:
         return json.dumps(_replace_special(data))
 
 
-def _trap(trap: TrapReport) -> dict[str, Any]:
-    return {
-        "kind": trap.kind,
-        "message": trap.message,
-        "core": trap.core,
-        "pc": trap.pc,
-        "cause": trap.cause,
-        "value": trap.value,
-        "instruction": trap.instruction,
-        "layer": trap.layer,
-        "line": trap.line,
-    }
-
-
-def _output(output: OutputReport) -> dict[str, Any]:
-    return {
-        "elem": output.elem,
-        "shape": list(output.values.shape),
-        "scale": _number(output.scale),
-        "offset": output.offset,
-        "values": _values(output.values),
-    }
+@cache
+def _encoder(kind: Any) -> _Encode:
+    """What makes JSON data of a value of a type."""
+    said, plain = marks(kind), bare(kind)
+    origin, args = get_origin(plain), get_args(plain)
+    if NESTED in said:
+        return _values
+    if BY_NAME in said:
+        encode = _encoder(args[0])
+        return lambda records: {record.name: encode(record) for record in records}
+    if AS_LISTS in said:
+        encode = _encoder(args[0])
+        return lambda records: [list(encode(record).values()) for record in records]
+    if attrs.has(plain):
+        parts = [(one.key, attrgetter(one.name), _encoder(one.kind)) for one in fields_of(plain)]
+        return lambda record: {key: encode(get(record)) for key, get, encode in parts}
+    if origin in (tuple, Sequence):
+        encode = _encoder(args[0])
+        return lambda values: [encode(value) for value in values]
+    if origin is Mapping:
+        encode = _encoder(args[1])
+        return lambda values: {name: encode(value) for name, value in values.items()}
+    if type(None) in args:
+        encode = _encoder(args[0])
+        return lambda value: None if value is None else encode(value)
+    if plain is float:
+        return float_text
+    return int if plain is int else lambda value: value
 
 
 def _values(values: npt.NDArray[Any]) -> Any:
@@ -119,89 +107,4 @@ def _values(values: npt.NDArray[Any]) -> Any:
 def _replace_special(values: Any) -> Any:
     if isinstance(values, list | tuple):
         return [_replace_special(value) for value in values]
-    return _number(values) if isinstance(values, float) else values
-
-
-def _number(value: float | None) -> float | str | None:
-    if value is None or math.isfinite(value):
-        return None if value is None else float(value)
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
-
-
-def _layer(layer: LayerReport) -> dict[str, Any]:
-    return {
-        "index": layer.index,
-        "name": layer.name,
-        "op": layer.op,
-        "placement": layer.placement,
-        "reason": layer.reason,
-        "numerics": layer.numerics,
-        "number": layer.number,
-        "line": layer.line,
-        "fused": list(layer.fused),
-        "shape": list(layer.shape),
-        "elem": layer.elem,
-        "scale": _number(layer.scale),
-        "offset": layer.offset,
-        "cycles": int(layer.cycles),
-        "macs": int(layer.macs),
-        "utilization": float(layer.utilization),
-        "bytes": {"read": int(layer.bytes_read), "written": int(layer.bytes_written)},
-        "bursts": int(layer.bursts),
-        "burst_efficiency": float(layer.burst_efficiency),
-        "row_misses": int(layer.row_misses),
-        "bound": _bound(layer.bound),
-        "distance": layer.distance,
-        "core_cycles": {name: int(cycles) for name, cycles in layer.core_cycles.items()},
-        "stalls": {name: int(cycles) for name, cycles in layer.stalls.items()},
-        "busy": {name: int(cycles) for name, cycles in layer.busy.items()},
-        "elements": int(layer.elements),
-        "saturation": [_saturation(one, layer.elements) for one in layer.saturation],
-    }
-
-
-def _bound(bound: Bound) -> dict[str, Any]:
-    return {
-        "kind": bound.kind,
-        "cycles": int(bound.cycles),
-        "formula": bound.formula,
-        "mac": int(bound.mac),
-        "vector": int(bound.vector),
-        "memory": int(bound.memory),
-    }
-
-
-def _saturation(one: Saturation, elements: int) -> dict[str, Any]:
-    return {
-        "stage": one.stage,
-        "side": one.side,
-        "count": int(one.count),
-        "elements": int(elements),
-        "worst": int(one.worst),
-        "first": [int(index) for index in one.first],
-        "channels": [[int(channel), int(count)] for channel, count in one.channels],
-    }
-
-
-def _shadow(shadow: ShadowReport) -> dict[str, Any]:
-    return {"schema": SHADOW_SCHEMA, **_plain(shadow)}
-
-
-def _sensitivity(sensitivity: SensitivityReport) -> dict[str, Any]:
-    return {"schema": SENSITIVITY_SCHEMA, **_plain(sensitivity)}
-
-
-def _timeline(timeline: Timeline) -> dict[str, Any]:
-    spans = [list(attrs.astuple(span)) for span in timeline.spans]
-    return {"resolution": timeline.resolution, "spans": spans}
-
-
-def _plain(value: Any) -> Any:
-    """Records as dicts by field, tuples as lists."""
-    if attrs.has(type(value)):
-        return {f.name: _plain(getattr(value, f.name)) for f in attrs.fields(type(value))}
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return _number(value) if isinstance(value, float) else value
+    return float_text(values) if isinstance(values, float) else values

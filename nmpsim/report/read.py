@@ -7,21 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import attrs
 import numpy as np
 
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.report.data import (
-    SCHEMA,
-    ContractReport,
-    LayerReport,
-    OutputReport,
-    RunReport,
-    TrapReport,
-)
-from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline, WorkSpan
+from nmpsim.report.data import SCHEMA, OutputReport, RunReport
+from nmpsim.report.details import WorkSpan
+from nmpsim.report.fields import BY_NAME, NOT_IN_JSON, marks
 from nmpsim.report.schema import report_schema
-from nmpsim.report.sensitivity import SensitivityReport
-from nmpsim.report.shadow import ShadowReport
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -107,40 +100,23 @@ def _validator() -> Validator:
 def _converter() -> Converter:
     from cattrs import Converter
 
-    return Converter()
+    converter = Converter(detailed_validation=False)  # the schema has found what is wrong
+    converter.register_structure_hook(WorkSpan, lambda values, _: WorkSpan(*values))
+    converter.register_structure_hook_func(
+        lambda kind: NOT_IN_JSON in marks(kind), lambda it, _: it
+    )
+    converter.register_structure_hook_func(lambda kind: BY_NAME in marks(kind), _outputs)
+    return converter
 
 
 def _report(data: dict[str, Any]) -> RunReport:
-    make = _converter().structure
-    outputs = tuple(_output(name, one) for name, one in data["outputs"].items())
-    plain = ("program", "device", "sources", "engine", "numerics", "cycles")
-    return RunReport(
-        **{name: data[name] for name in plain},
-        seconds=float(data["seconds"]),
-        host_seconds=float(data["host_seconds"]),
-        outputs={output.name: output.values for output in outputs},
-        output_reports=outputs,
-        layers=tuple(_layer(one) for one in data["layers"]),
-        trap=make(data["trap"], TrapReport) if data["trap"] else None,
-        contract=make(data["contract"], ContractReport),
-        notes=tuple(data["notes"]),
-        shadow=make(data["shadow"], ShadowReport) if data["shadow"] else None,
-        sensitivity=make(data["sensitivity"], SensitivityReport) if data["sensitivity"] else None,
-        histograms=tuple(make(one, Histogram) for one in data["histograms"]),
-        memory=tuple(make(one, MemoryBlock) for one in data["memory"]),
-        timeline=_timeline(data["timeline"]) if data["timeline"] else None,
-        scratchpads=tuple(make(one, ScratchpadBlock) for one in data["scratchpads"]),
-    )
+    known = {**data, "outputs": {}, "output_reports": data["outputs"]}
+    report = _converter().structure(known, RunReport)
+    return attrs.evolve(report, outputs={one.name: one.values for one in report.output_reports})
 
 
-def _layer(data: dict[str, Any]) -> LayerReport:
-    moved = {"bytes_read": data["bytes"]["read"], "bytes_written": data["bytes"]["written"]}
-    layer: LayerReport = _converter().structure({**data, **moved}, LayerReport)
-    return layer
-
-
-def _timeline(data: dict[str, Any]) -> Timeline:
-    return Timeline(data["resolution"], tuple(WorkSpan(*span) for span in data["spans"]))
+def _outputs(data: Any, _: object) -> tuple[OutputReport, ...]:
+    return tuple(_output(name, one) for name, one in data.items())
 
 
 def _output(name: str, data: dict[str, Any]) -> OutputReport:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import attrs
 
-SENSITIVITY_SCHEMA = "nmpsim-sensitivity-1"
+from nmpsim.report.fields import Before, Count, Finite, Share, Whole
+
+SENSITIVITY_SCHEMA: Final = "nmpsim-sensitivity-1"
 """Version of this part of the JSON report."""
 
 
@@ -14,43 +16,60 @@ SENSITIVITY_SCHEMA = "nmpsim-sensitivity-1"
 class MovedSetting:
     """A setting at another value."""
 
-    value: int
-    cycles: int | None
-    """Of the whole run; None if there is no such run: the program does not fit, or trapped."""
+    value: Annotated[Count, "of the setting"]
+    cycles: Annotated[
+        Whole | None, "of the whole run; null if the program does not fit then, or trapped"
+    ]
 
 
 @attrs.frozen
 class SettingEffect:
     """What a setting does to a run's cycles."""
 
-    setting: str
-    value: int
-    """The device's own."""
-    lower: MovedSetting | None
-    """None if the setting can be no lower."""
-    higher: MovedSetting | None
-    """None if the setting can be no higher."""
-    program: Literal["same", "recompiled"]
-    effect: float
-    """The larger change of cycles, as a share of the run's own."""
+    setting: Annotated[str, "name, such as `dram_bytes_per_cycle`"]
+    value: Annotated[Count, "the device's own"]
+    lower: Annotated[
+        MovedSetting | None,
+        "a [moved_setting](#moved_setting); null if the setting can be no lower",
+    ]
+    higher: Annotated[MovedSetting | None, "likewise; null if the setting can be no higher"]
+    program: Annotated[
+        Literal["same", "recompiled"],
+        "`same`, or `recompiled` where the program's tiling depends on the setting",
+    ]
+    effect: Annotated[Share, "the larger change of cycles, as a share of `cycles`"]
 
 
 @attrs.frozen
 class SkippedSetting:
     """An assumed setting that was not moved."""
 
-    setting: str
-    reason: str
+    setting: Annotated[str, "name"]
+    reason: Annotated[str, "why it was not varied"]
 
 
 @attrs.frozen
 class SensitivityReport:
     """The table of all settings that are assumed."""
 
-    cycles: int
-    """Of the run with the device's own settings."""
-    share: float
-    """By which settings were moved, where they can be."""
-    effects: tuple[SettingEffect, ...]
-    """Largest effect first."""
-    skipped: tuple[SkippedSetting, ...]
+    cycles: Annotated[Count, "of the run with the device's own settings"]
+    share: Annotated[Finite, "by which settings were varied, where possible: 0.2"]
+    effects: Annotated[
+        tuple[SettingEffect, ...],
+        "list, largest effect first: a [setting_effect](#setting_effect) for each setting",
+    ]
+    skipped: Annotated[
+        tuple[SkippedSetting, ...],
+        "list of assumed settings that were not varied: a [skipped_setting](#skipped_setting)",
+    ]
+
+    @property
+    def schema(
+        self,
+    ) -> Annotated[
+        Literal["nmpsim-sensitivity-1"],
+        "`nmpsim-sensitivity-1`: version of this part of the report",
+        Before("cycles"),
+    ]:
+        """Version of this part of the JSON report."""
+        return SENSITIVITY_SCHEMA

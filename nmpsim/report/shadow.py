@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final, Literal
+
 import attrs
 
-SHADOW_SCHEMA = "nmpsim-shadow-1"
+from nmpsim.report.fields import Before, Count, Real
+
+SHADOW_SCHEMA: Final = "nmpsim-shadow-1"
 """Version of this part of the JSON report."""
 
 
@@ -12,13 +16,12 @@ SHADOW_SCHEMA = "nmpsim-shadow-1"
 class ErrorSize:
     """How large an error is."""
 
-    sqnr_db: float
-    """Signal to quantization noise in dB; infinite without error."""
-    mean_units: float | None
-    """Mean absolute error in units of the last place of the layer's output; None if that is
-    float."""
-    worst_units: float | None
-    """Largest absolute error, likewise."""
+    sqnr_db: Annotated[Real, 'signal to quantization noise in dB; `"Infinity"` without error']
+    mean_units: Annotated[
+        Real | None,
+        "mean absolute error in units of the last place of the layer's output; null if it is float",
+    ]
+    worst_units: Annotated[Real | None, "largest absolute error, likewise"]
 
 
 @attrs.frozen
@@ -28,67 +31,84 @@ class Split:
     The first three are None without float weights.
     """
 
-    inherited: ErrorSize | None
-    """What earlier layers had lost."""
-    bias: ErrorSize | None
-    """Quantization of the bias."""
-    weights: ErrorSize | None
-    """Quantization of the weights."""
-    saturation: ErrorSize
-    """Values beyond the range of the output's type."""
-    rescale: ErrorSize
-    """Rounding to the output's type."""
+    inherited: Annotated[
+        ErrorSize | None,
+        "what earlier layers had lost: an [error_size](#error_size), as the others",
+    ]
+    bias: Annotated[ErrorSize | None, "quantization of the bias"]
+    weights: Annotated[ErrorSize | None, "quantization of the weights"]
+    saturation: Annotated[ErrorSize, "values beyond the range of the output, or saturated before"]
+    rescale: Annotated[ErrorSize, "rounding"]
 
 
 @attrs.frozen
 class ShadowLayer:
     """The errors of one layer; measures are None where they cannot be told."""
 
-    index: int
-    """Position in the report's list of layers."""
-    number: int
-    """Number of the LIR instruction whose output it is."""
-    name: str
-    not_compared: str = ""
-    """Why nothing can be told; empty if something can."""
-    accumulated: ErrorSize | None = None
-    """Against the float network."""
-    layer_alone: ErrorSize | None = None
-    """Against this layer in float on its actual inputs."""
-    rounding_alone: ErrorSize | None = None
-    """Against this layer in real arithmetic with the quantized weights and bias too."""
-    bias_alone: ErrorSize | None = None
-    """What the quantization of the bias alone does to the output; None without a bias."""
-    split: Split | None = None
+    index: Annotated[Count, "position in `layers` of the report"]
+    number: Annotated[Count, "number of the LIR instruction whose output it is"]
+    name: Annotated[str, "its name"]
+    not_compared: Annotated[str, "why it was not compared; usually empty"] = ""
+    accumulated: Annotated[
+        ErrorSize | None,
+        "error against the float network: an [error_size](#error_size), as the next three",
+    ] = None
+    layer_alone: Annotated[
+        ErrorSize | None, "error against this layer in float on its actual inputs"
+    ] = None
+    rounding_alone: Annotated[
+        ErrorSize | None,
+        "error against this layer in real arithmetic, with its quantized weights and bias",
+    ] = None
+    bias_alone: Annotated[
+        ErrorSize | None,
+        "what quantizing the bias does to the output; null for a layer without bias",
+    ] = None
+    split: Annotated[Split | None, "the parts of the accumulated error: a [split](#split)"] = None
 
 
 @attrs.frozen
 class FloatWeight:
     """A constant and the float values that it was quantized from."""
 
-    constant: str
-    source: str
-    """Name of the float array."""
-    how: str
-    """name, name without Glow's suffix, or values."""
-    layout: str
-    """What was done to the array to bring it into the LIR's layout."""
-    sqnr_db: float
-    """Of the constant against the array."""
-    worst_error: float
-    """Largest absolute error."""
-    largest: float
-    """Largest absolute float value."""
+    constant: Annotated[str, "name in the LIR"]
+    source: Annotated[str, "name of the float array"]
+    how: Annotated[str, "how it was found: `name`, `name without suffix` (Glow's `__1`), `values`"]
+    layout: Annotated[str, "conversion of the array to the LIR's layout, such as `OIHW to OHWI`"]
+    sqnr_db: Annotated[
+        Real, "signal to quantization noise of the constant against the array, in dB"
+    ]
+    worst_error: Annotated[Real, "largest absolute error"]
+    largest: Annotated[Real, "largest absolute float value"]
 
 
 @attrs.frozen
 class ShadowReport:
     """The whole comparison."""
 
-    float_weights: str | None
-    """File of the float weights; None without."""
-    constants: tuple[FloatWeight, ...]
-    unmatched: tuple[str, ...]
-    """Quantized constants without float values: they count as exact."""
-    layers: tuple[ShadowLayer, ...]
-    """In program order; those that a stopped run did not reach are missing."""
+    float_weights: Annotated[str | None, "file of the float weights; null without"]
+    constants: Annotated[
+        tuple[FloatWeight, ...],
+        "list: each quantized constant for which float values were found, a"
+        " [float_weight](#float_weight)",
+    ]
+    unmatched: Annotated[
+        tuple[str, ...],
+        "names of the quantized constants without float values; they count as exact",
+    ]
+    layers: Annotated[
+        tuple[ShadowLayer, ...],
+        "list of [shadow_layer](#shadow_layer), in program order; a layer that a stopped run did"
+        " not reach is missing",
+    ]
+
+    @property
+    def schema(
+        self,
+    ) -> Annotated[
+        Literal["nmpsim-shadow-1"],
+        "`nmpsim-shadow-1`: version of this part of the report",
+        Before("float_weights"),
+    ]:
+        """Version of this part of the JSON report."""
+        return SHADOW_SCHEMA

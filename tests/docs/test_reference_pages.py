@@ -18,6 +18,7 @@ from nmpsim.diagnostics import (
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.report.data import ACTIVITIES
 from nmpsim.report.json import report_schema
+from nmpsim.report.page import filled
 
 
 def section(text, title):
@@ -63,6 +64,19 @@ def test_the_report_page_has_every_field(page, rows, title, name):
 def test_the_report_page_has_every_object(page):
     objects = {name for name, d in report_schema()["$defs"].items() if "properties" in d}
     assert objects == set(re.findall(r"^## `(\w+)`$", page("docs/report.md"), re.M))
+
+
+def test_the_tables_of_the_report_page_are_the_definitions(page):
+    text = page("docs/report.md")
+    assert filled(text) == text
+    assert filled(text.replace("| position in the list, from 0 |", "| |")) == text
+
+
+def test_every_field_of_the_report_says_what_it_means():
+    schema = report_schema()
+    for one in (schema, *schema["$defs"].values()):
+        for name, value in one.get("properties", {}).items():
+            assert value["description"], name
 
 
 def test_the_report_page_has_every_stage_and_activity(page, rows):

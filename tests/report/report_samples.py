@@ -6,7 +6,15 @@ import attrs
 import numpy as np
 
 from nmpsim.config import default_device
-from nmpsim.report.data import Bound, LayerReport, OutputReport, RunReport, Saturation, TrapReport
+from nmpsim.report.data import (
+    Bound,
+    BytesMoved,
+    LayerReport,
+    OutputReport,
+    RunReport,
+    Saturation,
+    TrapReport,
+)
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline, WorkSpan
 from nmpsim.report.sensitivity import MovedSetting, SensitivityReport, SettingEffect
 
@@ -32,8 +40,7 @@ def layer(index: int, name: str = "", **values: Any) -> LayerReport:
         "cycles": 1000,
         "macs": 50_000,
         "utilization": 0.25,
-        "bytes_read": 1000,
-        "bytes_written": 500,
+        "bytes": BytesMoved(1000, 500),
         "bursts": 20,
         "row_misses": 3,
         "stalls": STALLS,
@@ -48,8 +55,8 @@ def layer(index: int, name: str = "", **values: Any) -> LayerReport:
 
 
 CUTS = (
-    Saturation("rescale", "high", 7, 300, (0, 1, 2, 3), ((3, 5), (4, 2))),
-    Saturation("activation", "low", 6000, 90, (0, 0, 0, 0), ((0, 6000),)),
+    Saturation("rescale", "high", 7, 12_544, 300, (0, 1, 2, 3), ((3, 5), (4, 2))),
+    Saturation("activation", "low", 6000, 12_544, 90, (0, 0, 0, 0), ((0, 6000),)),
 )
 TRAP = TrapReport(
     kind="trap",

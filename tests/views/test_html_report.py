@@ -12,7 +12,7 @@ import pytest
 from report_samples import CUTS, TRAP, detailed_report, layer, sample_report
 
 from nmpsim.diagnostics import UserError
-from nmpsim.report.data import RunReport
+from nmpsim.report.data import BytesMoved, RunReport
 from nmpsim.report.details import Histogram, Timeline, WorkSpan
 from nmpsim.views.html import html_page
 from nmpsim.views.html.compare import (
@@ -193,7 +193,9 @@ def test_saturation_says_stage_side_and_channel():
 
 @pytest.mark.parametrize("macs", [1, 10**9])
 def test_the_roofline_holds_every_point_and_both_slopes(macs):
-    report = sample_report(layers=(layer(0, macs=macs), layer(1, macs=30, bytes_read=10**7)))
+    report = sample_report(
+        layers=(layer(0, macs=macs), layer(1, macs=30, bytes=BytesMoved(10**7, 500)))
+    )
     (figure,) = [one for one in run_figures(report) if one.title == "Roofline"]
     roof, dots = figure.spec["layer"]
     for at, field in (("x", "reach"), ("y", "speed")):

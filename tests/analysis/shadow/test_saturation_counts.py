@@ -74,6 +74,7 @@ def counted(
                     stage=stage,
                     side="low" if side == "low" else "high",
                     count=len(hit),
+                    elements=unclipped.size,
                     worst=int(over.max()),
                     first=tuple(int(i) for i in hit[0]),
                     channels=tuple(zip(channels.tolist(), counts.tolist(), strict=True)),

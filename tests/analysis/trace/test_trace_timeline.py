@@ -131,7 +131,7 @@ def test_arrows_lead_from_a_load_to_work_that_waited_for_it(traced):
 
 def test_saturation_is_an_instant(digits):
     report, _, _ = run(digits)
-    cut = Saturation("result", "high", 3, 7, (0, 1, 2, 3), ((3, 3),))
+    cut = Saturation("result", "high", 3, 9, 7, (0, 1, 2, 3), ((3, 3),))
     layers = list(report.layers)
     layers[2] = attrs.evolve(layers[2], saturation=(cut,))
     file = io.BytesIO()
@@ -152,7 +152,7 @@ def test_saturation_is_told_when_its_first_value_was_done(digits):
     conv = next(layer for layer in layers if layer.op == "convolution")
     _, height, width, _ = conv.shape
     cuts = [
-        Saturation("result", "high", 1, 1, (0, y, x, 2), ((2, 1),))
+        Saturation("result", "high", 1, 1, 1, (0, y, x, 2), ((2, 1),))
         for y in range(height)
         for x in range(width)
     ]

@@ -1,0 +1,131 @@
+"""What a JSON document holds: read from its definition, a class with annotated types.
+
+A definition is an attrs class or a ``TypedDict``. ``Annotated[T, "..."]`` says what a field means;
+the description is Markdown. JSON data (:mod:`nmpsim.report.json`), the JSON Schema
+(:mod:`nmpsim.report.schema`) and the tables of pages (:mod:`nmpsim.report.page`) derive from it. A
+property is a field as well if it says where it stands: ``Before`` another one.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+
+@attrs.frozen
+class Range:
+    """Smallest and largest value of a number."""
+
+    low: float
+    high: float
+
+
+@attrs.frozen
+class As:
+    """In JSON the value looks like one of another type."""
+
+    kind: Any
+
+
+@attrs.frozen
+class Key:
+    """The field's key in JSON, where it is not its name."""
+
+    key: str
+
+
+@attrs.frozen
+class Before:
+    """Where a property stands among the fields."""
+
+    name: str
+
+
+@attrs.frozen
+class Mark:
+    """A marker without a value."""
+
+    what: str
+
+
+NOT_IN_JSON = Mark("not in JSON")
+BY_NAME = Mark("an object: the name of each record is its key")
+AS_LISTS = Mark("each record is the list of its values")
+MAY_BE_SPECIAL = Mark("infinities and NaN are allowed, as texts")
+NESTED = Mark("numbers in lists nested by shape")
+
+Whole = Annotated[int, Range(-(1 << 63), (1 << 63) - 1)]
+Count = Annotated[int, Range(0, (1 << 63) - 1)]
+Finite = Annotated[float, Range(-sys.float_info.max, sys.float_info.max)]
+Share = Annotated[float, Range(0, sys.float_info.max)]
+"""A finite number that is not negative."""
+Real = Annotated[float, MAY_BE_SPECIAL]
+"""Any float: ``"Infinity"``, ``"-Infinity"`` and ``"NaN"`` are texts in JSON."""
+Values = Annotated[npt.NDArray[Any], NESTED]
+
+
+@attrs.frozen
+class Field:
+    """One key of a JSON object."""
+
+    key: str
+    name: str
+    """Of the attribute that has the value."""
+    kind: Any
+    """Its type, with what it is annotated with."""
+
+    @property
+    def description(self) -> str:
+        """What the field means, as Markdown; empty if nothing says it."""
+        return next((one for one in marks(self.kind) if isinstance(one, str)), "")
+
+
+def marks(kind: Any) -> tuple[Any, ...]:
+    """What a type is annotated with."""
+    return tuple(kind.__metadata__) if get_origin(kind) is Annotated else ()
+
+
+def bare(kind: Any) -> Any:
+    """A type without what it is annotated with."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def is_record(kind: Any) -> bool:
+    """Whether values of a type are objects in JSON that have a definition."""
+    return isinstance(kind, type) and (attrs.has(kind) or is_typeddict(kind))
+
+
+@cache
+def fields_of(definition: type) -> tuple[Field, ...]:
+    """The keys of a record in the order in which JSON has them."""
+    hints = get_type_hints(definition, include_extras=True)
+    names = hints if is_typeddict(definition) else [f.name for f in attrs.fields(definition)]
+    kinds = [(name, hints[name]) for name in names]
+    for name, value in vars(definition).items():
+        if isinstance(value, property):
+            kind = get_type_hints(value.fget, include_extras=True)["return"]
+            after = next((one.name for one in marks(kind) if isinstance(one, Before)), None)
+            if after is not None:
+                at = next(i for i, (other, _) in enumerate(kinds) if other == after)
+                kinds.insert(at, (name, kind))
+    return tuple(
+        Field(_key(name, kind), name, kind)
+        for name, kind in kinds
+        if NOT_IN_JSON not in marks(kind)
+    )
+
+
+def _key(name: str, kind: Any) -> str:
+    return next((one.key for one in marks(kind) if isinstance(one, Key)), name)
+
+
+def float_text(value: float) -> float | str:
+    """A float as JSON has it: what is not finite as the text that ``float()`` understands."""
+    if np.isfinite(value):
+        return float(value)
+    return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
