@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 
@@ -14,10 +14,25 @@ from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.layout import DIGEST
 from nmpsim.diagnostics import Place, UserError, fail
 
-SCHEMA = "nmpsim-patch-1"
+SCHEMA: Final = "nmpsim-patch-1"
 MAX_PATCH_BYTES = 16 << 20
 MAX_CHANGES = 1 << 18
-_FIELDS = ("address", "was", "now", "what")
+
+
+class ChangeDocument(TypedDict):
+    """A change in a file."""
+
+    address: int
+    was: Annotated[str, "bytes, in hexadecimal"]
+    now: Annotated[str, "as many"]
+    what: Annotated[str, "for readers: what it means"]
+
+
+class PatchDocument(TypedDict):
+    """What `export` of `nmpsim debug` writes."""
+
+    schema: Literal["nmpsim-patch-1"]
+    changes: list[ChangeDocument]
 
 
 @attrs.frozen
@@ -34,11 +49,12 @@ class Change:
 
 def save_patch(path: Path, changes: tuple[Change, ...]) -> None:
     """Write changes as JSON; raises FILE002."""
-    listed = [
+    listed: list[ChangeDocument] = [
         {"address": c.address, "was": c.was.hex(), "now": c.now.hex(), "what": c.what}
         for c in changes
     ]
-    text = json.dumps({"schema": SCHEMA, "changes": listed}, indent=1) + "\n"
+    document: PatchDocument = {"schema": SCHEMA, "changes": listed}
+    text = json.dumps(document, indent=1) + "\n"
     write_file(path, lambda file: file.write(text.encode()))
 
 
@@ -69,9 +85,11 @@ def load_patch(path: Path) -> tuple[Change, ...]:
 
 
 def _change(one: Any, path: Path) -> Change:
-    if not isinstance(one, dict) or sorted(one) != sorted(_FIELDS):
-        raise _no_patch(path, f"a change has the fields {', '.join(_FIELDS)}")
-    address, texts = one["address"], [one[name] for name in _FIELDS[1:]]
+    if not isinstance(one, dict) or set(one) != ChangeDocument.__required_keys__:
+        raise _no_patch(
+            path, f"a change has the fields {', '.join(ChangeDocument.__annotations__)}"
+        )
+    address, texts = one["address"], [one[name] for name in ("was", "now", "what")]
     is_address = isinstance(address, int) and not isinstance(address, bool)
     if not is_address or not all(isinstance(text, str) for text in texts):
         raise _no_patch(path, "address is a number, the other fields are texts")

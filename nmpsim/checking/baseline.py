@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import attrs
 import numpy as np
@@ -20,12 +20,13 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import code_version
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, Saturation
+from nmpsim.report.fields import Before
 from nmpsim.report.json import json_text
 
 if TYPE_CHECKING:
     from cattrs import Converter
 
-SCHEMA = "nmpsim-baseline-1"
+SCHEMA: Final = "nmpsim-baseline-1"
 MAX_VALUES = 4096
 """Of an output with more elements only the digest is kept."""
 MAX_BYTES = 64 << 20
@@ -40,14 +41,15 @@ class BaselineLayer:
     op: str
     shape: tuple[int, ...]
     cycles: int = attrs.field(validator=attrs.validators.ge(0))
-    saturated: Mapping[str, int]
-    """Stage and side, as ``result high`` -> values that saturated and should not."""
-    constants: str
-    """Digest of its weights and other constants; empty if it has none."""
-    rescale: str
-    """Digest of its multipliers, shifts, offsets and clip ranges; empty if it has none."""
-    output: str
-    """Digest of its output."""
+    saturated: Annotated[
+        Mapping[str, int],
+        "values that saturated and should not, by stage and side, as `result high`",
+    ]
+    constants: Annotated[str, "digest of its weights and other constants; empty if it has none"]
+    rescale: Annotated[
+        str, "digest of its multipliers, shifts, offsets and clip ranges; empty if it has none"
+    ]
+    output: Annotated[str, "digest of its output"]
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -62,8 +64,7 @@ class BaselineOutput:
     elem: str
     shape: tuple[int, ...]
     digest: str
-    values: tuple[Any, ...] | None
-    """In row-major order, as stored; None of a large one."""
+    values: Annotated[tuple[Any, ...] | None, "in row-major order, as stored; null of a large one"]
 
     def array(self) -> npt.NDArray[Any] | None:
         """The values in their shape; None if they were not kept."""
@@ -88,19 +89,21 @@ class BaselineOutput:
 class Baseline:
     """A run as it was."""
 
-    nmpsim: str
-    """Version, and a digest of the sources."""
+    nmpsim: Annotated[str, "version, and a digest of the sources"]
     program: str
     numerics: str
-    bundle: str
-    """Digest of the bundle; another one is what checks are for."""
-    inputs: str
-    """Digest of the inputs; others cannot be compared."""
+    bundle: Annotated[str, "digest of the bundle; another one is what checks are for"]
+    inputs: Annotated[str, "digest of the inputs; others cannot be compared"]
     device: Mapping[str, Any]
     cycles: int = attrs.field(validator=attrs.validators.ge(0))
     memory_bytes: int = attrs.field(validator=attrs.validators.ge(0))
     outputs: Mapping[str, BaselineOutput]
     layers: tuple[BaselineLayer, ...]
+
+    @property
+    def schema(self) -> Annotated[Literal["nmpsim-baseline-1"], Before("nmpsim")]:
+        """Version of the file."""
+        return SCHEMA
 
 
 def baseline_of(run: Run) -> Baseline:

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Final, Literal, TypedDict
 
-import attrs
-
-from nmpsim.checking.results import CaseResult, exit_code
+from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome, exit_code
 from nmpsim.experiments.identity import code_version
+from nmpsim.report.json import to_json
 
-SCHEMA = "nmpsim-check-3"
+SCHEMA: Final = "nmpsim-check-3"
 
 
-def check_json(results: Sequence[CaseResult]) -> dict[str, Any]:
+class CaseDocument(TypedDict):
+    """What became of a case."""
+
+    name: str
+    status: Literal["passed", "wrong", "over", "error"]
+    source: Annotated[str, "the LIR text"]
+    contract: Annotated[str, "as in the report of the run: its contract's status"]
+    cycles: int
+    cycles_before: Annotated[int | None, "null without a baseline"]
+    device_changes: Annotated[list[str], "settings that are not what they were in the baseline"]
+    baseline_written: bool
+    core: Annotated[CoreFile | None, "of a failed case, where one was asked for"]
+    errors: Annotated[list[str], "why it could not be checked"]
+    checks: list[Check]
+    layers: list[LayerOutcome]
+
+
+class CheckDocument(TypedDict):
+    """What `nmpsim check --format json` writes."""
+
+    schema: Literal["nmpsim-check-3"]
+    nmpsim: Annotated[str, "version, and a digest of the sources"]
+    exit_code: int
+    cases: list[CaseDocument]
+
+
+def check_json(results: Sequence[CaseResult]) -> CheckDocument:
     """All cases."""
     return {
         "schema": SCHEMA,
@@ -23,8 +48,7 @@ def check_json(results: Sequence[CaseResult]) -> dict[str, Any]:
     }
 
 
-def _case(result: CaseResult) -> dict[str, Any]:
-    layers = attrs.asdict(result, filter=lambda field, _: field.name != "saturation")["layers"]
+def _case(result: CaseResult) -> CaseDocument:
     return {
         "name": result.name,
         "status": result.status,
@@ -34,11 +58,8 @@ def _case(result: CaseResult) -> dict[str, Any]:
         "cycles_before": result.cycles_before,
         "device_changes": list(result.device_changes),
         "baseline_written": result.baseline_written,
-        "core": None if result.core is None else attrs.asdict(result.core),
+        "core": None if result.core is None else to_json(result.core),
         "errors": [str(error) for error in result.errors],
-        "checks": [attrs.asdict(check) for check in result.checks],
-        "layers": [
-            {**layer, "change": one.change}
-            for layer, one in zip(layers, result.layers, strict=True)
-        ],
+        "checks": [to_json(check) for check in result.checks],
+        "layers": [to_json(layer) for layer in result.layers],
     }

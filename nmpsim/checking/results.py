@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import attrs
 
@@ -16,6 +16,7 @@ from nmpsim.diagnostics import (
     Diagnostic,
 )
 from nmpsim.report.data import Saturation
+from nmpsim.report.fields import AT_END, NOT_IN_JSON
 
 Status: TypeAlias = Literal["passed", "wrong", "over"]
 """over: the answer is right, but it cost more than allowed."""
@@ -27,8 +28,7 @@ class Culprit:
 
     index: int
     name: str
-    line: int
-    """In the LIR text; 0 if unknown."""
+    line: Annotated[int, "in the LIR text; 0 if unknown"]
     message: str
 
     @property
@@ -42,13 +42,14 @@ class Culprit:
 class Check:
     """One thing that was asked of a run."""
 
-    name: str
-    """trap, outputs, layers, top1, cycles, saturation, memory or hazards"""
+    name: Annotated[
+        str, "trap, outputs, layers, top1, cycles, saturation, memory, contract or hazards"
+    ]
     status: Status
-    message: str
-    """What was found; of a failed check it names the layer."""
-    culprits: tuple[Culprit, ...] = ()
-    """Worst first; of outputs and layers in program order."""
+    message: Annotated[str, "what was found; of a failed check it names the layer"]
+    culprits: Annotated[
+        tuple[Culprit, ...], "worst first; of outputs and layers in program order"
+    ] = ()
 
     @property
     def failed(self) -> bool:
@@ -68,17 +69,20 @@ class LayerOutcome:
     cycles_before: int | None
     saturated: int
     saturated_before: int | None
-    output_changed: bool | None
-    """None without a baseline."""
-    constants_changed: bool | None
-    """None without a baseline."""
-    rescale_changed: bool | None
-    """None without a baseline."""
-    saturation: tuple[Saturation, ...]
+    output_changed: Annotated[bool | None, "null without a baseline"]
+    constants_changed: Annotated[bool | None, "null without a baseline"]
+    rescale_changed: Annotated[bool | None, "null without a baseline"]
+    saturation: Annotated[tuple[Saturation, ...], NOT_IN_JSON]
     """What saturated and should not."""
 
     @property
-    def change(self) -> Literal["regressed", "improved", "unchanged", "unknown"]:
+    def change(
+        self,
+    ) -> Annotated[
+        Literal["regressed", "improved", "unchanged", "unknown"],
+        "by its cycles, then by what saturated; unknown without a baseline",
+        AT_END,
+    ]:
         """By its cycles, then by what saturated; unknown without a baseline."""
         if self.cycles_before is None or self.saturated_before is None:
             return "unknown"
@@ -104,8 +108,7 @@ class CoreFile:
     """What `nmpsim debug` opens."""
 
     path: str
-    stands: str
-    """Where in the run, as ``after layer conv1``."""
+    stands: Annotated[str, "where in the run, as `after layer conv1`"]
 
     @property
     def command(self) -> str:

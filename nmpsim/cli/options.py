@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -167,7 +167,7 @@ def load_device(path: Path | None) -> DeviceConfig | None:
 
 def show(
     style: str,
-    data: Callable[[], dict[str, Any]],
+    data: Callable[[], Mapping[str, Any]],
     view: Callable[[Console], None],
     output: Path | None = None,
 ) -> None:

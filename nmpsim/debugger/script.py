@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 
@@ -12,7 +12,27 @@ from nmpsim.debugger.commands.result import Result
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
-SCHEMA = "nmpsim-debug-1"
+SCHEMA: Final = "nmpsim-debug-1"
+
+
+class AnswerDocument(TypedDict):
+    """What a command answered."""
+
+    command: str
+    line: Annotated[int, "of the script"]
+    text: list[str]
+    data: Annotated[dict[str, Any], "the same facts; each command has its own"]
+
+
+class DebugDocument(TypedDict):
+    """What `nmpsim debug --format json` writes."""
+
+    schema: Literal["nmpsim-debug-1"]
+    worse: Annotated[bool, "whether a run trapped, or did not fulfil what was expected"]
+    commands: list[AnswerDocument]
+    never_hit: Annotated[list[str], "breakpoints and watchpoints that were never met"]
+
+
 """Version of the JSON document of a script."""
 
 
@@ -89,7 +109,7 @@ def _placed(diagnostic: Diagnostic, line: Line) -> Diagnostic:
     return attrs.evolve(diagnostic, place=Place(line.file, line.number))
 
 
-def document(outcome: Outcome) -> dict[str, Any]:
+def document(outcome: Outcome) -> DebugDocument:
     """A script's answers as JSON."""
     return {
         "schema": SCHEMA,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.worker import Answer, ChunkResult
+from nmpsim.report.json import to_json
 
-SCHEMA = "nmpsim-eval-1"
+SCHEMA: Final = "nmpsim-eval-1"
 
 
 @attrs.frozen
@@ -114,24 +115,67 @@ class Evaluation:
         )
 
 
-def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> dict[str, Any]:
+class CyclesDocument(TypedDict):
+    """Cycles of runs that reached their end; zeros if none did."""
+
+    min: int
+    mean: float
+    max: int
+
+
+class AnswersDocument(TypedDict):
+    """The samples so far, one list for each column."""
+
+    index: list[int]
+    best: Annotated[list[int | None], "the class that it names; null if the run did not end"]
+    rank: Annotated[list[int | None], "how many classes it puts before the right one"]
+    cycles: list[int]
+    error: list[str | None]
+
+
+class EvaluationDocument(TypedDict):
+    """What `nmpsim eval --format json` and its file of results have."""
+
+    schema: Literal["nmpsim-eval-1"]
+    nmpsim: str
+    program: str
+    bundle: Annotated[str, "digest of the bundle"]
+    dataset: Annotated[str, "digest of samples and labels"]
+    dataset_samples: int
+    samples: Annotated[int, "those that have an answer"]
+    failed: int
+    accuracy: Annotated[dict[str, float], "by k of top-k"]
+    right: Annotated[dict[str, int], "by k of top-k"]
+    cycles: CyclesDocument
+    layers: list[LayerTally]
+    classes: list[ClassTally]
+    answers: AnswersDocument
+
+
+def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDocument:
     """The evaluation as one JSON document; :func:`resumed` reads it again."""
     least, mean, most = evaluation.cycles()
-    answers = evaluation.answers
+    answers, subject = evaluation.answers, evaluation.subject
     return {
         "schema": SCHEMA,
-        **attrs.asdict(evaluation.subject),
+        "nmpsim": subject.nmpsim,
+        "program": subject.program,
+        "bundle": subject.bundle,
+        "dataset": subject.dataset,
         "dataset_samples": len(evaluation.labels),
         "samples": len(answers),
         "failed": len(evaluation.failed),
         "accuracy": {str(k): evaluation.accuracy(k) for k in top},
         "right": {str(k): evaluation.right(k) for k in top},
         "cycles": {"min": least, "mean": mean, "max": most},
-        "layers": [attrs.asdict(layer) for layer in evaluation.layers],
-        "classes": [attrs.asdict(one) for one in evaluation.by_class()],
+        "layers": [to_json(layer) for layer in evaluation.layers],
+        "classes": [to_json(one) for one in evaluation.by_class()],
         "answers": {
-            field.name: [getattr(answer, field.name) for answer in answers]
-            for field in attrs.fields(Answer)
+            "index": [answer.index for answer in answers],
+            "best": [answer.best for answer in answers],
+            "rank": [answer.rank for answer in answers],
+            "cycles": [answer.cycles for answer in answers],
+            "error": [answer.error for answer in answers],
         },
     }
 

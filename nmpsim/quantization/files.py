@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, NotRequired, TypedDict
 
 import attrs
 import numpy as np
@@ -15,6 +15,17 @@ from nmpsim.lir import print_module
 from nmpsim.lir.constants import LIR_SUFFIXES
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import IN
+
+
+class TensorFacts(TypedDict):
+    """What `X.tensors.json` says about one tensor."""
+
+    elem: str
+    shape: list[int]
+    scale: NotRequired[Annotated[float, "the exact scale; of a quantized tensor, as the next two"]]
+    scale_hex: NotRequired[Annotated[str, "the same as C's `%a` prints it"]]
+    offset: NotRequired[int]
+    sha256: NotRequired[Annotated[str, "of a constant: the first 16 digits of its bytes' digest"]]
 
 
 @attrs.frozen
@@ -44,10 +55,10 @@ def write_program(module: Module, lir: Path) -> ProgramFiles:
     return files
 
 
-def tensor_facts(module: Module) -> dict[str, dict[str, Any]]:
+def tensor_facts(module: Module) -> dict[str, TensorFacts]:
     """Element, shape, exact scale and offset by key: constants, inputs, outputs, results."""
     written = {o.name for i in module.instructions for o in i.operands if o.kind != IN}
-    facts = {}
+    facts: dict[str, TensorFacts] = {}
     types = {weight.name: weight.type for weight in module.weights}
     for weight in module.weights:
         kind = "const" if weight.constant else "output" if weight.name in written else "input"
@@ -67,9 +78,14 @@ def tensor_facts(module: Module) -> dict[str, dict[str, Any]]:
     return facts
 
 
-def _fact(type_: TensorType) -> dict[str, Any]:
-    fact: dict[str, Any] = {"elem": type_.elem, "shape": list(type_.shape)}
-    if type_.quant is not None:
-        scale = type_.quant.scale
-        fact |= {"scale": scale, "scale_hex": scale.hex(), "offset": type_.quant.offset}
-    return fact
+def _fact(type_: TensorType) -> TensorFacts:
+    elem, shape, quant = type_.elem, list(type_.shape), type_.quant
+    if quant is None:
+        return {"elem": elem, "shape": shape}
+    return {
+        "elem": elem,
+        "shape": shape,
+        "scale": quant.scale,
+        "scale_hex": quant.scale.hex(),
+        "offset": quant.offset,
+    }

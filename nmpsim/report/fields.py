@@ -9,8 +9,9 @@ property is a field as well if it says where it stands: ``Before`` another one.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 import attrs
 import numpy as np
@@ -41,7 +42,7 @@ class Key:
 
 @attrs.frozen
 class Before:
-    """Where a property stands among the fields."""
+    """Where a property stands among the fields; at their end if the name is empty."""
 
     name: str
 
@@ -53,8 +54,10 @@ class Mark:
     what: str
 
 
+AT_END = Before("")
 NOT_IN_JSON = Mark("not in JSON")
 BY_NAME = Mark("an object: the name of each record is its key")
+FLAT = Mark("the fields of the record stand in its place")
 AS_LISTS = Mark("each record is the list of its values")
 MAY_BE_SPECIAL = Mark("infinities and NaN are allowed, as texts")
 NESTED = Mark("numbers in lists nested by shape")
@@ -66,6 +69,8 @@ Share = Annotated[float, Range(0, sys.float_info.max)]
 """A finite number that is not negative."""
 Real = Annotated[float, MAY_BE_SPECIAL]
 """Any float: ``"Infinity"``, ``"-Infinity"`` and ``"NaN"`` are texts in JSON."""
+RealText = Annotated[float | str, As(Real)]
+"""Such a float as JSON has it: what :func:`float_text` returns."""
 Values = Annotated[npt.NDArray[Any], NESTED]
 
 
@@ -75,9 +80,10 @@ class Field:
 
     key: str
     name: str
-    """Of the attribute that has the value."""
+    """Of the attribute that has the value; ``outer.inner`` for a record that stands in another."""
     kind: Any
     """Its type, with what it is annotated with."""
+    is_required: bool = True
 
     @property
     def description(self) -> str:
@@ -111,13 +117,19 @@ def fields_of(definition: type) -> tuple[Field, ...]:
             kind = get_type_hints(value.fget, include_extras=True)["return"]
             after = next((one.name for one in marks(kind) if isinstance(one, Before)), None)
             if after is not None:
-                at = next(i for i, (other, _) in enumerate(kinds) if other == after)
-                kinds.insert(at, (name, kind))
-    return tuple(
-        Field(_key(name, kind), name, kind)
-        for name, kind in kinds
-        if NOT_IN_JSON not in marks(kind)
-    )
+                names = [other for other, _ in kinds]
+                kinds.insert(names.index(after) if after else len(kinds), (name, kind))
+    return tuple(field for name, kind in kinds for field in _fields(name, kind))
+
+
+def _fields(name: str, kind: Any) -> Iterator[Field]:
+    if FLAT in marks(kind):
+        for field in fields_of(bare(kind)):
+            yield attrs.evolve(field, name=f"{name}.{field.name}")
+    elif NOT_IN_JSON not in marks(kind):
+        is_optional = get_origin(kind) is NotRequired
+        inner = get_args(kind)[0] if is_optional else kind
+        yield Field(_key(name, inner), name, inner, not is_optional)
 
 
 def _key(name: str, kind: Any) -> str:

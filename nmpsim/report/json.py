@@ -37,10 +37,9 @@ __all__ = ["json_text", "report_schema", "to_json", "write_report"]
 _Encode = Callable[[Any], Any]
 
 
-def to_json(record: attrs.AttrsInstance) -> dict[str, Any]:
-    """A record, such as a report, as dicts, lists, numbers and texts, ready for ``json.dumps``."""
-    data: dict[str, Any] = _encoder(type(record))(record)
-    return data
+def to_json(record: attrs.AttrsInstance) -> Any:
+    """A record, such as a report, as a dict of dicts, lists, numbers and texts for ``json``."""
+    return _encoder(type(record))(record)
 
 
 def write_report(report: RunReport, path: Path | str) -> None:
@@ -89,7 +88,7 @@ def _encoder(kind: Any) -> _Encode:
     if origin is Mapping:
         encode = _encoder(args[1])
         return lambda values: {name: encode(value) for name, value in values.items()}
-    if type(None) in args:
+    if len(args) == 2 and args[1] is type(None):
         encode = _encoder(args[0])
         return lambda value: None if value is None else encode(value)
     if plain is float:

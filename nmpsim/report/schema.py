@@ -17,7 +17,6 @@ from nmpsim.report.fields import (
     Field,
     Finite,
     Range,
-    Whole,
     bare,
     fields_of,
     is_record,
@@ -34,11 +33,12 @@ def report_schema() -> dict[str, Any]:
     return document_schema(RunReport, "Report of one run of nmpsim")
 
 
-def document_schema(definition: type, title: str) -> dict[str, Any]:
-    """JSON Schema of a document; its definition begins with a literal ``schema``, or has none."""
+def document_schema(definition: Any, title: str) -> dict[str, Any]:
+    """JSON Schema of a document: a record, or another type such as a union of records."""
     defs: dict[str, Any] = {}
-    whole = _object(definition, defs)
-    name = whole["properties"].get("schema", {}).get("const")
+    whole = _object(definition, defs) if is_record(definition) else _of(definition, defs)
+    names = [one.get("properties", {}).get("schema", {}) for one in (whole, *defs.values())]
+    name = next((one["const"] for one in names if "const" in one), None)
     return {
         "$schema": _DRAFT,
         **({} if name is None else {"$id": name}),
@@ -51,15 +51,15 @@ def document_schema(definition: type, title: str) -> dict[str, Any]:
 def object_name(definition: type) -> str:
     """How schemas and pages name a record: ``float_weight`` for ``FloatWeight``."""
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", definition.__name__).lower()
-    return name.removesuffix("_report")
+    return name.removesuffix("_report").removesuffix("_document")
 
 
 def _object(definition: type, defs: dict[str, Any]) -> dict[str, Any]:
-    properties = {field.key: _property(field, defs) for field in fields_of(definition)}
+    fields = fields_of(definition)
     return {
         "type": "object",
-        "properties": properties,
-        "required": list(properties),
+        "properties": {field.key: _property(field, defs) for field in fields},
+        "required": [field.key for field in fields if field.is_required],
         "additionalProperties": False,
     }
 
@@ -100,8 +100,6 @@ def _plain(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
         return _reference(kind, defs)
     if kind is Any:
         return {}
-    if kind in (int, float):
-        return _of(Whole if kind is int else Finite, defs)
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if origin is Literal:

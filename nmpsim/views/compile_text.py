@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict
 
-import attrs
 from rich.console import Console
 
 from nmpsim.bundle import Bundle
+from nmpsim.compiler.passes.rescale_bias import RescaledBias
+from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.lir.opcodes import opcodes_of
+from nmpsim.report.json import to_json
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.elements import elements_json, nothing_quantized
+from nmpsim.views.elements import Share, elements_json, nothing_quantized
 from nmpsim.views.text import elem_text, plural, real_text
-from nmpsim.views.tiling_text import tiling_json
 
 if TYPE_CHECKING:
-    from nmpsim.compiler.passes.rescale_bias import RescaledBias
     from nmpsim.session import Compiled
 
-SCHEMA = "nmpsim-compile-2"
+SCHEMA: Final = "nmpsim-compile-2"
 
 
-def compile_json(compiled: Compiled, bundle: Bundle, output: Path) -> dict[str, Any]:
+class CompileDocument(TypedDict):
+    """What `nmpsim compile --format json` writes."""
+
+    schema: Literal["nmpsim-compile-2"]
+    path: Annotated[str, "the bundle"]
+    bytes: Annotated[int, "its size"]
+    digest: str
+    numerics: str
+    elements: Annotated[list[Share], "how much is Int8, Int16 and float"]
+    nothing_quantized: bool
+    warnings: list[str]
+    rescaled_biases: list[RescaledBias]
+    slicing: Annotated[list[TiledLayer], "how each layer is tiled, and what else was tried"]
+
+
+def compile_json(compiled: Compiled, bundle: Bundle, output: Path) -> CompileDocument:
     """Everything as JSON data."""
     return {
         "schema": SCHEMA,
@@ -34,13 +49,9 @@ def compile_json(compiled: Compiled, bundle: Bundle, output: Path) -> dict[str, 
         "elements": elements_json(bundle),
         "nothing_quantized": nothing_quantized(bundle),
         "warnings": list(compiled.warnings),
-        "rescaled_biases": [_bias_json(one) for one in compiled.rescaled_biases],
-        "slicing": tiling_json(compiled.slicing),
+        "rescaled_biases": [to_json(one) for one in compiled.rescaled_biases],
+        "slicing": [to_json(one) for one in compiled.slicing],
     }
-
-
-def _bias_json(one: RescaledBias) -> dict[str, Any]:
-    return {**attrs.asdict(one), "largest_error_steps": one.largest_error_steps}
 
 
 def summary(compiled: Compiled, bundle: Bundle, output: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Final, Literal, TypedDict
 
 from rich.console import Console
 
@@ -10,12 +10,29 @@ from nmpsim.config import DeviceConfig, default_device, setting_names
 from nmpsim.views.console import cell, line, new_table
 from nmpsim.views.text import plural
 
-SCHEMA = "nmpsim-device-1"
+SCHEMA: Final = "nmpsim-device-1"
 
 
-def device_json(device: DeviceConfig) -> dict[str, Any]:
+class SettingDocument(TypedDict):
+    """A setting of a device."""
+
+    value: int
+    source: Annotated[str, "published, measured, assumed or given"]
+
+
+class DeviceDocument(TypedDict):
+    """What `nmpsim device --format json` writes."""
+
+    schema: Literal["nmpsim-device-1"]
+    name: str
+    settings: Annotated[
+        dict[str, SettingDocument], "by name: `cores_count` is `count` of `[cores]`"
+    ]
+
+
+def device_json(device: DeviceConfig) -> DeviceDocument:
     """The settings as JSON data."""
-    settings = {
+    settings: dict[str, SettingDocument] = {
         name: {"value": getattr(device, name), "source": device.sources.get(name, "given")}
         for name in setting_names()
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 
 from nmpsim.bundle import Bundle, Layer, ProgramStep
 from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_of
+from nmpsim.report.json import to_json
 
 KINDS = {
     "i8": "Int8",
@@ -27,10 +28,10 @@ SOURCE, FILTER = 1, 2
 class Share:
     """All layers of one kind."""
 
-    kind: str
-    device: int
-    host: int
-    macs: int
+    kind: Annotated[str, "i8, i16, float, conversion or other: what the layers work on"]
+    device: Annotated[int, "layers on the device"]
+    host: Annotated[int, "layers on the host"]
+    macs: Annotated[int, "their multiplications"]
 
     @property
     def layers(self) -> int:
@@ -72,9 +73,9 @@ def nothing_quantized(bundle: Bundle) -> bool:
     return bool(kinds) and not kinds & {"i8", "i16"}
 
 
-def elements_json(bundle: Bundle) -> list[dict[str, Any]]:
+def elements_json(bundle: Bundle) -> list[Any]:
     """The shares as JSON data."""
-    return [attrs.asdict(share) for share in shares(bundle)]
+    return [to_json(share) for share in shares(bundle)]
 
 
 def _host_macs(step: ProgramStep | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from rich.console import Console
 
@@ -15,11 +15,11 @@ from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
 from nmpsim.config import default_device
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.elements import KINDS, elements_json, nothing_quantized, shares
+from nmpsim.views.elements import KINDS, Share, elements_json, nothing_quantized, shares
 from nmpsim.views.text import bytes_text, elem_text, percent, shape_text
 from nmpsim.visible import visible_line
 
-SCHEMA = "nmpsim-inspect-1"
+SCHEMA: Final = "nmpsim-inspect-1"
 _TENSOR = re.compile(r"^%\S+ is ")
 NOTHING_QUANTIZED = "NOTHING IS QUANTIZED: no layer works on Int8 or Int16"
 GLOW_INT16 = (
@@ -28,7 +28,69 @@ GLOW_INT16 = (
 )
 
 
-def inspect_json(bundle: Bundle) -> dict[str, Any]:
+class TensorDocument(TypedDict):
+    """A tensor of a bundle."""
+
+    name: str
+    elem: str
+    shape: list[int]
+    scale: Annotated[float | None, "null if the type is not quantized"]
+    offset: Annotated[int | None, "zero point; null if the type is not quantized"]
+
+
+class LayerDocument(TypedDict):
+    """A layer of a bundle."""
+
+    index: Annotated[int, "position in the list, from 0"]
+    name: str
+    number: Annotated[int, "number of the LIR instruction whose output it is"]
+    line: Annotated[int, "line of that instruction in the LIR text; 0 if unknown"]
+    op: str
+    placement: Literal["device", "host"]
+    reason: Annotated[str, "why the host executes it; empty on the device"]
+    numerics: Annotated[str, "arithmetic profile; empty where none applies"]
+    fused: Annotated[list[str], "names of the LIR instructions that became this layer"]
+    macs: int
+    output: TensorDocument
+
+
+class PlacementDocument(TypedDict):
+    """How many layers run where."""
+
+    device: int
+    host: int
+
+
+class SizesDocument(TypedDict):
+    """Bytes of a bundle's parts."""
+
+    constants: int
+    descriptors: int
+    code: int
+    activations: int
+
+
+class InspectDocument(TypedDict):
+    """What `nmpsim inspect --format json` writes."""
+
+    schema: Literal["nmpsim-inspect-1"]
+    format: Annotated[str, "version of the bundle's metadata"]
+    path: str
+    digest: str
+    program: str
+    source: str
+    numerics: str
+    inputs: list[TensorDocument]
+    outputs: list[TensorDocument]
+    layers: list[LayerDocument]
+    placement: PlacementDocument
+    elements: Annotated[list[Share], "how much is Int8, Int16 and float"]
+    nothing_quantized: bool
+    bytes: SizesDocument
+    device: Annotated[dict[str, Any], "settings that the bundle was compiled for"]
+
+
+def inspect_json(bundle: Bundle) -> InspectDocument:
     """Everything that the text says, as JSON data."""
     metadata = bundle.metadata
     return {
@@ -50,7 +112,7 @@ def inspect_json(bundle: Bundle) -> dict[str, Any]:
     }
 
 
-def _tensor_json(tensor: Tensor) -> dict[str, Any]:
+def _tensor_json(tensor: Tensor) -> TensorDocument:
     return {
         "name": tensor.name,
         "elem": tensor.elem,
@@ -60,7 +122,7 @@ def _tensor_json(tensor: Tensor) -> dict[str, Any]:
     }
 
 
-def _layer_json(layer: Layer) -> dict[str, Any]:
+def _layer_json(layer: Layer) -> LayerDocument:
     return {
         "index": layer.index,
         "name": layer.name,
@@ -76,21 +138,19 @@ def _layer_json(layer: Layer) -> dict[str, Any]:
     }
 
 
-def _placement(bundle: Bundle) -> dict[str, int]:
+def _placement(bundle: Bundle) -> PlacementDocument:
     counts = Counter(layer.placement for layer in bundle.metadata.layers)
     return {"device": counts["device"], "host": counts["host"]}
 
 
-def _sizes(bundle: Bundle) -> dict[str, int]:
-    parts = {"constants": CONSTANTS, "descriptors": DESCRIPTORS}
-    sizes = {}
-    for name, section in parts.items():
-        start, end = bundle.sections.get(section, (0, 0))
-        sizes[name] = end - start
-    start, end = bundle.sections.get(TEXT, (0, 0))
-    sizes["code"] = sum(high - low for low, high in bundle.text) or end - start
-    sizes["activations"] = bundle.rw_bytes
-    return sizes
+def _sizes(bundle: Bundle) -> SizesDocument:
+    nbytes = {name: end - start for name, (start, end) in bundle.sections.items()}
+    return {
+        "constants": nbytes.get(CONSTANTS, 0),
+        "descriptors": nbytes.get(DESCRIPTORS, 0),
+        "code": sum(high - low for low, high in bundle.text) or nbytes.get(TEXT, 0),
+        "activations": bundle.rw_bytes,
+    }
 
 
 def print_bundle(bundle: Bundle, console: Console) -> None:
@@ -111,7 +171,8 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
         heading(console, "layers")
         _print_layers(metadata.layers, console)
     heading(console, "sizes")
-    for label, nbytes in _sizes(bundle).items():
+    sizes: Mapping[str, Any] = _sizes(bundle)
+    for label, nbytes in sizes.items():
         line(console, f"  {label:<12} {bytes_text(nbytes)}")
     heading(console, "compiled for")
     for text in _device_lines(metadata.device):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Final, Literal, TypedDict
 
 from rich.console import Console
 
@@ -13,7 +13,73 @@ from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.text import elem_text, percent, plural
 
-DOCUMENT_SCHEMA = "nmpsim-quantize-1"
+DOCUMENT_SCHEMA: Final = "nmpsim-quantize-1"
+
+
+class SettingsDocument(TypedDict):
+    """How a program was quantized."""
+
+    schema: str
+    elem: str
+    bias_elem: str
+    per_channel: bool
+    bias_scale: Literal["result", "product"]
+    keep_float: list[str]
+
+
+class ResultDocument(TypedDict):
+    """What became of a result of the program."""
+
+    number: int
+    name: str
+    opcode: str
+    elem: str
+    scale: Annotated[float | None, "null if it stays float, as the offset"]
+    offset: int | None
+    reason: Annotated[str, "why it stays float; empty if it does not"]
+    bias_saturated: Annotated[int, "elements of its bias that do not fit"]
+
+
+class ProgramDocument(TypedDict):
+    """A quantized program."""
+
+    settings: SettingsDocument
+    results: list[ResultDocument]
+
+
+class OutputDocument(TypedDict):
+    """An output against the float program's."""
+
+    name: str
+    sqnr_db: Annotated[float | None, "null where there is no error or no signal"]
+    top1_agreement: Annotated[float | None, "share of samples with the same best class"]
+
+
+class LayerDocument(TypedDict):
+    """A layer against the float program's."""
+
+    name: str
+    opcode: str
+    sqnr_db: Annotated[float | None, "null where there is no error or no signal"]
+
+
+class ComparisonDocument(TypedDict):
+    """A way to quantize, against the float program."""
+
+    settings: SettingsDocument
+    quantized: int
+    staying_float: int
+    outputs: list[OutputDocument]
+    layers: list[LayerDocument]
+
+
+class QuantizeDocument(TypedDict):
+    """What `nmpsim quantize --format json` writes."""
+
+    schema: Literal["nmpsim-quantize-1"]
+    samples: int
+    program: Annotated[ProgramDocument | None, "null if only comparisons were asked for"]
+    comparisons: list[ComparisonDocument]
 
 
 def print_quantization(
@@ -115,7 +181,7 @@ def _share(agreement: float | None) -> str:
 
 def quantization_document(
     program: QuantizedProgram | None, comparisons: Sequence[Comparison], samples: int
-) -> dict[str, Any]:
+) -> QuantizeDocument:
     """The same as plain data, with every result, output and layer."""
     return {
         "schema": DOCUMENT_SCHEMA,
@@ -125,14 +191,14 @@ def quantization_document(
     }
 
 
-def _program(program: QuantizedProgram) -> dict[str, Any]:
+def _program(program: QuantizedProgram) -> ProgramDocument:
     return {
         "settings": _settings(program.settings),
         "results": [_result(result) for result in program.results],
     }
 
 
-def _settings(settings: Settings) -> dict[str, Any]:
+def _settings(settings: Settings) -> SettingsDocument:
     return {
         "schema": settings.schema,
         "elem": settings.elem,
@@ -143,7 +209,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _result(result: Result) -> ResultDocument:
     quant = result.type.quant
     return {
         "number": result.number,
@@ -157,7 +223,7 @@ def _result(result: Result) -> dict[str, Any]:
     }
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
+def _comparison(comparison: Comparison) -> ComparisonDocument:
     return {
         "settings": _settings(comparison.settings),
         "quantized": comparison.quantized,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Final, Literal, TypedDict
 
 from rich.console import Console
 
@@ -17,10 +17,22 @@ from nmpsim.visible import visible_line
 
 MAX_ROWS = 64
 """Of more points, only the fastest are shown."""
-SCHEMA = "nmpsim-sweep-1"
+SCHEMA: Final = "nmpsim-sweep-1"
 
 
-def sweep_json(result: SweepResult) -> dict[str, Any]:
+class SweepDocument(TypedDict):
+    """What `nmpsim sweep --format json` writes."""
+
+    schema: Literal["nmpsim-sweep-1"]
+    program: str
+    varied: Annotated[list[str], "columns of the settings that were varied"]
+    reused: Annotated[int, "points that the file of results had already"]
+    points: Annotated[
+        list[dict[str, int | float | str | None]], "with the columns of the file of results"
+    ]
+
+
+def sweep_json(result: SweepResult) -> SweepDocument:
     """The sweep as plain data; its points have the columns of the results file."""
     return {
         "schema": SCHEMA,

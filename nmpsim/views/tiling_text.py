@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 from rich.console import Console
 
 from nmpsim.compiler.tiling.search import TiledLayer, Trial
@@ -21,24 +20,6 @@ MODES = {
     "bytes": "by bytes, without bursts and rows",
     "simple": "by one rule, without a search",
 }
-
-
-def tiling_json(layers: Sequence[TiledLayer]) -> list[dict[str, Any]]:
-    """Every layer with all that was tried."""
-    return [
-        {
-            **attrs.asdict(layer.layer),
-            "chosen": _trial_json(layer.chosen),
-            "reason": layer.reason,
-            "like": layer.like or None,
-            "candidates": [_trial_json(trial) for trial in layer.trials],
-        }
-        for layer in layers
-    ]
-
-
-def _trial_json(trial: Trial) -> dict[str, Any]:
-    return {"tiling": trial.label, **attrs.asdict(trial.estimate)}
 
 
 def print_tiling(layers: Sequence[TiledLayer], mode: str, console: Console) -> None:

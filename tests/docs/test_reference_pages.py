@@ -19,6 +19,7 @@ from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.report.data import ACTIVITIES
 from nmpsim.report.json import report_schema
 from nmpsim.report.page import filled
+from nmpsim.views.schemas import DOCUMENTS
 
 
 def section(text, title):
@@ -84,6 +85,11 @@ def test_the_report_page_has_every_stage_and_activity(page, rows):
     stages = [row[0] for row in rows(text.split("| stage | what saturated |")[1])[1:]]
     assert stages[: len(STAGE_NAMES) + 1] == [f"`{name}`" for name in ("input", *STAGE_NAMES)]
     assert all(f"`{activity}`" in text for activity in ACTIVITIES)
+
+
+def test_the_page_of_schemas_has_every_document(page, rows):
+    listed = [(row[0], row[1].replace("`", "")) for row in rows(page("docs/schemas.md"))[2:]]
+    assert listed == [(f"`{one.name}.json`", one.written_by) for one in DOCUMENTS]
 
 
 def test_the_device_page_has_every_setting(page, rows):

@@ -2,39 +2,103 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-import attrs
+from typing import Annotated, Final, Literal, TypedDict
 
 from nmpsim.analysis.diff.compare import RunDifference, TensorDifference
-from nmpsim.analysis.diff.reports import ReportDifference
-from nmpsim.analysis.difference import Element
+from nmpsim.analysis.diff.reports import Change, LayerChange, ReportDifference
+from nmpsim.analysis.difference import NAN_ULP, Element
+from nmpsim.report.fields import Range, RealText, float_text
+from nmpsim.report.json import to_json
 
-SCHEMA = "nmpsim-diff-2"
+SCHEMA: Final = "nmpsim-diff-2"
 """Version of the document."""
+Distance = Annotated[int, Range(0, NAN_ULP)]
 
 
-def run_document(found: RunDifference) -> dict[str, Any]:
+class ElementDocument(TypedDict):
+    """One element of two tensors."""
+
+    at: Annotated[list[int], "its coordinates"]
+    first: int | RealText
+    second: int | RealText
+    ulp: Annotated[Distance, "units of the last place between the two"]
+
+
+class TensorDocument(TypedDict):
+    """A tensor that both runs have."""
+
+    name: str
+    operand: Annotated[str | None, "which of the instruction's; null for its result"]
+    number: int | None
+    elem: str
+    shape: list[int]
+    compared_elements: Annotated[int, "elements that both runs have"]
+    differs: bool
+    problem: Annotated[str | None, "why they cannot be compared"]
+    layout_of_first: Annotated[str | None, "if it is another than the second's"]
+    differing_elements: int | None
+    worst_ulp: Distance | None
+    mean_ulp: float | None
+    sqnr_db: RealText | None
+    cosine: RealText | None
+    first: Annotated[ElementDocument | None, "the first that differs, in row-major order"]
+    worst: Annotated[ElementDocument | None, "furthest in units of the last place"]
+
+
+class TensorsDocument(TypedDict):
+    """Two runs, tensor by tensor."""
+
+    within_ulp: Annotated[int, "units of the last place that do not count"]
+    compared: int
+    differing: int
+    first: Annotated[str | None, "the first tensor that differs"]
+    worst: str | None
+    only_first: list[str]
+    only_second: list[str]
+    tensors: list[TensorDocument]
+
+
+class RunDifferenceDocument(TensorsDocument):
+    """What `nmpsim diff --format json` writes of two runs."""
+
+    schema: Literal["nmpsim-diff-2"]
+    kind: Literal["runs"]
+    equal: bool
+
+
+class ReportDifferenceDocument(TypedDict):
+    """What `nmpsim diff --format json` writes of two reports."""
+
+    schema: Literal["nmpsim-diff-2"]
+    kind: Literal["reports"]
+    equal: bool
+    facts: Annotated[list[Change], "of the whole run"]
+    layers: list[LayerChange]
+    only_first: Annotated[list[str], "layers that only the first report has"]
+    only_second: list[str]
+    outputs: Annotated[TensorsDocument | None, "null if they have no output in common"]
+
+
+def run_document(found: RunDifference) -> RunDifferenceDocument:
     """Of two runs: every tensor that both have, in the order of the second."""
     return {"schema": SCHEMA, "kind": "runs", "equal": not found.differing, **_run(found)}
 
 
-def report_document(found: ReportDifference) -> dict[str, Any]:
+def report_document(found: ReportDifference) -> ReportDifferenceDocument:
     """Of two reports."""
     return {
         "schema": SCHEMA,
         "kind": "reports",
         "equal": not found.differs,
-        "facts": [attrs.asdict(one) for one in found.facts],
-        "layers": [attrs.asdict(one) for one in found.layers],
+        "facts": [to_json(one) for one in found.facts],
+        "layers": [to_json(one) for one in found.layers],
         "only_first": list(found.only_first),
         "only_second": list(found.only_second),
         "outputs": None if found.outputs is None else _run(found.outputs),
     }
 
 
-def _run(found: RunDifference) -> dict[str, Any]:
+def _run(found: RunDifference) -> TensorsDocument:
     return {
         "within_ulp": found.within,
         "compared": len(found.tensors),
@@ -47,7 +111,7 @@ def _run(found: RunDifference) -> dict[str, Any]:
     }
 
 
-def _tensor(one: TensorDifference, within: int) -> dict[str, Any]:
+def _tensor(one: TensorDifference, within: int) -> TensorDocument:
     difference = one.difference
     return {
         "name": one.name,
@@ -69,7 +133,7 @@ def _tensor(one: TensorDifference, within: int) -> dict[str, Any]:
     }
 
 
-def _element(element: Element | None) -> dict[str, Any] | None:
+def _element(element: Element | None) -> ElementDocument | None:
     if element is None:
         return None
     return {
@@ -80,8 +144,5 @@ def _element(element: Element | None) -> dict[str, Any] | None:
     }
 
 
-def _number(value: float) -> float | str:
-    """As a report has it: JSON has no infinity and no NaN."""
-    if isinstance(value, int) or math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+def _number(value: float) -> int | RealText:
+    return value if isinstance(value, int) else float_text(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Final, Literal, TypedDict
 
 from nmpsim.analysis.explain.errors import FormErrors
 from nmpsim.analysis.explain.factors import Factor
@@ -11,11 +11,139 @@ from nmpsim.analysis.explain.layers import LayerFacts, OperandFacts
 from nmpsim.analysis.explain.profiles import ProfileFacts
 from nmpsim.analysis.explain.schemas import SchemaFit
 from nmpsim.analysis.explain.stages import Stage
+from nmpsim.report.json import to_json
 
-SCHEMA = "nmpsim-explain-1"
+SCHEMA: Final = "nmpsim-explain-1"
 
 
-def layers_json(program: str, layers: Sequence[LayerFacts]) -> dict[str, Any]:
+class IntegersDocument(TypedDict):
+    """Glow's integers for a factor."""
+
+    pre: int
+    post: int
+    scale: int
+
+
+class FactorDocument(TypedDict):
+    """A factor in each form."""
+
+    real: float
+    integers: IntegersDocument
+    approximation: Annotated[float, "the real factor that the integers stand for"]
+    relative_error: float
+    power_of_two: Annotated[int | None, "the exponent; null if it is no power of two"]
+    vanishes: Annotated[bool, "whether the shift makes every 32-bit input zero"]
+
+
+class BadFactorDocument(TypedDict):
+    """A factor that is not positive and finite, and so has no integers."""
+
+    real: Annotated[float | None, "null if it is not finite"]
+    integers: None
+
+
+class StageDocument(TypedDict):
+    """One rescaling of an operation."""
+
+    stage: str
+    formula: str
+    factors: Annotated[list[FactorDocument | BadFactorDocument], "one, or one for each channel"]
+
+
+class FormDocument(TypedDict):
+    """A factor as a profile has it."""
+
+    pre: int
+    mul: int
+    post: int
+    value: Annotated[float, "the real factor that these stand for"]
+
+
+class ProfileStageDocument(TypedDict):
+    """One rescaling in one profile."""
+
+    stage: str
+    kind: str
+    factors: list[FormDocument]
+
+
+class ProfileDocument(TypedDict):
+    """An operation in one profile."""
+
+    numerics: str
+    refused: Annotated[str | None, "why the profile cannot do it; null if it can"]
+    stages: list[ProfileStageDocument]
+
+
+class LayerDocument(TypedDict):
+    """How a layer rescales."""
+
+    index: int
+    number: int
+    name: str
+    op: str
+    line: int
+    arithmetic: str
+    operands: list[OperandFacts]
+    stages: list[StageDocument]
+    profiles: list[ProfileDocument]
+    notes: list[str]
+
+
+class LayersDocument(TypedDict):
+    """What `nmpsim explain NET --format json` writes."""
+
+    schema: Literal["nmpsim-explain-1"]
+    program: str
+    layers: list[LayerDocument]
+
+
+class OverflowDocument(TypedDict):
+    """Inputs from which on the 32-bit product overflows; null for never."""
+
+    low: int | None
+    high: int | None
+
+
+class ErrorsDocument(TypedDict):
+    """Error of an integer form, in units of the last place of its result."""
+
+    precision: str
+    offset: int
+    input_low: Annotated[int, "first input whose result is neither clipped nor overflows"]
+    input_high: Annotated[int, "last such input"]
+    worst: float
+    worst_input: int
+    worst_result: int
+    mean: float
+    differing: Annotated[float, "share of inputs whose result is not the nearest integer"]
+    overflow: OverflowDocument
+
+
+class ScaleDocument(TypedDict):
+    """What `nmpsim explain --scale --format json` writes."""
+
+    schema: Literal["nmpsim-explain-1"]
+    factor: FactorDocument
+    errors: Annotated[ErrorsDocument | None, "null if the factor vanishes"]
+
+
+class RangeDocument(TypedDict):
+    """A range of real numbers."""
+
+    low: float
+    high: float
+
+
+class SchemasDocument(TypedDict):
+    """What `nmpsim explain --range --format json` writes."""
+
+    schema: Literal["nmpsim-explain-1"]
+    range: RangeDocument
+    schemas: list[SchemaFit]
+
+
+def layers_json(program: str, layers: Sequence[LayerFacts]) -> LayersDocument:
     """Layers with all channels of each stage."""
     return {
         "schema": SCHEMA,
@@ -24,7 +152,7 @@ def layers_json(program: str, layers: Sequence[LayerFacts]) -> dict[str, Any]:
     }
 
 
-def _layer_json(layer: LayerFacts) -> dict[str, Any]:
+def _layer_json(layer: LayerFacts) -> LayerDocument:
     return {
         "index": layer.index,
         "number": layer.number,
@@ -32,14 +160,14 @@ def _layer_json(layer: LayerFacts) -> dict[str, Any]:
         "op": layer.opcode,
         "line": layer.line,
         "arithmetic": layer.arithmetic,
-        "operands": [_operand_json(operand) for operand in layer.operands],
+        "operands": [to_json(operand) for operand in layer.operands],
         "stages": [_stage_json(stage) for stage in layer.stages],
         "profiles": [_profile_json(facts) for facts in layer.profiles],
         "notes": list(layer.notes),
     }
 
 
-def _profile_json(facts: ProfileFacts) -> dict[str, Any]:
+def _profile_json(facts: ProfileFacts) -> ProfileDocument:
     return {
         "numerics": facts.name,
         "refused": facts.refused or None,
@@ -57,18 +185,7 @@ def _profile_json(facts: ProfileFacts) -> dict[str, Any]:
     }
 
 
-def _operand_json(operand: OperandFacts) -> dict[str, Any]:
-    return {
-        "role": operand.role,
-        "name": operand.name,
-        "elem": operand.elem,
-        "shape": list(operand.shape),
-        "scale": operand.scale,
-        "offset": operand.offset,
-    }
-
-
-def _stage_json(stage: Stage) -> dict[str, Any]:
+def _stage_json(stage: Stage) -> StageDocument:
     return {
         "stage": stage.name,
         "formula": stage.formula,
@@ -84,7 +201,7 @@ def _finite(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def factor_json(factor: Factor) -> dict[str, Any]:
+def factor_json(factor: Factor) -> FactorDocument:
     """A factor in each form."""
     return {
         "real": factor.real,
@@ -100,9 +217,9 @@ def factor_json(factor: Factor) -> dict[str, Any]:
     }
 
 
-def scale_json(factor: Factor, errors: FormErrors | None) -> dict[str, Any]:
+def scale_json(factor: Factor, errors: FormErrors | None) -> ScaleDocument:
     """A bare factor and its error over the inputs; no errors if the factor vanishes."""
-    document: dict[str, Any] = {"schema": SCHEMA, "factor": factor_json(factor), "errors": None}
+    document: ScaleDocument = {"schema": SCHEMA, "factor": factor_json(factor), "errors": None}
     if errors is not None:
         document["errors"] = {
             "precision": errors.precision,
@@ -119,21 +236,10 @@ def scale_json(factor: Factor, errors: FormErrors | None) -> dict[str, Any]:
     return document
 
 
-def schemas_json(low: float, high: float, fits: Sequence[SchemaFit]) -> dict[str, Any]:
+def schemas_json(low: float, high: float, fits: Sequence[SchemaFit]) -> SchemasDocument:
     """What each schema makes of a range."""
     return {
         "schema": SCHEMA,
         "range": {"low": low, "high": high},
-        "schemas": [
-            {
-                "schema": fit.schema,
-                "elem": fit.elem,
-                "scale": fit.scale,
-                "offset": fit.offset,
-                "low": fit.low,
-                "high": fit.high,
-                "use": fit.use,
-            }
-            for fit in fits
-        ],
+        "schemas": [to_json(fit) for fit in fits],
     }

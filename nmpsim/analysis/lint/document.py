@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Final, Literal, TypedDict
 
-from nmpsim.analysis.lint.findings import SEVERITIES, Finding
+from nmpsim.analysis.lint.findings import SEVERITIES, Fact, Finding, Severity
 from nmpsim.analysis.lint.rules import RULES, LintReport
 from nmpsim.analysis.lint.subject import Subject
 
-SCHEMA = "nmpsim-lint-1"
+SCHEMA: Final = "nmpsim-lint-1"
 
 
-def lint_json(subject: Subject, report: LintReport) -> dict[str, Any]:
+class FindingDocument(TypedDict):
+    """One thing that a rule found."""
+
+    rule: str
+    severity: Severity
+    message: str
+    file: str | None
+    line: int | None
+    column: int | None
+    layer: Annotated[str | None, "instruction that it concerns; null if it is the whole program"]
+    number: Annotated[int | None, "number of that instruction"]
+    tensor: str | None
+    found: str | None
+    expected: str | None
+    hint: str | None
+    facts: Annotated[dict[str, Fact], "numbers of the finding; each rule has its own"]
+
+
+class RuleDocument(TypedDict):
+    """A rule."""
+
+    name: str
+    summary: str
+
+
+class SkippedDocument(TypedDict):
+    """A rule that was not applied."""
+
+    rule: str
+    reason: str
+
+
+class LintDocument(TypedDict):
+    """What `nmpsim lint --format json` writes."""
+
+    schema: Literal["nmpsim-lint-1"]
+    program: str
+    file: str | None
+    numerics: str
+    counts: Annotated[dict[str, int], "findings by severity"]
+    findings: list[FindingDocument]
+    rules: list[RuleDocument]
+    skipped: list[SkippedDocument]
+
+
+def lint_json(subject: Subject, report: LintReport) -> LintDocument:
     """The whole report."""
     return {
         "schema": SCHEMA,
@@ -25,7 +70,7 @@ def lint_json(subject: Subject, report: LintReport) -> dict[str, Any]:
     }
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
+def _finding_json(finding: Finding) -> FindingDocument:
     return {
         "rule": finding.rule,
         "severity": finding.severity,

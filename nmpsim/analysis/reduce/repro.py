@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import numpy.typing as npt
 
@@ -16,9 +16,22 @@ from nmpsim.core.device import layer_key
 from nmpsim.diagnostics import Place, fail
 from nmpsim.quantization.files import write_program
 
-SCHEMA = "nmpsim-repro-1"
+SCHEMA: Final = "nmpsim-repro-1"
 BUNDLE, INPUTS, EXPECTED = "repro.bin", "inputs.npz", "expected.npz"
 SUITE, FACTS, ASSEMBLY, LIR = "suite.toml", "repro.json", "repro.s", "repro.lir"
+
+
+class ReproDocument(TypedDict):
+    """The `repro.json` that `nmpsim reduce` writes."""
+
+    schema: Literal["nmpsim-repro-1"]
+    failure: str
+    part: Annotated[str, "which part of the program, on how many cores"]
+    layers: list[str]
+    trap: Annotated[str | None, "its message"]
+    engine: str
+    slicing: Annotated[str | None, "how its layers were tiled, if it was compiled again"]
+    parts_tried: int
 
 
 def write_repro(folder: Path, found: Reduced) -> tuple[str, ...]:
@@ -84,7 +97,7 @@ def _suite(found: Reduced) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _facts(found: Reduced) -> dict[str, Any]:
+def _facts(found: Reduced) -> ReproDocument:
     trap = found.report.trap
     return {
         "schema": SCHEMA,

@@ -8,7 +8,42 @@ read it. It counts in microseconds; here one microsecond stands for one cycle. T
 from __future__ import annotations
 
 import json
-from typing import IO, Any
+from typing import IO, Annotated, Any, Literal, NotRequired, TypedDict
+
+
+class EventDocument(TypedDict):
+    """An event; which keys it has depends on its kind."""
+
+    ph: Annotated[
+        Literal["X", "i", "s", "f", "M"],
+        "X: something that lasts; i: an instant; s and f: the ends of an arrow; M: a name",
+    ]
+    pid: Annotated[int, "the layers, the DRAM, or a core"]
+    tid: NotRequired[int]
+    name: str
+    ts: NotRequired[Annotated[int, "cycle"]]
+    dur: NotRequired[Annotated[int, "cycles"]]
+    args: NotRequired[dict[str, Any]]
+    cat: NotRequired[str]
+    id: NotRequired[int]
+    bp: NotRequired[str]
+    s: NotRequired[str]
+
+
+class FactsDocument(TypedDict):
+    """The whole trace."""
+
+    program: str
+    cycles: int
+    unit: str
+    dropped_events: int
+
+
+class TraceDocument(TypedDict):
+    """What `nmpsim run --trace` writes."""
+
+    traceEvents: list[EventDocument]
+    otherData: FactsDocument
 
 
 class EventStream:

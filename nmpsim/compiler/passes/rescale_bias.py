@@ -7,7 +7,7 @@ precision, with scale and offset of the layer's result.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 import numpy as np
@@ -19,6 +19,7 @@ from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.lir.nodes import Module, Quantization, TensorType, WeightVar
 from nmpsim.lir.opcode import WEIGHTED
+from nmpsim.report.fields import AT_END, Real
 
 Array = npt.NDArray[Any]
 
@@ -31,26 +32,20 @@ _BIAS, _SCALES, _OFFSETS = 3, 6, 7
 class RescaledBias:
     """What was done to the bias of one layer."""
 
-    layer: str
-    """Name of the instruction."""
+    layer: Annotated[str, "name of the instruction"]
     number: int
-    bias: str
-    """Name of the constant before."""
-    renamed: str
-    """Its name now; another one if the old constant has other users."""
+    bias: Annotated[str, "name of the constant before"]
+    renamed: Annotated[str, "its name now; another one if the old constant has other users"]
     elem: str
-    old_scale: float
-    """The first channel's, where each has its own."""
+    old_scale: Annotated[float, "the first channel's, where each has its own"]
     new_scale: float
     new_offset: int
     elements: int
-    saturated: int
-    """Elements that the new type cannot hold."""
-    largest_error: float
-    """Largest difference of real values, new less old."""
+    saturated: Annotated[int, "elements that the new type cannot hold"]
+    largest_error: Annotated[Real, "largest difference of real values, new less old"]
 
     @property
-    def largest_error_steps(self) -> float:
+    def largest_error_steps(self) -> Annotated[Real, "the same in steps of the result", AT_END]:
         """The same in steps of the result."""
         return self.largest_error / self.new_scale
 

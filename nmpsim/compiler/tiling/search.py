@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 
@@ -16,6 +16,7 @@ from nmpsim.compiler.tiling.options import Options
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.simulate import Estimate, simulate
 from nmpsim.config import DeviceConfig
+from nmpsim.report.fields import FLAT, Before, Key
 from nmpsim.timing import costs_of
 
 TILINGS = ("burst", "bytes", "simple")
@@ -32,8 +33,8 @@ MAX_GRANTS = 60_000
 class Trial:
     """A tiling of a layer, and what it is expected to take."""
 
-    label: str
-    estimate: Estimate
+    label: Annotated[str, Key("tiling")]
+    estimate: Annotated[Estimate, FLAT]
 
 
 @attrs.frozen
@@ -49,16 +50,19 @@ class LayerName:
 class TiledLayer:
     """How a layer is tiled, and what else was tried."""
 
-    layer: LayerName
-    chosen: Trial
-    """With all costs of the device, whatever chose it."""
-    trials: tuple[Trial, ...]
-    """As the mode sees them, the best first; none if it does not search."""
-    like: str
-    """The layer that was searched, if another one with the same geometry was; else empty."""
+    layer: Annotated[LayerName, FLAT]
+    chosen: Annotated[Trial, "with all costs of the device, whatever chose it"]
+    like: Annotated[
+        str | None, "the layer that was searched, if another one with the same geometry was"
+    ]
+    trials: Annotated[
+        tuple[Trial, ...],
+        "as the mode sees them, the best first; none if it does not search",
+        Key("candidates"),
+    ]
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Annotated[str, "why this tiling was chosen", Before("like")]:
         """Why this tiling was chosen."""
         if self.like:
             return f"tiled like {self.like}, which has the same geometry"
@@ -114,8 +118,8 @@ class Search:
         plan = options.build(decision.scheme, True)
         if self._on_slicing:
             chosen = Trial(decision.scheme.label, simulate(plan, self._memory))
-            like = "" if decision.layer == layer.name else decision.layer
-            self._on_slicing(TiledLayer(layer, chosen, decision.trials, like))
+            like = None if decision.layer == layer.name else decision.layer
+            self._on_slicing(TiledLayer(layer, chosen, like, decision.trials))
         return plan
 
     def _decide(self, layer: LayerName, options: Options[Any]) -> _Decision:

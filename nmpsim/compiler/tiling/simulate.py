@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from typing import Annotated
 
 import attrs
 
@@ -32,17 +33,13 @@ class Estimate:
     """What a layer is expected to take, from barrier to barrier."""
 
     cycles: int
-    compute: int
-    """Cycles that the busiest core's unit works."""
-    memory: int
-    """Cycles that the DRAM serves, row misses included."""
+    compute: Annotated[int, "cycles that the busiest core's unit works"]
+    memory: Annotated[int, "cycles that the DRAM serves, row misses included"]
     grants: int
     bursts: int
     row_misses: int
-    nbytes: int
-    """Bytes moved."""
-    cores: int
-    """Cores with work."""
+    nbytes: Annotated[int, "bytes moved"]
+    cores: Annotated[int, "cores with work"]
 
 
 @attrs.frozen

@@ -1,0 +1,96 @@
+"""Make the published JSON Schemas: ``python -m nmpsim.views.schemas nmpsim/schemas``.
+
+One file for every JSON document that nmpsim writes, made from the document's definition.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from nmpsim.analysis.diff.document import ReportDifferenceDocument, RunDifferenceDocument
+from nmpsim.analysis.explain.document import LayersDocument, ScaleDocument, SchemasDocument
+from nmpsim.analysis.lint.document import LintDocument
+from nmpsim.analysis.reduce.repro import ReproDocument
+from nmpsim.analysis.trace.events import TraceDocument
+from nmpsim.bundle.patch import PatchDocument
+from nmpsim.checking.baseline import Baseline
+from nmpsim.checking.document import CheckDocument
+from nmpsim.debugger.script import DebugDocument
+from nmpsim.experiments.accuracy_result import EvaluationDocument
+from nmpsim.quantization.files import TensorFacts
+from nmpsim.report.data import RunReport
+from nmpsim.report.schema import document_schema
+from nmpsim.views.compile_text import CompileDocument
+from nmpsim.views.device_table import DeviceDocument
+from nmpsim.views.inspect_text import InspectDocument
+from nmpsim.views.quantize_text import QuantizeDocument
+from nmpsim.views.sweep_text import SweepDocument
+
+
+@attrs.frozen
+class Document:
+    """A JSON document."""
+
+    name: str
+    """Of the file of its schema, without ``.json``."""
+    written_by: str
+    title: str
+    definition: Any
+
+
+DOCUMENTS = (
+    Document("report", "nmpsim run --format json", "Report of one run of nmpsim", RunReport),
+    Document("check", "nmpsim check --format json", "What checks found", CheckDocument),
+    Document("baseline", "nmpsim check --update-baseline", "A run as it was", Baseline),
+    Document("compile", "nmpsim compile --format json", "What compiling did", CompileDocument),
+    Document("inspect", "nmpsim inspect --format json", "What is in a bundle", InspectDocument),
+    Document("device", "nmpsim device --format json", "Settings of a device", DeviceDocument),
+    Document("lint", "nmpsim lint --format json", "What rules found", LintDocument),
+    Document(
+        "explain",
+        "nmpsim explain --format json",
+        "Integers behind scales",
+        LayersDocument | ScaleDocument | SchemasDocument,
+    ),
+    Document(
+        "diff",
+        "nmpsim diff --format json",
+        "Two runs, or two reports",
+        RunDifferenceDocument | ReportDifferenceDocument,
+    ),
+    Document("trace", "nmpsim run --trace", "What units did, for Perfetto", TraceDocument),
+    Document("debug", "nmpsim debug --format json", "Answers to a script", DebugDocument),
+    Document("patch", "export of nmpsim debug", "Changes of a bundle", PatchDocument),
+    Document("sweep", "nmpsim sweep --format json", "A grid of devices", SweepDocument),
+    Document("eval", "nmpsim eval --format json", "A data set", EvaluationDocument),
+    Document("quantize", "nmpsim quantize --format json", "A float network", QuantizeDocument),
+    Document(
+        "tensors",
+        "nmpsim quantize, next to the LIR",
+        "Exact scales of a program's tensors",
+        dict[str, TensorFacts],
+    ),
+    Document("repro", "nmpsim reduce", "The part of a program that fails", ReproDocument),
+)
+
+
+def schema_text(document: Document) -> str:
+    """The file of its schema."""
+    return json.dumps(document_schema(document.definition, document.title), indent=2) + "\n"
+
+
+def main() -> None:
+    """Write all files into a folder."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(exist_ok=True)
+    for document in DOCUMENTS:
+        (folder / f"{document.name}.json").write_text(schema_text(document), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
