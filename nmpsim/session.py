@@ -17,9 +17,10 @@ import numpy.typing as npt
 from nmpsim.bundle import Bundle, bundle_from_bytes, bundle_of, read_bundle, write_bundle
 from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.config import DeviceConfig, from_settings, given_device
-from nmpsim.core.device import Device, Listener, Progress
+from nmpsim.core.device import Device
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.limits import Limits
+from nmpsim.core.run import Listener, Progress
 from nmpsim.diagnostics import fail
 from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
 from nmpsim.report.data import RunReport

@@ -35,8 +35,9 @@ from nmpsim.checking.results import CaseResult, Check, LayerOutcome
 from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, from_settings, load_device
-from nmpsim.core.device import Device, Listener
+from nmpsim.core.device import Device
 from nmpsim.core.limits import TimeBudget, TimeIsUpError
+from nmpsim.core.run import Listener
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
 _SLOW = ("cycles", "trap")

@@ -11,8 +11,8 @@ from nmpsim.bundle import Bundle
 from nmpsim.checking.expectations import culprit
 from nmpsim.checking.results import Check, Culprit
 from nmpsim.config import DeviceConfig
-from nmpsim.core.device import Listener, Progress
 from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeIsUpError
+from nmpsim.core.run import Listener, Progress
 from nmpsim.debugger.events import Hazards
 from nmpsim.debugger.execution import Execution, Why
 from nmpsim.debugger.hazards import Hazard

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.layout import DEBUG_SECTIONS
 from nmpsim.checking.rescale import UsedDescriptors, rescale_digests
-from nmpsim.core.device import Device, Listener, layer_key
+from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
+from nmpsim.core.run import Listener, layer_key
 from nmpsim.experiments.identity import digest_of_arrays
 from nmpsim.interpreter.memory import locate, stored
 from nmpsim.report.data import LayerReport, RunReport

@@ -8,7 +8,7 @@ import attrs
 
 from nmpsim.checking.case import CaseWork, check_case
 from nmpsim.checking.results import CaseResult
-from nmpsim.core.device import Listener, Progress
+from nmpsim.core.run import Listener, Progress
 from nmpsim.experiments.local import fitting_jobs
 from nmpsim.experiments.pool import run_all
 from nmpsim.experiments.pools import open_pool

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -173,11 +174,25 @@ def show(
 ) -> None:
     """Give out a result as JSON or as text, on stdout or into a file."""
     if style == "json":
-        from nmpsim.report.json import json_text
+        show_json(data(), output)
+    else:
+        with printing(output) as console:
+            view(console)
 
-        emit(json_text(data()), output)
-        return
-    from nmpsim.views.console import text_of
+
+def show_json(data: Mapping[str, Any], output: Path | None) -> None:
+    """Give out data as one JSON document, on stdout or into a file."""
+    from nmpsim.report.json import json_text
+
+    emit(json_text(data), output)
+
+
+@contextmanager
+def printing(output: Path | None) -> Iterator[Console]:
+    """A console; what it was given is at the end given out as text, on stdout or into a file."""
+    from nmpsim.views.console import printed, text_console
 
     terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
-    emit(text_of(view, terminal=terminal), output)
+    console = text_console(terminal=terminal)
+    yield console
+    emit(printed(console), output)

@@ -12,8 +12,8 @@ from nmpsim.atomic import is_special, write_file
 from nmpsim.bundle import Bundle, bundle_from_bytes, read_bundle
 from nmpsim.config import from_settings
 from nmpsim.core.demand import check_run
-from nmpsim.core.device import Listener, Progress
 from nmpsim.core.limits import NO_LIMITS, Limits
+from nmpsim.core.run import Listener, Progress
 from nmpsim.experiments.accuracy_result import (
     Evaluation,
     LayerTally,

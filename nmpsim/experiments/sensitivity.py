@@ -12,8 +12,9 @@ import numpy.typing as npt
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, from_settings, setting_names
-from nmpsim.core.device import Device, Listener, Progress
+from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
+from nmpsim.core.run import Listener, Progress
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.program import load_swept
 from nmpsim.report.data import RunReport

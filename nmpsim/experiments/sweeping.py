@@ -14,8 +14,8 @@ import numpy.typing as npt
 from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig, setting_names
 from nmpsim.core.demand import check_device
-from nmpsim.core.device import Listener, Progress
 from nmpsim.core.limits import NO_LIMITS, Limits
+from nmpsim.core.run import Listener, Progress
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.grid import Grid, GridPoint, dotted, grid_points
 from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays

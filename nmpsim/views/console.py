@@ -17,13 +17,10 @@ FILE_WIDTH = 120
 _ASCII_HEAD = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
-def text_of(
-    view: Callable[[Console], None], *, terminal: bool = False, width: int | None = None
-) -> str:
-    """What a view prints; ``terminal`` allows style, if the environment wants it (NO_COLOR)."""
-    sink = io.StringIO()
-    console = Console(
-        file=sink,
+def text_console(*, terminal: bool = False, width: int | None = None) -> Console:
+    """A console that keeps what views print; ``terminal`` allows style, unless NO_COLOR is set."""
+    return Console(
+        file=io.StringIO(),
         force_terminal=terminal,
         color_system="auto" if terminal else None,
         width=width or (None if terminal else FILE_WIDTH),
@@ -31,13 +28,22 @@ def text_of(
         markup=False,
         emoji=False,
     )
-    view(console)
-    return _trimmed(sink.getvalue())
 
 
-def _trimmed(text: str) -> str:
-    """Without empty lines before it and blanks at the ends of lines."""
+def printed(console: Console) -> str:
+    """What it has kept, without empty lines before it and blanks at the ends of lines."""
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
     return "".join(f"{line.rstrip()}\n" for line in text.lstrip("\n").splitlines())
+
+
+def text_of(
+    view: Callable[[Console], None], *, terminal: bool = False, width: int | None = None
+) -> str:
+    """What a view prints."""
+    console = text_console(terminal=terminal, width=width)
+    view(console)
+    return printed(console)
 
 
 def new_table(console: Console, gap: int = 2) -> Table:

@@ -9,7 +9,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.core.device import layer_key
+from nmpsim.core.run import layer_key
 from nmpsim.interpreter.memory import Memory, locate
 from nmpsim.lir import Instruction, Module, Operand, Span, TensorType, WeightVar, verify
 from nmpsim.lir.opcodes import IN, OUT

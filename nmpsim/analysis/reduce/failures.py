@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.core.device import layer_key
+from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport, TrapReport
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.analysis.reduce.failures import Differs, Saturates
 from nmpsim.analysis.reduce.search import Reduced
 from nmpsim.atomic import cannot_write, write_file, write_npz
-from nmpsim.core.device import layer_key
+from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import Place, fail
 from nmpsim.quantization.files import write_program
 

@@ -19,8 +19,9 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS
 from nmpsim.config import DeviceConfig
-from nmpsim.core.device import Device, layer_key
+from nmpsim.core.device import Device
 from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir import Module
 from nmpsim.report.data import RunReport

@@ -17,11 +17,12 @@ from nmpsim.analysis.reduce.instruction import Element, InstructionPart, instruc
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
-from nmpsim.core.device import TURNS, Device
+from nmpsim.core.device import Device
 from nmpsim.core.engines import make_engine
 from nmpsim.core.host import run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.load import machine_of
+from nmpsim.core.run import TURNS
 from nmpsim.core.state import Machine, Outcome, end_segment, reset, start_cores
 from nmpsim.core.stops import StopConditions, make_stops
 from nmpsim.isa.shared_words import ELEMENTS

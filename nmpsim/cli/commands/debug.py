@@ -195,7 +195,7 @@ def _shell(request: _Request) -> Shell:
 @contextmanager
 def _showing_progress(debugger: Debugger) -> Iterator[None]:
     """A bar for what lasts; it is gone when a command is done."""
-    from nmpsim.core.device import Progress
+    from nmpsim.core.run import Progress
     from nmpsim.views.progress import RunProgress, stderr_console
 
     with RunProgress(stderr_console()) as progress:

@@ -26,7 +26,8 @@ from nmpsim.cli.options import (
     load_device,
     output_option,
     patch_option,
-    show,
+    printing,
+    show_json,
     strict_option,
 )
 from nmpsim.cli.traces import TraceRequest, open_traces, trace_options
@@ -36,12 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
-    from rich.console import Console
 
     from nmpsim.bundle import Bundle
     from nmpsim.config import DeviceConfig
-    from nmpsim.core.device import Listener, Progress
     from nmpsim.core.limits import TimeBudget
+    from nmpsim.core.run import Listener, Progress
     from nmpsim.core.work import WorkListener
     from nmpsim.report.data import RunReport, TrapReport
     from nmpsim.session import Shadow
@@ -72,6 +72,16 @@ class _Request:
     timeout: float | None
     style: str
     output: Path | None
+
+    @property
+    def outputs(self) -> tuple[Path | None, ...]:
+        """Files that the run will write."""
+        return (self.output, self.save_outputs, self.save_layers, *self.traces.outputs)
+
+    @property
+    def keeps_layers(self) -> bool:
+        """Whether the outputs of all layers are needed."""
+        return self.shadow or bool(self.histogram) or self.save_layers is not None
 
 
 @click.command("run", cls=Command, short_help="Run a bundle: answer, cycles, saturation.")
@@ -147,14 +157,7 @@ def command(**arguments: Any) -> int:
 
 
 def _run(request: _Request) -> int:
-    saved = (request.output, request.save_outputs, request.save_layers)
-    outputs = (*saved, *request.traces.outputs)
-    check_outputs(outputs, [request.bundle, request.device, request.float_weights, request.patch])
-    if request.float_weights is not None and not request.shadow:
-        raise fail("ARG001", "--float-weights is for --shadow alone", hint="add --shadow")
-    if (request.histogram or request.timeline) and request.style != "json":
-        message = "--histogram and --timeline are for the JSON report alone"
-        raise fail("ARG001", message, hint="add --format json; `nmpsim report` draws them")
+    _check(request)
     config = load_device(request.device)
     from nmpsim import session
     from nmpsim.cli.inputs import fitting_inputs, input_path
@@ -165,32 +168,32 @@ def _run(request: _Request) -> int:
     tensors = bundle.metadata.inputs
     request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
     arrays = fitting_inputs(request.inputs, tensors)
-    check_outputs(outputs, [input_path(one, [t.name for t in tensors]) for one in request.inputs])
-    chosen = config or session.device_of(bundle)
+    read = [input_path(one, [t.name for t in tensors]) for one in request.inputs]
+    check_outputs(request.outputs, read)
     device = session.Device(
-        chosen, engine=request.engine, threads=request.threads, max_memory=request.max_memory
+        config or session.device_of(bundle),
+        engine=request.engine,
+        threads=request.threads,
+        max_memory=request.max_memory,
     )
     limits = Limits(request.max_cycles, request.timeout)
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
     recorder = _Recorder(bundle) if request.timeline else None
-    keep = request.shadow or bool(request.histogram) or request.save_layers is not None
     with RunProgress(stderr_console()) as progress:
         with open_traces(request.traces, bundle, device.config) as traces:
-            work = _all_of(traces.listener, recorder)
             report = device.run(
                 bundle,
                 arrays,
-                save_layers=keep,
+                save_layers=request.keeps_layers,
                 progress=progress,
-                work=work,
+                work=_all_of(traces.listener, recorder),
                 limits=limits,
                 strict=request.strict,
             )
             traces.finish(report)
         budget, late = TimeBudget(limits, report.host_seconds), None
-        is_late = report.trap is not None and report.trap.kind == "timeout"
         try:
-            if shadow is not None and not is_late:
+            if shadow is not None and not _is_late(report):
                 report = _with_shadow(shadow, report, arrays, progress, budget)
             if request.sensitivity:
                 report = _with_sensitivity(bundle, arrays, report, device.config, progress, budget)
@@ -203,14 +206,28 @@ def _run(request: _Request) -> int:
     if report.trap is not None and request.core_on_trap is not None:
         _save_core(request, bundle, arrays, report.trap, limits.of_device(device.config))
     if recorder is not None:
-        report = recorder.beside(report)
+        report = recorder.added_to(report)
     _show(request, _with_details(request, bundle, report))
     _say_violation(request, report)
-    if report.trap is None:
-        return EXIT_OK if late is None else EXIT_TIMEOUT
-    if report.trap.kind == "timeout":
+    if _is_late(report) or (report.trap is None and late is not None):
         return EXIT_TIMEOUT
-    return EXIT_WORSE
+    return EXIT_OK if report.trap is None else EXIT_WORSE
+
+
+def _check(request: _Request) -> None:
+    """Refuse what cannot be, before anything is read."""
+    check_outputs(
+        request.outputs, [request.bundle, request.device, request.float_weights, request.patch]
+    )
+    if request.float_weights is not None and not request.shadow:
+        raise fail("ARG001", "--float-weights is for --shadow alone", hint="add --shadow")
+    if (request.histogram or request.timeline) and request.style != "json":
+        message = "--histogram and --timeline are for the JSON report alone"
+        raise fail("ARG001", message, hint="add --format json; `nmpsim report` draws them")
+
+
+def _is_late(report: RunReport) -> bool:
+    return report.trap is not None and report.trap.kind == "timeout"
 
 
 def _say_violation(request: _Request, report: RunReport) -> None:
@@ -235,7 +252,7 @@ class _Recorder:
         self._timeline(work)
         self._scratchpads(work)
 
-    def beside(self, report: RunReport) -> RunReport:
+    def added_to(self, report: RunReport) -> RunReport:
         layers = len(report.layers)
         timeline, scratchpads = self._timeline.timeline(layers), self._scratchpads.blocks(layers)
         return attrs.evolve(report, timeline=timeline, scratchpads=scratchpads)
@@ -398,11 +415,12 @@ def _show(request: _Request, report: RunReport) -> None:
     from nmpsim.views.sensitivity_text import print_sensitivity
     from nmpsim.views.shadow_text import print_shadow
 
-    def view(console: Console) -> None:
+    if request.style == "json":
+        show_json(to_json(report), request.output)
+        return
+    with printing(request.output) as console:
         print_run(report, console)
         if report.shadow is not None:
             print_shadow(report.shadow, console)
         if report.sensitivity is not None:
             print_sensitivity(report.sensitivity, console)
-
-    show(request.style, lambda: to_json(report), view, request.output)

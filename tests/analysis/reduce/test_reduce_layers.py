@@ -9,7 +9,7 @@ import pytest
 import nmpsim
 from nmpsim.analysis.reduce import Differs, reduce
 from nmpsim.bundle import bundle_from_bytes
-from nmpsim.core.device import layer_key
+from nmpsim.core.run import layer_key
 
 DIGITS = Path(__file__).parents[3] / "programs" / "digits"
 RNG = np.random.default_rng(1)

@@ -7,7 +7,7 @@ import pytest
 import nmpsim
 from nmpsim.analysis.reduce.tile import computing_instruction
 from nmpsim.bundle import bundle_from_bytes
-from nmpsim.core.device import layer_key
+from nmpsim.core.run import layer_key
 
 RNG = np.random.default_rng(2)
 SILENT = ("maxpool", "transpose", "inserttensor")

@@ -1,0 +1,345 @@
+"""One run: the steps of a bundle, from a machine that holds the inputs to the report."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Layer, ProgramStep
+from nmpsim.bundle.read import Bundle
+from nmpsim.config import DeviceConfig
+from nmpsim.core.account import Account, book_cycles, run_report
+from nmpsim.core.engine import ContractBrokenError, Engine
+from nmpsim.core.host import read_tensor, run_host_step
+from nmpsim.core.limits import Limits
+from nmpsim.core.shown import Found
+from nmpsim.core.state import CSR_COLUMN, Int64s, Machine, Outcome, end_segment, start_cores
+from nmpsim.core.stops import MAX_STEPS, StopConditions, make_stops, no_stops
+from nmpsim.core.trapped import trap_report
+from nmpsim.core.violation import tail_found, trap_of, violation_report
+from nmpsim.core.work import WorkListener, take_work
+from nmpsim.isa.table import Csr
+from nmpsim.report.data import ContractReport, RunReport, TrapReport, ViolationReport
+from nmpsim.timing import costs_of
+
+if TYPE_CHECKING:
+    from nmpsim.core.contract import ContractCheck
+
+TRACE_ROWS = 1 << 12
+"""Instructions between two looks at the contract, where each run is checked."""
+TURNS = 20_000
+"""Turns that an engine may take before it comes back, so that Ctrl-C and progress get their say."""
+
+
+@attrs.frozen
+class Progress:
+    """What a run is doing: ``compiling`` kernels for the first time, or done with a ``layer``."""
+
+    kind: str
+    done: int = 0
+    total: int = 0
+    name: str = ""
+
+
+Listener = Callable[[Progress], None]
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """What is asked of a run; see :meth:`nmpsim.core.device.Device.run`."""
+
+    save_layers: bool
+    progress: Listener | None
+    work: WorkListener | None
+    limits: Limits
+    strict: bool
+
+
+Proof = Literal["none", "done", "impossible", "unwanted"]
+"""What is known of a program's keeping to the contract: nothing yet; for every input; nothing that
+holds for every input, so each run is checked; nobody asked."""
+
+
+class DataDecideError(Exception):
+    """The contract cannot be proved in advance: the run must begin again and be checked."""
+
+
+class _TimeIsUpError(Exception):
+    """The run takes longer than it may."""
+
+
+class Clock:
+    """Seconds of simulation, also of what must begin again; compiling kernels does not count."""
+
+    def __init__(self, engine: Engine, limits: Limits) -> None:
+        self._engine = engine
+        self.timeout = math.inf if limits.timeout is None else limits.timeout
+        self._begin: float | None = None
+
+    def start(self) -> None:
+        """The simulation begins, if it has not begun before."""
+        if self._begin is None:
+            self._begin = self._now()
+
+    def seconds(self) -> float:
+        """Since the simulation began."""
+        return 0.0 if self._begin is None else self._now() - self._begin
+
+    def check(self) -> None:
+        """Raises :class:`_TimeIsUpError` if the run takes longer than it may."""
+        if self.seconds() > self.timeout:
+            raise _TimeIsUpError
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._engine.compiling_seconds
+
+
+class Run:
+    """One run of a bundle on a machine that holds its inputs."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        machine: Machine,
+        config: DeviceConfig,
+        engine: Engine,
+        proof: Proof,
+        wanted: Wanted,
+        clock: Clock,
+    ) -> None:
+        self._bundle = bundle
+        self._machine = machine
+        self._config = config
+        self._engine = engine
+        self._limited = wanted.limits.of_device(config)
+        self._costs = costs_of(self._limited)
+        self._proof = proof
+        self._contract: ContractCheck | None = None
+        self._violation: ViolationReport | None = None
+        self._save_layers = wanted.save_layers
+        self._progress = wanted.progress
+        self._work = wanted.work
+        self._layers = bundle.metadata.layers
+        self._account = Account.of(self._layers)
+        self._saved: dict[str, npt.NDArray[Any]] = {}
+        self._done = 0
+        self._clock = clock
+        self._has_ended = False
+
+    def report(self) -> RunReport:
+        """Run every step; the report up to the end or to a trap."""
+        if self._proof in ("none", "impossible"):
+            from nmpsim.core.contract import ContractCheck  # a run that is proved needs none
+
+            self._contract = ContractCheck(self._machine, self._costs)
+        # No turns: the engine is compiled or read from the cache, which is no simulation.
+        self._engine.run(self._machine, self._costs, 0, False)
+        self._clock.start()
+        trap = self._steps()
+        return run_report(
+            self._bundle,
+            self._machine,
+            self._config,
+            self._account,
+            engine=self._engine.name,
+            host_seconds=self._clock.seconds(),
+            trap=trap,
+            contract=self._contract_report(trap),
+            layer_outputs=self._saved,
+        )
+
+    def _late(self, step: ProgramStep) -> TrapReport | None:
+        """The end of a run that takes too long, in the layer that it has come to."""
+        trap = self._ended(step, Outcome.TIMEOUT)
+        if trap is None:
+            return None
+        trap = attrs.evolve(trap, message=f"the run took longer than {self._clock.timeout:g} s")
+        if trap.layer is not None or self._done >= len(self._layers):
+            return trap
+        layer = self._layers[self._done]
+        return attrs.evolve(trap, layer=layer.name, line=layer.line)
+
+    @property
+    def is_proof(self) -> bool:
+        """Did the run prove that every run keeps to the contract?"""
+        is_done = self._violation is None and self._has_ended
+        return self._proof == "none" and is_done and not self._contract_message()
+
+    def _steps(self) -> TrapReport | None:
+        """All that the bundle asks for; what it ended with if not at its end."""
+        contract, metadata = self._contract, self._bundle.metadata
+        if contract and not all(map(contract.host_writes, metadata.inputs)):
+            return self._broken(contract.found)
+        for step in metadata.steps:
+            try:
+                trap = self._step(step)
+            except _TimeIsUpError:
+                trap = self._late(step)
+            if trap:
+                return trap
+        if contract and not all(map(contract.host_reads, metadata.outputs)):
+            return self._broken(contract.found)
+        self._has_ended = True
+        return None
+
+    def _step(self, step: ProgramStep) -> TrapReport | None:
+        if step.kind == "device":
+            return self._device(step)
+        if self._contract and not self._contract.host_step(step):
+            return self._broken(self._contract.found)
+        self._host(step)
+        return None
+
+    def _contract_message(self) -> str:
+        return self._contract.message if self._contract else ""
+
+    def _contract_report(self, trap: TrapReport | None) -> ContractReport:
+        if self._violation is not None:
+            return ContractReport("violated", self._contract_message(), self._violation)
+        if self._proof == "unwanted":
+            return ContractReport("not_checked", "nobody asked for it")
+        if self._contract_message():
+            return ContractReport("not_checked", self._contract_message())
+        is_proved = self._proof == "done" or (self._proof == "none" and trap is None)
+        return ContractReport("proved" if is_proved else "checked")
+
+    def _broken(self, found: Int64s) -> TrapReport:
+        """The contract is broken: the run ends here."""
+        self._violation = violation_report(self._bundle, self._machine, found)
+        return trap_of(self._violation)
+
+    def _host(self, step: ProgramStep) -> None:
+        clip = run_host_step(self._machine, step)
+        for index in step.layers:
+            if clip is not None:
+                self._account.clips[index] = clip
+            self._layer_done(index)
+        self._clock.check()
+
+    def _device(self, step: ProgramStep) -> TrapReport | None:
+        start_cores(self._machine, step.entry or 0)
+        if self._contract is not None:
+            self._contract.begin_segment()
+            if self._proof == "none" and not self._prove():
+                return self._run_to_violation(step)
+        is_checked = self._proof == "impossible"
+        may_replay = not self._save_layers and self._work is None and not is_checked
+        if may_replay and self._replay(step):
+            return self._ended(step, Outcome.DONE)
+        stop = self._save_layers or self._progress is not None
+        stops = self._stops(is_checked)
+        while True:
+            outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
+            if is_checked and self._contract and not self._contract.take_trace(stops):
+                return self._stopped(step, self._contract.found)
+            if self._work is not None:
+                self._work(take_work(self._machine))
+            if outcome == Outcome.LAYER_END:
+                self._layer_done(
+                    int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
+                )
+            elif outcome == Outcome.VIOLATION:
+                return self._stopped(step, tail_found(self._machine))
+            elif outcome not in (Outcome.PAUSED, Outcome.STOPPED):
+                self._refuse_handled_traps(is_checked)
+                return self._ended(step, outcome)
+            self._clock.check()
+
+    def _prove(self) -> bool:
+        """Prove the contract to the end of a segment; False if it does not hold.
+
+        Raises:
+            DataDecideError: it hangs on data.
+        """
+        assert self._contract is not None
+        try:
+            if not self._engine.prove(self._machine, self._costs, self._contract.show):
+                raise DataDecideError
+        except ContractBrokenError:
+            return False
+        return True
+
+    def _refuse_handled_traps(self, is_checked: bool) -> None:
+        """A proof knows nothing of what a program does after a trap that data have caused."""
+        is_proved = self._proof != "unwanted" and not is_checked
+        if is_proved and self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any():
+            raise DataDecideError
+
+    def _run_to_violation(self, step: ProgramStep) -> TrapReport:
+        """Run as far as to where the proof failed."""
+        assert self._contract is not None
+        found = self._contract.found
+        stops = make_stops(
+            self._machine.cores.size,
+            steps_per_turn=MAX_STEPS,
+            until_cycle=max(int(found[Found.CYCLE]), 0),
+            strict=True,
+        )
+        stop = self._save_layers
+        while True:
+            outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
+            if self._work is not None:
+                self._work(take_work(self._machine))
+            if outcome == Outcome.VIOLATION:
+                return self._stopped(step, tail_found(self._machine))
+            if outcome == Outcome.LAYER_END:
+                self._layer_done(
+                    int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
+                )
+            elif outcome != Outcome.PAUSED:
+                return self._stopped(step, found)
+            self._clock.check()
+
+    def _stopped(self, step: ProgramStep, found: Int64s) -> TrapReport:
+        book_cycles(self._account, self._machine, self._layers, step, False)
+        return self._broken(found)
+
+    def _stops(self, is_checked: bool) -> StopConditions:
+        cores, strict = self._machine.cores.size, self._proof != "unwanted"
+        if not is_checked:
+            return no_stops(cores, strict=strict)
+        return make_stops(cores, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS, strict=strict)
+
+    def _replay(self, step: ProgramStep) -> bool:
+        done, left = self._done, list(step.layers)
+
+        def reached(layer: int) -> None:
+            while left and left[0] < layer:
+                self._layer_done(left.pop(0))
+            if left:
+                self._clock.check()
+
+        strict = self._proof != "unwanted"
+        if self._engine.replay(self._machine, self._costs, reached, strict):
+            reached(len(self._layers))
+            return True
+        self._done = done
+        return False
+
+    def _ended(self, step: ProgramStep, outcome: Outcome) -> TrapReport | None:
+        if outcome == Outcome.DONE:
+            end_segment(self._machine)
+        book_cycles(self._account, self._machine, self._layers, step, outcome == Outcome.DONE)
+        if outcome == Outcome.DONE:
+            return None
+        return trap_report(self._machine, outcome, self._limited, self._layers)
+
+    def _layer_done(self, index: int) -> None:
+        if index >= len(self._layers):
+            return
+        layer = self._layers[index]
+        self._done += 1
+        if self._save_layers:
+            self._saved[layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
+        if self._progress:
+            self._progress(Progress("layer", self._done, len(self._layers), layer.name))
+
+
+def layer_key(layer: Layer) -> str:
+    """Key of a layer's output in ``--save-layers``."""
+    return f"{layer.number:04d}:{layer.name}"
