@@ -8,7 +8,7 @@ constant's values lie. A constant that the device's image holds as it is lies th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import attrs
 import numpy as np
@@ -28,8 +28,9 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir import Module, WeightVar, parse, print_module, verify
 from nmpsim.lir.nodes import TensorType
 from nmpsim.lir.scales import exact_scales
+from nmpsim.report.fields import Before
 
-SCHEMA = "nmpsim-lir-1"
+SCHEMA: Final = "nmpsim-lir-1"
 """Version of the index."""
 
 
@@ -59,6 +60,11 @@ class ModuleIndex:
 
     scales: tuple[ExactScale, ...]
     constants: tuple[ConstantPlace, ...]
+
+    @property
+    def schema(self) -> Annotated[Literal["nmpsim-lir-1"], Before("scales")]:
+        """Version of the index."""
+        return SCHEMA
 
 
 def debug_sections(module: Module, held: Mapping[str, int]) -> dict[str, list[Buffer]]:

@@ -13,11 +13,12 @@ import attrs
 
 from nmpsim.bundle.layout import READ_ONLY_LIMIT, RW_LIMIT
 from nmpsim.lir.limits import MAX_ELEMENTS
+from nmpsim.report.fields import Range
 
 
 @attrs.frozen
-class Limit:
-    """Smallest and largest value of a number, or how many of something there may be."""
+class Limit(Range):
+    """A range, and what it limits."""
 
     what: str
     low: int

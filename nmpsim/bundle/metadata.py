@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import attrs
 
 from nmpsim.bundle import limits
 from nmpsim.bundle.limits import Address, Barrier, Line, Macs, ZeroPoint
+from nmpsim.report.fields import Before
 
-SCHEMA = "nmpsim-bundle-2"
+SCHEMA: Final = "nmpsim-bundle-2"
 """Version of the metadata and of the descriptors; a reader accepts its own version only."""
 
 
@@ -103,3 +104,8 @@ class Metadata:
     outputs: Annotated[tuple[Tensor, ...], limits.TENSORS]
     layers: Annotated[tuple[Layer, ...], limits.LAYERS]
     steps: Annotated[tuple[ProgramStep, ...], limits.STEPS]
+
+    @property
+    def schema(self) -> Annotated[Literal["nmpsim-bundle-2"], Before("program")]:
+        """Version of the metadata."""
+        return SCHEMA

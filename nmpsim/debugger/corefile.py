@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 import numpy as np
@@ -24,8 +24,17 @@ from nmpsim.core.engines import ENGINES
 from nmpsim.debugger.arrays import Arrays
 from nmpsim.diagnostics import Place, UserError, fail
 
-SCHEMA = "nmpsim-core-1"
+SCHEMA: Final = "nmpsim-core-1"
 MAX_ABOUT_BYTES = 1 << 20
+
+
+class AboutDocument(TypedDict):
+    """The array ``about``."""
+
+    schema: Literal["nmpsim-core-1"]
+    device: Annotated[dict[str, Any], "its settings, by name"]
+    engine: str
+    position: Annotated[int | None, "null: as far as the run comes"]
 
 
 @attrs.frozen(eq=False)
@@ -47,7 +56,7 @@ class Core:
 
 def save_core(path: Path, core: Core) -> None:
     """Write a core file; raises FILE002."""
-    about = {
+    about: AboutDocument = {
         "schema": SCHEMA,
         "device": dict(core.config.settings()),
         "engine": core.engine,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 @attrs.frozen
 class Range:
-    """Smallest and largest value of a number."""
+    """Smallest and largest value of a number, or how many of something there may be."""
 
     low: float
     high: float

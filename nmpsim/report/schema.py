@@ -25,6 +25,12 @@ from nmpsim.report.fields import (
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+_LIMITS = {
+    "integer": ("minimum", "maximum"),
+    "number": ("minimum", "maximum"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+}
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -87,10 +93,12 @@ def _of(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     if AS_LISTS in said:
         fields = fields_of(get_args(kind)[0])
         return {"type": "array", "items": _row([_of(one.kind, defs) for one in fields])}
-    limits = next((one for one in said if isinstance(one, Range)), None)
-    if limits is not None:
-        return {"type": _PLAIN[kind], "minimum": limits.low, "maximum": limits.high}
-    return _plain(kind, defs)
+    schema = _plain(kind, defs)
+    for one in said:
+        if isinstance(one, Range):
+            low, high = _LIMITS[schema["type"]]
+            schema |= {low: one.low, high: one.high}
+    return schema
 
 
 def _plain(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:

@@ -17,9 +17,12 @@ from nmpsim.analysis.explain.document import LayersDocument, ScaleDocument, Sche
 from nmpsim.analysis.lint.document import LintDocument
 from nmpsim.analysis.reduce.repro import ReproDocument
 from nmpsim.analysis.trace.events import TraceDocument
+from nmpsim.bundle.debug import ModuleIndex
+from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.patch import PatchDocument
 from nmpsim.checking.baseline import Baseline
 from nmpsim.checking.document import CheckDocument
+from nmpsim.debugger.corefile import AboutDocument
 from nmpsim.debugger.script import DebugDocument
 from nmpsim.experiments.accuracy_result import EvaluationDocument
 from nmpsim.quantization.files import TensorFacts
@@ -75,6 +78,9 @@ DOCUMENTS = (
         "Exact scales of a program's tensors",
         dict[str, TensorFacts],
     ),
+    Document("metadata", "section .nmpsim.meta of a bundle", "Metadata of a bundle", Metadata),
+    Document("module", "section .nmpsim.lir.index of a bundle", "Of a bundle's LIR", ModuleIndex),
+    Document("core", "array about of a core file", "What a core file is of", AboutDocument),
     Document("repro", "nmpsim reduce", "The part of a program that fails", ReproDocument),
 )
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from nmpsim.bundle.elffile import ElfFile
+from nmpsim.bundle.layout import LIR_INDEX, META
 from nmpsim.cli.app import app
 from nmpsim.views.schemas import DOCUMENTS, schema_text
 
@@ -147,6 +150,18 @@ def test_what_a_command_writes_into_a_file_is_valid(name, words, file, folder, m
     monkeypatch.chdir(folder)
     run(*words)
     check(name, json.loads((folder / file).read_text()))
+
+
+def test_what_is_in_a_bundle_and_in_a_core_file_is_valid(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    image = (folder / "net.bin").read_bytes()
+    sections = ElfFile(memoryview(image), "net.bin").sections
+    for name, section in (("metadata", META), ("module", LIR_INDEX)):
+        place = sections[section]
+        check(name, json.loads(image[place.offset : place.offset + place.nbytes]))
+    run("debug", "net.bin", *INPUT, "-c", "step", "-c", "core kept.core.npz")
+    with np.load(folder / "kept.core.npz") as stored:
+        check("core", json.loads(stored["about"].tobytes()))
 
 
 def test_what_is_wrong_is_not_valid(folder):
