@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,17 +11,21 @@ import numpy.typing as npt
 
 from nmpsim.analysis.difference import Difference, compare
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.bundle.patch import Change
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.inspect import flat_index, layer_states, values_of
+from nmpsim.debugger.edits import Edit, Piece, image_slice
+from nmpsim.debugger.inspect import flat_index, layer_states
 from nmpsim.debugger.instructions import Done
 from nmpsim.debugger.patch_points import NO_CHANGE, index_of, packed, pieces_of
-from nmpsim.debugger.rederive import Program, Rederived, as_compiled, rederive
+from nmpsim.debugger.records import Stopped
+from nmpsim.debugger.rederive import Program, Rederived, as_compiled, rederive, with_scales
 from nmpsim.debugger.tracing import trace_of
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.profiles import INTEGER, PROFILES, ROWS
 from nmpsim.kernels.scale import InvalidScaleError, integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
+
+Scales = tuple[tuple[tuple[str, float], ...], ...]
+"""Of each change of a scale the buffers that have it, in order."""
 
 
 @attrs.frozen
@@ -44,14 +48,18 @@ class Effect:
 
 
 class Changes:
-    """Changes to the read-only memory of a run, in the order in which they were made."""
+    """Changes to a session, and what comes of them."""
 
     def __init__(self, debugger: Debugger) -> None:
         self._debugger = debugger
-        self.made: list[Change] = []
         self._baseline: Baseline | None = None
-        self._program: Program | None = None
-        """With the scales that were changed; None if none was."""
+        self._programs: dict[Scales, Program] = {}
+        """The last program, by the scales that it has."""
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All so far, in order."""
+        return self._debugger.execution.edits
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
         """Change a word of all descriptors of a layer, or its records by channel; how many places.
@@ -63,28 +71,35 @@ class Changes:
         pieces = list(dict.fromkeys(self._pieces(layer, word, channel)))
         if not pieces:
             raise self._unknown(layer, word, channel)
-        for address, size in pieces:
-            self.write(address, packed(value, size), f"{layer.name} {word} = {value}")
-        self.rewind(layer)
+        changed = [(address, packed(value, size)) for address, size in pieces]
+        self.program(changed, f"{layer.name} {word} = {value}", layer)
         return len(pieces)
 
     def set_scale(self, layer: Layer, module: Module, scale: float) -> Rederived:
         """Give a layer's output another scale; all layers that make or read it follow.
 
-        Raises UserError: DEBUG002 if there is no scale, or as :mod:`nmpsim.debugger.rederive` says.
+        ``module`` is the LIR that the bundle carries. Raises UserError: DEBUG002 if there is no
+        scale, or as :mod:`nmpsim.debugger.rederive` says.
         """
         _check_scale(layer, scale)
-        before = self._program or as_compiled(self._debugger.bundle, module)
-        found = rederive(before, layer, float(np.float32(scale)))
-        self._program = found.program
-        for address, now in found.pieces:
-            self.write(address, now, f"{layer.name} scale = {scale:g}")
+        found = rederive(self._program(module), layer, float(np.float32(scale)))
         by_name = {one.name: one for one in self._debugger.layers}
         order = self._debugger.layer_order()
-        self.rewind(
-            min((by_name[name] for name in found.makers), key=lambda one: order.index(one.index))
+        first = min(
+            (by_name[name] for name in found.makers), key=lambda one: order.index(one.index)
         )
+        what = f"{layer.name} scale = {scale:g}"
+        self.program(found.pieces, what, first, found.scales)
+        self._programs = {_scales(self.edits): found.program}
         return found
+
+    def _program(self, module: Module) -> Program:
+        """The program with the scales that it has now."""
+        scales = _scales(self.edits)
+        if scales not in self._programs:
+            made = as_compiled(self._debugger.bundle, module)
+            self._programs = {scales: with_scales(made, scales)}
+        return self._programs[scales]
 
     def set_own_scale(self, layer: Layer, scale: float) -> int:
         """Let only a layer's rescale aim at another output scale; how many descriptors.
@@ -92,8 +107,9 @@ class Changes:
         What reads the layer still takes its result on the old scale.
         """
         _check_scale(layer, scale)
-        ratio, count = (layer.output.scale or 0.0) / scale, 0
-        for done in self._computes(layer):
+        ratio, pieces = (layer.output.scale or 0.0) / scale, list[Piece]()
+        computes = self._computes(layer)
+        for done in computes:
             d = done.words
             is_integer = "profile" in d and ROWS[d["profile"]].form is INTEGER
             if "out_mul" not in d or not is_integer or d.get("scales"):
@@ -106,93 +122,79 @@ class Changes:
             real = d["out_mul"] / 2.0 ** (d["out_pre"] + d["out_post"])
             integers = _integers(real * ratio)
             for word, value in zip(("out_pre", "out_mul", "out_post"), integers, strict=True):
-                address = done.rs1 + 4 * index_of(done, word)
-                self.write(address, packed(value, 4), f"{layer.name} {word} = {value}")
-            count += 1
-        self.rewind(layer)
-        return count
+                pieces.append((done.rs1 + 4 * index_of(done, word), packed(value, 4)))
+        self.program(pieces, f"{layer.name} scale = {scale:g} alone", layer)
+        return len(computes)
 
-    def rewind(self, layer: Layer | None = None) -> None:
-        """Go back to where a layer begins (None: the first), unless the run is before it anyway.
+    def program(
+        self,
+        pieces: Sequence[Piece],
+        what: str,
+        layer: Layer | None = None,
+        scales: Mapping[str, float] | None = None,
+    ) -> None:
+        """Change bytes of the program; the run is at ``layer`` then, unless it was before it.
 
-        What changes made of the run from there on is not known yet.
+        It is at the start without a layer. Raises UserError (DEBUG002) for other memory.
         """
         debugger = self._debugger
-        known = layer is not None and all(
-            index in debugger.ends for index in _before(debugger.layer_order(), layer.index)
-        )
-        start = debugger.start_of(layer.index) if layer is not None and known else 0
-        if debugger.execution.position > start:
-            debugger.go_to(start)
-        debugger.forget_after(start)
+        for address, now in pieces:
+            if image_slice(debugger.bundle, address, len(now)) is None:
+                raise fail(
+                    "DEBUG002",
+                    "only the program's own memory can be changed for good",
+                    found=f"{len(now)} bytes at {address:#x}",
+                    expected="code, descriptors or constants",
+                )
+        here = debugger.execution.position
+        debugger.change((*self.edits, Edit(0, tuple(pieces), what, scales or {})))
+        if layer is not None:
+            debugger.go_to_layer(layer.index, here)
 
-    def write(self, address: int, now: bytes, what: str) -> None:
-        """Change bytes of the read-only memory; see ``rewind``.
-
-        Raises UserError (DEBUG002) for other memory.
-        """
-        execution = self._debugger.execution
-        self._remember()
-        was = execution.read_image(address, len(now))
-        if was is None:
-            raise fail(
-                "DEBUG002",
-                "only the program's own memory can be changed for good",
-                found=f"{len(now)} bytes at {address:#x}",
-                expected="code, descriptors or constants",
-            )
-        if was != now:
-            execution.write_image(address, now)
-            self.made.append(Change(address, was, now, what))
+    def element(self, tensor: Tensor, at: tuple[int, ...], value: float) -> None:
+        """Change an element in DRAM here, and whenever the run comes by."""
+        debugger, here = self._debugger, self._debugger.execution.position
+        address, now = _element(tensor, at, value)
+        what = f"{tensor.name}{list(at)} = {value:g}"
+        debugger.change((*self.edits, Edit(here, ((address, now),), what)))
+        debugger.go_to(here)
 
     def revert(self) -> int:
-        """Undo all; how many they were."""
-        count = len(self.made)
-        for change in reversed(self.made):
-            self._debugger.execution.write_image(change.address, change.was)
-        self.made.clear()
-        self._program = None
-        self.rewind()
+        """Undo all; how many they were. The run is at the start then."""
+        count = len(self.edits)
+        self._debugger.change(())
         return count
 
-    def merged(self) -> tuple[Change, ...]:
-        """As few changes as say the same: one for each address."""
-        found: dict[int, Change] = {}
-        for change in self.made:
-            first = found.get(change.address)
-            if first is not None and len(first.was) == len(change.was):
-                change = attrs.evolve(change, was=first.was)
-            found[change.address] = change
-        return tuple(change for change in found.values() if change.was != change.now)
-
-    def effects(self) -> list[Effect]:
-        """What became of every layer that has run since."""
-        self._remember()
-        debugger, base = self._debugger, self._baseline
-        effects = []
+    def effects(self) -> tuple[Stopped, list[Effect]]:
+        """Run to the end, and what the changes made of every layer."""
+        base, debugger = self._without(), self._debugger
+        stopped, effects = debugger.run_to_end(), []
         states = layer_states(debugger)
         for index in debugger.layer_order():
             layer, actual = debugger.layers[index], debugger.outputs.get(index)
-            before = base.outputs.get(index) if base else None
+            before = base.outputs.get(index)
             found = None
             if actual is not None and before is not None and index in debugger.ends:
                 output = layer.output
                 found = compare(actual, before, output.elem, output.scale, output.offset)
-            saturated = base.saturated.get(index, 0) if base else 0
+            saturated = base.saturated.get(index, 0)
             effects.append(Effect(index, layer.name, found, saturated, states[index].saturated))
-        return effects
+        return stopped, effects
 
-    def _remember(self) -> None:
-        """Keep what the run without changes gives; it is run to its end for that."""
-        if self._baseline is not None:
-            return
-        debugger = self._debugger
-        with debugger.execution.visit():
-            debugger.run_to_end()
-            states = layer_states(debugger)
-            self._baseline = Baseline(
-                dict(debugger.outputs), {state.index: state.saturated for state in states}
-            )
+    def _without(self) -> Baseline:
+        """What the run without changes gives."""
+        if self._baseline is None:
+            debugger, edits = self._debugger, self.edits
+            debugger.change(())
+            try:
+                debugger.run_to_end()
+                states = layer_states(debugger)
+                self._baseline = Baseline(
+                    debugger.outputs, {state.index: state.saturated for state in states}
+                )
+            finally:
+                debugger.change(edits)
+        return self._baseline
 
     def trace(self, layer: Layer) -> list[Done]:
         """What a layer did; it is run for that if it has not been."""
@@ -257,8 +259,8 @@ def _integers(real: float) -> tuple[int, int, int]:
     return found.pre, found.mul, found.post
 
 
-def poke(debugger: Debugger, tensor: Tensor, at: tuple[int, ...], value: float) -> None:
-    """Change an element in DRAM here and now; it is lost when the run goes back before it."""
+def _element(tensor: Tensor, at: tuple[int, ...], value: float) -> Piece:
+    """Address and bytes of a new value; UserError (DEBUG002) if it does not fit."""
     dtype = ELEM_DTYPES[tensor.elem]
     flat = flat_index(at, tensor.shape)
     if dtype.kind in "iu":
@@ -270,13 +272,8 @@ def poke(debugger: Debugger, tensor: Tensor, at: tuple[int, ...], value: float) 
                 found=value,
                 expected=f"{limits.min} to {limits.max}",
             )
-    data = np.array([value]).astype(dtype).tobytes()
-    debugger.execution.write_ram(tensor.address + flat * dtype.itemsize, data)
-    debugger.forget_after(debugger.execution.position)
-    for layer in debugger.layers:
-        if layer.output == tensor and layer.index in debugger.ends:
-            debugger.outputs[layer.index] = values_of(debugger, tensor)
+    return tensor.address + flat * dtype.itemsize, np.array([value]).astype(dtype).tobytes()
 
 
-def _before(order: list[int], index: int) -> list[int]:
-    return order[: order.index(index)]
+def _scales(edits: Sequence[Edit]) -> Scales:
+    return tuple(tuple(edit.scales.items()) for edit in edits if edit.scales)

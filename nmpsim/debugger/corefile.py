@@ -1,9 +1,9 @@
 """A core file: all that a run was made of, to stand where it stopped.
 
-An ``.npz`` file without pickled objects: ``bundle`` (uint8: the bundle's file, changes made),
-``input/NAME`` (what each input held), ``about`` (uint8: JSON with the schema, the device's
-settings, the engine, and the position, or null for as far as the run comes). Runs are
-deterministic, so opening one runs it again; everything before is there to go back to.
+An ``.npz`` file without pickled objects: ``bundle`` (uint8: the bundle's file), ``input/NAME``
+(what each input held), ``about`` (uint8: JSON with the schema, the device's settings, the engine,
+and the position, or null for as far as the run comes), ``edits`` (uint8: JSON, the changes).
+Runs are deterministic, so opening one runs it again; everything before is there to go back to.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ import numpy.typing as npt
 
 from nmpsim.atomic import write_npz
 from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.patch import MAX_PATCH_BYTES
 from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.engines import ENGINES
 from nmpsim.debugger.arrays import Arrays
+from nmpsim.debugger.edits import Edit
 from nmpsim.diagnostics import Place, UserError, fail
 
-SCHEMA: Final = "nmpsim-core-1"
+SCHEMA: Final = "nmpsim-core-2"
 MAX_ABOUT_BYTES = 1 << 20
+MAX_EDITS_BYTES = MAX_PATCH_BYTES
 
 
 class AboutDocument(TypedDict):
@@ -42,12 +45,14 @@ class Core:
     """What a core file holds."""
 
     image: bytes
-    """The bundle's file, with all changes made."""
+    """The bundle's file."""
     inputs: Mapping[str, npt.NDArray[Any]]
     config: DeviceConfig
     engine: str
     position: int | None
     """Where the run stood; None: at its trap or its end."""
+    edits: tuple[Edit, ...] = ()
+    """What was changed in the program and in DRAM."""
 
     def bundle(self, path: str) -> Bundle:
         """The program; raises UserError as :func:`nmpsim.load` does."""
@@ -65,6 +70,7 @@ def save_core(path: Path, core: Core) -> None:
     arrays = {
         "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
         "bundle": np.frombuffer(core.image, np.uint8),
+        "edits": np.frombuffer(json.dumps([_listed(one) for one in core.edits]).encode(), np.uint8),
         **{f"input/{name}": values for name, values in core.inputs.items()},
     }
     write_npz(path, arrays)
@@ -77,9 +83,10 @@ def load_core(path: Path, arrays: Arrays) -> Core:
     device settings raises.
     """
     keys = set(arrays.keys)
-    if not {"about", "bundle"} <= keys:
-        raise _no_core(path, "no arrays about and bundle")
+    if not {"about", "bundle", "edits"} <= keys:
+        raise _no_core(path, "no arrays about, bundle and edits")
     about = _about(path, arrays.read("about"))
+    edits = _document(path, arrays.read("edits"), MAX_EDITS_BYTES)
     image = arrays.read("bundle")
     if image.dtype != np.uint8 or image.ndim != 1:
         raise _no_core(path, "the bundle is no array of bytes")
@@ -93,16 +100,38 @@ def load_core(path: Path, arrays: Arrays) -> Core:
         config=from_settings(about["device"]),
         engine=about["engine"],
         position=about["position"],
+        edits=tuple(_edit(path, one) for one in (edits if isinstance(edits, list) else [None])),
     )
 
 
-def _about(path: Path, data: npt.NDArray[Any]) -> dict[str, Any]:
-    if data.dtype != np.uint8 or data.ndim != 1 or data.size > MAX_ABOUT_BYTES:
-        raise _no_core(path, "what it says about itself is no text")
+def _listed(edit: Edit) -> dict[str, Any]:
+    pieces = [[address, now.hex()] for address, now in edit.pieces]
+    return attrs.asdict(edit) | {"pieces": pieces, "scales": dict(edit.scales)}
+
+
+def _edit(path: Path, found: Any) -> Edit:
+    """An edit of the list, with all of it as it must be but for where its bytes lie."""
     try:
-        about = json.loads(data.tobytes().decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _no_core(path, str(error)[:120]) from error
+        position, pieces, what, scales = (
+            found[key] for key in ("position", "pieces", "what", "scales")
+        )
+        edit = Edit(position, tuple((at, bytes.fromhex(now)) for at, now in pieces), what, scales)
+    except (TypeError, ValueError, KeyError) as error:
+        raise _no_core(path, f"an edit is impossible: {error}"[:120]) from error
+    numbers = (position, *(address for address, _ in edit.pieces))
+    is_right = (
+        all(type(number) is int and number >= 0 for number in numbers)
+        and isinstance(what, str)
+        and isinstance(scales, dict)
+        and all(type(one) is float and 0 < one < float("inf") for one in scales.values())
+    )
+    if not is_right:
+        raise _no_core(path, "an edit is impossible")
+    return edit
+
+
+def _about(path: Path, data: npt.NDArray[Any]) -> dict[str, Any]:
+    about = _document(path, data, MAX_ABOUT_BYTES)
     if not isinstance(about, dict) or about.get("schema") != SCHEMA:
         raise _no_core(path, f"no schema {SCHEMA}")
     position = about.get("position", -1)
@@ -114,6 +143,16 @@ def _about(path: Path, data: npt.NDArray[Any]) -> dict[str, Any]:
     if not isinstance(about.get("device"), dict):
         raise _no_core(path, "it has no device")
     return about
+
+
+def _document(path: Path, data: npt.NDArray[Any], most: int) -> Any:
+    """JSON in an array of bytes."""
+    if data.dtype != np.uint8 or data.ndim != 1 or data.size > most:
+        raise _no_core(path, "what it says about itself is no text")
+    try:
+        return json.loads(data.tobytes().decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _no_core(path, str(error)[:120]) from error
 
 
 def _no_core(path: Path, found: str) -> UserError:

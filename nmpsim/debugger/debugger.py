@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,8 +14,10 @@ from nmpsim.core.host import read_tensor
 from nmpsim.core.state import NEVER
 from nmpsim.core.stops import ANY_INSTRUCTION
 from nmpsim.debugger.breakpoints import AtAddress, Breakpoint, Condition, Hit, OnHazard
+from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import Events, Hazards
 from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
+from nmpsim.debugger.hazards import Hazard
 from nmpsim.debugger.location_breakpoints import addresses_of, is_step, next_cycle, place_hits
 from nmpsim.debugger.position import RunPosition
 from nmpsim.debugger.records import Location, Stopped
@@ -67,18 +69,13 @@ class Debugger(RunPosition):
             UserError: BUN004, INPUT001, INPUT002, ARG001; MEM001 if it needs too much memory.
         """
         device = from_settings(bundle.metadata.device) if config is None else config
-        self.execution = Execution(bundle, inputs, device, engine, budget_mib, max_memory)
+        super().__init__(Execution(bundle, inputs, device, engine, budget_mib, max_memory))
         self.breakpoints: list[Breakpoint] = []
-        self.ends = {}
-        self.outputs: dict[int, npt.NDArray[Any]] = {}
-        """Output of each layer when it was done last; layers may share memory."""
         self.progress: Listener | None = None
         """Called when a layer is done."""
         self.interrupted: Callable[[], bool] = lambda: False
         """Asked now and then; the run stops when it says yes."""
         self.events = Events(self.execution)
-        self.work: WorkLog | None = None
-        """What units did, for who puts a log here at the start."""
         self._number = 0
         self._since = 0
 
@@ -89,8 +86,6 @@ class Debugger(RunPosition):
 
         ``only_if`` is asked in the state in which it would stop.
         """
-        if isinstance(condition, OnHazard):
-            self.check_hazards()
         self._number += 1
         added = Breakpoint(self._number, condition, text, only_if=only_if)
         self.breakpoints.append(added)
@@ -108,15 +103,40 @@ class Debugger(RunPosition):
         """Forget one."""
         self.breakpoints.remove(self.breakpoint(number))
 
-    def check_hazards(self) -> Hazards:
+    def hazards(self) -> Sequence[Hazard]:
         """Hazards up to here; from now on every instruction is looked at."""
-        if self.events.hazards is None:
-            here = self.execution.position
-            self.events.hazards = Hazards(self.execution)
+        found = self._checked_hazards().found
+        return [one for one in found if one.position <= self.execution.position]
+
+    def _checked_hazards(self) -> Hazards:
+        """What the check has found, which has come this far at least."""
+        known, here = self.known, self.execution.position
+        if known.hazards is None:
+            known.hazards = Hazards(self.execution)
+        if known.hazards.checked < here:
             with self.execution.visit():
-                self.execution.go_to(0)
-                self.execution.replay(here, self._watch)
-        return self.events.hazards
+                self.execution.go_to(known.hazards.checked)
+                self.execution.replay(here, known.hazards.watch)
+        return known.hazards
+
+    def keep_work(self) -> None:
+        """Keep the record of what units do, from the start on."""
+        self.known.work = WorkLog()
+        here = self.execution.position
+        with self.execution.visit():
+            self.execution.go_to(0)
+            self.execution.replay(here, self._watch)
+
+    def work_log(self) -> WorkLog:
+        """What units did, if it is kept."""
+        return self.known.work or WorkLog()
+
+    def change(self, edits: Sequence[Edit]) -> None:
+        """Stand at the start of the run that other edits make.
+
+        Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if there is no memory at one.
+        """
+        self.execution.change(edits)
 
     # --- moving -----------------------------------------------------------------------------
 
@@ -186,12 +206,17 @@ class Debugger(RunPosition):
         """Back to the start."""
         return self.go_to(0)
 
-    def forget_after(self, position: int) -> None:
-        """The future after a position will be another one: forget what is known of it."""
-        self.execution.snapshots.drop_after(position)
-        for index in [index for index, end in self.ends.items() if end > position]:
-            del self.ends[index]
-            self.outputs.pop(index, None)
+    def go_to_layer(self, index: int, until: int) -> Stopped:
+        """Where a layer begins, or ``until`` if that is earlier, whatever is on the way."""
+        order = self.layer_order()
+        before = set(order[: order.index(index)])
+        self.go_to(0)
+        while self.execution.position < until and not before <= set(self.ends):
+            pause = self.execution.advance(until)
+            self._watch(pause)
+            if pause.why in (Why.END, Why.TRAP):
+                return self._over()
+        return self.go_to(min(until, self.start_of(index)) if before <= set(self.ends) else until)
 
     def output_after(self, index: int) -> npt.NDArray[Any] | None:
         """Do one layer, from the machine's state as it is, and give its output; keep no traces.
@@ -222,8 +247,8 @@ class Debugger(RunPosition):
         execution = self.execution
         if execution.is_over:
             return self._over()
-        execution.pass_address(self.next_core())
         self._begin()
+        execution.pass_address(self.next_core())
         addresses = addresses_of(self.breakpoints, address)
         while True:
             pause = execution.advance(
@@ -255,6 +280,8 @@ class Debugger(RunPosition):
         """The run goes on: what happens from here on counts."""
         self._since = self.execution.cycle
         self.events.begin()
+        if any(isinstance(one.condition, OnHazard) for one in self.breakpoints):
+            self._checked_hazards()
 
     def _over(self) -> Stopped:
         trap = self.execution.trap
@@ -267,22 +294,24 @@ class Debugger(RunPosition):
         self._watch(pause)
         active = [one for one in self.breakpoints if one.is_enabled]
         hits = place_hits(active, pause, self.execution, self.current_layer(), self._since)
-        hits += self.events.hits(active, pause)
+        hits += self.events.hits(active, pause, self.known.found_hazards)
         return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
 
     def _watch(self, pause: Pause) -> None:
         """Note where layers end, and keep snapshots there."""
+        known = self.known
         for index in pause.layers:
-            self.ends.setdefault(index, pause.position)
+            known.ends.setdefault(index, pause.position)
             output = read_tensor(self.execution.machine, self.layers[index].output)
-            self.outputs[index] = output.copy()
+            known.outputs[index] = output.copy()
         if pause.why == Why.LAYER:
             self.execution.take_snapshot()
             if self.progress is not None:
                 self.progress(self.location())
-        self.events.watch(pause)
-        if self.work is not None:
-            self.work.watch(pause)
+        if known.hazards is not None:
+            known.hazards.watch(pause)
+        if known.work is not None:
+            known.work.watch(pause)
 
     def _first_met(self, hits: list[Hit], pause: Pause) -> Stopped | None:
         """Stop at the earliest whose own condition holds; None if that of none does."""

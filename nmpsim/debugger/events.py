@@ -48,9 +48,9 @@ class Hazards:
         self.found: list[Hazard] = []
 
     def watch(self, pause: Pause) -> None:
-        """Look at what is new in a pause; there must be no gap before it."""
+        """Look at what is new in a pause, unless there is a gap before it."""
         new = pause.trace[pause.trace[:, Row.TURN] >= self.checked]
-        if pause.position <= self.checked:
+        if not pause.start <= self.checked < pause.position:
             return
         for done in instructions(new, self._execution.machine):
             self.found += self._check.feed(done)
@@ -64,23 +64,18 @@ class Events:
     """The observer for ``saturation``, ``stall``, ``hazard``, ``result differs`` and watches."""
 
     execution: Execution
-    hazards: Hazards | None = None
-    """None until somebody asks."""
     differs: Differs | None = None
     _cuts: dict[int, int] = attrs.field(factory=dict)
     """Values that each layer had saturated when the last pause began."""
-
-    def watch(self, pause: Pause) -> None:
-        """Note what happened."""
-        if self.hazards is not None:
-            self.hazards.watch(pause)
 
     def begin(self) -> None:
         """A run begins or begins again: take stock."""
         self._cuts = self._saturated_now()
 
-    def hits(self, breakpoints: Sequence[Breakpoint], pause: Pause) -> Sequence[Hit]:
-        """Which breakpoints did it meet, and where?"""
+    def hits(
+        self, breakpoints: Sequence[Breakpoint], pause: Pause, hazards: Sequence[Hazard]
+    ) -> Sequence[Hit]:
+        """Which breakpoints did it meet, and where? ``hazards`` are those known of the run."""
         before, self._cuts = self._cuts, self._saturated_now()
         found: list[Hit] = []
         conditions = [one.condition for one in breakpoints]
@@ -92,7 +87,7 @@ class Events:
             if isinstance(condition, OnStall):
                 found += self._stalls(one, condition, pause)
             elif isinstance(condition, OnHazard):
-                found += self._hazards(one, pause)
+                found += _hazard_hits(one, pause, hazards)
             elif isinstance(condition, OnDifference):
                 found += self._differences(one, condition, pause)
             elif isinstance(condition, OnSaturation):
@@ -110,13 +105,6 @@ class Events:
                 pc = int(row[Row.PC])
                 text = f"core {core} stood {cycles} cycles at {name}, {pc:#x}"
                 yield Hit(int(row[Row.TURN]) + 1, one.number, text, code_command(core, pc))
-
-    def _hazards(self, one: Breakpoint, pause: Pause) -> Iterator[Hit]:
-        for hazard in self.hazards.found if self.hazards else ():
-            if pause.start < hazard.position <= pause.position:
-                then = hazard.then
-                place = code_command(then.core, then.pc)
-                yield Hit(hazard.position, one.number, hazard.what, place)
 
     def _differences(self, one: Breakpoint, condition: OnDifference, pause: Pause) -> Iterator[Hit]:
         for index in pause.layers:
@@ -194,6 +182,13 @@ class Events:
             is_kind = condition.access in (kind, "access")
             if is_kind and tensor.address < condition.end and condition.start < end:
                 yield f"the host {kind}s {tensor.name} ({layer.name})"
+
+
+def _hazard_hits(one: Breakpoint, pause: Pause, hazards: Sequence[Hazard]) -> Iterator[Hit]:
+    for hazard in hazards:
+        if pause.start < hazard.position <= pause.position:
+            place = code_command(hazard.then.core, hazard.then.pc)
+            yield Hit(hazard.position, one.number, hazard.what, place)
 
 
 def host_touches(step: ProgramStep) -> Iterable[tuple[str, Tensor]]:

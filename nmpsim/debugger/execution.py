@@ -8,7 +8,7 @@ moves made is the *position*. The same position is always the same state, howeve
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any
@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Layer, ProgramStep
+from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.account import Account, book_cycles, run_report
@@ -30,6 +30,7 @@ from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start
 from nmpsim.core.stops import Noted, StopConditions, make_stops
 from nmpsim.core.trapped import trap_report
 from nmpsim.core.work import take_work, with_work
+from nmpsim.debugger.edits import Edit, check_edit, program_pieces, ram_slice, rescaled
 from nmpsim.debugger.snapshots import (
     DEFAULT_BUDGET_MIB,
     Snapshot,
@@ -83,7 +84,7 @@ class Pause:
 
 
 class Execution:
-    """A bundle on a machine, with inputs."""
+    """A bundle on a machine, with inputs and edits."""
 
     def __init__(
         self,
@@ -104,26 +105,22 @@ class Execution:
         self.machine: Machine = with_work(machine_of(bundle, config, limit, save_layers=True))
         self.engine, self.costs = make_engine(engine), costs_of(config)
         self.inputs = checked_inputs(bundle.metadata, inputs)
+        self.edits: tuple[Edit, ...] = ()
+        """Changes to the program and to DRAM, see ``change``."""
+        self.layers = bundle.metadata.layers
+        """The program's layers, outputs with the scale that they have with the edits."""
         self.snapshots = Snapshots(budget_mib)
         self.position = 0
         self.trap: TrapReport | None = None
         self.before_moves: Callable[[], None] = lambda: None
         """Called before some moves are made; what it raises ends the advance there."""
         self._step, self._is_started = 0, False
-        self._pokes: list[tuple[int, int, bytes]] = []
-        """(position, address, bytes) of what was changed in DRAM."""
-        self._owns_image = False
         self.account = Account.of(self.layers)
         self._stops = make_stops(config.cores_count, trace_rows=TRACE_ROWS)
         reset(self.machine)
         for tensor in bundle.metadata.inputs:
             write_tensor(self.machine, tensor, self.inputs[tensor.name])
         self.take_snapshot()
-
-    @property
-    def layers(self) -> tuple[Layer, ...]:
-        """The program's layers."""
-        return self.bundle.metadata.layers
 
     @property
     def step(self) -> ProgramStep | None:
@@ -176,9 +173,9 @@ class Execution:
             return self._pause(Why.END, start)
         if self.position >= until:
             return self._pause(Why.LIMIT, start)
-        until = min(until, *(p for p, _, _ in self._pokes if p > start), FOREVER)
+        until = min(until, *(e.position for e in self.edits if e.position > start), FOREVER)
         pause = self._move(step, until, cycle, after, cores, addresses)
-        self._poke_again()
+        self._edit_here()
         return pause
 
     def _move(
@@ -281,34 +278,38 @@ class Execution:
         self.position, self.trap = snapshot.position, None
         self._step, self._is_started = snapshot.step, snapshot.is_started
         self.account = snapshot.account.copy()
+        self._edit_here()
 
-    def read_image(self, address: int, count: int) -> bytes | None:
-        """Bytes of the read-only memory; None if they are not all there."""
-        start, image = address - self.bundle.image_base, self.machine.image
-        if count < 1 or not 0 <= start <= image.size - count:
-            return None
-        return bytes(image[start : start + count])
+    def change(self, edits: Sequence[Edit]) -> None:
+        """Begin again with other edits, which make another run: nothing of this one is kept.
 
-    def write_image(self, address: int, data: bytes) -> None:
-        """Change the read-only memory of this run, not of the bundle."""
-        if not self._owns_image:
-            self.machine = self.machine._replace(image=self.machine.image.copy())
-            self._owns_image = True
-        start = address - self.bundle.image_base
-        self.machine.image[start : start + len(data)] = np.frombuffer(data, np.uint8)
+        Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if there is no memory at one.
+        """
+        bundle = self.bundle
+        for edit in edits:
+            check_edit(bundle, edit)
+        image = bundle.image
+        if pieces := program_pieces(bundle, edits):
+            image = image.copy()
+            for where, now, _ in pieces:
+                image[where] = np.frombuffer(now, np.uint8)
+        self.machine = self.machine._replace(image=image)
+        self.edits = tuple(edits)
+        self.layers = tuple(
+            attrs.evolve(layer, output=rescaled(layer.output, edits))
+            for layer in bundle.metadata.layers
+        )
+        # The first one was taken before anything was edited.
+        self.snapshots.drop_after(0)
+        self.restore(self.snapshots.before(0))
 
-    def write_ram(self, address: int, data: bytes) -> None:
-        """Change DRAM here and now; done again whenever the run comes by this position."""
-        self._pokes.append((self.position, address, data))
-        self.snapshots.drop_after(self.position - 1)
-        self._poke_again()
-        self.take_snapshot()
-
-    def _poke_again(self) -> None:
-        for position, address, data in self._pokes:
-            if position == self.position:
-                start = address - self.bundle.rw_base
-                self.machine.ram[start : start + len(data)] = np.frombuffer(data, np.uint8)
+    def _edit_here(self) -> None:
+        """Make the edits of this position in DRAM."""
+        for edit in self.edits:
+            for address, now in edit.pieces if edit.position == self.position else ():
+                where = ram_slice(self.bundle, address, len(now))
+                if where is not None:
+                    self.machine.ram[where] = np.frombuffer(now, np.uint8)
 
     def report(self) -> RunReport:
         """The report of the run up to here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.read import Bundle
 from nmpsim.core.state import Status
 from nmpsim.debugger.execution import FOREVER, Execution
+from nmpsim.debugger.known import Known, Outputs, outputs_at
 from nmpsim.debugger.records import Location, Reason, Stopped
+from nmpsim.debugger.worklog import WorkLog
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import word_at
 
@@ -18,9 +21,27 @@ from nmpsim.memory.address_map import word_at
 class RunPosition:
     """A run that stands still."""
 
-    execution: Execution
-    ends: dict[int, int]
-    """Position at which each layer was done, as far as the run has come once."""
+    def __init__(self, execution: Execution) -> None:
+        self.execution = execution
+        self._known = Known(execution.edits)
+
+    @property
+    def known(self) -> Known:
+        """What is known of the run that the edits make now."""
+        if self._known.edits is not self.execution.edits:
+            work = None if self._known.work is None else WorkLog()
+            self._known = Known(self.execution.edits, work=work)
+        return self._known
+
+    @property
+    def ends(self) -> Mapping[int, int]:
+        """Position at which each layer was done, as far as the run has come once."""
+        return self.known.ends
+
+    @property
+    def outputs(self) -> Outputs:
+        """Output of each layer as it was left, as far as the run has come once."""
+        return outputs_at(self.known, self.layers, self.execution.position)
 
     @property
     def bundle(self) -> Bundle:

@@ -8,7 +8,7 @@ follows, in every arithmetic: factors, biases, clips. A further scale builds on 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -52,6 +52,8 @@ class Rederived:
     """Layers on the device that read it."""
     left: tuple[str, ...]
     """Layers on the host that read it: their scales are not in the program's memory."""
+    scales: Mapping[str, float]
+    """Buffers that have the scale now."""
 
 
 def as_compiled(bundle: Bundle, module: Module) -> Program:
@@ -90,7 +92,25 @@ def rederive(before: Program, layer: Layer, scale: float) -> Rederived:
     if not _has_layout(made, before.made):
         raise _not_here(layer, "with that scale the program would have another layout")
     pieces = tuple(_differing(before.made, made))
-    return Rederived(Program(module, before.options, made), pieces, makers, readers, left)
+    scales = dict.fromkeys(sorted(buffers), scale)
+    program = Program(module, before.options, made)
+    return Rederived(program, pieces, makers, readers, left, scales)
+
+
+def with_scales(before: Program, changes: Sequence[Iterable[tuple[str, float]]]) -> Program:
+    """A program as its compiler makes it with other scales of some buffers."""
+    if not changes:
+        return before
+    module = rescaled_module(before.module, changes)
+    return Program(module, before.options, _compiled(before.made, module, *before.options))
+
+
+def rescaled_module(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
+    """A module after changes of scales, in order, each a scale for each of some buffers."""
+    for change in changes:
+        for name, scale in change:
+            module = _scaled(module, frozenset([name]), scale)
+    return module
 
 
 def _same_scale(operations: tuple[Operation, ...], layer: Layer) -> frozenset[str]:

@@ -38,7 +38,6 @@ class View:
 
     shell: Shell
     facts: Facts
-    work: WorkLog
     location: Location
     answer: Result
     """What the last command answered."""
@@ -63,6 +62,11 @@ class View:
         return self.shell.debugger
 
     @property
+    def work(self) -> WorkLog:
+        """What units did so far."""
+        return self.debugger.work_log()
+
+    @property
     def chosen(self) -> Layer | None:
         """The layer that is looked at; None if the program has none."""
         return self.debugger.layers[self.layer] if self.layers else None
@@ -83,11 +87,10 @@ class View:
 def first_view(shell: Shell) -> View:
     """Before anything is done; from here on the record of work is kept."""
     debugger = shell.debugger
-    debugger.work = WorkLog()
+    debugger.keep_work()
     view = View(
         shell,
         facts_of(debugger.bundle),
-        debugger.work,
         debugger.location(),
         Result(),
         layer_states(debugger),

@@ -21,6 +21,7 @@ from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.patch import Change, apply_patch
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.changes import Changes
+from nmpsim.debugger.edits import patch_of
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.isa.codec import encode
 
@@ -59,7 +60,7 @@ def wrong_shift(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -
     changes, layer = Changes(debugger), find_layer(debugger, "conv2")
     shift = next(one.words["out_post"] for one in changes.trace(layer) if "out_post" in one.words)
     changes.set_word(layer, "out_post", shift - 1)
-    return apply_patch(image, changes.merged(), "wrong_shift.bin")
+    return apply_patch(image, patch_of(debugger.bundle, changes.edits), "wrong_shift.bin")
 
 
 def retyped_bias(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -> bytes:

@@ -14,6 +14,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
+from nmpsim.debugger.edits import patch_of
 from nmpsim.diagnostics import UserError
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -88,11 +89,11 @@ def test_scales_build_on_one_another(shell: Shell, seven: dict[str, Any], tmp_pa
     for index, values in expected.items():
         if shell.debugger.layers[index].placement == "device":
             np.testing.assert_array_equal(values, shell.debugger.outputs[index])
-    exact = [shell.debugger.layers[index].output.scale for index in (1, 3)]
+    exact = [shell.debugger.bundle.metadata.layers[index].output.scale for index in (1, 3)]
     shell.execute(f"change conv1 scale {exact[0]!r}")
     shell.execute(f"change conv2 scale {exact[1]!r}")
     assert shell.execute("effect").data["changed"] == []
-    assert shell.changes.merged() == ()
+    assert patch_of(shell.debugger.bundle, shell.changes.edits) == ()
 
 
 def test_the_scale_of_a_layer_alone(shell: Shell) -> None:

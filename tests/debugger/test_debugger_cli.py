@@ -116,10 +116,10 @@ def test_a_run_without_a_trap_leaves_no_core_file(run: Any, program: str, tmp_pa
         b"",
         b"{}",
         b"[1]",
-        b'{"schema": "nmpsim-core-1"}',
-        b'{"schema": "nmpsim-core-1", "position": -1, "engine": "compiled", "device": {}}',
-        b'{"schema": "nmpsim-core-1", "position": null, "engine": "rm -rf", "device": {}}',
-        b'{"schema": "nmpsim-core-1", "position": null, "engine": "compiled", "device": 5}',
+        b'{"schema": "nmpsim-core-2"}',
+        b'{"schema": "nmpsim-core-2", "position": -1, "engine": "compiled", "device": {}}',
+        b'{"schema": "nmpsim-core-2", "position": null, "engine": "rm -rf", "device": {}}',
+        b'{"schema": "nmpsim-core-2", "position": null, "engine": "compiled", "device": 5}',
         b"[" * 10_000,
     ],
 )
@@ -127,7 +127,37 @@ def test_broken_core_files_are_refused(
     run: Any, digits: Bundle, tmp_path: Path, about: bytes
 ) -> None:
     core = tmp_path / "broken.core"
-    np.savez(core, about=np.frombuffer(about, np.uint8), bundle=np.zeros(9, np.uint8))
+    np.savez(
+        core,
+        about=np.frombuffer(about, np.uint8),
+        bundle=np.zeros(9, np.uint8),
+        edits=np.frombuffer(b"[]", np.uint8),
+    )
     code, _, err = run("debug", str(core.with_name("broken.core.npz")), "-c", "where")
     assert code == 2
     assert "DEBUG003" in err
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        "3",
+        "[3]",
+        "[{}]",
+        '[{"position": 0, "pieces": [[1, "zz"]], "what": "", "scales": {}}]',
+        '[{"position": -1, "pieces": [], "what": "", "scales": {}}]',
+        '[{"position": 0, "pieces": [[true, "00"]], "what": "", "scales": {}}]',
+        '[{"position": 0, "pieces": [], "what": "", "scales": {"x": NaN}}]',
+        '[{"position": 0, "pieces": [], "what": "", "scales": []}]',
+        '[{"position": 0, "pieces": [[1, "00"]], "what": "", "scales": {}}]',
+    ],
+)
+def test_impossible_edits_are_refused(run: Any, program: str, tmp_path: Path, edits: str) -> None:
+    core = tmp_path / "x.npz"
+    assert run("debug", program, "--input", SEVEN, "-c", f"core {core}")[0] == 0
+    with np.load(core) as file:
+        arrays = dict(file) | {"edits": np.frombuffer(edits.encode(), np.uint8)}
+    np.savez(core, **arrays)
+    code, _, err = run("debug", str(core), "-c", "where")
+    assert code == 2
+    assert "DEBUG003" in err or "there is no memory there" in err

@@ -12,18 +12,18 @@ import nmpsim
 from nmpsim.bundle import Bundle
 from nmpsim.core.state import WORK
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.worklog import SPAN, WorkLog
+from nmpsim.debugger.worklog import SPAN
 
 STEPS = st.tuples(st.sampled_from(["layer", "tile", "tensor", "instruction"]), st.booleans())
 
 
 def logged(bundle: Bundle, inputs: dict[str, Any], steps: list[tuple[Any, bool]]) -> Any:
     debugger = Debugger(bundle, inputs)
-    debugger.work = WorkLog()
+    debugger.keep_work()
     for unit, back in steps:
         debugger.step(unit, 3, back=back)
     debugger.run()
-    return np.sort(debugger.work.spans())
+    return np.sort(debugger.work_log().spans())
 
 
 @settings(

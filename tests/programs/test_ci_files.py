@@ -20,6 +20,7 @@ import nmpsim
 from nmpsim.bundle.patch import save_patch
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.changes import Changes
+from nmpsim.debugger.edits import patch_of
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "programs" / "ci"
@@ -179,7 +180,7 @@ def change_rescale_integer(folder):
     changes, (layer,) = Changes(debugger), [one for one in debugger.layers if one.name == "fc__1"]
     (conv,) = [one for one in changes.trace(layer) if one.instruction.mnemonic == "nmp.conv"]
     changes.set_word(layer, "out_mul", conv.words["out_mul"] + 1)
-    save_patch(folder / "one.json", changes.merged())
+    save_patch(folder / "one.json", patch_of(debugger.bundle, changes.edits))
     compile_with(folder, "--patch one.json")
 
 

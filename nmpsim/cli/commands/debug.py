@@ -269,6 +269,7 @@ def _debugger_of(request: _Request, core: Core) -> Debugger:
 
 
 def _go_where_it_stopped(debugger: Debugger, core: Core) -> None:
+    debugger.change(core.edits)
     if core.position is None:
         debugger.run_to_end()
     else:

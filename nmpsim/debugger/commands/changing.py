@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.bundle.patch import load_patch, save_patch
-from nmpsim.debugger.changes import Effect, poke
+from nmpsim.bundle.patch import apply_patch, load_patch, save_patch
+from nmpsim.debugger.changes import Effect
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result, count, say, table
 from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.edits import patch_of
 from nmpsim.debugger.inspect import find_address, find_layer, find_tensor
 from nmpsim.diagnostics import fail
 
@@ -87,7 +88,7 @@ def set_element(context: Context, arguments: Arguments) -> Result:
             f"{tensor.name} lies in the program's own memory",
             hint=f"set {tensor.address:#x} VALUE changes its bytes",
         )
-    poke(context.debugger, tensor, where, value)
+    context.changes.element(tensor, where, value)
     return say(
         f"{tensor.name}{list(where)} = {value:g} from here on", tensor=tensor.name,
         at=list(where), value=value,
@@ -113,8 +114,7 @@ def _set_bytes(context: Context, arguments: Arguments, what: str) -> Result:
     if size not in (1, 2, 4, 8) or not -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
         raise arguments.wrong("the value does not fit", f"{value} in {size} bytes")
     data = (value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
-    context.changes.write(address, data, f"{what} = {value}")
-    context.changes.rewind()
+    context.changes.program([(address, data)], f"{what} = {value}")
     return _changed(context, f"{what} ({address:#x}) = {value}", 1)
 
 
@@ -124,8 +124,7 @@ NAMES = ("layer", "differ", "of", "worst", "SQNR", "saturated", "before")
 def effect(context: Context, arguments: Arguments) -> Result:
     """Run to the end and compare with the run without changes."""
     arguments.end()
-    stopped = context.debugger.run_to_end()
-    found = context.changes.effects()
+    stopped, found = context.changes.effects()
     rows = [_row(one) for one in found]
     changed = [one.name for one in found if one.difference and not one.difference.equal]
     summary = f"{count(len(changed), 'layer')} of {len(found)} changed"
@@ -166,7 +165,7 @@ def export(context: Context, arguments: Arguments) -> Result:
     """Write the changes as a patch."""
     path = Path(arguments.word("a file"))
     arguments.end()
-    changes = context.changes.merged()
+    changes = patch_of(context.debugger.bundle, context.changes.edits)
     save_patch(path, changes)
     line = (
         f"{path}: {count(len(changes), 'change')}; `nmpsim run` and `compile` take it with --patch"
@@ -178,15 +177,14 @@ def apply(context: Context, arguments: Arguments) -> Result:
     """Make the changes of a patch."""
     path = Path(arguments.word("a file"))
     arguments.end()
-    changes = load_patch(path)
-    for one in changes:
-        context.changes.write(one.address, one.now, one.what)
-    context.changes.rewind()
+    changes, bundle = load_patch(path), context.debugger.bundle
+    apply_patch(bytes(bundle.file), changes, bundle.path)  # refuses another bundle's
+    context.changes.program([(one.address, one.now) for one in changes], f"patch {path}")
     return _changed(context, f"{path}: {count(len(changes), 'change')}", len(changes))
 
 
 def revert(context: Context, arguments: Arguments) -> Result:
-    """Undo all changes to the program."""
+    """Undo all changes."""
     arguments.end()
     undone = context.changes.revert()
     return say(f"{count(undone, 'change')} undone; the run is at the start", undone=undone)
@@ -214,10 +212,11 @@ COMMANDS = (
         set_element,
         (),
         ("<tensor>",),
-        "An address may be NAME+N as `why` names weights; the run then goes back to the start.",
+        "An element is set again whenever the run comes by this position. An address may be NAME+N"
+        " as `why` names weights; the run then goes back to the start.",
     ),
     Command("effect", "effect", "run to the end and show what the changes did", effect),
     Command("export", "export FILE", "write the changes as a patch", export, (), ("<file>",)),
     Command("patch", "patch FILE", "make the changes of a patch", apply, (), ("<file>",)),
-    Command("revert", "revert", "undo all changes to the program", revert),
+    Command("revert", "revert", "undo all changes; the run is at the start then", revert),
 )  # fmt: skip

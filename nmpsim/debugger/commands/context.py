@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from nmpsim.analysis.explain import LayerFacts
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.bundle.patch import apply_patch
 from nmpsim.debugger.arrays import OpenArrays
 from nmpsim.debugger.audit import OperandType, bias_note, operand_types
 from nmpsim.debugger.changes import Changes
@@ -57,11 +56,6 @@ class Context:
         if index is None and not order:
             raise fail("DEBUG002", "the program has no layers")
         return self.debugger.layers[order[-1] if index is None else index]
-
-    def image(self) -> bytes:
-        """The bundle's file with the changes made."""
-        bundle = self.debugger.bundle
-        return apply_patch(bytes(bundle.file), self.changes.merged(), bundle.path)
 
     def module(self) -> Module:
         """The LIR that the bundle carries; UserError BUN005 if it carries none."""

@@ -67,7 +67,7 @@ def functions_of(context: Context) -> Mapping[str, Function]:
         "ulp": ulp,
         "value": value,
         "register": register,
-        "hazards": lambda _: len(debugger.check_hazards().found),
+        "hazards": lambda _: len(debugger.hazards()),
         "hits": lambda words: debugger.breakpoint(_integer(_at_least(words, 1, "hits(N)")[0])).hits,
     }
 

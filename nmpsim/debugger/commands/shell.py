@@ -100,8 +100,8 @@ def keep(context: Context, arguments: Arguments) -> Result:
     arguments.end()
     execution = context.debugger.execution
     core = Core(
-        context.image(), execution.inputs, execution.config, execution.engine.name,
-        None if execution.trap else execution.position,
+        bytes(execution.bundle.file), execution.inputs, execution.config, execution.engine.name,
+        None if execution.trap else execution.position, execution.edits,
     )  # fmt: skip
     save_core(path, core)
     return say(f"{path}: `nmpsim debug {path}` opens it", position=execution.position)

@@ -109,7 +109,7 @@ def used(context: Context, arguments: Arguments) -> Result:
 def hazards(context: Context, arguments: Arguments) -> Result:
     """Accesses that nothing orders."""
     arguments.end()
-    found = context.debugger.check_hazards().found
+    found = context.debugger.hazards()
     lines = tuple(f"position {one.position}: {one.what}" for one in found)
     if found:
         place = code_command(found[0].then.core, found[0].then.pc)

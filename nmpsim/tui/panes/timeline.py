@@ -10,6 +10,7 @@ import numpy.typing as npt
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
+from nmpsim.debugger.worklog import WorkLog
 from nmpsim.isa.table import Unit
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import UNIT_COLORS
@@ -36,15 +37,17 @@ class TimelinePane(LinePane):
         Binding("l", "now", "To where the run is", show=False),
     ]
     _lanes: dict[tuple[int, int], Lane]
-    _rows = -1
+    _known: tuple[WorkLog, int] | None = None
+    """The record that is sorted, and its rows then."""
     _scale = 1
     """Cycles of a column."""
     _is_fit = True
 
     def prepare(self, view: View) -> None:
         """Sort the record of work by units, if it has grown."""
-        if view.work.rows != self._rows:
-            self._rows = view.work.rows
+        known = (view.work, view.work.rows)
+        if known != self._known:
+            self._known = known
             self._lanes = _lanes(view.work.spans())
 
     def measure(self) -> None:
@@ -118,7 +121,8 @@ class TimelinePane(LinePane):
             self.scroll_to(x=at - width * 3 // 4, animate=False)
 
     def _end(self) -> int:
-        ends = [int(ends[-1]) for _, ends, _ in self._lanes.values()] if self._rows > 0 else []
+        lanes = self._lanes.values() if self._known and self._known[1] else ()
+        ends = [int(ends[-1]) for _, ends, _ in lanes]
         return max([*ends, self.view.location.cycle if self.view else 0])
 
     def _fitting(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from nmpsim.cli.npz import NpzFile
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.corefile import Core, load_core, save_core
+from nmpsim.debugger.edits import Edit
 
 from .. import programs
 from ..engines import limited, warm
@@ -32,6 +33,7 @@ def run(data: bytes) -> None:
             core.bundle(str(path)), core.inputs, config=limited(core.config), engine=core.engine,
             budget_mib=MAX_MEBIBYTES,
         )  # fmt: skip
+        debugger.change(core.edits)
         if core.position is None:
             debugger.run_to_end()
         else:
@@ -44,7 +46,8 @@ def seeds() -> Iterator[bytes]:
     config = programs.small_device(program.metadata.device["cores_count"])
     for position, engine in ((5, "compiled"), (None, "reference")):
         path = folder() / "seed.npz"
-        save_core(path, Core(programs.assembled(), inputs, config, engine, position))
+        edits = (Edit(3, ((program.rw_base, b"\x05"),), "an element"),) if position else ()
+        save_core(path, Core(programs.assembled(), inputs, config, engine, position, edits))
         yield path.read_bytes()
 
 
@@ -54,7 +57,7 @@ def mutate(data: bytes, random: Random) -> bytes:
 
 
 def _member_changed(name: str, contents: bytes, random: Random) -> bytes:
-    if random.random() < 0.3 or not name.startswith(("bundle", "about")):
+    if random.random() < 0.3 or not name.startswith(("bundle", "about", "edits")):
         return npz.member_changed(name, contents, random)
     held = np.load(io.BytesIO(contents)).tobytes()
     if name.startswith("bundle"):
