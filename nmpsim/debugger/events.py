@@ -49,10 +49,9 @@ class Hazards:
 
     def watch(self, pause: Pause) -> None:
         """Look at what is new in a pause, unless there is a gap before it."""
-        new = pause.trace[pause.trace[:, Row.TURN] >= self.checked]
         if not pause.start <= self.checked < pause.position:
             return
-        for done in instructions(new, self._execution.machine):
+        for done in instructions(pause, self._execution.machine, self.checked):
             self.found += self._check.feed(done)
         if pause.is_segment_end:
             self._check.end_segment()
@@ -80,7 +79,7 @@ class Events:
         found: list[Hit] = []
         conditions = [one.condition for one in breakpoints]
         if any(isinstance(c, OnAccess) for c in conditions):
-            done = list(instructions(pause.trace, self.execution.machine))
+            done = list(instructions(pause, self.execution.machine))
             found += self._accesses(breakpoints, pause, done)
         for one in breakpoints:
             condition = one.condition
@@ -161,7 +160,7 @@ class Events:
             if not isinstance(condition, OnAccess):
                 continue
             for instruction in done:
-                for touch in instruction.touches:
+                for touch in (*instruction.fetched, *instruction.touches):
                     if _is_watched(condition, instruction.core, touch):
                         text = access_text(instruction, touch)
                         place = code_command(instruction.core, instruction.pc)

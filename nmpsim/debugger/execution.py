@@ -73,6 +73,8 @@ class Pause:
     position: int
     trace: npt.NDArray[np.int64]
     """[rows, Row] instructions done meanwhile; ``Row.TURN`` is the position before each."""
+    words: npt.NDArray[np.int64]
+    """[rows, MAX_WORDS] words of their descriptors, as they were read."""
     work: Any
     """What units did meanwhile (:data:`nmpsim.core.state.WORK`)."""
     layers: tuple[int, ...] = ()
@@ -116,7 +118,7 @@ class Execution:
         """Called before some moves are made; what it raises ends the advance there."""
         self._step, self._is_started = 0, False
         self.account = Account.of(self.layers)
-        self._stops = make_stops(config.cores_count, trace_rows=TRACE_ROWS)
+        self._stops = make_stops(config.cores_count, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS)
         reset(self.machine)
         for tensor in bundle.metadata.inputs:
             write_tensor(self.machine, tensor, self.inputs[tensor.name])
@@ -377,7 +379,11 @@ class Execution:
 
     def _pause(self, why: Why, start: int, layers: tuple[int, ...] = ()) -> Pause:
         noted = self._stops.noted
-        rows = self._stops.trace[: noted[Noted.ROWS]].copy()
+        rows, words = (
+            one[: noted[Noted.ROWS]].copy() for one in (self._stops.trace, self._stops.words)
+        )
         core = int(noted[Noted.CORE]) if why == Why.STOPPED and noted[Noted.CORE] >= 0 else None
         noted[Noted.ROWS] = 0
-        return Pause(why, start, self.position, rows, take_work(self.machine), tuple(layers), core)
+        return Pause(
+            why, start, self.position, rows, words, take_work(self.machine), tuple(layers), core
+        )

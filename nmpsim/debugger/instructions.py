@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from nmpsim.core.state import NEVER, Machine
 from nmpsim.core.stops import Row
+from nmpsim.debugger.execution import Pause
 from nmpsim.debugger.regions import Region, Space
 from nmpsim.isa.table import (
     DESCRIPTORS,
@@ -41,6 +42,7 @@ from nmpsim.memory.footprint import (
 )
 
 TouchKind = Literal["read", "write"]
+WORD_BYTES = 4
 
 
 @attrs.frozen
@@ -76,6 +78,9 @@ class Done:
     words: Mapping[str, int]
     """Words of its descriptor by name, empty if it has none."""
     touches: tuple[Touch, ...]
+    fetched: tuple[Touch, ...] = ()
+    """What the core itself read for it: its descriptor, and its word if that is in memory that can
+    change."""
 
     @property
     def layer(self) -> int | None:
@@ -88,23 +93,26 @@ class Done:
         return self.instruction.unit
 
 
-def instructions(trace: npt.NDArray[np.int64], machine: Machine) -> Iterator[Done]:
-    """Every row of a trace; descriptors are read from memory as it is now."""
-    for row in trace:
-        yield done_of(row, machine)
+def instructions(pause: Pause, machine: Machine, since: int = 0) -> Iterator[Done]:
+    """Every instruction that was done in a pause after position ``since``."""
+    new = pause.trace[:, Row.TURN] >= since
+    for row, held in zip(pause.trace[new], pause.words[new], strict=True):
+        yield done_of(row, held, machine)
 
 
-def done_of(row: npt.NDArray[np.int64], machine: Machine) -> Done:
-    """One row of a trace."""
+def done_of(row: npt.NDArray[np.int64], held: npt.NDArray[np.int64], machine: Machine) -> Done:
+    """One row of a trace, and of what the descriptor held."""
     instruction = INSTRUCTIONS[int(row[Row.NUMBER])]
     core, rs1, finished = int(row[Row.CORE]), int(row[Row.RS1]), int(row[Row.FINISHED])
     words: dict[str, int] = {}
     if instruction.descriptor is not None:
-        words = read_descriptor(machine, core, instruction.descriptor, rs1)
+        names = [word.name for word in DESCRIPTORS[instruction.descriptor]]
+        words = dict(zip(names, held.tolist(), strict=False))
+    pc = int(row[Row.PC])
     return Done(
         position=int(row[Row.TURN]) + 1,
         core=core,
-        pc=int(row[Row.PC]),
+        pc=pc,
         instruction=instruction,
         begin=int(row[Row.BEGIN]),
         end=int(row[Row.END]),
@@ -115,7 +123,20 @@ def done_of(row: npt.NDArray[np.int64], machine: Machine) -> Done:
         word=int(row[Row.WORD]),
         words=words,
         touches=touches_of(instruction, words, int(row[Row.WORD]), rs1),
+        fetched=tuple(_fetched(instruction, pc, rs1, machine)),
     )
+
+
+def _fetched(instruction: Instruction, pc: int, rs1: int, machine: Machine) -> Iterator[Touch]:
+    if not 0 <= pc - int(machine.shared[0].image_base) < machine.image.size:
+        yield Touch("read", "code", Region(_space_of(pc), pc, WORD_BYTES))
+    if instruction.descriptor is not None:
+        nbytes = DESCRIPTORS[instruction.descriptor].nbytes
+        yield Touch("read", "descriptor", Region(_space_of(rs1), rs1, nbytes))
+
+
+def _space_of(address: int) -> Space:
+    return "dram" if address >= DRAM_BASE else "scratchpad"
 
 
 def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dict[str, int]:
@@ -143,8 +164,8 @@ def touches_of(
     address = (rs1 + immediate) & 0xFFFF_FFFF
     if address < SCRATCHPAD_BASE:
         return ()
-    space: Space = "dram" if address >= DRAM_BASE else "scratchpad"
-    return (Touch("write" if is_store else "read", "word", Region(space, address, nbytes)),)
+    kind: TouchKind = "write" if is_store else "read"
+    return (Touch(kind, "word", Region(_space_of(address), address, nbytes)),)
 
 
 def _operands(name: str, words: Mapping[str, int]) -> tuple[Touch, ...]:

@@ -28,7 +28,7 @@ def trace_of(debugger: Debugger, index: int) -> list[Done]:
     found: list[Done] = []
 
     def look(pause: Pause) -> None:
-        found.extend(instructions(pause.trace, debugger.execution.machine))
+        found.extend(instructions(pause, debugger.execution.machine))
 
     with debugger.execution.visit():
         debugger.execution.go_to(debugger.start_of(index))

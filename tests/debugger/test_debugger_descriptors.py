@@ -1,0 +1,81 @@
+"""A program may overwrite a descriptor as soon as it is issued: what it said then counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from small_sessions import HALT, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, opened, shell_of
+
+from nmpsim.bundle import Bundle
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.breakpoints import OnAccess
+from nmpsim.debugger.instructions import read_descriptor
+from nmpsim.debugger.tracing import trace_of
+from nmpsim.debugger.why import explain_element
+from nmpsim.isa.table import DESCRIPTORS
+
+MADE = 0x2000_1000
+"""Where a descriptor is made in the scratchpad."""
+LOAD = DESCRIPTORS["load"]
+SPM = 4 * [word.name for word in LOAD].index("spm")
+COPY = f"""
+copy: .descriptor load, dram=get, spm={MADE:#x}, run_bytes={LOAD.nbytes}, count_x=1, count_y=1
+"""
+BRING = " la t0, copy\n nmp.load t0\n"
+ISSUE = f" li t0, {MADE:#x}\n nmp.load t0\n"
+OVERWRITE = f" li t2, 0x20000400\n sw t2, {SPM}(t0)\n"
+START = ONLY_0 + BRING + WAIT_LOAD + ISSUE + OVERWRITE
+END = WAIT_VECTOR + PUT + " nmp.wait store, 0\nother:" + HALT
+
+
+def test_a_race_with_what_it_said_is_found() -> None:
+    shell = shell_of(START + USE + END, COPY)
+    shell.execute("until end")
+    (found,) = shell.execute("hazards").data["hazards"]
+    assert "no nmp.wait load between them" in found["what"]
+
+
+def test_there_is_no_other_one() -> None:
+    shell = shell_of(START + WAIT_LOAD + USE + END, COPY)
+    shell.execute("until end")
+    assert "no hazards" in shell.execute("hazards").text
+
+
+@pytest.mark.parametrize(("address", "is_met"), [(0x2000_0020, True), (0x2000_0420, False)])
+def test_watchpoints_see_what_it_touched(address: int, is_met: bool) -> None:
+    debugger = opened(START + WAIT_LOAD + USE + END, COPY)
+    debugger.add_breakpoint(OnAccess(address, address + 1, "write", 0), "there")
+    stopped = debugger.run()
+    assert (stopped.reason == "breakpoint") == is_met
+    assert "nmp.load" in stopped.hits[0].text if is_met else not stopped.hits
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_it_is_what_memory_held(digits: Bundle, seven: Mapping[str, Any], engine: str) -> None:
+    """Where nothing overwrites it."""
+    debugger = Debugger(digits, seven, engine=engine)
+    debugger.run_to_end()
+    machine, known = debugger.execution.machine, 0
+    for layer in debugger.layers:
+        for done in trace_of(debugger, layer.index):
+            name = done.instruction.descriptor
+            if name is not None:
+                assert done.words == read_descriptor(machine, done.core, name, done.rs1)
+                known += 1
+    assert known > 50
+
+
+def test_a_fetch_is_an_access() -> None:
+    debugger = opened(START + WAIT_LOAD + USE + END, COPY)
+    debugger.add_breakpoint(OnAccess(MADE, MADE + 4, "read", 0), "there")
+    assert "nmp.load at 0x80000220 reads descriptor" in debugger.run().hits[0].text
+
+
+def test_what_it_loaded_is_where_an_element_came_from() -> None:
+    debugger = opened(START + WAIT_LOAD + USE + END, COPY)
+    debugger.run()
+    found = explain_element(debugger, debugger.layers[0], (5,))
+    assert [event.what for event in found.events] == ["load", "compute", "store"]
+    assert found.terms[0].input == "from[37]"
