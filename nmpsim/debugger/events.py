@@ -18,9 +18,10 @@ from nmpsim.debugger.breakpoints import (
     OnSaturation,
     OnStall,
 )
-from nmpsim.debugger.execution import Execution, Pause, Why
+from nmpsim.debugger.execution import Execution, Pause
 from nmpsim.debugger.hazards import Hazard, HazardCheck
-from nmpsim.debugger.instructions import Done, Touch, instructions
+from nmpsim.debugger.instructions import Done, Touch, TouchKind, instructions
+from nmpsim.debugger.regions import Region
 from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, SCRATCHPAD_BASE, Unit
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 
@@ -55,7 +56,26 @@ class Hazards:
             self.found += self._check.feed(done)
         if pause.is_segment_end:
             self._check.end_segment()
+        for touch in self._of_host(pause):
+            self.found += self._check.host(pause.position, touch)
         self.checked = pause.position
+
+    def _of_host(self, pause: Pause) -> Iterator[Touch]:
+        """What the host reads and writes: for an operation, and the outputs at the end."""
+        execution = self._execution
+        step = host_step(execution, pause)
+        touches = [] if step is None else sorted(host_touches(step), key=lambda one: one[0])
+        ends = execution.bundle.metadata.outputs if execution.step is None else ()
+        for kind, tensor in (*touches, *(("read", tensor) for tensor in ends)):
+            nbytes = read_tensor(execution.machine, tensor).nbytes
+            yield Touch(kind, tensor.name, Region("dram", tensor.address, nbytes))
+
+
+def host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
+    """The operation of the host that was done in a pause, if it was one."""
+    steps = execution.bundle.metadata.steps
+    done = [s for s in steps if s.kind == "host" and set(s.layers) & set(pause.layers)]
+    return done[0] if done else None
 
 
 @attrs.define(eq=False)
@@ -170,12 +190,10 @@ class Events:
                 yield Hit(pause.position, one.number, text)
 
     def _host_accesses(self, condition: OnAccess, pause: Pause) -> Iterator[str]:
-        if pause.why != Why.LAYER or not pause.layers:
+        step = host_step(self.execution, pause)
+        if step is None:
             return
         layer = self.execution.layers[pause.layers[0]]
-        if layer.placement != "host":
-            return
-        step = next(s for s in self.execution.bundle.metadata.steps if layer.index in s.layers)
         for kind, tensor in host_touches(step):
             end = tensor.address + read_tensor(self.execution.machine, tensor).nbytes
             is_kind = condition.access in (kind, "access")
@@ -186,11 +204,11 @@ class Events:
 def _hazard_hits(one: Breakpoint, pause: Pause, hazards: Sequence[Hazard]) -> Iterator[Hit]:
     for hazard in hazards:
         if pause.start < hazard.position <= pause.position:
-            place = code_command(hazard.then.core, hazard.then.pc)
+            place = code_command(hazard.place.core, hazard.place.pc)
             yield Hit(hazard.position, one.number, hazard.what, place)
 
 
-def host_touches(step: ProgramStep) -> Iterable[tuple[str, Tensor]]:
+def host_touches(step: ProgramStep) -> Iterable[tuple[TouchKind, Tensor]]:
     """What a host operation reads and writes."""
     for operand in step.operands:
         if operand.role in ("in", "inout"):

@@ -6,175 +6,225 @@ wait may answer right here and wrong on the chip. An instruction is ordered afte
 - of the same unit of its core, because queues are in order;
 - of another unit of its core, if the core has waited for that (``nmp.wait``, or because the
   queue was full) before it issued this one;
-- of another core, if that core had waited for it before a barrier that this core has passed since,
-  or before a post without which this core's pend would not have had enough (vector clocks: Mattern,
-  *Virtual Time and Global States of Distributed Systems*, 1989).
+- of another core, if that core had waited for it before something that this core has known since
+  (:mod:`nmpsim.debugger.ordering`).
 
-Two accesses to the same bytes, one of them a write, that nothing orders are a hazard. So is a read
-of bytes of a scratchpad that nothing has written: the simulator has zeros there, a chip what was
-left from before.
+Descriptors, and instructions outside the program's own memory, are read by the core itself. The
+host comes after all that cores have waited for before they halted. Two accesses to the same bytes,
+one of them a write, that nothing orders are a hazard. So is a read of bytes of a scratchpad that
+nothing has written: the simulator has zeros there, a chip what was left from before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 
 import attrs
 
 from nmpsim.debugger.initialized import Initialized
 from nmpsim.debugger.instructions import Done, Touch
+from nmpsim.debugger.ordering import Order, Rivals
 from nmpsim.isa.table import OUTSTANDING, UNIT, Kind, Unit, of_kind
 from nmpsim.isa.total import total
 
 MAX_OPEN = 1 << 13
 """Accesses to DRAM that are kept in sight: of a program whose cores never meet only the latest."""
+SEMAPHORES = ("nmp.post", "nmp.pend")
 
 
 @attrs.frozen
 class Hazard:
-    """An instruction whose answer is not certain."""
+    """An access whose outcome is not certain."""
 
     position: int
-    """State just after it."""
+    """State just after it, or after what shows that nothing orders it."""
     first: Done | None
     """The one that touches the same bytes and that nothing orders before it; None if nothing at
     all has written them."""
-    then: Done
+    then: Done | None
+    """The instruction; None if the host accesses the bytes."""
     what: str
     """In words."""
+
+    @property
+    def place(self) -> Done:
+        """The instruction to look at."""
+        found = self.then or self.first
+        assert found is not None
+        return found
 
 
 @attrs.define
 class _Open:
-    """An access of an instruction that others may not be ordered after."""
+    """An access that others may not be ordered after."""
 
     done: Done
     touch: Touch
+    unit: Unit | None
+    """Who accesses: a unit, or the core itself."""
     awaited_at: int | None = None
     """Own time of its core when the core knew that it was finished; None if it does not."""
 
 
-@attrs.define
-class _Core:
-    times: list[int]
-    """Of each core, up to which time of its this one knows all about it."""
-    arrived: tuple[int, int] | None = None
-    """(barrier, cores) that it stands at."""
-    pending: tuple[int, int] | None = None
-    """(semaphore, count) that it waits for."""
-
-
-@attrs.define
-class _Semaphore:
-    value: int = 0
-    posts: list[tuple[int, int, list[int]]] = attrs.field(factory=list)
-    """Core, how much it posted, and what it knew, in order."""
-    taken: dict[int, int] = attrs.field(factory=dict)
-    """By each core."""
+_Step = Callable[["_Accesses"], "list[Hazard]"]
 
 
 class HazardCheck:
-    """Fed with every instruction in order, tells the hazards."""
+    """Fed with all that happens in order, tells the hazards.
+
+    From the first post or pend on it keeps what it was fed with: a later post may show that a pend
+    was ordered after less than was assumed, and all since then is looked at again.
+    """
 
     def __init__(
         self, cores: int, queue_depth: int, read_only_end: int, scratchpad_bytes: int
     ) -> None:
         """``read_only_end``: address after the memory that nobody can write."""
+        self._accesses = _Accesses(cores, queue_depth, read_only_end, scratchpad_bytes)
+        self._before: _Accesses | None = None
+        """As it was at the first post or pend."""
+        self._steps: list[_Step] = []
+        """What came since then."""
+        self._told: list[Hazard] = []
+
+    def feed(self, done: Done) -> list[Hazard]:
+        """The hazards of one more instruction."""
+        if self._before is None and done.instruction.mnemonic in SEMAPHORES:
+            self._before = deepcopy(self._accesses)
+        return self._do(lambda accesses: accesses.feed(done), done.position)
+
+    def host(self, position: int, touch: Touch) -> list[Hazard]:
+        """Those of an access of the host, which is done at ``position``."""
+        return self._do(lambda accesses: accesses.host(position, touch), position)
+
+    def end_segment(self) -> None:
+        """The host goes on when all cores have halted."""
+        self._do(lambda accesses: accesses.end_segment(), 0)
+
+    def _do(self, step: _Step, position: int) -> list[Hazard]:
+        found = step(self._accesses)
+        if self._before is not None:
+            self._steps.append(step)
+            while self._accesses.order.is_too_strict:
+                found = self._again(self._before, self._accesses.order.rivals)
+            found = [one for one in found if one not in self._told]
+        self._told += found
+        return [attrs.evolve(one, position=max(one.position, position)) for one in found]
+
+    def _again(self, before: _Accesses, rivals: Rivals) -> list[Hazard]:
+        """All since the first post or pend, with other rivals known; as far as these are all."""
+        self._accesses = deepcopy(before)
+        self._accesses.order = Order(self._accesses.order.cores, rivals)
+        found: list[Hazard] = []
+        for step in self._steps:
+            found += step(self._accesses)
+            if self._accesses.order.is_too_strict:
+                break
+        return found
+
+
+class _Accesses:
+    """Those that others may not be ordered after, and what is ordered."""
+
+    def __init__(
+        self, cores: int, queue_depth: int, read_only_end: int, scratchpad_bytes: int
+    ) -> None:
+        self.order = Order(cores)
         self._written = Initialized(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
-        self._cores = [_Core([1 if i == n else 0 for i in range(cores)]) for n in range(cores)]
-        self._semaphores: dict[int, _Semaphore] = {}
         self._local: list[list[_Open]] = [[] for _ in range(cores)]
         """Of each core, accesses to its scratchpad by instructions that it has not waited for."""
         self._shared: list[_Open] = []
         """Accesses to writable DRAM that not every core is ordered after."""
 
     def feed(self, done: Done) -> list[Hazard]:
-        """The hazards of one more instruction."""
+        """The hazards of one more instruction: in what the core itself reads, in its operands."""
+        found = self._access(done, done.fetched, None)
         if done.instruction.kind is Kind.SYNC:
             _SYNC[done.instruction.mnemonic](self, done)
-        elif done.touches:
-            return self._access(done)
-        return []
-
-    def end_segment(self) -> None:
-        """The host goes on when all cores have halted: everything before is ordered."""
-        self._shared.clear()
-        for opened in self._local:
-            opened.clear()
-
-    def _access(self, done: Done) -> list[Hazard]:
-        if done.unit is not None:
+        elif done.unit is not None:
             # The queue had room: so this one was finished.
             self._finish(done.core, done.unit, done.job - self._depth)
-        touches = [t for t in done.touches if not self._is_read_only(t)]
+        return found + self._access(done, done.touches, done.unit)
+
+    def host(self, position: int, touch: Touch) -> list[Hazard]:
+        """The host reads or writes a tensor: after all but what no core has waited for."""
         found = [
-            hazard
-            for touch in touches
-            for other in self._others(done, touch)
-            if (hazard := self._conflict(done, touch, other))
+            Hazard(position, one.done, None, _host_sentence(one, touch))
+            for one in self._shared
+            if one.awaited_at is None and _meet(touch, one.touch)
         ]
-        missing = self._written.feed(done)
+        return self._told(found[:1])
+
+    def end_segment(self) -> list[Hazard]:
+        """All cores have halted, and know what each of them has waited for."""
+        self.order.end_segment()
+        self._forget()
+        return []
+
+    def _access(self, done: Done, touches: Sequence[Touch], unit: Unit | None) -> list[Hazard]:
+        for touch in touches:
+            if touch.box.space == "control":
+                order = self.order.write_word if touch.kind == "write" else self.order.read_word
+                order(done.core, touch.box.start)
+        checked = [t for t in touches if t.box.space != "control" and not self._is_read_only(t)]
+        found = [
+            Hazard(done.position, other.done, done, _sentence(other, done, touch))
+            for touch in checked
+            for other in self._others(done, touch)
+            if _meet(touch, other.touch) and not self._is_ordered(done, unit, other)
+        ]
+        missing = self._written.feed(done.core, touches)
         if missing is not None:
             found.append(Hazard(done.position, None, done, _unwritten(done, *missing)))
-        for touch in touches:
-            self._open(done, touch)
+        for touch in checked:
+            self._open(_Open(done, touch, unit))
         return self._told(found[:1])
 
     def _told(self, found: list[Hazard]) -> list[Hazard]:
         """Each missing wait is told once: from here on it counts as if it had been there."""
         for hazard in found:
-            first = hazard.first
-            if first is not None and first.unit is not None and first.core == hazard.then.core:
+            first, then = hazard.first, hazard.then
+            is_own = first is not None and (then is None or first.core == then.core)
+            if first is not None and first.unit is not None and is_own:
                 self._finish(first.core, first.unit, first.job)
         return found
 
     def _is_read_only(self, touch: Touch) -> bool:
         return touch.box.space == "dram" and touch.box.end <= self._read_only_end
 
-    def _open(self, done: Done, touch: Touch) -> None:
-        opened = _Open(done, touch)
+    def _open(self, opened: _Open) -> None:
+        core, touch = opened.done.core, opened.touch
         if touch.box.space == "scratchpad":
-            if done.unit is not None:
-                self._local[done.core].append(opened)
+            if opened.unit is not None:
+                self._local[core].append(opened)
             return
-        if done.unit is None:
-            opened.awaited_at = self._cores[done.core].times[done.core]
-            self._forget_same(done, touch)
+        if opened.unit is None:
+            opened.awaited_at = self.order.now(core)
+            # A loop that reads or writes a word again and again counts with its last time.
+            self._shared = [
+                o
+                for o in self._shared
+                if o.unit is not None or o.done.core != core or o.touch != touch
+            ]
         self._shared.append(opened)
         if len(self._shared) > MAX_OPEN:
             del self._shared[: MAX_OPEN // 2]
 
-    def _forget_same(self, done: Done, touch: Touch) -> None:
-        """A loop that reads or writes a word again and again counts with its last time."""
-        self._shared = [
-            o
-            for o in self._shared
-            if o.done.unit is not None or o.done.core != done.core or o.touch != touch
-        ]
-
     def _others(self, done: Done, touch: Touch) -> Sequence[_Open]:
         return self._local[done.core] if touch.box.space == "scratchpad" else self._shared
 
-    def _conflict(self, done: Done, touch: Touch, other: _Open) -> Hazard | None:
-        if touch.kind == "read" and other.touch.kind == "read":
-            return None
-        if touch.box.start >= other.touch.box.end or other.touch.box.start >= touch.box.end:
-            return None
-        if self._is_ordered(done, other) or not touch.box.meets_box(other.touch.box):
-            return None
-        return Hazard(done.position, other.done, done, _sentence(other, done, touch))
-
-    def _is_ordered(self, done: Done, other: _Open) -> bool:
+    def _is_ordered(self, done: Done, unit: Unit | None, other: _Open) -> bool:
         if other.done.core == done.core:
-            return other.done.unit == done.unit or other.awaited_at is not None
-        known = self._cores[done.core].times[other.done.core]
-        return other.awaited_at is not None and other.awaited_at < known
+            return (unit is not None and other.unit == unit) or other.awaited_at is not None
+        awaited = other.awaited_at
+        return awaited is not None and self.order.knows(done.core, other.done.core, awaited)
 
     def wait(self, done: Done) -> None:
         """``nmp.wait``."""
         core, unit, outstanding = done.core, UNIT.decode(done.word), OUTSTANDING.decode(done.word)
-        jobs = [o.done.job for o in self._all(core) if o.done.unit == unit]
+        jobs = [o.done.job for o in self._all(core) if o.unit == unit]
         if jobs:
             issued = max(jobs) + 1
             self._finish(core, unit, issued - outstanding - 1)
@@ -184,104 +234,90 @@ class HazardCheck:
 
     def _finish(self, core: int, unit: int, job: int) -> None:
         """A core knows that a unit is done with a job and those before it."""
-        now = self._cores[core].times[core]
+        now = self.order.now(core)
         for opened in self._all(core):
-            is_done = opened.done.unit == unit and opened.done.job <= job
+            is_done = opened.unit == unit and opened.done.job <= job
             if is_done and opened.awaited_at is None:
                 opened.awaited_at = now
         self._local[core] = [o for o in self._local[core] if o.awaited_at is None]
-        if len(self._cores) == 1:
+        if self.order.cores == 1:
             self._shared = [o for o in self._shared if o.awaited_at is None]
 
     def barrier(self, done: Done) -> None:
         """``nmp.barrier``."""
-        core, number, count = done.core, done.rs1, done.rs2
-        self._cores[core].arrived = (number, count)
-        there = [n for n, one in enumerate(self._cores) if one.arrived == (number, count)]
-        if len(there) < count:
-            return
-        for n in there:
-            self._cores[n].times[n] += 1
-            self._cores[n].arrived = None
-        merged = [max(t) for t in zip(*(self._cores[n].times for n in there), strict=True)]
-        for n in there:
-            self._cores[n].times = list(merged)
-        self._forget()
+        if self.order.barrier(done.core, done.rs1, done.rs2):
+            self._forget()
 
     def post(self, done: Done) -> None:
         """``nmp.post``."""
-        core, semaphore, count = done.core, done.rs1, done.rs2
-        self._cores[core].times[core] += 1
-        one = self._semaphores.setdefault(semaphore, _Semaphore())
-        one.posts.append((core, count, list(self._cores[core].times)))
-        one.value += count
-        self._serve(semaphore)
-
-    def _serve(self, semaphore: int) -> None:
-        """Who pends there goes on if there is enough, lower numbers first."""
-        one = self._semaphores.setdefault(semaphore, _Semaphore())
-        for number, core in enumerate(self._cores):
-            if core.pending is None or core.pending[0] != semaphore:
-                continue
-            if one.value >= core.pending[1]:
-                one.value -= core.pending[1]
-                one.taken[number] = one.taken.get(number, 0) + core.pending[1]
-                core.pending = None
-                self._learn(number, one)
-
-    def _learn(self, core: int, semaphore: _Semaphore) -> None:
-        """Those posts were there for certain without which there would not have been enough."""
-        for position, (poster, _, times) in enumerate(semaphore.posts):
-            without = sum(
-                count
-                for at, (other, count, _) in enumerate(semaphore.posts)
-                if other != poster or at < position
-            )
-            if without < semaphore.taken[core]:
-                known = self._cores[core].times
-                for n, time in enumerate(times):
-                    known[n] = max(known[n], time)
+        self.order.post(done.core, done.rs1, done.rs2)
 
     def pend(self, done: Done) -> None:
         """``nmp.pend``."""
-        self._cores[done.core].pending = (done.rs1, done.rs2)
-        self._serve(done.rs1)
+        self.order.pend(done.core, done.rs1, done.rs2)
 
     def halt(self, done: Done) -> None:
         """``nmp.halt`` orders nothing: the host does; see ``end_segment``."""
 
     def _forget(self) -> None:
         """Drop what every core is ordered after."""
-        known = [min(one.times[n] for one in self._cores) for n in range(len(self._cores))]
+        known = self.order.known_to_all()
         self._shared = [
             o for o in self._shared if o.awaited_at is None or o.awaited_at >= known[o.done.core]
         ]
 
 
-_SYNC: dict[str, Callable[[HazardCheck, Done], None]] = total(
+_SYNC: dict[str, Callable[[_Accesses, Done], None]] = total(
     f"{__name__}._SYNC",
     {
-        "nmp.wait": HazardCheck.wait,
-        "nmp.barrier": HazardCheck.barrier,
-        "nmp.post": HazardCheck.post,
-        "nmp.pend": HazardCheck.pend,
-        "nmp.halt": HazardCheck.halt,
+        "nmp.wait": _Accesses.wait,
+        "nmp.barrier": _Accesses.barrier,
+        "nmp.post": _Accesses.post,
+        "nmp.pend": _Accesses.pend,
+        "nmp.halt": _Accesses.halt,
     },
     of_kind(Kind.SYNC),
 )
 """Mnemonic -> what it orders."""
 
 
+def _meet(one: Touch, other: Touch) -> bool:
+    """Do two accesses share a byte, and does one of them write?"""
+    if one.kind == "read" and other.kind == "read":
+        return False
+    if one.box.start >= other.box.end or other.box.start >= one.box.end:
+        return False
+    return one.box.meets_box(other.box)
+
+
+_VERBS = {"read": "reads", "write": "writes"}
+
+
 def _sentence(other: _Open, done: Done, touch: Touch) -> str:
-    first, then = other.done, done
-    verb = {"read": "reads", "write": "writes"}
+    return (
+        f"core {done.core} {done.instruction.mnemonic} at {done.pc:#x} {_accesses(touch)} that"
+        f" {_earlier(other)}; {_missing(other, done)}"
+    )
+
+
+def _host_sentence(other: _Open, touch: Touch) -> str:
+    return (
+        f"the host {_accesses(touch)} that {_earlier(other)}; no nmp.wait"
+        f" {_name(other.unit)} before nmp.halt"
+    )
+
+
+def _accesses(touch: Touch) -> str:
     box = touch.box
     where = f"{box.space} {box.start:#x} to {box.end - 1:#x}"
-    how = _missing(first, then)
+    return f"{_VERBS[touch.kind]} {where} ({touch.what})"
+
+
+def _earlier(other: _Open) -> str:
+    first, touch = other.done, other.touch
     return (
-        f"core {then.core} {then.instruction.mnemonic} at {then.pc:#x} {verb[touch.kind]} {where}"
-        f" ({touch.what}) that core {first.core} {first.instruction.mnemonic} at {first.pc:#x}"
-        f" {verb[other.touch.kind]} ({other.touch.what}); {how}"
+        f"core {first.core} {first.instruction.mnemonic} at {first.pc:#x} {_VERBS[touch.kind]}"
+        f" ({touch.what})"
     )
 
 
@@ -292,9 +328,13 @@ def _unwritten(done: Done, touch: Touch, address: int) -> str:
     )
 
 
-def _missing(first: Done, then: Done) -> str:
-    if first.core == then.core and first.unit is not None:
-        return f"no nmp.wait {Unit(first.unit).name.lower()} between them"
+def _missing(first: _Open, then: Done) -> str:
+    if first.done.core == then.core and first.unit is not None:
+        return f"no nmp.wait {_name(first.unit)} between them"
     if first.unit is not None:
         return "no wait and barrier, or post and pend, between them"
     return "no barrier, or post and pend, between them"
+
+
+def _name(unit: Unit | None) -> str:
+    return "" if unit is None else Unit(unit).name.lower()

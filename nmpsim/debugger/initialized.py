@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from nmpsim.debugger.instructions import Done, Touch
+from nmpsim.debugger.instructions import Touch
 from nmpsim.isa.table import SCRATCHPAD_BASE
 
 
@@ -14,30 +16,30 @@ class Initialized:
     def __init__(self, cores: int, scratchpad_bytes: int) -> None:
         self._written = np.zeros((cores, scratchpad_bytes), np.bool_)
 
-    def feed(self, done: Done) -> tuple[Touch, int] | None:
-        """What one more instruction reads that nothing has written, and the first address of it.
+    def feed(self, core: int, touches: Sequence[Touch]) -> tuple[Touch, int] | None:
+        """What a core reads that nothing has written, and the first address of it.
 
-        Each byte is told once. A scalar load may read a word of which only a part was written: that
-        is how records with gaps are copied.
+        ``touches`` are those of one instruction. Each byte is told once. A scalar load may read a
+        word of which only a part was written: that is how records with gaps are copied.
         """
         found = None
         for kind in ("read", "write"):  # an instruction reads before it writes
-            for touch in done.touches:
+            for touch in touches:
                 if touch.kind == kind and touch.box.space == "scratchpad":
-                    missing = self._missing(done, touch)
+                    missing = self._missing(core, touch)
                     if kind == "read" and missing is not None and found is None:
                         found = touch, missing
         return found
 
-    def _missing(self, done: Done, touch: Touch) -> int | None:
+    def _missing(self, core: int, touch: Touch) -> int | None:
         """Address of the first byte that was not written until now; from now on all count as it."""
         box = touch.box
         start = box.start - SCRATCHPAD_BASE
-        bytes_there = self._written[done.core, start : start + box.end - box.start]
+        bytes_there = self._written[core, start : start + box.end - box.start]
         if bytes_there.all():
             return None
         mask = box.mask()
         missing = np.flatnonzero(mask & ~bytes_there)
-        is_partial = done.unit is None and 0 < missing.size < box.nbytes
+        is_partial = touch.what == "word" and 0 < missing.size < box.nbytes
         bytes_there |= mask
         return None if is_partial or missing.size == 0 else box.start + int(missing[0])

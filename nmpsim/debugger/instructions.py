@@ -15,6 +15,7 @@ from nmpsim.core.stops import Row
 from nmpsim.debugger.execution import Pause
 from nmpsim.debugger.regions import Region, Space
 from nmpsim.isa.table import (
+    CONTROL_BASE,
     DESCRIPTORS,
     DRAM_BASE,
     IMM_I,
@@ -136,7 +137,9 @@ def _fetched(instruction: Instruction, pc: int, rs1: int, machine: Machine) -> I
 
 
 def _space_of(address: int) -> Space:
-    return "dram" if address >= DRAM_BASE else "scratchpad"
+    if address >= DRAM_BASE:
+        return "dram"
+    return "scratchpad" if address >= SCRATCHPAD_BASE else "control"
 
 
 def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dict[str, int]:
@@ -162,7 +165,7 @@ def touches_of(
         return ()
     immediate = IMM_S.decode(word) if is_store else IMM_I.decode(word)
     address = (rs1 + immediate) & 0xFFFF_FFFF
-    if address < SCRATCHPAD_BASE:
+    if address < CONTROL_BASE:
         return ()
     kind: TouchKind = "write" if is_store else "read"
     return (Touch(kind, "word", Region(_space_of(address), address, nbytes)),)

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-Space = Literal["dram", "scratchpad"]
+Space = Literal["dram", "scratchpad", "control"]
 
 
 @attrs.frozen

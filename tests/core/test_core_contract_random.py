@@ -5,8 +5,7 @@ bytes. So either both find something or neither does, and what the proof finds i
 hazard check finds. It need not be the first there: the hazard check goes instruction by instruction
 in simulated time, but while a program is recorded a core runs ahead of the others up to its next
 effect that these could see. By design they differ where these programs do not go: the hazard check
-takes all DRAM as written, knows no tensors of the host, and does not look at fetches of code and
-descriptors, at weights and at the counts of barriers.
+takes all DRAM as written, and does not look at weights and at the counts of barriers.
 
 An instruction may break both rules at once. Then the hazard check tells what nothing orders; the
 proof compares units, then looks for bytes that nothing has written, and compares cores last.

@@ -27,6 +27,8 @@ GET, USE, PUT, FAR = (f" la t0, {name}\n nmp.{kind} t0\n" for name, kind in (
     ("get", "load"), ("use", "rescale"), ("put", "store"), ("far", "load")))  # fmt: skip
 WAIT_LOAD, WAIT_VECTOR, WAIT_STORE = (f" nmp.wait {u}, 0\n" for u in ("load", "vector", "store"))
 HALT = " nmp.halt\n"
+END = WAIT_STORE + HALT
+"""The host reads what was stored."""
 ONLY_0 = " csrr t2, mhartid\n bnez t2, other\n"
 BARRIER = " li t3, 9\n li t4, 2\n nmp.barrier t3, t4\n"
 

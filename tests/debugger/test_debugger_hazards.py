@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from small_sessions import (
     BARRIER,
+    END,
     FAR,
     GET,
-    HALT,
     ONLY_0,
     PUT,
     USE,
@@ -33,7 +33,7 @@ def hazards(text: str) -> list[str]:
 
 
 def test_waits_in_the_right_places_are_enough() -> None:
-    assert hazards(ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + "other:" + HALT) == []
+    assert hazards(ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + "other:" + END) == []
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def test_waits_in_the_right_places_are_enough() -> None:
     ],
 )
 def test_a_missing_wait_is_found(text: str, unit: str) -> None:
-    (found,) = hazards(ONLY_0 + text + "other:" + HALT)
+    (found,) = hazards(ONLY_0 + text + "other:" + END)
     assert f"no nmp.wait {unit} between them" in found
 
 
 def test_a_missing_wait_is_told_once() -> None:
     """All that follows would have been in order if it had been there."""
     again = GET + USE + WAIT_VECTOR + PUT + WAIT_STORE
-    assert len(hazards(ONLY_0 + GET + USE + PEEK_SPM + WAIT_VECTOR + PUT + "other:" + HALT)) == 1
-    assert len(hazards(ONLY_0 + again + again + "other:" + HALT)) == 2, "one in each round"
+    assert len(hazards(ONLY_0 + GET + USE + PEEK_SPM + WAIT_VECTOR + PUT + "other:" + END)) == 1
+    assert len(hazards(ONLY_0 + again + again + "other:" + END)) == 2, "one in each round"
 
 
 PEEK_SPM, PEEK_TO = (f" li t5, {a:#x}\n lw t5, 32(t5)\n" for a in (0x2000_0000, 0x2000_0200))
@@ -74,31 +74,31 @@ FULL = GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT
     ],
 )
 def test_scalar_loads_and_stores_are_seen(text: str, unit: str) -> None:
-    (found,) = hazards(ONLY_0 + text + "other:" + HALT)
+    (found,) = hazards(ONLY_0 + text + "other:" + END)
     assert f"no nmp.wait {unit} between them" in found
     assert " lw " in found or " sw " in found
 
 
 def test_scalar_loads_after_a_wait_are_in_order() -> None:
     text = GET + WAIT_LOAD + PEEK_SPM + POKE_SPM + USE + WAIT_VECTOR + PEEK_TO + PUT + WAIT_STORE
-    assert hazards(ONLY_0 + text + PEEK_DRAM + "other:" + HALT) == []
+    assert hazards(ONLY_0 + text + PEEK_DRAM + "other:" + END) == []
 
 
 def test_what_nothing_has_written_must_not_be_read() -> None:
-    (found,) = hazards(ONLY_0 + USE + WAIT_VECTOR + PUT + "other:" + HALT)
+    (found,) = hazards(ONLY_0 + USE + WAIT_VECTOR + PUT + "other:" + END)
     assert "nmp.rescale" in found
     assert found.endswith("reads scratchpad 0x20000020 (input), which nothing has written")
-    (found,) = hazards(ONLY_0 + PEEK_SPM + PEEK_SPM + "other:" + HALT)
+    (found,) = hazards(ONLY_0 + PEEK_SPM + PEEK_SPM + "other:" + END)
     assert "lw" in found and "0x20000020 (word), which nothing has written" in found
     half = " li t5, 0x20000020\n sb zero, 1(t5)\n lw t5, 0(t5)\n"
-    assert hazards(ONLY_0 + half + "other:" + HALT) == []
+    assert hazards(ONLY_0 + half + "other:" + END) == []
 
 
 def test_a_loop_that_waits_for_a_word_is_one_hazard() -> None:
     """The word is no barrier, and however often it is read it is kept once."""
     write = ONLY_0 + " la t5, to\n li t6, 1\n sw t6, 0(t5)\n j done\nother:\n"
     read = " csrr t2, mhartid\n addi t2, t2, -1\n bnez t2, done\n la t5, to\n"
-    spin = "spin:\n lw t6, 0(t5)\n beqz t6, spin\ndone:" + HALT
+    spin = "spin:\n lw t6, 0(t5)\n beqz t6, spin\ndone:" + END
     found = hazards(write + read + spin)
     assert found
     assert "no barrier, or post and pend, between them" in found[0]
@@ -106,12 +106,12 @@ def test_a_loop_that_waits_for_a_word_is_one_hazard() -> None:
 
 def test_cores_must_meet() -> None:
     write = ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT
-    read = "other:\n csrr t2, mhartid\n beqz t2, done\n" + FAR + "done:" + HALT
+    read = "other:\n csrr t2, mhartid\n beqz t2, done\n" + FAR + "done:" + END
     (found,) = hazards(write + read)
     assert "no wait and barrier" in found
-    without_wait = write + BARRIER + " j done\nother:\n" + BARRIER + FAR + "done:" + HALT
+    without_wait = write + BARRIER + " j done\nother:\n" + BARRIER + FAR + "done:" + END
     assert len(hazards(without_wait)) == 1, "a store that nobody waited for may land later"
-    with_both = write + WAIT_STORE + BARRIER + " j done\nother:\n" + BARRIER + FAR + "done:" + HALT
+    with_both = write + WAIT_STORE + BARRIER + " j done\nother:\n" + BARRIER + FAR + "done:" + END
     assert hazards(with_both) == []
 
 
@@ -127,7 +127,7 @@ def test_cores_must_meet() -> None:
 def test_watchpoints_see_scalar_loads_and_stores(
     text: str, address: int, access: Access, mnemonic: str
 ) -> None:
-    debugger = opened(ONLY_0 + GET + WAIT_LOAD + text + "other:" + HALT)
+    debugger = opened(ONLY_0 + GET + WAIT_LOAD + text + "other:" + END)
     debugger.run()
     debugger.restart()
     debugger.add_breakpoint(OnAccess(address, address + 1, access, 0), "there")

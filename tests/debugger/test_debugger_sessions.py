@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_sessions import GET, HALT, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, shell_of
+from small_sessions import END, GET, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, shell_of
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.patch import apply_patch, load_patch
@@ -22,7 +22,7 @@ from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import word_at
 
 NOP = 0x13
-ORDERED = ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + "other:" + HALT
+ORDERED = ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + "other:" + END
 
 
 def wait_of(shell: Shell, unit: str) -> int:
@@ -54,7 +54,7 @@ def test_a_wait_that_is_taken_out_is_missing() -> None:
 
 
 def test_hazards_are_those_up_to_here() -> None:
-    shell = shell_of(ONLY_0 + GET + USE + WAIT_VECTOR + PUT + "other:" + HALT)
+    shell = shell_of(ONLY_0 + GET + USE + WAIT_VECTOR + PUT + "other:" + END)
     shell.execute("until end")
     (found,) = shell.execute("hazards").data["hazards"]
     shell.execute(f"until position {found['position'] - 1}")

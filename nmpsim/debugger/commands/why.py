@@ -112,10 +112,10 @@ def hazards(context: Context, arguments: Arguments) -> Result:
     found = context.debugger.hazards()
     lines = tuple(f"position {one.position}: {one.what}" for one in found)
     if found:
-        place = code_command(found[0].then.core, found[0].then.pc)
+        place = code_command(found[0].place.core, found[0].place.pc)
         lines += (f"  next: `{place}`; `break hazard` stops at them",)
     data = [
-        {"position": h.position, "core": h.then.core, "pc": h.then.pc, "what": h.what}
+        {"position": h.position, "core": h.place.core, "pc": h.place.pc, "what": h.what}
         for h in found
     ]
     return Result(lines or ("no hazards up to here",), {"hazards": data})

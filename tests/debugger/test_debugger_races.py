@@ -1,0 +1,171 @@
+"""Races that hang on the host, on who fetches, and on which post comes first."""
+
+from __future__ import annotations
+
+import pytest
+from small_sessions import (
+    FAR,
+    GET,
+    HALT,
+    ONLY_0,
+    PUT,
+    USE,
+    WAIT_LOAD,
+    WAIT_STORE,
+    WAIT_VECTOR,
+    opened,
+)
+
+from nmpsim.isa.table import CONTROL_BASE, DESCRIPTORS
+
+MADE = 0x2000_1000
+"""Where a descriptor or code is brought to."""
+COPY = f"""
+copy: .descriptor load, dram=use, spm={MADE:#x}, run_bytes={DESCRIPTORS["rescale"].nbytes}, \\
+ count_x=1, count_y=1
+"""
+BRING = " la t0, copy\n nmp.load t0\n"
+USE_THERE = f" li t0, {MADE:#x}\n nmp.rescale t0\n"
+MAKE = GET + WAIT_LOAD + USE + WAIT_VECTOR
+
+
+def hazards(text: str, cores: int = 2, tables: str = COPY) -> list[str]:
+    debugger = opened(text, tables, cores)
+    debugger.run()
+    assert debugger.execution.trap is None
+    assert debugger.execution.is_over
+    return [hazard.what for hazard in debugger.hazards()]
+
+
+# --- the host -----------------------------------------------------------------------------------
+
+
+def test_a_store_under_way_at_the_halt_is_a_race_with_the_host() -> None:
+    (found,) = hazards(ONLY_0 + MAKE + PUT + "other:" + HALT)
+    assert "the host reads dram" in found
+    assert "(to) that core 0 nmp.store" in found
+    assert "no nmp.wait store before nmp.halt" in found
+    assert hazards(ONLY_0 + MAKE + PUT + WAIT_STORE + "other:" + HALT) == []
+
+
+def test_a_load_under_way_at_the_halt_is_none_with_the_host_that_reads() -> None:
+    assert hazards(ONLY_0 + MAKE + PUT + WAIT_STORE + FAR + "other:" + HALT) == []
+
+
+# --- fetches ------------------------------------------------------------------------------------
+
+
+def test_a_descriptor_that_a_load_still_brings() -> None:
+    end = WAIT_VECTOR + PUT + WAIT_STORE + "other:" + HALT
+    (found,) = hazards(ONLY_0 + GET + WAIT_LOAD + BRING + USE_THERE + end)
+    assert "nmp.rescale" in found
+    assert "(descriptor) that core 0 nmp.load" in found
+    assert "no nmp.wait load between them" in found
+    assert hazards(ONLY_0 + GET + BRING + WAIT_LOAD + USE_THERE + end) == []
+
+
+def test_a_load_cannot_wait_for_the_load_of_its_descriptor() -> None:
+    """Both are for one unit, but it is the core that reads a descriptor."""
+    tables = f"""
+copy: .descriptor load, dram=get, spm={MADE:#x}, run_bytes={DESCRIPTORS["load"].nbytes}, \\
+ count_x=1, count_y=1
+"""
+    there = f" li t0, {MADE:#x}\n nmp.load t0\n"
+    (found,) = hazards(ONLY_0 + BRING + there + WAIT_LOAD + "other:" + HALT, 2, tables)
+    assert "(descriptor)" in found
+
+
+def test_code_that_a_load_still_brings() -> None:
+    tables = f"""
+bring: .descriptor load, dram=there, spm={MADE:#x}, run_bytes=16, count_x=1, count_y=1
+"""
+    jump = f" la t0, bring\n nmp.load t0\n li t1, {MADE:#x}\n{{}} jr t1\n"
+    there = ".align 2\nthere:" + HALT + HALT + HALT + HALT
+    (found,) = hazards(ONLY_0 + jump.format("") + "other:" + HALT + there, 2, tables)
+    assert "(code) that core 0 nmp.load" in found
+    assert hazards(ONLY_0 + jump.format(WAIT_LOAD) + "other:" + HALT + there, 2, tables) == []
+
+
+# --- semaphores and words of the control block --------------------------------------------------
+
+POST = " li t3, 1\n li t4, 1\n nmp.post t3, t4\n"
+
+
+def pend(count: int) -> str:
+    return f" li t3, 1\n li t4, {count}\n nmp.pend t3, t4\n"
+
+
+def spin(core: int, turns: int) -> str:
+    return f" li t5, {turns}\nspin{core}: addi t5, t5, -1\n bnez t5, spin{core}\n"
+
+
+def three(giver: str, other: str, taker: str) -> str:
+    """Code of three cores."""
+    begin = " csrr t2, mhartid\n li t3, 1\n beq t2, t3, one\n li t3, 2\n beq t2, t3, two\n"
+    parts = (begin, giver, HALT, "one:\n", other, HALT, "two:\n", taker, HALT)
+    return "".join(parts)
+
+
+GIVE = MAKE + PUT + WAIT_STORE + POST
+
+
+def test_another_post_could_have_served_a_pend() -> None:
+    """It comes later here, and nothing says that it does."""
+    (found,) = hazards(three(GIVE, spin(1, 3000) + POST, pend(1) + FAR + WAIT_LOAD), 3)
+    assert "core 2 nmp.load" in found
+    assert "core 0 nmp.store" in found
+    both = three(GIVE, spin(1, 3000) + POST, pend(2) + FAR + WAIT_LOAD)
+    assert hazards(both, 3) == [], "it takes both"
+    twice = three(GIVE, spin(1, 3000) + POST, pend(1) + pend(1) + FAR + WAIT_LOAD)
+    assert hazards(twice, 3) == []
+
+
+def test_it_is_told_when_it_shows() -> None:
+    text = three(GIVE, spin(1, 3000) + POST, pend(1) + FAR + WAIT_LOAD)
+    debugger = opened(text, COPY, 3)
+    debugger.run()
+    (found,) = debugger.hazards()
+    assert found.then is not None
+    assert found.then.position < found.position
+    debugger.go_to(found.position - 1)
+    assert debugger.hazards() == []
+
+
+def test_a_post_that_knows_of_the_pend_comes_after_it() -> None:
+    """The taker answers through another semaphore before the other core posts."""
+    answer = " li t3, 2\n li t4, 1\n nmp.post t3, t4\n"
+    asked = " li t3, 2\n li t4, 1\n nmp.pend t3, t4\n"
+    taker = pend(1) + FAR + WAIT_LOAD + answer + pend(1)
+    assert hazards(three(GIVE, asked + POST, taker), 3) == []
+
+
+def test_a_post_that_counts_on_another_order_is_found_in_turn() -> None:
+    """What the other core's post is ordered after falls with a rival of its own pend."""
+    answer = " li t3, 2\n li t4, 1\n nmp.post t3, t4\n"
+    asked = " li t3, 2\n li t4, 1\n nmp.pend t3, t4\n"
+    taker = pend(1) + FAR + WAIT_LOAD + answer + pend(1)
+    giver = GIVE + spin(0, 3000) + answer
+    (found,) = hazards(three(giver, asked + POST, taker), 3)
+    assert "core 2 nmp.load" in found
+
+
+def test_a_word_of_the_control_block_hands_over() -> None:
+    flag = f" li t5, {CONTROL_BASE + 16:#x}\n"
+    wait = flag + "again: lw t6, 0(t5)\n beqz t6, again\n"
+    give = ONLY_0 + MAKE + PUT + "{}" + flag + " li t6, 1\n sw t6, 0(t5)\n" + WAIT_STORE + HALT
+    take = "other:\n" + wait + FAR + WAIT_LOAD + HALT
+    assert hazards(give.format(WAIT_STORE) + take) == []
+    (found,) = hazards(give.format("") + take)
+    assert "core 1 nmp.load" in found
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_workers_that_post_when_they_are_done(rounds: int) -> None:
+    """Who takes all their posts knows of all of them, one by one or at once."""
+    work = "".join(GIVE + " li t3, 5\n li t4, 3\n nmp.barrier t3, t4\n" for _ in range(rounds))
+    other = "".join(
+        spin(number, 900) + POST + " li t3, 5\n li t4, 3\n nmp.barrier t3, t4\n"
+        for number in range(rounds)
+    )
+    take = pend(1) + pend(1) + FAR + WAIT_LOAD + " li t3, 5\n li t4, 3\n nmp.barrier t3, t4\n"
+    assert hazards(three(work, other, take * rounds), 3) == []
