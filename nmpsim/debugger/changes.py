@@ -9,23 +9,21 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.difference import Difference, compare
+from nmpsim.analysis.difference import Difference
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.edits import Edit, Piece, image_slice
+from nmpsim.debugger.edits import Edit, Piece, Scales, image_slice, scales_of
 from nmpsim.debugger.inspect import flat_index, layer_states
 from nmpsim.debugger.instructions import Done
 from nmpsim.debugger.patch_points import NO_CHANGE, index_of, packed, pieces_of
 from nmpsim.debugger.records import Stopped
 from nmpsim.debugger.rederive import Program, Rederived, as_compiled, rederive, with_scales
+from nmpsim.debugger.reference import difference, on_scale_of
 from nmpsim.debugger.tracing import trace_of
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.profiles import INTEGER, PROFILES, ROWS
 from nmpsim.kernels.scale import InvalidScaleError, integer_scale
-from nmpsim.lir.nodes import ELEM_DTYPES, Module
-
-Scales = tuple[tuple[tuple[str, float], ...], ...]
-"""Of each change of a scale the buffers that have it, in order."""
+from nmpsim.lir.nodes import ELEM_DTYPES
 
 
 @attrs.frozen
@@ -75,14 +73,14 @@ class Changes:
         self.program(changed, f"{layer.name} {word} = {value}", layer)
         return len(pieces)
 
-    def set_scale(self, layer: Layer, module: Module, scale: float) -> Rederived:
+    def set_scale(self, layer: Layer, scale: float) -> Rederived:
         """Give a layer's output another scale; all layers that make or read it follow.
 
-        ``module`` is the LIR that the bundle carries. Raises UserError: DEBUG002 if there is no
-        scale, or as :mod:`nmpsim.debugger.rederive` says.
+        Raises UserError: DEBUG002 if there is no scale, or as :mod:`nmpsim.debugger.rederive` says;
+        BUN005 if the bundle carries no LIR.
         """
         _check_scale(layer, scale)
-        found = rederive(self._program(module), layer, float(np.float32(scale)))
+        found = rederive(self._program(), layer, float(np.float32(scale)))
         by_name = {one.name: one for one in self._debugger.layers}
         order = self._debugger.layer_order()
         first = min(
@@ -90,14 +88,15 @@ class Changes:
         )
         what = f"{layer.name} scale = {scale:g}"
         self.program(found.pieces, what, first, found.scales)
-        self._programs = {_scales(self.edits): found.program}
+        self._programs = {scales_of(self.edits): found.program}
         return found
 
-    def _program(self, module: Module) -> Program:
+    def _program(self) -> Program:
         """The program with the scales that it has now."""
-        scales = _scales(self.edits)
+        scales = scales_of(self.edits)
         if scales not in self._programs:
-            made = as_compiled(self._debugger.bundle, module)
+            bundle = self._debugger.bundle
+            made = as_compiled(bundle, bundle.module())
             self._programs = {scales: with_scales(made, scales)}
         return self._programs[scales]
 
@@ -169,14 +168,15 @@ class Changes:
         """Run to the end, and what the changes made of every layer."""
         base, debugger = self._without(), self._debugger
         stopped, effects = debugger.run_to_end(), []
-        states = layer_states(debugger)
+        states, outputs = layer_states(debugger), debugger.outputs
         for index in debugger.layer_order():
-            layer, actual = debugger.layers[index], debugger.outputs.get(index)
-            before = base.outputs.get(index)
+            layer, actual = debugger.layers[index], outputs.get(index)
+            before, compiled = base.outputs.get(index), debugger.bundle.metadata.layers[index]
             found = None
-            if actual is not None and before is not None and index in debugger.ends:
-                output = layer.output
-                found = compare(actual, before, output.elem, output.scale, output.offset)
+            if actual is not None and before is not None:
+                expected = on_scale_of(before, compiled.output, layer.output)
+                apart = difference(layer, actual, expected)
+                found = apart if isinstance(apart, Difference) else None
             saturated = base.saturated.get(index, 0)
             effects.append(Effect(index, layer.name, found, saturated, states[index].saturated))
         return stopped, effects
@@ -273,7 +273,3 @@ def _element(tensor: Tensor, at: tuple[int, ...], value: float) -> Piece:
                 expected=f"{limits.min} to {limits.max}",
             )
     return tensor.address + flat * dtype.itemsize, np.array([value]).astype(dtype).tobytes()
-
-
-def _scales(edits: Sequence[Edit]) -> Scales:
-    return tuple(tuple(edit.scales.items()) for edit in edits if edit.scales)

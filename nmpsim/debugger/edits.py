@@ -18,6 +18,8 @@ from nmpsim.diagnostics import fail
 
 Piece = tuple[int, bytes]
 """Address and new bytes."""
+Scales = tuple[tuple[tuple[str, float], ...], ...]
+"""Of each change of scales, in order, the buffers with their scales."""
 
 
 @attrs.frozen
@@ -82,6 +84,11 @@ def patch_of(bundle: Bundle, edits: Sequence[Edit]) -> tuple[Change, ...]:
         for run in np.split(touched, np.flatnonzero(is_next) + 1)
         if (was := bundle.image[run].tobytes()) != (new := now[run].tobytes())
     )
+
+
+def scales_of(edits: Sequence[Edit]) -> Scales:
+    """The changes of scales among edits."""
+    return tuple(tuple(edit.scales.items()) for edit in edits if edit.scales)
 
 
 def rescaled(tensor: Tensor, edits: Sequence[Edit]) -> Tensor:

@@ -17,6 +17,7 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr
 from nmpsim.core.state import Status
 from nmpsim.debugger.debugger import Debugger
+from nmpsim.debugger.edits import rescaled
 from nmpsim.debugger.execution import FOREVER
 from nmpsim.debugger.records import CoreState, LayerState
 from nmpsim.diagnostics import fail
@@ -87,11 +88,11 @@ def find_layer(debugger: Debugger, text: str) -> Layer:
 
 def tensors(debugger: Debugger) -> Mapping[str, Tensor]:
     """Every tensor that has a place in DRAM, by the names a user may give."""
-    metadata = debugger.bundle.metadata
-    found = {tensor.name: tensor for tensor in (*metadata.inputs, *metadata.outputs)}
-    for step in metadata.steps:
-        found |= {operand.tensor.name: operand.tensor for operand in step.operands}
-    for layer in metadata.layers:
+    metadata, edits = debugger.bundle.metadata, debugger.execution.edits
+    operands = [operand.tensor for step in metadata.steps for operand in step.operands]
+    known = (*metadata.inputs, *metadata.outputs, *operands)
+    found = {tensor.name: rescaled(tensor, edits) for tensor in known}
+    for layer in debugger.layers:
         found.setdefault(layer.output.name, layer.output)
         found[layer.name] = layer.output
     return found

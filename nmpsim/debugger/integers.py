@@ -110,7 +110,7 @@ def _found(
         seen = set()
         for done in scaled:
             first = done.words["event_origin"] % channels
-            key = (done.core, done.rs1, done.words.get("scales"), first)
+            key = (done.core, tuple(done.words.values()))
             if key in seen:
                 continue
             seen.add(key)

@@ -62,10 +62,13 @@ class Reference:
         Keys are ``NNNN:name`` (a saved run), ``act/NNNN:name:operand`` (a recorded run of Glow) or
         names of layers or their outputs; arrays are of the layers' type, or float.
 
+        ``layers`` are as they were compiled.
+
         Raises :class:`~nmpsim.diagnostics.UserError` DIFF001 if there is none for any layer.
         """
-        found = _by_name(keys)
+        found, layers = _by_name(keys), list(layers)
         self._read = read
+        self._outputs = {layer.index: layer.output for layer in layers}
         self._keys: dict[int, str] = {}
         for layer in layers:
             names = (layer.name, f"output/{layer.name}", layer.output.name)
@@ -90,9 +93,16 @@ class Reference:
         return frozenset(self._keys)
 
     def output(self, layer: Layer) -> Array | None:
-        """What a layer should answer, in the shape of its output; None if it is not known."""
+        """What a layer should answer, in the shape of its output; None if it is not known.
+
+        Integers are on the scale that the program was compiled with; where the layer has another
+        one, they are given as the real numbers that they stand for.
+        """
         key = self._keys.get(layer.index)
-        return None if key is None else _shaped(self._read(key), layer.output.shape)
+        values = None if key is None else _shaped(self._read(key), layer.output.shape)
+        if values is None or values.dtype.kind == "f":
+            return values
+        return on_scale_of(values, self._outputs[layer.index], layer.output)
 
 
 def _by_name(keys: Iterable[str]) -> Mapping[tuple[int | None, str, str | None], str]:
@@ -130,9 +140,20 @@ def difference(layer: Layer, actual: Array, expected: Array) -> Difference | str
     stored = quantized(output, expected)
     found = compare(actual, stored, output.elem, output.scale, output.offset)
     # The float reference itself is the signal, not what is left of it in integers.
-    real = output.scale * (actual.astype(np.float64) - (output.offset or 0))
-    exact = compare(real, expected.astype(np.float64), "float")
+    exact = compare(real_numbers(output, actual), expected.astype(np.float64), "float")
     return attrs.evolve(found, sqnr_db=exact.sqnr_db, cosine=exact.cosine)
+
+
+def on_scale_of(values: Array, old: Tensor, new: Tensor) -> Array:
+    """Values of a tensor, as they are if it has the same scale now, else as real numbers."""
+    if old.scale is None or old.scale == new.scale:
+        return values
+    return real_numbers(old, values)
+
+
+def real_numbers(tensor: Tensor, values: Array) -> Array:
+    """What the integers of a quantized tensor stand for, in float64."""
+    return np.asarray((tensor.scale or 1.0) * (values.astype(np.float64) - (tensor.offset or 0)))
 
 
 def quantized(tensor: Tensor, values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What does not change while a program runs, read once."""
+"""What does not change while a program runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import attrs
 
 from nmpsim.analysis.memory_map import memory_map
 from nmpsim.bundle import Bundle
+from nmpsim.debugger.edits import Edit, scales_of
 from nmpsim.debugger.operands import LirOperands, lir_operands
+from nmpsim.debugger.rederive import rescaled_module
 from nmpsim.diagnostics import UserError
 from nmpsim.lir import print_module
 from nmpsim.lir.nodes import Module
@@ -23,6 +25,8 @@ NUMBERED = re.compile(r"^  \d+ %(\S+) = ")
 class Facts:
     """The program's text and the map of its memory."""
 
+    edits: tuple[Edit, ...]
+    """Those whose scales the LIR has."""
     source: tuple[str, ...]
     """Lines of the LIR, or why there is none."""
     layer_at: Mapping[int, int]
@@ -33,17 +37,18 @@ class Facts:
     """The LIR with its constants; None if the bundle carries none."""
 
 
-def facts_of(bundle: Bundle) -> Facts:
+def facts_of(bundle: Bundle, edits: tuple[Edit, ...]) -> Facts:
     """Read a bundle's debug information; without any, the source says so."""
     module, operands = None, LirOperands({}, {})
     try:
-        module = bundle.module()
+        module = rescaled_module(bundle.module(), scales_of(edits))
         text = print_module(module)
         operands = lir_operands(module, bundle.metadata.layers)
     except UserError as error:
         text = str(error)
     source = tuple(visible_line(line) for line in text.splitlines())
-    return Facts(source, _layer_lines(bundle, source), memory_map(bundle), operands, module)
+    lines = _layer_lines(bundle, source)
+    return Facts(edits, source, lines, memory_map(bundle), operands, module)
 
 
 def _layer_lines(bundle: Bundle, source: tuple[str, ...]) -> Mapping[int, int]:

@@ -90,7 +90,7 @@ def first_view(shell: Shell) -> View:
     debugger.keep_work()
     view = View(
         shell,
-        facts_of(debugger.bundle),
+        facts_of(debugger.bundle, debugger.execution.edits),
         debugger.location(),
         Result(),
         layer_states(debugger),
@@ -113,8 +113,10 @@ def executed(before: View, line: str) -> View:
 def next_view(before: View, answer: Result) -> View:
     """How things are after a command; what is looked at stays unless the run has gone elsewhere."""
     debugger = before.debugger
+    edits, facts = debugger.execution.edits, before.facts
     view = attrs.evolve(
         before,
+        facts=facts if facts.edits is edits else facts_of(debugger.bundle, edits),
         location=debugger.location(),
         answer=answer,
         layers=layer_states(debugger),

@@ -45,16 +45,17 @@ def _change_scale(context: Context, layer: Layer, arguments: Arguments) -> Resul
         text = f"{layer.name}: output scale {scale:g} in {count(places, 'descriptor')}"
         note = f"  any reader still takes it to be on the old scale, {layer.output.scale:g}"
         return _changed(context, text, places, note)
-    found = context.changes.set_scale(layer, context.module(), scale)
+    found = context.changes.set_scale(layer, scale)
     text = f"{layer.name}: output scale {scale:g} in {count(len(found.pieces), 'place')}"
     notes = []
     for layers, what in ((found.makers, "has it now"), (found.readers, "reads it and follows")):
         notes += [f"  {name} {what}" for name in layers if name != layer.name]
-    old = layer.output.scale or scale
+    compiled = context.debugger.bundle.metadata.layers[layer.index].output.scale or scale
     for name in found.left:
         notes.append(
-            f"  {name} on the host still takes it to be {old:g}: its results are off by a factor"
-            f" of {old / scale:.6g}; for those change the LIR and compile it"
+            f"  {name} on the host still takes it to be {compiled:g}: it reads values that are"
+            f" {compiled / scale:.6g} times what they stand for; for its results change the LIR and"
+            " compile it"
         )
     return _changed(context, text, len(found.pieces), *notes)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy.typing as npt
 
 from nmpsim.analysis.explain import LayerFacts
@@ -14,11 +16,26 @@ from nmpsim.debugger.arrays import OpenArrays
 from nmpsim.debugger.audit import OperandType, bias_note, operand_types
 from nmpsim.debugger.changes import Changes
 from nmpsim.debugger.debugger import Debugger
+from nmpsim.debugger.edits import Edit, scales_of
 from nmpsim.debugger.integers import Facts, all_facts, facts_of
+from nmpsim.debugger.rederive import rescaled_module
 from nmpsim.debugger.reference import Reference, compare_layer
 from nmpsim.diagnostics import about, fail
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
+
+
+@attrs.frozen(eq=False)
+class Lir:
+    """The LIR with the scales of some edits."""
+
+    edits: tuple[Edit, ...]
+    module: Module
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What it says of each instruction."""
+        return all_facts(self.module)
 
 
 class Context:
@@ -29,14 +46,14 @@ class Context:
         self.changes = Changes(debugger)
         self.reference: Reference | None = None
         self.open_arrays = open_arrays
-        self._module: Module | None = None
-        self._facts: Facts | None = None
+        self._lir: Lir | None = None
 
     def load_reference(self, path: Path) -> Reference:
         """Compare with a file from now on."""
         arrays = self.open_arrays(path)
         with about(path):
-            self.reference = Reference(self.debugger.layers, arrays.keys, arrays.read)
+            layers = self.debugger.bundle.metadata.layers
+            self.reference = Reference(layers, arrays.keys, arrays.read)
         self.debugger.events.differs = self._differs
         return self.reference
 
@@ -58,10 +75,18 @@ class Context:
         return self.debugger.layers[order[-1] if index is None else index]
 
     def module(self) -> Module:
-        """The LIR that the bundle carries; UserError BUN005 if it carries none."""
-        if self._module is None:
-            self._module = self.debugger.bundle.module()
-        return self._module
+        """The LIR that the bundle carries, with the scales that were changed.
+
+        UserError BUN005 if it carries none.
+        """
+        return self._known().module
+
+    def _known(self) -> Lir:
+        edits = self.debugger.execution.edits
+        if self._lir is None or self._lir.edits is not edits:
+            module = rescaled_module(self.debugger.bundle.module(), scales_of(edits))
+            self._lir = Lir(edits, module)
+        return self._lir
 
     def constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
         """A constant of the LIR, without an address; None if there is none of this name."""
@@ -84,9 +109,7 @@ class Context:
 
     def facts(self, layer: Layer) -> LayerFacts | None:
         """What the LIR says of a layer's instruction; UserError BUN005 if there is no LIR."""
-        if self._facts is None:
-            self._facts = all_facts(self.module())
-        return facts_of(self._facts, layer)
+        return facts_of(self._known().facts, layer)
 
     def numbers_of(self, layer: Layer) -> set[int]:
         """Numbers of the LIR instructions that a layer is made of."""
