@@ -1,0 +1,287 @@
+"""Random sessions: changes, moves and questions in any order, against a fresh debugger.
+
+That one gets the same list of changes before anything happens and goes straight to the place.
+
+The list itself is held against bytes that the test works out, and a run to the end against the
+device on the bundle with the exported patch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import Phase, given, note, settings
+from hypothesis import strategies as st
+from small_sessions import (
+    BARRIER,
+    END,
+    FAR,
+    GET,
+    HALT,
+    ONLY_0,
+    PUT,
+    TABLES,
+    TWO_CORES,
+    USE,
+    WAIT_LOAD,
+    WAIT_STORE,
+    WAIT_VECTOR,
+)
+
+import nmpsim
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+from nmpsim.bundle.patch import apply_patch
+from nmpsim.checking.hazards import find_hazards
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.commands.shell import Shell
+from nmpsim.debugger.edits import patch_of
+from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
+from nmpsim.diagnostics import UserError
+from nmpsim.isa.codec import decode
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+NOP = 0x13
+MAX_CYCLES = 60_000
+Inputs = Mapping[str, np.ndarray[Any, Any]]
+POST, PEND = (f" li t3, 1\n li t4, 1\n nmp.{word} t3, t4\n" for word in ("post", "pend"))
+MAKE = GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + WAIT_STORE
+CODES = (
+    ONLY_0 + MAKE + MAKE + "other:" + END,
+    ONLY_0 + MAKE + BARRIER + " j done\nother:\n" + BARRIER + FAR + WAIT_LOAD + "done:" + HALT,
+    ONLY_0 + MAKE + POST + " j done\nother:\n" + PEND + FAR + WAIT_LOAD + POST + "done:" + HALT,
+)
+DEVICES = (
+    attrs.evolve(TWO_CORES, limits_cycles=MAX_CYCLES),
+    attrs.evolve(TWO_CORES, cores_count=4, scratchpad_bytes=1 << 15, limits_cycles=MAX_CYCLES),
+)
+
+
+@functools.cache
+def program(number: int) -> tuple[Bundle, Inputs]:
+    """A few lines of assembly, or the digits on four cores."""
+    if number < len(CODES):
+        source = TABLES + "_start:\n" + CODES[number]
+        image = assemble(source, "test.s", DEVICES[0].settings()).bundle()
+        return bundle_from_bytes(image), {"from": np.arange(-128, 128, dtype=np.int8)}
+    lir, npz = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
+    bundle = bundle_from_bytes(nmpsim.compile(lir, npz, device=DEVICES[1]).image)
+    return bundle, {"data": np.load(DIGITS / "images" / "7.npy")}
+
+
+def shell_of(number: int, budget_mib: int) -> Shell:
+    bundle, inputs = program(number)
+    config = DEVICES[number >= len(CODES)]
+    debugger = Debugger(bundle, inputs, config=config, budget_mib=budget_mib)
+    return Shell(debugger, lambda path: pytest.fail(f"nobody reads {path}"))
+
+
+@functools.cache
+def code_of(number: int) -> tuple[tuple[int, str], ...]:
+    """Address and mnemonic of each instruction that synchronises or is for a unit."""
+    bundle, _ = program(number)
+    found = []
+    for start, end in bundle.text:
+        for at in range(start, end, 4):
+            word = int.from_bytes(bundle.image[at - bundle.image_base :][:4].tobytes(), "little")
+            decoded = decode(word)
+            if decoded is not None and decoded.instruction.mnemonic.startswith("nmp."):
+                found.append((at, decoded.instruction.mnemonic))
+    return tuple(found)
+
+
+@attrs.define
+class Session:
+    """A session, and the bytes that its changes should have made."""
+
+    number: int
+    random: Random
+    shell: Shell
+    expected: list[tuple[int, int, bytes]] = attrs.field(factory=list)
+    """Position, address, bytes; of those that the test knows."""
+    lines: list[str] = attrs.field(factory=list)
+    breakpoints: list[str] = attrs.field(factory=list)
+
+    @property
+    def debugger(self) -> Debugger:
+        return self.shell.debugger
+
+    def change(self) -> None:
+        """One change, of any kind."""
+        draw = self.random.random()
+        if draw < 0.1:
+            self.expected.clear()
+            return self.do("revert")
+        if draw < 0.45:
+            return self.take_out()
+        if draw < 0.75 or self.number < len(CODES):
+            return self.set_element()
+        layer = self.random.choice(["conv1", "conv2", "fc"])
+        line = self.random.choice(
+            [
+                f"change {layer} out_post {self.random.randint(10, 18)}",
+                f"change {layer} bias {self.random.randint(0, 9)} {self.random.randint(-99, 99)}",
+                f"change {layer} scale {self.random.choice([0.01, 0.02, 0.05])}",
+                f"change {layer} clip_high {self.random.randint(-20, 127)}",
+            ]
+        )
+        count = len(self.debugger.execution.edits)
+        with suppress(UserError):  # the layer is never reached, or cannot have that
+            self.do(line)
+        for edit in self.debugger.execution.edits[count:]:
+            self.expected += [(0, address, now) for address, now in edit.pieces]
+        return None
+
+    def take_out(self) -> None:
+        """An instruction, or a byte of it."""
+        at, mnemonic = self.random.choice(code_of(self.number))
+        is_plain = mnemonic in ("nmp.wait", "nmp.post") or self.random.random() < 0.3
+        if is_plain:
+            now = NOP.to_bytes(4, "little")
+            self.do(f"set {at:#x} {NOP} 4")
+        else:
+            now = bytes([self.random.randrange(256)])
+            at += self.random.randrange(4)
+            self.do(f"set {at:#x} {now[0]}")
+        self.expected.append((0, at, now))
+
+    def set_element(self) -> None:
+        tensors = [layer.output for layer in self.debugger.layers]
+        tensor = self.random.choice([*tensors, *self.debugger.bundle.metadata.inputs])
+        at = [self.random.randrange(n) for n in tensor.shape]
+        value = self.random.randint(-128, 127)
+        here = self.debugger.execution.position
+        self.do(f"set {tensor.name} {' '.join(map(str, at))} {value}")
+        dtype = np.float32 if tensor.elem == "float" else np.int8
+        flat = int(np.ravel_multi_index(at, tensor.shape)) * np.dtype(dtype).itemsize
+        self.expected.append((here, tensor.address + flat, dtype(value).tobytes()))
+
+    def move(self) -> str:
+        """A line that moves."""
+        count, layers = self.random.randint(1, 4), len(self.debugger.layers)
+        unit = self.random.choice(["layer", "tile", "tensor", "instruction"])
+        return self.random.choice(
+            [
+                f"step {unit} {count}",
+                f"back {unit} {count}",
+                "continue",
+                "reverse",
+                "restart",
+                "until end",
+                f"until layer {self.random.randrange(layers)}",
+                f"until position {self.random.randint(0, 1500)}",
+                f"until cycle {self.random.randint(0, 20_000)}",
+            ]
+        )
+
+    def question(self) -> str:
+        layer = self.random.choice(self.debugger.layers)
+        at = " ".join(str(self.random.randrange(n)) for n in layer.output.shape)
+        return self.random.choice(
+            [
+                "where", "layers", "cores", "registers 1", "hazards", "hazards", "saturation",
+                "eval hazards", f"tensor {layer.name}", f"tensor {layer.name} {at}",
+                f"tensor {layer.name} memory", f"why {layer.name} {at}",
+                f"readers {layer.name} {at}",
+                f"memory {layer.output.address:#x} 32", f"layer {layer.name}", "code", "effect",
+                *(["integers"] if self.number == len(CODES) else []),
+            ]
+        )  # fmt: skip
+
+    def do(self, line: str) -> None:
+        self.lines.append(line)
+        self.shell.execute(line)
+
+    def fresh(self) -> Shell:
+        """The same list of changes and the same place in a debugger that knows nothing else."""
+        shell, debugger = shell_of(self.number, DEFAULT_BUDGET_MIB), self.debugger
+        shell.debugger.change(debugger.execution.edits)
+        shell.debugger.go_to(max([debugger.execution.position, *debugger.ends.values()]))
+        if debugger.execution.trap is None:
+            shell.debugger.go_to(debugger.execution.position)
+        else:
+            shell.debugger.run_to_end()
+        for line in self.breakpoints:
+            shell.execute(line)
+        return shell
+
+    def ask_both(self, line: str) -> None:
+        other = self.fresh()
+        self.lines.append(line)
+        assert answer(other, line) == answer(self.shell, line)
+        assert answer(other, "where") == answer(self.shell, "where")
+
+    def check_list(self) -> None:
+        """The edits are what was asked for, and the program is what they make of it."""
+        execution = self.debugger.execution
+        found = [(e.position, at, now) for e in execution.edits for at, now in e.pieces]
+        assert found == self.expected
+        image = execution.bundle.image.copy()
+        for _, at, now in self.expected:
+            start = at - execution.bundle.image_base
+            if 0 <= start < image.size:
+                image[start : start + len(now)] = np.frombuffer(now, np.uint8)
+        np.testing.assert_array_equal(image, execution.machine.image)
+
+    def check_patch(self) -> None:
+        """The device with the exported patch does the same, if no element was set."""
+        bundle, inputs = program(self.number)
+        edits = self.debugger.execution.edits
+        if any(edit.position for edit in edits) or any(
+            at >= bundle.rw_base for edit in edits for at, _ in edit.pieces
+        ):
+            return
+        self.do("until end")
+        patched = apply_patch(bytes(bundle.file), patch_of(bundle, edits), "patched")
+        other = bundle_from_bytes(patched)
+        config = self.debugger.execution.config
+        report = nmpsim.Device(config, threads=1).run(other, inputs, strict=False)
+        trap = self.debugger.execution.trap
+        assert (report.trap is None) == (trap is None)
+        if trap is None:  # where one core traps others may have run ahead
+            assert report.cycles == self.debugger.execution.report().cycles
+        found = [(one.position, one.what) for one in find_hazards(other, inputs, config)]
+        assert found == [(one.position, one.what) for one in self.debugger.hazards()]
+
+
+def answer(shell: Shell, line: str) -> str:
+    """Text and data, or the error."""
+    try:
+        result = shell.execute(line)
+    except UserError as error:
+        return str(error)
+    return f"{result.text}\n{result.data!r}"
+
+
+@given(st.integers(0, (1 << 32) - 1))
+@settings(max_examples=20, phases=[Phase.explicit, Phase.generate])
+def test_a_session_answers_as_a_fresh_one(seed: int) -> None:
+    """A smaller seed makes no smaller session: there is nothing to shrink."""
+    random = Random(seed)
+    number = random.choice([0, 1, 2, 3, 3])
+    session = Session(number, random, shell_of(number, random.choice([1, DEFAULT_BUDGET_MIB])))
+    try:
+        if random.random() < 0.5:
+            line = random.choice(["break hazard", "break saturation", "break stall > 40"])
+            session.breakpoints.append(line)
+            session.do(line)
+        for _ in range(random.randint(3, 8)):
+            draw = random.random()
+            if draw < 0.3:
+                session.change()
+            elif draw < 0.6:
+                session.ask_both(session.move())
+            else:
+                session.ask_both(session.question())
+        session.check_list()
+        session.check_patch()
+    finally:
+        note("\n".join((f"program {number}", *session.lines)))
