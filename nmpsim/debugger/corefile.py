@@ -34,7 +34,7 @@ MAX_EDITS_BYTES = MAX_PATCH_BYTES
 class AboutDocument(TypedDict):
     """The array ``about``."""
 
-    schema: Literal["nmpsim-core-1"]
+    schema: Literal["nmpsim-core-2"]
     device: Annotated[dict[str, Any], "its settings, by name"]
     engine: str
     position: Annotated[int | None, "null: as far as the run comes"]
