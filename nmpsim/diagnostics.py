@@ -31,6 +31,8 @@ CODES: dict[str, str] = {
     "ARG001": "unusable command-line argument",
     "FILE001": "file cannot be read",
     "FILE002": "file cannot be written",
+    "MODEL001": "model file damaged",
+    "MODEL002": "model or operation not supported",
     "LIR001": "unexpected text",
     "LIR002": "unterminated program",
     "LIR003": "unknown name",
@@ -104,7 +106,10 @@ CODES: dict[str, str] = {
 
 @attrs.frozen
 class Place:
-    """Where something is: a file and, in it, a 1-based line and column or a byte offset."""
+    """Where something is: a file and, in it, a 1-based line and column or a byte offset.
+
+    Line 0 is that of an instruction that was never text.
+    """
 
     file: str | None = None
     line: int | None = None
@@ -113,7 +118,7 @@ class Place:
 
     def __str__(self) -> str:
         text = visible_line(self.file or "<text>")
-        if self.line is not None:
+        if self.line:
             text += f":{self.line}"
             if self.column is not None:
                 text += f":{self.column}"

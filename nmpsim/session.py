@@ -21,7 +21,7 @@ from nmpsim.core.device import Device
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.limits import Limits
 from nmpsim.core.run import Listener, Progress
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import Place, fail
 from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
 from nmpsim.report.data import RunReport
 from nmpsim.report.shadow import ShadowLayer
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nmpsim.analysis.lint import Finding
     from nmpsim.compiler.passes.rescale_bias import RescaledBias
     from nmpsim.compiler.tiling.search import TiledLayer
+    from nmpsim.frontends import Imported
     from nmpsim.quantization import Calibrated, QuantizedProgram
 
 __all__ = [
@@ -68,7 +69,7 @@ class Compiled:
 
 
 def compile(
-    lir: Path | str,
+    model: Path | str,
     weights: Path | str | None = None,
     tensors: Path | str | None = None,
     *,
@@ -80,15 +81,15 @@ def compile(
     slicing: str | None = None,
     explain_slicing: bool = False,
 ) -> Compiled:
-    """Compile LIR text for a device.
+    """Compile a model for a device: a TFLite file, or LIR text.
 
     Args:
-        lir: file of Glow's ``-dump-ir`` text.
-        weights: ``.npz`` with the constants by their names in the LIR.
+        model: a ``.tflite`` file, or one of Glow's ``-dump-ir`` text; the file's first bytes tell.
+        weights: ``.npz`` with the constants by their names in the LIR; of LIR only.
         tensors: JSON with exact scales; the file next to the LIR is taken if there is one.
         device: the default device if None.
-        numerics: whose arithmetic to follow, a name of ``nmpsim.isa.profiles.NUMERICS``;
-            ``glow-int`` if None.
+        numerics: whose arithmetic to follow, a name of ``nmpsim.isa.profiles.NUMERICS``; if None
+            what the model's format calls for: ``glow-int`` for LIR, ``q31`` for TFLite.
         layer_numerics: that of single layers, named as :func:`find_layer` takes them; an
             activation and what it fuses with have one, unless both are named.
         rescale_biases: requantize biases onto the scale of each layer's result first.
@@ -98,19 +99,25 @@ def compile(
         explain_slicing: tell what was tried for each layer, in ``slicing`` of the result.
 
     Raises:
-        UserError: LIR, CONST, COMP and FILE codes, several at once where possible.
+        UserError: LIR, CONST, COMP, MODEL and FILE codes, several at once where possible.
     """
     from nmpsim.compiler.driver import compile_module
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
     from nmpsim.isa.profiles import DEFAULT_NUMERICS
 
-    path = Path(lir)
-    module = parse_file(path)
-    exact = default_tensors_file(path) if tensors is None else Path(tensors)
-    files = [] if weights is None else [Path(weights)]
-    module, warnings = attach_constants(module, files, exact)
-    verify(module)
+    path = Path(model)
+    imported = _imported(path, weights, tensors)
+    warnings: tuple[str, ...] = ()
+    if imported is None:
+        module = parse_file(path)
+        exact = default_tensors_file(path) if tensors is None else Path(tensors)
+        files = [] if weights is None else [Path(weights)]
+        module, warnings = attach_constants(module, files, exact)
+        verify(module)
+    else:
+        module = imported.module
+    own_numerics = imported.numerics if imported else DEFAULT_NUMERICS
     rescaled: tuple[RescaledBias, ...] = ()
     if rescale_biases:
         module, rescaled = rescale_bias(module)
@@ -118,13 +125,36 @@ def compile(
     image = compile_module(
         module,
         given_device(device),
-        numerics=DEFAULT_NUMERICS if numerics is None else numerics,
+        numerics=own_numerics if numerics is None else numerics,
         layer_numerics=layer_numerics,
         fuse_activations=fuse,
         slicing=DEFAULT_TILING if slicing is None else slicing,
         on_slicing=sliced.append if explain_slicing else None,
+        unsigned=imported.unsigned if imported else (),
+        fates=imported.fates if imported else (),
     )
     return Compiled(image, warnings, rescaled, tuple(sliced))
+
+
+def _imported(
+    path: Path, weights: Path | str | None, tensors: Path | str | None
+) -> Imported | None:
+    """What a front end makes of a model's file; None if it is none's, which LIR is."""
+    from nmpsim.frontends import front_end_of
+
+    front_end = front_end_of(path)
+    if front_end is None:
+        return None
+    for given, what in ((weights, "weights"), (tensors, "tensors")):
+        if given is not None:
+            raise fail(
+                "ARG001",
+                f"a {front_end.name} file has its own {what}",
+                place=Place(str(path)),
+                found=f"--{what} {given}",
+                hint=f"leave out --{what}",
+            )
+    return front_end.read(path)
 
 
 def calibrate(

@@ -27,7 +27,8 @@ from nmpsim.bundle.schema import record_from_json, record_to_json
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir import Module, WeightVar, parse, print_module, verify
 from nmpsim.lir.nodes import TensorType
-from nmpsim.lir.scales import exact_scales
+from nmpsim.lir.scales import ExactScale as NamedScale
+from nmpsim.lir.scales import float32, with_scales
 from nmpsim.report.fields import Before
 
 SCHEMA: Final = "nmpsim-lir-1"
@@ -139,10 +140,10 @@ def _parsed(text: memoryview, index: ModuleIndex, place: Place) -> Module:
     """The checked module without its constants; all that may be wrong is one BUN002."""
     if problem := TEXT_BYTES.problem(len(text)):
         raise _unusable(place, problem)
-    tensors = {one.name: {"scale": one.scale, "offset": one.offset} for one in index.scales}
+    scales = {s.name: NamedScale(s.name, float32(s.scale), s.offset) for s in index.scales}
     try:
         module = parse(bytes(text).decode("utf-8"), f"{place.file}({LIR_TEXT})")
-        module, _ = exact_scales(module, tensors)
+        module, _ = with_scales(module, scales)
         verify(module)
     except UnicodeDecodeError:
         raise _unusable(place, "its text is not UTF-8") from None

@@ -15,6 +15,10 @@ SCHEMA: Final = "nmpsim-bundle-2"
 """Version of the metadata and of the descriptors; a reader accepts its own version only."""
 
 
+UNSIGNED = 128
+"""What uint8 is more than the Int8 that holds it."""
+
+
 @attrs.frozen
 class Tensor:
     """A tensor in DRAM, contiguous and row-major."""
@@ -27,6 +31,18 @@ class Tensor:
     scale: float | None = None
     """Exact float32 scale; None if the tensor is not quantized."""
     offset: ZeroPoint | None = None
+
+
+@attrs.frozen
+class Fate:
+    """What became of one operation of the model's file that the program was imported from."""
+
+    node: str
+    """Its number in the file, its kind, and the tensor that it makes."""
+    layers: Annotated[tuple[str, ...], limits.FUSED] = ()
+    """LIR instructions that compute it; none if nothing is left to compute."""
+    why: str = ""
+    """Why it has none: what it was folded into, or that nothing moves."""
 
 
 @attrs.frozen
@@ -104,8 +120,33 @@ class Metadata:
     outputs: Annotated[tuple[Tensor, ...], limits.TENSORS]
     layers: Annotated[tuple[Layer, ...], limits.LAYERS]
     steps: Annotated[tuple[ProgramStep, ...], limits.STEPS]
+    unsigned: Annotated[tuple[str, ...], limits.TENSORS] = ()
+    """Inputs and outputs that a user has as uint8: values and offset 128 above those held."""
+    fates: Annotated[tuple[Fate, ...], limits.LAYERS] = ()
+    """Of the operations of the model's file, in its order; none if the program was LIR."""
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-bundle-2"], Before("program")]:
         """Version of the metadata."""
         return SCHEMA
+
+    @property
+    def user_inputs(self) -> tuple[Tensor, ...]:
+        """The inputs as a user has them."""
+        return tuple(map(self.as_user_has, self.inputs))
+
+    @property
+    def user_outputs(self) -> tuple[Tensor, ...]:
+        """The outputs as a user has them."""
+        return tuple(map(self.as_user_has, self.outputs))
+
+    def as_user_has(self, tensor: Tensor) -> Tensor:
+        """An input or output with the element and offset that a user has it in."""
+        if tensor.name not in self.unsigned:
+            return tensor
+        return attrs.evolve(tensor, elem="ui8", offset=(tensor.offset or 0) + UNSIGNED)
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """LIR instruction -> the operation of the model's file that it comes from."""
+        return {name: fate.node for fate in self.fates for name in fate.layers}

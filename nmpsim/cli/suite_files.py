@@ -42,7 +42,7 @@ def core_path(folder: Path | None, case: Case) -> Path | None:
 
 def _work(case: Case, update: bool, core: Path | None, strict: bool) -> CaseWork:
     metadata = read_bundle(case.bundle).metadata
-    inputs = fitting_inputs([one.argument for one in case.input], metadata.inputs)
+    inputs = fitting_inputs([one.argument for one in case.input], metadata.user_inputs)
     expect = case.expect
     outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata)
     layers = None if expect.layers is None else _layers(expect.layers, metadata)
@@ -52,7 +52,7 @@ def _work(case: Case, update: bool, core: Path | None, strict: bool) -> CaseWork
 def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     """Outputs by name; an ``.npy`` file is of the only one."""
     file = ArrayFile(path)
-    outputs = {output.name: output for output in metadata.outputs}
+    outputs = {output.name: output for output in metadata.user_outputs}
     recorded = [key for key in file.keys if key.startswith(_OUTPUT)]
     keys = {key.removeprefix(_OUTPUT): key for key in recorded or file.keys}
     if len(keys) == len(outputs) == 1 and not file.is_archive:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.debug import debug_sections
 from nmpsim.bundle.limits import ATTRIBUTE_NUMBER
-from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, ProgramStep, Tensor
+from nmpsim.bundle.metadata import Fate, HostOperand, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
 from nmpsim.compiler.assign import assign_numerics, named_operations
@@ -40,6 +40,9 @@ from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcode import Kind
 
+SYMBOL_BYTES = 512
+"""Of a symbol's name; what a longer one ends with is left out."""
+
 
 def compile_module(
     module: Module,
@@ -50,12 +53,16 @@ def compile_module(
     fuse_activations: bool = True,
     slicing: str = DEFAULT_TILING,
     on_slicing: Callable[[TiledLayer], None] | None = None,
+    unsigned: Collection[str] = (),
+    fates: Sequence[Fate] = (),
 ) -> bytes:
     """The bundle of a verified module whose constants are attached.
 
     ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, as
     :func:`~nmpsim.lir.layers.find_layer` takes them; ``slicing`` is one of ``TILINGS``;
-    ``on_slicing`` hears how each device layer is tiled. Raises
+    ``on_slicing`` hears how each device layer is tiled; ``unsigned`` are inputs and outputs that a
+    user has as uint8, ``fates`` what became of the file's operations, if the module was imported.
+    Raises
     :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002) where an operation cannot be done or
     does not fit, and ARG001 where one layer has two profiles.
     """
@@ -70,7 +77,8 @@ def compile_module(
     if slicing not in TILINGS:
         raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=", ".join(TILINGS))
     search = Search(slicing, config, on_slicing)
-    return _Compilation(module, config, weights, operations, numerics, search).bundle()
+    compilation = _Compilation(module, config, weights, operations, numerics, search)
+    return compilation.bundle(unsigned, fates)
 
 
 class _Compilation:
@@ -108,7 +116,7 @@ class _Compilation:
                 hint="[dram] bytes in the device file",
             )
 
-    def bundle(self) -> bytes:
+    def bundle(self, unsigned: Collection[str], fates: Sequence[Fate]) -> bytes:
         """Plan everything, then emit everything."""
         plans = [
             None if op.host_reason else self._plan(index, op)
@@ -157,6 +165,8 @@ class _Compilation:
                     else s
                     for s in steps
                 ),
+                unsigned=tuple(sorted(unsigned)),
+                fates=tuple(fates),
             )
         )
 
@@ -195,7 +205,8 @@ class _Compilation:
         return whole[start : start + view.type.elements].reshape(view.shape)
 
     def _unique(self, name: str) -> str:
-        """``name``, or with a number where it is taken."""
+        """A symbol's name: ``name`` as ELF can hold it, with a number where it is taken."""
+        name = name.replace("\0", "").encode()[:SYMBOL_BYTES].decode(errors="ignore") or "_"
         taken = self._names.get(name, 0)
         self._names[name] = taken + 1
         return name if taken == 0 else f"{name}.{taken}"
@@ -247,6 +258,9 @@ class _Compilation:
             )
         if op.kind is Kind.AVERAGE_POOL and op.output.is_narrow:
             profile_of(op).average(average_of(op, self._place(op)))  # refuses what it has not
+        if opcode == "softmax" and op.output.is_narrow:
+            beta = float(str(op.instruction.attributes.get("Beta", 1.0)))
+            profile_of(op).check_softmax(op.operands[1], op.output, beta, self._place(op))
         operands = tuple(
             HostOperand(_role(operand.kind), self._tensor(view))
             for operand, view in zip(op.instruction.operands, op.operands, strict=True)

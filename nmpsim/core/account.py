@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Layer, ProgramStep
+from nmpsim.bundle.metadata import UNSIGNED, Layer, ProgramStep, Tensor
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import LayerReports, counters_of, host_counts
@@ -67,6 +68,14 @@ def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
         cycles[-1] = 0
 
 
+def _output(machine: Machine, tensor: Tensor, outside: Tensor) -> OutputReport:
+    """An output as the user has it."""
+    values = read_tensor(machine, tensor).copy()
+    if outside.elem != tensor.elem:
+        values = (values.astype(np.int16) + UNSIGNED).astype(np.uint8)
+    return OutputReport(tensor.name, outside.elem, outside.scale, outside.offset, values)
+
+
 def run_report(
     bundle: Bundle,
     machine: Machine,
@@ -81,10 +90,7 @@ def run_report(
 ) -> RunReport:
     """The report of a run that has come this far."""
     metadata, cycles = bundle.metadata, int(machine.cores.clock.max())
-    outputs = tuple(
-        OutputReport(t.name, t.elem, t.scale, t.offset, read_tensor(machine, t).copy())
-        for t in metadata.outputs
-    )
+    outputs = tuple(_output(machine, t, metadata.as_user_has(t)) for t in metadata.outputs)
     host = {index: host_counts(clip) for index, clip in account.clips.items()}
     return RunReport(
         program=metadata.program,

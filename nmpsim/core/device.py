@@ -15,7 +15,7 @@ from nmpsim.core.demand import check_saved
 from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.engines import make_engine
 from nmpsim.core.host import write_tensor
-from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.inputs import Inputs, checked_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import machine_of
 from nmpsim.core.run import Clock, DataDecideError, Listener, Progress, Proof, Run, Wanted
@@ -53,7 +53,7 @@ class Device:
     def run(
         self,
         bundle: Bundle | HoldsBundle,
-        inputs: Mapping[str, npt.NDArray[Any]],
+        inputs: Inputs,
         *,
         save_layers: bool = False,
         progress: Listener | None = None,
@@ -65,9 +65,9 @@ class Device:
 
         Args:
             bundle: as :func:`nmpsim.load` or :func:`nmpsim.compile` gives it.
-            inputs: an array for each input of the bundle, in its shape. Float arrays are taken
-                for float inputs and are quantized for quantized ones; integers must be of the
-                input's own type.
+            inputs: an array for each input of the bundle, in its shape, by name or in the
+                program's order. Float arrays are taken for float inputs and are quantized for
+                quantized ones; integers must be of the input's own type.
             save_layers: keep every layer's output in the report.
             progress: called after every layer.
             work: called with what units did, thousands of entries at once; see

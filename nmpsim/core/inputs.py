@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Metadata, Tensor
+from nmpsim.bundle.metadata import UNSIGNED, Metadata, Tensor
 from nmpsim.diagnostics import Diagnostic, UserError, fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor, execute
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Arrays = Mapping[str, npt.NDArray[Any]]
+Inputs = Arrays | Sequence[npt.NDArray[Any]]
+"""By name, or in the program's order."""
 
 
-def checked_inputs(metadata: Metadata, given: Arrays) -> dict[str, npt.NDArray[Any]]:
-    """Values for every input in its own type; UserError (INPUT001, INPUT002) otherwise.
+def checked_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[Any]]:
+    """Values for every input as the program holds it; UserError (INPUT001, INPUT002) otherwise.
 
     Real values for a quantized input are quantized as the program's profile does it.
     """
     tensors = metadata.inputs
     numerics = metadata.numerics if metadata.numerics in NUMERICS_NAMES else DEFAULT_NUMERICS
     names = [tensor.name for tensor in tensors]
-    if not isinstance(given, Mapping):
-        raise fail(
-            "INPUT001",
-            "inputs are given by name",
-            found=type(given).__name__,
-            expected=f"a mapping such as {{{names[0] if names else 'name'!r}: array}}",
-        )
+    given = _by_name(given, names)
     findings = [
         Diagnostic(
             "INPUT001",
@@ -50,19 +46,40 @@ def checked_inputs(metadata: Metadata, given: Arrays) -> dict[str, npt.NDArray[A
                 Diagnostic(
                     "INPUT001",
                     f"input {tensor.name!r} is missing",
-                    expected=f"{tensor.elem} of shape {_shape(tensor.shape)}",
+                    expected=f"{metadata.as_user_has(tensor).elem} of shape {_shape(tensor.shape)}",
                     hint=f"--input {tensor.name}=FILE.npy",
                 )
             )
             continue
-        wrong = mismatch(tensor, np.asarray(given[tensor.name]))
+        array = np.asarray(given[tensor.name])
+        wrong = mismatch(metadata.as_user_has(tensor), array)
         if wrong:
             findings.append(wrong)
         else:
-            values[tensor.name] = _converted(tensor, np.asarray(given[tensor.name]), numerics)
+            values[tensor.name] = _converted(tensor, array, numerics)
     if findings:
         raise UserError(findings)
     return values
+
+
+def _by_name(given: Inputs, names: list[str]) -> Arrays:
+    if isinstance(given, Mapping):
+        return given
+    if not isinstance(given, (list, tuple)):
+        raise fail(
+            "INPUT001",
+            "inputs are given by name, or in the program's order",
+            found=type(given).__name__,
+            expected=f"a mapping such as {{{names[0] if names else 'name'!r}: array}}, or a list",
+        )
+    if len(given) != len(names):
+        raise fail(
+            "INPUT001",
+            "too many inputs" if len(given) > len(names) else "too few inputs",
+            found=str(len(given)),
+            expected=f"{len(names)}: {', '.join(names)}",
+        )
+    return dict(zip(names, given, strict=True))
 
 
 def _near(name: str, names: list[str]) -> str | None:
@@ -115,6 +132,8 @@ def _image_bytes(values: npt.NDArray[Any], own: np.dtype[Any]) -> bool:
 
 def _converted(tensor: Tensor, values: npt.NDArray[Any], numerics: str) -> npt.NDArray[Any]:
     own = ELEM_DTYPES[tensor.elem]
+    if values.dtype == np.uint8 and own == np.int8:
+        return (values.astype(np.int16) - UNSIGNED).astype(own)
     if values.dtype == own or own.kind == "f":
         with np.errstate(over="ignore"):
             return values.astype(own)

@@ -155,5 +155,5 @@ def _chunks(
     size = max(1, min(MAX_IN_CHUNK, len(todo) // (4 * workers)))
     for start in range(0, len(todo), size):
         indices = todo[start : start + size]
-        arrays = [fitted(samples, index, bundle.metadata.inputs) for index in indices]
+        arrays = [fitted(samples, index, bundle.metadata.user_inputs) for index in indices]
         yield Chunk(indices, arrays, [labels[index] for index in indices])

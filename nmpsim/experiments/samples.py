@@ -94,7 +94,7 @@ def is_scores(shape: Sequence[int]) -> bool:
 
 def classes_of(bundle: Bundle) -> int:
     """Classes that a program tells apart; DATA001 if none of its outputs looks like that."""
-    outputs = bundle.metadata.outputs
+    outputs = bundle.metadata.user_outputs
     scores = [output for output in outputs if is_scores(output.shape)]
     if not scores:
         shapes = ", ".join(f"{one.name}: {'x'.join(map(str, one.shape))}" for one in outputs)

@@ -51,7 +51,9 @@ from nmpsim.lir.opcode import (
     NUMBERS,
     OUT,
     PAIR,
+    RESIZE,
     UNARY,
+    UNSIGNED,
     WINDOW,
     Attribute,
     AttributeKind,
@@ -72,7 +74,6 @@ _KINDS: dict[str, AttributeKind] = {"Divisor": COUNT, "SignFollowDivisor": FLAG}
 _TRIPLE = integers("[time, height, width]", 1, 3)
 _BATCH = (DEST, *inputs("Batch"))
 _LOOK_UP = (DEST, *inputs("Data", "Indices"))
-_SCALE = (Attribute("Scale", NUMBERS),)
 
 
 _ELEMS = {
@@ -336,7 +337,7 @@ HOST_OPCODES = (
         "resizebilinear",
         "bilinear resize, NHWC",
         UNARY,
-        _SCALE,
+        (*RESIZE, UNSIGNED),
         rules=(
             elem(_REAL | _INDEX, "Src"),
             same_elem("Src", "Dest"),

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
+PLAIN_NAME = r"[\w.$-]++"
+"""A name that stands in the text as it is; another one stands in double quotes, as JSON has it."""
+
 
 class TokenKind(Enum):
     """What a token is; the value is its name in messages."""
@@ -36,16 +39,16 @@ class Token(NamedTuple):
 
 # Possessive quantifiers (++, *+) keep every match linear in the length of the text.
 _TOKEN = re.compile(
-    r"""
+    rf"""
     (?P<blank> [ \t\r]++ )
   | (?P<comment> //.*+ )
-  | (?P<NAME> %[\w.$-]++ )
+  | (?P<NAME> %(?: {PLAIN_NAME} | "(?: [^"\\\x00-\x1f] | \\. )*+" ) )
   | (?P<AT> @\w*+ )
   | (?P<FLOAT> -?(?: \d++\.\d*+(?:[eE][+-]?\d++)? | \d++[eE][+-]?\d++ | inf ) (?![\w.]) )
   | (?P<INT> -?\d++ (?![\w.]) )
   | (?P<WORD> [A-Za-z_./](?: [\w.$+-] | /(?!/) )*+ )
-  | (?P<PUNCT> [{}\[\]<>,:;=] )
-  | (?P<BAD> [^ \t\r{}\[\]<>,:;=@%]++ | . )
+  | (?P<PUNCT> [{{}}\[\]<>,:;=] )
+  | (?P<BAD> [^ \t\r{{}}\[\]<>,:;=@%]++ | . )
     """,
     re.VERBOSE | re.ASCII | re.DOTALL,
 )

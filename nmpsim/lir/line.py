@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from nmpsim.diagnostics import Place, UserError, fail
@@ -90,11 +91,19 @@ class Line:
         return self.take()
 
     def name(self) -> Token:
-        """A ``%name``; the text of the token is without the percent sign."""
+        """A ``%name``; the text of the token is the name, without percent sign and quotes."""
         if self._token.kind is not TokenKind.NAME:
             raise self.unexpected(TokenKind.NAME.value)
-        token = self.take()
-        return token._replace(text=token.text[1:])
+        text = self._token.text[1:]
+        if text.startswith('"'):
+            try:
+                text = json.loads(text)
+                text.encode()  # half a surrogate pair is no character
+            except ValueError:
+                raise self.unexpected("a name in quotes, as JSON writes it") from None
+        if not text:
+            raise self.unexpected("a name that is not empty")
+        return self.take()._replace(text=text)
 
     def function_name(self) -> str:
         """The name after ``function``; Glow does not restrict it, a path is possible."""

@@ -80,6 +80,8 @@ class Role:
     kind: str
     is_scratch: bool = False
     """Whether it is room to work in: Glow prints it as an output, with a scale of 0."""
+    is_on_sums: bool = False
+    """Whether a scale of 0 stands for that of each sum, which is input times weights."""
     scales: tuple[str, str] | None = None
     """Operands with its scales and offsets, one for each index of dimension 0; Glow leaves 0 or 1
     in the type of such an operand."""
@@ -189,6 +191,13 @@ DEST, SRC = Role("Dest", OUT), Role("Src", IN)
 BIAS = Role("Bias", IN)
 UNARY = (DEST, SRC)
 BINARY = (DEST, Role("LHS", IN), Role("RHS", IN))
+UNSIGNED = Attribute("Unsigned", FLAG, required=False)
+"""Whether the values are those of uint8 less 128, which TFLite rounds otherwise than Int8's."""
+RESIZE = (
+    Attribute("Scale", NUMBERS),
+    Attribute("AlignCorners", FLAG, required=False),
+    Attribute("HalfPixelCenters", FLAG, required=False),
+)
 WINDOW = (
     Attribute("Kernels", PAIR),
     Attribute("Strides", PAIR),

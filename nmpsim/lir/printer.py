@@ -6,6 +6,10 @@ order has no rule.
 
 from __future__ import annotations
 
+import json
+import re
+
+from nmpsim.lir.lexer import PLAIN_NAME
 from nmpsim.lir.nodes import (
     AttributeValue,
     Instruction,
@@ -14,6 +18,13 @@ from nmpsim.lir.nodes import (
     TensorType,
     WeightVar,
 )
+
+_PLAIN_NAME = re.compile(PLAIN_NAME, re.ASCII)
+
+
+def format_name(name: str) -> str:
+    """``%name``; in double quotes, as JSON has it, where other than ``A-Z a-z 0-9 _ . $ -``."""
+    return f"%{name}" if _PLAIN_NAME.fullmatch(name) else f"%{json.dumps(name, ensure_ascii=False)}"
 
 
 def format_scale(scale: float) -> str:
@@ -53,15 +64,21 @@ def print_module(module: Module) -> str:
 
 def _format_weight(weight: WeightVar) -> str:
     kind = "const" if weight.constant else "mutable"
-    text = f"  %{weight.name} = WeightVar {format_type(weight.type)} {kind}"
+    text = f"  {format_name(weight.name)} = WeightVar {format_type(weight.type)} {kind}"
     return f"{text} // size: {weight.type.nbytes}"
+
+
+def _format_predicate(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else format_name(name)
 
 
 def format_instruction(instruction: Instruction) -> str:
     """One line of ``code`` without its comment."""
-    head = f"  {instruction.number} %{instruction.name} = {instruction.opcode} "
-    predicate = f"[ pred: {instruction.predicate} ] " if instruction.predicate else ""
-    operands = ", ".join(f"{o.kind} %{o.name}" for o in instruction.operands)
+    head = f"  {instruction.number} {format_name(instruction.name)} = {instruction.opcode} "
+    predicate = (
+        f"[ pred: {_format_predicate(instruction.predicate)} ] " if instruction.predicate else ""
+    )
+    operands = ", ".join(f"{o.kind} {format_name(o.name)}" for o in instruction.operands)
     values = ", ".join(
         f"{key}: {_format_value(value)}" for key, value in instruction.attributes.items()
     )

@@ -71,7 +71,11 @@ def exact_scales(
     does. Raises ``UserError`` (CONST004) when the sidecar and the text do not belong together.
     """
     place = None if tensors_file is None else Place(str(tensors_file))
-    scales = scales_by_name(tensors or {}, place)
+    return with_scales(module, scales_by_name(tensors or {}, place))
+
+
+def with_scales(module: Module, scales: Mapping[str, ExactScale]) -> tuple[Module, tuple[str, ...]]:
+    """As ``exact_scales``, from what is known by tensor name."""
     resolver = _Resolver(module.file, scales, _all_powers(module))
     exact = _retyped(module, resolver.exact)
     if resolver.problems:

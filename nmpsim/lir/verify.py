@@ -250,6 +250,6 @@ def _dummy_scaled(module: Module) -> frozenset[str]:
         opcode = OPCODES.get(instruction.opcode)
         roles = opcode.operands if opcode else ()
         for role, operand in zip(roles, instruction.operands, strict=False):
-            is_dummy = role.is_scratch or role.scales is not None
+            is_dummy = role.is_scratch or role.is_on_sums or role.scales is not None
             (dummy if is_dummy else meant).add(operand.name)
     return frozenset(dummy - meant)

@@ -101,8 +101,8 @@ def inspect_json(bundle: Bundle) -> InspectDocument:
         "program": metadata.program,
         "source": metadata.source,
         "numerics": metadata.numerics,
-        "inputs": [_tensor_json(tensor) for tensor in metadata.inputs],
-        "outputs": [_tensor_json(tensor) for tensor in metadata.outputs],
+        "inputs": [_tensor_json(tensor) for tensor in metadata.user_inputs],
+        "outputs": [_tensor_json(tensor) for tensor in metadata.user_outputs],
         "layers": [_layer_json(layer) for layer in metadata.layers],
         "placement": _placement(bundle),
         "elements": elements_json(bundle),
@@ -165,8 +165,8 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     ):
         line(console, f"  {label:<12} {text}")
     _print_elements(bundle, console)
-    _print_tensors("inputs", metadata.inputs, console)
-    _print_tensors("outputs", metadata.outputs, console)
+    _print_tensors("inputs", metadata.user_inputs, console)
+    _print_tensors("outputs", metadata.user_outputs, console)
     if metadata.layers:
         heading(console, "layers")
         _print_layers(metadata.layers, console)

@@ -240,7 +240,7 @@ def _case(request: _Request) -> Case:
 
     if request.names:
         raise click.UsageError("--case is for a suite")
-    names = [tensor.name for tensor in read_bundle(request.program).metadata.inputs]
+    names = [tensor.name for tensor in read_bundle(request.program).metadata.user_inputs]
     files = [split_argument(argument, names) for argument in request.input]
     return Case(
         bundle=request.program,

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 @click.command("compile", cls=Command, short_help="Compile a network to a bundle.")
-@click.argument("lir", metavar="NET.lir", type=FILE)
-@click.option("--weights", metavar="W.npz", type=FILE, help="Constants of the network.")
+@click.argument("model", metavar="MODEL", type=FILE)
+@click.option("--weights", metavar="W.npz", type=FILE, help="Constants of a network in LIR.")
 @tensors_option
 @click.option(
     "--numerics",
     metavar="[LAYER=]PROFILE",
     multiple=True,
-    help=f"The arithmetic to follow, bit for bit: {', '.join(NUMERICS_NAMES)}; without it"
-    f" {DEFAULT_NUMERICS}. With LAYER= it is that of one layer ({LAYER}), and may be given several"
-    " times.",
+    help=f"The arithmetic to follow, bit for bit: {', '.join(NUMERICS_NAMES)}; without it what a"
+    f" model's format calls for, {DEFAULT_NUMERICS} for LIR. With LAYER= it is that of one layer"
+    f" ({LAYER}), and may be given several times.",
 )
 @click.option(
     "--rescale-bias",
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 @format_option
 @output_option("NET.bin", "The bundle to write.", required=True)
 def command(
-    lir: Path,
+    model: Path,
     weights: Path | None,
     tensors: Path | None,
     numerics: tuple[str, ...],
@@ -84,18 +84,18 @@ def command(
     style: str,
     output: Path,
 ) -> None:
-    """Compile a network, Glow's LIR, for the NMP."""
-    check_outputs([output], [lir, weights, tensors, device, patch])
+    """Compile a network for the NMP: a TFLite model, or Glow's LIR."""
+    check_outputs([output], [model, weights, tensors, device, patch])
     profile, by_layer = _numerics(numerics)
     config = load_device(device)
     from nmpsim import session
 
     compiled = session.compile(
-        lir,
+        model,
         weights,
         tensors,
         device=config,
-        numerics=DEFAULT_NUMERICS if profile is None else profile,
+        numerics=profile,
         layer_numerics=by_layer,
         rescale_biases=rescale_bias,
         fuse=not no_fuse,

@@ -219,7 +219,7 @@ def _debugger(request: _Request) -> Debugger:
 
     bundle = session.load(request.bundle, request.patch)
     config = _limits(request).of_device(load_device(request.device) or session.device_of(bundle))
-    arrays = fitting_inputs(request.inputs, bundle.metadata.inputs)
+    arrays = fitting_inputs(request.inputs, bundle.metadata.user_inputs)
     return Debugger(
         bundle,
         arrays,

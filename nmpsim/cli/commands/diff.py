@@ -154,7 +154,7 @@ def _parameters(bundle: Bundle | None) -> Mapping[str, Parameters]:
         return {}
     metadata = bundle.metadata
     results = {layer.name: layer.output for layer in metadata.layers}
-    results |= {tensor.name: tensor for tensor in metadata.outputs}
+    results |= {tensor.name: tensor for tensor in metadata.user_outputs}
     return {
         name: Parameters(tensor.scale, tensor.offset or 0)
         for name, tensor in results.items()

@@ -107,7 +107,7 @@ def _evaluate(request: _Request) -> int:
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = read_bundle(request.bundle)
-    names = [tensor.name for tensor in bundle.metadata.inputs]
+    names = [tensor.name for tensor in bundle.metadata.user_inputs]
     data = load_dataset(request.dataset, request.labels, names, request.max_memory)
     classes = classes_of(bundle)
     with about(data.said_by):

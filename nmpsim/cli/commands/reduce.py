@@ -86,7 +86,7 @@ def _reduce(request: _Request) -> int:
         raise fail("ARG001", "--reference and --saturates are two failures", hint="give one")
     _check_folder(request.output)
     bundle = session.load(request.bundle)
-    arrays = fitting_inputs(request.inputs, bundle.metadata.inputs)
+    arrays = fitting_inputs(request.inputs, bundle.metadata.user_inputs)
     device = session.Device(config or session.device_of(bundle), engine=request.engine)
     with RunProgress(stderr_console()) as progress:
         report = device.run(bundle, arrays, save_layers=True, progress=progress)

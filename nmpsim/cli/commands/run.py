@@ -165,7 +165,7 @@ def _run(request: _Request) -> int:
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = session.load(request.bundle, request.patch)
-    tensors = bundle.metadata.inputs
+    tensors = bundle.metadata.user_inputs
     request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
     arrays = fitting_inputs(request.inputs, tensors)
     read = [input_path(one, [t.name for t in tensors]) for one in request.inputs]

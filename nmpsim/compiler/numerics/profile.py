@@ -115,6 +115,10 @@ class Average:
     """Of the whole window."""
     counts_padding: bool
     """Whether the sum is divided by all taps; else by those that exist."""
+    has_padding: bool
+    """Whether some windows lie partly outside the input."""
+    is_unsigned: bool
+    """Whether the values are those of uint8 less 128."""
     place: Place
 
     @property
@@ -186,6 +190,11 @@ class Profile:
     def average(self, window: Average) -> Words:
         """Average pool; ``divide`` is among the words."""
         raise self.unknown("avgpool", window.place)
+
+    def check_softmax(self, source: View, target: View, beta: float, place: Place) -> None:
+        """Refuse a quantized softmax of the host that the profile does not have."""
+        if beta != 1:
+            raise self.unknown("softmax with a Beta", place)
 
     def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
         """Elementwise operation: target, lhs, rhs."""

@@ -22,9 +22,13 @@ from nmpsim.compiler.numerics.ratios import (
 from nmpsim.compiler.work import View
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa import profiles as device
+from nmpsim.kernels.hostops.softmax_tflite import RESULTS
+from nmpsim.kernels.scale import IntegerScale
 
 SHIFT_OF_SUMS = {"i8": 20, "i16": 15}
 """Bits that both sides of an addition are shifted up, to be added with more precision."""
+UNSIGNED = 128
+"""What uint8 is more than the Int8 that holds it."""
 BIAS_TOLERANCE = 1e-5
 """Relative; scales of a bias are rounded to float32."""
 
@@ -48,13 +52,28 @@ class Q31(Profile):
         return self._words(place, out=product(lhs.scale, rhs.scale) / target.scale)
 
     def average(self, window: Average) -> Words:
-        """A mean of integers as they are, so zero points play no part; all divisors are taps."""
+        """AVERAGE_POOL_2D where taps that exist count, MEAN where all do.
+
+        The first is a mean of integers as they are, so zero points play no part.
+        """
         source, target = window.source, window.target
+        if window.counts_padding and not window.has_padding:
+            form = mean_form(source.scale / target.scale, window.taps, window.place)
+            return {"profile": device.Q31, "divide": 0, **scale_words("out", form)}
         if (source.scale, source.offset) != (target.scale, target.offset):
             raise self.unknown("avgpool between scales", window.place)
         if window.counts_padding:
             raise self.unknown("avgpool that counts padding", window.place)
-        return {**window.words(device.Q31, fixed_point_form), "in_offset": 0, "out_offset": 0}
+        # Of unsigned values halves go up, of others away from zero.
+        moved = -UNSIGNED if window.is_unsigned else 0
+        words = window.words(device.Q31, fixed_point_form)
+        return {**words, "in_offset": moved, "out_offset": moved}
+
+    def check_softmax(self, source: View, target: View, beta: float, place: Place) -> None:
+        """TFLite has one scale and zero point of the result."""
+        elem = target.type.dtype.name
+        if (target.scale, target.offset) != RESULTS[elem]:
+            raise self.unknown(f"softmax to scale {target.scale:g}", place)
 
     def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
         """add and sub at twice the larger scale; mul with a float32 ratio; max, min by side."""
@@ -92,6 +111,18 @@ class Q31(Profile):
         for prefix, factor in factors.items():
             words |= scale_words(prefix, fixed_point_form(factor, place))
         return words
+
+
+def mean_form(factor: float, taps: int, place: Place) -> IntegerScale:
+    """A factor divided by a count: the multiplier is, after a shift that keeps its bits.
+
+    Source: ``Mean`` of integers (tensorflow/lite/kernels/reduce.cc, ``QuantizedMeanOrSum``).
+    """
+    form = fixed_point_form(factor, place)
+    exponent = form.pre - form.post
+    shift = min(taps.bit_length() - 1, 32, 31 + exponent)
+    exponent -= shift
+    return IntegerScale(max(exponent, 0), max(-exponent, 0), (form.mul << shift) // taps)
 
 
 def _factors(layer: Sums) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

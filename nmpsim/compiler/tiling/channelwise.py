@@ -311,7 +311,9 @@ def average_of(op: Operation, place: Place) -> Average:
     target, source = op.operands
     taps = math.prod(numbers(op.instruction, "Kernels"))
     counts_padding = bool(op.instruction.attributes["CountIncludePads"])
-    return Average(source, target, taps, counts_padding, place)
+    has_padding = any(numbers(op.instruction, "Pads"))
+    unsigned = bool(op.instruction.attributes.get("Unsigned"))
+    return Average(source, target, taps, counts_padding, has_padding, unsigned, place)
 
 
 def _average_words(op: Operation, context: Context) -> dict[str, int]:

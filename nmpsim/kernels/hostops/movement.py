@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nmpsim.kernels.hostops.resize_tflite import Places, nearest
 from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
@@ -120,6 +121,8 @@ def int_lookup_table(operands: Sequence[HostTensor], attributes: Attributes) -> 
 def resize_nearest(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Src {Scale, one a dimension}: from input place ``min(int(fl(o / scale)), size-1)``."""
     dest, src = operands
+    if dest.numerics == "q31":
+        return whole(nearest(src.values, dest.shape, Places.of(attributes)), dest)
     scales = [np.float32(s) for s in attributes["Scale"]]
     places = [
         np.minimum((np.arange(out, dtype=np.float32) / scale).astype(np.int64), size - 1)

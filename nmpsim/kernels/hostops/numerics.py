@@ -6,18 +6,22 @@ must give the bits that the device would give (docs/numerics.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
 
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.isa.total import total
+from nmpsim.kernels.hostops import softmax_glow, softmax_tflite
 from nmpsim.kernels.hostops.formulas import ELEMENTWISE
 from nmpsim.kernels.hostops.rounding import (
     float32_of,
     fused_multiply_add,
+    multiplied,
+    multiplier,
     quantize_reals,
     rescaled,
     rescaled_wide,
@@ -62,7 +66,6 @@ _SAME_FOR_ALL = MOVES_OR_COMPARES | frozenset(
         "maxpoolwithargmax",
         "quantize",
         "resizenearest",
-        "softmax",
         "splat",
         "touch",
         "transpose",
@@ -108,8 +111,8 @@ def _none(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
     return False
 
 
-def _rescales(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
-    return opcode == "rescalequantized"
+def _of_tflite(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    return opcode in ("rescalequantized", "resizebilinear")
 
 
 def _without_bias(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
@@ -156,6 +159,8 @@ class Sums:
     taps: int
     """Of the whole window."""
     counts_padding: bool
+    is_unsigned: bool
+    """Whether the values are those of uint8 less 128."""
     src: HostTensor
     dest: HostTensor
 
@@ -189,13 +194,28 @@ def _interpreter(s: Sums) -> IntArray:
 
 
 def _tflite(s: Sums) -> IntArray:
-    """The mean of the integers as they are: TFLite's pools keep scale and zero point."""
+    """MEAN where all taps count; AVERAGE_POOL_2D, of the integers as they are, where some exist."""
+    if s.counts_padding and int(s.existing.min()) == s.taps:
+        return _tflite_mean(s)
     kept = (s.src.scale, s.src.offset) == (s.dest.scale, s.dest.offset)
     if s.counts_padding or not kept:
         raise UnsupportedHostOp(
             "avgpool", "q31 has no average between scales, nor one that counts padding"
         )
-    return _quotient(s.totals + s.existing * np.int64(s.src.offset), s.existing)
+    moved = UNSIGNED if s.is_unsigned else 0  # of these halves go up, of others away from zero
+    raw = s.totals + s.existing * np.int64(s.src.offset + moved)
+    return _quotient(raw, s.existing) - np.int64(moved)
+
+
+def _tflite_mean(s: Sums) -> IntArray:
+    """The multiplier of ``Sx / Sy`` divided by the count, after a shift that keeps its bits.
+
+    Source: ``QuantizedMeanOrSum`` (tensorflow/lite/kernels/internal/reference/reduce.h).
+    """
+    mul, exponent = multiplier(s.src.scale / s.dest.scale)
+    shift = min(s.taps.bit_length() - 1, 32, 31 + exponent)
+    scaled = multiplied(s.totals, (mul << shift) // s.taps, exponent - shift)
+    return scaled + np.int64(s.dest.offset)
 
 
 def _late(s: Sums) -> IntArray:
@@ -220,6 +240,17 @@ def _quotient(totals: IntArray, counts: IntArray) -> IntArray:
     return np.sign(totals) * quotients
 
 
+# --- softmax --------------------------------------------------------------------------------
+
+Softmax: TypeAlias = Callable[[IntArray, HostTensor, HostTensor, float], IntArray]
+"""(rows [N, C], source, result, beta) -> results, before the clip."""
+_GLOW: Mapping[str, Softmax] = {"int8": softmax_glow.softmax_int8}
+_TFLITE: Mapping[str, Softmax] = {
+    "int8": softmax_tflite.softmax_int8,
+    "int16": softmax_tflite.softmax_int16,
+}
+
+
 # --- the table ------------------------------------------------------------------------------
 
 
@@ -233,6 +264,8 @@ class HostArithmetic:
     """Real numbers on a tensor's grid, before the clip; unless told otherwise Glow's
     ``rne(fl(fl(x/S) + O))``, as the Interpreter does it (libjit's int32 cast differs only where
     it is undefined)."""
+    softmax: Mapping[str, Softmax] = MappingProxyType({})
+    """dtype -> softmax of quantized rows, before the clip."""
     has: Callable[[str, Sequence[np.dtype[Any]]], bool] = _none
     """Which opcodes, on operands of these dtypes, it has besides those that are alike in all."""
 
@@ -240,10 +273,10 @@ class HostArithmetic:
 ARITHMETIC = total(
     f"{__name__}.ARITHMETIC",
     {
-        "glow-int": HostArithmetic(_glow_int, has=_all),
-        "glow-float": HostArithmetic(_interpreter, has=_all),
-        "nmp": HostArithmetic(_by_integers, has=_without_bias),
-        "q31": HostArithmetic(_tflite, _quantize_tflite, _rescales),
+        "glow-int": HostArithmetic(_glow_int, softmax=_GLOW, has=_all),
+        "glow-float": HostArithmetic(_interpreter, softmax=_GLOW, has=_all),
+        "nmp": HostArithmetic(_by_integers, softmax=_GLOW, has=_without_bias),
+        "q31": HostArithmetic(_tflite, _quantize_tflite, _TFLITE, _of_tflite),
         "float": HostArithmetic(_late, _quantize_onnx),
         "float-fbgemm": HostArithmetic(_early, _quantize_torch),
         "float-qnnpack": HostArithmetic(_qnnpack, _quantize_torch),
@@ -260,6 +293,9 @@ def numerics_mismatch(opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: st
     if arithmetic is None:
         return f"there are no numerics {numerics}"
     is_quantized = any(dtype.name in ("int8", "int16") for dtype in dtypes)
+    if opcode == "softmax" and is_quantized:
+        has_formula = dtypes[0].name in arithmetic.softmax
+        return None if has_formula else f"the host has no {numerics} softmax of {dtypes[0].name}"
     if opcode in _SAME_FOR_ALL or not is_quantized or arithmetic.has(opcode, dtypes):
         return None
     return f"the host has no {numerics} arithmetic for {opcode}"

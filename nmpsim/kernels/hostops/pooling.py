@@ -112,7 +112,9 @@ def avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
             sums += view
         return whole(sums / counts.astype(np.float32), dest)
     totals = window.reduced(np.add, window.padded(src.centered(), 0), rows, columns)
-    windows = Sums(totals, existing, window.taps, count_all, src, dest)
+    windows = Sums(
+        totals, existing, window.taps, count_all, bool(attributes.get("Unsigned")), src, dest
+    )
     return clipped(ARITHMETIC[dest.numerics].average(windows), dest)
 
 

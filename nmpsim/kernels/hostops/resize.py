@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nmpsim.kernels.hostops.resize_tflite import Places, bilinear, bilinear_unsigned
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
@@ -24,6 +25,9 @@ def resize_bilinear(operands: Sequence[HostTensor], attributes: Attributes) -> H
     are interpolated in float32 and cut to whole numbers, as the Interpreter casts them.
     """
     dest, src = operands
+    if dest.numerics == "q31" and not src.is_real:
+        formula = bilinear_unsigned if attributes.get("Unsigned") else bilinear
+        return whole(formula(src.values, dest.shape, Places.of(attributes)).astype(src.dtype), dest)
     _, vertical, across, _ = (np.float32(s) for s in attributes["Scale"])
     upper, lower, down = _between(dest.shape[1], src.shape[1], vertical)
     left, right, over = _between(dest.shape[2], src.shape[2], across)

@@ -64,10 +64,18 @@ def fixed_point(x: IntArray, factor: float) -> IntArray:
     ``x`` is 32 bits wide. Rounded twice: in the product (halves up), then in the shift (halves
     away from zero); what a factor above 1 shifts beyond 32 bits saturates.
     """
+    return multiplied(x, *multiplier(factor))
+
+
+def multiplier(factor: float) -> tuple[int, int]:
+    """A factor as 31 bits and a power of two: TFLite's ``QuantizeMultiplier``."""
     fraction, exponent = math.frexp(factor)
     mul = math.floor(fraction * 2.0**31 + 0.5)
-    if mul == 1 << 31:
-        mul, exponent = mul // 2, exponent + 1
+    return (mul // 2, exponent + 1) if mul == 1 << 31 else (mul, exponent)
+
+
+def multiplied(x: IntArray, mul: int, exponent: int) -> IntArray:
+    """``x * mul / 2**31 * 2**exponent``, as ``fixed_point`` does it."""
     shifted = np.clip(x << np.int64(min(max(exponent, 0), 31)), -(1 << 31), (1 << 31) - 1)
     high = (shifted * mul + (1 << 30)) >> 31
     right = min(max(-exponent, 0), 62)

@@ -1,29 +1,22 @@
-"""Softmax along axis 1: float32, and Int8 in fixed point (LIR_FORMAT, end of section 3.3)."""
+"""Softmax along axis 1, of real numbers and of integers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.kernels.hostops.functions import exp, exp32, log
-from nmpsim.kernels.hostops.rounding import round_half_away
+from nmpsim.kernels.hostops.numerics import ARITHMETIC
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
     FloatArray,
     HostResult,
     HostTensor,
-    IntArray,
     UnsupportedHostOp,
     clipped,
     whole,
 )
-
-_ENTRY_BITS = 31
-"""Table entries are unsigned Q1.31."""
 
 
 def softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
@@ -31,11 +24,14 @@ def softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResul
     dest, src = operands
     if len(src.shape) < 2:
         raise UnsupportedHostOp("softmax", f"needs at least two dimensions, not {src.shape}")
+    beta = float(attributes.get("Beta", 1.0))
     rows = src.values.reshape(src.shape[0], -1)
-    if src.is_float:
-        return whole(_softmax_float(rows), dest)
-    exact = _softmax_int8(rows.astype(np.int64), src.scale, dest.scale32) + np.int64(dest.offset)
-    return clipped(exact.reshape(dest.shape), dest)
+    if not src.is_float:
+        formula = ARITHMETIC[dest.numerics].softmax[dest.dtype.name]
+        return clipped(formula(rows.astype(np.int64), src, dest, beta).reshape(dest.shape), dest)
+    if beta != 1:
+        raise UnsupportedHostOp("softmax", f"of real numbers it has no Beta, this is {beta:g}")
+    return whole(_softmax_float(rows), dest)
 
 
 def log_softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
@@ -52,65 +48,3 @@ def _softmax_float(rows: FloatArray) -> FloatArray:
     powers = exp32(rows - rows.max(axis=1, keepdims=True))
     sums = np.cumsum(powers, axis=1, dtype=np.float32)[:, -1:]
     return powers / sums
-
-
-def _softmax_int8(
-    rows: npt.NDArray[np.int64], input_scale: float, output_scale: np.float32
-) -> IntArray:
-    """Fixed-point softmax of int64[N, C] holding Int8 values; without output offset and clip."""
-    entries = _exponentials(input_scale)[255 + rows - rows.max(axis=1, keepdims=True)]
-    sum_bits = _sum_bits(rows.shape[1])
-    sums = (entries >> np.uint64(sum_bits - 1)).sum(axis=1, dtype=np.uint64) & np.uint64(0xFFFFFFFF)
-    reciprocal = _Reciprocal.of(output_scale)
-    exact = [
-        reciprocal.divide(int(total), sum_bits, row)
-        for total, row in zip(sums, entries, strict=True)
-    ]
-    return np.stack(exact)
-
-
-def _exponentials(input_scale: float) -> npt.NDArray[np.uint64]:
-    """``round(fl(exp(S * d)) * 2**31)`` for d = -255..0, at index d + 255."""
-    distances = np.arange(-255, 1, dtype=np.float32)
-    reals = exp32(np.float32(input_scale) * distances)
-    return round_half_away(reals * np.float32(2.0**_ENTRY_BITS)).astype(np.uint64)
-
-
-def _sum_bits(classes: int) -> int:
-    """Integer bits of the sum: ``ceil(log2 n)``, one more when n is a power of two."""
-    return classes.bit_length()
-
-
-@attrs.frozen
-class _Reciprocal:
-    """``1 / S_out`` as an unsigned 32-bit number with ``integer_bits`` before the point."""
-
-    value: int
-    integer_bits: int
-
-    @classmethod
-    def of(cls, output_scale: np.float32) -> _Reciprocal:
-        reciprocal = np.float32(1.0) / output_scale
-        integer_bits = math.floor(float(reciprocal)).bit_length()
-        scaled = float(reciprocal) * 2.0 ** (32 - integer_bits)
-        return cls(math.floor(scaled + 0.5), integer_bits)
-
-    def divide(
-        self, total: int, sum_bits: int, entries: npt.NDArray[np.uint64]
-    ) -> npt.NDArray[np.int64]:
-        """``entries / (total * S_out)``, rounded as the reference does.
-
-        The sum is normalized to 16 significant bits. The rounding constant should be
-        ``2**(point-1)``, but the reference shifts in a 32-bit int, which takes the shift modulo
-        32; as ``point`` is 39 to 41 in practice, that comes near to truncation.
-        """
-        while total < 2**31:
-            total <<= 1
-            sum_bits -= 1
-        total >>= 16
-        quotient = (self.value + total // 2) // total
-        point = _ENTRY_BITS + 16 - self.integer_bits + sum_bits
-        shift = (point - 1) % 32
-        half = (1 << shift) - (1 << 32 if shift == 31 else 0)
-        products = entries.astype(np.int64) * np.int64(quotient) + np.int64(half)
-        return products >> np.int64(point)

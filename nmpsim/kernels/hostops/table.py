@@ -107,7 +107,7 @@ OPERATIONS: Mapping[str, HostOperation] = {
     "quantize": HostOperation(quantization.quantize, (Signature((QUANTIZED, FLOAT)),)),
     "dequantize": HostOperation(quantization.dequantize, (Signature((FLOAT, QUANTIZED)),)),
     "rescalequantized": HostOperation(quantization.rescale, (Signature((QUANTIZED, QUANTIZED)),)),
-    "softmax": HostOperation(softmax.softmax, _alike(FLOAT | {"int8"}, 2)),
+    "softmax": HostOperation(softmax.softmax, _alike(FLOAT | NARROW, 2)),
     "localresponsenormalization": HostOperation(
         normalization.local_response_normalization,
         _alike(FLOAT, 3),

@@ -1,0 +1,166 @@
+"""Puts a module together: buffers begin before they are written and end after the last use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.lir import Module, verify
+from nmpsim.lir.nodes import (
+    AttributeValue,
+    Instruction,
+    Operand,
+    Quantization,
+    Span,
+    TensorType,
+    WeightVar,
+)
+from nmpsim.lir.opcodes import OPCODES
+
+Array = npt.NDArray[Any]
+NOWHERE = Span(0, 0)
+"""There is no text that an instruction stands in."""
+
+
+def quantized(elem: str, shape: tuple[int, ...], scale: float, zero_point: int) -> TensorType:
+    """The type of a quantized tensor; ``scale`` is a float32."""
+    bits = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}[elem]
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    real = Quantization(scale, zero_point, scale * (low - zero_point), scale * (high - zero_point))
+    return TensorType(elem, shape, real)
+
+
+@attrs.frozen
+class Value:
+    """A tensor of the module under construction."""
+
+    name: str
+    type: TensorType
+    storage: str
+    """The weight or buffer that it lies in."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions."""
+        return self.type.shape
+
+
+class Builder:
+    """Collects weights and instructions; ``module`` ends buffers after their last use."""
+
+    def __init__(self, name: str, file: str | None) -> None:
+        self._name = name
+        self._file = file
+        self._weights: list[WeightVar] = []
+        self._constants: dict[str, Array] = {}
+        self._lines: list[tuple[str, str, tuple[Operand, ...], Mapping[str, AttributeValue]]] = []
+        self._taken: set[str] = set()
+        self._storage: dict[str, str] = {}
+        """Name of a value -> the buffer that it lies in, of those that have to be ended."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of all instructions that compute something, in order."""
+        return [name for name, opcode, *_ in self._lines if opcode not in _NOT_LAYERS]
+
+    def unique(self, name: str) -> str:
+        """``name``, or with ``__N`` behind it, as Glow does it, where it is taken."""
+        candidate, number = name, 0
+        while candidate in self._taken:
+            number += 1
+            candidate = f"{name}__{number}"
+        self._taken.add(candidate)
+        return candidate
+
+    def variable(self, name: str, type: TensorType) -> Value:
+        """An input or output of the program."""
+        return self._weight(name, type, constant=False)
+
+    def constant(self, name: str, values: Array, type: TensorType) -> Value:
+        """A constant; ``values`` have the type's dtype and shape."""
+        value = self._weight(name, type, constant=True)
+        held = np.array(values, type.dtype, order="C").reshape(type.shape)
+        held.flags.writeable = False
+        self._constants[value.name] = held
+        return value
+
+    def buffer(self, name: str, type: TensorType) -> Value:
+        """Room for an activation."""
+        unique = self.unique(name)
+        self._lines.append((unique, "allocactivation", (), {"Ty": type}))
+        self._storage[unique] = unique
+        return Value(unique, type, unique)
+
+    def view(self, source: Value, type: TensorType, offsets: tuple[int, ...] = ()) -> Value:
+        """A tensor with another shape; ``offsets`` is the element that it begins with."""
+        if source.type == type:
+            return source
+        name = self.unique(f"{source.storage}_view")
+        attributes: dict[str, AttributeValue] = {
+            "Ty": type,
+            "Offsets": offsets or (0,) * len(source.shape),
+        }
+        self._lines.append((name, "tensorview", (_operand("@in", source.name),), attributes))
+        if source.name in self._storage:
+            self._storage[name] = self._storage[source.name]
+        return Value(name, type, source.storage)
+
+    def add(
+        self, opcode: str, name: str, operands: Sequence[Value], **attributes: AttributeValue
+    ) -> str:
+        """An instruction; ``operands`` are in the order of the table of opcodes. Its name."""
+        roles = OPCODES[opcode].operands
+        named = tuple(
+            _operand(role.kind, value.name) for role, value in zip(roles, operands, strict=True)
+        )
+        unique = self.unique(name)
+        self._lines.append((unique, opcode, named, attributes))
+        return unique
+
+    def module(self) -> Module:
+        """The verified module."""
+        last = {
+            self._storage[operand.name]: index
+            for index, (_, _, operands, _) in enumerate(self._lines)
+            for operand in operands
+            if operand.name in self._storage
+        }
+        ends: dict[int, list[str]] = {}
+        for buffer, index in last.items():
+            ends.setdefault(index, []).append(buffer)
+        instructions: list[Instruction] = []
+        for index, (name, opcode, operands, attributes) in enumerate(self._lines):
+            number = len(instructions)
+            instructions.append(Instruction(number, name, opcode, operands, attributes, NOWHERE))
+            for buffer in ends.get(index, ()):
+                instructions.append(
+                    Instruction(
+                        len(instructions),
+                        self.unique(f"dealloc_{buffer}"),
+                        "deallocactivation",
+                        (_operand("@out", buffer),),
+                        {},
+                        NOWHERE,
+                    )
+                )
+        module = Module(
+            self._name, tuple(self._weights), tuple(instructions), self._constants, self._file
+        )
+        verify(module)
+        return module
+
+    def _weight(self, name: str, type: TensorType, constant: bool) -> Value:
+        unique = self.unique(name)
+        self._weights.append(WeightVar(unique, type, constant, NOWHERE))
+        return Value(unique, type, unique)
+
+
+def _operand(kind: str, name: str) -> Operand:
+    return Operand(kind, name, NOWHERE)
+
+
+_NOT_LAYERS = ("allocactivation", "tensorview", "touch")

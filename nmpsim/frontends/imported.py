@@ -1,0 +1,23 @@
+"""What a front end makes of a model's file."""
+
+from __future__ import annotations
+
+import attrs
+
+from nmpsim.bundle.metadata import Fate
+from nmpsim.lir import Module
+
+
+@attrs.frozen
+class Imported:
+    """A model as LIR, and how it goes with its file."""
+
+    module: Module
+    """Verified, with its constants and exact scales; inputs and outputs have the names and the
+    order of the file."""
+    unsigned: frozenset[str]
+    """Inputs and outputs that are uint8 in the file; the module holds Int8, 128 less."""
+    fates: tuple[Fate, ...]
+    """One for each operation of the file, in its order."""
+    numerics: str
+    """The arithmetic profile that the file calls for."""

@@ -1,0 +1,89 @@
+"""TFLite's quantized models: int8, uint8 and int16x8."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nmpsim.bundle.metadata import Fate
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.frontends.builder import Builder
+from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.tflite.lowering import Lowering, UnsupportedError
+from nmpsim.frontends.tflite.model import IDENTIFIER, Graph, Operator, Tensor, read_graph
+from nmpsim.frontends.tflite.operators import OPERATORS
+from nmpsim.lir.names import legal_name
+from nmpsim.lir.parser import MAX_ERRORS
+
+NUMERICS = "q31"
+"""TFLite's reference kernels."""
+
+
+def recognize(head: bytes) -> bool:
+    """Whether a file that begins so is a TFLite model."""
+    return head[4:8] == IDENTIFIER
+
+
+def read(path: Path) -> Imported:
+    """A model as LIR.
+
+    Raises:
+        UserError: FILE001, PKG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
+    """
+    graph = read_graph(path)
+    place = Place(str(path))
+    builder = Builder(legal_name(path.stem), str(path))
+    lowering = Lowering(graph, builder, place)
+    unsigned = _bind(graph, builder, lowering)
+    fates: list[Fate] = []
+    problems: list[Diagnostic] = []
+    for operator in graph.operators:
+        try:
+            fates.append(_lower(lowering, operator))
+        except UnsupportedError as why:
+            problems.append(lowering.unsupported(operator, why))
+            for tensor in operator.outputs:
+                _assume(lowering, tensor)
+    if problems:
+        raise UserError(problems[:MAX_ERRORS])
+    return Imported(builder.module(), unsigned, tuple(fates), NUMERICS)
+
+
+def _bind(graph: Graph, builder: Builder, lowering: Lowering) -> frozenset[str]:
+    """Inputs and outputs become the program's; the names of those that are uint8."""
+    unsigned = set()
+    for role, tensors in (("input", graph.inputs), ("output", graph.outputs)):
+        for tensor in tensors:
+            if tensor.index not in lowering.bound:
+                try:
+                    type = lowering.type_of(tensor)
+                except UnsupportedError as why:
+                    raise fail(
+                        "MODEL002",
+                        f"{role} {tensor.name} cannot be compiled",
+                        place=lowering.place,
+                        found=str(why),
+                        expected="int8, uint8, int16 or float32",
+                    ) from why
+                value = builder.variable(tensor.name, type)
+                lowering.bound[tensor.index] = value
+                lowering.set(tensor, value)
+            if tensor.dtype == "uint8" and tensor.is_quantized:
+                unsigned.add(lowering.bound[tensor.index].name)
+    return frozenset(unsigned)
+
+
+def _lower(lowering: Lowering, operator: Operator) -> Fate:
+    before = len(lowering.builder.names)
+    if operator.name not in OPERATORS:
+        raise UnsupportedError("an operator that nmpsim does not know")
+    result = OPERATORS[operator.name](lowering, operator)
+    layers = tuple(lowering.builder.names[before:])
+    return Fate(operator.node, layers, result.why)
+
+
+def _assume(lowering: Lowering, tensor: Tensor) -> None:
+    """Room for what was not made, so that its readers are judged on their own."""
+    try:
+        lowering.target(tensor)
+    except UnsupportedError:
+        return

@@ -1,0 +1,362 @@
+"""A TFLite file as plain data: tensors, and operators with their options.
+
+The flatbuffer is not trusted: each vector's length is compared with the file's before anything is
+made of it, and whatever the package that reads it raises becomes one coded error.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.lir.limits import size_problem
+
+IDENTIFIER = b"TFL3"
+MAX_TENSORS = 1 << 17
+"""Of a subgraph; and of operators. A flatbuffer can name one table any number of times."""
+_DTYPES = {
+    "FLOAT32": "float32",
+    "FLOAT16": "float16",
+    "INT32": "int32",
+    "UINT8": "uint8",
+    "INT64": "int64",
+    "BOOL": "bool",
+    "INT16": "int16",
+    "INT8": "int8",
+    "INT4": "int4",
+}
+OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ADD": ("AddOptions", ("FusedActivationFunction",)),
+    "AVERAGE_POOL_2D": (
+        "Pool2DOptions",
+        ("Padding", "StrideW", "StrideH", "FilterWidth", "FilterHeight", "FusedActivationFunction"),
+    ),
+    "BATCH_MATMUL": ("BatchMatMulOptions", ("AdjX", "AdjY")),
+    "CONCATENATION": ("ConcatenationOptions", ("Axis", "FusedActivationFunction")),
+    "CONV_2D": (
+        "Conv2DOptions",
+        (
+            "Padding",
+            "StrideW",
+            "StrideH",
+            "DilationWFactor",
+            "DilationHFactor",
+            "FusedActivationFunction",
+        ),
+    ),
+    "DEPTHWISE_CONV_2D": (
+        "DepthwiseConv2DOptions",
+        (
+            "Padding",
+            "StrideW",
+            "StrideH",
+            "DilationWFactor",
+            "DilationHFactor",
+            "FusedActivationFunction",
+        ),
+    ),
+    "FULLY_CONNECTED": (
+        "FullyConnectedOptions",
+        ("FusedActivationFunction", "WeightsFormat", "KeepNumDims"),
+    ),
+    "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
+    "MAX_POOL_2D": (
+        "Pool2DOptions",
+        ("Padding", "StrideW", "StrideH", "FilterWidth", "FilterHeight", "FusedActivationFunction"),
+    ),
+    "MEAN": ("ReducerOptions", ("KeepDims",)),
+    "MUL": ("MulOptions", ("FusedActivationFunction",)),
+    "PACK": ("PackOptions", ("Axis",)),
+    "RESIZE_BILINEAR": ("ResizeBilinearOptions", ("AlignCorners", "HalfPixelCenters")),
+    "RESIZE_NEAREST_NEIGHBOR": (
+        "ResizeNearestNeighborOptions",
+        ("AlignCorners", "HalfPixelCenters"),
+    ),
+    "SOFTMAX": ("SoftmaxOptions", ("Beta",)),
+    "SPLIT": ("SplitOptions", ("NumSplits",)),
+    "STRIDED_SLICE": (
+        "StridedSliceOptions",
+        ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask"),
+    ),
+    "TRANSPOSE_CONV": (
+        "TransposeConvOptions",
+        ("Padding", "StrideW", "StrideH", "FusedActivationFunction"),
+    ),
+    "SUB": ("SubOptions", ("FusedActivationFunction",)),
+}
+"""Operator -> its table of options in the schema, and which of them are read."""
+
+
+@attrs.frozen(eq=False)
+class Tensor:
+    """A tensor of the main subgraph."""
+
+    index: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    """As NumPy calls it, or int4."""
+    scales: npt.NDArray[np.float32]
+    """[1], one for each index of dimension ``axis``, or [0] if it is not quantized."""
+    zero_points: npt.NDArray[np.int64]
+    """As many as scales."""
+    axis: int
+    values: npt.NDArray[Any] | None
+    """Of a constant; int4 is widened to int8."""
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether it stands for real numbers by a scale and a zero point."""
+        return self.scales.size > 0 and self.dtype not in ("float32", "float16", "bool")
+
+
+@attrs.frozen(eq=False)
+class Operator:
+    """An operator of the main subgraph."""
+
+    index: int
+    name: str
+    """As the schema calls it: CONV_2D."""
+    inputs: tuple[Tensor | None, ...]
+    """None where an optional one is left out."""
+    outputs: tuple[Tensor, ...]
+    options: Mapping[str, Any]
+    """Those that ``OPTIONS`` names; the schema's defaults where the file has none."""
+
+    @property
+    def node(self) -> str:
+        """For a reader: number, kind, and the tensor that it makes."""
+        return f"{self.index} {self.name} {self.outputs[0].name}"
+
+
+@attrs.frozen(eq=False)
+class Graph:
+    """The main subgraph."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+def read_graph(path: Path) -> Graph:
+    """The main subgraph of a file.
+
+    Raises:
+        UserError: FILE001; PKG001 if the package tflite is missing; MODEL001 if the file is
+            damaged; MODEL002 for what it may hold and nmpsim does not read.
+    """
+    place = Place(str(path))
+    try:
+        import tflite
+    except ImportError as error:
+        raise fail(
+            "PKG001",
+            "TFLite files need the package tflite",
+            place=place,
+            found="tflite is not installed",
+            hint="pip install 'nmpsim[tflite]'",
+        ) from error
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        message = "cannot read the model"
+        raise fail("FILE001", message, place=place, found=error.strerror or error) from error
+    with _whatever_is_wrong(place):
+        return _Reader(tflite, data, place).graph()
+
+
+@contextmanager
+def _whatever_is_wrong(place: Place) -> Iterator[None]:
+    """Errors of the package that reads flatbuffers, which checks nothing."""
+    try:
+        yield
+    except (struct.error, IndexError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise _damaged(place, f"{type(error).__name__}: {error}"[:120]) from error
+
+
+def _damaged(place: Place, found: str) -> UserError:
+    hint = "download or convert the model again; the file may be truncated"
+    return fail("MODEL001", "the TFLite file is damaged", place=place, found=found, hint=hint)
+
+
+class _Reader:
+    """One file."""
+
+    def __init__(self, tflite: Any, data: bytes, place: Place) -> None:
+        self._tflite = tflite
+        self._data = data
+        self._place = place
+
+    def graph(self) -> Graph:
+        """The first subgraph, which is the one that runs."""
+        if len(self._data) < 8 or self._data[4:8] != IDENTIFIER:
+            raise _damaged(self._place, "no TFL3 at byte 4")
+        model = self._tflite.Model.GetRootAs(self._data, 0)
+        if self._count(model.SubgraphsLength()) != 1:
+            raise fail(
+                "MODEL002",
+                "only models of one subgraph can be compiled",
+                place=self._place,
+                found=f"{model.SubgraphsLength()} subgraphs",
+                hint="control flow (IF, WHILE, CALL_ONCE) cannot run on the device",
+            )
+        subgraph = model.Subgraphs(0)
+        tensors = tuple(
+            self._tensor(model, subgraph.Tensors(i), i)
+            for i in range(self._count(subgraph.TensorsLength()))
+        )
+        codes = [
+            self._opcode(model.OperatorCodes(i))
+            for i in range(self._count(model.OperatorCodesLength()))
+        ]
+        operators = tuple(
+            self._operator(subgraph.Operators(i), i, codes, tensors)
+            for i in range(self._count(subgraph.OperatorsLength()))
+        )
+        return Graph(
+            tensors,
+            operators,
+            self._named(subgraph.InputsLength, subgraph.Inputs, tensors),
+            self._named(subgraph.OutputsLength, subgraph.Outputs, tensors),
+        )
+
+    def _count(self, length: int) -> int:
+        """A vector's length, if the file can hold as much."""
+        if not 0 <= length <= min(len(self._data), MAX_TENSORS):
+            raise _damaged(self._place, f"a vector of {length} elements")
+        return length
+
+    def _named(
+        self, length: Callable[[], int], index: Callable[[int], int], tensors: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        found = [index(i) for i in range(self._count(length()))]
+        if any(not 0 <= i < len(tensors) for i in found):
+            raise _damaged(self._place, "a tensor that is not there")
+        return tuple(tensors[i] for i in found)
+
+    def _opcode(self, code: Any) -> str:
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        if number == self._tflite.BuiltinOperator.CUSTOM:
+            return _text(code.CustomCode()) or "CUSTOM"
+        name = self._tflite.BUILTIN_OPCODE2NAME.get(number)
+        return str(name) if name else f"operator {number}"
+
+    def _tensor(self, model: Any, tensor: Any, index: int) -> Tensor:
+        name = _text(tensor.Name()) or f"tensor_{index}"
+        shape = tuple(int(tensor.Shape(i)) for i in range(self._count(tensor.ShapeLength())))
+        kinds = {
+            value: key for key, value in vars(self._tflite.TensorType).items() if key.isupper()
+        }
+        kind = kinds.get(tensor.Type(), str(tensor.Type()))
+        if (problem := size_problem(shape)) or min(shape, default=0) < 0:
+            found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
+            message = f"tensor {name} is too large"
+            raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
+        scales, zero_points, axis = self._quantization(tensor.Quantization())
+        dtype = _DTYPES.get(kind, kind.lower())
+        values = self._values(model, tensor, name, dtype, shape)
+        if scales.size > 1 and not (axis < len(shape) and shape[axis] == scales.size):
+            raise _damaged(self._place, f"tensor {name} has {scales.size} scales")
+        return Tensor(index, name, shape, dtype, scales, zero_points, axis, values)
+
+    def _quantization(
+        self, parameters: Any
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], int]:
+        count = self._count(parameters.ScaleLength()) if parameters else 0
+        if count == 0:
+            return np.empty(0, np.float32), np.empty(0, np.int64), 0
+        scales = np.array(parameters.ScaleAsNumpy(), np.float32)
+        zeros = np.zeros(count, np.int64)
+        if self._count(parameters.ZeroPointLength()):
+            zeros = np.array(parameters.ZeroPointAsNumpy(), np.int64)
+        if zeros.shape != scales.shape:
+            raise _damaged(self._place, f"{scales.size} scales and {zeros.size} zero points")
+        if not (np.isfinite(scales).all() and (scales > 0).all()):
+            raise _damaged(self._place, "a scale that is not above 0")
+        return scales, zeros, int(parameters.QuantizedDimension())
+
+    def _values(
+        self, model: Any, tensor: Any, name: str, dtype: str, shape: tuple[int, ...]
+    ) -> npt.NDArray[Any] | None:
+        number = tensor.Buffer()
+        if not 0 <= number < self._count(model.BuffersLength()):
+            raise _damaged(self._place, f"tensor {name} lies in a buffer that is not there")
+        buffer = model.Buffers(number)
+        nbytes = buffer.DataLength()
+        if nbytes == 0:
+            if number and buffer.Offset() > 1:
+                message = f"tensor {name} lies behind the flatbuffer"
+                raise fail("MODEL002", message, place=self._place, hint="models below 2 GB do not")
+            return None
+        if tensor.Sparsity() is not None:
+            message = f"tensor {name} is sparse"
+            hint = "convert the model without sparse weights"
+            raise fail("MODEL002", message, place=self._place, hint=hint)
+        if dtype not in _DTYPES.values():
+            return None
+        raw: npt.NDArray[np.uint8] = np.array(buffer.DataAsNumpy(), np.uint8)
+        elements = int(np.prod(shape, dtype=np.int64))
+        if dtype == "int4":
+            return _widened(raw, elements, shape)
+        if raw.size != elements * np.dtype(dtype).itemsize:
+            raise _damaged(self._place, f"tensor {name} has {raw.size} bytes")
+        values: npt.NDArray[Any] = raw.view(np.dtype(dtype).newbyteorder("<"))
+        return values.astype(dtype).reshape(shape)
+
+    def _operator(
+        self, operator: Any, index: int, codes: list[str], tensors: tuple[Tensor, ...]
+    ) -> Operator:
+        code = operator.OpcodeIndex()
+        if not 0 <= code < len(codes):
+            raise _damaged(self._place, f"operator {index} is of a kind that is not there")
+        inputs: list[Tensor | None] = []
+        for i in range(self._count(operator.InputsLength())):
+            at = operator.Inputs(i)
+            if not -1 <= at < len(tensors):
+                raise _damaged(self._place, f"operator {index} takes a tensor that is not there")
+            inputs.append(None if at == -1 else tensors[at])
+        outputs = self._named(operator.OutputsLength, operator.Outputs, tensors)
+        if not outputs:
+            raise _damaged(self._place, f"operator {index} makes nothing")
+        return Operator(
+            index, codes[code], tuple(inputs), outputs, self._options(operator, codes[code])
+        )
+
+    def _options(self, operator: Any, name: str) -> dict[str, Any]:
+        if name not in OPTIONS:
+            return {}
+        table_name, fields = OPTIONS[name]
+        options = getattr(self._tflite, table_name)()
+        table = operator.BuiltinOptions()
+        expected = getattr(self._tflite.BuiltinOptions, table_name)
+        if table is None or operator.BuiltinOptionsType() != expected:
+            # The schema's defaults, as an empty table has them.
+            empty = bytes(4) + struct.pack("<HHi", 4, 4, 4)
+            options.Init(empty, 8)
+        else:
+            options.Init(table.Bytes, table.Pos)
+        return {field: getattr(options, field)() for field in fields}
+
+
+def _text(value: bytes | None) -> str:
+    return value.decode("utf-8", "backslashreplace") if value else ""
+
+
+def _widened(
+    raw: npt.NDArray[np.uint8], elements: int, shape: tuple[int, ...]
+) -> npt.NDArray[np.int8]:
+    """int4, two in a byte, the lower half first."""
+    pairs = np.stack([raw << 4, raw & 0xF0], axis=-1).reshape(-1).view(np.int8) >> 4
+    if pairs.size - elements not in (0, 1):
+        raise ValueError(f"{raw.size} bytes of int4 for {elements} elements")
+    widened: npt.NDArray[np.int8] = pairs[:elements].reshape(shape)
+    return widened

@@ -1,0 +1,189 @@
+"""TFLite's functions of one 8-bit value, for all 256 of them.
+
+Sources: ``LUTPopulate`` (tensorflow/lite/kernels/internal/common.h) for logistic and tanh: float32,
+halves away from zero; ``HardSwish`` (internal/reference/hard_swish.h): 16-bit fixed point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+Table = Callable[[Integers, np.float32, np.float32], Integers]
+"""(values less the zero point, scale, the result's scale) -> results less their zero point."""
+
+
+def _of_real(function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]) -> Table:
+    def table(x: Integers, scale: np.float32, out_scale: np.float32) -> Integers:
+        real = (x.astype(np.float32) * scale).astype(np.float32)
+        steps = function(real).astype(np.float32) * (np.float32(1) / out_scale)
+        return _half_away(steps)
+
+    return table
+
+
+def _half_away(x: npt.NDArray[np.float32]) -> Integers:
+    wide = x.astype(np.float64)
+    rounded: Integers = (np.sign(wide) * np.floor(np.abs(wide) + 0.5)).astype(np.int64)
+    return rounded
+
+
+def _hard_swish(x: Integers, scale: np.float32, out_scale: np.float32) -> Integers:
+    """``x * relu6(x + 3) / 6`` with 7 more bits of x."""
+    fine = np.float32(np.float32(1 / 128) * scale)
+    out_mul, out_exponent = _multiplier16(np.float32(fine / out_scale))
+    relu_mul, relu_exponent = _multiplier16(np.float32(fine / np.float32(3 / 32768)))
+    if out_exponent > 0:
+        raise ValueError("the result of a hard swish has a finer scale than is supported")
+    wide = x * 128
+    scaled = _doubling_high16(wide, out_mul)
+    gate = wide
+    if relu_exponent > 0:
+        gate = _clip16(gate << (relu_exponent - 1))
+    gate = _doubling_high16(gate, relu_mul)
+    if relu_exponent > 0:
+        gate = _clip16(gate << 1)
+    gate = _rounding_shift(gate, max(-relu_exponent, 0))
+    gate = (gate + (1 << 15)) >> 1
+    product = gate * scaled
+    product = np.sign(product) * (np.abs(product) >> 15)
+    return _rounding_shift(product, -out_exponent)
+
+
+def _multiplier16(factor: np.float32) -> tuple[int, int]:
+    """A factor as 15 bits and a power of two."""
+    fraction, exponent = math.frexp(float(factor))
+    mul = math.floor(fraction * (1 << 31) + 0.5)
+    if mul == 1 << 31:
+        mul, exponent = mul // 2, exponent + 1
+    return min((mul + (1 << 15)) >> 16, 32767), exponent
+
+
+def _doubling_high16(x: Integers, mul: int) -> Integers:
+    product = x * mul
+    nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
+    high: Integers = np.minimum(np.sign(nudged) * (np.abs(nudged) >> 15), 32767)
+    return high
+
+
+def _clip16(x: Integers) -> Integers:
+    clipped: Integers = np.clip(x, -32768, 32767)
+    return clipped
+
+
+def _rounding_shift(x: Integers, shift: int) -> Integers:
+    shifted: Integers = np.sign(x) * ((np.abs(x) + ((1 << shift) >> 1)) >> shift)
+    return shifted
+
+
+def _logistic(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    value: npt.NDArray[np.float64] = 1 / (1 + np.exp(-x.astype(np.float64)))
+    return value
+
+
+def _tanh(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    value: npt.NDArray[np.float64] = np.tanh(x.astype(np.float64))
+    return value
+
+
+def rescaled_part(
+    values: Integers, scale: np.float32, zero: int, out_scale: np.float32, out_zero: int
+) -> Integers:
+    """A part of a uint8 concatenation on the scale of the whole, not yet clipped.
+
+    Source: ``ConcatenationWithScaling`` (internal/reference/concatenation.h), float32.
+    """
+    factor = np.float32(scale * (np.float32(1) / out_scale))
+    bias = np.float32(np.float32(-zero) * factor)
+    return _half_away(values.astype(np.float32) * factor + bias) + out_zero
+
+
+def logistic16(x: Integers, scale: float) -> Integers:
+    """Int16 values to results on 1/32768.
+
+    Source: ``Logistic`` of Int16 (internal/reference/integer_ops/logistic.h): a table of
+    sigmoid(i / 24) in 16 bits, in between by a straight line.
+    """
+    steps = _steps16(x, scale)
+    size, table = np.abs(steps), _sigmoids()
+    at = np.minimum(size >> 9, 255)
+    line = (table[at] << 9) + (size & 511) * (table[at + 1] - table[at])
+    value = np.where(size >> 9 >= 255, 0x7FFF << 10, line)
+    result: Integers = np.where(steps >= 0, value + 512, (1 << 25) - value + 511) >> 10
+    return result
+
+
+def tanh16(x: Integers, scale: float) -> Integers:
+    """As ``logistic16``, at twice the steps. Source: ``Tanh`` (integer_ops/tanh.h)."""
+    steps = _steps16(x, scale)
+    size, table = np.abs(steps), _sigmoids()
+    at = np.minimum(size >> 8, 255)
+    line = (table[at] << 8) + (size & 255) * (table[at + 1] - table[at])
+    value = np.where(size >> 8 >= 255, 0xFFFF << 8, line) - (1 << 23)
+    result: Integers = np.where(steps >= 0, value + 128, 127 - value) >> 8
+    return result
+
+
+_ONE_ABOVE = (
+    *(4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40),
+    *(
+        41,
+        43,
+        44,
+        45,
+        46,
+        49,
+        50,
+        54,
+        62,
+        63,
+        64,
+        66,
+        82,
+        86,
+        93,
+        100,
+        103,
+        112,
+        116,
+        135,
+        255,
+        256,
+    ),
+)
+"""Where TFLite's table is one above the nearest integer; found from its answers."""
+
+
+def _sigmoids() -> Integers:
+    """65536 * sigmoid(i / 24), 257 of them."""
+    table = np.floor(65536 / (1 + np.exp(-np.arange(257) / 24)) + 0.5).astype(np.int64)
+    table[list(_ONE_ABOVE)] += 1
+    return table
+
+
+def _steps16(x: Integers, scale: float) -> Integers:
+    """A value in steps of 1 / 12288; of a scale other than 2^-12 or 2^-11, 15 bits count."""
+    fraction, exponent = math.frexp(scale)
+    if fraction == 0.5 and 12 + exponent - 1 in (0, 1):
+        return x * (3 << (11 + exponent))
+    factor, shift = scale * 4096 * 3, 0
+    while factor <= 32767 / 2 and shift <= 30:
+        factor, shift = factor * 2, shift + 1
+    return (x * int(factor) + ((1 << shift) >> 1)) >> shift
+
+
+WIDE_TABLES: dict[str, Callable[[Integers, float], Integers]] = {
+    "LOGISTIC": logistic16,
+    "TANH": tanh16,
+}
+"""Operator -> its function of Int16."""
+TABLES: dict[str, Table] = {
+    "LOGISTIC": _of_real(_logistic),
+    "TANH": _of_real(_tanh),
+    "HARD_SWISH": _hard_swish,
+}
+"""Operator -> its function."""

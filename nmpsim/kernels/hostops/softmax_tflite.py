@@ -1,0 +1,159 @@
+"""Softmax of quantized rows as TFLite's reference kernels compute it, in integers.
+
+Sources: ``Softmax`` (tensorflow/lite/kernels/internal/reference/softmax.h) on the fixed point of
+gemmlowp (fixedpoint/fixedpoint.h) for Int8, ``SoftmaxInt16`` (the same file) with the tables of
+``LUTPopulate`` (internal/common.h) for Int16. A raw int32 with n integer bits stands for
+``raw / 2**(31 - n)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from nmpsim.kernels.hostops.rounding import fixed_point
+from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHostOp
+
+RESULTS = {"int8": (1 / 256, -128), "int16": (1 / 32768, 0)}
+"""Scale and zero point, the only ones that TFLite has."""
+_LARGEST = (1 << 31) - 1
+_DIFFERENCE_BITS = 5
+"""Integer bits of the difference to a row's largest value."""
+_SUM_BITS = 12
+_EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+"""exp(-1/4), exp(-1/2), ... exp(-16) with no integer bits."""
+
+
+def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
+    """Results of Int8 rows [N, C], before the clip."""
+    _check(dest)
+    factor = min(src.scale * beta * (1 << 31 - _DIFFERENCE_BITS), float(_LARGEST))
+    below = rows - rows.max(axis=1, keepdims=True)
+    exponent = int(np.frexp(factor)[1])
+    lowest = -((((1 << _DIFFERENCE_BITS) - 1) << 31 - _DIFFERENCE_BITS) >> exponent)
+    counts = below >= lowest
+    powers = _exp(fixed_point(np.where(counts, below, 0), factor), _DIFFERENCE_BITS)
+    powers = np.where(counts, powers, 0)
+    total = _rounded_shift(powers, _SUM_BITS).sum(axis=1, keepdims=True)
+    zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
+    inverse = _one_over_one_plus((total << zeros) - (1 << 31))
+    result = _rounded_shift(_product(inverse, powers), _SUM_BITS - zeros + 31 - 8)
+    kept: IntArray = np.where(counts, result, 0) + np.int64(dest.offset)
+    return kept
+
+
+def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
+    """Results of Int16 rows [N, C]: by two tables, in between by a straight line."""
+    _check(dest)
+    below = rows - rows.max(axis=1, keepdims=True)
+    scaled = fixed_point(below, src.scale * beta / (10.0 / 65535.0))
+    powers = _looked_up(_exponentials(), np.clip(scaled + 32767, -32768, 32767))
+    total = powers.sum(axis=1, keepdims=True)
+    zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
+    shifted = ((total << (zeros - 1)) + (1 << 13)) >> 14
+    place = np.clip(shifted - (1 << 15) - (1 << 16), -32768, 32767)
+    inverse = _looked_up(_inverses(), place)
+    shift = 31 - zeros
+    rounded = (powers * inverse + (np.int64(1) << (shift - 1))) >> shift
+    held: IntArray = np.clip(rounded, 0, 32767)
+    return held
+
+
+def _check(dest: HostTensor) -> None:
+    """The result has the one scale and zero point that TFLite knows."""
+    if (dest.scale, dest.offset) != RESULTS[dest.dtype.name]:
+        raise UnsupportedHostOp("softmax", f"TFLite has no result of scale {dest.scale:g}")
+
+
+def _product(a: IntArray, b: IntArray | int) -> IntArray:
+    """Doubling high product, halves up."""
+    high: IntArray = (a * np.int64(b) if isinstance(b, int) else a * b) + (1 << 30) >> 31
+    held: IntArray = np.minimum(high, _LARGEST)
+    return held
+
+
+def _rounded_shift(x: IntArray, shift: IntArray | int) -> IntArray:
+    """``x / 2**shift``, halves away from zero."""
+    half = (np.int64(1) << shift) >> 1
+    result: IntArray = np.sign(x) * ((np.abs(x) + half) >> shift)
+    return result
+
+
+def _shifted_up(x: IntArray, bits: int) -> IntArray:
+    held: IntArray = np.clip(x << bits, -_LARGEST - 1, _LARGEST)
+    return held
+
+
+def _exp(x: IntArray, bits: int) -> IntArray:
+    """exp of raw values of 0 or less; the result has no integer bits.
+
+    The part below 1/4 by a polynomial, each bit above by a factor.
+    """
+    quarter = 1 << (29 - bits)
+    part = (x & (quarter - 1)) - quarter
+    result = _exp_below_a_quarter(_shifted_up(part, bits))
+    left = part - x
+    for power, factor in enumerate(_EXP_OF_POWERS, -2):
+        if power < bits:
+            has = left & (1 << (31 - bits + power)) != 0
+            result = np.where(has, _product(result, factor), result)
+    return np.where(x == 0, _LARGEST, result)
+
+
+def _exp_below_a_quarter(x: IntArray) -> IntArray:
+    """exp on [-1/4, 0), around -1/8: 1 + x + x^2/2 + x^3/6 + x^4/24."""
+    middle, third = 1895147668, 715827883  # exp(-1/8), 1/3
+    y = x + (1 << 28)
+    square = _product(y, y)
+    rest = _rounded_shift(_product(square, square), 2) + _product(square, y)
+    rest = _rounded_shift(_product(rest, third) + square, 1)
+    return middle + _product(y + rest, middle)
+
+
+def _one_over_one_plus(x: IntArray) -> IntArray:
+    """1 / (1 + x) on [0, 1]: three of Newton's steps for half of the denominator."""
+    total = x + _LARGEST
+    half = np.sign(total) * ((np.abs(total) + 1) >> 1)
+    inverse = 1515870810 + _product(half, -1010580540)  # 48/17 - 32/17 of it, 2 integer bits
+    for _ in range(3):
+        error = (1 << 29) - _product(half, inverse)
+        inverse = inverse + _shifted_up(_product(inverse, error), 2)
+    return _shifted_up(inverse, 1)
+
+
+@cache
+def _exponentials() -> IntArray:
+    """exp on [-10, 0]."""
+    return _table(math.exp, -10.0, 0.0)
+
+
+@cache
+def _inverses() -> IntArray:
+    """1 / (1 + x) on [0, 1]."""
+    return _table(lambda x: 1.0 / (1.0 + x), 0.0, 1.0)
+
+
+def _table(function: Callable[[float], float], low: float, high: float) -> IntArray:
+    """513 entries, each moved so that the error in the middle of the next part is halved."""
+    step = (high - low) / 512
+
+    def entry(x: float) -> float:
+        return math.floor(function(x) * 32768 + 0.5)
+
+    values = [entry(low + step * i) for i in range(513)]
+    for i in range(512):
+        straight = math.floor((function(low + (i + 1) * step) * 32768 + values[i]) / 2 + 0.5)
+        error = straight - entry(low + i * step + step / 2)
+        values[i] -= int(math.copysign(math.floor(abs(error) / 2 + 0.5), error))
+    return np.clip(np.array(values, np.int64), -32768, 32767)
+
+
+def _looked_up(table: IntArray, x: IntArray) -> IntArray:
+    """A table of 513 at x / 128, in between by a straight line."""
+    index, part = 256 + (x >> 7), x & 127
+    base = table[index]
+    between: IntArray = base + (((table[index + 1] - base) * part + 64) >> 7)
+    return between

@@ -1,0 +1,179 @@
+"""Small TFLite files, made from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import flatbuffers
+import numpy as np
+import numpy.typing as npt
+import tflite
+
+
+@attrs.frozen(eq=False)
+class FileTensor:
+    """A tensor to write."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "INT8"
+    scales: tuple[float, ...] = (0.5,)
+    zero_points: tuple[int, ...] = (0,)
+    values: npt.NDArray[Any] | None = None
+
+
+@attrs.frozen
+class FileOperator:
+    """An operator to write; options as in ``{"Conv2DOptions": {"StrideW": 1}}``."""
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+
+
+def tflite_file(
+    tensors: Sequence[FileTensor],
+    operators: Sequence[FileOperator],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+) -> bytes:
+    """The bytes of a model of one subgraph."""
+    b = flatbuffers.Builder(1024)
+    buffers = [_buffer(b, np.zeros(0, np.uint8))]
+    written = []
+    for tensor in tensors:
+        number = 0
+        if tensor.values is not None:
+            number = len(buffers)
+            buffers.append(_buffer(b, np.ascontiguousarray(tensor.values)))
+        written.append(_tensor(b, tensor, number))
+    codes = sorted({operator.name for operator in operators})
+    graph = _table(
+        b,
+        "SubGraph",
+        Tensors=_vector(b, tflite.SubGraphStartTensorsVector, written),
+        Inputs=_numbers(b, tflite.SubGraphStartInputsVector, inputs),
+        Outputs=_numbers(b, tflite.SubGraphStartOutputsVector, outputs),
+        Operators=_vector(
+            b,
+            tflite.SubGraphStartOperatorsVector,
+            [_operator(b, operator, codes) for operator in operators],
+        ),
+    )
+    kinds = [
+        _table(
+            b,
+            "OperatorCode",
+            BuiltinCode=getattr(tflite.BuiltinOperator, name),
+            DeprecatedBuiltinCode=min(getattr(tflite.BuiltinOperator, name), 127),
+            Version=1,
+        )
+        for name in codes
+    ]
+    model = _table(
+        b,
+        "Model",
+        Version=3,
+        OperatorCodes=_vector(b, tflite.ModelStartOperatorCodesVector, kinds),
+        Subgraphs=_vector(b, tflite.ModelStartSubgraphsVector, [graph]),
+        Buffers=_vector(b, tflite.ModelStartBuffersVector, buffers),
+    )
+    b.Finish(model, file_identifier=b"TFL3")
+    return bytes(b.Output())
+
+
+def small_network(channels: int = 4, dtype: str = "INT8") -> bytes:
+    """A convolution, a pool, a reshape, a fully connected layer and a softmax."""
+    rng = np.random.default_rng(5)
+    unsigned = dtype == "UINT8"
+    zero = 128 if unsigned else 0
+    kind = np.uint8 if unsigned else np.int8
+    weights = rng.integers(0 if unsigned else -127, 127, (channels, 3, 3, 2)).astype(kind)
+    dense = rng.integers(0 if unsigned else -127, 127, (3, channels)).astype(kind)
+    lowest = 0 if unsigned else -128
+    tensors = [
+        FileTensor("image;a/b:0", (1, 4, 4, 2), dtype, (0.05,), (zero,)),
+        FileTensor("größe", weights.shape, dtype, (0.02,), (zero,), weights),
+        FileTensor("bias", (channels,), "INT32", (0.001,), (0,), np.arange(channels, dtype="i4")),
+        FileTensor("conv", (1, 4, 4, channels), dtype, (0.1,), (zero - 100,)),
+        FileTensor("pool", (1, 2, 2, channels), dtype, (0.1,), (zero - 100,)),
+        FileTensor("mean", (1, channels), dtype, (0.07,), (zero - 90,)),
+        FileTensor("axes", (2,), "INT32", (), (), np.array([1, 2], np.int32)),
+        FileTensor("dense", dense.shape, dtype, (0.03,), (zero,), dense),
+        FileTensor("dense bias", (3,), "INT32", (0.0021,), (0,), np.zeros(3, np.int32)),
+        FileTensor("scores", (1, 3), dtype, (0.2,), (zero,)),
+        FileTensor("classes", (1, 3), dtype, (1 / 256,), (lowest,)),
+    ]
+    window = {"Padding": 0, "StrideW": 1, "StrideH": 1}
+    pool = {"Padding": 1, "StrideW": 2, "StrideH": 2, "FilterWidth": 2, "FilterHeight": 2}
+    operators = [
+        FileOperator(
+            "CONV_2D", (0, 1, 2), (3,), {"Conv2DOptions": {**window, "FusedActivationFunction": 1}}
+        ),
+        FileOperator("MAX_POOL_2D", (3,), (4,), {"Pool2DOptions": pool}),
+        FileOperator("MEAN", (4, 6), (5,), {"ReducerOptions": {"KeepDims": False}}),
+        FileOperator("FULLY_CONNECTED", (5, 7, 8), (9,), {"FullyConnectedOptions": {}}),
+        FileOperator("SOFTMAX", (9,), (10,), {"SoftmaxOptions": {"Beta": 1.0}}),
+    ]
+    return tflite_file(tensors, operators, [0], [10])
+
+
+def _table(b: flatbuffers.Builder, kind: str, **fields: int) -> int:
+    getattr(tflite, f"{kind}Start")(b)
+    for name, value in fields.items():
+        getattr(tflite, f"{kind}Add{name}")(b, value)
+    return int(getattr(tflite, f"{kind}End")(b))
+
+
+def _vector(b: flatbuffers.Builder, start: Callable[..., Any], items: Sequence[int]) -> int:
+    start(b, len(items))
+    for item in reversed(items):
+        b.PrependUOffsetTRelative(item)
+    return int(b.EndVector())
+
+
+def _numbers(b: flatbuffers.Builder, start: Callable[..., Any], items: Sequence[int]) -> int:
+    start(b, len(items))
+    for item in reversed(items):
+        b.PrependInt32(item)
+    return int(b.EndVector())
+
+
+def _buffer(b: flatbuffers.Builder, values: npt.NDArray[Any]) -> int:
+    data = b.CreateByteVector(values.tobytes())
+    return _table(b, "Buffer", Data=data)
+
+
+def _tensor(b: flatbuffers.Builder, tensor: FileTensor, buffer: int) -> int:
+    name = b.CreateString(tensor.name)
+    shape = _numbers(b, tflite.TensorStartShapeVector, tensor.shape)
+    fields = {
+        "Shape": shape,
+        "Type": getattr(tflite.TensorType, tensor.dtype),
+        "Buffer": buffer,
+        "Name": name,
+    }
+    if tensor.scales:
+        tflite.QuantizationParametersStartScaleVector(b, len(tensor.scales))
+        for scale in reversed(tensor.scales):
+            b.PrependFloat32(scale)
+        scales = b.EndVector()
+        tflite.QuantizationParametersStartZeroPointVector(b, len(tensor.zero_points))
+        for zero in reversed(tensor.zero_points):
+            b.PrependInt64(zero)
+        zeros = b.EndVector()
+        fields["Quantization"] = _table(b, "QuantizationParameters", Scale=scales, ZeroPoint=zeros)
+    return _table(b, "Tensor", **fields)
+
+
+def _operator(b: flatbuffers.Builder, operator: FileOperator, codes: Sequence[str]) -> int:
+    inputs = _numbers(b, tflite.OperatorStartInputsVector, operator.inputs)
+    outputs = _numbers(b, tflite.OperatorStartOutputsVector, operator.outputs)
+    fields = {"OpcodeIndex": codes.index(operator.name), "Inputs": inputs, "Outputs": outputs}
+    for kind, options in operator.options.items():
+        fields["BuiltinOptions"] = _table(b, kind, **options)
+        fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, kind)
+    return _table(b, "Operator", **fields)

@@ -1,0 +1,41 @@
+"""TFLite models, up to the bundle that is made of one."""
+
+from __future__ import annotations
+
+from random import Random
+
+from nmpsim import compile
+from nmpsim.frontends import front_end_of
+
+from ..target import Target, as_file, refusals
+
+_WORDS = (b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\0\0", b"\x01\0\0\0")
+
+
+def run(data: bytes) -> None:
+    """Read it, and compile what it says."""
+    path = as_file(data, "model.tflite")
+    if front_end_of(path) is None:
+        return
+    with refusals("MODEL", "LIR", "COMP"):
+        compile(path, slicing="simple")
+
+
+def mutate(data: bytes, rng: Random) -> bytes:
+    """Change words, bytes and bits, and keep the length: a flatbuffer is full of offsets."""
+    if len(data) < 16:
+        raise ValueError("too short for a model")
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        at = rng.randrange(8, len(data) - 4)
+        choice = rng.randrange(3)
+        if choice == 0:
+            changed[at] ^= 1 << rng.randrange(8)
+        elif choice == 1:
+            changed[at] = rng.choice((0, 1, 2, 4, 127, 128, 255))
+        else:
+            changed[at : at + 4] = rng.choice(_WORDS)
+    return bytes(changed)
+
+
+TARGET = Target(run, mutate=mutate)
