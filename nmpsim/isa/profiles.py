@@ -144,7 +144,8 @@ class Profile:
     FBGEMM,
     ONEDNN,
     QNNPACK,
-) = range(9)
+    Q31_ONCE,
+) = range(10)
 """Numbers of the rows, for compiled code."""
 
 _PRODUCT = PairWords(("mul",), "`out`: product to result")
@@ -276,6 +277,14 @@ ROWS = (
             ),
         ),
     ),
+    Profile(
+        Q31_ONCE,
+        "q31_once",
+        FIXED_POINT,
+        "TFLite, fully connected layers",
+        "31-bit factor, rounded once, halves away from zero",
+        sums=SumWords("integer on the sum's scale", "unused"),
+    ),
 )
 check_total(
     f"{__name__}.ROWS", enumerate(row.name for row in ROWS), ((r.number, r.name) for r in ROWS)
@@ -334,7 +343,7 @@ NUMERICS = (
     Numerics("glow-int", "Glow's compiled kernels (libjit)", ("glow_int",)),
     Numerics("glow-float", "Glow's Interpreter", ("glow_float", "glow_float_late")),
     Numerics("nmp", "the NMP's own library (**assumed**)", ("nmp",)),
-    Numerics("q31", "TFLite and gemmlowp", ("q31",)),
+    Numerics("q31", "TFLite and gemmlowp", ("q31", "q31_once")),
     Numerics("float", "ONNX Runtime", ("float",)),
     Numerics("float-fbgemm", "PyTorch, engine fbgemm", ("fbgemm", "float")),
     Numerics("float-qnnpack", "PyTorch, engine qnnpack", ("float", "qnnpack")),

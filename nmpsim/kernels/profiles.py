@@ -21,6 +21,7 @@ from nmpsim.isa.profiles import (
     NMP,
     ONEDNN,
     Q31,
+    Q31_ONCE,
     QNNPACK,
     REAL,
     decides_profiles,
@@ -55,6 +56,7 @@ from nmpsim.kernels.saturation_stages import BIAS, RESCALE
 from nmpsim.kernels.scale_channels import (
     scale_channels,
     scale_channels_fixed_point,
+    scale_channels_once,
     scale_channels_wide,
     scaled_real,
 )
@@ -100,6 +102,8 @@ def put_integers(q: Any, bias: Any, out: Any, integers: Any, c: Any) -> None:
     if q.profile == Q31 and q.element == INT16:
         pre, post = np.int64(0), 15 - out.pre + out.post
         mul = np.int64(0x7FFF) if mul >= 0x7FFF_0000 else (mul + 0x8000) >> 16
+    elif q.profile == Q31_ONCE:
+        pre, post = np.int64(0), 31 - out.pre + out.post
     elif q.element == INT16:
         most = MAX_PRODUCT // max(abs(mul), ONCE)
     integers[PRE, c] = pre
@@ -143,7 +147,7 @@ def bias_in_sum(
 ) -> Any:
     """What the sum of a channel begins with, before the zero term; it saturates for every pixel."""
     bias = np.int64(0)
-    if q.profile in (GLOW_INT, Q31, FLOAT):
+    if q.profile in (GLOW_INT, Q31, Q31_ONCE, FLOAT):
         bias = stored
     elif q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
         bias = round_away(np.float32(stored) * float_of_bits(scale.mul))
@@ -164,6 +168,8 @@ def scale_sums(
     is_wide = q.element == INT16
     if q.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN):
         scale_reals(run, reals, q)
+    elif q.profile == Q31_ONCE:
+        scale_channels_once(run, integers)
     elif q.profile in (GLOW_INT, NMP, Q31) and is_wide:
         scale_channels_wide(run, integers, index, layer, sink)
     elif q.profile == Q31:

@@ -16,6 +16,7 @@ from nmpsim.kernels.saturate import ONCE, limit_value, saturate_run
 from nmpsim.kernels.saturation_stages import RESCALE
 
 _HELD_SHIFTED: Any = np.int64(1 << 62)
+_HELD_PART: Any = np.int64(1 << 61)
 
 
 @jit
@@ -52,6 +53,25 @@ def scale_channels_fixed_point(run: Any, integers: Any, index: Any, layer: Any, 
     saturate_run(run, run.size, RESCALE, index, layer, sink)
     for c in range(run.size):
         run[c] = rounding_shift(doubling_high(run[c], integers[MUL, c]), integers[POST, c])
+
+
+@jit
+def scale_channels_once(run: Any, integers: Any) -> None:
+    """``x * mul / 2**post`` with 80 bits inside, halves away from zero.
+
+    The product is made of two halves, ``x`` being ``high * 2**24 + low``; a result is held at
+    2**61, far beyond every element.
+    """
+    for c in range(run.size):
+        size, post = abs(run[c]), integers[POST, c]
+        high = (size >> 24) * integers[MUL, c]
+        low = (size & 0xFF_FFFF) * integers[MUL, c] + integers[HALF, c]
+        if post >= 24:
+            rounded = (high + (low >> 24)) >> (post - 24)
+        else:
+            up = 24 - post
+            rounded = (held(high, _HELD_PART >> up) << up) + (low >> post)
+        run[c] = rounded if run[c] >= 0 else -rounded
 
 
 @jit

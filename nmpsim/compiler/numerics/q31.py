@@ -39,12 +39,18 @@ class Q31(Profile):
     name = "q31"
 
     def sums(self, layer: Sums) -> Requantization:
-        """The multiplier of each channel is ``Sx * Sw / Sy`` in doubles."""
+        """The multiplier of each channel is ``Sx * Sw / Sy`` in doubles.
+
+        Fully connected layers round once (LiteRT's reference kernels), convolutions twice.
+        """
         bias = layer.integer_bias(self)
         _check_bias(layer, layer.bias)
         form = partial(fixed_point_form, place=layer.place)
         return Requantization(
-            device.Q31, bias, (NOTHING,) * layer.channels, forms(form, _factors(layer))
+            device.Q31 if layer.is_convolution else device.Q31_ONCE,
+            bias,
+            (NOTHING,) * layer.channels,
+            forms(form, _factors(layer)),
         )
 
     def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
@@ -126,11 +132,7 @@ def mean_form(factor: float, taps: int, place: Place) -> IntegerScale:
 
 
 def _factors(layer: Sums) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Doubles; what is no convolution, and has one scale for all weights, multiplies in float32."""
-    if layer.is_convolution or layer.by_channel:
-        products = layer.source.scale * layer.weight_scales.astype(np.float64)
-    else:
-        products = layer.products.astype(np.float64)
+    products = layer.source.scale * layer.weight_scales.astype(np.float64)
     return products / layer.target.scale
 
 

@@ -159,6 +159,9 @@ def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -
     values = context.values_of(view)
     if len(tables) == 4 and values.dtype.kind != "f":
         return Bias(values, tables[2].astype(np.float32), tables[3].astype(np.int64))
+    if view.scale == 0:  # of rows of weights that have a scale each: that of each sum
+        scales = np.float32(op.operands[1].scale) * tables[0].astype(np.float32)
+        return Bias(values, scales, np.zeros(channels, np.int64))
     scales = np.full(channels, view.scale, np.float32)
     return Bias(values, scales, np.full(channels, view.offset, np.int64))
 

@@ -254,8 +254,8 @@ def _parameters(
     if values.shape != (outs,) or values.dtype not in (np.int32, np.int64):
         raise UnsupportedError(f"a bias {list(values.shape)} of {values.dtype}")
     elem = "i64" if values.dtype == np.int64 else "i32"
-    # On the scale of the sum, whatever its own says; with many it is told apart.
-    product = np.float32(graph.scale(source)) * scales[0] if weights.scales.size == 1 else 1.0
+    # On the scale of the sum, whatever its own says; 0 where there is one for each channel.
+    product = np.float32(graph.scale(source)) * scales[0] if weights.scales.size == 1 else 0.0
     kind = quantized(elem, (outs,), float(product), 0)
     return scales, zeros, graph.builder.constant(name, values, kind)
 
