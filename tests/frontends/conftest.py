@@ -15,9 +15,10 @@ def operations(
     shared: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], list[Recorded]]:
     """The recorded cases of an operation and its types, such as ``ADD_int8``."""
-    archive = np.load(shared / "golden" / "frontends" / "tflite_ops.npz")
+    with np.load(shared / "golden" / "frontends" / "tflite_ops.npz") as file:
+        archive = {key: file[key] for key in file.files}
     folder = tmp_path_factory.mktemp("models")
-    keys = [key.removesuffix("/model") for key in archive.files if key.endswith("/model")]
+    keys = [key.removesuffix("/model") for key in archive if key.endswith("/model")]
 
     def cases(kind: str) -> list[Recorded]:
         found = []

@@ -38,7 +38,7 @@ def test_where_references_part(row: list[str]) -> None:
         page.scale32(acc, *page.integer_scale(factor)),
         page.half_away(page.f32(page.f32(acc) * factor)),
         page.q31(acc, *page.quantized_multiplier(factor)),
-        page.litert_connected(acc, factor),
+        page.q31_connected(acc, factor),
         page.float_product(acc, factor, 0),
     ]
     assert [int(y) for y in found] == [int(cell) for cell in row[3:]]

@@ -112,9 +112,7 @@ def layer(name: str, options: Any, inputs: list[Case], y: Case) -> Array:
     assert name == "FULLY_CONNECTED"
     w, b = inputs[1:]
     acc = (x["data"].astype(np.int64) - x["zero"]) @ w["data"].T.astype(np.int64) + b["data"]
-    return (
-        page.litert_connected(acc, page.q31_factor(x["scale"], w["scale"], y["scale"])) + y["zero"]
-    )
+    return page.q31_connected(acc, page.q31_factor(x["scale"], w["scale"], y["scale"])) + y["zero"]
 
 
 RECORDED_ROWS = {"resnet8_int8": [0, 1, 2], "dscnn_kws_int8": [0, 1, 3], "vww96_int8": [0, 1]}
@@ -144,12 +142,12 @@ def test_int8_network(shared: Path, network: str) -> None:
 @pytest.mark.parametrize("kernels", ["ref", "builtin"])
 def test_int8_fully_connected_layers(shared: Path, kernels: str) -> None:
     folder, tally = shared / "models" / "ad01_int8", Tally()
-    rescale = {"ref": page.litert_connected, "builtin": page.ruy_connected}[kernels]
+    rescale = {"ref": page.q31_connected, "builtin": page.ruy_connected}[kernels]
     model, x = TfliteModel(folder / "model.tflite"), np.load(folder / "inputs.npy")
     for _, options, inputs, output in model.operators():
         (given, w, b), y = [model.tensor(n) for n in inputs], model.tensor(output)
         acc = (x.astype(np.int64) - given["zero"]) @ w["data"].T.astype(np.int64) + b["data"]
-        factor = page.q31_connected_factor(given["scale"], w["scale"], y["scale"])
+        factor = page.q31_product_factor(given["scale"], w["scale"], y["scale"])
         relu = options.FusedActivationFunction() in RELU
         x = page.clip(rescale(acc, factor) + y["zero"], low=y["zero"] if relu else None)
     expected = np.load(folder / "expected.npz")[f"expected_litert_{kernels}"]

@@ -63,6 +63,7 @@ _DTYPES = {
     tflite.TensorType.INT64: np.dtype(np.int64),
     tflite.TensorType.INT16: np.dtype(np.int16),
     tflite.TensorType.INT8: np.dtype(np.int8),
+    tflite.TensorType.UINT8: np.dtype(np.uint8),
 }
 
 
