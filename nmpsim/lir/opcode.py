@@ -102,6 +102,8 @@ class Attribute:
     name: str
     kind: AttributeKind
     required: bool = True
+    is_extension: bool = False
+    """Whether Glow does not have it; what it says, other references know."""
 
 
 @attrs.frozen
@@ -191,12 +193,12 @@ DEST, SRC = Role("Dest", OUT), Role("Src", IN)
 BIAS = Role("Bias", IN)
 UNARY = (DEST, SRC)
 BINARY = (DEST, Role("LHS", IN), Role("RHS", IN))
-UNSIGNED = Attribute("Unsigned", FLAG, required=False)
+UNSIGNED = Attribute("Unsigned", FLAG, required=False, is_extension=True)
 """Whether the values are those of uint8 less 128, which TFLite rounds otherwise than Int8's."""
 RESIZE = (
     Attribute("Scale", NUMBERS),
-    Attribute("AlignCorners", FLAG, required=False),
-    Attribute("HalfPixelCenters", FLAG, required=False),
+    Attribute("AlignCorners", FLAG, required=False, is_extension=True),
+    Attribute("HalfPixelCenters", FLAG, required=False, is_extension=True),
 )
 WINDOW = (
     Attribute("Kernels", PAIR),

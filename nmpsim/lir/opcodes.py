@@ -390,7 +390,7 @@ _TABLE = (
         "softmax",
         "softmax along dimension 1, of Beta * Src in TFLite's arithmetic",
         UNARY,
-        (Attribute("Beta", NUMBER, required=False),),
+        (Attribute("Beta", NUMBER, required=False, is_extension=True),),
         rules=(*_UNARY_RULES, at_least_two_dimensions),
     ),
     Opcode(
