@@ -7,9 +7,8 @@ from typing import Any
 import numba
 from numba.extending import intrinsic
 
-from nmpsim.kernels.vector_code import I64
+from nmpsim.kernels.vector_code import I64, constant
 
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _BYTES = 8
 
 
@@ -21,15 +20,15 @@ def _type_of_load(_: Any, address: Any) -> Any:
     def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
         return builder.load_atomic(_pointer(builder, given[0]), "acquire", _BYTES)
 
-    return _numba.int64(_numba.int64), generate
+    return numba.int64(numba.int64), generate
 
 
 def _type_of_store(_: Any, address: Any, value: Any) -> Any:
-    def generate(context: Any, builder: Any, __: Any, given: Any) -> Any:
+    def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
         builder.store_atomic(given[1], _pointer(builder, given[0]), "release", _BYTES)
-        return context.get_dummy_value()
+        return constant(0)
 
-    return _numba.void(_numba.int64, _numba.int64), generate
+    return numba.int64(numba.int64, numba.int64), generate
 
 
 def _type_of_replace(_: Any, address: Any, known: Any, value: Any) -> Any:
@@ -38,7 +37,7 @@ def _type_of_replace(_: Any, address: Any, known: Any, value: Any) -> Any:
         done = builder.cmpxchg(_pointer(builder, address), known, value, "acq_rel", "acquire")
         return builder.extract_value(done, 1)
 
-    return _numba.boolean(_numba.int64, _numba.int64, _numba.int64), generate
+    return numba.boolean(numba.int64, numba.int64, numba.int64), generate
 
 
 load: Any = intrinsic(_type_of_load)

@@ -1,6 +1,6 @@
 """Where compiled kernels are kept between processes, and what of it may be run.
 
-An entry is code: whoever can write one decides what the next run does. So an entry counts only if
+An entry is code: those who can write one decide what the next run does. So an entry counts only if
 it is this user's and nobody else may write it, and only if its digest fits: after a power cut, on a
 full disk or under a failing one files are empty, cut off or wrong.
 """
@@ -11,8 +11,9 @@ import functools
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import platformdirs
 
@@ -113,6 +114,12 @@ def is_trusted(folder: Path) -> bool:
         and (not status.st_mode & stat.S_IWOTH or status.st_mode & stat.S_ISVTX)
         for status in above
     )
+
+
+def entry_name(function: Callable[..., Any]) -> str:
+    """How the names of a function's entries begin; one for each signature and processor."""
+    module = function.__module__.split(".")[-1]
+    return f"{module}.{function.__qualname__}-"
 
 
 @functools.cache

@@ -24,8 +24,8 @@ from nmpsim.kernels.conv_workspace import IS_KEPT, MAX_START, put_tables, worksp
 from nmpsim.kernels.dot import PATCHES, dot_int16
 from nmpsim.kernels.jit import jit, jit_allocating, jit_inlined
 from nmpsim.kernels.movement import copy_run, write_run
+from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.requantize import requantize
-from nmpsim.kernels.struct_pointer import struct_pointer
 from nmpsim.kernels.vector_code import LANES
 
 

@@ -10,6 +10,7 @@ from nmpsim.kernels.conv_workspace import HAS_OFFSETS
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.microkernel import AT_ONCE, MAX_PIXELS, Window, products
 from nmpsim.kernels.movement import ORIGIN, copy_run
+from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.requantize_int32 import (
     add_accounts,
@@ -18,7 +19,6 @@ from nmpsim.kernels.requantize_int32 import (
     note_first,
     scale_sums,
 )
-from nmpsim.kernels.struct_pointer import struct_pointer
 from nmpsim.kernels.vector_code import LANES
 
 _ONE: Any = np.int64(1)

@@ -6,16 +6,10 @@ it is asked what it compiles for. All kinds of kernels give the same bytes.
 
 from __future__ import annotations
 
-from numba.core.registry import cpu_target
-
 from nmpsim.kernels.flavours import choose_flavour
+from nmpsim.kernels.numba_internals import target_features
 
-
-def host_features() -> frozenset[str]:
-    """Features of the processor that kernels are compiled for, as LLVM names them."""
-    _, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return frozenset(features.split(","))
-
-
-FLAVOUR = choose_flavour(None, host_features())
+FEATURES = target_features()
+"""Features of the processor that kernels are compiled for, as LLVM names them."""
+FLAVOUR = choose_flavour(None, FEATURES)
 """What this process uses."""

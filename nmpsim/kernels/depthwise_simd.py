@@ -11,7 +11,6 @@ from numba.extending import intrinsic
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.vector_code import I64, LANES, constant, load, store, sum_up, vector
 
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _FACTORS, _WIDE_SUMS = vector(32), vector(64)
 
 
@@ -58,11 +57,11 @@ def _tap_sums_of(bits: int) -> Any:
         stride: Any,
         sums: Any,
     ) -> Any:
-        def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
             _emit(builder, bits, *arguments)
-            return context.get_dummy_value()
+            return constant(0)
 
-        return _numba.void(*[_numba.intp] * 6), generate
+        return numba.intp(*[numba.intp] * 6), generate
 
     return intrinsic(type_of_sums)
 
@@ -101,7 +100,7 @@ def _add_taps_in_numpy(values: Any, corner: Any, taps: Any, factors: Any, sums: 
         sums += factors[tap].astype(np.int64) * values[start : start + sums.size]
 
 
-_is_plain = _numba.config.DISABLE_JIT
+_is_plain = numba.config.DISABLE_JIT
 add_taps_int8: Any = _add_taps_in_numpy if _is_plain else jit(_add_taps_int8_compiled)
 """``add_taps_int8(values, corner, taps, factors, sums)``: to each sum a value of every tap times
 its factor.

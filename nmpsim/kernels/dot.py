@@ -34,7 +34,6 @@ PATCHES = 4
 _WIDE_PAIRS = 128
 """Pairs of Int16 inputs whose products with one plane of weights 32 bits can sum up."""
 
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _HALVES = vector(16, BLOCK_BYTES // 2)
 _PRODUCTS = vector(32, BLOCK_BYTES // 2)
 _SUMS, _WIDE_SUMS = vector(32), vector(64)
@@ -109,11 +108,11 @@ def _type_of_dot(
 ) -> Any:
     """Addresses, bytes from patch to patch and from sums to sums; ``count`` is at least one."""
 
-    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
         _emit(builder, *arguments)
-        return context.get_dummy_value()
+        return constant(0)
 
-    return _numba.void(*[_numba.intp] * 6), generate
+    return numba.intp(*[numba.intp] * 6), generate
 
 
 _dot16: Any = intrinsic(_type_of_dot)
@@ -138,7 +137,7 @@ def _dot_in_numpy(weights: Any, patches: Any, sums: Any) -> None:
     sums[:, :lanes] = patches.astype(np.int64) @ by_lane.T.astype(np.int64)
 
 
-dot_int16: Any = _dot_in_numpy if _numba.config.DISABLE_JIT else jit(_dot_int16_compiled)
+dot_int16: Any = _dot_in_numpy if numba.config.DISABLE_JIT else jit(_dot_int16_compiled)
 """``dot_int16(weights, patches, sums)``: sums[p, lane] = products of patch p with a lane's weights.
 
 weights int16 [B * K * 16], B blocks as packed, patches int16 [PATCHES, K], sums int64

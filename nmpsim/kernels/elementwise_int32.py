@@ -56,7 +56,6 @@ _MAX_OFFSET = 1 << 20
 _MAX_SIDE = 1 << 28
 
 _BYTES, _WORDS = vector(8), vector(32)
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
 
 
 def _scaled(b: Any, value: Any, numbers: list[Any]) -> Any:
@@ -209,7 +208,7 @@ def _put_in_numpy(
     spm[sides[2] + where] = clipped if operation == SUM else scaled(clipped, _LHS) + given[_ADDEND]
 
 
-put_blocks: Any = _put_in_numpy if _numba.config.DISABLE_JIT else jit(_put_compiled)
+put_blocks: Any = _put_in_numpy if numba.config.DISABLE_JIT else jit(_put_compiled)
 """``put_blocks(spm, operation, sides, step, turns, blocks, numbers, counts, ends)``.
 
 spm int8; ``sides`` are the first bytes of left, right and result; ``blocks`` of LANES neighbouring

@@ -10,29 +10,25 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import cgutils
 from numba.extending import intrinsic
 
-from nmpsim.kernels.vector_code import I64
-
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
-_cgutils: Any = cgutils
+from nmpsim.kernels.vector_code import I64, members
 
 
 def _type_of_call(_: Any, address: Any, arguments: Any) -> Any:
     def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        values = _cgutils.unpack_tuple(builder, given[1], len(arguments))
+        values = members(builder, given[1])
         kind = ir.FunctionType(I64, [I64] * len(values)).as_pointer()
         return builder.call(builder.inttoptr(given[0], kind), values)
 
-    return _numba.intp(_numba.intp, arguments), generate
+    return numba.intp(numba.intp, arguments), generate
 
 
 def _type_of_pointer(_: Any, address: Any) -> Any:
     def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
         return builder.inttoptr(given[0], ir.IntType(8).as_pointer())
 
-    return _numba.types.voidptr(_numba.intp), generate
+    return numba.types.voidptr(numba.intp), generate
 
 
 call: Any = intrinsic(_type_of_call)

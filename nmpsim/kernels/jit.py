@@ -15,12 +15,17 @@ import numba
 import numpy as np
 from numba.extending import register_jitable
 
-from nmpsim.kernels.cache_folder import cache_folder
+from nmpsim.kernels.cache_folder import cache_folder, entry_name
 from nmpsim.kernels.cpu_features import FLAVOUR
-from nmpsim.kernels.deferred_codegen import PartCompiler
-from nmpsim.kernels.numba_cache import compiled_callback, entry_name, keep
+from nmpsim.kernels.numba_internals import (
+    CAN_KEEP,
+    COUNTING,
+    NOT_COUNTING,
+    PART_OPTIONS,
+    compile_cfunc,
+    keep,
+)
 
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 COMPILED_SOURCES = (
@@ -32,6 +37,7 @@ COMPILED_SOURCES = (
     "core/stops.py",
     "isa/*.py",
     "kernels/*.py",
+    "kernels/numba_internals/*.py",
     "memory/*.py",
     "timing/*.py",
 )
@@ -53,7 +59,7 @@ def _source_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-CACHE = cache_folder(f"kernels-{_source_digest()}", _numba.config.CACHE_DIR)
+CACHE = cache_folder(f"kernels-{_source_digest()}", numba.config.CACHE_DIR) if CAN_KEEP else None
 """Where compiled kernels are kept; None if nothing can be. Numba reads ``NUMBA_CACHE_DIR``."""
 
 
@@ -62,14 +68,7 @@ def is_cached(function: Callable[..., Any]) -> bool:
     return CACHE is not None and CACHE.has(entry_name(function))
 
 
-_PART = {
-    "nogil": True,
-    "error_model": "numpy",
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-    "pipeline_class": PartCompiler,
-}
-"""An entry from Python would unpack the whole machine: most of compiling would be that."""
+_PART = {"nogil": True, "error_model": "numpy", **PART_OPTIONS}
 
 
 def jit(function: _F) -> _F:
@@ -78,25 +77,25 @@ def jit(function: _F) -> _F:
     It counts no references: counting those of the machine's arrays at every call would take longer
     than most calls. So it can neither make arrays nor return one.
     """
-    compiled: _F = _numba.njit(**_PART, _nrt=False)(function)
+    compiled: _F = numba.njit(**_PART, **NOT_COUNTING)(function)
     return compiled
 
 
 def jit_allocating(function: _F) -> _F:
     """As ``jit``, for a function that makes arrays, and so counts references."""
-    compiled: _F = _numba.njit(**_PART, _nrt=True)(function)
+    compiled: _F = numba.njit(**_PART, **COUNTING)(function)
     return compiled
 
 
 def jit_inlined(function: _F) -> _F:
     """As ``jit``, but compiled as a part of each caller; for a function that chooses an array."""
-    compiled: _F = _numba.njit(**_PART, _nrt=False, inline="always")(function)
+    compiled: _F = numba.njit(**_PART, **NOT_COUNTING, inline="always")(function)
     return compiled
 
 
 def jit_pure(function: Callable[..., Any]) -> None:
     """Make a plain Python function callable from compiled code, as a ``jit`` function is."""
-    register_jitable(**_PART, _nrt=False)(function)
+    register_jitable(**_PART, **NOT_COUNTING)(function)
 
 
 def jit_general(function: _F) -> _F:
@@ -110,7 +109,7 @@ def jit_general(function: _F) -> _F:
 
 def jit_entry(function: _F) -> _F:
     """Compile a function that Python calls, and keep it with all that it calls in the cache."""
-    compiled: _F = keep(CACHE, _numba.njit(nogil=True, error_model="numpy")(function), function)
+    compiled: _F = keep(CACHE, numba.njit(nogil=True, error_model="numpy")(function), function)
     return compiled
 
 
@@ -120,8 +119,8 @@ def jit_cfunc(function: Callable[..., Any]) -> Any:
     It is kept in the cache with all that it calls. The address is good as long as the answer lives.
     """
     count = function.__code__.co_argcount
-    signature = _numba.int64(*[_numba.int64] * count)
-    return compiled_callback(CACHE, signature, function)
+    signature = numba.int64(*[numba.int64] * count)
+    return compile_cfunc(CACHE, signature, function)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 
-from nmpsim.kernels.cpu_features import FLAVOUR, host_features
+from nmpsim.kernels.cpu_features import FEATURES, FLAVOUR
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.vector_code import (
     I32,
@@ -31,7 +31,6 @@ from nmpsim.kernels.vector_code import (
     vector,
 )
 
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _BYTES, _HALF_BYTES = vector(8, 4 * LANES), vector(8, 2 * LANES)
 _PAIRS, _PRODUCTS, _SUMS = vector(16, 2 * LANES), vector(32, 2 * LANES), vector(32)
 
@@ -71,7 +70,7 @@ class _Vnni:
 
     @staticmethod
     def add(b: Any, sums: list[Any], weights: list[Any], inputs: Any) -> list[Any]:
-        return [_dot(b, sums[0], weights[0], b.bitcast(inputs, _BYTES))]
+        return [_dot(b, sums[0], weights[0], inputs)]
 
     @staticmethod
     def total(b: Any, sums: list[Any], excess: Any) -> Any:
@@ -84,7 +83,7 @@ class _Portable:
     LLVM makes ``vpmaddwd`` or its like of it on any processor that has one.
     """
 
-    shapes: ClassVar = {2: (2, 3, 4), 1: (4,)} if "+avx512f" in host_features() else {1: (1, 2)}
+    shapes: ClassVar = {2: (2, 3, 4), 1: (4,)} if "+avx512f" in FEATURES else {1: (1, 2)}
     """The sums of one pixel and one block fill four of the sixteen registers of AVX2."""
     has_excess = False
 
@@ -113,8 +112,9 @@ class _Portable:
 
 
 def _dot(b: Any, sums: Any, unsigned: Any, signed: Any) -> Any:
-    kind = ir.FunctionType(_SUMS, [_SUMS, _BYTES, _BYTES])
-    return b.call(declared(b, kind, "llvm.x86.avx512.vpdpbusd.512"), [sums, unsigned, signed])
+    """Four products of bytes added to each sum; as LLVM 14 declares it, and later ones take it."""
+    function = declared(b, ir.FunctionType(_SUMS, [_SUMS] * 3), "llvm.x86.avx512.vpdpbusd.512")
+    return b.call(function, [sums, b.bitcast(unsigned, _SUMS), signed])
 
 
 def _add_in_twos(b: Any, vector: Any, other: Any) -> Any:
@@ -208,7 +208,7 @@ def _emit_excess(
     there = b.icmp_unsigned("<", lanes, splat(b, b.trunc(left, I32), LANES))
     ones = ir.Constant(_BYTES, [1] * 4 * LANES)
     added = [
-        _dot(b, total, ones, b.bitcast(_load_some(b, b.add(corner, at), there), _BYTES))
+        _dot(b, total, ones, _load_some(b, b.add(corner, at), there))
         for total, corner in zip(totals, corners, strict=True)
     ]
     after = [b.add(at, constant(4 * LANES)), b.sub(left, constant(LANES)), *added]
@@ -324,7 +324,7 @@ def _products_in_numpy(
         out[p] = lanes @ np.concatenate(runs).astype(np.int64)
 
 
-products: Any = _products_in_numpy if _numba.config.DISABLE_JIT else jit(_products_compiled)
+products: Any = _products_in_numpy if numba.config.DISABLE_JIT else jit(_products_compiled)
 """``products(inputs, base, offsets, window, weights, start, pixels, out, excess)``.
 
 ``out[p, lane]`` = products of a pixel's window with a lane's weights, summed up modulo 2^32.

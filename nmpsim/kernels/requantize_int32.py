@@ -39,7 +39,6 @@ _BASE, _ZERO, _PRE, _LIMIT, _MUL, _HALF, _POST, _ADDEND, _BELOW, _ABOVE, _LEAST,
 what is added to a result; results cut below and above, smallest and largest result before a cut."""
 
 _WORDS, _BYTES, _FLAGS = vector(32), vector(8), vector(1)
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
 _INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
 _MAX_ADDEND = 1 << 29
 _ROW_BYTES = 4 * LANES
@@ -208,13 +207,13 @@ def _scale_in_numpy(sums: Any, pixels: Any, table: Any, clip: Any, results: Any)
     return int(below.any()) | int(above.any()) << 1
 
 
-complete_sums: Any = _complete_in_numpy if _numba.config.DISABLE_JIT else jit(_complete_compiled)
+complete_sums: Any = _complete_in_numpy if numba.config.DISABLE_JIT else jit(_complete_compiled)
 """``complete_sums(sums, pixels, windows, table)``: adds the start, takes the zero points off.
 
 sums int32 [rows, blocks * 16], of which ``pixels`` are there, in place, modulo 2^32; windows int32
 [rows], sums of each pixel's inputs. True if a sum is beyond what :func:`scale_sums` can do.
 """
-scale_sums: Any = _scale_in_numpy if _numba.config.DISABLE_JIT else jit(_scale_compiled)
+scale_sums: Any = _scale_in_numpy if numba.config.DISABLE_JIT else jit(_scale_compiled)
 """``scale_sums(sums, pixels, table, clip, results)``: scaled, clipped, counted in the table.
 
 results int8 [rows, blocks * 16]. Bit 0 of the answer: a result was cut from below; bit 1: above.

@@ -7,11 +7,7 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import cgutils
 from numba.extending import intrinsic
-
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
-_cgutils: Any = cgutils
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 LANES = 16
@@ -117,7 +113,12 @@ class Loop:
 
 def declared(b: Any, kind: Any, name: str) -> Any:
     """The module's function of this name, made if it is not there yet."""
-    return _cgutils.get_or_insert_function(b.module, kind, name)
+    return b.module.globals.get(name) or ir.Function(b.module, kind, name)
+
+
+def members(builder: Any, group: Any) -> list[Any]:
+    """The members of a tuple."""
+    return [builder.extract_value(group, i) for i in range(len(group.type))]
 
 
 def function_of(name: str, emit: Callable[..., Any]) -> Any:
@@ -129,7 +130,7 @@ def function_of(name: str, emit: Callable[..., Any]) -> Any:
 
     def type_of_function(_: Any, arguments: Any) -> Any:
         def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
-            values = _cgutils.unpack_tuple(builder, given[0], len(arguments))
+            values = members(builder, given[0])
             kind = ir.FunctionType(I64, [I64] * len(values))
             function = declared(builder, kind, f"nmpsim_{name}")
             if not function.blocks:
@@ -139,6 +140,6 @@ def function_of(name: str, emit: Callable[..., Any]) -> Any:
                 inner.ret(emit(inner, *function.args))
             return builder.call(function, values)
 
-        return _numba.intp(arguments), generate
+        return numba.intp(arguments), generate
 
     return intrinsic(type_of_function)

@@ -41,6 +41,18 @@ def test_the_workflow_runs_what_is_checked_here_on_every_supported_python() -> N
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
 
 
+def test_the_workflow_tests_the_oldest_and_the_newest_numba() -> None:
+    job = yaml.safe_load(read(".github/workflows/ci.yml"))["jobs"]["numba"]
+    assert [step["run"] for step in job["steps"] if "run" in step] == [
+        ".ci/numba ${{ matrix.numba }}"
+    ]
+    tested = [one["numba"] for one in job["strategy"]["matrix"]["include"]]
+    assert re.findall(r"^\.ci/numba (\S+)$", read("CONTRIBUTING.md"), re.M) == tested
+    oldest, newest = (tuple(map(int, version.split("."))) for version in tested)
+    beyond = f"{newest[0]}.{newest[1] + 1}"
+    assert f"numba>={oldest[0]}.{oldest[1]},<{beyond}" in PROJECT["dependencies"]
+
+
 def test_the_oldest_python_is_the_same_everywhere() -> None:
     assert PROJECT["requires-python"] == f">={CLASSIFIED[0]}"
     assert SETTINGS["tool"]["mypy"]["python_version"] == CLASSIFIED[0]

@@ -66,7 +66,7 @@ from nmpsim.core.shown import EVENT_WORDS, Event, HostEvent
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES
 from nmpsim.kernels.jit import jit_entry, jit_general
-from nmpsim.kernels.struct_pointer import struct_pointer
+from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.memory.footprint import (
     CODE,
     COUNT,

@@ -41,7 +41,7 @@ from nmpsim.core.state import Int64s, Outcome, Status
 from nmpsim.core.stops import MAX_STEPS
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
-from nmpsim.kernels.struct_pointer import struct_pointer
+from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
 
 DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)

@@ -34,8 +34,6 @@ from nmpsim.core.state import Count
 from nmpsim.kernels.function_pointers import call
 from nmpsim.kernels.jit import jit
 
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
-
 
 def _is_prepared_compiled(context: Any, number: Any) -> Any:
     if context.addresses[number] == 0:
@@ -59,7 +57,7 @@ def _execute_in_python(m: Any, _: Any, core: Any, number: Any, d: Any, layer: An
     PYTHON_KERNELS[int(number)](python_context(m, core), d, layer)
 
 
-IS_PLAIN = _numba.config.DISABLE_JIT
+IS_PLAIN = numba.config.DISABLE_JIT
 is_prepared: Any = _is_prepared_in_python if IS_PLAIN else jit(_is_prepared_compiled)
 """``is_prepared(context, number)``: compiles an instruction's kernel; False if that failed."""
 execute: Any = _execute_in_python if IS_PLAIN else jit(_execute_compiled)

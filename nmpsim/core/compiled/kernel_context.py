@@ -56,7 +56,7 @@ def at_spm(address: Any) -> Any:
     return address - SCRATCHPAD_BASE
 
 
-carray: Any = numba.carray  # type: ignore[attr-defined]
+carray = numba.carray
 
 
 class KernelContext(NamedTuple):

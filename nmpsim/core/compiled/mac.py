@@ -14,8 +14,8 @@ from nmpsim.kernels.conv import Parts, Window, conv
 from nmpsim.kernels.depthwise import depthwise
 from nmpsim.kernels.gemm import Product, gemm
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.saturate import Place
-from nmpsim.kernels.struct_pointer import struct_pointer
 
 NONE: Any = np.int64(-1)
 """Offset of an operand that is not there."""

@@ -39,7 +39,7 @@ from nmpsim.core.state import NEVER, Int64s, Machine
 from nmpsim.kernels.atomics import load, replace, store
 from nmpsim.kernels.function_pointers import call
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
-from nmpsim.kernels.struct_pointer import struct_pointer
+from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.memory.weight_tail import weight_tail
 
 BEGIN, END = range(2)

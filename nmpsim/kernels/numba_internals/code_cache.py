@@ -1,7 +1,6 @@
-"""Compiled functions of Numba in a folder of ours: what Numba's own cache does, but checked.
+"""Compiled functions in a folder of ours: what Numba's own cache does, but checked.
 
-Numba's cache believes every file that it finds, and has one folder for all of a process. All that
-is needed here of Numba's insides is in this module.
+Numba's cache believes every file that it finds, and has one folder for all of a process.
 """
 
 from __future__ import annotations
@@ -12,20 +11,23 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import ccallback, compiler, serialize
+from numba.core.ccallback import CFunc
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.compiler import CompileResult
+from numba.core.dispatcher import Dispatcher
+from numba.core.serialize import dumps
 
-from nmpsim.kernels.cache_folder import CacheFolder
+from nmpsim.kernels.cache_folder import CacheFolder, entry_name
 
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
-_ccallback: Any = ccallback
-_compiler: Any = compiler
-_serialize: Any = serialize
-
-
-def entry_name(function: Callable[..., Any]) -> str:
-    """How the names of a function's entries begin; one for each signature and processor."""
-    module = function.__module__.split(".")[-1]
-    return f"{module}.{function.__qualname__}-"
+_NEEDED = (
+    CFunc.compile,
+    CompileResult._rebuild,
+    CompileResult._reduce,
+    CompileResult.codegen,
+    Dispatcher.enable_caching,
+    JITCPUCodegen.magic_tuple,
+    JITCodeLibrary.has_dynamic_globals,
+)
 
 
 class _Kept:
@@ -42,13 +44,13 @@ class _Kept:
         kept = self._folder.read(self._name(signature, context.codegen()))
         if kept is None:
             return None
-        return _compiler.CompileResult._rebuild(context, *pickle.loads(kept))
+        return CompileResult._rebuild(context, *pickle.loads(kept))
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep the code for a signature, unless it holds addresses of this process."""
         if not compiled.library.has_dynamic_globals:
             name = self._name(signature, compiled.codegen)
-            self._folder.write(name, _serialize.dumps(compiled._reduce()))
+            self._folder.write(name, dumps(compiled._reduce()))
 
     def _name(self, signature: Any, codegen: Any) -> str:
         made_for = f"{signature} {codegen.magic_tuple()}"
@@ -57,14 +59,14 @@ class _Kept:
 
 def keep(folder: CacheFolder | None, compiled: Any, function: Callable[..., Any]) -> Any:
     """Let what Numba makes of a function be kept."""
-    if folder is not None and not _numba.config.DISABLE_JIT:
+    if folder is not None and not numba.config.DISABLE_JIT:
         compiled._cache = _Kept(folder, function)
     return compiled
 
 
-def compiled_callback(folder: CacheFolder | None, signature: Any, function: Any) -> Any:
+def compile_cfunc(folder: CacheFolder | None, signature: Any, function: Any) -> Any:
     """As ``numba.cfunc``, and kept."""
-    normal = _numba.core.sigutils.normalize_signature(signature)
-    callback = _ccallback.CFunc(function, normal, locals={}, options={"error_model": "numpy"})
+    types = signature.args, signature.return_type
+    callback = CFunc(function, types, locals={}, options={"error_model": "numpy"})
     keep(folder, callback, function).compile()
     return callback

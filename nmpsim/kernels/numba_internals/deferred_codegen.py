@@ -9,19 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import codegen, compiler, compiler_machinery, typed_passes
+from numba.core.base import BaseContext
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.typed_passes import NativeLowering
 
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
-_dynfunc_any: Any = _dynfunc
-_codegen: Any = codegen
-_compiler: Any = compiler
-_machinery: Any = compiler_machinery
-_passes: Any = typed_passes
+_NEEDED = (
+    BaseContext.insert_user_function,
+    DefaultPassBuilder.define_nopython_pipeline,
+    JITCodeLibrary._finalize_dynamic_globals,
+    JITCodeLibrary._finalize_final_module,
+    JITCodeLibrary._optimize_final_module,
+    JITCodeLibrary.enable_object_caching,
+    PassManager.add_pass,
+)
 
 
-class _PartLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
+class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
     """LLVM code that waits to be linked into a whole."""
 
     def _optimize_final_module(self) -> None:
@@ -32,8 +37,8 @@ class _PartLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]  # Numba has 
         self._finalized = True
 
 
-@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
-class _PartLowering(_passes.NativeLowering):  # type: ignore[misc]  # Numba has no types
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _PartLowering(NativeLowering):  # type: ignore[misc]  # Numba has no types
     """As Numba's own, but without machine code at the end."""
 
     _name = "part_lowering"
@@ -45,25 +50,22 @@ class _PartLowering(_passes.NativeLowering):  # type: ignore[misc]  # Numba has 
         state.flags.no_compile = True
         super().run_pass(state)
         lowered = state["cr"]
-        name = lowered.fndesc.qualname
-        module = lowered.fndesc.lookup_module()
-        # Callers know a function by this object; nobody calls it.
-        entry = _dynfunc_any.make_function(module, name, name, 0, lowered.env, (library,))
+        # Callers know a function by this object, which must be written in C; nobody calls it.
+        entry = [lowered.fndesc].copy
         state.targetctx.insert_user_function(entry, lowered.fndesc, [library])
-        state.reload_init.extend(library._reload_init)
         state["cr"] = lowered._replace(cfunc=entry)
         return True
 
 
-class PartCompiler(_compiler.CompilerBase):  # type: ignore[misc]  # Numba has no types
+class PartCompiler(CompilerBase):  # type: ignore[misc]  # Numba has no types
     """Numba's compiler for parts."""
 
     def define_pipelines(self) -> list[Any]:
         """The usual passes, with the lowering of parts."""
-        usual = _compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-        manager = _machinery.PassManager("part")
+        usual = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        manager = PassManager("part")
         for kind, description in usual.passes:
-            is_lowering = kind is _passes.NativeLowering
+            is_lowering = kind is NativeLowering
             manager.add_pass(_PartLowering if is_lowering else kind, description)
         manager.finalize()
         return [manager]

@@ -10,19 +10,20 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import cgutils, imputils, types
-from numba.core.typing import templates
-from numba.extending import intrinsic, models, register_model
+from numba.core.imputils import impl_ret_borrowed
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    infer_getattr,
+    intrinsic,
+    lower_getattr_generic,
+    models,
+    register_model,
+)
 
-_numba: Any = numba  # its types, where it ships any, do not know all that is used here
-_types: Any = types
-_models: Any = models
-_cgutils: Any = cgutils
-_imputils: Any = imputils
-_templates: Any = templates
+_NEEDED = (AttributeTemplate.resolve,)
 
 
-class Reference(_types.Type):  # type: ignore[misc]  # Numba has no types
+class Reference(numba.types.Type):  # type: ignore[misc]  # Numba has no types
     """Address of a named tuple, which has its fields."""
 
     def __init__(self, target: Any) -> None:
@@ -31,29 +32,32 @@ class Reference(_types.Type):  # type: ignore[misc]  # Numba has no types
 
 
 @register_model(Reference)
-class _ReferenceModel(_models.PrimitiveModel):  # type: ignore[misc]  # Numba has no types
+class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]  # Numba has no types
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, manager.lookup(kind.target).get_value_type().as_pointer())
 
 
-@_templates.infer_getattr
-class _ReferenceFields(_templates.AttributeTemplate):  # type: ignore[misc]  # Numba has no types
+@infer_getattr
+class _ReferenceFields(AttributeTemplate):  # type: ignore[misc]  # Numba has no types
     key = Reference
 
     def generic_resolve(self, kind: Any, name: str) -> Any:
         return kind.target[kind.target.fields.index(name)] if name in kind.target.fields else None
 
 
-@_imputils.lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]  # Numba has no types
+@lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]  # Numba has no types
 def _load_field(context: Any, builder: Any, kind: Any, address: Any, name: str) -> Any:
     i = kind.target.fields.index(name)
     value = builder.load(builder.gep(address, [ir.Constant(ir.IntType(32), n) for n in (0, i)]))
-    return _imputils.impl_ret_borrowed(context, builder, kind.target[i], value)
+    return impl_ret_borrowed(context, builder, kind.target[i], value)
 
 
 def _type_of_reference(_: Any, target: Any) -> Any:
     def generate(_: Any, builder: Any, __: Any, values: Any) -> Any:
-        return _cgutils.alloca_once_value(builder, values[0])
+        with builder.goto_entry_block():
+            slot = builder.alloca(values[0].type)
+        builder.store(values[0], slot)
+        return slot
 
     return Reference(target)(target), generate
 
@@ -62,5 +66,5 @@ def _itself(target: Any) -> Any:
     return target
 
 
-struct_pointer: Any = _itself if _numba.config.DISABLE_JIT else intrinsic(_type_of_reference)
+struct_pointer: Any = _itself if numba.config.DISABLE_JIT else intrinsic(_type_of_reference)
 """``struct_pointer(named_tuple)``: its address, valid until the calling function returns."""

@@ -1,0 +1,158 @@
+"""Private names of Numba, Numba without some of them, and kernels that show whether it matters.
+
+python numba_without_names.py MODULE...   # modules of numba_internals that lose all their names
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+INTERNALS = ROOT / "nmpsim" / "kernels" / "numba_internals"
+MODULES = tuple(sorted(path.stem for path in INTERNALS.glob("[a-z]*.py")))
+PACKAGE = "nmpsim.kernels.numba_internals"
+
+
+def private_imports(path: Path) -> dict[str, str]:
+    """What a module imports from where Numba documents nothing: name -> module."""
+    found = {}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and is_private(node.module):
+            found |= {alias.name: node.module for alias in node.names}
+    return found
+
+
+def is_private(module: str) -> bool:
+    """True for modules of Numba other than those that its manual names."""
+    return module.startswith("numba.") and module != "numba.extending"
+
+
+def private_names(module: str) -> list[tuple[str, str]]:
+    """Modules and names, or attributes of names, that a module of numba_internals needs."""
+    path = INTERNALS / f"{module}.py"
+    imports = private_imports(path)
+    names = [(where, name) for name, where in imports.items()]
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_NEEDED":
+            assert isinstance(node.value, ast.Tuple)
+            for needed in node.value.elts:
+                owner, _, attribute = ast.unparse(needed).partition(".")
+                if owner in imports:
+                    names.append((imports[owner], f"{owner}.{attribute}"))
+                else:
+                    raise AssertionError(owner)
+    return names
+
+
+@contextmanager
+def without(module: str, name: str) -> Iterator[None]:
+    """Numba without a name; it is put back, because Numba itself uses it."""
+    owner: Any = importlib.import_module(module)
+    *owners, name = name.split(".")
+    for part in owners:
+        owner = getattr(owner, part)
+    if isinstance(owner, type):
+        owner = next(base for base in owner.__mro__ if name in vars(base))
+    value = vars(owner)[name]
+    delattr(owner, name)
+    try:
+        yield
+    finally:
+        setattr(owner, name, value)
+
+
+def import_again() -> Any:
+    """The package numba_internals, imported anew."""
+    for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
+        if sys.modules[name] is not None:
+            del sys.modules[name]
+    return importlib.import_module(PACKAGE)
+
+
+def what_kernels_answer() -> list[object]:
+    """Kernels of each kind that nmpsim compiles."""
+    import ctypes
+
+    import numpy as np
+
+    from nmpsim.kernels import dot, jit
+    from nmpsim.kernels.function_pointers import call
+    from nmpsim.kernels.microkernel import AT_ONCE, MAX_PIXELS, Window, products
+    from nmpsim.kernels.numba_internals import struct_pointer
+
+    class Scaled(NamedTuple):
+        values: Any
+        factor: Any
+
+    @jit.jit_inlined
+    def longer(values: Any, others: Any) -> Any:
+        return values if values.size > others.size else others
+
+    @jit.jit
+    def total(s: Any) -> Any:
+        added = np.int64(0)
+        for value in s.values:
+            added += value * s.factor
+        return added
+
+    def half(value: Any) -> Any:
+        return value >> 1
+
+    jit.jit_pure(half)
+
+    @jit.jit_allocating
+    def copied(s: Any) -> Any:
+        return s.values[::2].copy()
+
+    @jit.jit
+    def total_of_copy(s: Any) -> Any:
+        return total(Scaled(copied(s), s.factor))
+
+    @jit.jit_entry
+    def run(values: Any, others: Any, factor: Any, address: Any) -> Any:
+        s = struct_pointer(Scaled(longer(values, others), factor))
+        t = struct_pointer(Scaled(copied(s), half(factor)))
+        return total(s), total(t), total_of_copy(s), call(address, (factor, np.int64(2)))
+
+    def difference(a: Any, b: Any) -> Any:
+        return a - b
+
+    @jit.jit_entry
+    def sums(weights: Any, patches: Any, out: Any) -> None:
+        dot.dot_int16(weights, patches, out)
+
+    @jit.jit_entry
+    def windows(inputs: Any, offsets: Any, w: Any, weights: Any, out: Any, excess: Any) -> None:
+        n = np.int64(0)
+        products(inputs, n, offsets, struct_pointer(w), weights, n, AT_ONCE, out, excess)
+
+    rng = np.random.default_rng(5)
+    compiled = jit.jit_cfunc(difference)
+    as_ctypes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(compiled.address)
+    values = np.arange(9, dtype=np.int64)
+    answers: list[object] = [int(n) for n in run(values, values[:4], 6, compiled.address)]
+    answers.append(as_ctypes(7, 9))
+    weights = rng.integers(-(2**15), 2**15, 2 * 6 * 16).astype(np.int16)
+    patches = rng.integers(-(2**15), 2**15, (dot.PATCHES, 6)).astype(np.int16)
+    out = np.zeros((dot.PATCHES, 32), np.int64)
+    sums(weights, patches, out)
+    answers.append(out.tolist())
+    inputs, coefficients = rng.integers(-128, 128, (2, 4096)).astype(np.int8)
+    offsets = np.minimum(np.arange(MAX_PIXELS), AT_ONCE - 1)
+    sums32, excess = np.zeros((MAX_PIXELS, 16), np.int32), np.zeros(MAX_PIXELS, np.int32)
+    windows(inputs, offsets, Window(2, 64, 2, 16, 8), coefficients, sums32, excess)
+    answers.append(sums32[:AT_ONCE].tolist())
+    return answers
+
+
+if __name__ == "__main__":
+    for module in sys.argv[1:]:
+        sys.modules[f"{PACKAGE}.{module}"] = None  # type: ignore[assignment]  # cannot be imported
+    assert sorted(import_again().MISSING) == sorted(sys.argv[1:])
+    print(what_kernels_answer())
