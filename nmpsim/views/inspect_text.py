@@ -12,6 +12,7 @@ from rich.console import Console
 from nmpsim.bundle import Bundle, Layer, Tensor
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
+from nmpsim.bundle.metadata import Fate
 from nmpsim.config import default_device
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
@@ -54,6 +55,14 @@ class LayerDocument(TypedDict):
     output: TensorDocument
 
 
+class OperationDocument(TypedDict):
+    """What became of an operation of the model's file."""
+
+    node: Annotated[str, "number, kind, and the tensor that it makes"]
+    layers: Annotated[list[int], "indices of the layers that compute it"]
+    why: Annotated[str, "why there are none; empty if there are some"]
+
+
 class PlacementDocument(TypedDict):
     """How many layers run where."""
 
@@ -82,6 +91,7 @@ class InspectDocument(TypedDict):
     numerics: str
     inputs: list[TensorDocument]
     outputs: list[TensorDocument]
+    operations: Annotated[list[OperationDocument], "of the model's file; none if it was LIR"]
     layers: list[LayerDocument]
     placement: PlacementDocument
     elements: Annotated[list[Share], "how much is Int8, Int16 and float"]
@@ -103,6 +113,14 @@ def inspect_json(bundle: Bundle) -> InspectDocument:
         "numerics": metadata.numerics,
         "inputs": [_tensor_json(tensor) for tensor in metadata.user_inputs],
         "outputs": [_tensor_json(tensor) for tensor in metadata.user_outputs],
+        "operations": [
+            {
+                "node": fate.node,
+                "layers": [layer.index for layer in _layers_of(fate, bundle)],
+                "why": fate.why,
+            }
+            for fate in metadata.fates
+        ],
         "layers": [_layer_json(layer) for layer in metadata.layers],
         "placement": _placement(bundle),
         "elements": elements_json(bundle),
@@ -167,6 +185,9 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     _print_elements(bundle, console)
     _print_tensors("inputs", metadata.user_inputs, console)
     _print_tensors("outputs", metadata.user_outputs, console)
+    if metadata.fates:
+        heading(console, "operations of the model")
+        _print_fates(bundle, console)
     if metadata.layers:
         heading(console, "layers")
         _print_layers(metadata.layers, console)
@@ -229,6 +250,33 @@ def _tensor_text(tensor: Tensor) -> str:
     if tensor.scale is None:
         return text
     return f"{text}, scale {tensor.scale!r}, offset {tensor.offset}"
+
+
+def _layers_of(fate: Fate, bundle: Bundle) -> list[Layer]:
+    names = set(fate.layers)
+    return [
+        layer for layer in bundle.metadata.layers if names.intersection((layer.name, *layer.fused))
+    ]
+
+
+def _print_fates(bundle: Bundle, console: Console) -> None:
+    """What became of each operation of the model's file."""
+    fates = bundle.metadata.fates
+    layers = [_layers_of(fate, bundle) for fate in fates]
+    became = [
+        ", ".join(f"{layer.index} {layer.op}" for layer in found) or fate.why
+        for fate, found in zip(fates, layers, strict=True)
+    ]
+    placements = [
+        " and ".join(sorted({layer.placement for layer in found})) or "-" for found in layers
+    ]
+    host = {row: "magenta" for row, placement in enumerate(placements) if "host" in placement}
+    columns = [
+        Column("operation", [visible_line(fate.node) for fate in fates], least=16),
+        Column("became layer", [visible_line(text) for text in became], least=16),
+        Column("on", placements, styles=host),
+    ]
+    console.print(fitted_table(columns, console))
 
 
 def _print_layers(layers: Sequence[Layer], console: Console) -> None:

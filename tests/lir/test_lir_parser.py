@@ -4,7 +4,17 @@ import pytest
 from counted_work import calls_of
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError
-from nmpsim.lir import Instruction, Operand, Quantization, Span, TensorType, WeightVar, parse
+from nmpsim.lir import (
+    Instruction,
+    Module,
+    Operand,
+    Quantization,
+    Span,
+    TensorType,
+    WeightVar,
+    parse,
+    print_module,
+)
 from nmpsim.lir.parser import MAX_ERRORS, parse_file
 
 PROGRAM = """\
@@ -241,3 +251,25 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(UserError) as caught:
         parse_file(path)
     assert caught.value.diagnostics[0].place == Place(str(path), offset=9)
+
+
+ANY_NAMES = (
+    *("model/conv2d/Relu;b:0", "größe", "two words", 'quo"te\\', "tab\tline\n", "// c", "{[", "%"),
+    *("const/x", "emoji 😀", "\u2028", "\x00"),
+)
+
+
+@pytest.mark.parametrize("name", ANY_NAMES)
+def test_any_name_is_read_back(name: str) -> None:
+    kind = TensorType("float", (2,))
+    weights = tuple(WeightVar(n, kind, False, Span(0, 0)) for n in (name, "plain.name-1$"))
+    text = print_module(Module("main", weights, ()))
+    assert "%plain.name-1$ =" in text
+    assert parse(text).weights == weights
+
+
+@pytest.mark.parametrize("name", ['%""', '%"open', '%"\\ud800"', '%"\\q"', '%"a\tb"'])
+def test_a_quoted_name_is_as_json_has_it(name: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse(f"function main\ndeclare {{\n  {name} = WeightVar float<1> const\n}}\ncode {{\n}}\n")
+    assert error.value.diagnostics[0].code == "LIR001"

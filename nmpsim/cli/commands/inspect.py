@@ -1,4 +1,4 @@
-"""``nmpsim inspect``: what is in a bundle."""
+"""``nmpsim inspect``: what is in a bundle, or what a model would become."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from pathlib import Path
 
 import click
 
-from nmpsim.cli.options import Command, bundle_argument, format_option, show
+from nmpsim.cli.options import FILE, Command, format_option, show
 
 
-@click.command("inspect", cls=Command, short_help="Show what is in a bundle.")
-@bundle_argument
+@click.command("inspect", cls=Command, short_help="Show what is in a bundle or a model.")
+@click.argument("file", metavar="FILE", type=FILE)
 @format_option
-def command(bundle: Path, style: str) -> None:
-    """Show what is in a bundle: inputs, outputs, where each layer runs, sizes."""
+def command(file: Path, style: str) -> None:
+    """Show what is in a bundle: inputs, outputs, where each layer runs, sizes.
+
+    FILE may also be a model that `nmpsim compile` takes by itself; then it is compiled in memory.
+    """
+    from nmpsim import session
     from nmpsim.bundle import read_bundle
+    from nmpsim.frontends import front_end_of
     from nmpsim.views.inspect_text import inspect_json, print_bundle
 
-    contents = read_bundle(bundle)
+    is_model = front_end_of(file) is not None
+    contents = session.compile(file, slicing="simple").bundle if is_model else read_bundle(file)
     show(style, lambda: inspect_json(contents), lambda console: print_bundle(contents, console))

@@ -1,0 +1,168 @@
+"""What a user meets: names, uint8, order of inputs, what became of each operator, mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflite_files import FileOperator, FileTensor, small_network, tflite_file
+
+import nmpsim
+from nmpsim.lir import parse, print_module
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "a small network.tflite"
+    path.write_bytes(small_network())
+    return path
+
+
+def refused(path: Path, **given: Any) -> nmpsim.UserError:
+    with pytest.raises(nmpsim.UserError) as error:
+        nmpsim.compile(path, **given)
+    return error.value
+
+
+def test_inputs_and_outputs_are_those_of_the_file(model: Path) -> None:
+    metadata = nmpsim.compile(model).bundle.metadata
+    assert [one.name for one in metadata.user_inputs] == ["image;a/b:0"]
+    assert [(one.name, one.elem, one.offset) for one in metadata.user_outputs] == [
+        ("classes", "i8", -128)
+    ]
+    assert metadata.numerics == "q31"
+
+
+def test_uint8_stays_uint8(tmp_path: Path) -> None:
+    path = tmp_path / "u8.tflite"
+    path.write_bytes(small_network(dtype="UINT8"))
+    bundle = nmpsim.compile(path).bundle
+    image = np.arange(32, dtype=np.uint8).reshape(1, 4, 4, 2)
+    device = nmpsim.Device(threads=1)
+    report = device.run(bundle, [image])
+    (output,) = report.outputs.values()
+    assert output.dtype == np.uint8
+    assert (report.output_reports[0].elem, report.output_reports[0].offset) == ("ui8", 0)
+    real = (image.astype(np.float32) - 128) * np.float32(0.05)
+    assert np.array_equal(device.run(bundle, [real]).outputs["classes"], output)
+    with pytest.raises(nmpsim.UserError, match="uint8"):
+        device.run(bundle, [image.astype(np.int8)])
+
+
+def test_inputs_in_the_order_of_the_file(tmp_path: Path) -> None:
+    tensors = [
+        FileTensor("z", (1, 4)),
+        FileTensor("a", (1, 4)),
+        FileTensor("both", (1, 4)),
+    ]
+    path = tmp_path / "sub.tflite"
+    operators = [FileOperator("SUB", (0, 1), (2,), {"SubOptions": {}})]
+    path.write_bytes(tflite_file(tensors, operators, [0, 1], [2]))
+    bundle = nmpsim.compile(path).bundle
+    first, second = np.full((1, 4), 9, np.int8), np.full((1, 4), 2, np.int8)
+    device = nmpsim.Device(threads=1)
+    assert device.run(bundle, [first, second]).outputs["both"].tolist() == [[7] * 4]
+    assert device.run(bundle, {"a": second, "z": first}).outputs["both"].tolist() == [[7] * 4]
+    for wrong in ([first], [first, second, second], first):
+        with pytest.raises(nmpsim.UserError) as error:
+            device.run(bundle, wrong)
+        assert error.value.diagnostics[0].code == "INPUT001"
+
+
+def test_what_became_of_each_operator(model: Path) -> None:
+    metadata = nmpsim.compile(model).bundle.metadata
+    assert [fate.node for fate in metadata.fates] == [
+        "0 CONV_2D conv",
+        "1 MAX_POOL_2D pool",
+        "2 MEAN mean",
+        "3 FULLY_CONNECTED scores",
+        "4 SOFTMAX classes",
+    ]
+    names = {name for layer in metadata.layers for name in (layer.name, *layer.fused)}
+    for fate in metadata.fates:
+        assert set(fate.layers) <= names
+        assert bool(fate.layers) != bool(fate.why)
+    assert metadata.origins["conv"] == "0 CONV_2D conv"
+
+
+def test_any_name_is_read_back(model: Path) -> None:
+    module = nmpsim.compile(model).bundle.module()
+    assert parse(print_module(module)) == parse(print_module(parse(print_module(module))))
+    assert "größe" in {weight.name for weight in module.weights}
+
+
+def test_padding_is_folded_into_the_convolution(tmp_path: Path) -> None:
+    weights = np.ones((1, 3, 3, 1), np.int8)
+    tensors = [
+        FileTensor("x", (1, 4, 4, 1)),
+        FileTensor(
+            "amounts", (4, 2), "INT32", (), (), np.array([[0, 0], [1, 0], [0, 1], [0, 0]], "i4")
+        ),
+        FileTensor("padded", (1, 5, 5, 1)),
+        FileTensor("w", (1, 3, 3, 1), values=weights),
+        FileTensor("y", (1, 3, 3, 1), scales=(0.25,)),
+    ]
+    window = {"Padding": 1, "StrideW": 1, "StrideH": 1}
+    operators = [
+        FileOperator("PAD", (0, 1), (2,)),
+        FileOperator("CONV_2D", (2, 3), (4,), {"Conv2DOptions": window}),
+    ]
+    path = tmp_path / "pad.tflite"
+    path.write_bytes(tflite_file(tensors, operators, [0], [4]))
+    bundle = nmpsim.compile(path).bundle
+    assert [layer.op for layer in bundle.metadata.layers] == ["channelwisequantizedconvolution"]
+    assert bundle.metadata.fates[0].why == "padding of the convolution that reads it"
+    x = np.arange(16, dtype=np.int8).reshape(1, 4, 4, 1)
+    sums = np.pad(x[0, :, :, 0].astype(int), ((1, 0), (0, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(sums, (3, 3)).sum(axis=(2, 3))
+    (output,) = nmpsim.Device(threads=1).run(bundle, [x]).outputs.values()
+    assert output[0, :, :, 0].tolist() == windows.tolist()
+
+
+def test_weights_are_in_the_file(model: Path, tmp_path: Path) -> None:
+    finding = refused(model, weights=tmp_path / "W.npz").diagnostics[0]
+    assert (finding.code, finding.hint) == ("ARG001", "leave out --weights")
+
+
+def test_all_that_is_not_supported_is_told_at_once(tmp_path: Path) -> None:
+    tensors = [FileTensor(name, (1, 4)) for name in ("x", "first", "second", "third")]
+    operators = [
+        FileOperator("COS", (0,), (1,)),
+        FileOperator("RELU", (1,), (2,)),
+        FileOperator("FLOOR", (2,), (3,)),
+    ]
+    path = tmp_path / "strange.tflite"
+    path.write_bytes(tflite_file(tensors, operators, [0], [3]))
+    findings = refused(path).diagnostics
+    assert [(one.code, one.message) for one in findings] == [
+        ("MODEL002", "operator 0 COS first cannot be compiled"),
+        ("MODEL002", "operator 2 FLOOR third cannot be compiled"),
+    ]
+
+
+def test_a_float_model_is_refused(tmp_path: Path) -> None:
+    tensors = [FileTensor(name, (1, 4), "FLOAT32", (), ()) for name in ("x", "y")]
+    path = tmp_path / "float.tflite"
+    operators = [FileOperator("LOGISTIC", (0,), (1,))]
+    path.write_bytes(tflite_file(tensors, operators, [0], [1]))
+    finding = refused(path).diagnostics[0]
+    assert (finding.code, finding.found) == ("MODEL002", "x is float32")
+
+
+@pytest.mark.parametrize("kept", [8, 40, 400, 1200])
+def test_a_truncated_file_is_damaged(model: Path, kept: int) -> None:
+    model.write_bytes(model.read_bytes()[:kept])
+    assert refused(model).diagnostics[0].code == "MODEL001"
+
+
+def test_an_empty_file_is_no_model(model: Path) -> None:
+    model.write_bytes(b"")
+    assert refused(model).diagnostics[0].code == "LIR002"
+
+
+def test_the_package_that_is_missing_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "tflite", None)
+    finding = refused(model).diagnostics[0]
+    assert (finding.code, finding.hint) == ("PKG001", "pip install 'nmpsim[tflite]'")
