@@ -12,7 +12,7 @@ import pytest
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
-from nmpsim.core import device as device_module
+from nmpsim.core import run as run_module
 from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.engines import ENGINES
 from nmpsim.core.limits import TimeBudget, TimeIsUpError
@@ -89,7 +89,7 @@ def test_what_begins_again_has_no_more_time(
         tried.append("replay")
         raise ReplayDivergedError
 
-    monkeypatch.setattr(device_module, "time", clock)
+    monkeypatch.setattr(run_module, "time", clock)
     monkeypatch.setattr(type(device._engine), "compiling_seconds", 0)
     monkeypatch.setattr(device._engine, "prove", prove)
     monkeypatch.setattr(device._engine, "replay", replay)
@@ -144,9 +144,9 @@ def test_a_run_that_is_stopped_while_a_recording_is_followed(
 
         def check(clock: object) -> None:
             if next(checks, True):
-                raise device_module._TimeIsUpError
+                raise run_module._TimeIsUpError
 
-        patch.setattr(device_module._Clock, "check", check)
+        patch.setattr(run_module.Clock, "check", check)
         stopped = device.run(digits, seven)
         assert stopped.trap is not None
         assert stopped.trap.kind == "timeout"
