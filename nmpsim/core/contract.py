@@ -6,7 +6,7 @@ import numpy as np
 
 from nmpsim.bundle.metadata import ProgramStep, Tensor
 from nmpsim.core.compiled.contract import check_events
-from nmpsim.core.compiled.contract_state import Limit, make_contract
+from nmpsim.core.compiled.contract_state import Contract, Limit, copied, make_contract
 from nmpsim.core.decode import ACCESS_BYTES, IS_WRITE, OP
 from nmpsim.core.demand import nbytes_of
 from nmpsim.core.shown import EVENT_WORDS, Event, HostEvent
@@ -18,6 +18,9 @@ UNSURE = (
     "not everything could be checked: the cores have more open accesses or older posts than the"
     " check keeps"
 )
+
+
+SEMAPHORES = (OP.nmp_post, OP.nmp_pend)
 
 
 class ContractCheck:
@@ -32,6 +35,10 @@ class ContractCheck:
             machine.ram.size,
             int(costs.queues_depth),
         )
+        self._before: Contract | None = None
+        """As it was before the first post or pend."""
+        self._shown: list[tuple[Int64s, Int64s, int]] = []
+        """What came since then: a later post may show that it must be looked at again."""
 
     @property
     def found(self) -> Int64s:
@@ -63,7 +70,22 @@ class ContractCheck:
 
     def show(self, events: Int64s, words: Int64s, first_word: int) -> bool:
         """Instructions as :data:`~nmpsim.core.engine.ShowInstructions` has them."""
-        return bool(check_events(self._state, events, words, first_word))
+        if self._before is None and np.isin(events[:, Event.NUMBER], SEMAPHORES).any():
+            self._before = copied(self._state)
+        if self._before is None:
+            return bool(check_events(self._state, events, words, first_word))
+        rows = int(events[:, Event.ITEM].max(initial=-1)) + 1
+        self._shown.append((events.copy(), words[:rows].copy(), first_word))
+        is_kept = bool(check_events(self._state, *self._shown[-1]))
+        while self._state.numbers[Limit.IS_TOO_STRICT]:
+            is_kept = self._again(self._before)
+        return is_kept
+
+    def _again(self, before: Contract) -> bool:
+        """All since the first post or pend, with the rivals known that have come so far."""
+        known = np.maximum(self._state.rivals, self._state.known_rivals)
+        self._state = copied(before)._replace(known_rivals=known)
+        return all(check_events(self._state, *shown) for shown in self._shown)
 
     def take_trace(self, stops: StopConditions) -> bool:
         """The instructions that an engine has traced with their descriptors; makes room."""

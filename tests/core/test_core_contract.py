@@ -11,15 +11,17 @@ import pytest
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
+from nmpsim.config import DeviceConfig
 from nmpsim.core.compiled.contract import check_events
 from nmpsim.core.compiled.contract_order import RUNNING
-from nmpsim.core.compiled.contract_state import MAX_OPEN, Limit, make_contract
+from nmpsim.core.compiled.contract_state import MAX_OPEN, MAX_POSTS, Limit, make_contract
 from nmpsim.core.decode import OP
 from nmpsim.core.shown import Event, Found
 from nmpsim.isa.contract import CASES
 from nmpsim.report.data import RunReport, ViolationReport
 
 TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)
+THREE_CORES = attrs.evolve(TWO_CORES, cores_count=3)
 TABLES = """
 .input from, i8[S:1.0 O:0]<256>
 .output to, i8[S:1.0 O:0]<64>
@@ -61,26 +63,26 @@ WHOLE = GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + WAIT_STORE
 ENGINES = ("reference", "compiled")
 
 
-def bundle_of(text: str) -> Bundle:
+def bundle_of(text: str, device: DeviceConfig = TWO_CORES) -> Bundle:
     source = TABLES + "_start:\n" + text
-    return bundle_from_bytes(assemble(source, "test.s", TWO_CORES.settings()).bundle())
+    return bundle_from_bytes(assemble(source, "test.s", device.settings()).bundle())
 
 
-def runs(text: str) -> list[RunReport]:
+def runs(text: str, device: DeviceConfig = TWO_CORES) -> list[RunReport]:
     """The program, on both engines, and with data that decide; all must come to the same."""
-    bundle, reports = bundle_of(text), []
+    bundle, reports = bundle_of(text, device), []
     inputs: Mapping[str, np.ndarray] = {"from": np.ones(256, np.int8)}
     for engine in ENGINES:
-        reports.append(nmpsim.Device(TWO_CORES, engine, threads=1).run(bundle, inputs))
-    checked = bundle_of(DATA + text)
-    reports.append(nmpsim.Device(TWO_CORES, threads=1).run(checked, inputs))
+        reports.append(nmpsim.Device(device, engine, threads=1).run(bundle, inputs))
+    checked = bundle_of(DATA + text, device)
+    reports.append(nmpsim.Device(device, threads=1).run(checked, inputs))
     cases = [r.contract.violation.case if r.contract.violation else None for r in reports]
     assert len(set(cases)) == 1, cases
     return reports
 
 
-def violation(text: str) -> ViolationReport:
-    reports = runs(text)
+def violation(text: str, device: DeviceConfig = TWO_CORES) -> ViolationReport:
+    reports = runs(text, device)
     for report in reports:
         assert report.trap is not None and report.trap.kind == "contract"
         assert report.contract.status == "violated"
@@ -89,8 +91,8 @@ def violation(text: str) -> ViolationReport:
     return found
 
 
-def assert_kept(text: str) -> None:
-    reference, compiled, checked = runs(text)
+def assert_kept(text: str, device: DeviceConfig = TWO_CORES) -> None:
+    reference, compiled, checked = runs(text, device)
     assert [r.trap for r in (reference, compiled, checked)] == [None] * 3
     assert reference.contract.status == "checked"
     assert compiled.contract.status in ("proved", "checked")
@@ -194,6 +196,38 @@ def test_semaphores() -> None:
     found = violation(two(POST + WHOLE + POST, PEND + LATE + read))
     assert found.case == "core_order", "the first post would have been enough"
     assert_kept(two(POST + WHOLE + POST, PEND + PEND + read))
+
+
+def three(giver: str, other: str, taker: str) -> str:
+    """Code of three cores."""
+    begin = " csrr t2, mhartid\n li t3, 1\n beq t2, t3, one\n li t3, 2\n beq t2, t3, two\n"
+    halt = " nmp.halt\n"
+    return begin + giver + halt + "one:\n" + other + halt + "two:\n" + taker + halt
+
+
+def test_a_post_that_could_have_come_first() -> None:
+    """It comes later here, and nothing says that it does."""
+    read = FAR + WAIT_LOAD
+    found = violation(three(WHOLE + POST, LATE + POST, PEND + read), THREE_CORES)
+    assert found.case == "core_order"
+    assert (found.core, found.other_core) == (2, 0)
+    assert_kept(three(WHOLE + POST, LATE + POST, PEND + PEND + read), THREE_CORES)
+
+
+def test_a_post_that_knows_of_the_pend_comes_after_it() -> None:
+    answer, asked = (s.replace("t3, 5", "t3, 6") for s in (POST, PEND))
+    taker = PEND + FAR + WAIT_LOAD + answer + PEND
+    assert_kept(three(WHOLE + POST, asked + POST, taker), THREE_CORES)
+    found = violation(three(WHOLE + POST + LATE + answer, asked + POST, taker), THREE_CORES)
+    assert (found.core, found.other_core) == (2, 0), "what that knows falls with a rival of its own"
+
+
+def test_more_pends_than_are_kept() -> None:
+    """Too many to be sure, and no false alarm."""
+    many = f" li t6, {MAX_POSTS + 1}\nagain{{}}:\n{{}} addi t6, t6, -1\n bnez t6, again{{}}\n"
+    text = two(WHOLE + many.format(0, POST, 0), many.format(1, PEND, 1) + FAR + WAIT_LOAD)
+    for report in runs(text):
+        assert report.contract.status == "not_checked"
 
 
 def test_the_control_block_orders() -> None:

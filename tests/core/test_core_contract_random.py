@@ -191,6 +191,15 @@ class Writer:
                 self.code[core].append(text)
             return
         self.hand_over(*self.random.sample(range(self.cores), 2))
+        if self.random.random() < 0.5:
+            self.rival(self.random.randrange(self.cores))
+
+    def rival(self, core: int) -> None:
+        """A core posts where others do; it may come first, or late."""
+        if self.random.random() < 0.7:
+            self.spin(core)
+        semaphore = self.random.randint(0, 2)
+        self.code[core].append(f" li t3, {semaphore}\n li t4, 1\n nmp.post t3, t4\n")
 
     def hand_over(self, giver: int, taker: int) -> None:
         """One stores and posts, once or twice; the other one pends and loads, perhaps too early."""

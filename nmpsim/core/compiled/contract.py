@@ -90,6 +90,7 @@ from nmpsim.memory.footprint import WRITES as WRITE_COUNT
     ITEM,
 ) = map(int, Event)
 DEPTH, WORK = int(Limit.DEPTH), int(Limit.WORK)
+IS_TOO_STRICT = int(Limit.IS_TOO_STRICT)
 HOST_READS_UNWRITTEN, HOST_ORDER, BARRIER_COUNTS = (
     np.int64(NUMBER_OF_CASE[key])
     for key in ("host_reads_unwritten", "host_order", "barrier_counts")
@@ -239,7 +240,7 @@ def check_events(given: Any, events: Any, words: Any, first_word: Any) -> Any:
     """Check what cores and host do, int64 [n, Event]; True if it keeps to the contract.
 
     ``words`` has a row for each descriptor, whose words begin at column ``first_word``. It stops at
-    the first violation, which is in ``found`` then.
+    the first violation, which is in ``found`` then, and where the order shows as too strict.
     """
     c = struct_pointer(given)
     for i in range(events.shape[0]):
@@ -249,7 +250,7 @@ def check_events(given: Any, events: Any, words: Any, first_word: Any) -> Any:
             host_event(c, event[EVENT_NUMBER], event[FIRST], event[SECOND])
         else:
             core_event(c, event, words, first_word)
-        if is_found(c):
+        if is_found(c) or c.numbers[IS_TOO_STRICT]:
             return False
     return True
 

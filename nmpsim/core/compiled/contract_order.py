@@ -4,24 +4,29 @@ Each core knows how many jobs of every unit of every core are done; it learns by
 barriers, semaphores and words of the control block from others (vector clocks: Mattern, *Virtual
 Time and Global States of Distributed Systems*, 1989). An access is ordered behind another one if
 its core knows the other one's job, or if both are for one unit of one core.
+
+From which posts a pend learns shows late: a post that comes after the pend in simulated time, and
+that does not know of it, could have come first. Where such a rival takes knowledge away, the check
+begins again with the rivals known from the start.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nmpsim.core.compiled.contract_state import (
     DOERS,
     MAX_POSTS,
     SCALAR,
     Limit,
+    Served,
 )
 from nmpsim.kernels.jit import jit_general
 
 RUNNING, AT_BARRIER, PENDING, HALTED = range(4)
-IS_UNSURE = int(Limit.IS_UNSURE)
+IS_UNSURE, IS_TOO_STRICT = int(Limit.IS_UNSURE), int(Limit.IS_TOO_STRICT)
+LAST_SERVED = MAX_POSTS - 1
+SERVED_CORE, SERVED_JOB, SERVED_TAKEN = map(int, Served)
 
 
 @jit_general
@@ -65,6 +70,7 @@ def arrive(c: Any, core: Any, number: Any, count: Any) -> Any:
 @jit_general
 def post(c: Any, core: Any, semaphore: Any, count: Any) -> None:
     """A core posts; who pends there is served, lower numbers first."""
+    find_rivals(c, core, semaphore, count)
     slot = c.post_count[semaphore] % MAX_POSTS
     c.post_count[semaphore] += 1
     c.posted[semaphore, core] += count
@@ -98,12 +104,17 @@ def take(c: Any, core: Any, semaphore: Any, count: Any) -> None:
     """
     c.semaphores[semaphore] -= count
     c.taken[semaphore, core] += count
-    total = np.int64(0)
+    number = c.served_count[semaphore]
+    if number == LAST_SERVED:
+        c.numbers[IS_UNSURE] = 1
+    else:
+        c.served_count[semaphore] = number + 1
     for other in range(c.waits.shape[0]):
-        total += c.posted[semaphore, other]
+        c.served_posted[semaphore, number, other] = c.posted[semaphore, other]
+    served = c.served[semaphore, number]
+    served[SERVED_CORE], served[SERVED_TAKEN] = core, c.taken[semaphore, core]
     for other in range(c.waits.shape[0]):
-        own = c.posted[semaphore, other]
-        needed = c.taken[semaphore, core] - (total - own)
+        needed = needed_of(c, semaphore, number, other, c.known_rivals)
         if needed <= 0:
             continue
         begin = max(c.post_count[semaphore] - MAX_POSTS, 0)
@@ -114,6 +125,34 @@ def take(c: Any, core: Any, semaphore: Any, count: Any) -> None:
             if c.posts[semaphore, slot, 0] == other and c.posts[semaphore, slot, 1] >= needed:
                 learn(c.knows[core], c.post_knows[semaphore, slot])
                 break
+    served[SERVED_JOB] = do_scalar(c, core)
+
+
+@jit_general
+def needed_of(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> Any:
+    """How much a core must have posted for a pend to be served, as all others cannot have."""
+    needed = c.served[semaphore, number, SERVED_TAKEN]
+    for one in range(c.waits.shape[0]):
+        if one != other:
+            needed -= c.served_posted[semaphore, number, one] + rivals[semaphore, number, one]
+    return needed
+
+
+@jit_general
+def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
+    """A post that could have served earlier pends: the order may have been too strict."""
+    for number in range(c.served_count[semaphore]):
+        served, rivals = c.served[semaphore, number], c.rivals[semaphore, number]
+        taker = served[SERVED_CORE]
+        if taker == core or is_ordered(c, core, taker, SCALAR, served[SERVED_JOB]):
+            continue
+        rivals[core] += count
+        if rivals[core] <= c.known_rivals[semaphore, number, core]:
+            continue
+        for other in range(c.waits.shape[0]):
+            needed = needed_of(c, semaphore, number, other, c.known_rivals)
+            if other != core and needed > 0:
+                c.numbers[IS_TOO_STRICT] = 1
 
 
 @jit_general

@@ -23,7 +23,7 @@ KNOWN = 16
 MAX_OPEN = 1 << 13
 """Accesses to DRAM that are kept while not every core is ordered behind them."""
 MAX_POSTS = 64
-"""Posts of a semaphore that are kept."""
+"""Posts of a semaphore that are kept, and pends that were served there."""
 MAX_WORK = 1 << 28
 WORK_PER_EVENT = 1 << 11
 """Runs and accesses that may be compared in all, and for each event on top of that."""
@@ -43,6 +43,18 @@ class Limit(IntEnum):
     """Compared so far, beyond what each event may."""
     IS_UNSURE = 6
     """1 if not everything could be checked."""
+    IS_TOO_STRICT = 7
+    """1 if a post could have served an earlier pend, and is not among the known rivals."""
+
+
+class Served(IntEnum):
+    """Columns of a pend that was served."""
+
+    CORE = 0
+    JOB = 1
+    """Number of the pend among what its core did itself."""
+    TAKEN = 2
+    """By the core from this semaphore, this time included."""
 
 
 class Doer(IntEnum):
@@ -101,8 +113,23 @@ class Contract(NamedTuple):
     """[semaphores] posts so far."""
     post_knows: Int64s
     """[semaphores, MAX_POSTS, cores, DOERS] what the core knew then."""
+    served: Int64s
+    """[semaphores, MAX_POSTS, Served] the first pends that were served, and the last one."""
+    served_count: Int64s
+    """[semaphores] how many were."""
+    served_posted: Int64s
+    """[semaphores, MAX_POSTS, cores] ``posted`` when they were."""
+    rivals: Int64s
+    """[semaphores, MAX_POSTS, cores] posted later, and could have come first."""
+    known_rivals: Int64s
+    """The same, as far as it was known from the start."""
     words: Int64s
     """[control block's words, cores, DOERS] what those who wrote them knew."""
+
+
+def copied(contract: Contract) -> Contract:
+    """The same, which goes its own way."""
+    return Contract._make(part.copy() for part in contract)
 
 
 def make_contract(
@@ -144,5 +171,10 @@ def make_contract(
         zeros(SEMAPHORES, MAX_POSTS, 2),
         zeros(SEMAPHORES),
         zeros(SEMAPHORES, MAX_POSTS, cores, DOERS),
+        zeros(SEMAPHORES, MAX_POSTS, len(Served)),
+        zeros(SEMAPHORES),
+        zeros(SEMAPHORES, MAX_POSTS, cores),
+        zeros(SEMAPHORES, MAX_POSTS, cores),
+        zeros(SEMAPHORES, MAX_POSTS, cores),
         zeros(CONTROL_BYTES // 4, cores, DOERS),
     )
