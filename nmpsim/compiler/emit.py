@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from nmpsim.bundle.write import BundleBuilder
-from nmpsim.compiler.tiling.plan import Command, LayerPlan
-from nmpsim.compiler.tiling.schedule import Item, schedule
-from nmpsim.isa.codec import encode, encode_descriptor
-from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, REGISTERS, Csr
+from nmpsim.compiler.tiling.compiled.schedule import ARGUMENT, COMPUTE, KIND, LOAD, STORE, WAIT
+from nmpsim.compiler.tiling.plan import Commands, Integers, LayerPlan, ends_of, words_of
+from nmpsim.compiler.tiling.simulate import items_of
+from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_table
+from nmpsim.isa.table import REGISTERS, Csr, Unit
 
 T0, T1 = REGISTERS.index("t0"), REGISTERS.index("t1")
-DESCRIPTOR_OF = {i.mnemonic: i.descriptor for i in INSTRUCTIONS if i.descriptor}
-_NO_WORDS = {name: {word.name: 0 for word in d} for name, d in DESCRIPTORS.items()}
+Words = npt.NDArray[np.uint32]
 
 
 class Emitter:
@@ -19,8 +22,8 @@ class Emitter:
     def __init__(self, builder: BundleBuilder, cores: int) -> None:
         self._builder = builder
         self._cores = cores
-        self._programs: list[list[list[int]]] = []
-        """[segment][core] instruction words"""
+        self._programs: list[list[list[Words]]] = []
+        """[segment][core] instruction words, layer by layer"""
 
     def begin_segment(self) -> None:
         """The layers that follow run without the host in between."""
@@ -28,23 +31,31 @@ class Emitter:
 
     def add_layer(self, plan: LayerPlan, layer: int, barrier: int) -> None:
         """Emit a layer's descriptors and instructions for all cores."""
-        for words, steps in zip(self._programs[-1], plan.cores, strict=True):
-            for item in schedule(steps, plan.unit):
-                words += self._item(item, layer)
-            words += self._barrier(barrier)
+        items, begins = items_of(plan)
+        words, ends = _code(plan, items, self._add_descriptors(plan, items, layer))
+        last = np.array(self._barrier(barrier), np.uint32)
+        for core, program in enumerate(self._programs[-1]):
+            program += [words[ends[begins[core]] : ends[begins[core + 1]]], last]
 
     def finish(self) -> list[int]:
         """Lay down all code; entry address of each segment."""
         return [self._segment(index, p) for index, p in enumerate(self._programs)]
 
-    def _item(self, item: Item, layer: int) -> list[int]:
-        if not isinstance(item, Command):
-            unit, outstanding = item
-            return [encode("nmp.wait", {"unit": unit, "outstanding": outstanding})]
-        name = DESCRIPTOR_OF[item.mnemonic]
-        record = encode_descriptor(name, {**_NO_WORDS[name], "layer": layer, **item.words})
-        address = self._builder.add_descriptor(record)
-        return [*load_address(T0, address), encode(item.mnemonic, {"rs1": T0})]
+    def _add_descriptors(self, plan: LayerPlan, items: Integers, layer: int) -> Integers:
+        """Lay down descriptors in the order of their instructions; where each item's is."""
+        commands = _by_kind(plan)
+        sizes = np.zeros(2 * WAIT, np.int64)
+        sizes[list(commands)] = [one.words.shape[1] for one in commands.values()]
+        ends = ends_of(sizes[items[:, KIND]])
+        flat = np.empty(ends[-1], np.uint32)
+        for kind, one in commands.items():
+            one.words[:, words_of(one.mnemonic)["layer"]] = layer
+            table = encode_table(str(BY_MNEMONIC[one.mnemonic].descriptor), one.words)
+            chosen = items[:, KIND] == kind
+            places = ends[:-1][chosen][:, None] + np.arange(table.shape[1])
+            flat[places] = table[items[chosen, ARGUMENT]]
+        start = self._builder.add_descriptor(flat.astype("<u4").tobytes())
+        return start + 4 * ends[:-1]
 
     def _barrier(self, number: int) -> list[int]:
         return [
@@ -53,21 +64,50 @@ class Emitter:
             encode("nmp.barrier", {"rs1": T0, "rs2": T1}),
         ]
 
-    def _segment(self, index: int, programs: list[list[int]]) -> int:
+    def _segment(self, index: int, programs: list[list[Words]]) -> int:
         """Entry code, which sends each core to its own, then every core's."""
-        for words in programs:
-            words.append(encode("nmp.halt", {}))
+        halt = np.array([encode("nmp.halt", {})], np.uint32)
+        code = [np.concatenate([*words, halt]) for words in programs]
         start = self._builder.code_address()
         jumps = start + 4 * ENTRY_WORDS
         address = jumps + 8 * self._cores
         table: list[int] = []
-        for words in programs:
+        for words in code:
             table += _jump(address)
             address += 4 * len(words)
         self._builder.add_code([*_entry(jumps), *table], f"segment_{index}")
-        for core, words in enumerate(programs):
+        for core, words in enumerate(code):
             self._builder.add_code(words, f"segment_{index}.core_{core}")
         return start
+
+
+def _by_kind(plan: LayerPlan) -> dict[int, Commands]:
+    return {LOAD: plan.loads, STORE: plan.stores, COMPUTE: plan.computes}
+
+
+def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words, Integers]:
+    """Instruction words of all items, and where each item's begin, the end included."""
+    kinds = items[:, KIND]
+    is_wait = kinds >= WAIT
+    ends = ends_of(np.where(is_wait, 1, 3))
+    words = np.empty(ends[-1], np.uint32)
+    lui, addi = (np.uint32(word) for word in load_address(T0, 0))
+    low = ((addresses & 0xFFF) ^ 0x800) - 0x800
+    at = ends[:-1][~is_wait]
+    words[at] = lui | (addresses - low)[~is_wait].astype(np.uint32)
+    words[at + 1] = addi | ((low & 0xFFF) << 20)[~is_wait].astype(np.uint32)
+    starts = np.array(
+        [encode(one.mnemonic, {"rs1": T0}) for one in _by_kind(plan).values()], np.uint32
+    )
+    words[at + 2] = starts[kinds[~is_wait]]
+    units = (Unit.LOAD, Unit.STORE, plan.unit)
+    waits, which = np.unique(items[is_wait], axis=0, return_inverse=True)
+    encoded = [
+        encode("nmp.wait", {"unit": units[kind - WAIT], "outstanding": left})
+        for kind, left in waits
+    ]
+    words[ends[:-1][is_wait]] = np.array(encoded, np.uint32)[which.reshape(-1)]
+    return words, ends
 
 
 def load_address(register: int, value: int) -> list[int]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.table import (
@@ -80,6 +82,18 @@ def encode_descriptor(name: str, values: Mapping[str, int | str]) -> bytes:
     record = _record(name)
     _check_names(f"word of descriptor {name}", values, [w.name for w in record])
     return b"".join(_encode_word(name, word, values[word.name]) for word in record)
+
+
+def encode_table(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """Many records ``name`` at once; ``table`` is [records, words].
+
+    Raises :class:`~nmpsim.diagnostics.UserError` ISA001 where a word cannot hold its value.
+    """
+    record = _record(name)
+    low, high = np.array([word_range(word) for word in record]).T
+    for row, column in np.argwhere((table < low) | (table > high))[:1]:
+        _encode_word(name, record.words[column], int(table[row, column]))
+    return table.astype(np.uint32)
 
 
 def decode_descriptor(name: str, data: bytes | bytearray | memoryview) -> dict[str, int]:

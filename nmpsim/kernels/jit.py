@@ -29,6 +29,7 @@ from nmpsim.kernels.numba_internals import (
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 COMPILED_SOURCES = (
+    "compiler/tiling/compiled/*.py",
     "core/compiled/*.py",
     "core/decode.py",
     "core/engine.py",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import attrs
 import numpy as np
 import pytest
@@ -14,9 +16,9 @@ from random_arithmetic import convolution as random_convolution
 from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
 
-from nmpsim.compiler.tiling.grants import Memory
-from nmpsim.compiler.tiling.plan import LayerPlan, StridedRuns, TileStep, load
-from nmpsim.compiler.tiling.simulate import simulate
+from nmpsim.compiler.tiling.cost_model import Memory
+from nmpsim.compiler.tiling.plan import StridedRuns, TileStep, load, plan_of
+from nmpsim.compiler.tiling.simulate import Estimate, simulate
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
@@ -38,9 +40,16 @@ def boxes(draw: st.DrawFn) -> StridedRuns:
     return StridedRuns(start, SCRATCHPAD_BASE, run, count_x, count_y, stride_x, stride_y)
 
 
+def loading(box: StridedRuns, memory: Memory) -> Estimate:
+    """One core that loads a box."""
+    found = simulate(plan_of(Unit.MAC, [[TileStep((load(box),))]]), memory)
+    assert found is not None
+    return found
+
+
 @examples(300)
 @given(boxes(), st.sampled_from([16, 64]), st.sampled_from([256, 2048]))
-def test_all_grants_at_once_are_those_one_by_one(box: StridedRuns, burst: int, row: int) -> None:
+def test_grants_are_those_one_by_one(box: StridedRuns, burst: int, row: int) -> None:
     costs = COSTS._replace(dram_burst_bytes=burst, dram_row_bytes=row)
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     shape = (box.run, box.count_x, box.count_y, box.dram_stride_x, box.dram_stride_y)
@@ -50,26 +59,37 @@ def test_all_grants_at_once_are_those_one_by_one(box: StridedRuns, burst: int, r
     while cursor[6] < cursor[2] * cursor[3]:
         at = next_address(cursor) // row
         expected.append((at, take_grant(cursor, costs)))
-    grants = Memory(costs).grants(box.words())
-    assert [(at, bursts) for at, bursts, _ in grants] == expected
-    blind = Memory(costs, blind=True).grants(box.words())
-    assert sum(cycles for _, _, cycles in blind) >= runs * box.run // costs.dram_bytes_per_cycle
+    rows, bursts = zip(*expected, strict=True)
+    found = loading(box, Memory(costs))
+    assert (found.grants, found.bursts) == (len(expected), sum(bursts))
+    assert found.row_misses == 1 + sum(a != b for a, b in pairwise(rows))
+    blind = loading(box, Memory(costs, blind=True))
+    assert blind.memory >= runs * box.run // costs.dram_bytes_per_cycle
 
 
 def test_a_blind_slicer_sees_no_bursts() -> None:
-    """Sixteen runs of 16 bytes, each in a burst of its own, on open rows."""
-    words = StridedRuns(DRAM_BASE, SCRATCHPAD_BASE, 16, 16, 1, 64).words()
-    ((_, bursts, cycles),) = Memory(COSTS).grants(words)
-    assert (bursts, cycles) == (16, 16 * 4)
-    ((_, _, cycles),) = Memory(COSTS, blind=True).grants(words)
-    assert cycles == 16
+    """Sixteen runs of 16 bytes, each in a burst of its own."""
+    box = StridedRuns(DRAM_BASE, SCRATCHPAD_BASE, 16, 16, 1, 64)
+    found = loading(box, Memory(COSTS))
+    assert (found.grants, found.bursts, found.memory) == (1, 16, 16 * 4 + 20)
+    assert loading(box, Memory(COSTS, blind=True)).memory == 16
+
+
+def test_a_simulation_ends_where_it_is_too_long() -> None:
+    """Half of what a plan takes is too little, one cycle less is, and all of it is not."""
+    box = StridedRuns(DRAM_BASE, SCRATCHPAD_BASE, 4096)
+    plan = plan_of(Unit.MAC, [[TileStep((load(box),))]] * 3)
+    found = simulate(plan, Memory(COSTS))
+    assert found is not None
+    assert simulate(plan, Memory(COSTS), found.cycles) == found
+    assert simulate(plan, Memory(COSTS), found.cycles - 1) is None
+    assert simulate(plan, Memory(COSTS), found.cycles // 2) is None
 
 
 def test_the_worked_example() -> None:
     """One core loads 4096 bytes: docs/timing.md has the same, from issue to data, as 340 cycles."""
     box = StridedRuns(DRAM_BASE, SCRATCHPAD_BASE, 4096)
-    steps: tuple[tuple[TileStep, ...], ...] = ((TileStep((load(box),)),),)
-    found = simulate(LayerPlan(Unit.MAC, steps), Memory(COSTS))
+    found = loading(box, Memory(COSTS))
     address, descriptor, waits, barrier = 2, 8, 4, 4 + 16
     assert found.cycles == address + descriptor + 340 + waits + barrier
     assert (found.bursts, found.row_misses, found.memory) == (64, 2, 2 * 148)

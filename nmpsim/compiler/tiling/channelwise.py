@@ -26,7 +26,7 @@ from nmpsim.compiler.tiling.channelwise_scheme import (
     smallest_tile,
 )
 from nmpsim.compiler.tiling.context import Context
-from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.options import Options, best_first
 from nmpsim.compiler.tiling.plan import (
     Arena,
@@ -36,6 +36,7 @@ from nmpsim.compiler.tiling.plan import (
     TileStep,
     chunks,
     load,
+    plan_of,
     split,
     spread,
     store,
@@ -147,7 +148,7 @@ def _options(image: Image, operation: _Operation, context: Context) -> Options[C
             for rows in split(image.images * image.rows.out, scheme.down):
                 tiles = _tiles(image, scheme, channels, rows, config)
                 cores.append(tuple(operation.step(tile, first) for tile, first in tiles))
-        return LayerPlan(operation.unit, spread(cores, config), operation.macs)
+        return plan_of(operation.unit, spread(cores, config), operation.macs)
 
     places = tuple(address % config.dram_row_bytes for address in operation.addresses)
     key = (operation.unit, attrs.evolve(image, name=""), places)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from nmpsim.compiler.tiling.cost_model import RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
 from nmpsim.compiler.tiling.plan import align, counts, divisions, halvings
 from nmpsim.compiler.tiling.weighted import has_tables
 from nmpsim.compiler.tiling.window import Axis, axes

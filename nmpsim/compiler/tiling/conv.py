@@ -21,9 +21,9 @@ from nmpsim.compiler.tiling.conv_scheme import (
     simple_scheme,
     slice_sizes_of,
 )
-from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.options import Options, best_first
-from nmpsim.compiler.tiling.plan import LayerPlan, align, split, spread, too_large
+from nmpsim.compiler.tiling.plan import LayerPlan, align, plan_of, split, spread, too_large
 from nmpsim.compiler.tiling.slices import Slice, atoms_of
 from nmpsim.compiler.tiling.weighted import Weighted
 from nmpsim.compiler.tiling.weights import pack, packed_bytes
@@ -58,7 +58,7 @@ def conv_options(layer: Weighted, context: Context) -> Options[Scheme]:
             tuple(ConvCore(layer, scheme, buffers, at, config).steps(share))
             for share in _shares(layer, scheme)
         ]
-        return LayerPlan(Unit.MAC, spread(cores, config), layer.macs)
+        return plan_of(Unit.MAC, spread(cores, config), layer.macs)
 
     return Options(_key(layer, context, source, target), simple, ranked, build)
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from nmpsim.compiler.tiling.cost_model import RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
 from nmpsim.compiler.tiling.plan import align, counts, divisions, halvings, split
 from nmpsim.compiler.tiling.slices import atoms_of, slices_of, takes_whole_groups
 from nmpsim.compiler.tiling.weighted import Weighted

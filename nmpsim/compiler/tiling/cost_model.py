@@ -10,7 +10,15 @@ import math
 
 import attrs
 
-from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.timing import Costs
+
+
+@attrs.frozen
+class Memory:
+    """How a slicer sees the DRAM; a blind one counts bytes only, as if there were no bursts."""
+
+    costs: Costs
+    blind: bool = False
 
 
 @attrs.frozen

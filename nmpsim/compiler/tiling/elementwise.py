@@ -8,8 +8,7 @@ import attrs
 
 from nmpsim.compiler.fuse import input_range, limits_on
 from nmpsim.compiler.tiling.context import Context
-from nmpsim.compiler.tiling.cost_model import RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
 from nmpsim.compiler.tiling.options import Options, best_first
 from nmpsim.compiler.tiling.plan import (
     ALIGNMENT,
@@ -21,6 +20,7 @@ from nmpsim.compiler.tiling.plan import (
     chunks,
     halvings,
     load,
+    plan_of,
     split,
     spread,
     store,
@@ -134,7 +134,7 @@ def _options(
             chunks(a * scheme.unit, min(b * scheme.unit, flat.total), scheme.tile)
             for a, b in split(pieces, scheme.cores)
         ]
-        return LayerPlan(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], config))
+        return plan_of(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], config))
 
     simple = FlatScheme(config.cores_count, min(fit, MOST), ALIGNMENT)
     places = tuple(address % config.dram_row_bytes for address in flat.addresses)

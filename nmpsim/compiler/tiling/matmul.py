@@ -8,8 +8,7 @@ import attrs
 
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.conv_scheme import SUM_BYTES
-from nmpsim.compiler.tiling.cost_model import RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
 from nmpsim.compiler.tiling.options import Options, best_first
 from nmpsim.compiler.tiling.plan import (
     Arena,
@@ -22,6 +21,7 @@ from nmpsim.compiler.tiling.plan import (
     counts,
     halvings,
     load,
+    plan_of,
     split,
     spread,
     store,
@@ -131,7 +131,7 @@ def matmul_options(op: Operation, context: Context) -> Options[MatmulScheme]:
     def build(scheme: MatmulScheme, _: bool) -> LayerPlan:
         downs, acrosses = split(rows, scheme.down), split(columns, scheme.across)
         cores = [tuple(steps(r, c)) for r in downs for c in acrosses]
-        return LayerPlan(Unit.MAC, spread(cores, context.config), rows * inner * columns)
+        return plan_of(Unit.MAC, spread(cores, context.config), rows * inner * columns)
 
     down = min(rows, context.config.cores_count)
     simple = MatmulScheme(down, min(columns, context.config.cores_count // down))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 
 from nmpsim.compiler.tiling.context import Context
-from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.options import Options
 from nmpsim.compiler.tiling.plan import (
     Arena,
@@ -24,6 +24,7 @@ from nmpsim.compiler.tiling.plan import (
     TileStep,
     align,
     load,
+    plan_of,
     split,
     spread,
     store,
@@ -215,7 +216,7 @@ def move_options(op: Operation, context: Context) -> Options[MoveScheme]:
         steps = _transposes if reorders else _copies
         shares = split(len(tiles), scheme.cores)
         cores = [tuple(steps(tiles[a:b], context)) for a, b in shares]
-        return LayerPlan(Unit.VECTOR, spread(cores, config))
+        return plan_of(Unit.VECTOR, spread(cores, config))
 
     row = config.dram_row_bytes
     places = tuple((m.source % row, m.target % row, m.element, m.dimensions) for m in moves)

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 import attrs
 
-from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.plan import LayerPlan
 
 MAX_RANKED = 64

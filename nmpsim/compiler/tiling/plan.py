@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.isa.codec import BY_MNEMONIC, descriptor_offsets
 from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
 
 ALIGNMENT = 64
 """Bytes; scratchpad buffers begin at multiples of it."""
+
+Integers = npt.NDArray[np.int64]
 
 
 @attrs.frozen
@@ -32,13 +37,64 @@ class TileStep:
     stores: tuple[Command, ...] = ()
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
+class Commands:
+    """Tensor instructions of one kind, for all steps of a layer, in the order of the steps."""
+
+    mnemonic: str
+    words: Integers
+    """[instructions, words of the descriptor]"""
+    ends: Integers
+    """[steps + 1] the instructions of step s are ``ends[s]`` to ``ends[s + 1]``."""
+
+
+@attrs.frozen(eq=False)
 class LayerPlan:
-    """Every core's steps, in order; all computation of a layer is done by one unit."""
+    """A layer's steps, core by core; all computation of a layer is done by one unit."""
 
     unit: Unit
-    cores: tuple[tuple[TileStep, ...], ...]
+    cores: Integers
+    """[cores + 1] the steps of core c are ``cores[c]`` to ``cores[c + 1]``."""
+    loads: Commands
+    computes: Commands
+    stores: Commands
     macs: int = 0
+
+
+def plan_of(unit: Unit, cores: Sequence[Sequence[TileStep]], macs: int = 0) -> LayerPlan:
+    """The tables of steps that were planned one by one."""
+    steps = [step for one in cores for step in one]
+    computing = next((step.computes[0].mnemonic for step in steps if step.computes), "nmp.fill")
+    return LayerPlan(
+        unit,
+        ends_of([len(one) for one in cores]),
+        _commands("nmp.load", [step.loads for step in steps]),
+        _commands(computing, [step.computes for step in steps]),
+        _commands("nmp.store", [step.stores for step in steps]),
+        macs,
+    )
+
+
+def _commands(mnemonic: str, steps: Sequence[tuple[Command, ...]]) -> Commands:
+    offsets = words_of(mnemonic)
+    flat = [command.words for step in steps for command in step]
+    words = np.zeros((len(flat), len(offsets)), np.int64)
+    for row, named in zip(words, flat, strict=True):
+        for name, value in named.items():
+            row[offsets[name]] = value
+    return Commands(mnemonic, words, ends_of([len(step) for step in steps]))
+
+
+def words_of(mnemonic: str) -> Mapping[str, int]:
+    """Word name -> its index in the descriptor of an instruction."""
+    return descriptor_offsets(str(BY_MNEMONIC[mnemonic].descriptor))
+
+
+def ends_of(counts: npt.ArrayLike) -> Integers:
+    """[n + 1] where each of n consecutive groups begins and the last one ends."""
+    ends = np.zeros(np.size(counts) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    return ends
 
 
 @attrs.frozen

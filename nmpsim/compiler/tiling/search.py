@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import attrs
 
-from nmpsim.compiler.tiling.grants import Memory
+from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.options import Options
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.simulate import Estimate, simulate
@@ -25,8 +25,6 @@ NOTABLE = 1.01
 """A ratio above this is a reason."""
 MAX_TRIALS = 20
 """Plans that are simulated for a layer."""
-MAX_GRANTS = 60_000
-"""Of the DRAM in these plans, but for the last; so that no layer takes long to search."""
 
 
 @attrs.frozen
@@ -117,7 +115,9 @@ class Search:
         decision = self._decisions[options.key]
         plan = options.build(decision.scheme, True)
         if self._on_slicing:
-            chosen = Trial(decision.scheme.label, simulate(plan, self._memory))
+            estimate = simulate(plan, self._memory)
+            assert estimate is not None
+            chosen = Trial(decision.scheme.label, estimate)
             like = None if decision.layer == layer.name else decision.layer
             self._on_slicing(TiledLayer(layer, chosen, like, decision.trials))
         return plan
@@ -127,12 +127,9 @@ class Search:
             return _Decision(layer.name, options.simple, ())
         memory = attrs.evolve(self._memory, blind=self._slicing == "bytes")
         trials: list[tuple[Trial, Any]] = []
-        grants = 0
         for scheme in dict.fromkeys([options.simple, *options.ranked(memory)[:MAX_TRIALS]]):
-            if grants > MAX_GRANTS:
-                break
             simulated = simulate(options.build(scheme, False), memory)
+            assert simulated is not None
             trials.append((Trial(scheme.label, simulated), scheme))
-            grants += simulated.grants
         trials.sort(key=lambda t: (t[0].estimate.cycles, t[0].estimate.cores))
         return _Decision(layer.name, trials[0][1], tuple(trial for trial, _ in trials))

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.core.compiled.dram_conflicts import KINDS, REGION_WORDS, REGIONS
-from nmpsim.core.compiled.pure import register_pure_functions
 from nmpsim.core.shown import Found
 from nmpsim.core.state import MAX_QUEUED, Bytes, Int64s
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
 from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
+from nmpsim.memory.pure import register_pure_functions
 
 UNITS = len(Unit)
 SCALAR = UNITS

@@ -9,7 +9,6 @@ from nmpsim.core.compiled.dispatch import KERNELS, KernelTable
 from nmpsim.core.compiled.event_loop import NO_RESULT, LoopContext, run
 from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.compiled.kernel_context import context_row
-from nmpsim.core.compiled.pure import register_pure_functions
 from nmpsim.core.compiled.recorder import Recorder, make_recorder
 from nmpsim.core.compiled.recording import (
     STEPS_PER_TURN,
@@ -24,6 +23,7 @@ from nmpsim.core.engine import Reached, ReplayDivergedError, ShowInstructions
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.core.stops import StopConditions, make_stops, no_stops
 from nmpsim.kernels.jit import CACHE, is_cached, uncollected
+from nmpsim.memory.pure import register_pure_functions
 from nmpsim.timing import Costs
 
 

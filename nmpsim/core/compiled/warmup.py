@@ -49,10 +49,10 @@ def _compile_common_kernels() -> None:
     # Imported here: that takes seconds on a busy host, in which the parent may end.
     from nmpsim.core.compiled.contract import compile_check
     from nmpsim.core.compiled.dispatch import compiled_kernel
-    from nmpsim.core.compiled.pure import register_pure_functions
     from nmpsim.core.compiled.replay import compile_replay
     from nmpsim.core.decode import OP
     from nmpsim.kernels.jit import uncollected
+    from nmpsim.memory.pure import register_pure_functions
 
     register_pure_functions()
     with uncollected():

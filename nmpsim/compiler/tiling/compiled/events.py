@@ -1,0 +1,279 @@
+"""How long the instructions of a layer take: cores and DRAM requests in order of time, no data.
+
+The rules are those of the device (``docs/timing.md``). What a plan cannot know is which row is open
+at its begin.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmpsim.compiler.tiling.compiled.schedule import ARGUMENT, COMPUTE, KIND, LOAD, WAIT
+from nmpsim.isa.words import LOAD as WORD
+from nmpsim.kernels.jit import jit_entry, jit_general
+from nmpsim.memory.dram import (
+    BYTES_DONE,
+    CURSOR_WORDS,
+    RUN,
+    RUNS_DONE,
+    is_served,
+    next_address,
+    start_transfer,
+    take_grant,
+)
+from nmpsim.timing.compute import ceil_div, grant_cycles
+from nmpsim.timing.work import cycles
+
+ADDRESS_CYCLES = 2
+"""``lui`` and ``addi`` before each tensor instruction."""
+BARRIER_INSTRUCTIONS = 4
+"""``lui``, ``addi``, ``addi``, ``nmp.barrier``"""
+NEVER = (1 << 63) - 1
+UNKNOWN = -1
+"""The end of an instruction that the DRAM has not served."""
+
+AT, CLOCK, ADDRESSED, AWAITS_KIND, AWAITS_ROW, WORKED = range(6)
+"""Of a core: its next item; its clock; whether the address of the next descriptor is in its
+register; the instruction that it waits for; cycles that its unit has worked."""
+ISSUED, SERVED, FREE = range(3)
+"""Of a core's unit: the row behind the last instruction that was issued; the transfer that is
+served; when the unit is free."""
+DRAM_FREE, OPEN_ROW, BUSY, GRANTS, BURSTS, ROW_MISSES = range(6)
+"""Of the DRAM: when it is free and which row is open, then sums."""
+
+
+class Work(NamedTuple):
+    """A plan."""
+
+    items: Any
+    """int64 [items, 2], as ``scheduled`` makes them"""
+    begins: Any
+    """int64 [cores + 1] where each core's begin"""
+    loads: Any
+    """int64 [loads, words of a descriptor]"""
+    stores: Any
+    computes: Any
+    first: Any
+    """int64 [cores + 1, 3] where each core's loads, stores and computations begin"""
+    computing: int
+    """The row of the computations' descriptor in tables of descriptors."""
+
+
+class State(NamedTuple):
+    """All that changes, int64."""
+
+    cores: Any
+    """[cores, 6]"""
+    units: Any
+    """[cores, 3, 3]"""
+    cursors: Any
+    """[cores, 2, CURSOR_WORDS] of the transfers that are served"""
+    issued: Any
+    """[2, transfers] when loads and stores were issued"""
+    ends: Any
+    """[3, instructions] when they end"""
+    next: Any
+    """[3 * cores] when each core, then each queue is next: of equal cycles the first one is"""
+    dram: Any
+    """[6]"""
+
+
+def new_state(p: Work) -> State:
+    """Before the first cycle."""
+    cores = p.begins.size - 1
+    most = max(p.loads.shape[0], p.stores.shape[0], p.computes.shape[0])
+    s = State(
+        np.zeros((cores, 6), np.int64),
+        np.zeros((cores, 3, 3), np.int64),
+        np.zeros((cores, 2, CURSOR_WORDS), np.int64),
+        np.zeros((2, most), np.int64),
+        np.full((3, most), UNKNOWN, np.int64),
+        np.full(3 * cores, NEVER, np.int64),
+        np.zeros(6, np.int64),
+    )
+    s.dram[OPEN_ROW] = UNKNOWN
+    s.cores[:, AT] = p.begins[:-1]
+    s.cores[:, AWAITS_KIND] = UNKNOWN
+    s.next[:cores] = 0
+    for field in (ISSUED, SERVED):
+        s.units[:, :, field] = p.first[:-1]
+    return s
+
+
+@jit_general
+def _earliest(times: Any) -> int:
+    lowest = NEVER
+    for i in range(times.size):
+        lowest = min(lowest, times[i])
+    first = 0
+    while times[first] != lowest:
+        first += 1
+    return first
+
+
+@jit_general
+def _end(p: Any, s: Any, core: int, kind: int, row: int) -> int:
+    """When an instruction ends; UNKNOWN, and the core waits, if that is not known."""
+    if row < p.first[core, kind]:
+        return 0
+    end = s.ends[kind, row]
+    if end == UNKNOWN:
+        s.cores[core, AWAITS_KIND] = kind
+        s.cores[core, AWAITS_ROW] = row
+    return int(end)
+
+
+@jit_general
+def _finish(s: Any, core: int, kind: int, free: int, end: int) -> None:
+    """The transfer that is served is done; a core that waits for it goes on."""
+    unit, state = s.units[core, kind], s.cores[core]
+    s.ends[kind, unit[SERVED]] = end
+    if state[AWAITS_KIND] == kind and state[AWAITS_ROW] == unit[SERVED]:
+        state[AWAITS_KIND] = UNKNOWN
+        state[CLOCK] = max(state[CLOCK], end)
+        s.next[core] = state[CLOCK]
+    unit[FREE] = free
+    unit[SERVED] += 1
+
+
+@jit_general
+def _padding_bytes(words: Any) -> int:
+    """Bytes that a load fills."""
+    wide = words[WORD.pad_x_before] + words[WORD.count_x] + words[WORD.pad_x_after]
+    high = words[WORD.pad_y_before] + words[WORD.count_y] + words[WORD.pad_y_after]
+    return int((wide * high - words[WORD.count_x] * words[WORD.count_y]) * words[WORD.run_bytes])
+
+
+@jit_general
+def _begin(p: Any, s: Any, costs: Any, core: int, kind: int) -> None:
+    """Start a queue's next transfers until one needs the DRAM or none is left."""
+    unit, cursor = s.units[core, kind], s.cursors[core, kind]
+    while unit[SERVED] < unit[ISSUED]:
+        row = unit[SERVED]
+        start = max(s.issued[kind, row], unit[FREE]) + costs.dma_startup_cycles
+        words = p.stores[row]
+        if kind == LOAD:
+            words = p.loads[row]
+            start += ceil_div(_padding_bytes(words), costs.dma_fill_bytes_per_cycle)
+        start_transfer(
+            cursor,
+            words[WORD.dram],
+            words[WORD.run_bytes],
+            words[WORD.count_x],
+            words[WORD.count_y],
+            words[WORD.dram_stride_x],
+            words[WORD.dram_stride_y],
+        )
+        if not is_served(cursor):
+            s.next[p.begins.size - 1 + 2 * core + kind] = start
+            return
+        _finish(s, core, kind, start, start)
+
+
+@jit_general
+def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> None:
+    """One grant of a queue."""
+    cursor, dram, request = s.cursors[core, kind], s.dram, p.begins.size - 1 + 2 * core + kind
+    row = next_address(cursor) // costs.dram_row_bytes
+    is_miss = row != dram[OPEN_ROW]
+    before = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE]
+    bursts = take_grant(cursor, costs)
+    if is_blind:
+        taken = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE] - before
+        busy = ceil_div(taken, costs.dram_bytes_per_cycle)
+    else:
+        busy = grant_cycles(bursts, is_miss, costs)
+    end = max(s.next[request], dram[DRAM_FREE]) + busy
+    dram[DRAM_FREE] = end
+    dram[OPEN_ROW] = row
+    dram[BUSY] += busy
+    dram[GRANTS] += 1
+    dram[BURSTS] += bursts
+    if is_miss:
+        dram[ROW_MISSES] += 1
+    if not is_served(cursor):
+        s.next[request] = end
+    else:
+        s.next[request] = NEVER
+        _finish(s, core, kind, end, end + costs.dram_latency_cycles)
+        _begin(p, s, costs, core, kind)
+
+
+@jit_general
+def _issue(p: Any, s: Any, costs: Any, core: int, kind: int, row: int) -> None:
+    """Hand an instruction to its unit."""
+    unit, state = s.units[core, kind], s.cores[core]
+    unit[ISSUED] = row + 1
+    if kind == COMPUTE:
+        busy = cycles(p.computing, p.computes[row], costs)
+        state[WORKED] += busy
+        unit[FREE] = max(state[CLOCK], unit[FREE]) + busy
+        s.ends[kind, row] = unit[FREE]
+    else:
+        s.issued[kind, row] = state[CLOCK]
+        if unit[SERVED] == row:
+            _begin(p, s, costs, core, kind)
+
+
+@jit_general
+def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
+    """Run a core until a transfer that is not its turn yet, a wait, or the barrier."""
+    state, has_turn = s.cores[core], True
+    s.next[core] = NEVER
+    while state[AT] < p.begins[core + 1]:
+        kind, argument = p.items[state[AT], KIND], p.items[state[AT], ARGUMENT]
+        if kind >= WAIT:
+            kind -= WAIT
+            end = _end(p, s, core, kind, s.units[core, kind, ISSUED] - 1 - argument)
+            if end == UNKNOWN:
+                return
+            state[CLOCK] = max(state[CLOCK], end)
+        else:
+            if not state[ADDRESSED]:
+                state[CLOCK] += ADDRESS_CYCLES
+                state[ADDRESSED], has_turn = 1, False
+            end = _end(p, s, core, kind, argument - costs.queues_depth)
+            if end == UNKNOWN:
+                return
+            if kind != COMPUTE and (not has_turn or end > state[CLOCK]):
+                state[CLOCK] = max(state[CLOCK], end)
+                s.next[core] = state[CLOCK]
+                return
+            state[CLOCK] = max(state[CLOCK], end) + costs.control_descriptor_cycles
+            _issue(p, s, costs, core, kind, argument)
+            state[ADDRESSED] = 0
+        state[CLOCK] += 1
+        has_turn = False
+        state[AT] += 1
+    state[CLOCK] += BARRIER_INSTRUCTIONS
+
+
+@jit_entry
+def simulated(p: Any, s: Any, costs: Any, is_blind: bool, limit: int) -> Any:
+    """Cycles from a new state until the barrier is passed, and sums.
+
+    These are cycles that the busiest unit works, cycles that the DRAM is busy, grants, bursts, row
+    misses. Cycles are UNKNOWN, and sums are those so far, once they are more than ``limit``.
+    """
+    cores, after = p.begins.size - 1, BARRIER_INSTRUCTIONS + costs.sync_barrier_cycles
+    ended, worked = 0, 0
+    while True:
+        one = _earliest(s.next)
+        if s.next[one] == NEVER:
+            break
+        if s.next[one] + after > limit:
+            ended = UNKNOWN
+            break
+        if one < cores:
+            _advance(p, s, costs, one)
+        else:
+            _serve(p, s, costs, is_blind, (one - cores) >> 1, (one - cores) & 1)
+    for core in range(cores):
+        worked = max(worked, s.cores[core, WORKED])
+        if ended != UNKNOWN:
+            ended = max(ended, s.cores[core, CLOCK] + costs.sync_barrier_cycles)
+    if ended > limit:
+        ended = UNKNOWN
+    return ended, worked, s.dram[BUSY], s.dram[GRANTS], s.dram[BURSTS], s.dram[ROW_MISSES]

@@ -1,0 +1,71 @@
+"""The order of a core's instructions in one layer, with the waits that make its tiles overlap.
+
+While the unit computes tile t, the results of t-1 are stored and the operands of t+1 are loaded.
+Operands and results lie in two buffers each, used in turn; so before a unit begins tile t the
+loads of t and the stores of t-2 must be done, and before the loads of t+1 begin, tile t-1 must be
+computed.
+
+An item is (kind, argument): a load, store or computation with its row in the plan's table, or a
+wait until this many of a unit's instructions are unfinished.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.kernels.jit import jit_entry, jit_general
+
+LOAD, STORE, COMPUTE = 0, 1, 2
+WAIT = 3
+"""Added to a kind: the wait for its unit."""
+KIND, ARGUMENT = 0, 1
+MAX_OUTSTANDING = 31
+"""Largest count that ``nmp.wait`` can name."""
+
+
+@jit_general
+def _add(items: Any, count: int, kind: int, argument: int) -> int:
+    items[count, KIND] = kind
+    items[count, ARGUMENT] = argument
+    return count + 1
+
+
+@jit_general
+def _add_rows(items: Any, count: int, kind: int, ends: Any, step: int) -> int:
+    for row in range(ends[step], ends[step + 1]):
+        count = _add(items, count, kind, row)
+    return count
+
+
+@jit_entry
+def scheduled(cores: Any, loads: Any, computes: Any, stores: Any) -> Any:
+    """All cores' items int64 [n, 2], one core after the other, and where each begins [cores + 1].
+
+    ``cores`` and the ends of the three tables are as in ``LayerPlan``.
+    """
+    rows, steps = loads[-1] + computes[-1] + stores[-1], cores[-1]
+    items = np.empty((rows + 3 * steps + cores.size, 2), np.int64)
+    begins = np.zeros(cores.size, np.int64)
+    count = 0
+    for core in range(cores.size - 1):
+        first, end = cores[core], cores[core + 1]
+        if first < end:
+            count = _add_rows(items, count, LOAD, loads, first)
+        for step in range(first, end):
+            count = _add(items, count, WAIT + LOAD, 0)
+            count = _add(items, count, WAIT + STORE, 0)
+            count = _add_rows(items, count, COMPUTE, computes, step)
+            if step > first:
+                newest = min(computes[step + 1] - computes[step], MAX_OUTSTANDING)
+                count = _add(items, count, WAIT + COMPUTE, newest)
+                count = _add_rows(items, count, STORE, stores, step - 1)
+            if step + 1 < end:
+                count = _add_rows(items, count, LOAD, loads, step + 1)
+        if first < end:
+            count = _add(items, count, WAIT + COMPUTE, 0)
+            count = _add_rows(items, count, STORE, stores, end - 1)
+            count = _add(items, count, WAIT + STORE, 0)
+        begins[core + 1] = count
+    return items[:count], begins
