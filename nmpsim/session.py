@@ -80,6 +80,7 @@ def compile(
     fuse: bool = True,
     slicing: str | None = None,
     explain_slicing: bool = False,
+    progress: Listener | None = None,
 ) -> Compiled:
     """Compile a model for a device: a TFLite file, or LIR text.
 
@@ -97,6 +98,7 @@ def compile(
         slicing: how layers are tiled: ``burst`` (all costs of the device; if None),
             ``bytes`` (blind to DRAM bursts and rows) or ``simple`` (one rule, no search).
         explain_slicing: tell what was tried for each layer, in ``slicing`` of the result.
+        progress: called with a :class:`Progress` before each layer is tiled.
 
     Raises:
         UserError: LIR, CONST, COMP, MODEL and FILE codes, several at once where possible.
@@ -132,6 +134,8 @@ def compile(
         on_slicing=sliced.append if explain_slicing else None,
         unsigned=imported.unsigned if imported else (),
         fates=imported.fates if imported else (),
+        on_layer=progress
+        and (lambda done, total, name: progress(Progress("layer", done, total, name))),
     )
     return Compiled(image, warnings, rescaled, tuple(sliced))
 

@@ -55,14 +55,15 @@ def compile_module(
     on_slicing: Callable[[TiledLayer], None] | None = None,
     unsigned: Collection[str] = (),
     fates: Sequence[Fate] = (),
+    on_layer: Callable[[int, int, str], None] | None = None,
 ) -> bytes:
     """The bundle of a verified module whose constants are attached.
 
     ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, as
     :func:`~nmpsim.lir.layers.find_layer` takes them; ``slicing`` is one of ``TILINGS``;
-    ``on_slicing`` hears how each device layer is tiled; ``unsigned`` are inputs and outputs that a
-    user has as uint8, ``fates`` what became of the file's operations, if the module was imported.
-    Raises
+    ``on_slicing`` hears how each device layer is tiled, ``on_layer`` before each layer how many are
+    done, of how many, and its name; ``unsigned`` are inputs and outputs that a user has as uint8,
+    ``fates`` what became of the file's operations, if the module was imported. Raises
     :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002) where an operation cannot be done or
     does not fit, and ARG001 where one layer has two profiles.
     """
@@ -78,7 +79,7 @@ def compile_module(
         raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=", ".join(TILINGS))
     search = Search(slicing, config, on_slicing)
     compilation = _Compilation(module, config, weights, operations, numerics, search)
-    return compilation.bundle(unsigned, fates)
+    return compilation.bundle(on_layer or (lambda done, total, name: None), unsigned, fates)
 
 
 class _Compilation:
@@ -116,12 +117,17 @@ class _Compilation:
                 hint="[dram] bytes in the device file",
             )
 
-    def bundle(self, unsigned: Collection[str], fates: Sequence[Fate]) -> bytes:
+    def bundle(
+        self,
+        on_layer: Callable[[int, int, str], None],
+        unsigned: Collection[str],
+        fates: Sequence[Fate],
+    ) -> bytes:
         """Plan everything, then emit everything."""
-        plans = [
-            None if op.host_reason else self._plan(index, op)
-            for index, op in enumerate(self._operations)
-        ]
+        plans = []
+        for index, op in enumerate(self._operations):
+            on_layer(index, len(self._operations), op.instruction.name)
+            plans.append(None if op.host_reason else self._plan(index, op))
         layers = tuple(
             self._layer(index, op, planned)
             for index, (op, planned) in enumerate(zip(self._operations, plans, strict=True))

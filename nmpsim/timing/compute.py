@@ -35,26 +35,30 @@ def conv_cycles(
     """Convolution of ``pixels`` results; ``in_channels`` are those of a group."""
     steps = kernel_h * ceil_div(kernel_w * in_channels, lanes_of(costs.mac_in_lanes, wide))
     blocks = groups * ceil_div(out_channels // groups, costs.mac_out_lanes)
-    return int(costs.mac_startup_cycles + pixels * steps * blocks)
+    cycles: int = costs.mac_startup_cycles + pixels * steps * blocks
+    return cycles
 
 
 def depthwise_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
     """Depthwise convolution: one tap of ``mac_out_lanes`` channels in a cycle."""
     blocks = ceil_div(channels, lanes_of(costs.mac_out_lanes, wide))
-    return int(costs.mac_startup_cycles + pixels * taps * blocks)
+    cycles: int = costs.mac_startup_cycles + pixels * taps * blocks
+    return cycles
 
 
 def gemm_cycles(rows: int, inner: int, columns: int, wide: int, costs: Any) -> int:
     """Product of two matrices."""
     steps = ceil_div(inner, lanes_of(costs.mac_in_lanes, wide))
     steps *= ceil_div(columns, costs.mac_out_lanes)
-    return int(costs.mac_startup_cycles + rows * steps)
+    cycles: int = costs.mac_startup_cycles + rows * steps
+    return cycles
 
 
 def vector_cycles(rows: int, columns: int, wide: int, costs: Any) -> int:
     """``rows`` times ``columns`` contiguous elements, ``vector_lanes`` a cycle."""
     steps = ceil_div(columns, lanes_of(costs.vector_lanes, wide))
-    return int(costs.vector_startup_cycles + rows * steps)
+    cycles: int = costs.vector_startup_cycles + rows * steps
+    return cycles
 
 
 def pool_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:

@@ -26,6 +26,7 @@ from nmpsim.memory.dram import CURSOR_WORDS, next_address, start_transfer, take_
 from nmpsim.timing import costs_of
 
 COSTS = costs_of(default_device())
+ONE = attrs.evolve(default_device(), cores_count=1)
 ENTRY_CYCLES = 24
 """At most, of the jump to a core's code; beside it only an open row is not in a plan."""
 
@@ -42,7 +43,7 @@ def boxes(draw: st.DrawFn) -> StridedRuns:
 
 def loading(box: StridedRuns, memory: Memory) -> Estimate:
     """One core that loads a box."""
-    found = simulate(plan_of(Unit.MAC, [[TileStep((load(box),))]]), memory)
+    found = simulate(plan_of(Unit.MAC, [[TileStep((load(box),))]], ONE), memory)
     assert found is not None
     return found
 
@@ -78,7 +79,7 @@ def test_a_blind_slicer_sees_no_bursts() -> None:
 def test_a_simulation_ends_where_it_is_too_long() -> None:
     """Half of what a plan takes is too little, one cycle less is, and all of it is not."""
     box = StridedRuns(DRAM_BASE, SCRATCHPAD_BASE, 4096)
-    plan = plan_of(Unit.MAC, [[TileStep((load(box),))]] * 3)
+    plan = plan_of(Unit.MAC, [[TileStep((load(box),))]] * 3, default_device())
     found = simulate(plan, Memory(COSTS))
     assert found is not None
     assert simulate(plan, Memory(COSTS), found.cycles) == found

@@ -89,19 +89,22 @@ def command(
     profile, by_layer = _numerics(numerics)
     config = load_device(device)
     from nmpsim import session
+    from nmpsim.views.progress import RunProgress, stderr_console
 
-    compiled = session.compile(
-        model,
-        weights,
-        tensors,
-        device=config,
-        numerics=profile,
-        layer_numerics=by_layer,
-        rescale_biases=rescale_bias,
-        fuse=not no_fuse,
-        slicing=slicing,
-        explain_slicing=explain_slicing,
-    )
+    with RunProgress(stderr_console()) as progress:
+        compiled = session.compile(
+            model,
+            weights,
+            tensors,
+            device=config,
+            numerics=profile,
+            layer_numerics=by_layer,
+            rescale_biases=rescale_bias,
+            fuse=not no_fuse,
+            slicing=slicing,
+            explain_slicing=explain_slicing,
+            progress=progress,
+        )
     if patch is not None:
         image = session.patched(compiled.image, patch, str(output))
         compiled = attrs.evolve(compiled, image=image)

@@ -7,7 +7,8 @@ channels as fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import attrs
 import numpy as np
@@ -27,24 +28,34 @@ from nmpsim.compiler.tiling.channelwise_scheme import (
 )
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.options import Options, best_first
+from nmpsim.compiler.tiling.options import Candidate, Options, best_rows
 from nmpsim.compiler.tiling.plan import (
     Arena,
-    Command,
+    Commands,
+    Integers,
     LayerPlan,
+    Part,
     StridedRuns,
-    TileStep,
-    chunks,
-    load,
-    plan_of,
+    commands,
+    core_ends,
+    sizes_of,
     split,
-    spread,
-    store,
     too_large,
 )
-from nmpsim.compiler.tiling.tiles import event_words, output_box, window_words
+from nmpsim.compiler.tiling.tiles import (
+    Area,
+    area_of,
+    event_words,
+    input_box,
+    output_box,
+    padding_words,
+    ranges_of,
+    row_ranges,
+    tiles_of,
+    window_words,
+)
 from nmpsim.compiler.tiling.weighted import Weighted, clip_words
-from nmpsim.compiler.tiling.window import Need, numbers, row_tiles
+from nmpsim.compiler.tiling.window import Need, numbers
 from nmpsim.compiler.work import Operation
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Place
@@ -54,67 +65,57 @@ from nmpsim.lir.opcode import Kind
 from nmpsim.timing.compute import depthwise_cycles, pool_cycles
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Tile:
-    """A tile of results and the buffers of its input and output."""
+    """[tiles] tiles of results, and the scratchpad addresses of what they need."""
 
-    image: int
-    rows: tuple[int, int]
-    columns: tuple[int, int]
-    channels: tuple[int, int]
-    row_need: Need
-    column_need: Need
-    input: int
-    output: int
-    tables: int
-
-    @property
-    def depth(self) -> int:
-        """Channels."""
-        return self.channels[1] - self.channels[0]
+    new: Integers
+    """The first tile of each range of channels."""
+    area: Area
+    first: Integers
+    depth: Integers
+    """Channels."""
+    needs: tuple[Need, Need]
+    """Of rows and columns."""
+    input: Integers
+    output: Integers
+    tables: Integers
 
     @property
-    def out_h(self) -> int:
-        """Rows of the result."""
-        return self.rows[1] - self.rows[0]
-
-    @property
-    def out_w(self) -> int:
-        """Columns of the result."""
-        return self.columns[1] - self.columns[0]
+    def steps(self) -> Integers:
+        """All tiles."""
+        return np.arange(self.first.size)
 
 
-def _tiles(
-    image: Image,
-    scheme: ChannelScheme,
-    channels: tuple[int, int],
-    rows: tuple[int, int],
-    config: DeviceConfig,
-) -> Iterator[tuple[Tile, bool]]:
-    """A core's tiles; True with the first one of a range of channels."""
+def _tiles(image: Image, scheme: ChannelScheme, config: DeviceConfig) -> tuple[Integers, Tile]:
+    """Where each core's tiles begin, and all tiles."""
+    blocks = tuple(
+        (a * VECTOR, min(b * VECTOR, image.channels))
+        for a, b in split(math.ceil(image.channels / VECTOR), scheme.across)
+    )
+    channels = ranges_of(blocks, scheme.channels)
+    shares = split(image.images * image.rows.out, scheme.down)
+    rows = row_ranges(shares, image.rows.out, scheme.rows)
+    columns = ranges_of(((0, image.columns.out),), scheme.columns)
+    tiles = tiles_of((channels, rows, columns), (0, 1, 2))
+    piece, area = tiles.at[0], area_of(tiles, rows, columns, image.rows)
+    new = tiles.changes(piece)
     arena = Arena(config)
-    inputs, outputs, tables = map(arena.take_twice, buffer_sizes(image, scheme))
-    number = 0
-    for piece, (low, high) in enumerate(chunks(*channels, scheme.channels)):
-        first = True
-        for which, top, bottom in row_tiles(*rows, image.rows.out, scheme.rows):
-            for left, right in chunks(0, image.columns.out, scheme.columns):
-                yield (
-                    Tile(
-                        which,
-                        (top, bottom),
-                        (left, right),
-                        (low, high),
-                        image.rows.need(top, bottom),
-                        image.columns.need(left, right),
-                        inputs[number % 2],
-                        outputs[number % 2],
-                        tables[piece % 2],
-                    ),
-                    first,
-                )
-                first = False
-                number += 1
+    inputs, outputs, tables = (
+        np.array(arena.take_twice(size)) for size in buffer_sizes(image, scheme)
+    )
+    turn = tiles.numbers % 2
+    tile = Tile(
+        np.flatnonzero(new),
+        area,
+        channels.begin[piece],
+        channels.end[piece] - channels.begin[piece],
+        (image.rows.need(*area.rows), image.columns.need(*area.columns)),
+        inputs[turn],
+        outputs[turn],
+        tables[tiles.turns(new) % 2],
+    )
+    return core_ends(sizes_of(tiles.ends), config), tile
 
 
 @attrs.frozen
@@ -125,7 +126,8 @@ class _Operation:
     sums: Sums
     addresses: tuple[int, int]
     """Of input and output."""
-    step: Callable[[Tile, bool], TileStep]
+    commands: Callable[[Tile], tuple[Commands, Commands, Commands]]
+    """Loads, computations and stores."""
     macs: int = 0
 
 
@@ -135,35 +137,28 @@ def _options(image: Image, operation: _Operation, context: Context) -> Options[C
     if simple is None:
         raise too_large(f"%{image.name}", smallest_tile(image), config, context.place)
 
-    def ranked(memory: Memory) -> list[ChannelScheme]:
-        return best_first(
-            schemes_of(image, config),
-            lambda s: rough_cost_of(image, s, operation.sums, memory).cycles,
-        )
+    def ranked(memory: Memory) -> list[Candidate[ChannelScheme]]:
+        schemes = schemes_of(image, config)
+        return best_rows(schemes, rough_cost_of(image, schemes, operation.sums, memory))
 
     def build(scheme: ChannelScheme, _: bool) -> LayerPlan:
-        cores = []
-        for a, b in split(math.ceil(image.channels / VECTOR), scheme.across):
-            channels = (a * VECTOR, min(b * VECTOR, image.channels))
-            for rows in split(image.images * image.rows.out, scheme.down):
-                tiles = _tiles(image, scheme, channels, rows, config)
-                cores.append(tuple(operation.step(tile, first) for tile, first in tiles))
-        return plan_of(operation.unit, spread(cores, config), operation.macs)
+        cores, tile = _tiles(image, scheme, config)
+        return LayerPlan(operation.unit, cores, *operation.commands(tile), operation.macs)
 
     places = tuple(address % config.dram_row_bytes for address in operation.addresses)
     key = (operation.unit, attrs.evolve(image, name=""), places)
     return Options(key, simple, ranked, build)
 
 
-def _input_box(image: Image, source: int, tile: Tile, spm: int, spm_row: int) -> StridedRuns:
-    """The existing part of a tile's input."""
-    rows, columns = tile.row_need, tile.column_need
-    pixel, run = image.channels * image.element_bytes, tile.depth * image.element_bytes
-    row = pixel * image.columns.size
-    offset = (tile.image * image.rows.size + rows.first) * row
-    offset += columns.first * pixel + tile.channels[0] * image.element_bytes
-    return StridedRuns(
-        source + offset, spm, run, columns.count, rows.count, pixel, row, run, spm_row
+def _boxes(
+    image: Image, tile: Tile, source: int, target: int, padded: bool
+) -> tuple[StridedRuns, StridedRuns]:
+    """What is loaded and what is stored for each tile."""
+    axes, channels = (image.rows, image.columns), (tile.first, tile.depth)
+    pixel = (image.element_bytes, image.channels * image.element_bytes)
+    return (
+        input_box(source, tile.input, tile.needs, tile.area.image, axes, channels, pixel, padded),
+        output_box(target, tile.output, tile.area, axes, channels, pixel),
     )
 
 
@@ -180,69 +175,54 @@ def depthwise_options(op: Operation, layer: Weighted, context: Context) -> Optio
     weights = context.lay("weights", by_tap)
     source, target = context.address_of(layer.source), context.address_of(layer.target)
 
-    def step(tile: Tile, first: bool) -> TileStep:
-        depth, low = tile.depth, tile.channels[0]
-        run = depth * wide
-        channels_at = tile.tables
-        scales_at = channels_at + depth * CHANNEL_BYTES
-        weights_at = scales_at + depth * scale_bytes
-        loads = []
-        if first:
-            loads.append(
-                load(StridedRuns(records + low * CHANNEL_BYTES, channels_at, depth * CHANNEL_BYTES))
-            )
-            if scales is not None:
-                loads.append(
-                    load(
-                        StridedRuns(scale_table + low * SCALE_BYTES, scales_at, depth * SCALE_BYTES)
-                    )
-                )
-            box = StridedRuns(
-                weights + low * wide, weights_at, run, taps, 1, layer.channels * wide, 0, run
-            )
-            loads.append(load(box))
-        rows, columns = tile.row_need, tile.column_need
-        width = columns.before + columns.count + columns.after
-        loads.append(
-            load(
-                _input_box(image, source, tile, tile.input, width * run),
-                pad_x_before=columns.before,
-                pad_x_after=columns.after,
-                pad_y_before=rows.before,
-                pad_y_after=rows.after,
-                element=layer.element,
-                fill=layer.source.offset,
-            )
+    def tables(tile: Tile) -> list[Part]:
+        new = tile.new
+        first, depth, spm = tile.first[new], tile.depth[new], tile.tables[new]
+        parts = [StridedRuns(records + first * CHANNEL_BYTES, spm, depth * CHANNEL_BYTES)]
+        spm = spm + depth * CHANNEL_BYTES
+        if scales is not None:
+            parts.append(StridedRuns(scale_table + first * SCALE_BYTES, spm, depth * SCALE_BYTES))
+        spm, run = spm + depth * scale_bytes, depth * wide
+        parts.append(
+            StridedRuns(weights + first * wide, spm, run, taps, 1, layer.channels * wide, 0, run)
         )
-        compute = Command(
-            "nmp.dwconv",
-            {
-                **layer.words,
-                "input": tile.input,
-                "weights": weights_at,
-                "channels": channels_at,
-                "scales": scales_at if scales is not None else 0,
-                "output": tile.output,
-                "channels_count": depth,
-                **window_words(layer),
-                "out_h": tile.out_h,
-                "out_w": tile.out_w,
-                "in_row_stride": width * run,
-                "in_pixel_stride": run,
-                "out_row_stride": tile.out_w * run,
-                "out_pixel_stride": run,
-                **event_words(layer, tile.image, tile.rows[0], tile.columns[0], low),
-            },
-        )
-        box = output_box(
-            layer, target, tile.output, tile.image, tile.rows, tile.columns, (low, depth)
-        )
-        return TileStep(tuple(loads), (compute,), (store(box),))
+        return [(new, part.words()) for part in parts]
 
-    def sums(pixels: int, taps: int, channels: int) -> int:
+    def commands_of(tile: Tile) -> tuple[Commands, Commands, Commands]:
+        run = tile.depth * wide
+        scales_at = tile.tables + tile.depth * CHANNEL_BYTES
+        columns = tile.needs[1]
+        loads, stores = _boxes(image, tile, source, target, padded=True)
+        pixel = tile.area.pixel(layer.rows, layer.columns)
+        words = {
+            **layer.words,
+            "input": tile.input,
+            "weights": scales_at + tile.depth * scale_bytes,
+            "channels": tile.tables,
+            "scales": scales_at if scales is not None else 0,
+            "output": tile.output,
+            "channels_count": tile.depth,
+            **window_words(layer),
+            "out_h": tile.area.height,
+            "out_w": tile.area.width,
+            "in_row_stride": (columns.before + columns.count + columns.after) * run,
+            "in_pixel_stride": run,
+            "out_row_stride": tile.area.width * run,
+            "out_pixel_stride": run,
+            **event_words(pixel, layer.columns, layer.out_channels, tile.first),
+        }
+        steps = tile.steps
+        inputs = {**loads.words(), **padding_words(tile.needs, layer)}
+        return (
+            commands("nmp.load", steps.size, *tables(tile), (steps, inputs)),
+            commands("nmp.dwconv", steps.size, (steps, words)),
+            commands("nmp.store", steps.size, (steps, stores.words())),
+        )
+
+    def sums(pixels: Any, taps: int, channels: Any) -> Any:
         return depthwise_cycles(pixels, taps, channels, layer.element, context.costs)
 
-    operation = _Operation(Unit.MAC, sums, (source, target), step, layer.macs)
+    operation = _Operation(Unit.MAC, sums, (source, target), commands_of, layer.macs)
     return _options(image, operation, context)
 
 
@@ -255,55 +235,45 @@ def pool_options(op: Operation, context: Context) -> Options[ChannelScheme]:
     average = op.kind is Kind.AVERAGE_POOL
     extra = _average_words(op, context) if average else {"empty_value": source.offset}
 
-    def step(tile: Tile, _: bool) -> TileStep:
+    def commands_of(tile: Tile) -> tuple[Commands, Commands, Commands]:
         run = tile.depth * wide
-        row = tile.column_need.count * run
-        pixel = (tile.image * rows.out + tile.rows[0]) * columns.out + tile.columns[0]
+        row_need, column_need = tile.needs
+        loads, stores = _boxes(image, tile, source_at, target_at, padded=False)
         words = {
             "input": tile.input,
             "output": tile.output,
             "element": source.element,
             "channels": tile.depth,
-            "in_h": tile.row_need.count,
-            "in_w": tile.column_need.count,
+            "in_h": row_need.count,
+            "in_w": column_need.count,
             "kernel_h": rows.kernel,
             "kernel_w": columns.kernel,
             "stride_h": rows.stride,
             "stride_w": columns.stride,
-            "pad_top": tile.row_need.first - tile.row_need.origin,
-            "pad_left": tile.column_need.first - tile.column_need.origin,
-            "out_h": tile.out_h,
-            "out_w": tile.out_w,
-            "in_row_stride": row,
+            "pad_top": row_need.first - row_need.origin,
+            "pad_left": column_need.first - column_need.origin,
+            "out_h": tile.area.height,
+            "out_w": tile.area.width,
+            "in_row_stride": column_need.count * run,
             "in_pixel_stride": run,
-            "out_row_stride": tile.out_w * run,
+            "out_row_stride": tile.area.width * run,
             "out_pixel_stride": run,
             **extra,
         }
         if average:
-            words["event_origin"] = pixel * image.channels + tile.channels[0]
-            words["event_stride_y"] = columns.out * image.channels
-            words["event_stride_x"] = image.channels
-        compute = Command("nmp.avgpool" if average else "nmp.maxpool", words)
-        stride = image.channels * wide
-        box = StridedRuns(
-            target_at + pixel * stride + tile.channels[0] * wide,
-            tile.output,
-            run,
-            tile.out_w,
-            tile.out_h,
-            stride,
-            columns.out * stride,
-            run,
-            tile.out_w * run,
+            pixel = tile.area.pixel(rows, columns)
+            words |= event_words(pixel, columns, image.channels, tile.first)
+        steps = tile.steps
+        return (
+            commands("nmp.load", steps.size, (steps, loads.words())),
+            commands("nmp.avgpool" if average else "nmp.maxpool", steps.size, (steps, words)),
+            commands("nmp.store", steps.size, (steps, stores.words())),
         )
-        loads = (load(_input_box(image, source_at, tile, tile.input, row)),)
-        return TileStep(loads, (compute,), (store(box),))
 
-    def sums(pixels: int, taps: int, channels: int) -> int:
+    def sums(pixels: Any, taps: int, channels: Any) -> Any:
         return pool_cycles(pixels, taps, channels, source.element, context.costs)
 
-    operation = _Operation(Unit.VECTOR, sums, (source_at, target_at), step)
+    operation = _Operation(Unit.VECTOR, sums, (source_at, target_at), commands_of)
     return _options(image, operation, context)
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import attrs
+import numpy as np
 
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.plan import align, counts, divisions, halvings
+from nmpsim.compiler.tiling.plan import Integers, align, counts, divisions, halvings
 from nmpsim.compiler.tiling.weighted import has_tables
 from nmpsim.compiler.tiling.window import Axis, axes
 from nmpsim.compiler.work import Operation
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 from nmpsim.lir.opcode import Kind
+from nmpsim.timing.compute import ceil_div
 
 VECTOR = 16
 """Channel ranges are multiples of this where there are enough channels."""
@@ -35,30 +38,36 @@ class Image:
     """Bytes of constants a channel needs in the scratchpad."""
 
 
-@attrs.frozen
-class ChannelScheme:
-    """A grid of cores, and the tiles of a core's share."""
+class ChannelScheme(NamedTuple):
+    """A grid of cores, and the tiles of a core's share; one, or the fields as arrays: many."""
 
-    across: int
+    across: Any
     """Ranges of channels."""
-    down: int
+    down: Any
     """Ranges of rows, counted over all images."""
-    channels: int
-    rows: int
-    columns: int
+    channels: Any
+    rows: Any
+    columns: Any
 
     @property
-    def cores(self) -> int:
+    def cores(self) -> Any:
         """Cores with work."""
         return self.across * self.down
 
     @property
     def label(self) -> str:
         """For a reader: cores along channels and rows."""
-        return (
-            f"{self.across}x{self.down} cores, tiles {self.rows}x{self.columns} of"
-            f" {self.channels} channels"
-        )
+        channels = "1 channel" if self.channels == 1 else f"{self.channels} channels"
+        return f"{self.across}x{self.down} cores, tiles {self.rows}x{self.columns} of {channels}"
+
+    def chosen(self, which: Integers) -> ChannelScheme:
+        """Some of many, by their indices or a mask."""
+        return ChannelScheme(*(column[which] for column in self))
+
+    def each(self) -> list[ChannelScheme]:
+        """All of many."""
+        columns = (column.tolist() for column in self)
+        return [ChannelScheme(*row) for row in zip(*columns, strict=True)]
 
 
 def is_depthwise(op: Operation) -> bool:
@@ -90,10 +99,10 @@ def image_of(op: Operation) -> Image:
 
 def smallest_tile(image: Image) -> int:
     """Scratchpad bytes of the least there is: one channel of one result."""
-    return needs(image, ChannelScheme(1, 1, 1, 1, 1))
+    return int(needs(image, ChannelScheme(1, 1, 1, 1, 1)))
 
 
-def buffer_sizes(image: Image, scheme: ChannelScheme) -> tuple[int, int, int]:
+def buffer_sizes(image: Image, scheme: ChannelScheme) -> tuple[Any, Any, Any]:
     """Bytes of a tile's input, output and constants; there are two buffers of each."""
     in_pixels = image.rows.extent(scheme.rows) * image.columns.extent(scheme.columns)
     run = scheme.channels * image.element_bytes
@@ -101,16 +110,16 @@ def buffer_sizes(image: Image, scheme: ChannelScheme) -> tuple[int, int, int]:
     return in_pixels * run, out, image.tables * scheme.channels
 
 
-def needs(image: Image, scheme: ChannelScheme) -> int:
+def needs(image: Image, scheme: ChannelScheme) -> Any:
     """Scratchpad bytes of a scheme."""
     return 2 * sum(map(align, buffer_sizes(image, scheme)))
 
 
-def share_of(image: Image, scheme: ChannelScheme) -> tuple[int, int]:
+def share_of(image: Image, scheme: ChannelScheme) -> tuple[Any, Any]:
     """Channels and rows of the largest share."""
-    pieces = math.ceil(image.channels / VECTOR)
-    channels = min(math.ceil(pieces / scheme.across) * VECTOR, image.channels)
-    return channels, math.ceil(image.images * image.rows.out / scheme.down)
+    pieces = ceil_div(image.channels, VECTOR)
+    channels = np.minimum(ceil_div(pieces, scheme.across) * VECTOR, image.channels)
+    return channels, ceil_div(image.images * image.rows.out, scheme.down)
 
 
 def simple_scheme(image: Image, config: DeviceConfig) -> ChannelScheme | None:
@@ -126,49 +135,49 @@ def simple_scheme(image: Image, config: DeviceConfig) -> ChannelScheme | None:
         key=lambda across: (min(across * min(cores // across, total_rows), cores), -across),
     )
     grid = ChannelScheme(across, min(cores // across, total_rows), 0, 0, 0)
-    channels, rows = share_of(image, grid)
+    channels, rows = (int(n) for n in share_of(image, grid))
     for columns in halvings(image.columns.out):
         for depth in halvings(channels):
             for count in halvings(rows):
-                scheme = attrs.evolve(grid, channels=depth, rows=count, columns=columns)
+                scheme = grid._replace(channels=depth, rows=count, columns=columns)
                 if needs(image, scheme) <= config.scratchpad_bytes:
                     return scheme
     return None
 
 
-def schemes_of(image: Image, config: DeviceConfig) -> Iterator[ChannelScheme]:
+def schemes_of(image: Image, config: DeviceConfig) -> ChannelScheme:
     """Every scheme worth a look that fits; narrow tiles only where a whole row does not fit."""
-    cores = config.cores_count
+    cores, found = config.cores_count, []
     for across in counts(math.ceil(image.channels / VECTOR), cores):
         for down in counts(image.images * image.rows.out, cores // across):
             grid = ChannelScheme(across, down, 0, 0, 0)
-            channels, rows = share_of(image, grid)
+            channels, rows = (int(n) for n in share_of(image, grid))
             for columns in halvings(image.columns.out):
-                fitting = [
-                    scheme
-                    for depth in halvings(channels)
-                    for count in divisions(rows)
-                    for scheme in [ChannelScheme(across, down, depth, count, columns)]
-                    if needs(image, scheme) <= config.scratchpad_bytes
-                ]
-                yield from fitting
-                if fitting:
+                every = np.meshgrid(halvings(channels), divisions(rows), indexing="ij")
+                depth, high = (one.reshape(-1) for one in every)
+                ones = np.ones_like(depth)
+                tiled = ChannelScheme(ones * across, ones * down, depth, high, ones * columns)
+                fits = needs(image, tiled) <= config.scratchpad_bytes
+                found.append(tiled.chosen(fits))
+                if fits.any():
                     break
+    columns_of = zip(*found, strict=True)
+    return ChannelScheme(*(np.concatenate(one) for one in columns_of))
 
 
-Sums = Callable[[int, int, int], int]
+Sums = Callable[[Any, int, Any], Any]
 """Cycles of a unit for (pixels, taps, channels)."""
 
 
 def rough_cost_of(image: Image, scheme: ChannelScheme, sums: Sums, memory: Memory) -> RoughCost:
-    """The rough cost of a scheme."""
+    """The rough cost of many schemes."""
     channels, rows = share_of(image, scheme)
-    depth, high = min(scheme.channels, channels), min(scheme.rows, rows)
-    slices = math.ceil(channels / scheme.channels)
-    tiles = slices * math.ceil(rows / scheme.rows) * math.ceil(image.columns.out / scheme.columns)
+    depth, high = np.minimum(scheme.channels, channels), np.minimum(scheme.rows, rows)
+    slices = ceil_div(channels, scheme.channels)
+    tiles = slices * ceil_div(rows, scheme.rows) * ceil_div(image.columns.out, scheme.columns)
     run, pixel = depth * image.element_bytes, image.channels * image.element_bytes
-    in_rows = min(image.rows.extent(high), image.rows.size)
-    in_columns = min(image.columns.extent(scheme.columns), image.columns.size)
+    in_rows = np.minimum(image.rows.extent(high), image.rows.size)
+    in_columns = np.minimum(image.columns.extent(scheme.columns), image.columns.size)
     in_row, out_row = pixel * image.columns.size, pixel * image.columns.out
     tables = Traffic(slices, box_cycles(memory, depth * image.tables, 1, 0, 1, 0))
     load = Traffic(tiles, box_cycles(memory, run, in_columns, pixel, in_rows, in_row))

@@ -1,18 +1,43 @@
-"""One core's tiles of a convolution, with their instructions."""
+"""All tiles of a convolution, with their instructions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import attrs
+import numpy as np
 
 from nmpsim.compiler.tiling.conv_scheme import Buffers, Scheme
-from nmpsim.compiler.tiling.plan import Arena, Command, StridedRuns, TileStep, chunks, load, store
-from nmpsim.compiler.tiling.slices import Slice, slices_of, takes_whole_groups
-from nmpsim.compiler.tiling.tiles import event_words, output_box, window_words
+from nmpsim.compiler.tiling.plan import (
+    Arena,
+    Integers,
+    LayerPlan,
+    Part,
+    StridedRuns,
+    commands,
+    core_ends,
+    sizes_of,
+    split,
+)
+from nmpsim.compiler.tiling.slices import Pieces
+from nmpsim.compiler.tiling.tiles import (
+    Area,
+    Ranges,
+    Tiles,
+    area_of,
+    event_words,
+    input_box,
+    output_box,
+    padding_words,
+    ranges_of,
+    row_ranges,
+    tiles_of,
+    window_words,
+)
 from nmpsim.compiler.tiling.weighted import Weighted
-from nmpsim.compiler.tiling.window import row_tiles
 from nmpsim.config import DeviceConfig
+from nmpsim.isa.table import Unit
 from nmpsim.isa.words import (
     CHANNEL_BYTES,
     PART_FIRST,
@@ -22,14 +47,7 @@ from nmpsim.isa.words import (
     SCALE_BYTES,
 )
 
-
-@attrs.frozen
-class Share:
-    """What a core computes: output channels, rows over all images, columns."""
-
-    atoms: list[Slice]
-    rows: tuple[int, int]
-    columns: tuple[int, int]
+_SLICE, _ROWS, _COLUMNS, _PART = range(4)
 
 
 @attrs.frozen
@@ -40,184 +58,196 @@ class Addresses:
     target: int
     channels: int
     scales: int | None
-    weights: Callable[[Slice, int, int], tuple[int, int]]
-    """Address and bytes of the packed weights of a slice and a range of input channels."""
+    weights: Callable[[Pieces, Ranges], tuple[Integers, Integers]]
+    """Address and bytes of the packed weights of all slices, part by part of the input channels."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Tile:
-    piece: Slice
-    image: int
-    rows: tuple[int, int]
-    columns: tuple[int, int]
-    part: tuple[int, int]
+    """[tiles] of each."""
 
-    @property
-    def loaded(self) -> tuple[object, ...]:
-        """What its input depends on."""
-        return self.image, self.rows, self.columns, self.part, self.piece.first_input
-
-
-class _Ring:
-    """Buffers used in turn; what is asked for again stays where it is."""
-
-    def __init__(self, arena: Arena, sizes: tuple[int, ...], copies: int) -> None:
-        self._buffers = [tuple(arena.take(size) for size in sizes) for _ in range(copies)]
-        self._turn = -1
-        self._holds: object = None
-
-    def hold(self, key: object) -> tuple[tuple[int, ...], bool]:
-        """Addresses of what ``key`` names, and whether it has yet to be loaded."""
-        is_new = key != self._holds
-        if is_new:
-            self._turn, self._holds = self._turn + 1, key
-        return self._buffers[self._turn % len(self._buffers)], is_new
+    piece: Integers
+    first: Integers
+    """Output channel."""
+    count: Integers
+    area: Area
+    part: tuple[Integers, Integers]
+    input: tuple[Integers, Integers]
+    """First input channel, and how many of all groups."""
+    groups: Integers
 
 
-class ConvCore:
-    """One core's buffers and steps."""
+@attrs.frozen(eq=False)
+class _Spm:
+    """[tiles] scratchpad addresses."""
 
-    def __init__(
-        self,
-        layer: Weighted,
-        scheme: Scheme,
-        buffers: Buffers,
-        at: Addresses,
-        config: DeviceConfig,
-    ) -> None:
-        self._layer = layer
-        self._scheme = scheme
-        self._at = at
-        arena = Arena(config)
-        copies = buffers.weight_copies
-        self._weights = _Ring(arena, (buffers.weights,), copies)
-        self._tables = _Ring(arena, (buffers.channels, buffers.scales), copies)
-        self._inputs = _Ring(arena, (buffers.input,), buffers.input_copies)
-        self._outputs = _Ring(arena, (buffers.output,), buffers.output_copies)
-        self._partial = arena.take(buffers.partial)
+    weights: Integers
+    channels: Integers
+    scales: Integers
+    input: Integers
+    output: Integers
+    partial: int
 
-    def steps(self, share: Share) -> Iterator[TileStep]:
-        """Tile by tile, part by part."""
-        for tile in self._tiles(share):
-            (weights,), new_weights = self._weights.hold((tile.piece.first, tile.part))
-            tables, new_tables = self._tables.hold(tile.piece.first)
-            (source,), new_input = self._inputs.hold(tile.loaded)
-            (target,), _ = self._outputs.hold(
-                (tile.piece.first, tile.image, tile.rows, tile.columns)
-            )
-            loads = self._load_tables(tile.piece, tables) if new_tables else []
-            if new_weights:
-                address, nbytes = self._at.weights(tile.piece, *tile.part)
-                loads.append(load(StridedRuns(address, weights, nbytes)))
-            if new_input:
-                loads.append(self._load_input(tile, source))
-            conv = self._conv(tile, source, weights, tables, target)
-            last = tile.part[1] == self._layer.depth
-            yield TileStep(tuple(loads), (conv,), (self._store(tile, target),) if last else ())
 
-    def _tiles(self, share: Share) -> Iterator[_Tile]:
-        """In the order in which what stays is used as long as possible."""
-        layer, scheme = self._layer, self._scheme
-        slices = list(slices_of(share.atoms, scheme.atoms, takes_whole_groups(layer)))
-        places = [
-            (image, (top, bottom), columns)
-            for image, top, bottom in row_tiles(*share.rows, layer.rows.out, scheme.rows)
-            for columns in chunks(*share.columns, scheme.columns)
-        ]
-        if scheme.input_stays:
-            order = [(piece, place) for place in places for piece in slices]
-        else:
-            order = [(piece, place) for piece in slices for place in places]
-        for piece, place in order:
-            for part in chunks(0, layer.depth, scheme.part):
-                yield _Tile(piece, *place, part)
+def conv_plan(
+    layer: Weighted,
+    scheme: Scheme,
+    pieces: Pieces,
+    buffers: Buffers,
+    at: Addresses,
+    config: DeviceConfig,
+) -> LayerPlan:
+    """Slices of weights pass by tiles of the input, or these by those; part by part."""
+    rows = row_ranges(
+        split(layer.images * layer.rows.out, scheme.down), layer.rows.out, scheme.rows
+    )
+    columns = ranges_of(split(layer.columns.out, scheme.beside), scheme.columns)
+    parts = ranges_of(((0, layer.depth),), scheme.part)
+    slices = Ranges(pieces.first, pieces.first + pieces.count, pieces.ends)
+    inner = (_ROWS, _COLUMNS, _SLICE) if scheme.input_stays else (_SLICE, _ROWS, _COLUMNS)
+    tiles = tiles_of((slices, rows, columns, parts), (*inner, _PART))
+    tile = _tile(tiles, pieces, area_of(tiles, rows, columns, layer.rows), parts)
+    new_weights = tiles.changes(tile.piece, tiles.at[_PART])
+    new_tables = tiles.changes(tile.piece)
+    new_input = tiles.changes(tiles.at[_ROWS], tiles.at[_COLUMNS], tile.input[0])
+    new_output = tiles.changes(tile.piece, tiles.at[_ROWS], tiles.at[_COLUMNS])
+    turns = (tiles.turns(new) for new in (new_weights, new_tables, new_input, new_output))
+    spm = _scratchpad(buffers, config, *turns)
+    weights, nbytes = at.weights(pieces, parts)
+    key = tile.piece * parts.begin.size + tiles.at[_PART]
+    loads = [
+        *_tables(tile, at, spm, np.flatnonzero(new_tables)),
+        _chosen(new_weights, StridedRuns(weights[key], spm.weights, nbytes[key]).words()),
+        _chosen(new_input, _input_words(layer, tile, at.source, spm.input)),
+    ]
+    steps = tile.piece.size
+    store = output_box(
+        at.target,
+        spm.output,
+        tile.area,
+        (layer.rows, layer.columns),
+        (tile.first, tile.count),
+        (layer.element_bytes, layer.out_channels * layer.element_bytes),
+    )
+    is_last = tile.part[1] == layer.depth
+    return LayerPlan(
+        Unit.MAC,
+        core_ends(sizes_of(tiles.ends), config),
+        commands("nmp.load", steps, *loads),
+        commands("nmp.conv", steps, (np.arange(steps), _conv_words(layer, tile, at, spm))),
+        commands("nmp.store", steps, _chosen(is_last, store.words())),
+        layer.macs,
+    )
 
-    def _load_tables(self, piece: Slice, tables: tuple[int, ...]) -> list[Command]:
-        at = self._at
-        records = at.channels + piece.first * CHANNEL_BYTES
-        loads = [load(StridedRuns(records, tables[0], piece.count * CHANNEL_BYTES))]
-        if at.scales is not None:
-            records = at.scales + piece.first * SCALE_BYTES
-            loads.append(load(StridedRuns(records, tables[1], piece.count * SCALE_BYTES)))
-        return loads
 
-    def _run(self, tile: _Tile) -> int:
-        """Bytes of a pixel of the input tile."""
-        return tile.piece.groups * (tile.part[1] - tile.part[0]) * self._layer.element_bytes
+def _tile(tiles: Tiles, pieces: Pieces, area: Area, parts: Ranges) -> _Tile:
+    piece, part = tiles.at[_SLICE], tiles.at[_PART]
+    begin, end = parts.begin[part], parts.end[part]
+    groups = pieces.groups[piece]
+    return _Tile(
+        piece,
+        pieces.first[piece],
+        pieces.count[piece],
+        area,
+        (begin, end),
+        (pieces.first_input[piece] + begin, groups * (end - begin)),
+        groups,
+    )
 
-    def _load_input(self, tile: _Tile, spm: int) -> Command:
-        layer = self._layer
-        rows = layer.rows.need(*tile.rows)
-        columns = layer.columns.need(*tile.columns)
-        run = self._run(tile)
-        pixel = layer.channels * layer.element_bytes
-        row = pixel * layer.columns.size
-        first = (tile.piece.first_input + tile.part[0]) * layer.element_bytes
-        offset = ((tile.image * layer.rows.size + rows.first) * row) + columns.first * pixel + first
-        return load(
-            StridedRuns(
-                self._at.source + offset,
-                spm,
-                run,
-                columns.count,
-                rows.count,
-                pixel,
-                row,
-                run,
-                run * (columns.before + columns.count + columns.after),
-            ),
-            pad_x_before=columns.before,
-            pad_x_after=columns.after,
-            pad_y_before=rows.before,
-            pad_y_after=rows.after,
-            element=layer.element,
-            fill=layer.source.offset,
-        )
 
-    def _conv(
-        self, tile: _Tile, source: int, weights: int, tables: tuple[int, ...], target: int
-    ) -> Command:
-        layer, piece = self._layer, tile.piece
-        run = self._run(tile)
-        out_h, out_w = tile.rows[1] - tile.rows[0], tile.columns[1] - tile.columns[0]
-        out_pixel = piece.count * layer.element_bytes
-        in_w = layer.columns.extent(out_w)
-        first, last = tile.part[0] == 0, tile.part[1] == layer.depth
-        part = {(True, True): PART_ONLY, (True, False): PART_FIRST, (False, False): PART_MIDDLE}
-        return Command(
-            "nmp.conv",
-            {
-                **layer.words,
-                "input": source,
-                "weights": weights,
-                "channels": tables[0],
-                "scales": tables[1] if self._at.scales is not None else 0,
-                "output": target,
-                "groups": piece.groups,
-                "in_channels": tile.part[1] - tile.part[0],
-                "out_channels": piece.count,
-                **window_words(layer),
-                "out_h": out_h,
-                "out_w": out_w,
-                "in_row_stride": in_w * run,
-                "in_pixel_stride": run,
-                "out_row_stride": out_w * out_pixel,
-                "out_pixel_stride": out_pixel,
-                "part": part.get((first, last), PART_LAST),
-                "partial": self._partial,
-                **event_words(layer, tile.image, tile.rows[0], tile.columns[0], piece.first),
-            },
-        )
+def _scratchpad(
+    buffers: Buffers,
+    config: DeviceConfig,
+    weights: Integers,
+    tables: Integers,
+    inputs: Integers,
+    outputs: Integers,
+) -> _Spm:
+    """Buffers are used in turn; what is asked for again stays where it is."""
+    arena = Arena(config)
 
-    def _store(self, tile: _Tile, spm: int) -> Command:
-        return store(
-            output_box(
-                self._layer,
-                self._at.target,
-                spm,
-                tile.image,
-                tile.rows,
-                tile.columns,
-                (tile.piece.first, tile.piece.count),
-            )
-        )
+    def ring(copies: int, *sizes: int) -> Integers:
+        return np.array([[arena.take(size) for size in sizes] for _ in range(copies)]).T
+
+    (of_weights,) = ring(buffers.weight_copies, buffers.weights)
+    channels, scales = ring(buffers.weight_copies, buffers.channels, buffers.scales)
+    (of_inputs,) = ring(buffers.input_copies, buffers.input)
+    (of_outputs,) = ring(buffers.output_copies, buffers.output)
+    return _Spm(
+        of_weights[weights % buffers.weight_copies],
+        channels[tables % buffers.weight_copies],
+        scales[tables % buffers.weight_copies],
+        of_inputs[inputs % buffers.input_copies],
+        of_outputs[outputs % buffers.output_copies],
+        arena.take(buffers.partial),
+    )
+
+
+def _chosen(which: Integers, words: dict[str, Any]) -> Part:
+    """The instructions of some tiles, of words for all of them."""
+    at = np.flatnonzero(which)
+    return at, {
+        name: value[at] if isinstance(value, np.ndarray) else value for name, value in words.items()
+    }
+
+
+def _tables(tile: _Tile, at: Addresses, spm: _Spm, new: Integers) -> list[Part]:
+    first, count = tile.first[new], tile.count[new]
+    places = [(at.channels, spm.channels, CHANNEL_BYTES)]
+    if at.scales is not None:
+        places.append((at.scales, spm.scales, SCALE_BYTES))
+    return [
+        (new, StridedRuns(dram + first * nbytes, to[new], count * nbytes).words())
+        for dram, to, nbytes in places
+    ]
+
+
+def _input_words(layer: Weighted, tile: _Tile, source: int, spm: Integers) -> dict[str, Any]:
+    needs = layer.rows.need(*tile.area.rows), layer.columns.need(*tile.area.columns)
+    wide = layer.element_bytes
+    box = input_box(
+        source,
+        spm,
+        needs,
+        tile.area.image,
+        (layer.rows, layer.columns),
+        tile.input,
+        (wide, layer.channels * wide),
+        padded=True,
+    )
+    return {**box.words(), **padding_words(needs, layer)}
+
+
+def _conv_words(layer: Weighted, tile: _Tile, at: Addresses, spm: _Spm) -> dict[str, Any]:
+    run, out_pixel = tile.input[1] * layer.element_bytes, tile.count * layer.element_bytes
+    is_first, is_last = tile.part[0] == 0, tile.part[1] == layer.depth
+    pixel = tile.area.pixel(layer.rows, layer.columns)
+    return {
+        **layer.words,
+        "input": spm.input,
+        "weights": spm.weights,
+        "channels": spm.channels,
+        "scales": 0 if at.scales is None else spm.scales,
+        "output": spm.output,
+        "groups": tile.groups,
+        "in_channels": tile.part[1] - tile.part[0],
+        "out_channels": tile.count,
+        **window_words(layer),
+        "out_h": tile.area.height,
+        "out_w": tile.area.width,
+        "in_row_stride": layer.columns.extent(tile.area.width) * run,
+        "in_pixel_stride": run,
+        "out_row_stride": tile.area.width * out_pixel,
+        "out_pixel_stride": out_pixel,
+        "part": _places_in_sum(is_first, is_last),
+        "partial": spm.partial,
+        **event_words(pixel, layer.columns, layer.out_channels, tile.first),
+    }
+
+
+def _places_in_sum(is_first: Integers, is_last: Integers) -> Integers:
+    return np.where(
+        is_first,
+        np.where(is_last, PART_ONLY, PART_FIRST),
+        np.where(is_last, PART_LAST, PART_MIDDLE),
+    )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import attrs
+import numpy as np
 
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.plan import align, counts, divisions, halvings, split
-from nmpsim.compiler.tiling.slices import atoms_of, slices_of, takes_whole_groups
+from nmpsim.compiler.tiling.plan import Integers, align, counts, divisions, halvings
+from nmpsim.compiler.tiling.slices import Slicer, SliceSizes, takes_whole_groups
 from nmpsim.compiler.tiling.weighted import Weighted
 from nmpsim.compiler.tiling.weights import packed_bytes
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
-from nmpsim.timing.compute import conv_cycles
+from nmpsim.timing.compute import ceil_div, conv_cycles
 
 MAX_GRIDS = 24
 """Grids of cores whose tilings are looked at."""
@@ -23,56 +23,69 @@ SUM_BYTES = 4
 """Of a running sum, for each byte of an element."""
 
 
-@attrs.frozen
-class Scheme:
-    """A grid of cores, the tiles of a core's share, and what stays while the other passes by."""
+class Scheme(NamedTuple):
+    """A grid of cores, the tiles of a core's share, and what stays while the other passes by.
 
-    across: int
+    One of them, or the same fields as arrays: many.
+    """
+
+    across: Any
     """Ranges of output channels."""
-    down: int
+    down: Any
     """Ranges of output rows, counted over all images."""
-    beside: int
+    beside: Any
     """Ranges of output columns."""
-    atoms: int
+    atoms: Any
     """Atoms of a slice of output channels."""
-    rows: int
-    columns: int
-    part: int
+    rows: Any
+    columns: Any
+    part: Any
     """Input channels of a group that one instruction takes."""
-    input_stays: bool = False
+    input_stays: Any = False
     """Slices of weights pass by a tile of the input, instead of tiles by a slice."""
 
     @property
-    def cores(self) -> int:
+    def cores(self) -> Any:
         """Cores with work."""
         return self.across * self.down * self.beside
 
     @property
     def label(self) -> str:
         """For a reader: cores along channels, rows and columns."""
-        stays = "input" if self.input_stays else "weights"
+        stays = "input stays" if self.input_stays else "weights stay"
+        blocks = "1 block" if self.atoms == 1 else f"{self.atoms} blocks"
+        inputs = "1 input" if self.part == 1 else f"{self.part} inputs"
         return (
             f"{self.across}x{self.down}x{self.beside} cores, tiles {self.rows}x{self.columns},"
-            f" {self.atoms} blocks of {self.part} inputs, {stays} stay"
+            f" {blocks} of {inputs}, {stays}"
         )
+
+    def chosen(self, which: Integers) -> Scheme:
+        """Some of many, by their indices or a mask."""
+        return Scheme(*(column[which] for column in self))
+
+    def each(self) -> list[Scheme]:
+        """All of many."""
+        columns = (column.tolist() for column in self)
+        return [Scheme(*row) for row in zip(*columns, strict=True)]
 
 
 @attrs.frozen
 class Buffers:
     """Bytes of a core's scratchpad buffers, and how many there are of each."""
 
-    weights: int
-    channels: int
-    scales: int
-    weight_copies: int
-    input: int
-    input_copies: int
-    output: int
-    output_copies: int
-    partial: int
+    weights: Any
+    channels: Any
+    scales: Any
+    weight_copies: Any
+    input: Any
+    input_copies: Any
+    output: Any
+    output_copies: Any
+    partial: Any
 
     @property
-    def total(self) -> int:
+    def total(self) -> Any:
         """Bytes of all of them."""
         tables = align(self.weights) + align(self.channels) + align(self.scales)
         return (
@@ -83,121 +96,111 @@ class Buffers:
         )
 
 
-@attrs.frozen
-class SliceSizes:
-    """What slices of this many atoms come to, over all ranges of output channels."""
-
-    out: int
-    """Channels of the largest slice."""
-    groups: int
-    """Most groups of a slice."""
-    slices: int
-    """Most slices of a range."""
-    one_input: bool
-    """All slices of a range read the same input channels."""
-
-
-def slice_sizes_of(layer: Weighted, across: int, atoms: int) -> SliceSizes:
-    """Split each of ``across`` ranges into slices of ``atoms`` atoms."""
-    whole = takes_whole_groups(layer)
-    every = atoms_of(layer)
-    ranges = [list(slices_of(every[a:b], atoms, whole)) for a, b in split(len(every), across)]
-    return SliceSizes(
-        max(s.count for slices in ranges for s in slices),
-        max(s.groups for slices in ranges for s in slices),
-        max(map(len, ranges)),
-        all(len({s.first_input for s in slices}) == 1 for slices in ranges),
-    )
-
-
-def share_of(layer: Weighted, scheme: Scheme) -> tuple[int, int]:
+def share_of(layer: Weighted, scheme: Scheme) -> tuple[Any, Any]:
     """Rows and columns of the largest share."""
     total_rows = layer.images * layer.rows.out
-    return math.ceil(total_rows / scheme.down), math.ceil(layer.columns.out / scheme.beside)
+    return ceil_div(total_rows, scheme.down), ceil_div(layer.columns.out, scheme.beside)
 
 
 def buffers_of(layer: Weighted, sizes: SliceSizes, scheme: Scheme) -> Buffers:
     """What each core needs; what a core loads but once has one buffer."""
     rows, columns = share_of(layer, scheme)
     one_part = scheme.part >= layer.depth
-    one_tile = layer.images == 1 and scheme.rows >= rows and scheme.columns >= columns
+    one_tile = (layer.images == 1) & (scheme.rows >= rows) & (scheme.columns >= columns)
     pixels = scheme.rows * scheme.columns
     in_pixels = layer.rows.extent(scheme.rows) * layer.columns.extent(scheme.columns)
     wide = layer.element_bytes
     return Buffers(
         packed_bytes(sizes.out, layer.rows.kernel, layer.columns.kernel * scheme.part * wide),
         sizes.out * CHANNEL_BYTES,
-        0 if layer.scale_records is None else sizes.out * SCALE_BYTES,
-        1 if sizes.slices == 1 and one_part else 2,
+        sizes.out * (0 if layer.scale_records is None else SCALE_BYTES),
+        2 - ((sizes.slices == 1) & one_part),
         in_pixels * sizes.groups * scheme.part * wide,
-        1 if one_tile and one_part and sizes.one_input else 2,
+        2 - (one_tile & one_part & sizes.one_input),
         pixels * sizes.out * wide,
-        1 if one_tile and sizes.slices == 1 else 2,
-        0 if one_part else SUM_BYTES * wide * pixels * sizes.out,
+        2 - (one_tile & (sizes.slices == 1)),
+        (1 - one_part) * SUM_BYTES * wide * pixels * sizes.out,
     )
 
 
-def schemes_of(layer: Weighted, config: DeviceConfig, memory: Memory) -> Iterator[Scheme]:
-    """Every scheme worth a look that fits the scratchpad."""
-    for grid in _promising_grids(layer, config.cores_count, memory):
-        for atoms in halvings(grid.atoms):
-            sizes = slice_sizes_of(layer, grid.across, atoms)
-            yield from _tilings(layer, grid, atoms, sizes, config.scratchpad_bytes)
+def schemes_of(
+    layer: Weighted,
+    slicer: Slicer,
+    config: DeviceConfig,
+    memory: Memory,
+    known: dict[Scheme, tuple[Scheme, ...]],
+) -> tuple[Scheme, RoughCost]:
+    """Every scheme worth a look that fits the scratchpad, and what they cost.
+
+    ``known`` are the tilings of grids that were looked at with another memory.
+    """
+    tilings: list[Scheme] = []
+    for grid in _promising_grids(layer, slicer.atoms, config.cores_count, memory):
+        if grid not in known:
+            known[grid] = tuple(_tilings(layer, slicer, grid, config))
+        tilings += known[grid]
+    schemes = Scheme(*(np.concatenate(column) for column in zip(*tilings, strict=True)))
+    return schemes, rough_cost_of(layer, slicer.atoms, schemes, memory)
 
 
-def _promising_grids(layer: Weighted, cores: int, memory: Memory) -> list[Scheme]:
+def _promising_grids(layer: Weighted, atoms: int, cores: int, memory: Memory) -> list[Scheme]:
     """The grids that would be fastest if all transfers overlapped with all sums."""
-    total_rows, atoms = layer.images * layer.rows.out, len(atoms_of(layer))
-    grids = []
-    for across in counts(atoms, cores):
-        for down in counts(total_rows, cores // across):
-            for beside in counts(layer.columns.out, cores // (across * down)):
-                share = math.ceil(atoms / across)
-                rows, columns = math.ceil(total_rows / down), math.ceil(layer.columns.out / beside)
-                grids.append(Scheme(across, down, beside, share, rows, columns, layer.depth))
-    return heapq.nsmallest(
-        MAX_GRIDS, grids, key=lambda g: rough_cost_of(layer, atoms, g, memory).bound
-    )
+    total_rows = layer.images * layer.rows.out
+    grids = [
+        (across, down, beside)
+        for across in counts(atoms, cores)
+        for down in counts(total_rows, cores // across)
+        for beside in counts(layer.columns.out, cores // (across * down))
+    ]
+    across, down, beside = np.array(grids, np.int64).T
+    rows, columns = ceil_div(total_rows, down), ceil_div(layer.columns.out, beside)
+    depth, stays = np.full_like(across, layer.depth), np.zeros(across.size, bool)
+    every = Scheme(across, down, beside, ceil_div(atoms, across), rows, columns, depth, stays)
+    bound = rough_cost_of(layer, atoms, every, memory).bound
+    return every.chosen(np.argsort(bound, kind="stable")[:MAX_GRIDS]).each()
 
 
 def _tilings(
-    layer: Weighted, grid: Scheme, atoms: int, sizes: SliceSizes, capacity: int
+    layer: Weighted, slicer: Slicer, grid: Scheme, config: DeviceConfig
 ) -> Iterator[Scheme]:
-    """A grid's tiles; narrower ones only where a whole row does not fit."""
-    for width in halvings(grid.columns):
-        for height in divisions(grid.rows):
-            tiling = _deepest(layer, grid, (atoms, height, width), sizes, capacity)
-            if tiling is None:
-                continue
-            yield tiling
-            several = sizes.slices > 1 and (height < grid.rows or width < grid.columns)
-            if several and tiling.part == layer.depth and sizes.one_input:
-                yield attrs.evolve(tiling, input_stays=True)
-        if tiling is not None and tiling.part == layer.depth:
-            return
+    """A grid's tilings that fit.
+
+    Narrower tiles only where whole rows of all input channels do not fit; and fewer input channels,
+    where they change the sums.
+    """
+    atoms, widths, heights = halvings(grid.atoms), halvings(grid.columns), divisions(grid.rows)
+    every = np.meshgrid(atoms, widths, heights, halvings(layer.depth), indexing="ij", copy=False)
+    shape, (atoms_of_slice, columns, rows, part) = every[0].shape, map(np.ravel, every)
+    across, down, beside = (np.full_like(part, n) for n in grid[:3])
+    schemes = Scheme(across, down, beside, atoms_of_slice, rows, columns, part)
+    sizes = SliceSizes(
+        *np.array([slicer.sizes(grid.across, n) for n in atoms])
+        .repeat(part.size // len(atoms), axis=0)
+        .T
+    )
+    fits = buffers_of(layer, sizes, schemes).total <= config.scratchpad_bytes
+    fits &= (sizes.groups == 1) | (part == layer.depth)  # parts of several groups are apart
+    fitting = fits.reshape(shape)
+    if not layer.is_exact:
+        fitting = fitting & (np.cumsum(fitting, axis=3) == 1)
+    is_whole = fitting[:, :, -1, 0]
+    wanted = np.cumsum(is_whole, axis=1) - is_whole == 0
+    chosen = (fitting & wanted[:, :, None, None]).ravel()
+    several = (sizes.slices > 1) & ((rows < grid.rows) | (columns < grid.columns))
+    again = chosen & several & (part == layer.depth) & (sizes.one_input == 1)
+    for which, input_stays in ((chosen, False), (again, True)):
+        some = schemes._replace(input_stays=np.full(part.size, input_stays))
+        yield some.chosen(which)
 
 
-def _deepest(
-    layer: Weighted, grid: Scheme, tile: tuple[int, int, int], sizes: SliceSizes, capacity: int
-) -> Scheme | None:
-    """A tiling with the most input channels that fit, or None."""
-    for part in halvings(layer.depth):
-        if part < layer.depth and sizes.groups > 1:
-            return None  # parts of several groups' inputs are not contiguous
-        deep = Scheme(grid.across, grid.down, grid.beside, *tile, part)
-        if buffers_of(layer, sizes, deep).total <= capacity:
-            return deep
-    return None
-
-
-def simple_scheme(layer: Weighted, config: DeviceConfig) -> Scheme | None:
+def simple_scheme(layer: Weighted, slicer: Slicer, config: DeviceConfig) -> Scheme | None:
     """One obvious rule: all cores on what is larger, and the largest tile that fits.
 
     Output channels are shared out where there are more bytes of weights than of input, else rows;
     cores that are left take the other. Of a tile, as many input channels as possible come first,
     then whole rows, channels, rows.
     """
-    atoms, total_rows = len(atoms_of(layer)), layer.images * layer.rows.out
+    atoms, total_rows = slicer.atoms, layer.images * layer.rows.out
     cores = config.cores_count
     if layer.weights.nbytes > layer.source.type.nbytes:
         across = min(atoms, cores)
@@ -205,8 +208,8 @@ def simple_scheme(layer: Weighted, config: DeviceConfig) -> Scheme | None:
     else:
         down = min(total_rows, cores)
         across = min(atoms, cores // down)
-    share, rows = math.ceil(atoms / across), math.ceil(total_rows / down)
-    sizes_of_count = {n: slice_sizes_of(layer, across, n) for n in halvings(share)}
+    share, rows = ceil_div(atoms, across), ceil_div(total_rows, down)
+    sizes_of_count = {n: slicer.sizes(across, n) for n in halvings(share)}
     for part in halvings(layer.depth):
         for width in halvings(layer.columns.out):
             for count, sizes in sizes_of_count.items():
@@ -220,37 +223,40 @@ def simple_scheme(layer: Weighted, config: DeviceConfig) -> Scheme | None:
 
 
 def rough_cost_of(layer: Weighted, atoms: int, scheme: Scheme, memory: Memory) -> RoughCost:
-    """The rough cost of a scheme; ``atoms`` are those of the whole layer."""
+    """The rough cost of many schemes; ``atoms`` are those of the whole layer."""
     wide, kernel_h, kernel_w = layer.element_bytes, layer.rows.kernel, layer.columns.kernel
     rows, columns = share_of(layer, scheme)
-    share = math.ceil(atoms / scheme.across)
-    slices = math.ceil(share / scheme.atoms)
-    per_atom = math.ceil(layer.out_channels / atoms)
-    parts = math.ceil(layer.depth / scheme.part)
-    tile_rows, tile_columns = min(scheme.rows, rows), min(scheme.columns, columns)
-    tiles = math.ceil(rows / scheme.rows) * math.ceil(columns / scheme.columns)
-    out = min(min(scheme.atoms, share) * per_atom, layer.out_channels)
-    groups = min(scheme.atoms, share) if takes_whole_groups(layer) else 1
+    share = ceil_div(atoms, scheme.across)
+    slices = ceil_div(share, scheme.atoms)
+    per_atom = ceil_div(layer.out_channels, atoms)
+    parts = ceil_div(layer.depth, scheme.part)
+    tile_rows, tile_columns = np.minimum(scheme.rows, rows), np.minimum(scheme.columns, columns)
+    tiles = ceil_div(rows, scheme.rows) * ceil_div(columns, scheme.columns)
+    taken = np.minimum(scheme.atoms, share)
+    out = np.minimum(taken * per_atom, layer.out_channels)
+    whole = takes_whole_groups(layer)
+    groups = taken if whole else 1
     steps = slices * tiles * parts
     sums = conv_cycles(
         rows * columns,
         kernel_h,
         kernel_w,
         scheme.part,
-        min(share * per_atom, layer.out_channels),
-        share if takes_whole_groups(layer) else 1,
+        np.minimum(share * per_atom, layer.out_channels),
+        share if whole else 1,
         layer.element,
         memory.costs,
     )
     weights = packed_bytes(out, kernel_h, kernel_w * scheme.part * wide)
-    weights += out * (CHANNEL_BYTES + (0 if layer.scale_records is None else SCALE_BYTES))
-    passes = (slices if parts == 1 else steps) if not scheme.input_stays else slices * tiles
-    if slices == parts == 1:
-        passes = 1
-    inputs = tiles if scheme.input_stays or (tiles == 1 and parts == 1) else steps
+    weights = weights + out * (CHANNEL_BYTES + (0 if layer.scale_records is None else SCALE_BYTES))
+    passes = np.where(parts == 1, slices, steps)
+    passes = np.where(scheme.input_stays, slices * tiles, passes)
+    passes = np.where((slices == 1) & (parts == 1), 1, passes)
+    once = scheme.input_stays | ((tiles == 1) & (parts == 1))
+    inputs = np.where(once, tiles, steps)
     in_row, out_row = layer.channels * wide, layer.out_channels * wide
-    in_rows = min(layer.rows.extent(tile_rows), layer.rows.size)
-    in_columns = min(layer.columns.extent(tile_columns), layer.columns.size)
+    in_rows = np.minimum(layer.rows.extent(tile_rows), layer.rows.size)
+    in_columns = np.minimum(layer.columns.extent(tile_columns), layer.columns.size)
     load = box_cycles(
         memory,
         groups * scheme.part * wide,

@@ -6,9 +6,10 @@ Good enough to say which of thousands of tilings of a layer are worth simulating
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import attrs
+import numpy as np
 
 from nmpsim.timing import Costs
 
@@ -21,44 +22,44 @@ class Memory:
     blind: bool = False
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Traffic:
     """Transfers of one kind that a core makes."""
 
-    count: int
-    cycles: float
+    count: Any
+    cycles: Any
     """That the DRAM serves each."""
 
     @property
-    def total(self) -> float:
+    def total(self) -> Any:
         """Of all of them."""
         return self.count * self.cycles
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class RoughCost:
-    """A layer whose cores all do what the busiest does."""
+    """Tilings of a layer whose cores all do what the busiest does; numbers, or arrays of them."""
 
-    cores: int
-    compute: int
+    cores: Any
+    compute: Any
     """Cycles of a core's unit."""
-    tiles: int
+    tiles: Any
     """That a core computes one after the other."""
     loads: tuple[Traffic, ...]
     store: Traffic
 
     @property
-    def memory(self) -> float:
+    def memory(self) -> Any:
         """Cycles that the DRAM is busy."""
         return self.cores * (sum(load.total for load in self.loads) + self.store.total)
 
     @property
-    def bound(self) -> float:
+    def bound(self) -> Any:
         """About what it takes if everything overlaps."""
-        return max(self.memory, self.compute)
+        return np.maximum(self.memory, self.compute)
 
     @property
-    def cycles(self) -> float:
+    def cycles(self) -> Any:
         """About what the layer takes.
 
         The DRAM is busy with all traffic; a core with its sums, after its first loads and before
@@ -69,35 +70,37 @@ class RoughCost:
         memory = self.memory
         alone = first + self.compute + self.store.cycles
         last = self.cores * first + self.compute / self.tiles + self.store.cycles
-        return max(memory, alone, last) + min(memory, self.compute) / 8
+        longest = np.maximum(np.maximum(memory, alone), last)
+        return longest + np.minimum(memory, self.compute) / 8
 
 
 def box_cycles(
     memory: Memory,
-    run: int,
-    count_x: int,
-    stride_x: int,
-    count_y: int,
-    stride_y: int,
-    aligned: bool = False,
-) -> float:
+    run: Any,
+    count_x: Any,
+    stride_x: Any,
+    count_y: Any,
+    stride_y: Any,
+    aligned: Any = False,
+) -> Any:
     """About the cycles that the DRAM serves a box of runs; strides in bytes.
 
     ``aligned`` says that it begins where a row does.
     """
-    if count_x == 1 or stride_x == run:
-        run, count_x, stride_x, count_y, stride_y = run * count_x, count_y, stride_y, 1, 0
-        if count_x == 1 or stride_x == run:
-            run, count_x, stride_x = run * count_x, 1, 0
-    costs, runs = memory.costs, count_x * count_y
+    costs, burst = memory.costs, memory.costs.dram_burst_bytes
     if memory.blind:
-        return run * runs / costs.dram_bytes_per_cycle
-    burst = costs.dram_burst_bytes
-    bursts: float = (run - 1) // burst + 1
-    if runs > 1 and stride_x % burst:
-        bursts = min(bursts + (run - 1) % burst / burst, max(stride_x, run) / burst)
-    extent = run * runs if runs == 1 else count_y * (stride_x * (count_x - 1) + run)
+        return run * count_x * count_y / costs.dram_bytes_per_cycle
+    for _ in range(2):  # runs that touch each other become one
+        joins = (count_x == 1) | (stride_x == run)
+        run = np.where(joins, run * count_x, run)
+        stride_x, count_x = np.where(joins, stride_y, stride_x), np.where(joins, count_y, count_x)
+        count_y, stride_y = np.where(joins, 1, count_y), np.where(joins, 0, stride_y)
+    runs = count_x * count_y
+    bursts = (run - 1) // burst + 1
+    split = np.minimum(bursts + (run - 1) % burst / burst, np.maximum(stride_x, run) / burst)
+    bursts = np.where((runs > 1) & (stride_x % burst != 0), split, bursts)
+    extent = np.where(runs == 1, run, count_y * (stride_x * (count_x - 1) + run))
     rows = extent / costs.dram_row_bytes
-    opened = math.ceil(rows) if aligned else rows + 1
+    opened = np.where(aligned, np.ceil(rows), rows + 1)
     per_burst = -(-burst // costs.dram_bytes_per_cycle)
     return bursts * runs * per_burst + opened * costs.dram_row_miss_cycles

@@ -5,29 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import attrs
+import numpy as np
 
 from nmpsim.compiler.fuse import input_range, limits_on
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.options import Options, best_first
+from nmpsim.compiler.tiling.options import Candidate, Options, best_first
 from nmpsim.compiler.tiling.plan import (
     ALIGNMENT,
     Arena,
     Command,
+    Commands,
+    Integers,
     LayerPlan,
     StridedRuns,
     TileStep,
     chunks,
+    commands,
+    core_ends,
     halvings,
     load,
     plan_of,
+    sizes_of,
     split,
-    spread,
     store,
     too_large,
 )
+from nmpsim.compiler.tiling.tiles import Bounds, ranges_of, tiles_of
 from nmpsim.compiler.tiling.weighted import clip_words
 from nmpsim.compiler.work import Operation, View
+from nmpsim.config import DeviceConfig
 from nmpsim.isa.table import Unit
 from nmpsim.isa.total import total
 from nmpsim.isa.words import (
@@ -76,10 +83,55 @@ class FlatScheme:
     @property
     def label(self) -> str:
         """For a reader."""
-        return f"{self.cores} cores, tiles of {self.tile} elements at multiples of {self.unit}"
+        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
+        return f"{cores}, tiles of {self.tile} elements at multiples of {self.unit}"
 
 
 Tiles = list[tuple[int, int]]
+
+
+@attrs.frozen(eq=False)
+class Flat:
+    """The tiles of all cores."""
+
+    cores: Integers
+    """[cores + 1] where each core's begin"""
+    begin: Integers
+    """[tiles] first element"""
+    count: Integers
+    """[tiles] elements"""
+    core: Integers
+    """[tiles] whose it is"""
+    number: Integers
+    """[tiles] which of its core's"""
+    arena: Arena
+
+    @property
+    def steps(self) -> Integers:
+        """All tiles."""
+        return np.arange(self.begin.size)
+
+    def buffers(self, element_bytes: int, copies: int = 2) -> Integers:
+        """[tiles] addresses of buffers in turn, as large as the largest tile of the core."""
+        edges = np.flatnonzero(self.number == 0)
+        size = np.maximum.reduceat(self.count, edges) * element_bytes
+        taken = np.stack(np.broadcast_arrays(*(self.arena.take(size) for _ in range(copies))))
+        each: Integers = np.broadcast_to(taken, (copies, size.size))
+        return each[self.number % copies, self.core]
+
+
+def _flat(shares: Bounds, tile: int, config: DeviceConfig) -> Flat:
+    """The tiles of each core's share."""
+    ranges = ranges_of(shares, tile)
+    tiles = tiles_of((ranges,), (0,))
+    return Flat(
+        core_ends(sizes_of(tiles.ends), config),
+        ranges.begin,
+        ranges.end - ranges.begin,
+        tiles.core,
+        tiles.numbers,
+        Arena(config),
+    )
 
 
 @attrs.frozen
@@ -97,9 +149,9 @@ class _Range:
 
 
 def _options(
-    flat: _Range, context: Context, steps: Callable[[Tiles], Iterator[TileStep]]
+    flat: _Range, context: Context, plan: Callable[[Bounds, int], LayerPlan]
 ) -> Options[FlatScheme]:
-    """The tilings of a flat range; ``steps`` makes a core's."""
+    """The tilings of a flat range; ``plan`` takes the cores' shares and the size of a tile."""
     config = context.config
     name, wide = flat.op.instruction.name, flat.op.output.element_bytes
     fit = (config.scratchpad_bytes - 8 * ALIGNMENT) // flat.scratchpad_bytes
@@ -125,16 +177,15 @@ def _options(
         loads = (moved,) * (len(flat.addresses) - 1)
         return RoughCost(scheme.cores, compute, tiles, loads, moved)
 
-    def ranked(memory: Memory) -> list[FlatScheme]:
-        return best_first(schemes(), lambda s: rough_cost(s, memory).cycles)
+    def ranked(memory: Memory) -> list[Candidate[FlatScheme]]:
+        every = list(schemes())
+        return best_first(every, [rough_cost(one, memory) for one in every])
 
     def build(scheme: FlatScheme, _: bool) -> LayerPlan:
         pieces = -(-flat.total // scheme.unit)
-        shares = [
-            chunks(a * scheme.unit, min(b * scheme.unit, flat.total), scheme.tile)
-            for a, b in split(pieces, scheme.cores)
-        ]
-        return plan_of(Unit.VECTOR, spread([tuple(steps(s)) for s in shares], config))
+        shares = split(pieces, scheme.cores)
+        bounds = tuple((a * scheme.unit, min(b * scheme.unit, flat.total)) for a, b in shares)
+        return plan(bounds, scheme.tile)
 
     simple = FlatScheme(config.cores_count, min(fit, MOST), ALIGNMENT)
     places = tuple(address % config.dram_row_bytes for address in flat.addresses)
@@ -154,35 +205,40 @@ def binary_options(op: Operation, context: Context) -> Options[FlatScheme]:
     wide = lhs.element_bytes
     left, right, target = (context.address_of(v) for v in (lhs, rhs, op.output))
 
-    def steps(tiles: Tiles) -> Iterator[TileStep]:
-        size = max(b - a for a, b in tiles)
-        arena = Arena(context.config)
-        lefts, rights, outs = (arena.take_twice(size * wide) for _ in range(3))
-        for number, (a, b) in enumerate(tiles):
-            k, count = number % 2, b - a
-            compute = Command(
-                "nmp.eltwise",
-                {
-                    **words,
-                    "lhs": lefts[k],
-                    "rhs": rights[k],
-                    "output": outs[k],
-                    "columns": count,
-                    "event_origin": a,
-                },
-            )
-            begin, run = a * wide, count * wide
-            yield TileStep(
-                (
-                    load(StridedRuns(left + begin, lefts[k], run)),
-                    load(StridedRuns(right + begin, rights[k], run)),
-                ),
-                (compute,),
-                (store(StridedRuns(target + begin, outs[k], run)),),
-            )
+    def plan(shares: Bounds, tile: int) -> LayerPlan:
+        flat = _flat(shares, tile, context.config)
+        left_at, right_at, out_at = (flat.buffers(wide) for _ in range(3))
+        begin, run, steps = flat.begin * wide, flat.count * wide, flat.steps
+        compute = {
+            **words,
+            "lhs": left_at,
+            "rhs": right_at,
+            "output": out_at,
+            "columns": flat.count,
+            "event_origin": flat.begin,
+        }
+        return LayerPlan(
+            Unit.VECTOR,
+            flat.cores,
+            commands(
+                "nmp.load",
+                steps.size,
+                (steps, StridedRuns(left + begin, left_at, run).words()),
+                (steps, StridedRuns(right + begin, right_at, run).words()),
+            ),
+            commands("nmp.eltwise", steps.size, (steps, compute)),
+            _stores(target + begin, out_at, run),
+        )
 
     return _options(
-        _Range(op, op.output.type.elements, 6 * wide, (left, right, target)), context, steps
+        _Range(op, op.output.type.elements, 6 * wide, (left, right, target)), context, plan
+    )
+
+
+def _stores(dram: Integers, spm: Integers, run: Integers) -> Commands:
+    """One of each tile."""
+    return commands(
+        "nmp.store", run.size, (np.arange(run.size), StridedRuns(dram, spm, run).words())
     )
 
 
@@ -238,8 +294,12 @@ def batchedadd_options(op: Operation, context: Context) -> Options[FlatScheme]:
                 yield TileStep(tuple(loads), (compute,), (store(out_box),))
                 number += 1
 
+    def plan(shares: Bounds, tile: int) -> LayerPlan:
+        cores = [list(steps(chunks(a, b, tile))) for a, b in shares]
+        return plan_of(Unit.VECTOR, cores, context.config)
+
     needs = 2 * slice_wide + 4 * wide
-    return _options(_Range(op, columns, needs, (left, target), rows), context, steps)
+    return _options(_Range(op, columns, needs, (left, target), rows), context, plan)
 
 
 def _pair_words(op: Operation, context: Context) -> dict[str, int]:
@@ -265,27 +325,29 @@ def unary_options(op: Operation, context: Context) -> Options[FlatScheme]:
     start, target = context.address_of(source), context.address_of(op.output)
     wide = source.element_bytes
 
-    def steps(tiles: Tiles) -> Iterator[TileStep]:
-        size = max(b - a for a, b in tiles) * wide
-        arena = Arena(context.config)
-        table_at = arena.take(256)
-        inputs, outs = arena.take_twice(size), arena.take_twice(size)
-        for number, (a, b) in enumerate(tiles):
-            k, count = number % 2, b - a
-            begin, run = a * wide, count * wide
-            loads = [load(StridedRuns(start + begin, inputs[k], run))]
-            places = {"input": inputs[k], "output": outs[k], "count": count}
-            if look_up:
-                compute = Command("nmp.lut", {**places, "table": table_at})
-                if number == 0:
-                    loads.append(load(StridedRuns(table, table_at, 256)))
-            else:
-                compute = Command("nmp.rescale", {**words, **places, "event_origin": a})
-            yield TileStep(
-                tuple(loads), (compute,), (store(StridedRuns(target + begin, outs[k], run)),)
-            )
+    def plan(shares: Bounds, tile: int) -> LayerPlan:
+        flat = _flat(shares, tile, context.config)
+        table_at = flat.arena.take(256)
+        in_at, out_at = flat.buffers(wide), flat.buffers(wide)
+        begin, run, steps = flat.begin * wide, flat.count * wide, flat.steps
+        places = {"input": in_at, "output": out_at, "count": flat.count}
+        loads = [(steps, StridedRuns(start + begin, in_at, run).words())]
+        if look_up:
+            first = np.flatnonzero(flat.number == 0)
+            loads.append((first, StridedRuns(table, table_at, 256).words()))
+            computes = commands("nmp.lut", steps.size, (steps, {**places, "table": table_at}))
+        else:
+            named = {**words, **places, "event_origin": flat.begin}
+            computes = commands("nmp.rescale", steps.size, (steps, named))
+        return LayerPlan(
+            Unit.VECTOR,
+            flat.cores,
+            commands("nmp.load", steps.size, *loads),
+            computes,
+            _stores(target + begin, out_at, run),
+        )
 
-    return _options(_Range(op, op.output.type.elements, 4 * wide, (start, target)), context, steps)
+    return _options(_Range(op, op.output.type.elements, 4 * wide, (start, target)), context, plan)
 
 
 def _unary_words(op: Operation, context: Context) -> dict[str, int]:
@@ -320,14 +382,23 @@ def splat_options(op: Operation, context: Context) -> Options[FlatScheme]:
     wide = view.element_bytes
     target = context.address_of(view)
 
-    def steps(tiles: Tiles) -> Iterator[TileStep]:
-        size = max(b - a for a, b in tiles)
-        buffer = Arena(context.config).take(size * wide)
-        words = {"element": view.element, "output": buffer, "count": size, "value": value}
-        fill = Command("nmp.fill", words)
-        for number, (a, b) in enumerate(tiles):
-            computes = (fill,) if number == 0 else ()
-            box = StridedRuns(target + a * wide, buffer, (b - a) * wide)
-            yield TileStep((), computes, (store(box),))
+    def plan(shares: Bounds, tile: int) -> LayerPlan:
+        flat = _flat(shares, tile, context.config)
+        buffer, first = flat.buffers(wide, 1), np.flatnonzero(flat.number == 0)
+        largest = np.maximum.reduceat(flat.count, first)
+        fill = {
+            "element": view.element,
+            "output": buffer[first],
+            "count": largest,
+            "value": value,
+        }
+        steps = flat.steps
+        return LayerPlan(
+            Unit.VECTOR,
+            flat.cores,
+            commands("nmp.load", steps.size, (steps[:0], {})),
+            commands("nmp.fill", steps.size, (first, fill)),
+            _stores(target + flat.begin * wide, buffer, flat.count * wide),
+        )
 
-    return _options(_Range(op, view.type.elements, wide, (target,)), context, steps)
+    return _options(_Range(op, view.type.elements, wide, (target,)), context, plan)

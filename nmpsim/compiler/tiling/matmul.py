@@ -9,7 +9,7 @@ import attrs
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.conv_scheme import SUM_BYTES
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.options import Options, best_first
+from nmpsim.compiler.tiling.options import Candidate, Options, best_first
 from nmpsim.compiler.tiling.plan import (
     Arena,
     Command,
@@ -23,7 +23,6 @@ from nmpsim.compiler.tiling.plan import (
     load,
     plan_of,
     split,
-    spread,
     store,
     too_large,
 )
@@ -128,10 +127,14 @@ def matmul_options(op: Operation, context: Context) -> Options[MatmulScheme]:
         store_traffic = Traffic(high * wider, box_cycles(memory, *out_box))
         return RoughCost(scheme.cores, compute, steps, loads, store_traffic)
 
+    def ranked(memory: Memory) -> list[Candidate[MatmulScheme]]:
+        every = list(schemes())
+        return best_first(every, [rough_cost(one, memory) for one in every])
+
     def build(scheme: MatmulScheme, _: bool) -> LayerPlan:
         downs, acrosses = split(rows, scheme.down), split(columns, scheme.across)
         cores = [tuple(steps(r, c)) for r in downs for c in acrosses]
-        return plan_of(Unit.MAC, spread(cores, context.config), rows * inner * columns)
+        return plan_of(Unit.MAC, cores, context.config, rows * inner * columns)
 
     down = min(rows, context.config.cores_count)
     simple = MatmulScheme(down, min(columns, context.config.cores_count // down))
@@ -139,7 +142,7 @@ def matmul_options(op: Operation, context: Context) -> Options[MatmulScheme]:
     return Options(
         ("matmul", rows, inner, columns, wide, places),
         simple,
-        lambda memory: best_first(schemes(), lambda s: rough_cost(s, memory).cycles),
+        ranked,
         build,
     )
 

@@ -15,7 +15,7 @@ import attrs
 
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.options import Options
+from nmpsim.compiler.tiling.options import Candidate, Options
 from nmpsim.compiler.tiling.plan import (
     Arena,
     Command,
@@ -26,7 +26,6 @@ from nmpsim.compiler.tiling.plan import (
     load,
     plan_of,
     split,
-    spread,
     store,
     too_large,
 )
@@ -186,7 +185,8 @@ class MoveScheme:
     @property
     def label(self) -> str:
         """For a reader."""
-        return f"{self.cores} cores, tiles of at most {self.limit} bytes"
+        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
+        return f"{cores}, tiles of at most {self.limit} bytes"
 
 
 def move_options(op: Operation, context: Context) -> Options[MoveScheme]:
@@ -202,21 +202,22 @@ def move_options(op: Operation, context: Context) -> Options[MoveScheme]:
     share = -(-total // config.cores_count)
     simple = MoveScheme(config.cores_count, max(64, min(room, MAX_BYTES, share)))
 
-    def ranked(_: Memory) -> list[MoveScheme]:
+    def ranked(_: Memory) -> list[Candidate[MoveScheme]]:
         """Few are worth it: the DRAM bounds them all."""
-        return [
+        schemes = [
             MoveScheme(cores, max(64, min(room, MAX_BYTES, -(-total // (cores * tiles)))))
             for cores in FEWER
             if cores <= config.cores_count
             for tiles in (1, 4)
         ]
+        return [Candidate(scheme, -(-total // scheme.limit)) for scheme in schemes]
 
     def build(scheme: MoveScheme, _: bool) -> LayerPlan:
         tiles = [tile for move in moves for tile in _tiles(move, scheme.limit, reorders)]
         steps = _transposes if reorders else _copies
         shares = split(len(tiles), scheme.cores)
         cores = [tuple(steps(tiles[a:b], context)) for a, b in shares]
-        return plan_of(Unit.VECTOR, spread(cores, config))
+        return plan_of(Unit.VECTOR, cores, config)
 
     row = config.dram_row_bytes
     places = tuple((m.source % row, m.target % row, m.element, m.dimensions) for m in moves)

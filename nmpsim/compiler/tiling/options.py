@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import attrs
+import numpy as np
 
-from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.plan import LayerPlan
+from nmpsim.compiler.tiling.cost_model import Memory, RoughCost
+from nmpsim.compiler.tiling.plan import Integers, LayerPlan
 
 MAX_RANKED = 64
 """Of the most promising ways that a planner hands on."""
@@ -26,6 +26,25 @@ class Labelled(Protocol):
 S = TypeVar("S", bound=Labelled)
 
 
+class Columns(Protocol[S]):
+    """Many tilings; each field is an array."""
+
+    def chosen(self, which: Integers) -> Columns[S]:
+        """Some of them."""
+
+    def each(self) -> list[S]:
+        """All of them."""
+
+
+@attrs.frozen
+class Candidate(Generic[S]):
+    """A tiling that is worth a look, and about how long its plan is."""
+
+    scheme: S
+    tiles: int
+    """Of all cores."""
+
+
 @attrs.frozen(eq=False)
 class Options(Generic[S]):
     """What the search chooses from."""
@@ -34,12 +53,20 @@ class Options(Generic[S]):
     """Layers with equal keys are tiled alike."""
     simple: S
     """By one obvious rule, without a search."""
-    ranked: Callable[[Memory], Sequence[S]]
-    """Those worth a look, the most promising first."""
+    ranked: Callable[[Memory], Sequence[Candidate[S]]]
+    """The most promising first."""
     build: Callable[[S, bool], LayerPlan]
     """The plan; True if it is the final one, which lays down the constants that it needs."""
 
 
-def best_first(schemes: Iterable[S], cost: Callable[[S], float]) -> list[S]:
+def best_first(schemes: Sequence[S], costs: Sequence[RoughCost]) -> list[Candidate[S]]:
     """The cheapest few, in order; of equal ones the first."""
-    return heapq.nsmallest(MAX_RANKED, schemes, key=cost)
+    order = np.argsort([float(cost.cycles) for cost in costs], kind="stable")[:MAX_RANKED]
+    return [Candidate(schemes[i], int(costs[i].cores * costs[i].tiles)) for i in order.tolist()]
+
+
+def best_rows(schemes: Columns[S], cost: RoughCost) -> list[Candidate[S]]:
+    """As ``best_first``, of schemes and costs whose fields are arrays."""
+    order = np.argsort(cost.cycles, kind="stable")[:MAX_RANKED]
+    tiles = np.broadcast_to(cost.cores * cost.tiles, cost.cycles.shape)[order].tolist()
+    return list(map(Candidate, schemes.chosen(order).each(), tiles))

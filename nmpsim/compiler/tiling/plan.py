@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import attrs
 import numpy as np
@@ -18,6 +19,8 @@ ALIGNMENT = 64
 """Bytes; scratchpad buffers begin at multiples of it."""
 
 Integers = npt.NDArray[np.int64]
+Numbers = int | Integers
+"""One for all, or one for each."""
 
 
 @attrs.frozen
@@ -25,7 +28,7 @@ class Command:
     """A tensor instruction and the words of its descriptor; words not named are zero."""
 
     mnemonic: str
-    words: Mapping[str, int]
+    words: Mapping[str, Any]
 
 
 @attrs.frozen
@@ -61,21 +64,23 @@ class LayerPlan:
     macs: int = 0
 
 
-def plan_of(unit: Unit, cores: Sequence[Sequence[TileStep]], macs: int = 0) -> LayerPlan:
+def plan_of(
+    unit: Unit, cores: Sequence[Sequence[TileStep]], config: DeviceConfig, macs: int = 0
+) -> LayerPlan:
     """The tables of steps that were planned one by one."""
     steps = [step for one in cores for step in one]
     computing = next((step.computes[0].mnemonic for step in steps if step.computes), "nmp.fill")
     return LayerPlan(
         unit,
-        ends_of([len(one) for one in cores]),
-        _commands("nmp.load", [step.loads for step in steps]),
-        _commands(computing, [step.computes for step in steps]),
-        _commands("nmp.store", [step.stores for step in steps]),
+        core_ends([len(one) for one in cores], config),
+        _one_by_one("nmp.load", [step.loads for step in steps]),
+        _one_by_one(computing, [step.computes for step in steps]),
+        _one_by_one("nmp.store", [step.stores for step in steps]),
         macs,
     )
 
 
-def _commands(mnemonic: str, steps: Sequence[tuple[Command, ...]]) -> Commands:
+def _one_by_one(mnemonic: str, steps: Sequence[tuple[Command, ...]]) -> Commands:
     offsets = words_of(mnemonic)
     flat = [command.words for step in steps for command in step]
     words = np.zeros((len(flat), len(offsets)), np.int64)
@@ -83,6 +88,37 @@ def _commands(mnemonic: str, steps: Sequence[tuple[Command, ...]]) -> Commands:
         for name, value in named.items():
             row[offsets[name]] = value
     return Commands(mnemonic, words, ends_of([len(step) for step in steps]))
+
+
+Part = tuple[Integers, Mapping[str, Any]]
+"""The step of each of some instructions, ascending, and their words; words not named are zero."""
+
+
+def commands(mnemonic: str, steps: int, *parts: Part) -> Commands:
+    """A table of instructions; in a step those of the first part come first."""
+    offsets = words_of(mnemonic)
+    words = np.zeros((sum(at.size for at, _ in parts), len(offsets)), np.int64)
+    first = 0
+    for at, named in parts:
+        for name, value in named.items():
+            words[first : first + at.size, offsets[name]] = value
+        first += at.size
+    at = np.concatenate([at for at, _ in parts])
+    if len(parts) > 1:
+        words = words[np.argsort(at, kind="stable")]
+    return Commands(mnemonic, words, ends_of(np.bincount(at, minlength=steps)))
+
+
+def sizes_of(ends: Integers) -> Integers:
+    """[n] of each of the groups whose ``ends_of`` these are."""
+    return ends[1:] - ends[:-1]
+
+
+def core_ends(steps: npt.ArrayLike, config: DeviceConfig) -> Integers:
+    """[cores + 1] where each core's steps begin; cores beyond those that have some get none."""
+    counts = np.zeros(config.cores_count, np.int64)
+    counts[: np.size(steps)] = steps
+    return ends_of(counts)
 
 
 def words_of(mnemonic: str) -> Mapping[str, int]:
@@ -101,17 +137,17 @@ def ends_of(counts: npt.ArrayLike) -> Integers:
 class StridedRuns:
     """Two strided dimensions of contiguous runs in DRAM, packed or strided in the scratchpad."""
 
-    dram: int
-    spm: int
-    run: int
-    count_x: int = 1
-    count_y: int = 1
-    dram_stride_x: int = 0
-    dram_stride_y: int = 0
-    spm_stride_x: int = 0
-    spm_stride_y: int = 0
+    dram: Numbers
+    spm: Numbers
+    run: Numbers
+    count_x: Numbers = 1
+    count_y: Numbers = 1
+    dram_stride_x: Numbers = 0
+    dram_stride_y: Numbers = 0
+    spm_stride_x: Numbers = 0
+    spm_stride_y: Numbers = 0
 
-    def words(self) -> dict[str, int]:
+    def words(self) -> dict[str, Numbers]:
         """Words of a load or store."""
         return {
             "dram": self.dram,
@@ -136,35 +172,35 @@ def store(box: StridedRuns) -> Command:
     return Command("nmp.store", box.words())
 
 
-def align(nbytes: int) -> int:
+def align(nbytes: Any) -> Any:
     """``nbytes`` rounded up to the scratchpad's alignment."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 class Arena:
-    """Hands out scratchpad addresses, one after the other."""
+    """Hands out scratchpad addresses, one after the other; arrays where cores differ."""
 
     def __init__(self, config: DeviceConfig) -> None:
-        self._next = SCRATCHPAD_BASE
+        self._next: Any = SCRATCHPAD_BASE
         self._end = SCRATCHPAD_BASE + config.scratchpad_bytes
 
-    def take(self, nbytes: int) -> int:
+    def take(self, nbytes: Numbers) -> Any:
         """Address of ``nbytes``; the caller has made sure that they fit."""
         address = self._next
-        self._next += align(nbytes)
-        if self._next > self._end:
+        self._next = self._next + align(nbytes)
+        if (self._next if isinstance(self._next, int) else self._next.max()) > self._end:
             raise RuntimeError("a tile was planned that does not fit the scratchpad")
         return address
 
-    def take_twice(self, nbytes: int) -> tuple[int, int]:
+    def take_twice(self, nbytes: Numbers) -> tuple[Any, Any]:
         """Two buffers, for double buffering."""
         return self.take(nbytes), self.take(nbytes)
 
 
-def split(total: int, parts: int) -> list[tuple[int, int]]:
+def split(total: int, parts: int) -> tuple[tuple[int, int], ...]:
     """``total`` things in ``parts`` consecutive ranges as even as can be; empty ones left out."""
     bounds = [total * i // parts for i in range(parts + 1)]
-    return [(a, b) for a, b in pairwise(bounds) if a < b]
+    return tuple((a, b) for a, b in pairwise(bounds) if a < b)
 
 
 def chunks(begin: int, end: int, size: int) -> list[tuple[int, int]]:
@@ -201,10 +237,3 @@ def too_large(what: str, needs: int, config: DeviceConfig, place: Place) -> User
         expected=f"at most {config.scratchpad_bytes} bytes",
         hint="a device file with a larger [scratchpad] bytes can run it",
     )
-
-
-def spread(
-    steps: Sequence[tuple[TileStep, ...]], config: DeviceConfig
-) -> tuple[tuple[TileStep, ...], ...]:
-    """One entry a core; those without work get none."""
-    return (*steps, *((),) * (config.cores_count - len(steps)))

@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable
 from typing import Annotated, Any
 
 import attrs
 
+from nmpsim.compiler.tiling.compiled.events import NEVER
 from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.options import Options
 from nmpsim.compiler.tiling.plan import LayerPlan
-from nmpsim.compiler.tiling.simulate import Estimate, simulate
+from nmpsim.compiler.tiling.simulate import Estimate, complete, simulate
 from nmpsim.config import DeviceConfig
 from nmpsim.report.fields import FLAT, Before, Key
 from nmpsim.timing import costs_of
@@ -23,8 +25,13 @@ TILINGS = ("burst", "bytes", "simple")
 DEFAULT_TILING = "burst"
 NOTABLE = 1.01
 """A ratio above this is a reason."""
-MAX_TRIALS = 20
-"""Plans that are simulated for a layer."""
+MAX_TRIALS = 48
+"""Tilings of a layer that are simulated because they seem fast with all costs of the device."""
+MIN_TRIALS = 20
+MAX_TILES = 20_000
+"""Of their plans; where they have more, fewer are simulated, but MIN_TRIALS at least."""
+BLIND_SHARE = 6
+"""One more for each of so many, because it seems fast without bursts and rows."""
 
 
 @attrs.frozen
@@ -115,9 +122,7 @@ class Search:
         decision = self._decisions[options.key]
         plan = options.build(decision.scheme, True)
         if self._on_slicing:
-            estimate = simulate(plan, self._memory)
-            assert estimate is not None
-            chosen = Trial(decision.scheme.label, estimate)
+            chosen = Trial(decision.scheme.label, complete(plan, self._memory))
             like = None if decision.layer == layer.name else decision.layer
             self._on_slicing(TiledLayer(layer, chosen, like, decision.trials))
         return plan
@@ -127,9 +132,34 @@ class Search:
             return _Decision(layer.name, options.simple, ())
         memory = attrs.evolve(self._memory, blind=self._slicing == "bytes")
         trials: list[tuple[Trial, Any]] = []
-        for scheme in dict.fromkeys([options.simple, *options.ranked(memory)[:MAX_TRIALS]]):
-            simulated = simulate(options.build(scheme, False), memory)
-            assert simulated is not None
-            trials.append((Trial(scheme.label, simulated), scheme))
+        slower = []
+        fastest = NEVER
+        for scheme in self._candidates(options):
+            estimate = simulate(options.build(scheme, False), memory, fastest)
+            if estimate is None:
+                slower.append(scheme)
+            else:
+                trials.append((Trial(scheme.label, estimate), scheme))
+                fastest = min(fastest, estimate.cycles)
+        if self._on_slicing:  # who asks gets to know how much slower
+            for scheme in slower:
+                estimate = complete(options.build(scheme, False), memory)
+                trials.append((Trial(scheme.label, estimate), scheme))
         trials.sort(key=lambda t: (t[0].estimate.cycles, t[0].estimate.cores))
         return _Decision(layer.name, trials[0][1], tuple(trial for trial, _ in trials))
+
+    def _candidates(self, options: Options[Any]) -> list[Any]:
+        """What is simulated: the same in both modes, so that knowing more is never worse.
+
+        Of equal ones that counts as the first which the mode itself expects to be faster.
+        """
+        sighted, blind = (
+            options.ranked(attrs.evolve(self._memory, blind=is_blind)) for is_blind in (False, True)
+        )
+        tiles = itertools.accumulate(candidate.tiles for candidate in sighted[:MAX_TRIALS])
+        count = max(MIN_TRIALS, sum(total <= MAX_TILES for total in tiles))
+        parts = [sighted[:count], blind[: count // BLIND_SHARE]]
+        if self._slicing == "bytes":
+            parts.reverse()
+        found = [candidate.scheme for part in parts for candidate in part]
+        return list(dict.fromkeys([*found, options.simple]))

@@ -56,6 +56,13 @@ def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | 
     return Estimate(cycles, compute, busy, grants, bursts, row_misses, nbytes, cores)
 
 
+def complete(plan: LayerPlan, memory: Memory) -> Estimate:
+    """Simulate a plan to its end."""
+    estimate = simulate(plan, memory)
+    assert estimate is not None
+    return estimate
+
+
 def _bytes_of(commands: Commands) -> int:
     offsets = words_of(commands.mnemonic)
     return int(commands.words[:, [offsets[name] for name in _BOX]].prod(axis=1).sum())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import attrs
+import numpy as np
 
-from nmpsim.compiler.tiling.plan import chunks
+from nmpsim.compiler.tiling.plan import Integers, chunks, ends_of, sizes_of, split
 from nmpsim.compiler.tiling.weighted import Weighted
 from nmpsim.compiler.tiling.weights import LANES
 
@@ -56,3 +59,61 @@ def slices_of(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Sli
 def takes_whole_groups(layer: Weighted) -> bool:
     """Whether groups are so small that a slice is made of whole ones."""
     return layer.groups > 1 and layer.out_channels // layer.groups <= LANES
+
+
+@attrs.frozen(eq=False)
+class Pieces:
+    """Slices of output channels of all ranges; [slices] each."""
+
+    first: Integers
+    count: Integers
+    groups: Integers
+    first_input: Integers
+    ends: Integers
+    """[ranges + 1] where each range's begin"""
+
+
+class SliceSizes(NamedTuple):
+    """What slices of this many atoms come to, over all ranges of output channels."""
+
+    out: Any
+    """Channels of the largest slice."""
+    groups: Any
+    """Most groups of a slice."""
+    slices: Any
+    """Most slices of a range."""
+    one_input: Any
+    """All slices of a range read the same input channels."""
+
+
+class Slicer:
+    """Splits a layer's output channels; what has been asked for before is remembered."""
+
+    def __init__(self, layer: Weighted) -> None:
+        self._whole = takes_whole_groups(layer)
+        self._atoms = atoms_of(layer)
+        self.atoms = len(self._atoms)
+        self.pieces = lru_cache(None)(self._pieces)
+        """The slices of each of so many ranges, of so many atoms at most."""
+        self.sizes = lru_cache(None)(self._sizes)
+        """Of these slices."""
+
+    def _pieces(self, across: int, atoms: int) -> Pieces:
+        ranges = [
+            list(slices_of(self._atoms[a:b], atoms, self._whole))
+            for a, b in split(self.atoms, across)
+        ]
+        rows = [(s.first, s.count, s.groups, s.first_input) for one in ranges for s in one]
+        first, count, groups, first_input = np.array(rows, np.int64).T
+        return Pieces(first, count, groups, first_input, ends_of([len(one) for one in ranges]))
+
+    def _sizes(self, across: int, atoms: int) -> SliceSizes:
+        pieces = self.pieces(across, atoms)
+        differs = pieces.first_input[1:] != pieces.first_input[:-1]
+        differs[pieces.ends[1:-1] - 1] = False
+        return SliceSizes(
+            int(pieces.count.max()),
+            int(pieces.groups.max()),
+            int(sizes_of(pieces.ends).max()),
+            not differs.any(),
+        )

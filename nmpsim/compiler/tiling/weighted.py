@@ -43,6 +43,8 @@ class Weighted:
     """int32 [O, 7] where each channel has its own scales, else None"""
     words: dict[str, int]
     """Words of the descriptor that are the same for all tiles."""
+    is_exact: bool
+    """No order of summing can saturate a sum."""
 
     @property
     def depth(self) -> int:
@@ -98,7 +100,8 @@ def _weighted(
     with np.errstate(all="ignore"):  # what no float32 can hold is refused, not warned of
         requantization, offsets = _requantization(op, context, weights.shape[0])
     terms = zero_terms(weights, offsets, source.offset)
-    _check_width(op, context, requantization, terms)
+    first = _first_sums(op, context, requantization, terms)
+    products = int(weights[0].size) << 2 * source.element_bytes * 8
     return Weighted(
         name=op.instruction.name,
         source=source,
@@ -122,6 +125,7 @@ def _weighted(
             "out_offset": target.offset,
             **activation_words(op, target, context),
         },
+        is_exact=first + products < 1 << (source.accumulator_bits - 1),
     )
 
 
@@ -166,10 +170,13 @@ def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -
     return Bias(values, scales, np.full(channels, view.offset, np.int64))
 
 
-def _check_width(
+def _first_sums(
     op: Operation, context: Context, requantization: Requantization, terms: Array
-) -> None:
-    """A bias or zero term beyond the accumulator would saturate every sum."""
+) -> int:
+    """The largest amount that a sum has before its products.
+
+    A bias or zero term beyond the accumulator would saturate every sum.
+    """
     limit = 1 << (op.operands[1].accumulator_bits - 1)
     parts = np.stack([terms, requantization.bias]) if requantization.bias_in_sum else terms
     if parts.min(initial=0) < -limit or parts.max(initial=0) >= limit:
@@ -182,6 +189,7 @@ def _check_width(
             expected=f"{-limit} to {limit - 1}",
             hint="a smaller bias, or fewer inputs of a result, or a zero point of 0",
         )
+    return int(np.abs(parts).reshape(-1, terms.size).sum(axis=0).max(initial=0))
 
 
 def _records(requantization: Requantization, offsets: Array) -> Array:

@@ -29,7 +29,7 @@ def pack(weights: Weights) -> Weights:
     return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).reshape(-1)
 
 
-def packed_bytes(out: int, kernel_h: int, row_bytes: int) -> int:
+def packed_bytes(out: Any, kernel_h: int, row_bytes: Any) -> Any:
     """Bytes of packed weights; a kernel row has ``row_bytes`` of one output channel."""
     groups = -(-row_bytes // GROUP_BYTES)
     return -(-out // LANES) * LANES * kernel_h * groups * GROUP_BYTES

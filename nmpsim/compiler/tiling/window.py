@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import attrs
+import numpy as np
 
+from nmpsim.compiler.tiling.plan import Integers
 from nmpsim.lir.nodes import Instruction
 
 
@@ -22,32 +24,32 @@ class Axis:
     """Before the input."""
     dilation: int = 1
 
-    def extent(self, count: int) -> int:
+    def extent(self, count: Any) -> Any:
         """Input positions that ``count`` consecutive results span, padding included."""
         return (count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
-    def need(self, begin: int, end: int) -> Need:
-        """The input that the results ``begin`` to ``end`` need."""
+    def need(self, begin: Integers, end: Integers) -> Need:
+        """The input that the results ``begin`` to ``end`` need; one of each for each tile."""
         first = begin * self.stride - self.pad
-        last = first + self.extent(end - begin)
-        low, high = min(max(first, 0), self.size), min(max(last, 0), self.size)
-        if low >= high:
-            return Need(first, 0, 0, self.extent(end - begin), 0)
-        return Need(first, low, high - low, low - first, last - high)
+        extent = self.extent(end - begin)
+        low, high = (np.minimum(np.maximum(edge, 0), self.size) for edge in (first, first + extent))
+        low, count = np.where(low < high, low, 0), np.maximum(high - low, 0)
+        before = np.where(count > 0, low - first, extent)
+        return Need(first, low, count, before, extent - count - before)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Need:
-    """A range of input positions: padding, existing ones, padding."""
+    """Ranges of input positions: padding, existing ones, padding."""
 
-    origin: int
+    origin: Integers
     """Position of the first, which may lie in the padding."""
-    first: int
+    first: Integers
     """First existing position."""
-    count: int
-    before: int
+    count: Integers
+    before: Integers
     """Padding before the existing ones."""
-    after: int
+    after: Integers
 
 
 def axes(
@@ -69,14 +71,3 @@ def numbers(instruction: Instruction, key: str) -> tuple[int, ...]:
     """An attribute that is a list of integers."""
     value = instruction.attributes[key]
     return tuple(int(v) for v in value) if isinstance(value, tuple) else ()
-
-
-def row_tiles(
-    begin: int, end: int, rows_per_image: int, size: int
-) -> Iterator[tuple[int, int, int]]:
-    """Rows ``begin`` to ``end``, counted over all images, as (image, first row, last row) tiles."""
-    while begin < end:
-        image, row = divmod(begin, rows_per_image)
-        count = min(size, end - begin, rows_per_image - row)
-        yield image, row, row + count
-        begin += count

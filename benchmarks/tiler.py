@@ -1,0 +1,137 @@
+"""Cycles of single convolutions as the compiler tiles them, and with a search without limits.
+
+    python benchmarks/tiler.py [--only large|small] [--most 400] [--cores 32]
+
+Prints a Markdown table. Without limits means: every grid of cores and every tiling that the planner
+knows, of which the ``--most`` most promising are simulated (0: all of them, which takes hours for
+large layers). Cycles are those of the compiler's estimate, which the device then takes; they do not
+depend on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import attrs
+from networks import Network
+
+import nmpsim
+from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.tiling import conv_scheme, options, search
+from nmpsim.compiler.tiling.search import TiledLayer
+from nmpsim.lir import Module
+
+Layer = tuple[int, int, int, int, int]
+"""Rows (and columns) of the input, its channels, those of the result, kernel, stride."""
+EVERYTHING = 1 << 40
+LARGE: tuple[Layer, ...] = (
+    # Those that once lost most.
+    (448, 64, 64, 3, 1),
+    (224, 128, 128, 3, 1),
+    (28, 1024, 1024, 3, 1),
+    (112, 256, 256, 3, 1),
+    (56, 512, 512, 3, 1),
+    # VGG-16
+    (224, 3, 64, 3, 1),
+    (224, 64, 64, 3, 1),
+    (112, 64, 128, 3, 1),
+    (112, 128, 128, 3, 1),
+    (56, 128, 256, 3, 1),
+    (56, 256, 256, 3, 1),
+    (28, 256, 512, 3, 1),
+    (28, 512, 512, 3, 1),
+    (14, 512, 512, 3, 1),
+    # U-Net
+    (512, 3, 64, 3, 1),
+    (512, 64, 64, 3, 1),
+    (256, 128, 128, 3, 1),
+    (128, 256, 256, 3, 1),
+    (64, 512, 512, 3, 1),
+    (32, 1024, 1024, 3, 1),
+    (64, 1024, 512, 3, 1),
+    (128, 512, 256, 3, 1),
+    (256, 256, 128, 3, 1),
+    (512, 128, 64, 3, 1),
+    (512, 64, 2, 1, 1),
+    # YOLO
+    (1024, 3, 32, 3, 1),
+    (1024, 32, 64, 3, 2),
+    (512, 64, 32, 1, 1),
+    (512, 32, 64, 3, 1),
+    (512, 64, 128, 3, 2),
+    (256, 128, 64, 1, 1),
+    (256, 128, 256, 3, 2),
+    (128, 128, 256, 3, 1),
+    (64, 512, 256, 1, 1),
+    (32, 1024, 512, 1, 1),
+)
+SMALL: tuple[Layer, ...] = (
+    (14, 32, 64, 3, 1),
+    (4, 256, 256, 3, 1),
+    (7, 64, 64, 3, 1),
+    (8, 16, 16, 3, 1),
+    (16, 16, 32, 3, 1),
+    (16, 32, 32, 3, 2),
+    (12, 48, 24, 3, 1),
+    (14, 64, 16, 1, 1),
+    (7, 128, 128, 1, 1),
+    (10, 20, 40, 5, 1),
+    (28, 8, 16, 3, 1),
+    (5, 96, 96, 3, 1),
+)
+
+
+def single(layer: Layer) -> Module:
+    """A network of one convolution."""
+    size, inputs, outputs, kernel, stride = layer
+    network = Network("single")
+    source = network.input(1, size, size, inputs)
+    return network.module(network.conv(source, outputs, kernel=kernel, stride=stride))
+
+
+def tiled(module: Module, config: nmpsim.DeviceConfig) -> TiledLayer:
+    """How its convolution is tiled."""
+    layers: list[TiledLayer] = []
+    compile_module(module, config, on_slicing=layers.append)
+    return layers[0]
+
+
+def lift_limits(most: int) -> None:
+    """Simulate the most promising of all tilings, on all grids."""
+    options.MAX_RANKED = search.MAX_TRIALS = search.MIN_TRIALS = most
+    search.MAX_TILES = conv_scheme.MAX_GRIDS = EVERYTHING
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=("large", "small"))
+    parser.add_argument("--most", type=int, default=400)
+    parser.add_argument("--cores", type=int, default=32)
+    given = parser.parse_args()
+    config = attrs.evolve(nmpsim.default_device(), cores_count=given.cores)
+    layers = {"large": LARGE, "small": SMALL, None: (*SMALL, *LARGE)}[given.only]
+    modules = [single(layer) for layer in layers]
+    chosen, seconds = [], []
+    for module in modules:
+        begin = time.process_time()
+        compile_module(module, config)
+        seconds.append(time.process_time() - begin)
+        chosen.append(tiled(module, config).chosen)
+    lift_limits(given.most or EVERYTHING)
+    print("| convolution | cycles | without limits | more | compile, s |")
+    print("| --- | ---: | ---: | ---: | ---: |", flush=True)
+    for layer, module, one, took in zip(layers, modules, chosen, seconds, strict=True):
+        size, inputs, outputs, kernel, stride = layer
+        named = f"{kernel}x{kernel}, {size}x{size}, {inputs} to {outputs}"
+        named += f", stride {stride}" if stride > 1 else ""
+        cycles, best = one.estimate.cycles, tiled(module, config).chosen.estimate.cycles
+        print(
+            f"| {named} | {cycles:,} | {best:,} | {cycles / best - 1:.1%} | {took:.2f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
