@@ -42,7 +42,7 @@ from nmpsim.kernels.channels import (
     POST,
     PRE,
 )
-from nmpsim.kernels.jit import jit, jit_allocating
+from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.kernels.rounding import (
     HELD,
     float_of_bits,
@@ -159,7 +159,7 @@ def bias_in_sum(
     return bias
 
 
-@jit
+@jit_inlined
 @decides_profiles("conv")
 def scale_sums(
     run: Any, integers: Any, reals: Any, q: Any, index: Any, layer: Any, sink: Any
@@ -178,7 +178,7 @@ def scale_sums(
         scale_channels(run, integers, index, layer, sink)
 
 
-@jit
+@jit_inlined
 def scale_reals(run: Any, reals: Any, q: Any) -> None:
     """Nearest integers of the scaled sums, in place."""
     zero_point = np.float32(early_zero_point(q))
@@ -394,16 +394,17 @@ def pair_of_glow_reals(
 # --- single values ---------------------------------------------------------------------------
 
 
-@jit_allocating
+@jit_inlined
 @decides_profiles("rescale")
-def rescale_results(values: Any, count: Any, u: Any, index: Any, layer: Any, sink: Any) -> None:
+def rescale_results(
+    values: Any, count: Any, u: Any, reals: Any, below: Any, index: Any, layer: Any, sink: Any
+) -> None:
     """Values less their zero point on another scale, before the clip."""
     if u.profile == GLOW_FLOAT:
-        rescale_glow_reals(values, count, u, np.zeros(count, np.float32))
+        rescale_glow_reals(values, count, u, reals)
     elif u.profile == FLOAT:
-        rescale_reals(values, count, u, np.zeros(count, np.float32))
+        rescale_reals(values, count, u, reals)
     elif u.profile in (GLOW_INT, NMP, Q31):
-        below = np.zeros(count if u.leaky else 0, np.int64)
         rescale_integers(values, count, u, below, index, layer, sink)
 
 

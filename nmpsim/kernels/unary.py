@@ -16,7 +16,7 @@ from nmpsim.kernels.elementwise_int32 import (
 )
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import read_run, write_run
-from nmpsim.kernels.profiles import rescale_results
+from nmpsim.kernels.profiles import is_real, rescale_results
 from nmpsim.kernels.saturate import Clip, clip_run
 from nmpsim.kernels.saturation_stages import ACTIVATION
 from nmpsim.kernels.scale_runs import add_integer
@@ -70,7 +70,8 @@ def rescale_tile(
     clamp = Clip(u.in_low, u.in_high, BOTH_SIDES)
     clip_run(values, count, clamp, place.origin, layer, sink)
     add_integer(values, count, -u.in_offset)
-    rescale_results(values, count, u, place.origin, layer, sink)
+    room = np.zeros(count if u.leaky or is_real(u.profile) else 0, np.int64)
+    rescale_results(values, count, u, room.view(np.float32), room, place.origin, layer, sink)
     clip_run(values, count, u.clip, place.origin, layer, sink)
     write_run(values, count, spm, u.element, target)
 
