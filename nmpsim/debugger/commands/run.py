@@ -167,5 +167,5 @@ COMMANDS = (
         "Breakpoints stop it on the way to a cycle or layer that was not reached before; not on"
         " the way to a position or to the end.",
     ),
-    Command("restart", "restart", "back to the start; breakpoints stay", restart),
+    Command("restart", "restart", "back to the start; breakpoints and changes stay", restart),
 )
