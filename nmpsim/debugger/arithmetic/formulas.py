@@ -27,4 +27,4 @@ def why_step(step: FormulaStep) -> WhyStep:
 
 def number(value: Any) -> Any:
     """The only number of an array, or what is none."""
-    return value if isinstance(value, str) else np.asarray(value).reshape(-1)[0].item()
+    return value if isinstance(value, str) else np.asarray(value).reshape(-1)[:1].tolist()[0]
