@@ -85,7 +85,7 @@ def test_one_tile_size(project):
     done = project.check()
     assert done.exit_code == 4
     assert "layer conv2__2 (" in done.stdout
-    assert " more than 1,174)" in done.stdout
+    assert " more than 1,070)" in done.stdout
 
 
 def test_the_bandwidth(project):

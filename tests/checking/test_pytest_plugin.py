@@ -43,7 +43,7 @@ def test_runs_and_their_reports(tests):
         def test_answer(nmp):
             run = nmp.run("digits.bin", SEVEN)
             assert run.outputs["prob__1"].argmax() == 7
-            assert run.cycles == 2467 == run.report.cycles
+            assert run.cycles == 2363 == run.report.cycles
             assert run.layers[3].name == "conv2__2"
 
         @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def test_runs_and_their_reports(tests):
             return nmp_session.compile("digits.lir.txt", "digits.npz")
 
         def test_compiled(nmp, compiled):
-            assert nmp.run(compiled, SEVEN).cycles == 2467
+            assert nmp.run(compiled, SEVEN).cycles == 2363
             assert nmp.load("digits.bin") is nmp.load("digits.bin")
         """.replace("\n        ", "\n")
     )
@@ -130,7 +130,7 @@ def test_hazards(tests, pytester, racing):
     done = tests(
         """
 def test_none(nmp):
-    assert nmp.run("digits.bin", SEVEN, hazards="none").cycles == 2467
+    assert nmp.run("digits.bin", SEVEN, hazards="none").cycles == 2363
 
 def test_one(nmp):
     assert nmp.run("racing.bin", SEVEN, strict=False).outputs["prob__1"].argmax() == 7
@@ -191,7 +191,7 @@ def test_net(nmp, nmp_snapshot):
     done = tests(text)
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
-        ["E * layer 3 conv2__2, line 26: 1,174 cycles, 100 more than 1,074", "E *--nmp-update"]
+        ["E * layer 3 conv2__2, line 26: 1,070 cycles, 100 more than 970", "E *--nmp-update"]
     )
     assert "nmpsim check --update-baseline" not in done.stdout.str()
     tests(text.replace("=1)", "=5)")).assert_outcomes(passed=1)
@@ -231,7 +231,7 @@ def cycles(nmp):
     return nmp.run("digits.bin", SEVEN).cycles
 
 def test_its_own(nmp):
-    assert cycles(nmp) == 2467
+    assert cycles(nmp) == 2363
 
 @pytest.mark.nmp_device("slow.toml")
 class TestSlow:
@@ -240,7 +240,7 @@ class TestSlow:
 
     @pytest.mark.nmp_device(dram_bytes_per_cycle=16)
     def test_nearest(self, nmp):
-        assert cycles(nmp) == 2467
+        assert cycles(nmp) == 2363
 
 @pytest.mark.nmp_device(dram_bytes_per_cycel=16)
 def test_unknown(nmp):

@@ -16,13 +16,15 @@ from random_arithmetic import convolution as random_convolution
 from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
 
+from nmpsim.compiler.tiling.compiled.events import NEVER, new_state, simulated
 from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.plan import StridedRuns, TileStep, load, plan_of
-from nmpsim.compiler.tiling.simulate import Estimate, simulate
+from nmpsim.compiler.tiling.plan import Command, StridedRuns, TileStep, load, plan_of, store
+from nmpsim.compiler.tiling.simulate import Estimate, simulate, work_of
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
 from nmpsim.memory.dram import CURSOR_WORDS, next_address, start_transfer, take_grant
+from nmpsim.memory.pure import register_pure_functions
 from nmpsim.timing import costs_of
 
 COSTS = costs_of(default_device())
@@ -85,6 +87,31 @@ def test_a_simulation_ends_where_it_is_too_long() -> None:
     assert simulate(plan, Memory(COSTS), found.cycles) == found
     assert simulate(plan, Memory(COSTS), found.cycles - 1) is None
     assert simulate(plan, Memory(COSTS), found.cycles // 2) is None
+
+
+def test_without_a_compiler_it_is_the_same() -> None:
+    """Tiles of three cores that are loaded, filled and stored."""
+    fill = Command("nmp.fill", {"count": 700, "output": SCRATCHPAD_BASE})
+    cores = [
+        [
+            TileStep(
+                (
+                    load(
+                        StridedRuns(DRAM_BASE + 9000 * core + 40 * tile, SCRATCHPAD_BASE, 48, 9, 3)
+                    ),
+                ),
+                (fill,),
+                (store(StridedRuns(DRAM_BASE + 700 * tile, SCRATCHPAD_BASE, 700)),),
+            )
+            for tile in range(5 - core)
+        ]
+        for core in range(3)
+    ]
+    plan = plan_of(Unit.VECTOR, cores, default_device())
+    work, costs = work_of(plan), Memory(COSTS).costs
+    plain = simulated.py_func(work, new_state(work), costs, False, NEVER)
+    register_pure_functions()
+    assert plain == simulated(work, new_state(work), costs, False, NEVER)
 
 
 def test_the_worked_example() -> None:

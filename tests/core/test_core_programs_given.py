@@ -22,7 +22,7 @@ def test_a_compiled_program_runs_as_its_file_does(compiled, tmp_path):
     assert nmpsim.device_of(compiled) == nmpsim.device_of(bundle)
     device = nmpsim.Device(nmpsim.device_of(compiled))
     found, expected = device.run(compiled, SEVEN), device.run(bundle, SEVEN)
-    assert found.cycles == expected.cycles == 2467
+    assert found.cycles == expected.cycles == 2363
     assert np.array_equal(found.outputs["prob__1"], expected.outputs["prob__1"])
     assert compiled.bundle is compiled.bundle  # so that it is loaded once
 

@@ -38,15 +38,20 @@ def items_of(plan: LayerPlan) -> tuple[Integers, Integers]:
     return items, begins
 
 
-def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | None:
-    """Simulate a plan; None if it takes more than ``limit`` cycles."""
-    register_pure_functions()
+def work_of(plan: LayerPlan) -> Work:
+    """A plan as the simulation takes it."""
     commands = (plan.loads, plan.stores, plan.computes)
     items, begins = items_of(plan)
     first = np.stack([one.ends[plan.cores] for one in commands], axis=1)
     computing = KINDS[str(BY_MNEMONIC[plan.computes.mnemonic].descriptor)]
     loads, stores, computes = (one.words for one in commands)
-    work = Work(items, begins, loads, stores, computes, first, computing)
+    return Work(items, begins, loads, stores, computes, first, computing)
+
+
+def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | None:
+    """Simulate a plan; None if it takes more than ``limit`` cycles."""
+    register_pure_functions()
+    work = work_of(plan)
     cycles, compute, *sums = simulated(work, new_state(work), memory.costs, memory.blind, limit)
     if cycles == UNKNOWN:
         return None

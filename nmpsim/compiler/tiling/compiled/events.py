@@ -153,9 +153,8 @@ def _begin(p: Any, s: Any, costs: Any, core: int, kind: int) -> None:
     while unit[SERVED] < unit[ISSUED]:
         row = unit[SERVED]
         start = max(s.issued[kind, row], unit[FREE]) + costs.dma_startup_cycles
-        words = p.stores[row]
+        words = p.loads[row] if kind == LOAD else p.stores[row]
         if kind == LOAD:
-            words = p.loads[row]
             start += ceil_div(_padding_bytes(words), costs.dma_fill_bytes_per_cycle)
         start_transfer(
             cursor,
