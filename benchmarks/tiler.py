@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import attrs
 from networks import Network
@@ -97,40 +99,45 @@ def tiled(module: Module, config: nmpsim.DeviceConfig) -> TiledLayer:
     return layers[0]
 
 
-def lift_limits(most: int) -> None:
+@contextmanager
+def without_limits(most: int) -> Iterator[None]:
     """Simulate the most promising of all tilings, on all grids."""
+    kept = (search.MAX_TRIALS, search.MIN_TRIALS, search.MAX_TILES)
+    ranked, grids = options.MAX_RANKED, conv_scheme.MAX_GRIDS
     options.MAX_RANKED = search.MAX_TRIALS = search.MIN_TRIALS = most
     search.MAX_TILES = conv_scheme.MAX_GRIDS = EVERYTHING
+    yield
+    search.MAX_TRIALS, search.MIN_TRIALS, search.MAX_TILES = kept
+    options.MAX_RANKED, conv_scheme.MAX_GRIDS = ranked, grids
+
+
+def row(layer: Layer, config: nmpsim.DeviceConfig, most: int) -> str:
+    """A layer's line of the table."""
+    module = single(layer)
+    begin = time.process_time()
+    compile_module(module, config)
+    took = time.process_time() - begin
+    cycles = tiled(module, config).chosen.estimate.cycles
+    with without_limits(most):
+        best = tiled(module, config).chosen.estimate.cycles
+    size, inputs, outputs, kernel, stride = layer
+    named = f"{kernel}x{kernel}, {size}x{size}, {inputs} to {outputs}"
+    named += f", stride {stride}" if stride > 1 else ""
+    return f"| {named} | {cycles:,} | {best:,} | {cycles / best - 1:.1%} | {took:.2f} |"
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table line by line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=("large", "small"))
     parser.add_argument("--most", type=int, default=400)
     parser.add_argument("--cores", type=int, default=32)
     given = parser.parse_args()
     config = attrs.evolve(nmpsim.default_device(), cores_count=given.cores)
-    layers = {"large": LARGE, "small": SMALL, None: (*SMALL, *LARGE)}[given.only]
-    modules = [single(layer) for layer in layers]
-    chosen, seconds = [], []
-    for module in modules:
-        begin = time.process_time()
-        compile_module(module, config)
-        seconds.append(time.process_time() - begin)
-        chosen.append(tiled(module, config).chosen)
-    lift_limits(given.most or EVERYTHING)
     print("| convolution | cycles | without limits | more | compile, s |")
     print("| --- | ---: | ---: | ---: | ---: |", flush=True)
-    for layer, module, one, took in zip(layers, modules, chosen, seconds, strict=True):
-        size, inputs, outputs, kernel, stride = layer
-        named = f"{kernel}x{kernel}, {size}x{size}, {inputs} to {outputs}"
-        named += f", stride {stride}" if stride > 1 else ""
-        cycles, best = one.estimate.cycles, tiled(module, config).chosen.estimate.cycles
-        print(
-            f"| {named} | {cycles:,} | {best:,} | {cycles / best - 1:.1%} | {took:.2f} |",
-            flush=True,
-        )
+    for layer in {"large": LARGE, "small": SMALL, None: (*SMALL, *LARGE)}[given.only]:
+        print(row(layer, config, given.most or EVERYTHING), flush=True)
 
 
 if __name__ == "__main__":
