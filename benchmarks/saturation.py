@@ -146,14 +146,14 @@ def _limit_run(
     high_stage: Any,
     index: Any,
     layer: Any,
-    sink: Any,
+    counters: Any,
 ) -> None:
     for i in range(count):
         values[i] = min(max(values[i], low), high)
 
 
 def _record(
-    sink: Any, layer: Any, stage: Any, side: Any, index: Any, overshoot: Any, times: Any
+    counters: Any, layer: Any, stage: Any, side: Any, index: Any, overshoot: Any, times: Any
 ) -> None:
     pass
 

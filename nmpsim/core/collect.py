@@ -77,12 +77,12 @@ def counters_of(machine: Machine, config: DeviceConfig) -> Counters:
 def _saturation_of(machine: Machine) -> Mapping[int, Sequence[SaturationCount]]:
     begins = machine.layers.channel_base.tolist()
     ends = (machine.layers.channel_base + machine.layers.channels).tolist()
-    counts, worst, first = (machine.layers[name] for name in ("cut", "worst", "first"))
+    counts, worst, first = (machine.layers[name] for name in ("saturated", "worst", "first"))
     places = np.nonzero(counts)
     columns = [of.tolist() for of in (*places, counts[places], worst[places], first[places])]
     found: dict[int, list[SaturationCount]] = {}
     for layer, stage, side, count, most, index in zip(*columns, strict=True):
-        channels = machine.channel_cut[stage, side, begins[layer] : ends[layer]].copy()
+        channels = machine.channel_saturated[stage, side, begins[layer] : ends[layer]].copy()
         one = SaturationCount(stage, side, count, most, index, channels)
         found.setdefault(layer, []).append(one)
     return found

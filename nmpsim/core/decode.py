@@ -40,12 +40,9 @@ def decides_kinds(function: _Function) -> _Function:
     return decides(KIND._fields, [k.name for k in Kind if k is not Kind.TENSOR])(function)
 
 
-def decides_instructions(
-    *kinds: Kind, unit: Unit | None = None
-) -> Callable[[_Function], _Function]:
-    """Decorator: the function chooses among all instructions of some kinds, or of a unit."""
-    of_unit = (i.mnemonic for i in INSTRUCTIONS if unit is not None and i.unit is unit)
-    return decides(OP._fields, map(_identifier, (*of_kind(*kinds), *of_unit)))
+def decides_instructions(*kinds: Kind) -> Callable[[_Function], _Function]:
+    """Decorator: the function chooses among all instructions of some kinds."""
+    return decides(OP._fields, map(_identifier, of_kind(*kinds)))
 
 
 ILLEGAL = len(INSTRUCTIONS)

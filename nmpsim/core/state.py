@@ -160,12 +160,12 @@ LAYER = np.dtype(
     [
         ("counts", "i8", (len(Count),)),
         ("spent", "i8", (len(Spent),)),  # cycles of all cores by cause
-        ("cut", "i8", (STAGES, 2)),  # values saturated, by stage and side (0 low, 1 high)
+        ("saturated", "i8", (STAGES, 2)),  # values saturated, by stage and side (0 low, 1 high)
         ("worst", "i8", (STAGES, 2)),  # largest overshoot
         ("first", "i8", (STAGES, 2)),  # smallest index of a value that saturated, or NEVER
         ("elements", "i8"),  # results written
         ("channels", "i8"),
-        ("channel_base", "i8"),  # first index in ``channel_cut``
+        ("channel_base", "i8"),  # first index in ``channel_saturated``
     ]
 )
 """What happened in a layer."""
@@ -218,7 +218,7 @@ class Machine(NamedTuple):
     """[cores] of CORE"""
     layers: Any
     """[layers + 1] of LAYER"""
-    channel_cut: Int64s
+    channel_saturated: Int64s
     """[stages, 2, channels of all layers] values saturated"""
     barriers: Any
     """[barriers] of BARRIER"""
@@ -275,7 +275,7 @@ def make_machine(
     machine = Machine(
         cores=_records(n, CORE),
         layers=layers,
-        channel_cut=np.zeros((STAGES, 2, int(layers.channels.sum())), np.int64),
+        channel_saturated=np.zeros((STAGES, 2, int(layers.channels.sum())), np.int64),
         barriers=barriers,
         shared=shared,
         image=image,
@@ -297,7 +297,7 @@ def reset(machine: Machine) -> None:
     for memory in (machine.ram, machine.control, machine.scratchpad):
         memory[...] = 0
     cores, layers, shared = machine.cores, machine.layers, machine.shared
-    machine.channel_cut[layers.cut.any(axis=0)] = 0  # saturation is counted in both
+    machine.channel_saturated[layers.saturated.any(axis=0)] = 0  # saturation is counted in both
     cores.view(np.uint8)[:] = 0
     cores.csr[:] = [CSR_ROWS[csr].reset for csr in CSRS]
     cores.csr[:, CSR_COLUMN[Csr.MHARTID]] = np.arange(cores.size)
@@ -305,7 +305,7 @@ def reset(machine: Machine) -> None:
     cores.request[:] = NEVER
     cores.layer[:] = -1
     cores.previous_layer[:] = layers.size - 1
-    for account in (layers.counts, layers.spent, layers.cut, layers.worst, layers.elements):
+    for account in (layers.counts, layers.spent, layers.saturated, layers.worst, layers.elements):
         account[...] = 0
     layers.first[:] = NEVER
     machine.barriers.cycle[:] = NEVER

@@ -137,7 +137,7 @@ class Events:
 
     def _saturated_now(self) -> dict[int, int]:
         """Values that each layer has saturated so far, without clips that the network asks for."""
-        stages = self.execution.machine.layers.cut.sum(axis=2)
+        stages = self.execution.machine.layers.saturated.sum(axis=2)
         counts = stages.sum(axis=1) - stages[:, WANTED_STAGE]
         found = {index: int(counts[index]) for index in range(len(self.execution.layers))}
         for index, host in self.execution.account.clips.items():

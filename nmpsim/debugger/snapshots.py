@@ -46,7 +46,7 @@ def small_arrays(machine: Machine) -> tuple[Any, ...]:
     return (
         machine.cores,
         machine.layers,
-        machine.channel_cut,
+        machine.channel_saturated,
         machine.barriers,
         machine.shared,
         machine.control,

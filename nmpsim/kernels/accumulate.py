@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from nmpsim.isa.words import INT16
+from nmpsim.kernels.array_types import Int, Int32s, Int64s
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import read_run
+from nmpsim.kernels.movement import Scratchpad, read_run
 from nmpsim.kernels.rounding import HELD, held
-from nmpsim.kernels.saturate import ONCE, limit_run, limit_value
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_run, limit_value
 from nmpsim.kernels.saturation_stages import ACCUMULATOR
 
 _INT32_HIGH: Any = np.int64((1 << 31) - 1)
@@ -21,20 +22,20 @@ _INT16_PRODUCT: Any = np.int64(65535 * 32768)
 
 
 @jit
-def sum_high(element: Any) -> Any:
+def sum_high(element: Int) -> Any:
     """Largest value of an accumulator; the smallest is one below its negative."""
     return _INT48_HIGH if element == INT16 else _INT32_HIGH
 
 
 @jit
-def may_overflow(largest_start: Any, terms: Any, element: Any) -> Any:
+def may_overflow(largest_start: Int, terms: Int, element: Int) -> Any:
     """True unless the accumulator holds every sum of ``terms`` products and such a start."""
     product = _INT16_PRODUCT if element == INT16 else _INT8_PRODUCT
     return largest_start + terms * product > sum_high(element)
 
 
 @jit
-def largest(values: Any) -> Any:
+def largest(values: Int32s | Int64s) -> Any:
     """Largest magnitude of integers, at most 2^62."""
     most = np.int64(0)
     for i in range(values.size):
@@ -43,7 +44,7 @@ def largest(values: Any) -> Any:
 
 
 @jit
-def largest_partial(spm: Any, element: Any, start: Any, count: Any) -> Any:
+def largest_partial(spm: Scratchpad, element: Int, start: Int, count: Int) -> Any:
     """Largest magnitude of ``count`` running sums from byte ``start`` on."""
     if element == INT16:
         return largest(spm.i64[start >> 3 : (start >> 3) + count])
@@ -51,7 +52,7 @@ def largest_partial(spm: Any, element: Any, start: Any, count: Any) -> Any:
 
 
 @jit
-def read_sums(spm: Any, element: Any, start: Any, run: Any) -> None:
+def read_sums(spm: Scratchpad, element: Int, start: Int, run: Int64s) -> None:
     """Running sums from byte ``start`` on; 64 bits hold what is added to them."""
     read_run(spm, 2 + element, start, run, run.size)
     for i in range(run.size):
@@ -59,14 +60,18 @@ def read_sums(spm: Any, element: Any, start: Any, run: Any) -> None:
 
 
 @jit
-def saturate_sum(value: Any, element: Any, index: Any, layer: Any, sink: Any) -> Any:
+def saturate_sum(
+    value: Int, element: Int, index: Int, layer: Int, counters: SaturationCounters
+) -> Any:
     """A sum (int64) within the accumulator; ``index`` is its place in the layer's output."""
     high = sum_high(element)
-    return limit_value(value, -high - ONCE, high, ACCUMULATOR, ONCE, index, layer, sink)
+    return limit_value(value, -high - ONCE, high, ACCUMULATOR, ONCE, index, layer, counters)
 
 
 @jit
-def saturate_sums(sums: Any, element: Any, index: Any, layer: Any, sink: Any) -> None:
+def saturate_sums(
+    sums: Int64s, element: Int, index: Int, layer: Int, counters: SaturationCounters
+) -> None:
     """A run of sums, in place."""
     high = sum_high(element)
-    limit_run(sums, sums.size, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, layer, sink)
+    limit_run(sums, sums.size, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, layer, counters)

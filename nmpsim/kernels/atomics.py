@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numba
+from llvmlite import ir
 from numba.extending import intrinsic
 
 from nmpsim.kernels.vector_code import I64, constant
@@ -12,27 +13,29 @@ from nmpsim.kernels.vector_code import I64, constant
 _BYTES = 8
 
 
-def _pointer(builder: Any, address: Any) -> Any:
+def _pointer(builder: ir.IRBuilder, address: ir.Value) -> Any:
     return builder.inttoptr(address, I64.as_pointer())
 
 
-def _type_of_load(_: Any, address: Any) -> Any:
-    def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+def _type_of_load(_: object, address: numba.types.Type) -> Any:
+    def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:
         return builder.load_atomic(_pointer(builder, given[0]), "acquire", _BYTES)
 
     return numba.int64(numba.int64), generate
 
 
-def _type_of_store(_: Any, address: Any, value: Any) -> Any:
-    def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+def _type_of_store(_: object, address: numba.types.Type, value: numba.types.Type) -> Any:
+    def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:
         builder.store_atomic(given[1], _pointer(builder, given[0]), "release", _BYTES)
         return constant(0)
 
     return numba.int64(numba.int64, numba.int64), generate
 
 
-def _type_of_replace(_: Any, address: Any, known: Any, value: Any) -> Any:
-    def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+def _type_of_replace(
+    _: object, address: numba.types.Type, known: numba.types.Type, value: numba.types.Type
+) -> Any:
+    def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:
         address, known, value = given
         done = builder.cmpxchg(_pointer(builder, address), known, value, "acq_rel", "acquire")
         return builder.extract_value(done, 1)
@@ -43,6 +46,6 @@ def _type_of_replace(_: Any, address: Any, known: Any, value: Any) -> Any:
 load: Any = intrinsic(_type_of_load)
 """``load(address)``: the number there; what was written before it was stored is seen, too."""
 store: Any = intrinsic(_type_of_store)
-"""``store(address, value)``: behind everything that was written before."""
+"""``store(address, value)``: after everything that was written before."""
 replace: Any = intrinsic(_type_of_replace)
 """``replace(address, known, value)``: store if ``known`` is there still; True if it was."""

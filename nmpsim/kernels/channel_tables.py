@@ -9,15 +9,20 @@ import numpy as np
 from nmpsim.isa.profiles import GLOW_INT, NMP
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import sum_high
+from nmpsim.kernels.array_types import Float64s, Int, Int64s
 from nmpsim.kernels.channels import ADDEND, OFFSET, START, record_of, scales_of
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.movement import Scratchpad
+from nmpsim.kernels.operands import Operands, Place, Quantizer
 from nmpsim.kernels.profiles import bias_in_sum, early_zero_point, is_real, put_integers, put_reals
-from nmpsim.kernels.saturate import INT32_HIGH, INT32_LOW, ONCE, limit_value
+from nmpsim.kernels.saturate import INT32_HIGH, INT32_LOW, ONCE, SaturationCounters, limit_value
 from nmpsim.kernels.saturation_stages import ACCUMULATOR
 
 
 @jit
-def put_channels(spm: Any, at: Any, q: Any, first: Any, integers: Any, reals: Any) -> None:
+def put_channels(
+    spm: Scratchpad, at: Operands, q: Quantizer, first: Int, integers: Int64s, reals: Float64s
+) -> None:
     """Fill both tables, but for the starts, with the channels from ``first`` on."""
     for c in range(integers.shape[1]):
         offset, bias_scale, out = scales_of(spm, at, first + c, q)
@@ -31,8 +36,10 @@ def put_channels(spm: Any, at: Any, q: Any, first: Any, integers: Any, reals: An
 
 
 @jit
-def put_plain_starts(spm: Any, at: Any, q: Any, first: Any, integers: Any) -> Any:
-    """As ``put_starts``, of Int8 on integer scales; False if something is cut on the way."""
+def put_plain_starts(
+    spm: Scratchpad, at: Operands, q: Quantizer, first: Int, integers: Int64s
+) -> Any:
+    """As ``put_starts``, of Int8 on integer scales; False if something saturates on the way."""
     least, most = np.int64(0), np.int64(0)
     for c in range(integers.shape[1]):
         _, scale, _ = scales_of(spm, at, first + c, q)
@@ -49,9 +56,16 @@ def put_plain_starts(spm: Any, at: Any, q: Any, first: Any, integers: Any) -> An
 
 @jit
 def put_starts(
-    spm: Any, at: Any, q: Any, first: Any, integers: Any, pixels: Any, place: Any, sink: Any
+    spm: Scratchpad,
+    at: Operands,
+    q: Quantizer,
+    first: Int,
+    integers: Int64s,
+    pixels: Int,
+    place: Place,
+    counters: SaturationCounters,
 ) -> Any:
-    """Bias plus zero term of each channel; what is cut is cut for every pixel.
+    """Bias plus zero term of each channel; what saturates does so for every pixel.
 
     True if surely nothing is.
     """
@@ -64,8 +78,8 @@ def put_starts(
         index = place.origin + first + c
         _, scale, _ = scales_of(spm, at, first + c, q)
         stored, zero_term = record_of(spm, at, first + c)
-        bias = bias_in_sum(q, stored, scale, low, high, pixels, index, place.layer, sink)
+        bias = bias_in_sum(q, stored, scale, low, high, pixels, index, place.layer, counters)
         start = bias + zero_term
-        start = limit_value(start, low, high, ACCUMULATOR, pixels, index, place.layer, sink)
+        start = limit_value(start, low, high, ACCUMULATOR, pixels, index, place.layer, counters)
         integers[START, c] = start
     return False

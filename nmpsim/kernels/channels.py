@@ -1,18 +1,20 @@
 """What each output channel brings to a sum and its result: a table of integers, a table of reals.
 
-The loops behind take their rows as they are: what a profile lacks is plus zero or times one.
+The loops that follow take their rows as they are: what a profile lacks is plus zero or times one.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nmpsim.isa.words import CHANNEL, CHANNEL_BYTES, SCALE, SCALE_BYTES
+from nmpsim.kernels.array_types import Int, Int32s
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.movement import Scratchpad
+from nmpsim.kernels.operands import IntegerScale, Operands, Quantizer
 from nmpsim.kernels.rounding import HELD, held
-from nmpsim.kernels.saturate import IntegerScale
 
 INTEGERS = 8
 OFFSET, START, PRE, MUL, HALF, POST, MOST, ADDEND = range(INTEGERS)
@@ -22,47 +24,16 @@ REALS = 4
 AHEAD, FACTOR, BIAS_REAL, AFTER = range(REALS)
 """Rows of the reals: ``t = f32(sum) * ahead * factor``, ``t = (t + bias) * after``; each operation
 is rounded to float32. All are float32 values but the bias, which is float64."""
-_HELD_BIAS: Any = np.int64(1 << 61)
-
-
-class Operands(NamedTuple):
-    """Byte offsets in the scratchpad.
-
-    ``channels`` is negative if there is neither bias nor zero term, ``scales`` if all channels
-    share one scale.
-    """
-
-    input: Any
-    weights: Any
-    channels: Any
-    scales: Any
-    output: Any
-    partial: Any
-
-
-class Quantizer(NamedTuple):
-    """How a sum becomes a result: words of a descriptor."""
-
-    element: Any
-    profile: Any
-    weight_offset: Any
-    bias: Any
-    out: Any
-    result_scale: Any
-    out_offset: Any
-    leaky: Any
-    leaky_scale: Any
-    clip: Any
 
 
 @jit
-def scale_in(record: Any, i: Any) -> Any:
+def scale_in(record: Int32s, i: Int) -> Any:
     """The scale whose ``pre`` is word ``i`` of a scale record."""
     return IntegerScale(np.int64(record[i]), np.int64(record[i + 1]), np.int64(record[i + 2]))
 
 
 @jit
-def scales_of(spm: Any, at: Any, channel: Any, q: Any) -> Any:
+def scales_of(spm: Scratchpad, at: Operands, channel: Int, q: Quantizer) -> Any:
     """Weight offset, bias scale and output scale of one channel."""
     if at.scales < 0:
         return q.weight_offset, q.bias, q.out
@@ -76,7 +47,7 @@ def scales_of(spm: Any, at: Any, channel: Any, q: Any) -> Any:
 
 
 @jit
-def record_of(spm: Any, at: Any, channel: Any) -> Any:
+def record_of(spm: Scratchpad, at: Operands, channel: Int) -> Any:
     """Bias and zero term of one channel."""
     if at.channels < 0:
         return np.int64(0), np.int64(0)

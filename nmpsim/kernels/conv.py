@@ -18,53 +18,37 @@ from nmpsim.kernels.accumulate import (
     read_sums,
     saturate_sum,
 )
+from nmpsim.kernels.array_types import Float64s, Int, Int16s, Int64s
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.conv_int8 import conv_int8
-from nmpsim.kernels.conv_workspace import IS_KEPT, MAX_START, put_tables, workspace_at
+from nmpsim.kernels.conv_workspace import (
+    IS_KEPT,
+    MAX_START,
+    ConvWorkspace,
+    put_tables,
+    workspace_at,
+)
 from nmpsim.kernels.dot import PATCHES, dot_int16
 from nmpsim.kernels.jit import jit, jit_allocating, jit_inlined
-from nmpsim.kernels.movement import copy_run, write_run
+from nmpsim.kernels.movement import Scratchpad, copy_run, write_run
 from nmpsim.kernels.numba_internals import struct_pointer
+from nmpsim.kernels.operands import ConvShape, Operands, Parts, Place, Quantizer
 from nmpsim.kernels.requantize import requantize
+from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
 
 
-class Window(NamedTuple):
-    """Geometry of a convolution; strides of the images in bytes."""
-
-    groups: Any
-    in_channels: Any
-    out_channels: Any
-    kernel_h: Any
-    kernel_w: Any
-    stride_h: Any
-    stride_w: Any
-    dilation_h: Any
-    dilation_w: Any
-    out_h: Any
-    out_w: Any
-    in_row_stride: Any
-    in_pixel_stride: Any
-    out_row_stride: Any
-    out_pixel_stride: Any
-
-
-class Parts(NamedTuple):
-    """What a sum over several instructions does in this one."""
-
-    begins: Any
-    ends: Any
-
-
 @jit
-def row_length(w: Any, element: Any) -> Any:
+def row_length(w: ConvShape, element: Int) -> Any:
     """Inputs of a row of the window, padded to whole blocks of weights."""
     side = 4 >> element
     return (w.kernel_w * w.in_channels + side - 1) // side * side
 
 
 @jit_inlined
-def gather(spm: Any, element: Any, w: Any, at: Any, group: Any, pixel: Any, patch: Any) -> None:
+def gather(
+    spm: Scratchpad, element: Int, w: ConvShape, at: Operands, group: Int, pixel: Int, patch: Int16s
+) -> None:
     """Copy the window of a pixel into ``patch``, row by row, each padded."""
     y = pixel // w.out_w
     x = pixel - y * w.out_w
@@ -86,19 +70,19 @@ def gather(spm: Any, element: Any, w: Any, at: Any, group: Any, pixel: Any, patc
 
 
 @jit_inlined
-def block_sums(spm: Any, weights: Any, first: Any, room: Any) -> None:
+def block_sums(spm: Scratchpad, weights: Int, first: Int, buffers: PatchBuffers) -> None:
     """Products of all patches with the Int16 weights that channels from ``first`` on are in.
 
     They go to ``sums``, unchecked.
     """
-    block = room.patches.shape[1] * LANES
+    block = buffers.patches.shape[1] * LANES
     start = (weights >> 1) + first // LANES * block
-    end = (weights >> 1) + (first + room.run.size + LANES - 1) // LANES * block
-    dot_int16(spm.i16[start:end], room.patches, room.sums)
+    end = (weights >> 1) + (first + buffers.run.size + LANES - 1) // LANES * block
+    dot_int16(spm.i16[start:end], buffers.patches, buffers.sums)
 
 
 @jit
-def put_sums(run: Any, products: Any, integers: Any, window: Any) -> None:
+def put_sums(run: Int64s, products: Int64s, integers: Int64s, window: Int) -> None:
     """Sums of a pixel: start, products of the weights, less their zero points times the window."""
     for c in range(run.size):
         run[c] = integers[START, c] + np.int64(products[c]) - integers[OFFSET, c] * window
@@ -106,16 +90,16 @@ def put_sums(run: Any, products: Any, integers: Any, window: Any) -> None:
 
 @jit
 def put_exact_sums(
-    spm: Any,
-    weights: Any,
-    first: Any,
-    patch: Any,
-    integers: Any,
-    run: Any,
-    element: Any,
-    index: Any,
-    layer: Any,
-    sink: Any,
+    spm: Scratchpad,
+    weights: Int,
+    first: Int,
+    patch: Int16s,
+    integers: Int64s,
+    run: Int64s,
+    element: Int,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """Sums of a pixel's channels from ``first`` on, saturated at every step.
 
@@ -130,12 +114,12 @@ def put_exact_sums(
             i = where + k // side * LANES * side + k % side
             weight = np.int64(spm.i16[i]) if element == INT16 else np.int64(spm.i8[i])
             total += (weight - integers[OFFSET, c]) * np.int64(patch[k])
-            total = saturate_sum(total, element, index + c, layer, sink)
+            total = saturate_sum(total, element, index + c, layer, counters)
         run[c] = total
 
 
 @jit
-def window_sum(patch: Any, integers: Any) -> Any:
+def window_sum(patch: Int16s, integers: Int64s) -> Any:
     """Sum of a pixel's inputs; 0 if no weight has a zero point to take it off for."""
     offsets = np.int64(0)
     for c in range(integers.shape[1]):
@@ -147,34 +131,34 @@ def window_sum(patch: Any, integers: Any) -> Any:
     return total
 
 
-class Room(NamedTuple):
+class PatchBuffers(NamedTuple):
     """Arrays to work in: windows of some pixels, their products, the tables of a group's channels,
     sums or results of a pixel."""
 
-    patches: Any
-    sums: Any
-    integers: Any
-    reals: Any
-    run: Any
+    patches: Int16s
+    sums: Int64s
+    integers: Int64s
+    reals: Float64s
+    run: Int64s
 
 
 @jit_inlined
 def finish_pixel(
-    spm: Any,
-    w: Any,
-    at: Any,
-    parts: Any,
-    q: Any,
-    place: Any,
-    sink: Any,
-    room: Any,
-    first: Any,
-    pixel: Any,
-    p: Any,
-    checked: Any,
+    spm: Scratchpad,
+    w: ConvShape,
+    at: Operands,
+    parts: Parts,
+    q: Quantizer,
+    place: Place,
+    counters: SaturationCounters,
+    buffers: PatchBuffers,
+    first: Int,
+    pixel: Int,
+    p: Int,
+    checked: bool,
 ) -> None:
     """Results, or running sums, of the channels from ``first`` on; the window is patch ``p``."""
-    integers, run, patch = room.integers, room.run, room.patches[p]
+    integers, run, patch = buffers.integers, buffers.run, buffers.patches[p]
     y = pixel // w.out_w
     x = pixel - y * w.out_w
     index = place.origin + y * place.stride_y + x * place.stride_x + first
@@ -185,13 +169,13 @@ def finish_pixel(
         read_sums(spm, q.element, partial, integers[START])
     if checked:
         put_exact_sums(
-            spm, at.weights, first, patch, integers, run, q.element, index, place.layer, sink
+            spm, at.weights, first, patch, integers, run, q.element, index, place.layer, counters
         )
     else:
-        products = room.sums[p, lane : lane + run.size]
+        products = buffers.sums[p, lane : lane + run.size]
         put_sums(run, products, integers, window_sum(patch, integers))
     if parts.ends:
-        requantize(run, integers, room.reals, q, index, place.layer, sink)
+        requantize(run, integers, buffers.reals, q, index, place.layer, counters)
         to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
         write_run(run, run.size, spm, q.element, to + (first << q.element))
     else:
@@ -200,57 +184,68 @@ def finish_pixel(
 
 @jit
 def convolve_patches(
-    spm: Any,
-    w: Any,
-    at: Any,
-    parts: Any,
-    q: Any,
-    place: Any,
-    sink: Any,
-    room: Any,
-    first: Any,
-    checked: Any,
+    spm: Scratchpad,
+    w: ConvShape,
+    at: Operands,
+    parts: Parts,
+    q: Quantizer,
+    place: Place,
+    counters: SaturationCounters,
+    buffers: PatchBuffers,
+    first: Int,
+    checked: bool,
 ) -> None:
     """One group, some gathered pixels at a time."""
     pixels = w.out_h * w.out_w
     for begin in range(0, pixels, PATCHES):
         filled = min(PATCHES, pixels - begin)
         for p in range(filled):
-            gather(spm, q.element, w, at, first // room.run.size, begin + p, room.patches[p])
+            gather(spm, q.element, w, at, first // buffers.run.size, begin + p, buffers.patches[p])
         if not checked:
-            block_sums(spm, at.weights, first, room)
+            block_sums(spm, at.weights, first, buffers)
         for p in range(filled):
-            finish_pixel(spm, w, at, parts, q, place, sink, room, first, begin + p, p, checked)
+            finish_pixel(
+                spm, w, at, parts, q, place, counters, buffers, first, begin + p, p, checked
+            )
 
 
 @jit_allocating
 def conv_patches(
-    spm: Any,
-    w: Any,
-    at: Any,
-    parts: Any,
-    q: Any,
-    group: Any,
-    place: Any,
-    sink: Any,
-    workspace: Any,
-    checked: Any,
+    spm: Scratchpad,
+    w: ConvShape,
+    at: Operands,
+    parts: Parts,
+    q: Quantizer,
+    group: Int,
+    place: Place,
+    counters: SaturationCounters,
+    workspace: ConvWorkspace,
+    checked: bool,
 ) -> None:
     """Convolution of one group of a tile; the tables are those of the group's channels."""
     count = workspace.run.size
     lanes = (LANES - 1 + count + LANES - 1) // LANES * LANES  # a group may begin within a block
-    room = Room(
+    buffers = PatchBuffers(
         np.zeros((PATCHES, w.kernel_h * row_length(w, q.element)), np.int16),
         np.zeros((PATCHES, lanes), np.int64),
         workspace.integers,
         workspace.reals,
         workspace.run,
     )
-    convolve_patches(spm, w, at, parts, q, place, sink, room, group * count, checked)
+    convolve_patches(spm, w, at, parts, q, place, counters, buffers, group * count, checked)
 
 
 @jit_allocating
-def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, memory: Any) -> None:
+def conv(
+    spm: Scratchpad,
+    w: ConvShape,
+    at: Operands,
+    parts: Parts,
+    q: Quantizer,
+    place: Place,
+    counters: SaturationCounters,
+    memory: Int64s,
+) -> None:
     """2-D convolution of one tile, group after group; ``memory`` is for a workspace."""
     pixels, depth = w.out_h * w.out_w, w.kernel_h * row_length(w, q.element)
     count = w.out_channels // w.groups
@@ -261,14 +256,14 @@ def conv(spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, m
         first = group * count
         lanes = (first % LANES + count + LANES - 1) // LANES * LANES
         workspace = struct_pointer(workspace_at(memory, count, lanes))
-        put_tables(spm, at, parts, q, first, pixels, place, sink, workspace)
+        put_tables(spm, at, parts, q, first, pixels, place, counters, workspace)
         if parts.begins:
             most = workspace.head[MAX_START]
         checked = may_overflow(most, depth, q.element)
         if q.element != INT16 and not checked:
-            conv_int8(spm, w, at, parts, q, group, place, sink, workspace)
+            conv_int8(spm, w, at, parts, q, group, place, counters, workspace)
         else:
             workspace.head[IS_KEPT] = 0  # running sums take the place of the starts
-            conv_patches(spm, w, at, parts, q, group, place, sink, workspace, checked)
+            conv_patches(spm, w, at, parts, q, group, place, counters, workspace, checked)
     if parts.ends:
-        sink.layers[place.layer].elements += pixels * w.out_channels
+        counters.layers[place.layer].elements += pixels * w.out_channels

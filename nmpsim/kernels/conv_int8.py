@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.kernels.conv_workspace import HAS_OFFSETS
+from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
+from nmpsim.kernels.conv_workspace import HAS_OFFSETS, ConvWorkspace
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.microkernel import AT_ONCE, MAX_PIXELS, Window, products
-from nmpsim.kernels.movement import ORIGIN, copy_run
+from nmpsim.kernels.microkernel import AT_ONCE, MAX_PIXELS, InputWindow, products
+from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run
 from nmpsim.kernels.numba_internals import struct_pointer
+from nmpsim.kernels.operands import ConvShape, Operands, Parts, Place, Quantizer
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.requantize_int32 import (
     add_accounts,
@@ -19,6 +21,7 @@ from nmpsim.kernels.requantize_int32 import (
     note_first,
     scale_sums,
 )
+from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
 
 _ONE: Any = np.int64(1)
@@ -26,14 +29,14 @@ _FOUR: Any = np.int64(4)
 
 
 @jit
-def is_contiguous(w: Any) -> Any:
-    """True if the inputs of a kernel row stand one behind the other."""
+def is_contiguous(w: ConvShape) -> Any:
+    """True if the inputs of a kernel row are contiguous."""
     return w.kernel_w == 1 or (w.dilation_w == 1 and w.in_pixel_stride == w.in_channels)
 
 
 @jit
-def has_tails(spm: Any, w: Any, weights: Any, blocks: Any) -> Any:
-    """True if bytes behind the last input of a kernel row hold anything, in some blocks."""
+def has_tails(spm: Scratchpad, w: ConvShape, weights: Int, blocks: Int) -> Any:
+    """True if bytes after the last input of a kernel row hold anything, in some blocks."""
     length = w.kernel_w * w.in_channels
     tail, fours = length % _FOUR, (length + 3) // _FOUR
     if tail == 0:
@@ -49,10 +52,10 @@ def has_tails(spm: Any, w: Any, weights: Any, blocks: Any) -> Any:
 
 
 @jit
-def is_gathered(spm: Any, w: Any, weights: Any, blocks: Any) -> Any:
+def is_gathered(spm: Scratchpad, w: ConvShape, weights: Int, blocks: Int) -> Any:
     """True if the windows cannot be read in place.
 
-    The weights of a row have no gaps; and where a row ends within four bytes, those behind it take
+    The weights of a row have no gaps; and where a row ends within four bytes, those after it take
     no part, which only a padded copy is sure of if their weights are not 0.
     """
     if is_contiguous(w):
@@ -61,19 +64,19 @@ def is_gathered(spm: Any, w: Any, weights: Any, blocks: Any) -> Any:
 
 
 @jit
-def window_of(w: Any, gathered: Any) -> Any:
+def window_of(w: ConvShape, gathered: bool) -> Any:
     """A pixel's inputs, in place or gathered."""
     row, step = w.dilation_h * w.in_row_stride, w.dilation_w * w.in_pixel_stride
     length = w.kernel_w * w.in_channels
     if gathered:
-        return Window(_ONE, ORIGIN, _ONE, ORIGIN, w.kernel_h * ((length + 3) // _FOUR * _FOUR))
+        return InputWindow(_ONE, ORIGIN, _ONE, ORIGIN, w.kernel_h * ((length + 3) // _FOUR * _FOUR))
     if is_contiguous(w):
-        return Window(w.kernel_h, row, _ONE, ORIGIN, length)
-    return Window(w.kernel_h, row, w.kernel_w, step, w.in_channels)
+        return InputWindow(w.kernel_h, row, _ONE, ORIGIN, length)
+    return InputWindow(w.kernel_h, row, w.kernel_w, step, w.in_channels)
 
 
 @jit
-def put_offsets(w: Any, begin: Any, pixels: Any, offsets: Any) -> None:
+def put_offsets(w: ConvShape, begin: Int, pixels: Int, offsets: Int64s) -> None:
     """Bytes from the first pixel's corner to those from ``begin`` on; the last one again."""
     y = begin // w.out_w
     x = begin - y * w.out_w
@@ -88,7 +91,7 @@ def put_offsets(w: Any, begin: Any, pixels: Any, offsets: Any) -> None:
 
 
 @jit
-def gather(spm: Any, corner: Any, w: Any, patch: Any) -> None:
+def gather(spm: Scratchpad, corner: Int, w: ConvShape, patch: Int8s) -> None:
     """Copy a pixel's window, each kernel row padded to a multiple of four bytes."""
     row = patch.size // w.kernel_h
     for ky in range(w.kernel_h):
@@ -100,7 +103,7 @@ def gather(spm: Any, corner: Any, w: Any, patch: Any) -> None:
 
 @jit
 def sum_windows(
-    inputs: Any, base: Any, offsets: Any, window: Any, pixels: Any, windows: Any
+    inputs: Int8s, base: Int, offsets: Int64s, window: InputWindow, pixels: Int, windows: Int32s
 ) -> None:
     """``windows`` = sum of each pixel's inputs."""
     for p in range(pixels):
@@ -117,21 +120,23 @@ def sum_windows(
 class Batch(NamedTuple):
     """Some pixels of one group."""
 
-    window: Any
-    weights: Any
-    corner: Any
-    first: Any
+    window: InputWindow
+    weights: Int
+    corner: Int
+    first: Int
     """Channel."""
-    lane: Any
+    lane: Int
     """The first channel's."""
-    is_gathered: Any
-    patches: Any
+    is_gathered: bool
+    patches: Int8s
     """int8 [MAX_PIXELS, depth], used where windows cannot be read in place."""
 
 
 @jit
-def add_partials(spm: Any, start: Any, b: Any, workspace: Any, step: Any, pixels: Any) -> None:
-    """Add running sums; a pixel's stand ``step`` behind those of the one before."""
+def add_partials(
+    spm: Scratchpad, start: Int, b: Batch, workspace: ConvWorkspace, step: Int, pixels: Int
+) -> None:
+    """Add running sums; from pixel to pixel it is ``step`` of them."""
     count = workspace.run.size
     for p in range(pixels):
         before = spm.i32[start + p * step : start + p * step + count]
@@ -141,7 +146,9 @@ def add_partials(spm: Any, start: Any, b: Any, workspace: Any, step: Any, pixels
 
 
 @jit
-def put_sums(inputs: Any, base: Any, spm: Any, b: Any, workspace: Any, pixels: Any) -> None:
+def put_sums(
+    inputs: Int8s, base: Int, spm: Scratchpad, b: Batch, workspace: ConvWorkspace, pixels: Int
+) -> None:
     """Sums of products, and of inputs where weights have zero points."""
     offsets, sums = workspace.offsets, workspace.sums
     products(inputs, base, offsets, b.window, spm.i8, b.weights, pixels, sums, workspace.excess)
@@ -150,7 +157,9 @@ def put_sums(inputs: Any, base: Any, spm: Any, b: Any, workspace: Any, pixels: A
 
 
 @jit
-def put_products(spm: Any, w: Any, b: Any, workspace: Any, begin: Any, pixels: Any) -> None:
+def put_products(
+    spm: Scratchpad, w: ConvShape, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int
+) -> None:
     """Sums of the pixels from ``begin`` on, read in place or gathered."""
     put_offsets(w, begin, w.out_h * w.out_w, workspace.offsets)
     if not b.is_gathered:
@@ -165,102 +174,123 @@ def put_products(spm: Any, w: Any, b: Any, workspace: Any, begin: Any, pixels: A
 
 @jit
 def put_wide_results(
-    spm: Any, workspace: Any, total: Any, q: Any, index: Any, to: Any, layer: Any, sink: Any
+    spm: Scratchpad,
+    workspace: ConvWorkspace,
+    total: Int32s,
+    q: Quantizer,
+    index: Int,
+    to: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """Results of a pixel's sums, through 64 bits."""
     run = workspace.run
     copy_run(total, ORIGIN, run, ORIGIN, run.size)
-    requantize(run, workspace.integers, workspace.reals, q, index, layer, sink)
+    requantize(run, workspace.integers, workspace.reals, q, index, layer, counters)
     copy_run(run, ORIGIN, spm.i8, to, run.size)
 
 
 @jit
 def put_results(
-    spm: Any,
-    w: Any,
-    at: Any,
-    q: Any,
-    place: Any,
-    sink: Any,
-    b: Any,
-    workspace: Any,
-    begin: Any,
-    pixels: Any,
-    narrow: Any,
+    spm: Scratchpad,
+    w: ConvShape,
+    at: Operands,
+    q: Quantizer,
+    place: Place,
+    counters: SaturationCounters,
+    b: Batch,
+    workspace: ConvWorkspace,
+    begin: Int,
+    pixels: Int,
+    fits_int32: bool,
 ) -> Any:
-    """Results of the pixels from ``begin`` on; ``narrow`` if 32 bits can hold all on the way.
+    """Results of the pixels from ``begin`` on; ``fits_int32`` if 32 bits can hold all on the way.
 
     Not 0 if the table has counted something.
     """
-    cut, count = ORIGIN, workspace.run.size
-    if narrow:
-        cut = scale_sums(workspace.sums, pixels, workspace.narrow, q.clip, workspace.results)
+    limited, count = ORIGIN, workspace.run.size
+    if fits_int32:
+        limited = scale_sums(workspace.sums, pixels, workspace.table, q.clip, workspace.results)
     for p in range(pixels):
         y = (begin + p) // w.out_w
         x = begin + p - y * w.out_w
         index = place.origin + y * place.stride_y + x * place.stride_x + b.first
         to = at.output + y * w.out_row_stride + x * w.out_pixel_stride + b.first
         total = workspace.sums[p, b.lane : b.lane + count]
-        if narrow:
+        if fits_int32:
             copy_run(workspace.results[p], b.lane, spm.i8, to, count)
-            if cut:
-                note_first(total, workspace.narrow, b.lane, q.clip, cut, index, place.layer, sink)
+            if limited:
+                note_first(
+                    total, workspace.table, b.lane, q.clip, limited, index, place.layer, counters
+                )
         else:
-            put_wide_results(spm, workspace, total, q, index, to, place.layer, sink)
-    return cut
+            put_wide_results(spm, workspace, total, q, index, to, place.layer, counters)
+    return limited
 
 
 @jit
-def put_partials(spm: Any, start: Any, b: Any, workspace: Any, step: Any, pixels: Any) -> None:
-    """Write running sums; a pixel's stand ``step`` behind those of the one before."""
+def put_partials(
+    spm: Scratchpad, start: Int, b: Batch, workspace: ConvWorkspace, step: Int, pixels: Int
+) -> None:
+    """Write running sums; from pixel to pixel it is ``step`` of them."""
     for p in range(pixels):
         copy_run(workspace.sums[p], b.lane, spm.i32, start + p * step, workspace.run.size)
 
 
 @jit
 def convolve_batches(
-    spm: Any, w: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any, b: Any, workspace: Any
+    spm: Scratchpad,
+    w: ConvShape,
+    at: Operands,
+    parts: Parts,
+    q: Quantizer,
+    place: Place,
+    counters: SaturationCounters,
+    b: Batch,
+    workspace: ConvWorkspace,
 ) -> None:
     """Batch after batch of a group's pixels."""
-    pixels, channels = w.out_h * w.out_w, sink.layers[place.layer].channels
+    pixels, channels = w.out_h * w.out_w, counters.layers[place.layer].channels
     # The table counts by channel: it needs pixels that are whole channels apart.
     regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
-    cut = ORIGIN
+    limited = ORIGIN
     for begin in range(0, pixels, MAX_PIXELS):
         filled = min(MAX_PIXELS, pixels - begin)
         partial = (at.partial >> 2) + begin * w.out_channels + b.first
         put_products(spm, w, b, workspace, begin, filled)
         if not parts.begins:
             add_partials(spm, partial, b, workspace, w.out_channels, filled)
-        narrow = (
-            not complete_sums(workspace.sums, filled, workspace.windows, workspace.narrow)
+        fits_int32 = (
+            not complete_sums(workspace.sums, filled, workspace.windows, workspace.table)
             and regular
         )
         if parts.ends:
-            cut |= put_results(spm, w, at, q, place, sink, b, workspace, begin, filled, narrow)
+            limited |= put_results(
+                spm, w, at, q, place, counters, b, workspace, begin, filled, fits_int32
+            )
         else:
             put_partials(spm, partial, b, workspace, w.out_channels, filled)
-    if cut == 0:
+    if limited == 0:
         return
     last = place.origin + b.first
     last += max((w.out_h - 1) * place.stride_y, ORIGIN) + max(
         (w.out_w - 1) * place.stride_x, ORIGIN
     )
-    add_accounts(workspace.narrow, b.lane, workspace.run.size, q.clip, last, place.layer, sink)
-    clear_accounts(workspace.narrow)
+    add_accounts(workspace.table, b.lane, workspace.run.size, q.clip, last, place.layer, counters)
+    clear_accounts(workspace.table)
 
 
 @jit_allocating
 def conv_int8(
-    spm: Any,
-    w: Any,
-    at: Any,
-    parts: Any,
-    q: Any,
-    group: Any,
-    place: Any,
-    sink: Any,
-    workspace: Any,
+    spm: Scratchpad,
+    w: ConvShape,
+    at: Operands,
+    parts: Parts,
+    q: Quantizer,
+    group: Int,
+    place: Place,
+    counters: SaturationCounters,
+    workspace: ConvWorkspace,
 ) -> None:
     """Convolution of one group of a tile; the tables are those of the group's channels."""
     first = group * workspace.run.size
@@ -279,4 +309,4 @@ def conv_int8(
         gathered,
         patches,
     )
-    convolve_batches(spm, w, at, parts, q, place, sink, struct_pointer(batch), workspace)
+    convolve_batches(spm, w, at, parts, q, place, counters, struct_pointer(batch), workspace)

@@ -1,8 +1,8 @@
 """A thread's workspace: arrays that convolutions work in, and the tables that stay on it.
 
-Tiles of a layer mostly have the same channels one after the other. So the tables of channels are
-made anew only if the records in the scratchpad, or the words of the descriptor, are no longer those
-that they were made of.
+Consecutive tiles of a layer mostly have the same channels. So the tables of channels are made again
+only if the records in the scratchpad, or the words of the descriptor, are no longer those that they
+were made of.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ import numpy as np
 
 from nmpsim.isa.words import CHANNEL_BYTES, INT16, SCALE_BYTES
 from nmpsim.kernels.accumulate import largest
+from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.channel_tables import put_channels, put_starts
 from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.microkernel import MAX_PIXELS
+from nmpsim.kernels.movement import Scratchpad
+from nmpsim.kernels.operands import Operands, Parts, Place, Quantizer
 from nmpsim.kernels.requantize_int32 import ROWS, put_int32_tables
+from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
 
 IS_KEPT, MAX_START, HAS_OFFSETS, FIRST_WORD = range(4)
@@ -32,30 +36,30 @@ _SCALE = SCALE_BYTES // 4
 class ConvWorkspace(NamedTuple):
     """Tables of some channels, what they are made of, and room for some pixels."""
 
-    head: Any
+    head: Int64s
     """int64 [FIRST_WORD + 2 * WORDS]"""
-    records: Any
+    records: Int64s
     """int64 [2 * channels] as in the scratchpad; scales int32 [7 * channels], too"""
-    scales: Any
-    integers: Any
+    scales: Int32s
+    integers: Int64s
     """int64 [INTEGERS, channels], and reals float64 [REALS, channels]: ``kernels/channels.py``"""
-    reals: Any
-    narrow: Any
+    reals: Float64s
+    table: Int32s
     """int32 [blocks, ROWS, LANES]: ``kernels/requantize_int32.py``"""
-    run: Any
+    run: Int64s
     """int64 [channels]"""
-    offsets: Any
+    offsets: Int64s
     """int64 [MAX_PIXELS]"""
-    windows: Any
+    windows: Int32s
     """int32 [MAX_PIXELS], and excess"""
-    excess: Any
-    sums: Any
+    excess: Int32s
+    sums: Int32s
     """int32 [MAX_PIXELS, lanes], and results int8"""
-    results: Any
+    results: Int8s
 
 
 def workspace_words(channels: int) -> int:
-    """64-bit words of a workspace for convolutions of up to so many channels."""
+    """64-bit words of a workspace for convolutions of up to ``channels`` channels."""
     lanes = channels + 2 * LANES
     longs = _HEAD + MAX_PIXELS + channels * (_RECORD + INTEGERS + REALS + 1)
     words = 2 * MAX_PIXELS + _SCALE * channels + (ROWS + MAX_PIXELS) * lanes
@@ -63,8 +67,8 @@ def workspace_words(channels: int) -> int:
 
 
 @jit_allocating
-def workspace_at(memory: Any, channels: Any, lanes: Any) -> Any:
-    """A workspace for so many channels, in ``lanes`` lanes, on int64 memory."""
+def workspace_at(memory: Int64s, channels: Int, lanes: Int) -> Any:
+    """A workspace for ``channels`` channels, in ``lanes`` lanes, on int64 memory."""
     offsets = _HEAD + MAX_PIXELS
     records = offsets + _RECORD * channels
     integers = records + INTEGERS * channels
@@ -72,8 +76,8 @@ def workspace_at(memory: Any, channels: Any, lanes: Any) -> Any:
     run = reals + channels
     words = memory[run:].view(np.int32)
     excess = 2 * MAX_PIXELS
-    narrow = excess + ROWS * lanes
-    sums = narrow + MAX_PIXELS * lanes
+    table = excess + ROWS * lanes
+    sums = table + MAX_PIXELS * lanes
     results = sums + MAX_PIXELS * lanes // 4
     return ConvWorkspace(
         memory[:_HEAD],
@@ -81,22 +85,22 @@ def workspace_at(memory: Any, channels: Any, lanes: Any) -> Any:
         words[results : results + _SCALE * channels],
         memory[records:integers].reshape((INTEGERS, channels)),
         memory[integers:reals].view(np.float64).reshape((REALS, channels)),
-        words[excess:narrow].reshape((lanes // LANES, ROWS, LANES)),
+        words[excess:table].reshape((lanes // LANES, ROWS, LANES)),
         memory[reals:run],
         memory[_HEAD:offsets],
         words[:MAX_PIXELS],
         words[MAX_PIXELS:excess],
-        words[narrow:sums].reshape((MAX_PIXELS, lanes)),
+        words[table:sums].reshape((MAX_PIXELS, lanes)),
         words[sums:results].view(np.int8).reshape((MAX_PIXELS, lanes)),
     )
 
 
 @jit
-def put_words(at: Any, q: Any, begins: Any, workspace: Any) -> Any:
-    """Write down what the tables of Int8 on integer scales are made of, beside the records.
+def put_words(at: Operands, q: Quantizer, begins: bool, workspace: ConvWorkspace) -> Any:
+    """Write down what the tables of Int8 on integer scales are made of, in addition to the records.
 
-    The clip is among it: accounts keep the smallest and largest results of tiles that it cut none
-    of.
+    The clip is among it: the table keeps the smallest and largest results of tiles of which it
+    limited none.
     """
     now = workspace.head[FIRST_WORD + WORDS :]
     now[0] = workspace.run.size
@@ -119,7 +123,7 @@ def put_words(at: Any, q: Any, begins: Any, workspace: Any) -> Any:
 
 
 @jit
-def is_equal(values: Any, others: Any) -> Any:
+def is_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
     """True if integers are the same."""
     difference = np.int64(0)
     for i in range(others.size):
@@ -128,7 +132,7 @@ def is_equal(values: Any, others: Any) -> Any:
 
 
 @jit
-def are_kept(spm: Any, at: Any, workspace: Any) -> Any:
+def are_kept(spm: Scratchpad, at: Operands, workspace: ConvWorkspace) -> Any:
     """True if the tables are those of all channels of a convolution, whose words are there."""
     words = workspace.head[FIRST_WORD:]
     if workspace.head[IS_KEPT] == 0 or not is_equal(words, words[WORDS:]):
@@ -139,14 +143,14 @@ def are_kept(spm: Any, at: Any, workspace: Any) -> Any:
 
 
 @jit
-def copy(taken: Any, given: Any) -> None:
+def copy(taken: Int32s | Int64s, given: Int32s | Int64s) -> None:
     """Fill ``given``."""
     for i in range(given.size):
         given[i] = taken[i]
 
 
 @jit
-def keep(spm: Any, at: Any, workspace: Any) -> None:
+def keep(spm: Scratchpad, at: Operands, workspace: ConvWorkspace) -> None:
     """Take note of what the tables are made of."""
     words = workspace.head[FIRST_WORD:]
     copy(words[WORDS:], words[:WORDS])
@@ -158,15 +162,15 @@ def keep(spm: Any, at: Any, workspace: Any) -> None:
 
 @jit
 def put_tables(
-    spm: Any,
-    at: Any,
-    parts: Any,
-    q: Any,
-    first: Any,
-    pixels: Any,
-    place: Any,
-    sink: Any,
-    workspace: Any,
+    spm: Scratchpad,
+    at: Operands,
+    parts: Parts,
+    q: Quantizer,
+    first: Int,
+    pixels: Int,
+    place: Place,
+    counters: SaturationCounters,
+    workspace: ConvWorkspace,
 ) -> None:
     """The tables of the channels from ``first`` on, unless they are there."""
     put_words(at, q, parts.begins, workspace)
@@ -176,13 +180,13 @@ def put_tables(
     is_quiet, most, offsets = not parts.begins, np.int64(0), np.int64(0)
     put_channels(spm, at, q, first, integers, workspace.reals)
     if parts.begins:
-        is_quiet = put_starts(spm, at, q, first, integers, pixels, place, sink)
+        is_quiet = put_starts(spm, at, q, first, integers, pixels, place, counters)
         most = largest(integers[START])
     for c in range(workspace.run.size):
         offsets |= integers[OFFSET, c]
     workspace.head[MAX_START], workspace.head[HAS_OFFSETS] = most, 1 if offsets != 0 else 0
     workspace.head[IS_KEPT] = 0
     if q.element != INT16:
-        put_int32_tables(integers, parts.begins, first % LANES, q, workspace.narrow)
+        put_int32_tables(integers, parts.begins, first % LANES, q, workspace.table)
         if first == 0 and is_quiet:
             keep(spm, at, workspace)

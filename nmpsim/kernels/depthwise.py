@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import largest, may_overflow, saturate_sums
+from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.channel_tables import put_channels, put_starts
 from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START
 from nmpsim.kernels.depthwise_simd import add_taps_int8, add_taps_int16
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ORIGIN, copy_run, write_run
+from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, write_run
+from nmpsim.kernels.operands import ConvShape, Operands, Place, Quantizer
 from nmpsim.kernels.requantize import requantize
+from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
 
 
-class Room(NamedTuple):
+class DepthwiseBuffers(NamedTuple):
     """Arrays to work in: where the taps are, what they are multiplied with, the tables of the
     channels, their sums; factors and sums are padded to whole vectors."""
 
-    taps: Any
-    factors: Any
-    integers: Any
-    reals: Any
-    sums: Any
+    taps: Int64s
+    factors: Int32s
+    integers: Int64s
+    reals: Float64s
+    sums: Int64s
 
 
 @jit
-def put_factors(weights: Any, start: Any, offset: Any, factors: Any) -> None:
+def put_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: Int32s) -> None:
     """``factors`` [taps, channels] = weights from element ``start`` on, less their zero points."""
     channels = offset.size
     for tap in range(factors.shape[0]):
@@ -39,7 +42,7 @@ def put_factors(weights: Any, start: Any, offset: Any, factors: Any) -> None:
 
 
 @jit
-def put_taps(w: Any, taps: Any) -> None:
+def put_taps(w: ConvShape, taps: Int64s) -> None:
     """Bytes from the corner of a window to each of its taps."""
     for tap in range(taps.size):
         ky = tap // w.kernel_w
@@ -48,7 +51,9 @@ def put_taps(w: Any, taps: Any) -> None:
 
 
 @jit
-def add_taps(spm: Any, element: Any, corner: Any, taps: Any, factors: Any, sums: Any) -> None:
+def add_taps(
+    spm: Scratchpad, element: Int, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
+) -> None:
     """Add to each channel's sum its values at the taps, times its factors."""
     if element == INT16:
         add_taps_int16(spm.i16, corner, taps, factors, sums)
@@ -57,12 +62,20 @@ def add_taps(spm: Any, element: Any, corner: Any, taps: Any, factors: Any, sums:
 
 
 @jit
-def convolve_each(spm: Any, w: Any, at: Any, q: Any, place: Any, sink: Any, room: Any) -> None:
+def convolve_each(
+    spm: Scratchpad,
+    w: ConvShape,
+    at: Operands,
+    q: Quantizer,
+    place: Place,
+    counters: SaturationCounters,
+    buffers: DepthwiseBuffers,
+) -> None:
     """All pixels of a depthwise convolution."""
-    taps, factors, integers = room.taps, room.factors, room.integers
-    run = room.sums[: w.out_channels]
-    put_channels(spm, at, q, ORIGIN, integers, room.reals)
-    put_starts(spm, at, q, ORIGIN, integers, w.out_h * w.out_w, place, sink)
+    taps, factors, integers = buffers.taps, buffers.factors, buffers.integers
+    run = buffers.sums[: w.out_channels]
+    put_channels(spm, at, q, ORIGIN, integers, buffers.reals)
+    put_starts(spm, at, q, ORIGIN, integers, w.out_h * w.out_w, place, counters)
     checked = may_overflow(largest(integers[START]), taps.size, q.element)
     put_taps(w, taps)
     if q.element == INT16:
@@ -78,26 +91,33 @@ def convolve_each(spm: Any, w: Any, at: Any, q: Any, place: Any, sink: Any, room
             if checked:
                 for t in range(taps.size):
                     one = slice(t, t + 1)
-                    add_taps(spm, q.element, corner, taps[one], factors[one], room.sums)
-                    saturate_sums(run, q.element, index, place.layer, sink)
+                    add_taps(spm, q.element, corner, taps[one], factors[one], buffers.sums)
+                    saturate_sums(run, q.element, index, place.layer, counters)
             else:
-                add_taps(spm, q.element, corner, taps, factors, room.sums)
-            requantize(run, integers, room.reals, q, index, place.layer, sink)
+                add_taps(spm, q.element, corner, taps, factors, buffers.sums)
+            requantize(run, integers, buffers.reals, q, index, place.layer, counters)
             to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
             write_run(run, run.size, spm, q.element, to)
-    sink.layers[place.layer].elements += w.out_h * w.out_w * run.size
+    counters.layers[place.layer].elements += w.out_h * w.out_w * run.size
 
 
 @jit_allocating
-def depthwise(spm: Any, w: Any, at: Any, q: Any, place: Any, sink: Any) -> None:
+def depthwise(
+    spm: Scratchpad,
+    w: ConvShape,
+    at: Operands,
+    q: Quantizer,
+    place: Place,
+    counters: SaturationCounters,
+) -> None:
     """Depthwise convolution of one tile; ``w.out_channels`` channels, one a group."""
     taps, channels = w.kernel_h * w.kernel_w, w.out_channels
     lanes = (channels + LANES - 1) // LANES * LANES
-    room = Room(
+    buffers = DepthwiseBuffers(
         np.zeros(taps, np.int64),
         np.zeros((taps, lanes), np.int32),
         np.zeros((INTEGERS, channels), np.int64),
         np.zeros((REALS, channels), np.float64),
         np.zeros(lanes, np.int64),
     )
-    convolve_each(spm, w, at, q, place, sink, room)
+    convolve_each(spm, w, at, q, place, counters, buffers)

@@ -15,6 +15,7 @@ import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 
+from nmpsim.kernels.array_types import Int16s, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.vector_code import (
     I32,
@@ -39,20 +40,20 @@ _PRODUCTS = vector(32, BLOCK_BYTES // 2)
 _SUMS, _WIDE_SUMS = vector(32), vector(64)
 
 
-def _add_in_twos(builder: Any, first: Any, second: Any) -> Any:
-    """Neighbours of two vectors, one behind the other, added."""
+def _add_in_twos(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> Any:
+    """Sums of neighbours in two vectors, first those of the first one."""
     even = pick(builder, first, second, list(range(0, 2 * LANES, 2)))
     odd = pick(builder, first, second, list(range(1, 2 * LANES, 2)))
     return builder.add(even, odd)
 
 
-def _products(builder: Any, weights: Any, inputs: Any) -> Any:
+def _products(builder: ir.IRBuilder, weights: ir.Value, inputs: ir.Value) -> Any:
     """Products of 16-bit pairs, added in twos."""
     products = builder.mul(builder.sext(weights, _PRODUCTS), builder.sext(inputs, _PRODUCTS))
     return _add_in_twos(builder, products, products)
 
 
-def _repeat(builder: Any, address: Any, kind: Any) -> Any:
+def _repeat(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type) -> Any:
     """The inputs of one block, 16 bits each, again and again."""
     inputs = load(builder, address, kind, 2)
     count = 512 // kind.width
@@ -61,14 +62,14 @@ def _repeat(builder: Any, address: Any, kind: Any) -> Any:
     return builder.bitcast(pick(builder, lone, lone, [0] * count), _HALVES)
 
 
-def _planes(builder: Any, address: Any) -> list[Any]:
+def _planes(builder: ir.IRBuilder, address: ir.Value) -> list[Any]:
     """High and low bytes of sixteen lanes by two inputs."""
     weights = load(builder, address, _HALVES, 2)
     high = builder.ashr(weights, ir.Constant(_HALVES, [8] * 32))
     return [high, builder.and_(weights, ir.Constant(_HALVES, [255] * 32))]
 
 
-def _put(builder: Any, sums: list[Any], to: Any) -> None:
+def _put(builder: ir.IRBuilder, sums: list[Any], to: ir.Value) -> None:
     """Add a patch's sums, those of both planes, to what is there."""
     high, low = (builder.sext(plane, _WIDE_SUMS) for plane in sums)
     total = builder.add(builder.shl(high, ir.Constant(_WIDE_SUMS, [8] * LANES)), low)
@@ -76,17 +77,17 @@ def _put(builder: Any, sums: list[Any], to: Any) -> None:
 
 
 def _emit(
-    builder: Any,
-    weights: Any,
-    patches: Any,
-    stride: Any,
-    count: Any,
-    sums: Any,
-    sums_stride: Any,
+    builder: ir.IRBuilder,
+    weights: ir.Value,
+    patches: ir.Value,
+    stride: ir.Value,
+    count: ir.Value,
+    sums: ir.Value,
+    sums_stride: ir.Value,
 ) -> None:
     """Sum up the inputs of a block, then put each patch's sums."""
 
-    def terms(index: Any) -> list[Any]:
+    def terms(index: ir.Value) -> list[Any]:
         offset = builder.mul(index, constant(BLOCK_BYTES))
         sides = _planes(builder, builder.add(weights, offset))
         step = builder.mul(index, constant(4))
@@ -104,11 +105,17 @@ def _emit(
 
 
 def _type_of_dot(
-    _: Any, weights: Any, patches: Any, stride: Any, count: Any, sums: Any, sums_stride: Any
+    _: object,
+    weights: numba.types.Type,
+    patches: numba.types.Type,
+    stride: numba.types.Type,
+    count: numba.types.Type,
+    sums: numba.types.Type,
+    sums_stride: numba.types.Type,
 ) -> Any:
     """Addresses, bytes from patch to patch and from sums to sums; ``count`` is at least one."""
 
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+    def generate(_: object, builder: ir.IRBuilder, __: object, arguments: list[ir.Value]) -> Any:
         _emit(builder, *arguments)
         return constant(0)
 
@@ -118,7 +125,7 @@ def _type_of_dot(
 _dot16: Any = intrinsic(_type_of_dot)
 
 
-def _dot_int16_compiled(weights: Any, patches: Any, sums: Any) -> None:
+def _dot_int16_compiled(weights: Int16s, patches: Int16s, sums: Int64s) -> None:
     sums[:] = 0
     stride, row = 2 * patches.shape[1], 8 * sums.shape[1]
     count = patches.shape[1] // 2
@@ -130,7 +137,7 @@ def _dot_int16_compiled(weights: Any, patches: Any, sums: Any) -> None:
             _dot16(where, patches.ctypes.data + 4 * first, stride, inputs, to, row)
 
 
-def _dot_in_numpy(weights: Any, patches: Any, sums: Any) -> None:
+def _dot_in_numpy(weights: Int16s, patches: Int16s, sums: Int64s) -> None:
     side, lanes = 4 // weights.itemsize, weights.size // patches.shape[1]
     blocks = weights.reshape(lanes // LANES, -1, LANES, side)
     by_lane = blocks.transpose(0, 2, 1, 3).reshape(lanes, -1)

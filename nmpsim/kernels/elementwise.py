@@ -5,8 +5,6 @@ A run is a row of a tile; where nothing else is said its result goes into ``left
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from nmpsim.kernels.elementwise_int32 import (
@@ -18,49 +16,19 @@ from nmpsim.kernels.elementwise_int32 import (
     put_sum_numbers,
 )
 from nmpsim.kernels.jit import jit_allocating
-from nmpsim.kernels.movement import read_run, write_run
+from nmpsim.kernels.movement import Scratchpad, read_run, write_run
+from nmpsim.kernels.operands import Pair, PairScales, Place
 from nmpsim.kernels.profiles import pair_results
-from nmpsim.kernels.saturate import clip_run, saturate_run, stages_of
+from nmpsim.kernels.saturate import SaturationCounters, clip_run, saturate_run, stages_of
 from nmpsim.kernels.saturation_stages import RESCALE
 from nmpsim.kernels.scale_runs import add_integer
 from nmpsim.kernels.vector_code import LANES
 
 
-class Pair(NamedTuple):
-    """Geometry of two tensors and their result; offsets and strides in bytes.
-
-    ``element`` and ``rhs_size`` are log2 of the bytes of what lhs and result are, and rhs.
-    """
-
-    operation: Any
-    element: Any
-    rhs_size: Any
-    lhs: Any
-    rhs: Any
-    output: Any
-    rows: Any
-    columns: Any
-    lhs_stride: Any
-    rhs_stride: Any
-    out_stride: Any
-
-
-class PairScales(NamedTuple):
-    """Zero points and scales of a binary operation; ``result_scale`` holds float32 bits."""
-
-    profile: Any
-    lhs_offset: Any
-    rhs_offset: Any
-    lhs_scale: Any
-    rhs_scale: Any
-    out_scale: Any
-    result_scale: Any
-    out_offset: Any
-    clip: Any
-
-
 @jit_allocating
-def eltwise(spm: Any, t: Any, q: Any, place: Any, sink: Any) -> None:
+def eltwise(
+    spm: Scratchpad, t: Pair, q: PairScales, place: Place, counters: SaturationCounters
+) -> None:
     """Binary operation of one tile."""
     count = t.columns
     left = np.zeros(count, np.int64)
@@ -68,8 +36,8 @@ def eltwise(spm: Any, t: Any, q: Any, place: Any, sink: Any) -> None:
     reals = np.zeros(count, np.float32)
     other = np.zeros(count, np.float32)
     numbers = np.empty(NUMBERS, np.int32)
-    is_narrow = put_sum_numbers(t, q, numbers)
-    channels = sink.layers[place.layer].channels
+    in_int32 = put_sum_numbers(t, q, numbers)
+    channels = counters.layers[place.layer].channels
     counts = np.empty((2, min(count, channels)), np.int32)
     ends = np.empty((ENDS, LANES), np.int32)
     stages = stages_of(q.clip)
@@ -80,15 +48,17 @@ def eltwise(spm: Any, t: Any, q: Any, place: Any, sink: Any) -> None:
             t.rhs + row * t.rhs_stride,
             t.output + row * t.out_stride,
         )
-        if is_narrow and is_regular(sides, index, count, channels):
-            put_run(spm, SUM, sides, count, numbers, counts, ends, stages, index, place.layer, sink)
+        if in_int32 and is_regular(sides, index, count, channels):
+            put_run(
+                spm, SUM, sides, count, numbers, counts, ends, stages, index, place.layer, counters
+            )
             continue
         read_run(spm, t.element, t.lhs + row * t.lhs_stride, left, count)
         read_run(spm, t.rhs_size, t.rhs + row * t.rhs_stride, right, count)
         add_integer(left, count, -q.lhs_offset)
         add_integer(right, count, -q.rhs_offset)
-        saturate_run(right, count, RESCALE, index, place.layer, sink)
-        pair_results(left, right, reals, other, count, t, q, index, place.layer, sink)
-        clip_run(left, count, q.clip, index, place.layer, sink)
+        saturate_run(right, count, RESCALE, index, place.layer, counters)
+        pair_results(left, right, reals, other, count, t, q, index, place.layer, counters)
+        clip_run(left, count, q.clip, index, place.layer, counters)
         write_run(left, count, spm, t.element, t.output + row * t.out_stride)
-    sink.layers[place.layer].elements += t.rows * count
+    counters.layers[place.layer].elements += t.rows * count

@@ -1,12 +1,13 @@
 """Sums and rescaled values of Int8, where 32 bits hold every number on the way.
 
-Sixteen neighbouring channels at a time, through all pixels of a run; what is cut is counted for
+Sixteen neighbouring channels at a time, through all pixels of a run; what is limited is counted for
 each of them in a table. What does not fit takes the 64-bit way of
 :mod:`~nmpsim.kernels.elementwise` and :mod:`~nmpsim.kernels.unary`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -15,8 +16,11 @@ from llvmlite import ir
 
 from nmpsim.isa.profiles import GLOW_INT, NMP
 from nmpsim.isa.words import OP_ADD, OP_SUB
+from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.saturate import ONCE
+from nmpsim.kernels.movement import Scratchpad
+from nmpsim.kernels.operands import IntegerScale, Pair, PairScales, Sides, Unary
+from nmpsim.kernels.saturate import ONCE, SaturationCounters
 from nmpsim.kernels.saturation_stages import HIGH, LOW
 from nmpsim.kernels.vector_code import (
     I32,
@@ -44,11 +48,11 @@ RESCALE: Any = np.int64(0)
 """What ``put_run`` does: the sum or difference of two tensors, or one on another scale."""
 
 _BELOW, _ABOVE = range(2)
-"""Rows of a table of counts: values cut below and above, by channel."""
+"""Rows of a table of counts: values limited from below and above, by channel."""
 _LEAST, _MOST, _FIRST_BELOW, _FIRST_ABOVE = range(4)
 ENDS = 4
 """Rows of a table of extremes, by lane: smallest and largest value before the clip, and the place
-of the first one that was cut, in bytes behind the run's first."""
+of the first one that was limited, in bytes after the run's first."""
 _INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
 _INT8_LOW, _INT8_HIGH = -(1 << 7), (1 << 7) - 1
 _NO_ENDS = (_INT32_HIGH, _INT32_LOW, _INT32_HIGH, _INT32_HIGH)
@@ -58,17 +62,19 @@ _MAX_SIDE = 1 << 28
 _BYTES, _WORDS = vector(8), vector(32)
 
 
-def _scaled(b: Any, value: Any, numbers: list[Any]) -> Any:
+def _scaled(b: ir.IRBuilder, value: ir.Value, numbers: list[Any]) -> Any:
     offset, pre, mul, half, post = numbers
     return b.ashr(b.add(b.mul(b.ashr(b.sub(value, offset), pre), mul), half), post)
 
 
-def _chosen(b: Any, comparison: str, value: Any, other: Any) -> Any:
+def _chosen(b: ir.IRBuilder, comparison: str, value: ir.Value, other: ir.Value) -> Any:
     """``value`` where it compares so with ``other``, else that."""
     return b.select(b.icmp_signed(comparison, value, other), value, other)
 
 
-def _clipped(b: Any, value: Any, numbers: list[Any], place: Any, kept: list[Any]) -> Any:
+def _clipped(
+    b: ir.IRBuilder, value: ir.Value, numbers: list[Any], place: ir.Value, kept: list[Any]
+) -> Any:
     """A value within its limits; what is kept: both counts and the extremes."""
     low, high = numbers[_LOW], numbers[_HIGH]
     is_below, is_above = b.icmp_signed("<", value, low), b.icmp_signed(">", value, high)
@@ -85,21 +91,21 @@ def _clipped(b: Any, value: Any, numbers: list[Any], place: Any, kept: list[Any]
     return _chosen(b, "<", _chosen(b, ">", value, low), high), after
 
 
-def _kernel(name: str, result: Any) -> Any:
+def _kernel(name: str, result: Callable[..., tuple[ir.Value, list[ir.Value]]]) -> Any:
     """Results of some blocks of channels through some pixels, ``step`` bytes apart."""
 
     def emit(
-        b: Any,
-        lhs: Any,
-        rhs: Any,
-        out: Any,
-        step: Any,
-        turns: Any,
-        blocks: Any,
-        at_numbers: Any,
-        below: Any,
-        above: Any,
-        ends: Any,
+        b: ir.IRBuilder,
+        lhs: ir.Value,
+        rhs: ir.Value,
+        out: ir.Value,
+        step: ir.Value,
+        turns: ir.Value,
+        blocks: ir.Value,
+        at_numbers: ir.Value,
+        below: ir.Value,
+        above: ir.Value,
+        ends: ir.Value,
     ) -> Any:
         numbers = [
             splat(b, load(b, ahead(b, at_numbers, 4 * i), I32, 4), LANES) for i in range(NUMBERS)
@@ -136,14 +142,18 @@ def _split(values: list[Any], *lengths: int) -> list[list[Any]]:
     return [*groups, values]
 
 
-def _sum(b: Any, values: list[Any], numbers: list[Any], place: Any, kept: list[Any]) -> Any:
+def _sum(
+    b: ir.IRBuilder, values: list[Any], numbers: list[Any], place: ir.Value, kept: list[Any]
+) -> Any:
     left = _scaled(b, values[0], numbers[_LHS:_RHS])
     right = b.mul(_scaled(b, values[1], numbers[_RHS:]), numbers[_SIGN])
     total = b.add(b.add(left, right), numbers[_ADDEND])
     return _clipped(b, total, numbers, place, kept)
 
 
-def _rescaled(b: Any, values: list[Any], numbers: list[Any], place: Any, kept: list[Any]) -> Any:
+def _rescaled(
+    b: ir.IRBuilder, values: list[Any], numbers: list[Any], place: ir.Value, kept: list[Any]
+) -> Any:
     value, kept = _clipped(b, values[0], numbers, place, kept)
     return b.add(_scaled(b, value, numbers[_LHS:_RHS]), numbers[_ADDEND]), kept
 
@@ -153,15 +163,15 @@ _rescales: Any = _kernel("rescales", _rescaled)
 
 
 def _put_compiled(
-    spm: Any,
-    operation: Any,
-    sides: Any,
-    step: Any,
-    turns: Any,
-    blocks: Any,
-    numbers: Any,
-    counts: Any,
-    ends: Any,
+    spm: Int8s,
+    operation: Int,
+    sides: Sides,
+    step: Int,
+    turns: Int,
+    blocks: Int,
+    numbers: Int32s,
+    counts: Int32s,
+    ends: Int32s,
 ) -> None:
     base, given = np.int64(spm.ctypes.data), np.int64(numbers.ctypes.data)
     below = np.int64(counts.ctypes.data)
@@ -176,21 +186,21 @@ def _put_compiled(
 
 
 def _put_in_numpy(
-    spm: Any,
-    operation: Any,
-    sides: Any,
-    step: Any,
-    turns: Any,
-    blocks: Any,
-    numbers: Any,
-    counts: Any,
-    ends: Any,
+    spm: Int8s,
+    operation: Int,
+    sides: Sides,
+    step: Int,
+    turns: Int,
+    blocks: Int,
+    numbers: Int32s,
+    counts: Int32s,
+    ends: Int32s,
 ) -> None:
     where = np.arange(turns)[:, None] * step + np.arange(blocks * LANES)
     given = numbers.astype(np.int64)
     low, high = given[_LOW], given[_HIGH]
 
-    def scaled(value: Any, first: int) -> Any:
+    def scaled(value: Int64s, first: int) -> Any:
         offset, pre, mul, half, post = given[first : first + 5]
         return (((value - offset) >> pre) * mul + half) >> post
 
@@ -219,17 +229,17 @@ and then scales it.
 
 
 @jit
-def largest_scaled(scale: Any, offset: Any) -> Any:
+def largest_scaled(scale: IntegerScale, offset: Int) -> Any:
     """Largest magnitude of a scaled Int8, -1 if 32 bits may not hold all on the way."""
-    if abs(offset) > _MAX_OFFSET or max(scale.pre, scale.post) > 31:
+    if np.abs(offset) > _MAX_OFFSET or scale.pre > 31 or scale.post > 31:
         return np.int64(-1)
-    shifted = ((abs(offset) - _INT8_LOW) >> scale.pre) + ONCE
-    scaled = shifted * abs(scale.mul) + ((ONCE << scale.post) >> ONCE)
+    shifted = ((np.abs(offset) - _INT8_LOW) >> scale.pre) + ONCE
+    scaled = shifted * np.abs(scale.mul) + ((ONCE << scale.post) >> ONCE)
     return scaled if scaled <= _INT32_HIGH and scaled >> scale.post < _MAX_SIDE else np.int64(-1)
 
 
 @jit
-def put_scale(scale: Any, offset: Any, numbers: Any, first: Any) -> None:
+def put_scale(scale: IntegerScale, offset: Int, numbers: Int32s, first: Int) -> None:
     """The five numbers of a side."""
     numbers[first + _OFFSET] = offset
     numbers[first + _PRE] = scale.pre
@@ -239,18 +249,18 @@ def put_scale(scale: Any, offset: Any, numbers: Any, first: Any) -> None:
 
 
 @jit
-def is_narrow(element: Any, profile: Any, low: Any, high: Any, addend: Any) -> Any:
+def fits_int32(element: Int, profile: Int, low: Int, high: Int, addend: Int) -> Any:
     """True for Int8 on integer scales whose limits and zero point are small."""
     plain = element == 0 and profile in (GLOW_INT, NMP)
-    return plain and low >= _INT8_LOW and high <= _INT8_HIGH and abs(addend) < _MAX_SIDE
+    return plain and low >= _INT8_LOW and high <= _INT8_HIGH and np.abs(addend) < _MAX_SIDE
 
 
 @jit
-def put_sum_numbers(t: Any, q: Any, numbers: Any) -> Any:
+def put_sum_numbers(t: Pair, q: PairScales, numbers: Int32s) -> Any:
     """Fill ``numbers`` for a sum or difference of tensors; False if it does not fit 32 bits."""
     if (t.operation != OP_ADD and t.operation != OP_SUB) or t.rhs_size != 0:
         return False
-    if not is_narrow(t.element, q.profile, q.clip.low, q.clip.high, q.out_offset):
+    if not fits_int32(t.element, q.profile, q.clip.low, q.clip.high, q.out_offset):
         return False
     if (
         min(largest_scaled(q.lhs_scale, q.lhs_offset), largest_scaled(q.rhs_scale, q.rhs_offset))
@@ -267,7 +277,7 @@ def put_sum_numbers(t: Any, q: Any, numbers: Any) -> Any:
 
 
 @jit
-def rescaled(x: Any, u: Any) -> Any:
+def rescaled(x: Int, u: Unary) -> Any:
     """The result for one value within the clamp, before the clip."""
     half = (ONCE << u.scale.post) >> ONCE
     return (
@@ -276,12 +286,12 @@ def rescaled(x: Any, u: Any) -> Any:
 
 
 @jit
-def put_rescale_numbers(u: Any, numbers: Any) -> Any:
-    """Fill ``numbers`` for a rescale; False if 32 bits do not do, or if results might be cut.
+def put_rescale_numbers(u: Unary, numbers: Int32s) -> Any:
+    """Fill ``numbers`` for a rescale; False if 32 bits do not do, or if results might be limited.
 
     Results rise with the values, so those of the clamp's ends tell.
     """
-    if not is_narrow(u.element, u.profile, u.clip.low, u.clip.high, u.out_offset) or u.leaky:
+    if not fits_int32(u.element, u.profile, u.clip.low, u.clip.high, u.out_offset) or u.leaky:
         return False
     if not _INT8_LOW <= u.in_low <= u.in_high <= _INT8_HIGH or u.scale.mul < 0:
         return False
@@ -297,7 +307,7 @@ def put_rescale_numbers(u: Any, numbers: Any) -> Any:
 
 
 @jit
-def is_regular(sides: Any, index: Any, count: Any, channels: Any) -> Any:
+def is_regular(sides: Sides, index: Int, count: Int, channels: Int) -> Any:
     """True if a run is made of whole blocks of channels, and is where no side is overwritten early.
 
     ``sides`` are the first bytes of left, right and result.
@@ -308,31 +318,31 @@ def is_regular(sides: Any, index: Any, count: Any, channels: Any) -> Any:
 
 
 @jit
-def is_apart(start: Any, other: Any, count: Any) -> Any:
+def is_apart(start: Int, other: Int, count: Int) -> Any:
     """True if two runs are the same one or do not touch."""
-    return start == other or abs(start - other) >= count
+    return start == other or np.abs(start - other) >= count
 
 
 @jit
 def put_run(
-    spm: Any,
-    operation: Any,
-    sides: Any,
-    count: Any,
-    numbers: Any,
-    counts: Any,
-    ends: Any,
-    stages: Any,
-    index: Any,
-    layer: Any,
-    sink: Any,
+    spm: Scratchpad,
+    operation: Int,
+    sides: Sides,
+    count: Int,
+    numbers: Int32s,
+    counts: Int32s,
+    ends: Int32s,
+    stages: tuple[Int, Int],
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """Results of a regular run: whole pixels at once, and what is left at either end.
 
-    ``stages`` are those of values cut from below and above; ``index`` is the first value's in the
-    layer's output, here and below.
+    ``stages`` are those of values limited from below and above; ``index`` is the first value's in
+    the layer's output, here and below.
     """
-    channels, done = sink.layers[layer].channels, np.int64(0)
+    channels, done = counters.layers[layer].channels, np.int64(0)
     lhs, rhs, out = sides
     while done < count:
         channel = (index + done) % channels
@@ -342,20 +352,20 @@ def put_run(
         moved = (lhs + done, rhs + done, out + done)
         blocks = width // LANES
         put_blocks(spm.i8, operation, moved, channels, turns, blocks, numbers, counts, ends)
-        add_counts(numbers, counts, ends, width, stages, index + done, layer, sink)
+        add_counts(numbers, counts, ends, width, stages, index + done, layer, counters)
         done += turns * width
 
 
 @jit
 def add_counts(
-    numbers: Any,
-    counts: Any,
-    ends: Any,
-    width: Any,
-    stages: Any,
-    index: Any,
-    layer: Any,
-    sink: Any,
+    numbers: Int32s,
+    counts: Int32s,
+    ends: Int32s,
+    width: Int,
+    stages: tuple[Int, Int],
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """Add what some pixels' channels counted to the layer's accounts."""
     below = np.int64(numbers[_LOW]) - extreme(ends[_LEAST], -ONCE)
@@ -363,14 +373,14 @@ def add_counts(
     low_stage, high_stage = stages
     if below > 0:
         first = index + extreme(ends[_FIRST_BELOW], -ONCE)
-        add_side(counts[_BELOW, :width], first, below, low_stage, LOW, index, layer, sink)
+        add_side(counts[_BELOW, :width], first, below, low_stage, LOW, index, layer, counters)
     if above > 0:
         first = index + extreme(ends[_FIRST_ABOVE], -ONCE)
-        add_side(counts[_ABOVE, :width], first, above, high_stage, HIGH, index, layer, sink)
+        add_side(counts[_ABOVE, :width], first, above, high_stage, HIGH, index, layer, counters)
 
 
 @jit
-def extreme(row: Any, sign: Any) -> Any:
+def extreme(row: Int32s, sign: Int) -> Any:
     """The largest of some integers, or with a sign of -1 the smallest."""
     found = sign * np.int64(row[0])
     for i in range(row.size):
@@ -380,23 +390,23 @@ def extreme(row: Any, sign: Any) -> Any:
 
 @jit
 def add_side(
-    counts: Any,
-    first: Any,
-    overshoot: Any,
-    stage: Any,
-    side: Any,
-    index: Any,
-    layer: Any,
-    sink: Any,
+    counts: Int32s,
+    first: Int,
+    overshoot: Int,
+    stage: Int,
+    side: Int,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
-    """Add what channels cut on one side; ``first`` is the place of the first such value."""
-    account = sink.layers[layer]
+    """Count what was limited on one side, by channel; ``first`` is the index of the first value."""
+    account = counters.layers[layer]
     channel = account.channel_base + index % account.channels
-    by_channel = sink.channel_cut[stage, side, channel : channel + counts.size]
+    by_channel = counters.channel_saturated[stage, side, channel : channel + counts.size]
     total = np.int64(0)
     for i in range(counts.size):
         by_channel[i] += counts[i]
         total += counts[i]
-    account.cut[stage, side] += total
+    account.saturated[stage, side] += total
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
     account.first[stage, side] = min(account.first[stage, side], first)

@@ -15,8 +15,8 @@ from numba.extending import intrinsic
 from nmpsim.kernels.vector_code import I64, members
 
 
-def _type_of_call(_: Any, address: Any, arguments: Any) -> Any:
-    def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+def _type_of_call(_: object, address: numba.types.Type, arguments: numba.types.Type) -> Any:
+    def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:
         values = members(builder, given[1])
         kind = ir.FunctionType(I64, [I64] * len(values)).as_pointer()
         return builder.call(builder.inttoptr(given[0], kind), values)
@@ -24,8 +24,8 @@ def _type_of_call(_: Any, address: Any, arguments: Any) -> Any:
     return numba.intp(numba.intp, arguments), generate
 
 
-def _type_of_pointer(_: Any, address: Any) -> Any:
-    def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+def _type_of_pointer(_: object, address: numba.types.Type) -> Any:
+    def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:
         return builder.inttoptr(given[0], ir.IntType(8).as_pointer())
 
     return numba.types.voidptr(numba.intp), generate

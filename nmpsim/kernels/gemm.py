@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import largest, may_overflow, read_sums, saturate_sums
+from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.channel_tables import put_channels
 from nmpsim.kernels.channels import INTEGERS, REALS
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ORIGIN, read_run, write_run
+from nmpsim.kernels.movement import ORIGIN, Scratchpad, read_run, write_run
+from nmpsim.kernels.operands import Operands, Parts, Place, Product, Quantizer
 from nmpsim.kernels.requantize import requantize
-
-
-class Product(NamedTuple):
-    """Geometry of a matrix product; strides in bytes."""
-
-    rows: Any
-    inner: Any
-    columns: Any
-    lhs_stride: Any
-    rhs_stride: Any
-    out_stride: Any
-    lhs_offset: Any
-    rhs_offset: Any
+from nmpsim.kernels.saturate import SaturationCounters
 
 
 @jit
 def add_products(
-    values: Any, start: Any, stride: Any, offset: Any, factors: Any, sums: Any
+    values: Int8s | Int16s, start: Int, stride: Int, offset: Int, factors: Int64s, sums: Int64s
 ) -> None:
     """Add to ``sums`` each factor times its row of ``values``, less the rows' zero point.
 
@@ -58,7 +46,9 @@ def add_products(
 
 
 @jit
-def add_rows(spm: Any, element: Any, start: Any, g: Any, factors: Any, sums: Any) -> None:
+def add_rows(
+    spm: Scratchpad, element: Int, start: Int, g: Product, factors: Int64s, sums: Int64s
+) -> None:
     """As ``add_products``, with the rows of the right side from byte ``start`` on."""
     if element == INT16:
         add_products(spm.i16, start >> 1, g.rhs_stride >> 1, g.rhs_offset, factors, sums)
@@ -68,17 +58,17 @@ def add_rows(spm: Any, element: Any, start: Any, g: Any, factors: Any, sums: Any
 
 @jit
 def multiply(
-    spm: Any,
-    g: Any,
-    at: Any,
-    parts: Any,
-    q: Any,
-    place: Any,
-    sink: Any,
-    integers: Any,
-    reals: Any,
-    factors: Any,
-    sums: Any,
+    spm: Scratchpad,
+    g: Product,
+    at: Operands,
+    parts: Parts,
+    q: Quantizer,
+    place: Place,
+    counters: SaturationCounters,
+    integers: Int64s,
+    reals: Float64s,
+    factors: Int64s,
+    sums: Int64s,
 ) -> None:
     """All rows; tables of the columns, factors [inner] and sums are room to work in."""
     element = q.element
@@ -98,22 +88,30 @@ def multiply(
             for k in range(g.inner):
                 start = at.weights + k * g.rhs_stride
                 add_rows(spm, element, start, g, factors[k : k + 1], sums)
-                saturate_sums(sums, element, index, place.layer, sink)
+                saturate_sums(sums, element, index, place.layer, counters)
         else:
             add_rows(spm, element, at.weights, g, factors, sums)
         if parts.ends:
-            requantize(sums, integers, reals, q, index, place.layer, sink)
+            requantize(sums, integers, reals, q, index, place.layer, counters)
             write_run(sums, g.columns, spm, element, at.output + row * g.out_stride)
         else:
             write_run(sums, g.columns, spm, 2 + element, partial)
     if parts.ends:
-        sink.layers[place.layer].elements += g.rows * g.columns
+        counters.layers[place.layer].elements += g.rows * g.columns
 
 
 @jit_allocating
-def gemm(spm: Any, g: Any, at: Any, parts: Any, q: Any, place: Any, sink: Any) -> None:
+def gemm(
+    spm: Scratchpad,
+    g: Product,
+    at: Operands,
+    parts: Parts,
+    q: Quantizer,
+    place: Place,
+    counters: SaturationCounters,
+) -> None:
     """``at.input`` times ``at.weights``; sums in the order of the inner dimension."""
     integers = np.zeros((INTEGERS, g.columns), np.int64)
     reals = np.zeros((REALS, g.columns), np.float64)
     factors, sums = np.zeros(g.inner, np.int64), np.zeros(g.columns, np.int64)
-    multiply(spm, g, at, parts, q, place, sink, integers, reals, factors, sums)
+    multiply(spm, g, at, parts, q, place, counters, integers, reals, factors, sums)

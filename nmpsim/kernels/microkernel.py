@@ -1,7 +1,7 @@
 """Sums of products of a few pixels with many channels at once.
 
 Weights are read where the instruction set has them, ``[channels/16][rows][runs][bytes/4][16][4]``;
-inputs, too: a pixel is an offset, from which its rows and runs of bytes stand at the same strides.
+inputs, too: a pixel is an offset, from which its rows and runs of bytes are at the same strides.
 A register block is some pixels by some blocks of weights.
 """
 
@@ -13,6 +13,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 
+from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.cpu_features import FEATURES, FLAVOUR
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.vector_code import (
@@ -35,17 +36,17 @@ _BYTES, _HALF_BYTES = vector(8, 4 * LANES), vector(8, 2 * LANES)
 _PAIRS, _PRODUCTS, _SUMS = vector(16, 2 * LANES), vector(32, 2 * LANES), vector(32)
 
 
-class Window(NamedTuple):
+class InputWindow(NamedTuple):
     """A pixel's inputs: ``rows`` times ``runs`` runs of ``length`` bytes.
 
     What a run lacks to a multiple of four bytes is read, too: its weights are 0.
     """
 
-    rows: Any
-    row_stride: Any
-    runs: Any
-    run_stride: Any
-    length: Any
+    rows: Int
+    row_stride: Int
+    runs: Int
+    run_stride: Int
+    length: Int
 
 
 class _Vnni:
@@ -61,19 +62,19 @@ class _Vnni:
     has_excess = True
 
     @staticmethod
-    def weights(b: Any, address: Any) -> list[Any]:
+    def weights(b: ir.IRBuilder, address: ir.Value) -> list[Any]:
         return [b.add(load(b, address, _BYTES, 1), ir.Constant(_BYTES, [-128] * 4 * LANES))]
 
     @staticmethod
-    def inputs(b: Any, address: Any) -> Any:
+    def inputs(b: ir.IRBuilder, address: ir.Value) -> Any:
         return splat(b, load(b, address, I32, 1), LANES)
 
     @staticmethod
-    def add(b: Any, sums: list[Any], weights: list[Any], inputs: Any) -> list[Any]:
+    def add(b: ir.IRBuilder, sums: list[Any], weights: list[Any], inputs: ir.Value) -> list[Any]:
         return [_dot(b, sums[0], weights[0], inputs)]
 
     @staticmethod
-    def total(b: Any, sums: list[Any], excess: Any) -> Any:
+    def total(b: ir.IRBuilder, sums: list[Any], excess: ir.Value) -> Any:
         return b.sub(sums[0], splat(b, load(b, excess, I32, 4), LANES))
 
 
@@ -88,17 +89,17 @@ class _Portable:
     has_excess = False
 
     @staticmethod
-    def weights(b: Any, address: Any) -> list[Any]:
+    def weights(b: ir.IRBuilder, address: ir.Value) -> list[Any]:
         halves = [ahead(b, address, 2 * LANES * side) for side in range(2)]
         return [b.sext(load(b, half, _HALF_BYTES, 1), _PAIRS) for half in halves]
 
     @staticmethod
-    def inputs(b: Any, address: Any) -> Any:
+    def inputs(b: ir.IRBuilder, address: ir.Value) -> Any:
         four = b.sext(load(b, address, vector(8, 4), 1), vector(16, 4))
         return b.bitcast(splat(b, b.bitcast(four, I64), LANES // 2), _PAIRS)
 
     @staticmethod
-    def add(b: Any, sums: list[Any], weights: list[Any], inputs: Any) -> list[Any]:
+    def add(b: ir.IRBuilder, sums: list[Any], weights: list[Any], inputs: ir.Value) -> list[Any]:
         wide = b.sext(inputs, _PRODUCTS)
         products = [b.mul(b.sext(half, _PRODUCTS), wide) for half in weights]
         return [
@@ -107,18 +108,18 @@ class _Portable:
         ]
 
     @staticmethod
-    def total(b: Any, sums: list[Any], _: Any) -> Any:
+    def total(b: ir.IRBuilder, sums: list[Any], _: ir.Value) -> Any:
         return _add_in_twos(b, *sums)
 
 
-def _dot(b: Any, sums: Any, unsigned: Any, signed: Any) -> Any:
+def _dot(b: ir.IRBuilder, sums: ir.Value, unsigned: ir.Value, signed: ir.Value) -> Any:
     """Four products of bytes added to each sum; as LLVM 14 declares it, and later ones take it."""
     function = declared(b, ir.FunctionType(_SUMS, [_SUMS] * 3), "llvm.x86.avx512.vpdpbusd.512")
     return b.call(function, [sums, b.bitcast(unsigned, _SUMS), signed])
 
 
-def _add_in_twos(b: Any, vector: Any, other: Any) -> Any:
-    """Neighbours of two vectors, one behind the other, added; as many as lanes."""
+def _add_in_twos(b: ir.IRBuilder, vector: ir.Value, other: ir.Value) -> Any:
+    """Sums of neighbours in two vectors, first those of the first one; as many as lanes."""
     even = pick(b, vector, other, list(range(0, 2 * LANES, 2)))
     odd = pick(b, vector, other, list(range(1, 2 * LANES, 2)))
     return b.add(even, odd)
@@ -130,21 +131,21 @@ _PARTS = 1 if FLAVOUR == "vnni" else 2
 
 
 def _emit_block(
-    b: Any,
+    b: ir.IRBuilder,
     pixels: int,
     blocks: int,
-    offsets: Any,
-    base: Any,
-    rows: Any,
-    row_stride: Any,
-    runs: Any,
-    run_stride: Any,
-    fours: Any,
-    weights: Any,
-    block_stride: Any,
-    out: Any,
-    out_stride: Any,
-    excess: Any,
+    offsets: ir.Value,
+    base: ir.Value,
+    rows: ir.Value,
+    row_stride: ir.Value,
+    runs: ir.Value,
+    run_stride: ir.Value,
+    fours: ir.Value,
+    weights: ir.Value,
+    block_stride: ir.Value,
+    out: ir.Value,
+    out_stride: ir.Value,
+    excess: ir.Value,
 ) -> None:
     """Sums of one register block."""
     corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(pixels)]
@@ -172,7 +173,7 @@ def _emit_block(
             store(b, total, to, 4)
 
 
-def _emit_products(b: Any, pixels: Any, blocks: Any, *where: Any) -> Any:
+def _emit_products(b: ir.IRBuilder, pixels: ir.Value, blocks: ir.Value, *where: ir.Value) -> Any:
     """Sums of a register block of one of the flavour's shapes."""
     done = b.append_basic_block("done")
     choice = b.switch(b.add(b.mul(blocks, constant(MAX_PIXELS)), pixels), done)
@@ -187,17 +188,17 @@ def _emit_products(b: Any, pixels: Any, blocks: Any, *where: Any) -> Any:
 
 
 def _emit_excess(
-    b: Any,
-    offsets: Any,
-    base: Any,
-    rows: Any,
-    row_stride: Any,
-    runs: Any,
-    run_stride: Any,
-    fours: Any,
-    out: Any,
+    b: ir.IRBuilder,
+    offsets: ir.Value,
+    base: ir.Value,
+    rows: ir.Value,
+    row_stride: ir.Value,
+    runs: ir.Value,
+    run_stride: ir.Value,
+    fours: ir.Value,
+    out: ir.Value,
 ) -> Any:
-    """128 times the sum of some pixels' inputs, with what is read behind a run."""
+    """128 times the sum of some pixels' inputs, with what is read after a run."""
     lanes, zeros = ir.Constant(_SUMS, list(range(LANES))), [ir.Constant(_SUMS, None)] * AT_ONCE
     corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(AT_ONCE)]
     chunks = b.lshr(b.add(fours, constant(LANES - 1)), constant(4))
@@ -223,7 +224,7 @@ def _emit_excess(
     return constant(0)
 
 
-def _load_some(b: Any, address: Any, there: Any) -> Any:
+def _load_some(b: ir.IRBuilder, address: ir.Value, there: ir.Value) -> Any:
     """Lanes of 32 bits, 0 where a lane of the mask is not set."""
     pointer = b.inttoptr(address, _SUMS.as_pointer())
     kind = ir.FunctionType(_SUMS, [pointer.type, I32, there.type, _SUMS])
@@ -242,7 +243,7 @@ MAX_PIXELS = 56
 
 
 def _first_shape(pixels: int, blocks: int) -> tuple[int, int]:
-    """Pixels and blocks of the register block to begin with, if so many are left.
+    """Pixels and blocks of the register block to begin with, if these are left.
 
     It has as many blocks as still let it take all pixels, or else the most; the pixels are shared
     out evenly.
@@ -263,15 +264,15 @@ _FIRST = np.array(
 
 
 def _products_compiled(
-    inputs: Any,
-    base: Any,
-    offsets: Any,
-    window: Any,
-    weights: Any,
-    start: Any,
-    pixels: Any,
-    out: Any,
-    excess: Any,
+    inputs: Int8s,
+    base: Int,
+    offsets: Int64s,
+    window: InputWindow,
+    weights: Int8s,
+    start: Int,
+    pixels: Int,
+    out: Int32s,
+    excess: Int32s,
 ) -> None:
     rows, runs = np.int64(window.rows), np.int64(window.runs)
     row_stride, run_stride = np.int64(window.row_stride), np.int64(window.run_stride)
@@ -300,15 +301,15 @@ def _products_compiled(
 
 
 def _products_in_numpy(
-    inputs: Any,
-    base: Any,
-    offsets: Any,
-    window: Any,
-    weights: Any,
-    start: Any,
-    pixels: Any,
-    out: Any,
-    _: Any,
+    inputs: Int8s,
+    base: Int,
+    offsets: Int64s,
+    window: InputWindow,
+    weights: Int8s,
+    start: Int,
+    pixels: Int,
+    out: Int32s,
+    _: Int32s,
 ) -> None:
     whole = (window.length + 3) // 4 * 4
     taps = window.rows * window.runs * whole
@@ -330,6 +331,6 @@ products: Any = _products_in_numpy if numba.config.DISABLE_JIT else jit(_product
 ``out[p, lane]`` = products of a pixel's window with a lane's weights, summed up modulo 2^32.
 
 inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MAX_PIXELS;
-weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], of which rows behind
+weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], of which rows after
 ``pixels`` may be written; excess int32 [MAX_PIXELS], room to work in.
 """

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s, Integers
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.operands import CopyShape
 
 ORIGIN: Any = np.int64(0)
 """The first element."""
@@ -15,26 +17,14 @@ ORIGIN: Any = np.int64(0)
 class Scratchpad(NamedTuple):
     """One core's scratchpad, seen as integers of each size."""
 
-    i8: Any
-    i16: Any
-    i32: Any
-    i64: Any
-
-
-class Box(NamedTuple):
-    """``count_y`` rows of ``count_x`` runs of ``run`` bytes, with both sides' strides in bytes."""
-
-    run: Any
-    count_x: Any
-    count_y: Any
-    from_stride_x: Any
-    from_stride_y: Any
-    to_stride_x: Any
-    to_stride_y: Any
+    i8: Int8s
+    i16: Int16s
+    i32: Int32s
+    i64: Int64s
 
 
 @jit
-def copy_run(source: Any, start: Any, target: Any, to: Any, count: Any) -> None:
+def copy_run(source: Integers, start: Int, target: Integers, to: Int, count: Int) -> None:
     """Copy ``count`` consecutive elements.
 
     A loop, because an assignment of slices would bring in code that describes wrong shapes; over
@@ -47,7 +37,7 @@ def copy_run(source: Any, start: Any, target: Any, to: Any, count: Any) -> None:
 
 
 @jit
-def read_run(spm: Any, size: Any, start: Any, values: Any, count: Any) -> None:
+def read_run(spm: Scratchpad, size: Int, start: Int, values: Int64s, count: Int) -> None:
     """``values`` (int64) = ``count`` integers of ``1 << size`` bytes from byte ``start``."""
     if size == 0:
         copy_run(spm.i8, start, values, ORIGIN, count)
@@ -60,7 +50,7 @@ def read_run(spm: Any, size: Any, start: Any, values: Any, count: Any) -> None:
 
 
 @jit
-def write_run(values: Any, count: Any, spm: Any, size: Any, to: Any) -> None:
+def write_run(values: Int64s, count: Int, spm: Scratchpad, size: Int, to: Int) -> None:
     """``count`` values (int64) as integers of ``1 << size`` bytes from byte ``to`` on."""
     if size == 0:
         copy_run(values, ORIGIN, spm.i8, to, count)
@@ -73,7 +63,7 @@ def write_run(values: Any, count: Any, spm: Any, size: Any, to: Any) -> None:
 
 
 @jit
-def copy_box(source: Any, start: Any, target: Any, to: Any, box: Any) -> None:
+def copy_strided(source: Integers, start: Int, target: Integers, to: Int, box: CopyShape) -> None:
     """Copy a box from byte ``start`` of ``source`` to byte ``to`` of ``target``."""
     for y in range(box.count_y):
         for x in range(box.count_x):
@@ -84,14 +74,14 @@ def copy_box(source: Any, start: Any, target: Any, to: Any, box: Any) -> None:
 
 @jit
 def fill_rows(
-    target: Any,
-    to: Any,
-    rows: Any,
-    row_stride: Any,
-    runs: Any,
-    run_stride: Any,
-    run: Any,
-    value: Any,
+    target: Integers,
+    to: Int,
+    rows: Int,
+    row_stride: Int,
+    runs: Int,
+    run_stride: Int,
+    run: Int,
+    value: Int,
 ) -> None:
     """Write ``value`` to ``rows`` x ``runs`` runs of ``run`` bytes."""
     for y in range(rows):
@@ -102,7 +92,13 @@ def fill_rows(
 
 @jit
 def permute(
-    spm: Any, source: Any, target: Any, element: Any, sizes: Any, from_strides: Any, to_strides: Any
+    spm: Int8s,
+    source: Int,
+    target: Int,
+    element: Int,
+    sizes: Int64s,
+    from_strides: Int64s,
+    to_strides: Int64s,
 ) -> None:
     """Strided copy of up to four dimensions; ``element`` bytes each."""
     for i in range(sizes[0]):

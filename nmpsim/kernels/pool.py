@@ -2,59 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ORIGIN, copy_run, write_run
+from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, write_run
+from nmpsim.kernels.operands import Average, Place, PoolShape
 from nmpsim.kernels.profiles import average_results
-from nmpsim.kernels.saturate import clip_run
-
-
-class PoolWindow(NamedTuple):
-    """Geometry of a pool; offsets and strides in elements."""
-
-    input: Any
-    output: Any
-    channels: Any
-    in_h: Any
-    in_w: Any
-    kernel_h: Any
-    kernel_w: Any
-    stride_h: Any
-    stride_w: Any
-    pad_top: Any
-    pad_left: Any
-    out_h: Any
-    out_w: Any
-    in_row_stride: Any
-    in_pixel_stride: Any
-    out_row_stride: Any
-    out_pixel_stride: Any
-
-
-class Average(NamedTuple):
-    """How a sum becomes an average."""
-
-    element: Any
-    profile: Any
-    in_offset: Any
-    by_valid_taps: Any
-    scale: Any
-    out_offset: Any
-    clip: Any
+from nmpsim.kernels.saturate import SaturationCounters, clip_run
 
 
 @jit
-def window_range(position: Any, stride: Any, pad: Any, kernel: Any, size: Any) -> Any:
-    """First and behind-last existing row (or column) of a window."""
+def window_range(position: Int, stride: Int, pad: Int, kernel: Int, size: Int) -> Any:
+    """First existing row (or column) of a window, and the one after its last."""
     begin = position * stride - pad
     return max(begin, 0), min(begin + kernel, size)
 
 
 @jit_allocating
-def maxpool(spm: Any, w: Any, lowest: Any, empty_value: Any) -> None:
+def maxpool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value: Int) -> None:
     """Maximum of the taps that exist; ``empty_value`` where none does.
 
     ``spm`` is a scratchpad of the element's type, ``w`` counts elements; ``lowest`` is the lowest
@@ -77,7 +45,7 @@ def maxpool(spm: Any, w: Any, lowest: Any, empty_value: Any) -> None:
 
 
 @jit
-def add_run(spm: Any, start: Any, sums: Any, count: Any) -> None:
+def add_run(spm: Int8s | Int16s, start: Int, sums: Int64s, count: Int) -> None:
     """Add ``count`` elements to sums (int64)."""
     values = spm[start : start + count]
     for c in range(count):
@@ -86,7 +54,13 @@ def add_run(spm: Any, start: Any, sums: Any, count: Any) -> None:
 
 @jit
 def sum_window(
-    spm: Any, w: Any, element: Any, rows: Any, columns: Any, offset: Any, sums: Any
+    spm: Scratchpad,
+    w: PoolShape,
+    element: Int,
+    rows: tuple[Int, Int],
+    columns: tuple[Int, Int],
+    offset: Int,
+    sums: Int64s,
 ) -> Any:
     """Sum of ``x - offset`` over ranges of rows and columns, into ``sums``; the number of taps."""
     top, bottom = rows
@@ -104,7 +78,9 @@ def sum_window(
 
 
 @jit_allocating
-def avgpool(spm: Any, w: Any, a: Any, place: Any, sink: Any) -> None:
+def avgpool(
+    spm: Scratchpad, w: PoolShape, a: Average, place: Place, counters: SaturationCounters
+) -> None:
     """Sum of ``x - in_offset`` over the taps that exist, scaled, divided if asked for.
 
     ``spm`` is a :class:`~nmpsim.kernels.movement.Scratchpad`; ``w`` counts elements.
@@ -117,8 +93,8 @@ def avgpool(spm: Any, w: Any, a: Any, place: Any, sink: Any) -> None:
             columns = window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
             taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
             index = place.origin + y * place.stride_y + x * place.stride_x
-            average_results(sums, w.channels, taps, a, reals, index, place.layer, sink)
-            clip_run(sums, w.channels, a.clip, index, place.layer, sink)
+            average_results(sums, w.channels, taps, a, reals, index, place.layer, counters)
+            clip_run(sums, w.channels, a.clip, index, place.layer, counters)
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
             write_run(sums, w.channels, spm, a.element, to << a.element)
-    sink.layers[place.layer].elements += w.out_h * w.out_w * w.channels
+    counters.layers[place.layer].elements += w.out_h * w.out_w * w.channels

@@ -30,6 +30,7 @@ from nmpsim.isa.profiles import (
 from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.total import decides
 from nmpsim.isa.words import INT16, OP_ADD, OP_MAX, OP_MIN, OP_MUL, OP_SUB
+from nmpsim.kernels.array_types import Float32s, Float64s, Int, Int64s
 from nmpsim.kernels.channels import (
     ADDEND,
     AFTER,
@@ -43,6 +44,7 @@ from nmpsim.kernels.channels import (
     PRE,
 )
 from nmpsim.kernels.jit import jit, jit_inlined
+from nmpsim.kernels.operands import Average, IntegerScale, Pair, PairScales, Quantizer, Unary
 from nmpsim.kernels.rounding import (
     HELD,
     float_of_bits,
@@ -51,7 +53,14 @@ from nmpsim.kernels.rounding import (
     round_even,
     rounding_shift,
 )
-from nmpsim.kernels.saturate import MAX_PRODUCT, ONCE, apply_scale, limit_value, saturate_run
+from nmpsim.kernels.saturate import (
+    MAX_PRODUCT,
+    ONCE,
+    SaturationCounters,
+    apply_scale,
+    limit_value,
+    saturate_run,
+)
 from nmpsim.kernels.saturation_stages import BIAS, RESCALE
 from nmpsim.kernels.scale_channels import (
     scale_channels,
@@ -64,6 +73,7 @@ from nmpsim.kernels.scale_runs import (
     UNSIGNED,
     add_integer,
     add_real,
+    divide_run,
     multiply_reals,
     round_run_away,
     round_run_even,
@@ -79,13 +89,13 @@ WIDEST_SIDE: Any = np.int64(1 << 61)
 
 
 @jit
-def is_real(profile: Any) -> Any:
+def is_real(profile: Int) -> Any:
     """True if results are calculated with float32."""
     return profile in _REAL
 
 
 @jit
-def early_zero_point(q: Any) -> Any:
+def early_zero_point(q: Quantizer) -> Any:
     """What is added to a real before it is rounded: the zero point, where the profile has it so."""
     if q.profile == ONEDNN and q.element != INT16:
         return q.out_offset + UNSIGNED
@@ -93,7 +103,7 @@ def early_zero_point(q: Any) -> Any:
 
 
 @jit
-def put_integers(q: Any, bias: Any, out: Any, integers: Any, c: Any) -> None:
+def put_integers(q: Quantizer, bias: Int, out: IntegerScale, integers: Int64s, c: Int) -> None:
     """The integer scale of one channel.
 
     q31 of Int16 is one, too: TFLite reduces its multiplier to 16 bits for sums of 64.
@@ -116,7 +126,9 @@ def put_integers(q: Any, bias: Any, out: Any, integers: Any, c: Any) -> None:
 
 
 @jit
-def put_reals(q: Any, bias: Any, bias_scale: Any, out: Any, reals: Any, c: Any) -> None:
+def put_reals(
+    q: Quantizer, bias: Int, bias_scale: IntegerScale, out: IntegerScale, reals: Float64s, c: Int
+) -> None:
     """The float factors of one channel."""
     ahead, factor, after = np.float32(1), float_of_bits(out.mul), np.float32(1)
     addend = np.float64(0)
@@ -135,51 +147,56 @@ def put_reals(q: Any, bias: Any, bias_scale: Any, out: Any, reals: Any, c: Any) 
 @jit
 @decides_profiles("conv")
 def bias_in_sum(
-    q: Any,
-    stored: Any,
-    scale: Any,
-    low: Any,
-    high: Any,
-    pixels: Any,
-    index: Any,
-    layer: Any,
-    sink: Any,
+    q: Quantizer,
+    stored: Int,
+    scale: IntegerScale,
+    low: Int,
+    high: Int,
+    pixels: Int,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> Any:
     """What the sum of a channel begins with, before the zero term; it saturates for every pixel."""
-    bias = np.int64(0)
+    bias: Int = np.int64(0)
     if q.profile in (GLOW_INT, Q31, Q31_ONCE, FLOAT):
         bias = stored
     elif q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
         bias = round_away(np.float32(stored) * float_of_bits(scale.mul))
     elif q.profile in (NMP, FBGEMM, ONEDNN):
         bias = np.int64(0)  # it comes after the sum
-    bias = limit_value(bias, low, high, BIAS, pixels, index, layer, sink)
+    bias = limit_value(bias, low, high, BIAS, pixels, index, layer, counters)
     if q.profile == GLOW_INT:
-        bias = apply_scale(bias, scale, q.element, BIAS, pixels, index, layer, sink)
+        bias = apply_scale(bias, scale, q.element, BIAS, pixels, index, layer, counters)
     return bias
 
 
 @jit_inlined
 @decides_profiles("conv")
 def scale_sums(
-    run: Any, integers: Any, reals: Any, q: Any, index: Any, layer: Any, sink: Any
+    run: Int64s,
+    integers: Int64s,
+    reals: Float64s,
+    q: Quantizer,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """Sums (int64) on the result's scale, in place, before ``ADDEND`` is added."""
-    is_wide = q.element == INT16
     if q.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN):
         scale_reals(run, reals, q)
     elif q.profile == Q31_ONCE:
         scale_channels_once(run, integers)
-    elif q.profile in (GLOW_INT, NMP, Q31) and is_wide:
-        scale_channels_wide(run, integers, index, layer, sink)
+    elif q.profile in (GLOW_INT, NMP, Q31) and q.element == INT16:
+        scale_channels_wide(run, integers, index, layer, counters)
     elif q.profile == Q31:
-        scale_channels_fixed_point(run, integers, index, layer, sink)
+        scale_channels_fixed_point(run, integers, index, layer, counters)
     elif q.profile in (GLOW_INT, NMP):
-        scale_channels(run, integers, index, layer, sink)
+        scale_channels(run, integers, index, layer, counters)
 
 
 @jit_inlined
-def scale_reals(run: Any, reals: Any, q: Any) -> None:
+def scale_reals(run: Int64s, reals: Float64s, q: Quantizer) -> None:
     """Nearest integers of the scaled sums, in place."""
     zero_point = np.float32(early_zero_point(q))
     if q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
@@ -196,20 +213,27 @@ def scale_reals(run: Any, reals: Any, q: Any) -> None:
 @jit
 @decides_profiles("avgpool")
 def average_results(
-    sums: Any, count: Any, taps: Any, a: Any, reals: Any, index: Any, layer: Any, sink: Any
+    sums: Int64s,
+    count: Int,
+    taps: Int,
+    a: Average,
+    reals: Float32s,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """Averages of the sums of ``taps`` values each, before the clip."""
     if a.profile in (GLOW_FLOAT, FLOAT, FBGEMM):
         real_average(sums, count, taps, a, reals)
     elif a.profile in (GLOW_INT, NMP, Q31):
-        scale_integers(sums, count, a.scale, a.profile, a.element, index, layer, sink)
+        scale_integers(sums, count, a.scale, a.profile, a.element, index, layer, counters)
         if a.by_valid_taps and taps > 0:
             divide_run(sums, count, taps)
         add_integer(sums, count, a.out_offset)
 
 
 @jit
-def real_average(sums: Any, count: Any, taps: Any, a: Any, reals: Any) -> None:
+def real_average(sums: Int64s, count: Int, taps: Int, a: Average, reals: Float32s) -> None:
     """Results of a float profile, in place; ``reals`` (float32) is room to work in."""
     factor = float_of_bits(a.scale.mul)
     if a.by_valid_taps and taps > 0:
@@ -228,32 +252,22 @@ def real_average(sums: Any, count: Any, taps: Any, a: Any, reals: Any) -> None:
         round_run_away(reals, count, sums)
 
 
-@jit
-def divide_run(values: Any, count: Any, by: Any) -> None:
-    """Nearest integers of ``value / by``, halves away from zero (libjit, TFLite), in place."""
-    for i in range(count):
-        if values[i] > 0:
-            values[i] = (values[i] + by // 2) // by
-        else:
-            values[i] = -((-values[i] + by // 2) // by)
-
-
 # --- pairs -----------------------------------------------------------------------------------
 
 
 @jit
 @decides_profiles("eltwise")
 def pair_results(
-    left: Any,
-    right: Any,
-    reals: Any,
-    other: Any,
-    count: Any,
-    t: Any,
-    q: Any,
-    index: Any,
-    layer: Any,
-    sink: Any,
+    left: Int64s,
+    right: Int64s,
+    reals: Float32s,
+    other: Float32s,
+    count: Int,
+    t: Pair,
+    q: PairScales,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """Results of two sides before the clip, into ``left``; the reals are room to work in."""
     is_mul = t.operation == OP_MUL
@@ -267,7 +281,7 @@ def pair_results(
     elif q.profile == QNNPACK:
         pair_on_common_scale(left, right, count, t.operation, q)
     elif q.profile in (GLOW_INT, NMP, Q31):
-        pair_of_integers(left, right, count, t, q, index, layer, sink)
+        pair_of_integers(left, right, count, t, q, index, layer, counters)
     add_integer(left, count, q.out_offset)
 
 
@@ -276,7 +290,7 @@ def pair_results(
     ("OP_ADD", "OP_SUB", "OP_MAX", "OP_MIN"),
     (f"OP_{name.upper()}" for name in OPERATIONS if name != "mul"),
 )
-def combine(operation: Any, left: Any, right: Any, count: Any) -> None:
+def combine(operation: Int, left: Int64s | Float32s, right: Int64s | Float32s, count: Int) -> None:
     """add, sub, max or min of two runs, into ``left``."""
     if operation == OP_ADD:
         for i in range(count):
@@ -293,7 +307,7 @@ def combine(operation: Any, left: Any, right: Any, count: Any) -> None:
 
 
 @jit
-def multiply_runs(left: Any, right: Any, count: Any) -> None:
+def multiply_runs(left: Int64s, right: Int64s, count: Int) -> None:
     """Product of two runs, into ``left``."""
     for i in range(count):
         left[i] *= right[i]
@@ -301,24 +315,33 @@ def multiply_runs(left: Any, right: Any, count: Any) -> None:
 
 @jit
 def pair_of_integers(
-    left: Any, right: Any, count: Any, t: Any, q: Any, index: Any, layer: Any, sink: Any
+    left: Int64s,
+    right: Int64s,
+    count: Int,
+    t: Pair,
+    q: PairScales,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """glow_int, nmp and q31, into ``left``, without the zero point of the result."""
     if t.operation == OP_MUL:
         multiply_runs(left, right, count)
         if q.profile != Q31 and t.element != INT16:
-            saturate_run(left, count, RESCALE, index, layer, sink)
+            saturate_run(left, count, RESCALE, index, layer, counters)
     else:
-        scale_integers(left, count, q.lhs_scale, q.profile, t.element, index, layer, sink)
-        scale_integers(right, count, q.rhs_scale, q.profile, t.element, index, layer, sink)
+        scale_integers(left, count, q.lhs_scale, q.profile, t.element, index, layer, counters)
+        scale_integers(right, count, q.rhs_scale, q.profile, t.element, index, layer, counters)
         combine(t.operation, left, right, count)
     is_sum = t.operation == OP_ADD or t.operation == OP_SUB
     if t.operation == OP_MUL or (q.profile == Q31 and is_sum):
-        scale_integers(left, count, q.out_scale, q.profile, t.element, index, layer, sink)
+        scale_integers(left, count, q.out_scale, q.profile, t.element, index, layer, counters)
 
 
 @jit
-def pair_on_common_scale(left: Any, right: Any, count: Any, operation: Any, q: Any) -> None:
+def pair_on_common_scale(
+    left: Int64s, right: Int64s, count: Int, operation: Int, q: PairScales
+) -> None:
     """qnnpack: integer factors, the operation, one shift; into ``left``, no zero point."""
     for i in range(count):
         left[i] *= q.lhs_scale.mul
@@ -329,7 +352,9 @@ def pair_on_common_scale(left: Any, right: Any, count: Any, operation: Any, q: A
 
 
 @jit
-def product_of_reals(left: Any, right: Any, count: Any, q: Any, reals: Any) -> None:
+def product_of_reals(
+    left: Int64s, right: Int64s, count: Int, q: PairScales, reals: Float32s
+) -> None:
     """mul of the float profiles, into ``left``, without the zero point of the result."""
     multiply_runs(left, right, count)
     multiply_reals(left, count, float_of_bits(q.out_scale.mul), reals)
@@ -340,7 +365,7 @@ def product_of_reals(left: Any, right: Any, count: Any, q: Any, reals: Any) -> N
 
 
 @jit
-def dequantize(values: Any, count: Any, scale: Any, reals: Any) -> None:
+def dequantize(values: Int64s, count: Int, scale: IntegerScale, reals: Float32s) -> None:
     """PyTorch's fused multiply-add: ``value * mul + addend`` rounded to float32 once.
 
     ``post`` holds the addend; float64 holds the product of an element and a float32.
@@ -353,7 +378,13 @@ def dequantize(values: Any, count: Any, scale: Any, reals: Any) -> None:
 
 @jit
 def pair_of_reals(
-    left: Any, right: Any, count: Any, operation: Any, q: Any, reals: Any, other: Any
+    left: Int64s,
+    right: Int64s,
+    count: Int,
+    operation: Int,
+    q: PairScales,
+    reals: Float32s,
+    other: Float32s,
 ) -> None:
     """float: both sides as real numbers, the operation, the result's scale; into ``left``."""
     dequantize(left, count, q.lhs_scale, reals)
@@ -367,7 +398,13 @@ def pair_of_reals(
 
 @jit
 def pair_of_glow_reals(
-    left: Any, right: Any, count: Any, operation: Any, q: Any, reals: Any, other: Any
+    left: Int64s,
+    right: Int64s,
+    count: Int,
+    operation: Int,
+    q: PairScales,
+    reals: Float32s,
+    other: Float32s,
 ) -> None:
     """glow_float: as Glow's Interpreter; into ``left``, with the zero point of the result."""
     multiply_reals(left, count, float_of_bits(q.lhs_scale.mul), reals)
@@ -397,7 +434,14 @@ def pair_of_glow_reals(
 @jit_inlined
 @decides_profiles("rescale")
 def rescale_results(
-    values: Any, count: Any, u: Any, reals: Any, below: Any, index: Any, layer: Any, sink: Any
+    values: Int64s,
+    count: Int,
+    u: Unary,
+    reals: Float32s,
+    below: Int64s,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """Values less their zero point on another scale, before the clip."""
     if u.profile == GLOW_FLOAT:
@@ -405,12 +449,18 @@ def rescale_results(
     elif u.profile == FLOAT:
         rescale_reals(values, count, u, reals)
     elif u.profile in (GLOW_INT, NMP, Q31):
-        rescale_integers(values, count, u, below, index, layer, sink)
+        rescale_integers(values, count, u, below, index, layer, counters)
 
 
 @jit
 def rescale_integers(
-    values: Any, count: Any, u: Any, below: Any, index: Any, layer: Any, sink: Any
+    values: Int64s,
+    count: Int,
+    u: Unary,
+    below: Int64s,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """glow_int, nmp and q31, in place; ``below`` (int64) is room to work in.
 
@@ -420,15 +470,15 @@ def rescale_integers(
         for i in range(count):
             below[i] = min(values[i], 0)
             values[i] = max(values[i], 0)
-        scale_integers(below, count, u.leaky_scale, u.profile, u.element, index, layer, sink)
-    scale_integers(values, count, u.scale, u.profile, u.element, index, layer, sink)
+        scale_integers(below, count, u.leaky_scale, u.profile, u.element, index, layer, counters)
+    scale_integers(values, count, u.scale, u.profile, u.element, index, layer, counters)
     if u.leaky:
         combine(OP_ADD, values, below, count)
     add_integer(values, count, u.out_offset)
 
 
 @jit
-def rescale_glow_reals(values: Any, count: Any, u: Any, reals: Any) -> None:
+def rescale_glow_reals(values: Int64s, count: Int, u: Unary, reals: Float32s) -> None:
     """glow_float, in place; ``reals`` (float32) is room to work in."""
     factor = float_of_bits(u.scale.mul)
     below = float_of_bits(u.leaky_scale.mul) if u.leaky else factor
@@ -440,7 +490,7 @@ def rescale_glow_reals(values: Any, count: Any, u: Any, reals: Any) -> None:
 
 
 @jit
-def rescale_reals(values: Any, count: Any, u: Any, reals: Any) -> None:
+def rescale_reals(values: Int64s, count: Int, u: Unary, reals: Float32s) -> None:
     """float, in place; ``reals`` (float32) is room to work in."""
     multiply_reals(values, count, float_of_bits(u.scale.mul), reals)
     if u.leaky:

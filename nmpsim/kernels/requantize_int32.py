@@ -1,8 +1,8 @@
 """Int8 results on an integer scale, where 32 bits hold every number on the way.
 
-A table holds what each lane of a block of channels needs, and what of its results was cut. First
-sums are completed and held against the largest that 32 bits can scale; if one is beyond, the 64-bit
-path of :mod:`~nmpsim.kernels.requantize` does the work instead.
+A table holds what each lane of a block of channels needs, and which of its results were limited.
+First sums are completed and compared with the largest that 32 bits can scale; if one is beyond, the
+64-bit path of :mod:`~nmpsim.kernels.requantize` does the work instead.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import numpy as np
 from llvmlite import ir
 
 from nmpsim.isa.profiles import GLOW_INT, NMP
+from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.channels import ADDEND, HALF, MUL, OFFSET, POST, PRE, START
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.saturate import ONCE, record, stages_of
+from nmpsim.kernels.operands import Clip, Quantizer
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, record, stages_of
 from nmpsim.kernels.saturation_stages import HIGH, LOW
 from nmpsim.kernels.vector_code import (
     I32,
@@ -36,7 +38,7 @@ ROWS = 12
 """Rows of a block's table."""
 _BASE, _ZERO, _PRE, _LIMIT, _MUL, _HALF, _POST, _ADDEND, _BELOW, _ABOVE, _LEAST, _MOST = range(ROWS)
 """Start of a sum, zero point of the weights, scale with the largest shifted sum that it can take,
-what is added to a result; results cut below and above, smallest and largest result before a cut."""
+what is added to a result; results limited from below and above, and the extremes before that."""
 
 _WORDS, _BYTES, _FLAGS = vector(32), vector(8), vector(1)
 _INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
@@ -46,7 +48,7 @@ _BLOCK_BYTES = ROWS * _ROW_BYTES
 
 
 @jit
-def clear_accounts(table: Any) -> None:
+def clear_accounts(table: Int32s) -> None:
     """Count from zero again."""
     for block in range(table.shape[0]):
         table[block, _BELOW : _ABOVE + 1] = 0
@@ -55,7 +57,9 @@ def clear_accounts(table: Any) -> None:
 
 
 @jit
-def put_int32_tables(integers: Any, begins: Any, lane: Any, q: Any, table: Any) -> None:
+def put_int32_tables(
+    integers: Int64s, begins: bool, lane: Int, q: Quantizer, table: Int32s
+) -> None:
     """Fill a table, int32 [blocks, ROWS, LANES]; the first channel is in lane ``lane``.
 
     Lanes that belong to no channel get what is never beyond a limit.
@@ -82,26 +86,33 @@ def put_int32_tables(integers: Any, begins: Any, lane: Any, q: Any, table: Any) 
 
 
 @jit
-def limit_of(pre: Any, mul: Any, half: Any, post: Any, addend: Any) -> Any:
+def limit_of(pre: Int, mul: Int, half: Int, post: Int, addend: Int) -> Any:
     """Largest magnitude of ``sum >> pre`` that 32 bits can scale; -1 if there is none."""
-    if abs(mul) > _INT32_HIGH or max(post, pre) > 31 or abs(addend) > _MAX_ADDEND:
+    if np.abs(mul) > _INT32_HIGH or post > 31 or pre > 31 or np.abs(addend) > _MAX_ADDEND:
         return np.int64(-1)
     most = np.int64(_INT32_HIGH >> 1 if post == 0 else _INT32_HIGH)
     return (most - half) // max(abs(mul), ONCE)
 
 
-def _rows(b: Any, table: Any, first: int, last: int) -> list[Any]:
+def _rows(b: ir.IRBuilder, table: ir.Value, first: int, last: int) -> list[Any]:
     return [
         load(b, b.add(table, constant(i * _ROW_BYTES)), _WORDS, 4) for i in range(first, last + 1)
     ]
 
 
-def _any(b: Any, mask: Any) -> Any:
+def _any(b: ir.IRBuilder, mask: ir.Value) -> Any:
     bits = b.bitcast(mask, ir.IntType(LANES))
     return b.zext(b.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(LANES), 0)), I64)
 
 
-def _emit_complete(b: Any, sums: Any, row: Any, pixels: Any, windows: Any, table: Any) -> Any:
+def _emit_complete(
+    b: ir.IRBuilder,
+    sums: ir.Value,
+    row: ir.Value,
+    pixels: ir.Value,
+    windows: ir.Value,
+    table: ir.Value,
+) -> Any:
     """Complete the sums of a block, in place; 1 if one is beyond its limit."""
     base, zero, pre, limit = _rows(b, table, _BASE, _LIMIT)
     least = b.sub(words(0), limit)
@@ -117,17 +128,17 @@ def _emit_complete(b: Any, sums: Any, row: Any, pixels: Any, windows: Any, table
 
 
 def _emit_scale(
-    b: Any,
-    sums: Any,
-    row: Any,
-    pixels: Any,
-    table: Any,
-    low: Any,
-    high: Any,
-    results: Any,
-    results_row: Any,
+    b: ir.IRBuilder,
+    sums: ir.Value,
+    row: ir.Value,
+    pixels: ir.Value,
+    table: ir.Value,
+    low: ir.Value,
+    high: ir.Value,
+    results: ir.Value,
+    results_row: ir.Value,
 ) -> Any:
-    """Results of a block's sums; bit 0 if one was cut from below, bit 1 from above."""
+    """Results of a block's sums; bit 0 if one was limited from below, bit 1 from above."""
     pre, _, mul, half, post, addend = _rows(b, table, _PRE, _ADDEND)
     accounts = _rows(b, table, _BELOW, _MOST)
     low, high = (splat(b, b.trunc(limit, I32), LANES) for limit in (low, high))
@@ -151,16 +162,16 @@ def _emit_scale(
     )
     for i, account in enumerate(after[2:]):
         store(b, account, b.add(table, constant((_BELOW + i) * _ROW_BYTES)), 4)
-    cut_below = _any(b, b.icmp_signed("!=", after[2], accounts[0]))
-    cut_above = _any(b, b.icmp_signed("!=", after[3], accounts[1]))
-    return b.or_(cut_below, b.shl(cut_above, constant(1)))
+    limited_below = _any(b, b.icmp_signed("!=", after[2], accounts[0]))
+    limited_above = _any(b, b.icmp_signed("!=", after[3], accounts[1]))
+    return b.or_(limited_below, b.shl(limited_above, constant(1)))
 
 
 _complete: Any = function_of("complete", _emit_complete)
 _scale: Any = function_of("scale", _emit_scale)
 
 
-def _complete_compiled(sums: Any, pixels: Any, windows: Any, table: Any) -> Any:
+def _complete_compiled(sums: Int32s, pixels: Int, windows: Int32s, table: Int32s) -> Any:
     at, row = np.int64(sums.ctypes.data), 4 * np.int64(sums.shape[1])
     rows, seen = np.int64(table.ctypes.data), np.int64(windows.ctypes.data)
     beyond = np.int64(0)
@@ -170,30 +181,30 @@ def _complete_compiled(sums: Any, pixels: Any, windows: Any, table: Any) -> Any:
     return beyond != 0
 
 
-def _scale_compiled(sums: Any, pixels: Any, table: Any, clip: Any, results: Any) -> Any:
+def _scale_compiled(sums: Int32s, pixels: Int, table: Int32s, clip: Clip, results: Int8s) -> Any:
     at, row = np.int64(sums.ctypes.data), 4 * np.int64(sums.shape[1])
     rows, to = np.int64(table.ctypes.data), np.int64(results.ctypes.data)
     count, low, high = np.int64(pixels), np.int64(clip.low), np.int64(clip.high)
     width = np.int64(results.shape[1])
-    cut = np.int64(0)
+    limited = np.int64(0)
     for block in range(table.shape[0]):
         there, here = rows + block * _BLOCK_BYTES, to + block * LANES
-        cut |= _scale((at + block * _ROW_BYTES, row, count, there, low, high, here, width))
-    return cut
+        limited |= _scale((at + block * _ROW_BYTES, row, count, there, low, high, here, width))
+    return limited
 
 
-def _by_lane(table: Any) -> Any:
+def _by_lane(table: Int32s) -> Any:
     return table.transpose(1, 0, 2).reshape(ROWS, -1)
 
 
-def _complete_in_numpy(sums: Any, pixels: Any, windows: Any, table: Any) -> Any:
+def _complete_in_numpy(sums: Int32s, pixels: Int, windows: Int32s, table: Int32s) -> Any:
     lanes = _by_lane(table).astype(np.int64)
     totals = sums[:pixels] + lanes[_BASE] - lanes[_ZERO] * windows[:pixels, None]
     sums[:pixels] = totals
     return bool((abs(sums[:pixels] >> lanes[_PRE]) > lanes[_LIMIT]).any())
 
 
-def _scale_in_numpy(sums: Any, pixels: Any, table: Any, clip: Any, results: Any) -> Any:
+def _scale_in_numpy(sums: Int32s, pixels: Int, table: Int32s, clip: Clip, results: Int8s) -> Any:
     lanes = _by_lane(table).astype(np.int64)
     scaled = (sums[:pixels] >> lanes[_PRE]) * lanes[_MUL] + lanes[_HALF]
     values = (scaled >> lanes[_POST]) + lanes[_ADDEND]
@@ -216,12 +227,12 @@ sums int32 [rows, blocks * 16], of which ``pixels`` are there, in place, modulo 
 scale_sums: Any = _scale_in_numpy if numba.config.DISABLE_JIT else jit(_scale_compiled)
 """``scale_sums(sums, pixels, table, clip, results)``: scaled, clipped, counted in the table.
 
-results int8 [rows, blocks * 16]. Bit 0 of the answer: a result was cut from below; bit 1: above.
+results int8 [rows, blocks * 16]. Bit 0 of the answer: a result was below the clip; bit 1: above.
 """
 
 
 @jit
-def result_of(total: Any, table: Any, lane: Any) -> Any:
+def result_of(total: Int, table: Int32s, lane: Int) -> Any:
     """The result of one sum (int64) before the clip."""
     rows, i = table[lane // LANES], lane % LANES
     scaled = (total >> np.int64(rows[_PRE, i])) * np.int64(rows[_MUL, i]) + np.int64(rows[_HALF, i])
@@ -230,20 +241,27 @@ def result_of(total: Any, table: Any, lane: Any) -> Any:
 
 @jit
 def note_first(
-    run: Any, table: Any, lane: Any, clip: Any, cut: Any, index: Any, layer: Any, sink: Any
+    run: Int32s,
+    table: Int32s,
+    lane: Int,
+    clip: Clip,
+    limited: Int,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
-    """Note the first results of a pixel's sums that are cut; ``cut`` as :func:`scale_sums` tells.
+    """Note the first limited results of a pixel; ``limited`` is what :func:`scale_sums` answered.
 
-    ``index`` is the first one's in the layer's output. Most pixels come behind what was cut first.
+    ``index`` is the first one's in the layer's output. Most pixels come after the first one.
     """
-    first = sink.layers[layer].first
+    first = counters.layers[layer].first
     low_stage, high_stage = stages_of(clip)
-    if cut & 1 and index < first[low_stage, LOW]:
+    if limited & 1 and index < first[low_stage, LOW]:
         for c in range(run.size):
             if result_of(np.int64(run[c]), table, lane + c) < clip.low:
                 first[low_stage, LOW] = min(first[low_stage, LOW], index + c)
                 break
-    if cut & 2 and index < first[high_stage, HIGH]:
+    if limited & 2 and index < first[high_stage, HIGH]:
         for c in range(run.size):
             if result_of(np.int64(run[c]), table, lane + c) > clip.high:
                 first[high_stage, HIGH] = min(first[high_stage, HIGH], index + c)
@@ -252,11 +270,17 @@ def note_first(
 
 @jit
 def add_accounts(
-    table: Any, lane: Any, count: Any, clip: Any, index: Any, layer: Any, sink: Any
+    table: Int32s,
+    lane: Int,
+    count: Int,
+    clip: Clip,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """Add what the table counted to the layer's accounts.
 
-    ``index`` is that of the first channel's last result: what was cut first is noted already.
+    ``index`` is that of the first channel's last result: the first limited result is noted already.
     """
     low_stage, high_stage = stages_of(clip)
     for c in range(count):
@@ -264,7 +288,7 @@ def add_accounts(
         below, above = np.int64(rows[_BELOW, i]), np.int64(rows[_ABOVE, i])
         if below:
             over = clip.low - np.int64(rows[_LEAST, i])
-            record(sink, layer, low_stage, LOW, index + c, over, below)
+            record(counters, layer, low_stage, LOW, index + c, over, below)
         if above:
             over = np.int64(rows[_MOST, i]) - clip.high
-            record(sink, layer, high_stage, HIGH, index + c, over, above)
+            record(counters, layer, high_stage, HIGH, index + c, over, above)

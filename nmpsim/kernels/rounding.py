@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 
 HELD: Any = np.int64(1 << 62)
-"""Results beyond it are held there: every clip behind is narrower."""
+"""Results beyond it are held there: every later clip is narrower."""
 _INT32_LOW, _INT32_HIGH = np.int64(-(1 << 31)), np.int64((1 << 31) - 1)
 
 
 @jit
-def float_of_bits(word: Any) -> Any:
+def float_of_bits(word: Int) -> Any:
     """The float32 whose bits a descriptor's word holds."""
     return np.int32(word).view(np.float32)
 
 
 @jit
-def _to_integer(value: Any) -> Any:
+def _to_integer(value: np.float64) -> Any:
     """A whole float64 as int64, held at +-2^62; 0 for what is no number."""
     if value != value:
         return np.int64(0)
@@ -31,7 +32,7 @@ def _to_integer(value: Any) -> Any:
 
 
 @jit
-def round_away(value: Any) -> Any:
+def round_away(value: np.float32) -> Any:
     """Nearest integer of a float32, halves away from zero (C's ``roundf``).
 
     The half is added in float64, which holds the sum of a float32 and 0.5 wherever it matters.
@@ -43,19 +44,19 @@ def round_away(value: Any) -> Any:
 
 
 @jit
-def round_even(value: Any) -> Any:
+def round_even(value: np.float32) -> Any:
     """Nearest integer of a float32, halves to even (C's ``nearbyintf``)."""
     return _to_integer(np.rint(np.float64(value)))
 
 
 @jit
-def held(value: Any, limit: Any) -> Any:
+def held(value: Int, limit: Int) -> Any:
     """``value`` within -limit ... limit."""
     return min(max(value, -limit), limit)
 
 
 @jit
-def doubling_high(x: Any, mul: Any) -> Any:
+def doubling_high(x: Int, mul: Int) -> Any:
     """gemmlowp's SaturatingRoundingDoublingHighMul of two 32-bit numbers, halves up."""
     if x == _INT32_LOW and mul == _INT32_LOW:
         return _INT32_HIGH
@@ -65,7 +66,7 @@ def doubling_high(x: Any, mul: Any) -> Any:
 
 
 @jit
-def rounding_shift(x: Any, shift: Any) -> Any:
+def rounding_shift(x: Int, shift: Int) -> Any:
     """gemmlowp's RoundingDivideByPOT: ``x / 2^shift``, halves away from zero."""
     mask = (np.int64(1) << shift) - np.int64(1)
     threshold = mask >> np.int64(1)

@@ -1,4 +1,4 @@
-"""Values that are cut to a range, and the account that is kept of it."""
+"""Values that are limited to a range, by saturation or a clip, and the counters of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.isa.words import INT16
+from nmpsim.kernels.array_types import Int, Int64s, Records
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.operands import Clip, IntegerScale
 from nmpsim.kernels.saturation_stages import ACTIVATION, HIGH, LOW, RESULT
 
 INT32_LOW = -(1 << 31)
@@ -19,67 +21,62 @@ ONCE: Any = np.int64(1)
 
 
 class SaturationCounters(NamedTuple):
-    """Where cut values are counted; the arrays are those of the machine."""
+    """Where limited values are counted; the arrays are those of the machine."""
 
-    layers: Any
-    channel_cut: Any
-
-
-class Place(NamedTuple):
-    """A tile in its layer's output: index of a result = origin + y*stride_y + x*stride_x + c."""
-
-    layer: Any
-    origin: Any
-    stride_y: Any
-    stride_x: Any
-
-
-class Clip(NamedTuple):
-    """The result's range; a bit of ``wanted`` says that the network asks for that side's clip."""
-
-    low: Any
-    high: Any
-    wanted: Any
-
-
-class IntegerScale(NamedTuple):
-    """``((x >> pre) * mul + round) >> post``."""
-
-    pre: Any
-    mul: Any
-    post: Any
+    layers: Records
+    channel_saturated: Int64s
 
 
 @jit
 def record(
-    sink: Any, layer: Any, stage: Any, side: Any, index: Any, overshoot: Any, times: Any
+    counters: SaturationCounters,
+    layer: Int,
+    stage: Int,
+    side: Int,
+    index: Int,
+    overshoot: Int,
+    times: Int,
 ) -> None:
-    """Count ``times`` values that were cut; ``index`` is the first one's in the layer's output."""
-    account = sink.layers[layer]
+    """Count ``times`` limited values; ``index`` is the first one's in the layer's output."""
+    account = counters.layers[layer]
     channel = account.channel_base + index % account.channels
-    account.cut[stage, side] += times
+    account.saturated[stage, side] += times
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
     account.first[stage, side] = min(account.first[stage, side], index)
-    sink.channel_cut[stage, side, channel] += times
+    counters.channel_saturated[stage, side, channel] += times
 
 
 @jit
 def limit_value(
-    value: Any, low: Any, high: Any, stage: Any, times: Any, index: Any, layer: Any, sink: Any
+    value: Int,
+    low: Int,
+    high: Int,
+    stage: Int,
+    times: Int,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> Any:
     """``value`` (int64) from ``low`` to ``high``."""
     if value > high:
-        record(sink, layer, stage, HIGH, index, value - high, times)
+        record(counters, layer, stage, HIGH, index, value - high, times)
         return high
     if value < low:
-        record(sink, layer, stage, LOW, index, low - value, times)
+        record(counters, layer, stage, LOW, index, low - value, times)
         return low
     return value
 
 
 @jit
 def apply_scale(
-    x: Any, scale: Any, element: Any, stage: Any, times: Any, index: Any, layer: Any, sink: Any
+    x: Int,
+    scale: IntegerScale,
+    element: Int,
+    stage: Int,
+    times: Int,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> Any:
     """Integer scale of ``x`` (int64).
 
@@ -89,47 +86,51 @@ def apply_scale(
     shifted, half = x >> scale.pre, (ONCE << scale.post) >> ONCE
     if element == INT16:
         most = MAX_PRODUCT // max(abs(scale.mul), ONCE)
-        shifted = limit_value(shifted, -most, most, stage, times, index, layer, sink)
+        shifted = limit_value(shifted, -most, most, stage, times, index, layer, counters)
         return (shifted * scale.mul + half) >> scale.post
     low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
     total = shifted * scale.mul + half
-    return limit_value(total, low, high, stage, times, index, layer, sink) >> scale.post
+    return limit_value(total, low, high, stage, times, index, layer, counters) >> scale.post
 
 
 @jit
-def saturate_run(values: Any, count: Any, stage: Any, index: Any, layer: Any, sink: Any) -> None:
+def saturate_run(
+    values: Int64s, count: Int, stage: Int, index: Int, layer: Int, counters: SaturationCounters
+) -> None:
     """``count`` values saturated to 32 bits, in place.
 
     ``index`` is the first one's in the layer's output, here and below.
     """
     low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
-    limit_run(values, count, low, high, stage, stage, index, layer, sink)
+    limit_run(values, count, low, high, stage, stage, index, layer, counters)
 
 
 @jit
-def stages_of(clip: Any) -> Any:
-    """Stages of what is cut from below and above."""
+def stages_of(clip: Clip) -> Any:
+    """Stages of what is limited from below and above."""
     return ACTIVATION if clip.wanted & 1 else RESULT, ACTIVATION if clip.wanted & 2 else RESULT
 
 
 @jit
-def clip_run(values: Any, count: Any, clip: Any, index: Any, layer: Any, sink: Any) -> None:
-    """``count`` values (int64) within a range, in place; what is cut is accounted for."""
+def clip_run(
+    values: Int64s, count: Int, clip: Clip, index: Int, layer: Int, counters: SaturationCounters
+) -> None:
+    """``count`` values (int64) within a range, in place; what is limited is counted."""
     low_stage, high_stage = stages_of(clip)
-    limit_run(values, count, clip.low, clip.high, low_stage, high_stage, index, layer, sink)
+    limit_run(values, count, clip.low, clip.high, low_stage, high_stage, index, layer, counters)
 
 
 @jit
 def limit_run(
-    values: Any,
-    count: Any,
-    low: Any,
-    high: Any,
-    low_stage: Any,
-    high_stage: Any,
-    index: Any,
-    layer: Any,
-    sink: Any,
+    values: Int64s,
+    count: Int,
+    low: Int,
+    high: Int,
+    low_stage: Int,
+    high_stage: Int,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """``count`` values (int64) from ``low`` to ``high``, in place; each side has its stage."""
     least, most = np.int64(low), np.int64(high)
@@ -137,26 +138,26 @@ def limit_run(
         least = min(least, values[i])
         most = max(most, values[i])
     if least < low:
-        note_worst(values, low, low_stage, LOW, low - least, index, layer, sink)
+        note_worst(values, low, low_stage, LOW, low - least, index, layer, counters)
     if most > high:
-        note_worst(values, high, high_stage, HIGH, most - high, index, layer, sink)
+        note_worst(values, high, high_stage, HIGH, most - high, index, layer, counters)
     if least < low or most > high:
-        cut_run(values, count, low, high, low_stage, high_stage, index, layer, sink)
+        limit_and_count(values, count, low, high, low_stage, high_stage, index, layer, counters)
 
 
 @jit
 def note_worst(
-    values: Any,
-    limit: Any,
-    stage: Any,
-    side: Any,
-    overshoot: Any,
-    index: Any,
-    layer: Any,
-    sink: Any,
+    values: Int64s,
+    limit: Int,
+    stage: Int,
+    side: Int,
+    overshoot: Int,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
     """Take note of the largest overshoot of a run, and of its first value beyond ``limit``."""
-    account = sink.layers[layer]
+    account = counters.layers[layer]
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
     if index >= account.first[stage, side]:
         return
@@ -168,27 +169,27 @@ def note_worst(
 
 
 @jit
-def cut_run(
-    values: Any,
-    count: Any,
-    low: Any,
-    high: Any,
-    low_stage: Any,
-    high_stage: Any,
-    index: Any,
-    layer: Any,
-    sink: Any,
+def limit_and_count(
+    values: Int64s,
+    count: Int,
+    low: Int,
+    high: Int,
+    low_stage: Int,
+    high_stage: Int,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
-    """Bring a run into its range, and count what is cut: in all, and by channel."""
-    account = sink.layers[layer]
+    """Bring a run into its range, and count what is limited: in all, and by channel."""
+    account = counters.layers[layer]
     channel = index % account.channels
     low_times, high_times = np.int64(0), np.int64(0)
     done = 0
     while done < count:  # the channels from ``channel`` to the last one at a time
         row = account.channel_base + channel
         run = values[done : min(count, done + account.channels - channel)]
-        low_cut = sink.channel_cut[low_stage, LOW, row : row + run.size]
-        high_cut = sink.channel_cut[high_stage, HIGH, row : row + run.size]
+        low_cut = counters.channel_saturated[low_stage, LOW, row : row + run.size]
+        high_cut = counters.channel_saturated[high_stage, HIGH, row : row + run.size]
         for i in range(run.size):
             below, above = np.int64(run[i] < low), np.int64(run[i] > high)
             low_cut[i] += below
@@ -198,5 +199,5 @@ def cut_run(
             run[i] = min(max(run[i], low), high)
         done += run.size
         channel = 0
-    account.cut[low_stage, LOW] += low_times
-    account.cut[high_stage, HIGH] += high_times
+    account.saturated[low_stage, LOW] += low_times
+    account.saturated[high_stage, HIGH] += high_times

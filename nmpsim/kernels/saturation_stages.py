@@ -1,4 +1,4 @@
-"""Where a value can be cut, by number: the rows of every account of saturation.
+"""Where a value can be limited, by number: the rows of every account of saturation.
 
 The numbers are NumPy integers: Numba compiles a function once more for every plain constant that
 it is called with.

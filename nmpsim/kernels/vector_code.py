@@ -24,24 +24,30 @@ def vector(bits: int, lanes: int = LANES) -> Any:
     return ir.VectorType(ir.IntType(bits), lanes)
 
 
-def load(builder: Any, address: Any, kind: Any, alignment: int) -> Any:
+def load(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type, alignment: int) -> Any:
     """What lies at an address."""
     value = builder.load(builder.inttoptr(address, kind.as_pointer()))
     value.align = alignment
     return value
 
 
-def store(builder: Any, value: Any, address: Any, alignment: int) -> None:
+def store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: int) -> None:
     """Put a value at an address."""
     builder.store(value, builder.inttoptr(address, value.type.as_pointer())).align = alignment
 
 
-def pick(builder: Any, first: Any, second: Any, indices: list[int]) -> Any:
-    """Chosen lanes of two vectors, one behind the other."""
+def pick(builder: ir.IRBuilder, first: ir.Value, second: ir.Value, indices: list[int]) -> Any:
+    """Chosen lanes of two vectors; those of the second follow those of the first."""
     return builder.shuffle_vector(first, second, ir.Constant(vector(32, len(indices)), indices))
 
 
-def sum_up(builder: Any, count: Any, kind: Any, totals: int, terms: Any) -> list[Any]:
+def sum_up(
+    builder: ir.IRBuilder,
+    count: ir.Value,
+    kind: ir.Type,
+    totals: int,
+    terms: Callable[[ir.Value], list[ir.Value]],
+) -> list[Any]:
     """``totals`` sums of a type over ``count`` (at least one) steps.
 
     ``terms(index)`` emits what a step adds to each.
@@ -70,14 +76,14 @@ def words(value: int) -> Any:
     return ir.Constant(vector(32), [value] * LANES)
 
 
-def ahead(b: Any, address: Any, offset: int, stride: Any = None) -> Any:
+def ahead(b: ir.IRBuilder, address: ir.Value, offset: int, stride: ir.Value | None = None) -> Any:
     """``address + offset``, or ``address + offset * stride``."""
     if offset == 0:
         return address
     return b.add(address, constant(offset) if stride is None else b.mul(stride, constant(offset)))
 
 
-def splat(b: Any, value: Any, count: int) -> Any:
+def splat(b: ir.IRBuilder, value: ir.Value, count: int) -> Any:
     """A vector of ``count`` equal elements."""
     empty = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
     lone = b.insert_element(empty, value, ir.Constant(I32, 0))
@@ -87,7 +93,7 @@ def splat(b: Any, value: Any, count: int) -> Any:
 class Loop:
     """A loop of ``count`` turns, at least one, that carries values from turn to turn."""
 
-    def __init__(self, b: Any, count: Any, carried: list[Any]) -> None:
+    def __init__(self, b: ir.IRBuilder, count: ir.Value, carried: list[Any]) -> None:
         self._b, self._count = b, count
         before = b.block
         self._body, self._after = b.append_basic_block("turn"), b.append_basic_block("done")
@@ -111,12 +117,12 @@ class Loop:
         return values
 
 
-def declared(b: Any, kind: Any, name: str) -> Any:
+def declared(b: ir.IRBuilder, kind: ir.Type, name: str) -> Any:
     """The module's function of this name, made if it is not there yet."""
     return b.module.globals.get(name) or ir.Function(b.module, kind, name)
 
 
-def members(builder: Any, group: Any) -> list[Any]:
+def members(builder: ir.IRBuilder, group: ir.Value) -> list[Any]:
     """The members of a tuple."""
     return [builder.extract_value(group, i) for i in range(len(group.type))]
 
@@ -128,8 +134,8 @@ def function_of(name: str, emit: Callable[..., Any]) -> Any:
     its own in the machine code, however often it is called.
     """
 
-    def type_of_function(_: Any, arguments: Any) -> Any:
-        def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
+    def type_of_function(_: object, arguments: numba.types.Type) -> Any:
+        def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:
             values = members(builder, given[0])
             kind = ir.FunctionType(I64, [I64] * len(values))
             function = declared(builder, kind, f"nmpsim_{name}")

@@ -45,7 +45,7 @@ def main() -> None:
             device = nmpsim.Device(threads=threads)
             device._engine._workers.patience_seconds = 0.0  # type: ignore[attr-defined]
             loaded = device._load(bundle)
-            names = ("ram", "scratchpad", "image", "channel_cut")
+            names = ("ram", "scratchpad", "image", "channel_saturated")
             memories = {n: guarded(getattr(loaded.machine, n), at_end) for n in names}
             loaded.machine = loaded.machine._replace(**memories)
             for save_layers in (False, False, True):  # recorded, replayed, and as the loop does it

@@ -176,7 +176,7 @@ def test_deep_sums_are_exact(
     expected = np.einsum("pgk,gck->pgc", x.astype(np.int64), by_group).reshape(pixels, -1)
     expected += np.arange(groups * channels) + 1
     np.testing.assert_array_equal(found.reshape(pixels, -1), expected)
-    assert not m.layers.cut.any()
+    assert not m.layers.saturated.any()
 
 
 def test_an_accumulator_saturates_in_the_order_of_its_products() -> None:
@@ -211,11 +211,11 @@ def test_an_accumulator_saturates_in_the_order_of_its_products() -> None:
     m = run_both(from_descriptors(("nmp.conv", words), scratchpad=layout.contents()))
     offset = words["partial"] - 0x2000_0000
     assert m.scratchpad_i32[0, offset // 4 :][:2].tolist() == [2**31 - 128, 2**31 - 1]
-    cut, worst, first = (m.layers[name][0] for name in ("cut", "worst", "first"))
+    cut, worst, first = (m.layers[name][0] for name in ("saturated", "worst", "first"))
     # The bias is doubled, which cuts 2**31 - 1; both pixels have it, and the zero term of 1.
     assert (cut[BIAS, 1], worst[BIAS, 1], first[BIAS, 1]) == (2, 2**31 - 1, 100)
     assert (cut[ACCUMULATOR, 1], worst[ACCUMULATOR, 1], first[ACCUMULATOR, 1]) == (2 + 1, 127, 100)
-    assert m.channel_cut[ACCUMULATOR, :, 0].tolist() == [0, 3]
+    assert m.channel_saturated[ACCUMULATOR, :, 0].tolist() == [0, 3]
     assert m.layers.elements[0] == 0, "nothing is written before the last part"
 
 

@@ -60,7 +60,7 @@ def check(jobs: list[Job], contents: bytes, seed: int) -> None:
     found = run_both(attrs.evolve(program, scratchpad=np.where(mask, noise, clean).tobytes()))
     np.testing.assert_array_equal(found.scratchpad[0][~mask], expected.scratchpad[0][~mask])
     np.testing.assert_array_equal(found.scratchpad[0][mask], noise[mask])
-    for name in ("cores", "layers", "channel_cut", "ram"):
+    for name in ("cores", "layers", "channel_saturated", "ram"):
         assert getattr(found, name).tobytes() == getattr(expected, name).tobytes(), name
 
 

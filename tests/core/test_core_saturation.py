@@ -22,7 +22,7 @@ def account(m: Machine) -> dict[tuple[int, int], tuple[int, int, int]]:
     layer: Any = m.layers[0]
     return {
         (stage, side): (int(count), int(layer.worst[stage, side]), int(layer.first[stage, side]))
-        for (stage, side), count in np.ndenumerate(layer.cut)
+        for (stage, side), count in np.ndenumerate(layer.saturated)
         if count
     }
 
@@ -67,7 +67,7 @@ def test_an_accumulator_of_48_bits_saturates_in_the_order_of_its_products() -> N
     sums = m.scratchpad_i64[0, at(job["partial"]) // 8 :][:2]
     assert sums.tolist() == [LAST_48, LAST_48 - 5 - 7 + 3 - 4]
     assert account(m) == {(ACCUMULATOR, HIGH): (2, 2, 100)}
-    assert m.channel_cut[ACCUMULATOR, :, 0].tolist() == [0, 2]
+    assert m.channel_saturated[ACCUMULATOR, :, 0].tolist() == [0, 2]
 
 
 def test_what_is_cut_once_a_channel_counts_once_a_pixel() -> None:

@@ -68,7 +68,7 @@ def test_arrays() -> None:
     assert m.scratchpad_i64[1, 2:3].tolist() == [0x8007060504030201 - (1 << 64)]
     assert m.layers.channels.tolist() == [5, 7, 1], "the last one is for work of no layer"
     assert m.layers.channel_base.tolist() == [0, 5, 12]
-    assert m.channel_cut.shape == (5, 2, 13)
+    assert m.channel_saturated.shape == (5, 2, 13)
     assert m.barriers.layer.tolist() == [0, 2, 1]
     shared = m.shared[0]
     assert (shared.image_base, shared.ram_base) == (0x8000_0000, 0xA000_0000)
@@ -92,7 +92,7 @@ def test_room_of_the_records() -> None:
     assert core["jobs"].shape == (2, 16, 14)
     assert core["registers"].shape == (32,)
     assert layer["counts"].shape == (18,)
-    assert layer["cut"].shape == layer["worst"].shape == layer["first"].shape == (5, 2)
+    assert layer["saturated"].shape == layer["worst"].shape == layer["first"].shape == (5, 2)
     assert (shared["trap"].shape, shared["semaphores"].shape) == ((5,), (64,))
     assert state.WORK["cursor"].shape == (8,)
     assert state.MAX_NOTES == 18, "a grant, its transfer's end, a queue of empty ones behind"
@@ -103,15 +103,21 @@ def test_reset() -> None:
     for array in (m.ram, m.control, m.scratchpad):
         array[...] = 77
     m.cores.view(np.uint8)[:] = 77
-    for account in (m.layers.counts, m.layers.spent, m.layers.cut, m.layers.worst, m.layers.first):
+    for account in (
+        m.layers.counts,
+        m.layers.spent,
+        m.layers.saturated,
+        m.layers.worst,
+        m.layers.first,
+    ):
         account[...] = 77
     m.layers.elements[:] = 77
-    m.channel_cut[...] = 77
+    m.channel_saturated[...] = 77
     for name in ("dram_free", "open_row", "last_barrier", "noted", "trap", "semaphores"):
         m.shared[name][...] = 77
     m.barriers.cycle[:] = 77
     reset(m)
-    for array in (m.ram, m.control, m.scratchpad, m.channel_cut):
+    for array in (m.ram, m.control, m.scratchpad, m.channel_saturated):
         assert not array.any()
     cores, layers, shared = m.cores, m.layers, m.shared[0]
     csr = {name: cores.csr[:, CSR_COLUMN[name]].tolist() for name in Csr}
@@ -125,7 +131,7 @@ def test_reset() -> None:
     assert (cores.previous_layer == 2).all()
     for name in ("clock", "pc", "registers", "jobs", "issued", "pending", "spent"):
         assert not cores[name].any()
-    for account in (layers.counts, layers.spent, layers.cut, layers.worst, layers.elements):
+    for account in (layers.counts, layers.spent, layers.saturated, layers.worst, layers.elements):
         assert not account.any()
     assert (layers.first == NEVER).all()
     assert (m.barriers.cycle == NEVER).all()

@@ -152,11 +152,11 @@ def check(layout: Layout, job: tuple[str, Words], expected: list[int], account: 
     for stage, stage_name in enumerate(STAGE_NAMES):
         for side, side_name in enumerate(SIDE_NAMES):
             cut = account.cut.get((stage_name, side_name), [])
-            assert layer.cut[stage, side] == len(cut)
+            assert layer.saturated[stage, side] == len(cut)
             assert layer.worst[stage, side] == max((over for _, over in cut), default=0)
             assert layer.first[stage, side] == min((index for index, _ in cut), default=NEVER)
             channels = np.bincount([i % CHANNELS for i, _ in cut], minlength=CHANNELS)
-            assert m.channel_cut[stage, side, :CHANNELS].tolist() == channels.tolist()
+            assert m.channel_saturated[stage, side, :CHANNELS].tolist() == channels.tolist()
 
 
 def limits(element: str) -> tuple[int, int]:

@@ -83,7 +83,7 @@ def what_kernels_answer() -> list[object]:
 
     from nmpsim.kernels import dot, jit
     from nmpsim.kernels.function_pointers import call
-    from nmpsim.kernels.microkernel import AT_ONCE, MAX_PIXELS, Window, products
+    from nmpsim.kernels.microkernel import AT_ONCE, MAX_PIXELS, InputWindow, products
     from nmpsim.kernels.numba_internals import struct_pointer
 
     class Scaled(NamedTuple):
@@ -146,7 +146,7 @@ def what_kernels_answer() -> list[object]:
     inputs, coefficients = rng.integers(-128, 128, (2, 4096)).astype(np.int8)
     offsets = np.minimum(np.arange(MAX_PIXELS), AT_ONCE - 1)
     sums32, excess = np.zeros((MAX_PIXELS, 16), np.int32), np.zeros(MAX_PIXELS, np.int32)
-    windows(inputs, offsets, Window(2, 64, 2, 16, 8), coefficients, sums32, excess)
+    windows(inputs, offsets, InputWindow(2, 64, 2, 16, 8), coefficients, sums32, excess)
     answers.append(sums32[:AT_ONCE].tolist())
     return answers
 

@@ -29,10 +29,10 @@ class SaturationCounters(NamedTuple):
     """The arrays of a machine that saturation is counted in."""
 
     layers: Any
-    channel_cut: Any
+    channel_saturated: Any
 
 
-def new_sink() -> SaturationCounters:
+def new_counters() -> SaturationCounters:
     layers = np.zeros(3, LAYER).view(np.recarray)
     layers.channels[:], layers.first[:] = (2, CHANNELS, 4), NEVER
     layers.channel_base[:] = 0, BASE, BASE + CHANNELS
@@ -43,7 +43,7 @@ class Ledger:
     """The same account, kept value by value."""
 
     def __init__(self) -> None:
-        self.expected = new_sink()
+        self.expected = new_counters()
 
     def limit(
         self, value: int, low: int, high: int, stages: tuple[int, int], index: int, times: int = 1
@@ -52,16 +52,16 @@ class Ledger:
         for side, overshoot in ((LOW, low - value), (HIGH, value - high)):
             if overshoot > 0:
                 at, layer = (stages[side], side), self.expected.layers[LAYER_INDEX]
-                layer["cut"][at] += times
+                layer["saturated"][at] += times
                 layer["worst"][at] = max(int(layer["worst"][at]), overshoot)
                 layer["first"][at] = min(int(layer["first"][at]), index)
-                self.expected.channel_cut[(*at, BASE + index % CHANNELS)] += times
+                self.expected.channel_saturated[(*at, BASE + index % CHANNELS)] += times
         return min(max(value, low), high)
 
-    def assert_equal(self, sink: SaturationCounters) -> None:
-        for name in ("cut", "worst", "first", "elements", "counts"):
-            np.testing.assert_array_equal(sink.layers[name], self.expected.layers[name], name)
-        np.testing.assert_array_equal(sink.channel_cut, self.expected.channel_cut)
+    def assert_equal(self, counters: SaturationCounters) -> None:
+        for name in ("saturated", "worst", "first", "elements", "counts"):
+            np.testing.assert_array_equal(counters.layers[name], self.expected.layers[name], name)
+        np.testing.assert_array_equal(counters.channel_saturated, self.expected.channel_saturated)
 
 
 def rounded_away(value: Any) -> int:

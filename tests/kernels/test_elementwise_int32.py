@@ -15,7 +15,6 @@ import pytest
 from nmpsim.core.state import LAYER, NEVER, STAGES
 from nmpsim.isa.profiles import GLOW_INT, Q31
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_SUB
-from nmpsim.kernels.elementwise import Pair, PairScales
 from nmpsim.kernels.elementwise_int32 import (
     ENDS,
     NUMBERS,
@@ -27,17 +26,16 @@ from nmpsim.kernels.elementwise_int32 import (
     put_sum_numbers,
 )
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.saturate import Clip, IntegerScale
+from nmpsim.kernels.operands import Clip, IntegerScale, Pair, PairScales, Unary
 from nmpsim.kernels.saturation_stages import ACTIVATION, RESULT
-from nmpsim.kernels.unary import Unary
 
 CHANNELS, LANES, BASE = 48, 16, 7
 """Channels of the layer, and the place of its first one in the account."""
 LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
 run_entry: Any = numba.njit(
-    lambda spm, operation, sides, count, numbers, counts, ends, stages, index, layer, sink: put_run(
-        spm, operation, sides, count, numbers, counts, ends, stages, index, layer, sink
+    lambda spm, operation, sides, count, numbers, counts, ends, stages, index, layer, counters: (
+        put_run(spm, operation, sides, count, numbers, counts, ends, stages, index, layer, counters)
     )
 )
 sum_entry: Any = numba.njit(lambda t, q, numbers: put_sum_numbers(t, q, numbers))
@@ -49,10 +47,10 @@ class SaturationCounters(NamedTuple):
     """Where cut values are counted."""
 
     layers: Any
-    channel_cut: Any
+    channel_saturated: Any
 
 
-def new_sink() -> SaturationCounters:
+def new_counters() -> SaturationCounters:
     layers = np.zeros(1, LAYER).view(np.recarray)
     layers.channels[:], layers.channel_base[:], layers.first[:] = CHANNELS, BASE, NEVER
     return SaturationCounters(layers, np.zeros((STAGES, 2, BASE + CHANNELS + 3), np.int64))
@@ -93,31 +91,31 @@ def unary(**changed: Any) -> Unary:
 
 def do_run(operation: Any, sides: Any, count: int, index: int, numbers: Any, seed: int) -> Any:
     """Scratchpad and accounts after a run."""
-    spm, sink = random_scratchpad(seed), new_sink()
+    spm, counters = random_scratchpad(seed), new_counters()
     counts = np.full((2, CHANNELS), 77, np.int32)  # what is there is no matter
     ends = np.full((ENDS, LANES), 77, np.int32)
     stages = (ACTIVATION, RESULT)
-    given = (np.int64(count), numbers, counts, ends, stages, np.int64(index), np.int64(0), sink)
+    given = (np.int64(count), numbers, counts, ends, stages, np.int64(index), np.int64(0), counters)
     run_entry(spm, operation, tuple(map(np.int64, sides)), *given)
-    return spm.i8, sink
+    return spm.i8, counters
 
 
 def check_accounts(
-    sink: SaturationCounters, values: list[int], low: int, high: int, index: int
+    counters: SaturationCounters, values: list[int], low: int, high: int, index: int
 ) -> None:
     """Accounts of values before a clip, counted one by one."""
     sides = ((ACTIVATION, 0, [low - v for v in values]), (RESULT, 1, [v - high for v in values]))
     for stage, side, over in sides:
         cut = [i for i, beyond in enumerate(over) if beyond > 0]
-        by_channel = [0] * sink.channel_cut.shape[2]
+        by_channel = [0] * counters.channel_saturated.shape[2]
         for i in cut:
             by_channel[BASE + (index + i) % CHANNELS] += 1
-        account = sink.layers[0]
-        assert sink.channel_cut[stage, side].tolist() == by_channel
-        assert account.cut[stage, side] == len(cut)
+        account = counters.layers[0]
+        assert counters.channel_saturated[stage, side].tolist() == by_channel
+        assert account.saturated[stage, side] == len(cut)
         assert account.worst[stage, side] == max([0, *over])
         assert account.first[stage, side] == (index + cut[0] if cut else NEVER)
-    assert sink.layers[0].cut.sum() == sum(not low <= v <= high for v in values)
+    assert counters.layers[0].saturated.sum() == sum(not low <= v <= high for v in values)
 
 
 RUNS = [(48, 0), (96, 48), (16, 16), (32, 32), (80, 32), (240, 16), (208, 96)]
@@ -130,7 +128,7 @@ def test_sums(operation: int, out: int, count: int, index: int) -> None:
     q, numbers = pair_scales(), np.zeros(NUMBERS, np.int32)
     assert sum_entry(pair(operation), q, numbers)
     before = random_scratchpad(count).i8.tolist()
-    after, sink = do_run(SUM, (LHS, RHS, out), count, index, numbers, count)
+    after, counters = do_run(SUM, (LHS, RHS, out), count, index, numbers, count)
     sign = 1 if operation == OP_ADD else -1
     values = [
         scaled(before[LHS + i] + 5, q.lhs_scale) + sign * scaled(before[RHS + i] - 9, q.rhs_scale)
@@ -140,7 +138,7 @@ def test_sums(operation: int, out: int, count: int, index: int) -> None:
     expected = before.copy()
     expected[out : out + count] = [min(max(value, -90), 100) for value in values]
     assert after.tolist() == expected
-    check_accounts(sink, values, -90, 100, index)
+    check_accounts(counters, values, -90, 100, index)
 
 
 @pytest.mark.parametrize(("count", "index"), RUNS)
@@ -148,20 +146,20 @@ def test_rescaled_values(count: int, index: int) -> None:
     u, numbers = unary(), np.zeros(NUMBERS, np.int32)
     assert rescale_entry(u, numbers)
     before = random_scratchpad(count).i8.tolist()
-    after, sink = do_run(RESCALE, (LHS, LHS, OUT), count, index, numbers, count)
+    after, counters = do_run(RESCALE, (LHS, LHS, OUT), count, index, numbers, count)
     clamped = [min(max(value, -4), 100) for value in before[:count]]
     expected = before.copy()
     expected[OUT : OUT + count] = [scaled(value + 4, u.scale) + 3 for value in clamped]
     assert after.tolist() == expected
-    check_accounts(sink, before[:count], -4, 100, index)
+    check_accounts(counters, before[:count], -4, 100, index)
 
 
 def test_nothing_cut() -> None:
     q = pair_scales(lhs_scale=scale_of(3, 1, 0), rhs_scale=scale_of(3, 1, 0))
     numbers = np.zeros(NUMBERS, np.int32)
     assert sum_entry(pair(), q, numbers)
-    _, sink = do_run(SUM, (LHS, RHS, OUT), 96, 0, numbers, 5)
-    check_accounts(sink, [0] * 96, -90, 100, 0)
+    _, counters = do_run(SUM, (LHS, RHS, OUT), 96, 0, numbers, 5)
+    check_accounts(counters, [0] * 96, -90, 100, 0)
 
 
 @pytest.mark.parametrize(
@@ -231,8 +229,13 @@ def digest_of_runs() -> str:
     made += [do_run(RESCALE, (LHS, LHS, OUT), *run, numbers, 1) for run in RUNS]
     totals = [
         int(part.astype(np.int64).sum())
-        for memory, sink in made
-        for part in (memory, sink.layers.first, sink.layers.worst, sink.channel_cut)
+        for memory, counters in made
+        for part in (
+            memory,
+            counters.layers.first,
+            counters.layers.worst,
+            counters.channel_saturated,
+        )
     ]
     return str(totals)
 

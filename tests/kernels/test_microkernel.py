@@ -17,7 +17,7 @@ from nmpsim.cli.kernels import numba_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for
-from nmpsim.kernels.microkernel import MAX_PIXELS, Window, products
+from nmpsim.kernels.microkernel import MAX_PIXELS, InputWindow, products
 
 Array = npt.NDArray[Any]
 LANES = 16
@@ -28,17 +28,17 @@ products_entry: Any = numba.njit(
     )
 )
 WINDOWS = {
-    "1x1": Window(1, 0, 1, 0, 64),
-    "1x1 odd": Window(1, 0, 1, 0, 13),
-    "3x3": Window(3, 700, 1, 0, 96),
-    "3x3 strided": Window(3, 700, 3, 40, 12),
-    "7x7x3": Window(7, 690, 1, 0, 21),
-    "one byte": Window(1, 0, 1, 0, 1),
-    "deep": Window(1, 0, 1, 0, 4096),
+    "1x1": InputWindow(1, 0, 1, 0, 64),
+    "1x1 odd": InputWindow(1, 0, 1, 0, 13),
+    "3x3": InputWindow(3, 700, 1, 0, 96),
+    "3x3 strided": InputWindow(3, 700, 3, 40, 12),
+    "7x7x3": InputWindow(7, 690, 1, 0, 21),
+    "one byte": InputWindow(1, 0, 1, 0, 1),
+    "deep": InputWindow(1, 0, 1, 0, 4096),
 }
 
 
-def naive_sums(inputs: Array, corner: int, window: Window, weights: Array, lane: int) -> int:
+def naive_sums(inputs: Array, corner: int, window: InputWindow, weights: Array, lane: int) -> int:
     """One pixel's and one lane's sum, product by product."""
     fours = (window.length + 3) // 4
     per_block = window.rows * window.runs * fours * LANES * 4
@@ -54,7 +54,7 @@ def naive_sums(inputs: Array, corner: int, window: Window, weights: Array, lane:
     return total
 
 
-def packed(rng: np.random.Generator, window: Window, blocks: int, values: list[int]) -> Array:
+def packed(rng: np.random.Generator, window: InputWindow, blocks: int, values: list[int]) -> Array:
     """Random blocks of weights; what a run lacks to four is 0."""
     fours = (window.length + 3) // 4
     shape = (blocks, window.rows * window.runs, fours, LANES, 4)
@@ -65,7 +65,7 @@ def packed(rng: np.random.Generator, window: Window, blocks: int, values: list[i
 
 
 def sums_in_numpy(
-    inputs: Array, offsets: Array, window: Window, weights: Array, blocks: int
+    inputs: Array, offsets: Array, window: InputWindow, weights: Array, blocks: int
 ) -> Array:
     """All pixels' and lanes' sums, of runs of whole fours."""
     rows, runs = np.ogrid[: window.rows, : window.runs]
@@ -76,7 +76,7 @@ def sums_in_numpy(
 
 
 def sums_of(
-    inputs: Array, offsets: Array, window: Window, weights: Array, pixels: int, blocks: int
+    inputs: Array, offsets: Array, window: InputWindow, weights: Array, pixels: int, blocks: int
 ) -> Array:
     """What the kernels say; their arrays may hold anything before, and nothing behind changes."""
     out = np.full((MAX_PIXELS + 1, blocks * LANES), 77, np.int32)
@@ -87,7 +87,7 @@ def sums_of(
     return out[:pixels]
 
 
-def check(window: Window, pixels: int, blocks: int, values: list[int]) -> Array:
+def check(window: InputWindow, pixels: int, blocks: int, values: list[int]) -> Array:
     rng = np.random.default_rng(pixels * 100 + blocks)
     inputs = rng.choice(np.array(values, np.int8), 12_000)
     offsets = rng.integers(0, 5_000, MAX_PIXELS)

@@ -33,7 +33,7 @@ from rescale_oracle import (
     fixed_form,
     float_of,
     integer_form,
-    new_sink,
+    new_counters,
     reduced_form,
     rounded_away,
     rounded_even,
@@ -45,7 +45,7 @@ from nmpsim.core.reference.events import LayerCounters, ResultPositions
 from nmpsim.core.reference.operands import ELEMENTS, Scale
 from nmpsim.kernels import channel_tables, channels, requantize
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.saturate import Clip, IntegerScale, Place
+from nmpsim.kernels.operands import Clip, IntegerScale, Place
 
 GLOW_INT, GLOW_FLOAT, GLOW_FLOAT_LATE, NMP, Q31, FLOAT, FBGEMM, ONEDNN = range(8)
 INTEGER = (GLOW_INT, NMP)
@@ -61,13 +61,13 @@ put_entry: Any = numba.njit(
     )
 )
 starts_entry: Any = numba.njit(
-    lambda spm, at, q, first, integers, pixels, place, sink: channel_tables.put_starts(
-        spm, at, q, first, integers, pixels, place, sink
+    lambda spm, at, q, first, integers, pixels, place, counters: channel_tables.put_starts(
+        spm, at, q, first, integers, pixels, place, counters
     )
 )
 requantize_entry: Any = numba.njit(
-    lambda run, integers, reals, q, index, layer, sink: requantize.requantize(
-        run, integers, reals, q, index, layer, sink
+    lambda run, integers, reals, q, index, layer, counters: requantize.requantize(
+        run, integers, reals, q, index, layer, counters
     )
 )
 
@@ -288,17 +288,17 @@ def test_results_of_the_kernels(profile: int, element: int) -> None:
         layer = layer_of(profile, element, seed)
         integers, reals = tables(layer)
         assert integers[channels.OFFSET].tolist() == [c.weight_offset for c in layer.channels]
-        sums, sink, ledger = sums_of(layer, seed), new_sink(), Ledger()
+        sums, counters, ledger = sums_of(layer, seed), new_counters(), Ledger()
         run = np.array(sums, np.int64)
         at = np.int64(INDEX), np.int64(LAYER_INDEX)
         with np.errstate(all="ignore"):
-            requantize_entry(run, integers, reals, quantizer_of(layer), *at, sink)
+            requantize_entry(run, integers, reals, quantizer_of(layer), *at, counters)
         expected = [
             result_of(total, layer, c, INDEX + i, ledger)
             for i, (total, c) in enumerate(zip(sums, layer.channels, strict=True))
         ]
         assert run.tolist() == expected, seed
-        ledger.assert_equal(sink)
+        ledger.assert_equal(counters)
 
 
 @pytest.mark.parametrize(("profile", "element"), [*layers()])
@@ -308,15 +308,22 @@ def test_starts_of_the_kernels(profile: int, element: int) -> None:
         spm, at = scratchpad_of(layer)
         integers = np.full((channels.INTEGERS, COUNT), -77, np.int64)
         place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
-        sink, ledger = new_sink(), Ledger()
+        counters, ledger = new_counters(), Ledger()
         with np.errstate(all="ignore"):
             plain = starts_entry(
-                spm, at, quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place, sink
+                spm,
+                at,
+                quantizer_of(layer),
+                np.int64(1),
+                integers,
+                np.int64(PIXELS),
+                place,
+                counters,
             )
         expected = [start_of(layer, c, INDEX + 1 + i, ledger) for i, c in enumerate(layer.channels)]
         assert integers[channels.START].tolist() == expected, seed
-        ledger.assert_equal(sink)
-        assert not (plain and ledger.expected.channel_cut.any())
+        ledger.assert_equal(counters)
+        assert not (plain and ledger.expected.channel_saturated.any())
 
 
 def test_without_records_there_is_neither_bias_nor_zero_term() -> None:
@@ -329,7 +336,7 @@ def test_without_records_there_is_neither_bias_nor_zero_term() -> None:
     assert integers[channels.ADDEND].tolist() == [layer.offset] * COUNT
     place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
     arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
-    assert starts_entry(spm, at, *arguments, new_sink())
+    assert starts_entry(spm, at, *arguments, new_counters())
     assert integers[channels.START].tolist() == [0] * COUNT
 
 
@@ -343,7 +350,7 @@ def test_plain_starts_have_each_channel_s_own_scale(first: int) -> None:
     integers = np.full((channels.INTEGERS, COUNT + 1 - first), -77, np.int64)
     place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
     arguments = np.int64(first), integers, np.int64(PIXELS), place
-    assert starts_entry(spm, at, quantizer_of(layer), *arguments, new_sink())
+    assert starts_entry(spm, at, quantizer_of(layer), *arguments, new_counters())
     expected = [start_of(layer, c, 0, Ledger()) for c in found[first - 1 :]]
     assert integers[channels.START].tolist() == expected
     assert len(set(expected)) == len(expected)
@@ -370,7 +377,7 @@ def test_records_at_the_begin_of_the_scratchpad(records: int, table: int) -> Non
     assert integers[channels.ADDEND, 0] == 1000 + q.out_offset
     place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
     starts_entry(
-        spm, at._replace(scales=np.int64(-1)), q, none, integers, np.int64(1), place, new_sink()
+        spm, at._replace(scales=np.int64(-1)), q, none, integers, np.int64(1), place, new_counters()
     )
     assert integers[channels.START, 0] == 77
 
@@ -389,9 +396,9 @@ def test_starts_that_surely_fit(bias: int, past: int) -> None:
         integers = np.zeros((channels.INTEGERS, 3), np.int64)
         place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
         arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
-        assert starts_entry(spm, at, *arguments, new_sink()) == is_plain
+        assert starts_entry(spm, at, *arguments, new_counters()) == is_plain
         wide = attrs.evolve(layer, element=INT16)
-        assert not starts_entry(spm, at, quantizer_of(wide), *arguments[1:], new_sink())
+        assert not starts_entry(spm, at, quantizer_of(wide), *arguments[1:], new_counters())
 
 
 # --- the reference engine -----------------------------------------------------------------------
@@ -414,36 +421,40 @@ def requantizer_of(layer: Layer) -> reference.Requantizer:
     return reference.requantizer_of(words_of(layer), bias, Scale(*columns[:3]), Scale(*columns[3:]))
 
 
-def place_of(sink: Any, times: int) -> ResultPositions:
-    return ResultPositions(LayerCounters(sink, LAYER_INDEX), np.arange(INDEX, INDEX + COUNT), times)
+def place_of(counters: Any, times: int) -> ResultPositions:
+    return ResultPositions(
+        LayerCounters(counters, LAYER_INDEX), np.arange(INDEX, INDEX + COUNT), times
+    )
 
 
 @pytest.mark.parametrize(("profile", "element"), [*layers()])
 def test_results_of_the_reference(profile: int, element: int) -> None:
     for seed in range(CASES):
         layer = layer_of(profile, element, seed)
-        sums, sink, ledger = sums_of(layer, seed), new_sink(), Ledger()
+        sums, counters, ledger = sums_of(layer, seed), new_counters(), Ledger()
         q = requantizer_of(layer)
         assert q.element == ELEMENTS[element]
-        steps = reference.finish(np.array(sums, np.int64), words_of(layer), q, place_of(sink, 1))
+        steps = reference.finish(
+            np.array(sums, np.int64), words_of(layer), q, place_of(counters, 1)
+        )
         found = formula_steps.result_of(steps)
         expected = [
             result_of(total, layer, c, INDEX + i, ledger)
             for i, (total, c) in enumerate(zip(sums, layer.channels, strict=True))
         ]
         assert found.tolist() == expected, seed
-        ledger.assert_equal(sink)
+        ledger.assert_equal(counters)
 
 
 @pytest.mark.parametrize(("profile", "element"), [*layers()])
 def test_biases_of_the_reference(profile: int, element: int) -> None:
     for seed in range(CASES):
         layer = layer_of(profile, element, seed)
-        sink, ledger = new_sink(), Ledger()
-        steps = reference.BIASES[profile](requantizer_of(layer), place_of(sink, PIXELS))
+        counters, ledger = new_counters(), Ledger()
+        steps = reference.BIASES[profile](requantizer_of(layer), place_of(counters, PIXELS))
         found = formula_steps.result_of(steps)
         expected = [
             bias_of(layer, c, INDEX + i, ledger, PIXELS) for i, c in enumerate(layer.channels)
         ]
         assert found.tolist() == expected, seed
-        ledger.assert_equal(sink)
+        ledger.assert_equal(counters)

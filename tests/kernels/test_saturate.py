@@ -23,7 +23,7 @@ from rescale_oracle import (
     SaturationCounters,
     fixed_form,
     integer_form,
-    new_sink,
+    new_counters,
 )
 
 from nmpsim.core.reference import events, formula_steps, operands, scales
@@ -31,23 +31,23 @@ from nmpsim.kernels import saturate
 
 LAYER = np.int64(LAYER_INDEX)
 limit_entry: Any = numba.njit(
-    lambda value, low, high, stage, times, index, layer, sink: saturate.limit_value(
-        value, low, high, stage, times, index, layer, sink
+    lambda value, low, high, stage, times, index, layer, counters: saturate.limit_value(
+        value, low, high, stage, times, index, layer, counters
     )
 )
 scale_entry: Any = numba.njit(
-    lambda x, scale, element, stage, times, index, layer, sink: saturate.apply_scale(
-        x, scale, element, stage, times, index, layer, sink
+    lambda x, scale, element, stage, times, index, layer, counters: saturate.apply_scale(
+        x, scale, element, stage, times, index, layer, counters
     )
 )
 saturate_entry: Any = numba.njit(
-    lambda values, count, stage, index, layer, sink: saturate.saturate_run(
-        values, count, stage, index, layer, sink
+    lambda values, count, stage, index, layer, counters: saturate.saturate_run(
+        values, count, stage, index, layer, counters
     )
 )
 clip_entry: Any = numba.njit(
-    lambda values, count, clip, index, layer, sink: saturate.clip_run(
-        values, count, clip, index, layer, sink
+    lambda values, count, clip, index, layer, counters: saturate.clip_run(
+        values, count, clip, index, layer, counters
     )
 )
 REST = [1 << 40, -(1 << 40)]
@@ -59,9 +59,9 @@ def integers(values: list[int]) -> Any:
 
 
 def place_of(
-    sink: SaturationCounters, index: int, count: int, times: int = 1
+    counters: SaturationCounters, index: int, count: int, times: int = 1
 ) -> events.ResultPositions:
-    machine: Any = sink
+    machine: Any = counters
     return events.ResultPositions(
         events.LayerCounters(machine, LAYER_INDEX), np.arange(index, index + count), times
     )
@@ -69,32 +69,32 @@ def place_of(
 
 def test_where_a_value_is_counted() -> None:
     """By hand: the layer has 5 channels, the first one's place is 3; index 12 is channel 2."""
-    sink = new_sink()
+    counters = new_counters()
     for value, result in ((11, 10), (15, 10), (10, 10), (-4, -4), (-7, -4)):
         arguments = map(np.int64, (value, -4, 10, RESCALE, 3, 12, LAYER_INDEX))
-        assert limit_entry(*arguments, sink) == result
-    layer = sink.layers[LAYER_INDEX]
-    assert layer["cut"].tolist() == [[0, 0], [0, 0], [3, 6], [0, 0], [0, 0]]
+        assert limit_entry(*arguments, counters) == result
+    layer = counters.layers[LAYER_INDEX]
+    assert layer["saturated"].tolist() == [[0, 0], [0, 0], [3, 6], [0, 0], [0, 0]]
     assert layer["worst"][RESCALE].tolist() == [3, 5]
     assert layer["first"][RESCALE].tolist() == [12, 12]
-    assert sink.channel_cut[RESCALE, LOW].tolist() == [0] * 5 + [3] + [0] * 6
-    assert sink.channel_cut[RESCALE, HIGH].tolist() == [0] * 5 + [6] + [0] * 6
-    assert sink.channel_cut.sum() == 9
+    assert counters.channel_saturated[RESCALE, LOW].tolist() == [0] * 5 + [3] + [0] * 6
+    assert counters.channel_saturated[RESCALE, HIGH].tolist() == [0] * 5 + [6] + [0] * 6
+    assert counters.channel_saturated.sum() == 9
     for other in (0, 2):
-        assert not sink.layers[other]["cut"].any()
+        assert not counters.layers[other]["saturated"].any()
 
 
 @pytest.mark.parametrize("stage", range(5))
 def test_single_values(stage: int) -> None:
     rng = np.random.default_rng(stage)
-    sink, ledger = new_sink(), Ledger()
+    counters, ledger = new_counters(), Ledger()
     for _ in range(80):
         value, times = int(rng.integers(-60, 60)), int(rng.integers(1, 9))
         index = int(rng.integers(0, 3 * CHANNELS))
         expected = ledger.limit(value, -40, 40, (stage, stage), index, times)
         numbers = map(np.int64, (value, -40, 40, stage, times, index))
-        assert limit_entry(*numbers, LAYER, sink) == expected
-    ledger.assert_equal(sink)
+        assert limit_entry(*numbers, LAYER, counters) == expected
+    ledger.assert_equal(counters)
 
 
 RUNS = [
@@ -121,48 +121,48 @@ RUNS = [
 def test_runs_are_clipped(values: list[int], index: int, wanted: int) -> None:
     """What the network asks for is activation, the rest saturation of the result."""
     stages = ACTIVATION if wanted & 1 else RESULT, ACTIVATION if wanted & 2 else RESULT
-    ledger, sink, other = Ledger(), new_sink(), new_sink()
+    ledger, counters, other = Ledger(), new_counters(), new_counters()
     clip = saturate.Clip(np.int64(-40), np.int64(40), np.int64(wanted))
     # Twice, the second time an earlier one or a later one: the account goes on.
     for first in (index + CHANNELS, index, index + 3 * CHANNELS):
         run = integers([*values, *REST])
-        clip_entry(run, np.int64(len(values)), clip, np.int64(first), LAYER, sink)
+        clip_entry(run, np.int64(len(values)), clip, np.int64(first), LAYER, counters)
         expected = [
             ledger.limit(value, -40, 40, stages, first + i) for i, value in enumerate(values)
         ]
         assert run.tolist() == [*expected, *REST]
         place = place_of(other, first, len(values))
         assert events.clamp(integers(values), -40, 40, stages, place).tolist() == expected
-    ledger.assert_equal(sink)
+    ledger.assert_equal(counters)
     ledger.assert_equal(other)
 
 
 def test_runs_of_every_length() -> None:
     rng = np.random.default_rng(5)
-    sink, ledger = new_sink(), Ledger()
+    counters, ledger = new_counters(), Ledger()
     clip = saturate.Clip(np.int64(-3), np.int64(5), np.int64(1))
     for count in range(1, 18):
         for index in range(7):
             values = rng.integers(-6, 9, count).tolist()
             run = integers(values)
-            clip_entry(run, np.int64(count), clip, np.int64(index), LAYER, sink)
+            clip_entry(run, np.int64(count), clip, np.int64(index), LAYER, counters)
             expected = [
                 ledger.limit(value, -3, 5, (ACTIVATION, RESULT), index + i)
                 for i, value in enumerate(values)
             ]
             assert run.tolist() == expected
-    ledger.assert_equal(sink)
+    ledger.assert_equal(counters)
 
 
 @pytest.mark.parametrize("stage", [BIAS, RESCALE])
 def test_runs_are_saturated_to_32_bits(stage: int) -> None:
     values = [INT32[0] - 1, INT32[0], INT32[1], INT32[1] + 1, 0, 1 << 60, -(1 << 60)]
-    ledger, sink, other = Ledger(), new_sink(), new_sink()
+    ledger, counters, other = Ledger(), new_counters(), new_counters()
     run = integers([*values, *REST])
-    saturate_entry(run, np.int64(len(values)), np.int64(stage), np.int64(6), LAYER, sink)
+    saturate_entry(run, np.int64(len(values)), np.int64(stage), np.int64(6), LAYER, counters)
     expected = [ledger.limit(v, *INT32, (stage, stage), 6 + i) for i, v in enumerate(values)]
     assert run.tolist() == [*expected, *REST]
-    ledger.assert_equal(sink)
+    ledger.assert_equal(counters)
     place = place_of(other, 6, len(values))
     assert events.saturate(integers(values), 32, stage, place).tolist() == expected
     ledger.assert_equal(other)
@@ -170,9 +170,9 @@ def test_runs_are_saturated_to_32_bits(stage: int) -> None:
 
 def test_each_value_in_its_own_range_several_times() -> None:
     """The reference engine's account of a bias: one for every pixel."""
-    ledger, sink = Ledger(), new_sink()
+    ledger, counters = Ledger(), new_counters()
     values, lows, highs = [5, -5, 9, -9], [-1, -2, -3, -4], [4, 5, 6, 7]
-    place = place_of(sink, 4, 4, times=6)
+    place = place_of(counters, 4, 4, times=6)
     found = events.clamp(
         integers(values), integers(lows), integers(highs), (BIAS, RESULT), place
     ).tolist()
@@ -185,25 +185,25 @@ def test_each_value_in_its_own_range_several_times() -> None:
     events.clamp(integers([8, -8]), -1, 1, (RESULT, RESULT), chosen)
     for value, index in ((8, 5), (-8, 7)):
         ledger.limit(value, -1, 1, (RESULT, RESULT), index, 6)
-    ledger.assert_equal(sink)
-    events.LayerCounters(sink, LAYER_INDEX).add_elements(12)  # type: ignore[arg-type]
-    events.LayerCounters(sink, LAYER_INDEX).add_elements(3)  # type: ignore[arg-type]
-    assert sink.layers.elements.tolist() == [0, 15, 0]
+    ledger.assert_equal(counters)
+    events.LayerCounters(counters, LAYER_INDEX).add_elements(12)  # type: ignore[arg-type]
+    events.LayerCounters(counters, LAYER_INDEX).add_elements(3)  # type: ignore[arg-type]
+    assert counters.layers.elements.tolist() == [0, 15, 0]
 
 
 def test_the_account_keeps_its_first_and_worst() -> None:
     """By hand: 44 at index 12, then 41 at 7, then 50 at 9."""
-    sink = new_sink()
+    counters = new_counters()
     clip = saturate.Clip(np.int64(-40), np.int64(40), np.int64(0))
     for values, index in (([0, 44], 11), ([41, 0], 7), ([0, 50], 8), ([-99, 0], 20)):
-        clip_entry(integers(values), np.int64(2), clip, np.int64(index), LAYER, sink)
-    layer = sink.layers[LAYER_INDEX]
+        clip_entry(integers(values), np.int64(2), clip, np.int64(index), LAYER, counters)
+    layer = counters.layers[LAYER_INDEX]
     assert layer["first"][RESULT].tolist() == [20, 7]
     assert layer["worst"][RESULT].tolist() == [59, 10]
-    assert layer["cut"][RESULT].tolist() == [1, 3]
+    assert layer["saturated"][RESULT].tolist() == [1, 3]
     # Index 7 is channel 2, 9 is channel 4, 12 is channel 2, 20 is channel 0.
-    assert sink.channel_cut[RESULT, HIGH].tolist() == [0, 0, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0]
-    assert sink.channel_cut[RESULT, LOW].tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+    assert counters.channel_saturated[RESULT, HIGH].tolist() == [0, 0, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0]
+    assert counters.channel_saturated[RESULT, LOW].tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
 
 
 SCALES = [
@@ -217,21 +217,21 @@ WIDE_XS = [*XS, 1 << 40, -(1 << 40), (1 << 47) - 1, -(1 << 47), 1 << 61, -(1 << 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("element", [INT8, INT16])
 def test_an_integer_scale(element: int, scale: tuple[int, int, int]) -> None:
-    sink, ledger = new_sink(), Ledger()
+    counters, ledger = new_counters(), Ledger()
     numbers = saturate.IntegerScale(*map(np.int64, scale))
     for index, x in enumerate(XS if element == INT8 else WIDE_XS):
         expected = integer_form(x, scale, element, BIAS, index, ledger, times=4)
         arguments = map(np.int64, (element, BIAS, 4, index, LAYER_INDEX))
-        assert scale_entry(np.int64(x), numbers, *arguments, sink) == expected
-    ledger.assert_equal(sink)
+        assert scale_entry(np.int64(x), numbers, *arguments, counters) == expected
+    ledger.assert_equal(counters)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("element", [INT8, INT16])
 def test_an_integer_scale_of_the_reference(element: int, scale: tuple[int, int, int]) -> None:
     xs = XS if element == INT8 else WIDE_XS
-    sink, ledger = new_sink(), Ledger()
-    place = place_of(sink, 0, len(xs), times=4)
+    counters, ledger = new_counters(), Ledger()
+    place = place_of(counters, 0, len(xs), times=4)
     steps = scales.integer_scale(
         integers(xs), operands.Scale(*scale), operands.ELEMENTS[element], place, BIAS
     )
@@ -239,15 +239,15 @@ def test_an_integer_scale_of_the_reference(element: int, scale: tuple[int, int, 
     assert found.tolist() == [
         integer_form(x, scale, element, BIAS, i, ledger, times=4) for i, x in enumerate(xs)
     ]
-    ledger.assert_equal(sink)
+    ledger.assert_equal(counters)
 
 
 @pytest.mark.parametrize("scale", [(0, 1 << 30, 0), (31, INT32[1], 31), (9, 1518500250, 4)])
 def test_a_fixed_point_scale_of_the_reference(scale: tuple[int, int, int]) -> None:
     """Beyond 32 bits, too: what 64 bits hold after the shift to the left."""
     xs = [*XS, 1 << 40, -(1 << 40), 1 << 62, -(1 << 62)]
-    sink, ledger = new_sink(), Ledger()
-    place = place_of(sink, 0, len(xs))
+    counters, ledger = new_counters(), Ledger()
+    place = place_of(counters, 0, len(xs))
     found = formula_steps.result_of(scales.fixed_point(integers(xs), operands.Scale(*scale), place))
     assert found.tolist() == [fixed_form(x, scale, i, ledger) for i, x in enumerate(xs)]
-    ledger.assert_equal(sink)
+    ledger.assert_equal(counters)

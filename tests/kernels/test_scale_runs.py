@@ -17,18 +17,18 @@ from rescale_oracle import (
     Ledger,
     fixed_form,
     integer_form,
-    new_sink,
+    new_counters,
     rounded_away,
     rounded_even,
 )
 
 from nmpsim.kernels import scale_runs
-from nmpsim.kernels.saturate import IntegerScale
+from nmpsim.kernels.operands import IntegerScale
 
 PROFILES = {"glow_int": 0, "nmp": 3, "q31": 4}
 scale_entry: Any = numba.njit(
-    lambda values, count, scale, profile, element, index, layer, sink: scale_runs.scale_integers(
-        values, count, scale, profile, element, index, layer, sink
+    lambda values, count, scale, profile, element, index, layer, counters: (
+        scale_runs.scale_integers(values, count, scale, profile, element, index, layer, counters)
     )
 )
 multiply_entry: Any = numba.njit(
@@ -57,12 +57,12 @@ BEHIND = 1 << 50
 @pytest.mark.parametrize("profile", PROFILES)
 def test_integers(profile: str, element: int) -> None:
     for scale in FIXED_SCALES if profile == "q31" else INTEGER_SCALES:
-        sink, ledger = new_sink(), Ledger()
+        counters, ledger = new_counters(), Ledger()
         xs = XS if element == INT8 and profile != "q31" else WIDE_XS
         run = np.array([*xs, BEHIND], np.int64)
         numbers = map(np.int64, (PROFILES[profile], element, 7, LAYER_INDEX))
         factors = IntegerScale(*map(np.int64, scale))
-        scale_entry(run, np.int64(len(xs)), factors, *numbers, sink)
+        scale_entry(run, np.int64(len(xs)), factors, *numbers, counters)
         expected = [
             fixed_form(x, scale, 7 + i, ledger)
             if profile == "q31"
@@ -70,7 +70,7 @@ def test_integers(profile: str, element: int) -> None:
             for i, x in enumerate(xs)
         ]
         assert run.tolist() == [*expected, BEHIND], scale
-        ledger.assert_equal(sink)
+        ledger.assert_equal(counters)
 
 
 def test_reals() -> None:

@@ -51,6 +51,7 @@ from nmpsim.core.compiled.contract_state import (
     SCALAR,
     UNITS,
     WORK_PER_EVENT,
+    Contract,
     Limit,
     make_contract,
 )
@@ -65,6 +66,7 @@ from nmpsim.core.decode import (
 from nmpsim.core.shown import EVENT_WORDS, Event, HostEvent
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES
+from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit_entry, jit_general
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.memory.footprint import (
@@ -102,7 +104,7 @@ NONE = np.int64(-1)
 
 
 @jit_general
-def tensor(c: Any, core: Any, number: Any, d: Any) -> None:
+def tensor(c: Contract, core: Int, number: Int, d: Int64s) -> None:
     """A tensor instruction."""
     unit, depth = INSTRUCTION_UNIT[number], c.numbers[DEPTH]
     job = c.issued[core, unit]
@@ -122,7 +124,7 @@ def tensor(c: Any, core: Any, number: Any, d: Any) -> None:
 
 
 @jit_general
-def own_access(c: Any, core: Any, what: Any, start: Any, nbytes: Any, writes: Any) -> None:
+def own_access(c: Contract, core: Int, what: int, start: int, nbytes: int, writes: bool) -> None:
     """A core reads or writes something itself, as a scalar access or a fetch does."""
     if not is_writable(c, start):
         return
@@ -143,7 +145,7 @@ def own_access(c: Any, core: Any, what: Any, start: Any, nbytes: Any, writes: An
 
 
 @jit_general
-def scalar(c: Any, core: Any, number: Any, address: Any) -> None:
+def scalar(c: Contract, core: Int, number: Int, address: int) -> None:
     """A scalar load or store."""
     if CONTROL_BASE <= address < CONTROL_BASE + CONTROL_BYTES:
         word = (address - CONTROL_BASE) // 4
@@ -156,7 +158,7 @@ def scalar(c: Any, core: Any, number: Any, address: Any) -> None:
 
 
 @jit_general
-def synchronise(c: Any, core: Any, number: Any, first: Any, second: Any) -> None:
+def synchronise(c: Contract, core: Int, number: Int, first: int, second: Int) -> None:
     """A wait, or cores that meet."""
     if number == OP.nmp_wait:
         if first < UNITS:
@@ -178,7 +180,7 @@ def synchronise(c: Any, core: Any, number: Any, first: Any, second: Any) -> None
 
 
 @jit_general
-def begin_segment(c: Any) -> None:
+def begin_segment(c: Contract) -> None:
     """The host starts all cores: what they knew at their end all of them know."""
     for core in range(1, c.waits.shape[0]):
         learn(c.knows[0], c.knows[core])
@@ -190,7 +192,7 @@ def begin_segment(c: Any) -> None:
 
 
 @jit_general
-def host_access(c: Any, start: Any, nbytes: Any, writes: Any) -> None:
+def host_access(c: Contract, start: int, nbytes: int, writes: bool) -> None:
     """The host reads or writes a tensor while all cores have halted."""
     touches = c.row
     begin_touches(touches)
@@ -207,7 +209,7 @@ def host_access(c: Any, start: Any, nbytes: Any, writes: Any) -> None:
 
 
 @jit_general
-def host_event(c: Any, number: Any, first: Any, second: Any) -> None:
+def host_event(c: Contract, number: Int, first: int, second: int) -> None:
     """What the host does."""
     for entry in (NUMBER, CORE, PC, LAYER, CYCLE):
         c.found[entry] = NONE
@@ -218,7 +220,7 @@ def host_event(c: Any, number: Any, first: Any, second: Any) -> None:
 
 
 @jit_general
-def core_event(c: Any, event: Any, words: Any, first_word: Any) -> None:
+def core_event(c: Contract, event: Int64s, words: Int64s, first_word: Int) -> None:
     """An instruction of a core."""
     number, core, pc = event[EVENT_NUMBER], event[EVENT_CORE], event[EVENT_PC]
     is_tensor = FOOTPRINT_KIND[number] >= 0
@@ -236,7 +238,7 @@ def core_event(c: Any, event: Any, words: Any, first_word: Any) -> None:
 
 
 @jit_entry
-def check_events(given: Any, events: Any, words: Any, first_word: Any) -> Any:
+def check_events(given: Contract, events: Int64s, words: Int64s, first_word: Int) -> Any:
     """Check what cores and host do, int64 [n, Event]; True if it keeps to the contract.
 
     ``words`` has a row for each descriptor, whose words begin at column ``first_word``. It stops at

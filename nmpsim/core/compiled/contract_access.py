@@ -15,25 +15,23 @@ from nmpsim.core.compiled.contract_state import (
     MAX_WORK,
     SCALAR,
     UNITS,
+    Contract,
     Doer,
     Limit,
 )
 from nmpsim.core.compiled.dram_conflicts import (
-    BEGIN as REGION_BEGIN,
-)
-from nmpsim.core.compiled.dram_conflicts import (
-    END as REGION_END,
-)
-from nmpsim.core.compiled.dram_conflicts import (
     FROM,
+    RANGE_BEGIN,
+    RANGE_END,
     READS,
     STRIDE,
     TO,
     WRITES,
     conflicts_with_others,
-    keep_region,
+    keep_range,
 )
 from nmpsim.isa.contract import NUMBER_OF_CASE
+from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit_general
 from nmpsim.memory.footprint import (
     COUNT,
@@ -56,15 +54,15 @@ FAR = np.int64(1) << np.int64(62)
 
 
 @jit_general
-def sign(c: Any, touches: Any, unit: Any, job: Any) -> None:
-    """Note that the instruction that the check stands at has made these touches."""
+def sign(c: Contract, touches: Int64s, unit: Int, job: Int) -> None:
+    """Note that the instruction that is checked has made these touches."""
     touches[0, BY_NUMBER], touches[0, BY_CORE] = c.found[NUMBER], c.found[CORE]
     touches[0, BY_PC], touches[0, BY_LAYER] = c.found[PC], c.found[LAYER]
     touches[0, BY_UNIT], touches[0, BY_JOB] = unit, job
 
 
 @jit_general
-def meet(c: Any, a: Any, row: Any, b: Any, other: Any) -> Any:
+def meet(c: Contract, a: Int64s, row: int, b: Int64s, other: int) -> Any:
     """Do two touches share a byte? Counts the work, and gives up after very much of it."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
@@ -76,7 +74,7 @@ def meet(c: Any, a: Any, row: Any, b: Any, other: Any) -> Any:
 
 
 @jit_general
-def check_pair(c: Any, case: Any, touches: Any, others: Any) -> None:
+def check_pair(c: Contract, case: Int, touches: Int64s, others: Int64s) -> None:
     """Compare the touches of two instructions of which one writes."""
     for row in range(1, touches[0, COUNT] + 1):
         writes = row <= touches[0, WRITE_COUNT]
@@ -90,14 +88,14 @@ def check_pair(c: Any, case: Any, touches: Any, others: Any) -> None:
 
 
 @jit_general
-def check_unit(c: Any, case: Any, core: Any, unit: Any, touches: Any) -> None:
+def check_unit(c: Contract, case: Int, core: Int, unit: Int, touches: Int64s) -> None:
     """Compare with what a unit may still be doing as far as its core knows."""
     for job in range(c.knows[core, core, unit], c.issued[core, unit]):
         check_pair(c, case, touches, c.touches[core, unit, job % c.numbers[DEPTH]])
 
 
 @jit_general
-def check_units(c: Any, core: Any, unit: Any, touches: Any) -> None:
+def check_units(c: Contract, core: Int, unit: Int, touches: Int64s) -> None:
     """Compare with what the core's other units may still be doing; ``unit`` -1 is the core."""
     for other in range(UNITS):
         if other != unit:
@@ -108,22 +106,26 @@ def check_units(c: Any, core: Any, unit: Any, touches: Any) -> None:
 
 
 @jit_general
-def put_row_region(c: Any, touches: Any, row: Any) -> None:
-    """The region of a touch in DRAM, roughly; see :mod:`~nmpsim.core.compiled.dram_conflicts`."""
-    start, run, region = touches[row, START], touches[row, RUN], c.region
-    region[REGION_BEGIN], region[REGION_END] = start, touches[row, END]
-    region[STRIDE], region[FROM], region[TO] = 0, 0, 0
+def put_row_range(c: Contract, touches: Int64s, row: Int) -> None:
+    """The range of a touch in DRAM, roughly; see :mod:`~nmpsim.core.compiled.dram_conflicts`."""
+    start, run, accessed = touches[row, START], touches[row, RUN], c.accessed
+    accessed[RANGE_BEGIN], accessed[RANGE_END] = start, touches[row, END]
+    accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
     n0, s0 = touches[row, FIRST_AXIS], touches[row, FIRST_AXIS + 1]
     n1, s1 = touches[row, FIRST_AXIS + 2], touches[row, FIRST_AXIS + 3]
     stride = s0 if n1 == 1 else s1
     if n0 == 1 or stride == 0 or (n1 > 1 and s0 % stride != 0):
         return
     if start % stride + run <= stride:
-        region[STRIDE], region[FROM], region[TO] = stride, start % stride, start % stride + run
+        accessed[STRIDE], accessed[FROM], accessed[TO] = (
+            stride,
+            start % stride,
+            start % stride + run,
+        )
 
 
 @jit_general
-def check_ram(c: Any, core: Any, touches: Any) -> None:
+def check_ram(c: Contract, core: Int, touches: Int64s) -> None:
     """Compare what is touched in DRAM with other cores' accesses, and keep it for later ones."""
     for row in range(1, touches[0, COUNT] + 1):
         if is_ram(c, touches, row):
@@ -132,16 +134,16 @@ def check_ram(c: Any, core: Any, touches: Any) -> None:
 
 
 @jit_general
-def check_cores(c: Any, core: Any, touches: Any, row: Any) -> None:
-    """Compare an access to DRAM with those of other cores that it is not ordered behind."""
+def check_cores(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
+    """Compare an access to DRAM with those of other cores that it is not ordered after."""
     start, end = touches[row, START], touches[row, END]
     writes = row <= touches[0, WRITE_COUNT]
     near = start < c.hull[WRITES, 1] and c.hull[WRITES, 0] < end
     if writes:
         near |= start < c.hull[READS, 1] and c.hull[READS, 0] < end
-    put_row_region(c, touches, row)
+    put_row_range(c, touches, row)
     if not near or not conflicts_with_others(
-        c.regions, core, c.region, WRITES if writes else READS
+        c.ranges, core, c.accessed, WRITES if writes else READS
     ):
         return
     if c.numbers[WORK] > MAX_WORK:
@@ -159,16 +161,16 @@ def check_cores(c: Any, core: Any, touches: Any, row: Any) -> None:
 
 
 @jit_general
-def keep_near(c: Any, core: Any, kind: Any, touches: Any, row: Any) -> None:
+def keep_near(c: Contract, core: Int, kind: Int, touches: Int64s, row: Int) -> None:
     """Keep where an access lies, roughly."""
-    put_row_region(c, touches, row)
-    keep_region(c.regions[core, kind], c.region)
+    put_row_range(c, touches, row)
+    keep_range(c.ranges[core, kind], c.accessed)
     c.hull[kind, 0] = min(c.hull[kind, 0], touches[row, START])
     c.hull[kind, 1] = max(c.hull[kind, 1], touches[row, END])
 
 
 @jit_general
-def open_access(c: Any, core: Any, touches: Any, row: Any) -> None:
+def open_access(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
     """Keep an access to DRAM for those that come later."""
     writes = 1 if row <= touches[0, WRITE_COUNT] else 0
     if touches[0, BY_UNIT] == SCALAR and is_again(c, core, touches, row, writes):
@@ -187,7 +189,7 @@ def open_access(c: Any, core: Any, touches: Any, row: Any) -> None:
 
 
 @jit_general
-def is_again(c: Any, core: Any, touches: Any, row: Any, writes: Any) -> Any:
+def is_again(c: Contract, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
     """A loop that reads or writes a word again and again counts with its last time."""
     for i in range(c.numbers[OPEN]):
         one = c.opened[i]
@@ -204,7 +206,7 @@ def is_again(c: Any, core: Any, touches: Any, row: Any, writes: Any) -> Any:
 
 
 @jit_general
-def known_to_all(c: Any) -> None:
+def known_to_all(c: Contract) -> None:
     """Put into ``least`` what every core that runs knows to be done."""
     c.least[:, :] = FAR
     for core in range(c.waits.shape[0]):
@@ -215,10 +217,10 @@ def known_to_all(c: Any) -> None:
 
 
 @jit_general
-def forget_ordered(c: Any) -> None:
-    """Drop the accesses that every core that runs is ordered behind."""
+def forget_ordered(c: Contract) -> None:
+    """Drop the accesses that every core that runs is ordered after."""
     known_to_all(c)
-    c.regions[:, :, :, :] = 0
+    c.ranges[:, :, :, :] = 0
     c.hull[:, 0] = FAR
     c.hull[:, 1] = 0
     kept = 0

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.contract_state import Doer
+from nmpsim.core.compiled.contract_state import Contract, Doer
 from nmpsim.core.shown import Found
 from nmpsim.isa.contract import NUMBER_OF_CASE
+from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit_general
 from nmpsim.memory.footprint import CODE, DESCRIPTOR, END, START, WHAT, WRITES
 
@@ -26,14 +27,14 @@ FETCH_ORDER = np.int64(NUMBER_OF_CASE["fetch_order"])
 
 
 @jit_general
-def is_found(c: Any) -> Any:
+def is_found(c: Contract) -> Any:
     """Has there been a violation?"""
     return c.found[CASE] >= 0
 
 
 @jit_general
-def report(c: Any, case: Any, touches: Any, row: Any) -> None:
-    """A violation of the instruction that the check stands at; the first one counts."""
+def report(c: Contract, case: Int, touches: Int64s, row: Int) -> None:
+    """A violation of the instruction that is checked; the first one counts."""
     if is_found(c):
         return
     c.found[CASE] = case
@@ -44,7 +45,9 @@ def report(c: Any, case: Any, touches: Any, row: Any) -> None:
 
 
 @jit_general
-def report_pair(c: Any, case: Any, touches: Any, row: Any, others: Any, other: Any) -> None:
+def report_pair(
+    c: Contract, case: Int, touches: Int64s, row: Int, others: Int64s, other: Int
+) -> None:
     """As ``report``, with the touch of the earlier instruction."""
     if is_found(c):
         return

@@ -1,7 +1,7 @@
 """Which bytes have been written so far.
 
-A byte that was written stays written. So ranges that are known to be written throughout are kept
-beside the bytes, and after its first pieces of work a program is answered from these.
+A byte that was written stays written. So in addition to the bytes there is a list of ranges that
+are known to be written throughout; soon it answers most questions of a program.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.contract_found import FOUND_START, report
-from nmpsim.core.compiled.contract_state import KNOWN, Limit
+from nmpsim.core.compiled.contract_state import KNOWN, Contract, Limit
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.kernels.array_types import Bytes, Int, Int64s
 from nmpsim.kernels.jit import jit_general
 from nmpsim.memory.footprint import END, FIRST_AXIS, RUN, START, WHAT, WORD
 
@@ -26,20 +27,20 @@ NOTHING = np.int64(-1)
 
 
 @jit_general
-def is_known(known: Any, start: Any, end: Any) -> Any:
+def is_known(known: Int64s, start: Int, end: Int) -> Any:
     """True if a range of offsets is known to be written; what is asked often comes to the front."""
     for i in range(KNOWN):
-        begin, behind = known[i, 0], known[i, 1]
-        if begin <= start and end <= behind:
+        begin, after = known[i, 0], known[i, 1]
+        if begin <= start and end <= after:
             if i > 0:
                 known[i, 0], known[i, 1] = known[i - 1, 0], known[i - 1, 1]
-                known[i - 1, 0], known[i - 1, 1] = begin, behind
+                known[i - 1, 0], known[i - 1, 1] = begin, after
             return True
     return False
 
 
 @jit_general
-def add_known(known: Any, start: Any, end: Any) -> None:
+def add_known(known: Int64s, start: Int, end: Int) -> None:
     """Know a range; one that it touches grows, otherwise the shortest gives way."""
     shortest = 0
     for i in range(KNOWN):
@@ -53,7 +54,7 @@ def add_known(known: Any, start: Any, end: Any) -> None:
 
 
 @jit_general
-def first_unwritten(written: Any, start: Any, end: Any) -> Any:
+def first_unwritten(written: Bytes, start: Int, end: Int) -> Any:
     """Offset of the first byte of a range that was not written, or -1."""
     for at in range(start, end):
         if written[at] == 0:
@@ -62,14 +63,14 @@ def first_unwritten(written: Any, start: Any, end: Any) -> Any:
 
 
 @jit_general
-def mark(written: Any, start: Any, end: Any) -> None:
+def mark(written: Bytes, start: Int, end: Int) -> None:
     """These are written now."""
     for at in range(start, end):
         written[at] = ONE
 
 
 @jit_general
-def visit(written: Any, known: Any, touches: Any, row: Any, base: Any, writes: Any) -> Any:
+def visit(written: Bytes, known: Int64s, touches: Int64s, row: Int, base: Int, writes: bool) -> Any:
     """Mark a row's bytes, or look for the first one that was not written; its address or -1."""
     start, end = touches[row, START] - base, touches[row, END] - base
     if is_known(known, start, end):
@@ -96,27 +97,27 @@ def visit(written: Any, known: Any, touches: Any, row: Any, base: Any, writes: A
 
 
 @jit_general
-def is_ram(c: Any, touches: Any, row: Any) -> Any:
+def is_ram(c: Contract, touches: Int64s, row: Int) -> Any:
     """Does a touch lie in the writable DRAM?"""
     return c.numbers[RAM_BASE] <= touches[row, START] and touches[row, END] <= c.numbers[RAM_END]
 
 
 @jit_general
-def is_scratchpad(c: Any, touches: Any, row: Any) -> Any:
+def is_scratchpad(c: Contract, touches: Int64s, row: Int) -> Any:
     """Does a touch lie in a scratchpad?"""
     end = SCRATCHPAD_BASE + c.numbers[SCRATCHPAD_BYTES]
     return touches[row, START] >= SCRATCHPAD_BASE and touches[row, END] <= end
 
 
 @jit_general
-def is_writable(c: Any, address: Any) -> Any:
+def is_writable(c: Contract, address: Int) -> Any:
     """Does an address lie in a scratchpad or in the writable DRAM?"""
     in_scratchpad = 0 <= address - SCRATCHPAD_BASE < c.numbers[SCRATCHPAD_BYTES]
     return in_scratchpad or c.numbers[RAM_BASE] <= address < c.numbers[RAM_END]
 
 
 @jit_general
-def visit_row(c: Any, core: Any, touches: Any, row: Any, writes: Any) -> Any:
+def visit_row(c: Contract, core: Int, touches: Int64s, row: Int, writes: bool) -> Any:
     """Mark what is written; address of the first byte that is read and was not, or -1."""
     if is_scratchpad(c, touches, row):
         return visit(c.scratchpad[core], c.known[core], touches, row, SCRATCHPAD_BASE, writes)
@@ -127,7 +128,7 @@ def visit_row(c: Any, core: Any, touches: Any, row: Any, writes: Any) -> Any:
 
 
 @jit_general
-def read_row(c: Any, core: Any, touches: Any, row: Any) -> None:
+def read_row(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
     """All that is read must have been written."""
     missing = visit_row(c, core, touches, row, False)
     if missing < 0:
@@ -140,7 +141,7 @@ def read_row(c: Any, core: Any, touches: Any, row: Any) -> None:
 
 
 @jit_general
-def some_written(c: Any, core: Any, touches: Any, row: Any) -> Any:
+def some_written(c: Contract, core: Int, touches: Int64s, row: Int) -> Any:
     """Records with gaps are copied by words."""
     in_ram = is_ram(c, touches, row)
     written = c.ram if in_ram else c.scratchpad[core]

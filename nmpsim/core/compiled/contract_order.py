@@ -2,7 +2,7 @@
 
 Each core knows how many jobs of every unit of every core are done; it learns by waiting, and at
 barriers, semaphores and words of the control block from others (vector clocks: Mattern, *Virtual
-Time and Global States of Distributed Systems*, 1989). An access is ordered behind another one if
+Time and Global States of Distributed Systems*, 1989). An access is ordered after another one if
 its core knows the other one's job, or if both are for one unit of one core.
 
 From which posts a pend learns shows late: a post that comes after the pend in simulated time, and
@@ -18,9 +18,11 @@ from nmpsim.core.compiled.contract_state import (
     DOERS,
     MAX_POSTS,
     SCALAR,
+    Contract,
     Limit,
     Served,
 )
+from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit_general
 
 RUNNING, AT_BARRIER, PENDING, HALTED = range(4)
@@ -30,7 +32,7 @@ SERVED_CORE, SERVED_JOB, SERVED_TAKEN = map(int, Served)
 
 
 @jit_general
-def learn(knows: Any, other: Any) -> None:
+def learn(knows: Int64s, other: Int64s) -> None:
     """Know what another one knows too, both [cores, DOERS]."""
     for core in range(knows.shape[0]):
         for doer in range(DOERS):
@@ -38,13 +40,13 @@ def learn(knows: Any, other: Any) -> None:
 
 
 @jit_general
-def knows_done(c: Any, core: Any, other: Any, doer: Any, done: Any) -> None:
-    """A core knows that so many jobs of one of its own units, or of another core's, are done."""
+def knows_done(c: Contract, core: Int, other: Int, doer: Int, done: Int) -> None:
+    """A core learns that ``done`` jobs of a unit of its own, or of another core, are done."""
     c.knows[core, other, doer] = max(c.knows[core, other, doer], done)
 
 
 @jit_general
-def arrive(c: Any, core: Any, number: Any, count: Any) -> Any:
+def arrive(c: Contract, core: Int, number: Int, count: Int) -> Any:
     """A core comes to a barrier: 0 it waits, 1 all go on, -1 they name different counts."""
     c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = AT_BARRIER, number, count
     arrived, differ = 0, False
@@ -68,7 +70,7 @@ def arrive(c: Any, core: Any, number: Any, count: Any) -> Any:
 
 
 @jit_general
-def post(c: Any, core: Any, semaphore: Any, count: Any) -> None:
+def post(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
     """A core posts; who pends there is served, lower numbers first."""
     find_rivals(c, core, semaphore, count)
     slot = c.post_count[semaphore] % MAX_POSTS
@@ -87,7 +89,7 @@ def post(c: Any, core: Any, semaphore: Any, count: Any) -> None:
 
 
 @jit_general
-def pend(c: Any, core: Any, semaphore: Any, count: Any) -> None:
+def pend(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
     """A core pends: it takes, or waits."""
     if c.semaphores[semaphore] >= count:
         take(c, core, semaphore, count)
@@ -96,7 +98,7 @@ def pend(c: Any, core: Any, semaphore: Any, count: Any) -> None:
 
 
 @jit_general
-def take(c: Any, core: Any, semaphore: Any, count: Any) -> None:
+def take(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
     """Learn from the posts without which there would not have been enough.
 
     Of a core those come first that were first; how many of them are needed is what all other cores
@@ -156,13 +158,13 @@ def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
 
 
 @jit_general
-def is_ordered(c: Any, core: Any, other: Any, doer: Any, job: Any) -> Any:
+def is_ordered(c: Contract, core: Int, other: Int, doer: Int, job: Int) -> Any:
     """Does a core know that a job of another one's is done?"""
     return job < c.knows[core, other, doer]
 
 
 @jit_general
-def do_scalar(c: Any, core: Any) -> Any:
+def do_scalar(c: Contract, core: Int) -> Any:
     """Number of a core's own access, which is done at once."""
     job = c.issued[core, SCALAR]
     c.issued[core, SCALAR] = job + 1

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.core.compiled.dram_conflicts import KINDS, REGION_WORDS, REGIONS
+from nmpsim.core.compiled.dram_conflicts import KINDS, RANGE_WORDS, RANGES
 from nmpsim.core.shown import Found
 from nmpsim.core.state import MAX_QUEUED, Bytes, Int64s
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
@@ -21,7 +21,7 @@ DOERS = UNITS + 1
 KNOWN = 16
 """Ranges of a memory that are known to be written throughout."""
 MAX_OPEN = 1 << 13
-"""Accesses to DRAM that are kept while not every core is ordered behind them."""
+"""Accesses to DRAM that are kept while not every core is ordered after them."""
 MAX_POSTS = 64
 """Posts of a semaphore that are kept, and pends that were served there."""
 MAX_WORK = 1 << 28
@@ -58,7 +58,7 @@ class Served(IntEnum):
 
 
 class Doer(IntEnum):
-    """Entries of row 0 of touches, behind those of ``footprint``: who made them."""
+    """Entries of row 0 of touches, after those of ``footprint``: who made them."""
 
     NUMBER = 3
     CORE = 4
@@ -89,10 +89,10 @@ class Contract(NamedTuple):
     """[cores, units, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS] of the last jobs of each unit."""
     opened: Int64s
     """[MAX_OPEN, 2, TOUCH_WORDS] accesses to DRAM, as touches with one row."""
-    regions: Int64s
-    """[cores, KINDS, REGIONS, REGION_WORDS] where these are, roughly."""
-    region: Int64s
-    """[REGION_WORDS] room to work in."""
+    ranges: Int64s
+    """[cores, KINDS, RANGES, RANGE_WORDS] where these are, roughly."""
+    accessed: Int64s
+    """[RANGE_WORDS] room to work in."""
     row: Int64s
     """[MAX_TOUCHES, TOUCH_WORDS] so here."""
     least: Int64s
@@ -108,7 +108,7 @@ class Contract(NamedTuple):
     taken: Int64s
     """[semaphores, cores] the same of pends."""
     posts: Int64s
-    """[semaphores, MAX_POSTS, 2] core, and its ``posted`` behind it; a ring."""
+    """[semaphores, MAX_POSTS, 2] core, and its ``posted`` after it; a ring."""
     post_count: Int64s
     """[semaphores] posts so far."""
     post_knows: Int64s
@@ -159,8 +159,8 @@ def make_contract(
         zeros(cores, cores, DOERS),
         zeros(cores, UNITS, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS),
         zeros(MAX_OPEN, 2, TOUCH_WORDS),
-        zeros(cores, KINDS, REGIONS, REGION_WORDS),
-        zeros(REGION_WORDS),
+        zeros(cores, KINDS, RANGES, RANGE_WORDS),
+        zeros(RANGE_WORDS),
         zeros(MAX_TOUCHES, TOUCH_WORDS),
         zeros(cores, DOERS),
         zeros(KINDS, 2),

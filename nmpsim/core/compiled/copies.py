@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.compiled.kernel_context import at_spm
+from nmpsim.core.compiled.kernel_context import KernelContext, at_spm
 from nmpsim.isa.words import INT16, LOAD, STORE
+from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import Box, copy_box, fill_rows
+from nmpsim.kernels.movement import copy_strided, fill_rows
+from nmpsim.kernels.operands import CopyShape
 from nmpsim.memory.bounds import span
 
 
 @jit
-def padding_bytes(d: Any) -> Any:
+def padding_bytes(d: Int64s) -> Any:
     """Bytes that a load fills."""
     wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
     high = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
@@ -20,14 +22,14 @@ def padding_bytes(d: Any) -> Any:
 
 
 @jit
-def extent(d: Any) -> Any:
-    """Bytes in DRAM from the first to behind the last one; a store's first words are the same."""
+def extent(d: Int64s) -> Any:
+    """Bytes in DRAM from the first to the last one; a store's first words are the same."""
     rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
     return span(rows, d[LOAD.dram_stride_y], runs, d[LOAD.dram_stride_x], run)
 
 
 @jit
-def fill_padding(w: Any, d: Any) -> None:
+def fill_padding(w: KernelContext, d: Int64s) -> None:
     """Fill the padding of a load, and what it then copies over."""
     run, start = d[LOAD.run_bytes], at_spm(d[LOAD.spm])
     step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
@@ -41,7 +43,7 @@ def fill_padding(w: Any, d: Any) -> None:
 
 
 @jit
-def do_load(w: Any, d: Any, layer: Any) -> None:
+def do_load(w: KernelContext, d: Int64s, layer: Int) -> None:
     """Copy a box from DRAM, fill its padding."""
     if padding_bytes(d) > 0:
         fill_padding(w, d)
@@ -49,7 +51,7 @@ def do_load(w: Any, d: Any, layer: Any) -> None:
         return
     step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
     to = at_spm(d[LOAD.spm]) + d[LOAD.pad_y_before] * step_y + d[LOAD.pad_x_before] * step_x
-    box = Box(
+    box = CopyShape(
         d[LOAD.run_bytes],
         d[LOAD.count_x],
         d[LOAD.count_y],
@@ -60,17 +62,17 @@ def do_load(w: Any, d: Any, layer: Any) -> None:
     )
     offset = d[LOAD.dram] - w.image_base
     if 0 <= offset < w.image.size:
-        copy_box(w.image, offset, w.scratchpad, to, box)
+        copy_strided(w.image, offset, w.scratchpad, to, box)
     else:
-        copy_box(w.ram, d[LOAD.dram] - w.ram_base, w.scratchpad, to, box)
+        copy_strided(w.ram, d[LOAD.dram] - w.ram_base, w.scratchpad, to, box)
 
 
 @jit
-def do_store(w: Any, d: Any, layer: Any) -> None:
+def do_store(w: KernelContext, d: Int64s, layer: Int) -> None:
     """Copy a box to DRAM."""
     if extent(d) == 0:
         return
-    box = Box(
+    box = CopyShape(
         d[STORE.run_bytes],
         d[STORE.count_x],
         d[STORE.count_y],
@@ -79,7 +81,7 @@ def do_store(w: Any, d: Any, layer: Any) -> None:
         d[STORE.dram_stride_x],
         d[STORE.dram_stride_y],
     )
-    copy_box(w.scratchpad, at_spm(d[STORE.spm]), w.ram, d[STORE.dram] - w.ram_base, box)
+    copy_strided(w.scratchpad, at_spm(d[STORE.spm]), w.ram, d[STORE.dram] - w.ram_base, box)
 
 
 KERNELS = {"nmp.load": do_load, "nmp.store": do_store}

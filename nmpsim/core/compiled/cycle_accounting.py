@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.state import Count, Spent
+from nmpsim.core.state import Count, Machine, Spent
 from nmpsim.isa.table import Unit
+from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 
 CONTROL = np.int64(Count.CONTROL)
@@ -26,14 +27,14 @@ MAC, VECTOR = int(Unit.MAC), int(Unit.VECTOR)
 
 
 @jit
-def spend(m: Any, core: Any, activity: Any, cycles: Any) -> None:
+def spend(m: Machine, core: Int, activity: Int, cycles: Int) -> None:
     """``cycles`` of a core pass with one activity."""
     m.cores[core].clock += cycles
     m.cores[core].pending[activity] += cycles
 
 
 @jit
-def book(m: Any, core: Any, cause: Any) -> Any:
+def book(m: Machine, core: Int, cause: Int) -> Any:
     """Book a core's time since the last booking; the cycles in which no unit worked, for ``cause``.
 
     Before a unit gets work, and before the layer changes.
@@ -49,7 +50,7 @@ def book(m: Any, core: Any, cause: Any) -> Any:
 
 
 @jit
-def wait(m: Any, core: Any, activity: Any, cause: Any, cycles: Any) -> Any:
+def wait(m: Machine, core: Int, activity: Int, cause: Int, cycles: Int) -> Any:
     """A core waits for ``cycles``; those in which no unit worked."""
     book(m, core, ON_CONTROL)
     spend(m, core, activity, cycles)
@@ -57,8 +58,8 @@ def wait(m: Any, core: Any, activity: Any, cause: Any, cycles: Any) -> Any:
 
 
 @jit
-def wait_for_transfer(m: Any, core: Any, unit: Any, slot: Any, cycles: Any) -> None:
-    """A core waits for a transfer: for the DRAM as far as it made the queue stand in line."""
+def wait_for_transfer(m: Machine, core: Int, unit: Int, slot: Int, cycles: Int) -> None:
+    """A core waits for a transfer: for the DRAM as far as that delayed the queue."""
     idle = wait(m, core, WAIT_LOAD + unit, ON_LOAD + unit, cycles)
     in_line = m.cores[core].in_line_at[unit, slot] - m.cores[core].in_line_booked[unit]
     contention = min(idle, max(in_line, 0))
@@ -68,7 +69,7 @@ def wait_for_transfer(m: Any, core: Any, unit: Any, slot: Any, cycles: Any) -> N
 
 
 @jit
-def give_to_layer(m: Any, core: Any, layer: Any) -> None:
+def give_to_layer(m: Machine, core: Int, layer: Int) -> None:
     """Book what a core has spent since the last time on a layer."""
     for activity in range(ACTIVITIES):
         m.layers[layer].counts[activity] += m.cores[core].pending[activity]
@@ -80,7 +81,7 @@ def give_to_layer(m: Any, core: Any, layer: Any) -> None:
 
 
 @jit
-def works_on(m: Any, core: Any, layer: Any) -> None:
+def works_on(m: Machine, core: Int, layer: Int) -> None:
     """The core's next work is for ``layer``; what it did since a barrier was for it already."""
     if m.cores[core].layer >= 0 and m.cores[core].layer != layer:
         give_to_layer(m, core, m.cores[core].layer)
@@ -88,7 +89,7 @@ def works_on(m: Any, core: Any, layer: Any) -> None:
 
 
 @jit
-def leave_layer(m: Any, core: Any, ended: Any) -> None:
+def leave_layer(m: Machine, core: Int, ended: Int) -> None:
     """A barrier is passed or the core halts; ``ended`` is used if the core named no layer."""
     layer = m.cores[core].layer if m.cores[core].layer >= 0 else ended
     give_to_layer(m, core, layer)

@@ -20,6 +20,7 @@ from nmpsim.core.state import Int64s
 from nmpsim.host_memory import check_compiling
 from nmpsim.isa.table import INSTRUCTIONS, Kind, of_kind
 from nmpsim.isa.total import total
+from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import is_cached, jit_cfunc, uncollected
 
 KERNEL_OF = total(
@@ -37,7 +38,7 @@ def _on_addresses(number: int) -> Callable[..., Any]:
     """The kernel of an instruction as a function of addresses."""
     kernel = PYTHON_KERNELS[number]
 
-    def on_addresses(context: Any, core: Any, layer: Any, words: Any) -> Any:
+    def on_addresses(context: Int, core: Int, layer: Int, words: Int) -> Any:
         kernel(context_at(context, core), words_at(words), layer)
         return 0
 

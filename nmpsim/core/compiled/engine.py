@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from nmpsim.core.compiled.contract import check_events, compile_check
 from nmpsim.core.compiled.dispatch import KERNELS, KernelTable
-from nmpsim.core.compiled.event_loop import NO_RESULT, LoopContext, run
+from nmpsim.core.compiled.event_loop import NO_RESULT, run
 from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.compiled.kernel_context import context_row
-from nmpsim.core.compiled.recorder import Recorder, make_recorder
+from nmpsim.core.compiled.recorder import LoopContext, Recorder, make_recorder
 from nmpsim.core.compiled.recording import (
     STEPS_PER_TURN,
     Recording,
@@ -144,7 +144,7 @@ class CompiledEngine:
                 self._recordings.keep(None)
                 raise ReplayDivergedError
         else:
-            memories = (machine.ram, machine.scratchpad, machine.layers, machine.channel_cut)
+            memories = (machine.ram, machine.scratchpad, machine.layers, machine.channel_saturated)
             before = [memory.copy() for memory in memories]
             if not self._workers.replay(machine, recording, reached, strict):
                 for memory, known in zip(memories, before, strict=True):
@@ -157,7 +157,7 @@ class CompiledEngine:
 
     def _context(self, machine: Machine, recorder: Recorder) -> LoopContext:
         workspace = self._workers.workspace_for(machine)
-        row = context_row(machine, machine.layers, machine.channel_cut, workspace)
+        row = context_row(machine, machine.layers, machine.channel_saturated, workspace)
         return LoopContext(self._kernels.addresses, self._kernels.prepare, row, *recorder)
 
     def _compile_once(self, machine: Machine, costs: Costs) -> None:

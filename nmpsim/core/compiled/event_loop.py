@@ -6,7 +6,7 @@ waits for the core's turn. Of events in the same cycle, the lower core number is
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from nmpsim.core.compiled.event_queue import (
 )
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.recorder import (
+    LoopContext,
     is_recording,
     looks_at_data,
     record_sync,
@@ -37,12 +38,14 @@ from nmpsim.core.compiled.watch import (
     wants_to_stop,
 )
 from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, IS_SYNCHRONISATION
-from nmpsim.core.state import Int64s, Outcome, Status
-from nmpsim.core.stops import MAX_STEPS
+from nmpsim.core.state import Machine, Outcome, Status
+from nmpsim.core.stops import MAX_STEPS, StopConditions
 from nmpsim.isa.words import MAX_WORDS
+from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
+from nmpsim.timing import Costs
 
 DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
 TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
@@ -55,25 +58,8 @@ STEPS_OF_VALUES = 1 << 12
 """Instructions that compute no values and together take as long as one that does may."""
 
 
-class LoopContext(NamedTuple):
-    """What the loop needs to compute values, or to record."""
-
-    addresses: Int64s
-    """[instructions] of compiled kernels; 0 for those that were not needed yet."""
-    prepare: int
-    """Address of a function that compiles the kernel of an instruction."""
-    kernel_context: Int64s
-    """[CONTEXT_WORDS] see :class:`~nmpsim.core.compiled.kernel_context.ContextWord`."""
-    items: Int64s
-    """This and the next ones as a :class:`~nmpsim.core.compiled.recorder.Recorder` has them."""
-    counters: Int64s
-    regions: Int64s
-    region: Int64s
-    events: Int64s
-
-
 @jit
-def all_halted(m: Any) -> Any:
+def all_halted(m: Machine) -> Any:
     """True if no core has anything left to do."""
     for core in range(m.cores.size):  # noqa: SIM110 - Numba compiles no generators
         if m.cores[core].status != HALTED:
@@ -82,7 +68,7 @@ def all_halted(m: Any) -> Any:
 
 
 @jit
-def note_violation(m: Any, core: Any, address: Any) -> None:
+def note_violation(m: Machine, core: Int, address: Int) -> None:
     """Save where a core's last instruction has broken the contract."""
     m.shared[0].trap[0] = core
     m.shared[0].trap[2] = address
@@ -92,7 +78,12 @@ def note_violation(m: Any, core: Any, address: Any) -> None:
 
 @jit_allocating
 def run_events(
-    m: Any, costs: Any, context: Any, turns: Any, stop_at_layers: Any, stops: Any
+    m: Machine,
+    costs: Costs,
+    context: LoopContext,
+    turns: Int,
+    stop_at_layers: bool,
+    stops: StopConditions,
 ) -> Any:
     """At most ``turns`` turns of cores and of the DRAM, and MAX_STEPS instructions; the outcome.
 
@@ -197,7 +188,12 @@ def run_events(
 
 @jit_entry
 def run(
-    machine: Any, settings: Any, given: Any, turns: Any, stop_at_layers: Any, stops: Any
+    machine: Machine,
+    settings: Costs,
+    given: LoopContext,
+    turns: Int,
+    stop_at_layers: bool,
+    stops: StopConditions,
 ) -> Any:
     """Run as :func:`run_events` does; the outcome."""
     m, costs, context = struct_pointer(machine), struct_pointer(settings), struct_pointer(given)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.state import NEVER, Status
+from nmpsim.core.state import NEVER, Machine, Status
 from nmpsim.isa.table import INSTRUCTIONS, Kind, of_kind
 from nmpsim.isa.total import total
+from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 
 RUNNING = int(Status.RUNNING)
@@ -31,7 +32,7 @@ MAY_RELEASE = np.array([*(_RELEASES.get(i.mnemonic, False) for i in INSTRUCTIONS
 
 
 @jit
-def earliest(cycles: Any) -> Any:
+def earliest(cycles: Int64s) -> Any:
     """Index of the lowest of ``cycles``, the first one of equals; -1 if all are NEVER."""
     lowest = NEVER
     for i in range(cycles.size):
@@ -45,7 +46,7 @@ def earliest(cycles: Any) -> Any:
 
 
 @jit
-def update_cycles(m: Any, core: Any, clocks: Any, requests: Any) -> None:
+def update_cycles(m: Machine, core: Int, clocks: Int64s, requests: Int64s) -> None:
     """Update a core's next cycles: int64 [cores], and [2 * cores] for its two transfer queues."""
     clocks[core] = m.cores[core].clock if m.cores[core].status == RUNNING else NEVER
     for unit in range(2):
@@ -53,7 +54,7 @@ def update_cycles(m: Any, core: Any, clocks: Any, requests: Any) -> None:
 
 
 @jit
-def update_all_cycles(m: Any, clocks: Any, requests: Any) -> None:
+def update_all_cycles(m: Machine, clocks: Int64s, requests: Int64s) -> None:
     """As ``update_cycles``, for all cores."""
     for core in range(m.cores.size):
         update_cycles(m, core, clocks, requests)

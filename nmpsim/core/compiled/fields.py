@@ -6,6 +6,7 @@ from typing import Any
 
 from nmpsim.isa import table
 from nmpsim.isa.fields import BitField
+from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 
 _MAX_PIECES = 4
@@ -18,7 +19,7 @@ def _reader(field: BitField) -> Any:
     (b0, m0, v0), (b1, m1, v1), (b2, m2, v2), (b3, m3, v3) = pieces
     sign = 1 << (field.bits - 1) if field.signed else 0
 
-    def value(word: Any) -> Any:
+    def value(word: Int) -> Any:
         low = ((word >> b0) & m0) << v0 | ((word >> b1) & m1) << v1
         high = ((word >> b2) & m2) << v2 | ((word >> b3) & m3) << v3
         return ((low | high) ^ sign) - sign

@@ -12,7 +12,7 @@ from nmpsim.core.compiled.dispatch import PYTHON_KERNELS
 from nmpsim.core.compiled.fields import rs1_of
 from nmpsim.core.compiled.kernel_context import python_context
 from nmpsim.core.compiled.memory import IMAGE, NOWHERE, is_shared, locate, memory_of, read
-from nmpsim.core.compiled.recorder import is_recording, record_tensor
+from nmpsim.core.compiled.recorder import LoopContext, is_recording, record_tensor
 from nmpsim.core.compiled.tensor import check, check_tables, keep_busy
 from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
 from nmpsim.core.compiled.traps import (
@@ -30,18 +30,22 @@ from nmpsim.core.compiled.traps import (
 )
 from nmpsim.core.compiled.units import await_job
 from nmpsim.core.decode import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
-from nmpsim.core.state import Count
+from nmpsim.core.state import Count, Machine
+from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.function_pointers import call
 from nmpsim.kernels.jit import jit
+from nmpsim.timing import Costs
 
 
-def _is_prepared_compiled(context: Any, number: Any) -> Any:
+def _is_prepared_compiled(context: LoopContext, number: Int) -> Any:
     if context.addresses[number] == 0:
         call(context.prepare, (np.int64(number),))
     return context.addresses[number] != 0
 
 
-def _execute_compiled(m: Any, context: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
+def _execute_compiled(
+    m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s, layer: Int
+) -> None:
     if is_recording(context):
         record_tensor(m, context, core, number, d, layer)
         return
@@ -49,11 +53,13 @@ def _execute_compiled(m: Any, context: Any, core: Any, number: Any, d: Any, laye
     call(context.addresses[number], (row, np.int64(core), np.int64(layer), words))
 
 
-def _is_prepared_in_python(_: Any, __: Any) -> Any:
+def _is_prepared_in_python(_: object, __: object) -> Any:
     return True
 
 
-def _execute_in_python(m: Any, _: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
+def _execute_in_python(
+    m: Machine, _: object, core: Int, number: Int, d: Int64s, layer: Int
+) -> None:
     PYTHON_KERNELS[int(number)](python_context(m, core), d, layer)
 
 
@@ -69,15 +75,15 @@ TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
 
 @jit
 def tensor(
-    m: Any,
-    costs: Any,
-    context: Any,
-    core: Any,
-    number: Any,
-    word: Any,
-    d: Any,
-    touches: Any,
-    has_turn: Any,
+    m: Machine,
+    costs: Costs,
+    context: LoopContext,
+    core: Int,
+    number: Int,
+    word: Int,
+    d: Int64s,
+    touches: Int64s,
+    has_turn: bool,
 ) -> Any:
     """A tensor instruction: room in the queue, descriptor, checks, work.
 

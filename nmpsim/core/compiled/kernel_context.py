@@ -14,21 +14,23 @@ import numpy as np
 from nmpsim.core.state import LAYER, STAGES, Int64s, Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CHANNEL_BYTES, MAX_WORDS
+from nmpsim.kernels.array_types import Bytes, Int, Records
 from nmpsim.kernels.conv_workspace import workspace_words
 from nmpsim.kernels.function_pointers import pointer
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.saturate import Clip, IntegerScale, SaturationCounters
+from nmpsim.kernels.operands import Clip, IntegerScale
+from nmpsim.kernels.saturate import SaturationCounters
 
 
 @jit
-def saturation_counters_of(m: Any) -> Any:
+def saturation_counters_of(m: Machine) -> Any:
     """The machine's counters of saturated values."""
-    return SaturationCounters(m.layers, m.channel_cut)
+    return SaturationCounters(m.layers, m.channel_saturated)
 
 
 @jit
-def scratchpad_of(m: Any, core: Any) -> Any:
+def scratchpad_of(m: Machine, core: Int) -> Any:
     """A core's scratchpad as integers of each size."""
     return Scratchpad(
         m.scratchpad_i8[core],
@@ -39,19 +41,19 @@ def scratchpad_of(m: Any, core: Any) -> Any:
 
 
 @jit
-def scale_at(d: Any, i: Any) -> Any:
+def scale_at(d: Int64s, i: Int) -> Any:
     """The integer scale whose ``pre`` is word ``i``."""
     return IntegerScale(d[i], d[i + 1], d[i + 2])
 
 
 @jit
-def clip_at(d: Any, i: Any) -> Any:
+def clip_at(d: Int64s, i: Int) -> Any:
     """The clip whose ``clip_low`` is word ``i``."""
     return Clip(d[i], d[i + 1], d[i + 2])
 
 
 @jit
-def at_spm(address: Any) -> Any:
+def at_spm(address: Int) -> Any:
     """Offset in the scratchpad."""
     return address - SCRATCHPAD_BASE
 
@@ -62,14 +64,14 @@ carray = numba.carray
 class KernelContext(NamedTuple):
     """One core's scratchpad, as bytes and as integers; counters; DRAM with its addresses."""
 
-    scratchpad: Any
-    spm: Any
-    sink: Any
-    image: Any
-    image_base: Any
-    ram: Any
-    ram_base: Any
-    workspace: Any
+    scratchpad: Bytes
+    spm: Scratchpad
+    counters: SaturationCounters
+    image: Bytes
+    image_base: Int
+    ram: Bytes
+    ram_base: Int
+    workspace: Int64s
     """int64 working memory for convolutions, one for each thread."""
 
 
@@ -88,7 +90,7 @@ class ContextWord(IntEnum):
     RAM_BASE = 7
     LAYERS = 8
     LAYER_COUNT = 9
-    CHANNEL_CUT = 10
+    CHANNEL_SATURATED = 10
     CHANNELS = 11
     WORKSPACE = 12
     WORKSPACE_WORDS = 13
@@ -111,7 +113,7 @@ RAM, RAM_BYTES, RAM_BASE = (
     int(ContextWord.RAM_BASE),
 )
 LAYERS, LAYER_COUNT = int(ContextWord.LAYERS), int(ContextWord.LAYER_COUNT)
-CHANNEL_CUT, CHANNELS = int(ContextWord.CHANNEL_CUT), int(ContextWord.CHANNELS)
+CHANNEL_SATURATED, CHANNELS = int(ContextWord.CHANNEL_SATURATED), int(ContextWord.CHANNELS)
 WORKSPACE, WORKSPACE_WORDS = int(ContextWord.WORKSPACE), int(ContextWord.WORKSPACE_WORDS)
 LOW_LAYER, HIGH_LAYER = int(ContextWord.LOW_LAYER), int(ContextWord.HIGH_LAYER)
 
@@ -121,7 +123,9 @@ def make_workspace(m: Machine) -> Int64s:
     return np.zeros(workspace_words(m.scratchpad.shape[1] // CHANNEL_BYTES), np.int64)
 
 
-def context_row(m: Machine, layers: Any, channel_cut: Int64s, workspace: Int64s) -> Int64s:
+def context_row(
+    m: Machine, layers: Records, channel_saturated: Int64s, workspace: Int64s
+) -> Int64s:
     """Addresses and sizes of a machine's arrays, with the counters and workspace of a thread."""
     row = np.zeros(CONTEXT_WORDS, np.int64)
     row[SCRATCHPAD], row[SCRATCHPAD_BYTES] = m.scratchpad.ctypes.data, m.scratchpad.shape[1]
@@ -129,14 +133,17 @@ def context_row(m: Machine, layers: Any, channel_cut: Int64s, workspace: Int64s)
     row[RAM], row[RAM_BYTES] = m.ram.ctypes.data, m.ram.size
     row[IMAGE_BASE], row[RAM_BASE] = m.shared[0].image_base, m.shared[0].ram_base
     row[LAYERS], row[LAYER_COUNT] = layers.ctypes.data, layers.size
-    row[CHANNEL_CUT], row[CHANNELS] = channel_cut.ctypes.data, channel_cut.shape[2]
+    row[CHANNEL_SATURATED], row[CHANNELS] = (
+        channel_saturated.ctypes.data,
+        channel_saturated.shape[2],
+    )
     row[WORKSPACE], row[WORKSPACE_WORDS] = workspace.ctypes.data, workspace.size
     row[LOW_LAYER], row[HIGH_LAYER] = layers.size, -1
     return row
 
 
 @jit_allocating
-def context_at(row: Any, core: Any) -> Any:
+def context_at(row: Int, core: Int) -> Any:
     """The context of a core, from the address of a row."""
     p = carray(pointer(row), CONTEXT_WORDS, np.int64)
     size = p[SCRATCHPAD_BYTES]
@@ -151,7 +158,7 @@ def context_at(row: Any, core: Any) -> Any:
         ),
         SaturationCounters(
             carray(pointer(p[LAYERS]), p[LAYER_COUNT], LAYER),
-            carray(pointer(p[CHANNEL_CUT]), (STAGES, 2, p[CHANNELS]), np.int64),
+            carray(pointer(p[CHANNEL_SATURATED]), (STAGES, 2, p[CHANNELS]), np.int64),
         ),
         carray(pointer(p[IMAGE]), p[IMAGE_BYTES], np.uint8),
         p[IMAGE_BASE],
@@ -162,12 +169,12 @@ def context_at(row: Any, core: Any) -> Any:
 
 
 @jit_allocating
-def words_at(words: Any) -> Any:
+def words_at(words: Int) -> Any:
     """The words of a descriptor, from their address."""
     return carray(pointer(words), MAX_WORDS, np.int64)
 
 
-def python_context(m: Any, core: Any) -> KernelContext:
+def python_context(m: Machine, core: Int) -> KernelContext:
     """The context of a core, without compiled code."""
     shared = m.shared[0]
     return KernelContext(

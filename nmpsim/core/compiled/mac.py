@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.kernel_context import at_spm, clip_at, scale_at
+from nmpsim.core.compiled.kernel_context import KernelContext, at_spm, clip_at, scale_at
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CONV, DWCONV, GEMM, PART_FIRST, PART_LAST, PART_ONLY
-from nmpsim.kernels.channels import Operands, Quantizer
-from nmpsim.kernels.conv import Parts, Window, conv
+from nmpsim.kernels.array_types import Int, Int64s
+from nmpsim.kernels.conv import conv
 from nmpsim.kernels.depthwise import depthwise
-from nmpsim.kernels.gemm import Product, gemm
+from nmpsim.kernels.gemm import gemm
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.kernels.saturate import Place
+from nmpsim.kernels.operands import ConvShape, Operands, Parts, Place, Product, Quantizer
 
 NONE: Any = np.int64(-1)
 """Offset of an operand that is not there."""
 
 
 @jit
-def requantizer(d: Any, weight_offset: Any, i: Any) -> Any:
+def requantizer(d: Int64s, weight_offset: Int, i: Int) -> Any:
     """The words from ``bias_pre``, word ``i``, to ``clip_wanted``."""
     return Quantizer(
         d[CONV.element],
@@ -39,15 +39,15 @@ def requantizer(d: Any, weight_offset: Any, i: Any) -> Any:
 
 
 @jit
-def scales_at(address: Any) -> Any:
+def scales_at(address: Int) -> Any:
     """Offset of a table of scales, negative if there is none."""
     return NONE if address == 0 else address - SCRATCHPAD_BASE
 
 
 @jit
-def do_conv(w: Any, d: Any, layer: Any) -> None:
+def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.conv``."""
-    window = Window(
+    window = ConvShape(
         d[CONV.groups],
         d[CONV.in_channels],
         d[CONV.out_channels],
@@ -83,16 +83,16 @@ def do_conv(w: Any, d: Any, layer: Any) -> None:
         parts,
         struct_pointer(q),
         struct_pointer(place),
-        struct_pointer(w.sink),
+        struct_pointer(w.counters),
         w.workspace,
     )
 
 
 @jit
-def do_dwconv(w: Any, d: Any, layer: Any) -> None:
+def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.dwconv``."""
     channels = d[DWCONV.channels_count]
-    window = Window(
+    window = ConvShape(
         channels,
         np.int64(1),
         channels,
@@ -119,11 +119,11 @@ def do_dwconv(w: Any, d: Any, layer: Any) -> None:
     )
     place = Place(layer, d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x])
     q = requantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)
-    depthwise(w.spm, window, at, q, place, w.sink)
+    depthwise(w.spm, window, at, q, place, w.counters)
 
 
 @jit
-def do_gemm(w: Any, d: Any, layer: Any) -> None:
+def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.gemm``."""
     g = Product(
         d[GEMM.rows],
@@ -159,7 +159,7 @@ def do_gemm(w: Any, d: Any, layer: Any) -> None:
         clip_at(d, GEMM.clip_low),
     )
     place = Place(layer, d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
-    gemm(w.spm, g, at, parts, q, place, w.sink)
+    gemm(w.spm, g, at, parts, q, place, w.counters)
 
 
 KERNELS = {"nmp.conv": do_conv, "nmp.dwconv": do_dwconv, "nmp.gemm": do_gemm}

@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.state import Machine
 from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES, SCRATCHPAD_BASE
+from nmpsim.kernels.array_types import Bytes, Int
 from nmpsim.kernels.jit import jit, jit_inlined
 
 NOWHERE, IMAGE, RAM, SCRATCHPAD, CONTROL = range(5)
 
 
 @jit
-def locate(m: Any, address: Any, nbytes: Any) -> Any:
+def locate(m: Machine, address: Int, nbytes: Int) -> Any:
     """Region and offset of ``nbytes`` bytes from ``address`` (unsigned), all in one region."""
     offset = address - m.shared[0].image_base
     if 0 <= offset <= m.image.size - nbytes:
@@ -31,13 +33,13 @@ def locate(m: Any, address: Any, nbytes: Any) -> Any:
 
 
 @jit
-def is_shared(region: Any) -> Any:
+def is_shared(region: Int) -> Any:
     """True if other cores see a write to the region, and theirs are seen."""
     return region in (RAM, CONTROL)
 
 
 @jit_inlined
-def memory_of(m: Any, core: Any, region: Any) -> Any:
+def memory_of(m: Machine, core: Int, region: Int) -> Any:
     """The bytes of a region."""
     if region == IMAGE:
         return m.image
@@ -49,7 +51,7 @@ def memory_of(m: Any, core: Any, region: Any) -> Any:
 
 
 @jit
-def read(memory: Any, offset: Any, nbytes: Any) -> Any:
+def read(memory: Bytes, offset: Int, nbytes: Int) -> Any:
     """Little-endian unsigned integer of ``nbytes`` bytes."""
     value = np.int64(0)
     for i in range(nbytes):
@@ -58,7 +60,7 @@ def read(memory: Any, offset: Any, nbytes: Any) -> Any:
 
 
 @jit
-def write(memory: Any, offset: Any, nbytes: Any, value: Any) -> None:
+def write(memory: Bytes, offset: Int, nbytes: Int, value: Int) -> None:
     """Store the low ``nbytes`` bytes of ``value``, little-endian."""
     for i in range(nbytes):
         memory[offset + i] = np.uint8((value >> np.int64(8 * i)) & 255)

@@ -13,21 +13,22 @@ import numpy as np
 
 from nmpsim.core.compiled.dram_conflicts import (
     KINDS,
+    RANGE_WORDS,
+    RANGES,
     READS,
-    REGION_WORDS,
-    REGIONS,
     WRITES,
     conflicts_with_others,
-    keep_region,
-    put_region,
+    keep_range,
+    put_range,
 )
 from nmpsim.core.compiled.fields import outstanding_of, rs1_of, rs2_of, unit_of
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
 from nmpsim.core.decode import INSTRUCTION_UNIT, IS_ACCESS, OP, UNIT, WORD_COUNT
 from nmpsim.core.shown import EVENT_WORDS, Event
-from nmpsim.core.state import Int64s
+from nmpsim.core.state import Int64s, Machine
 from nmpsim.core.stops import MAX_STEPS
 from nmpsim.isa.words import LOAD, MAX_WORDS
+from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit, jit_inlined
 
 NUMBER, LAYER, WORDS = range(3)
@@ -59,12 +60,29 @@ class Recorder(NamedTuple):
     """[rows, ITEM_WORDS]"""
     counters: Int64s
     """[COUNTERS]"""
-    regions: Int64s
-    """[cores, KINDS, REGIONS, REGION_WORDS] what the epoch's transfers access in DRAM."""
-    region: Int64s
-    """[REGION_WORDS] scratch memory."""
+    ranges: Int64s
+    """[cores, KINDS, RANGES, RANGE_WORDS] what the epoch's transfers access in DRAM."""
+    accessed: Int64s
+    """[RANGE_WORDS] scratch memory."""
     events: Int64s
     """[EVENTS_PER_ITEM * rows, Event] what the contract check reads."""
+
+
+class LoopContext(NamedTuple):
+    """What the loop needs to compute values, or to record."""
+
+    addresses: Int64s
+    """[instructions] of compiled kernels; 0 for those that were not needed yet."""
+    prepare: int
+    """Address of a function that compiles the kernel of an instruction."""
+    kernel_context: Int64s
+    """[CONTEXT_WORDS] see :class:`~nmpsim.core.compiled.kernel_context.ContextWord`."""
+    items: Int64s
+    """This and the next ones as a :class:`Recorder` has them."""
+    counters: Int64s
+    ranges: Int64s
+    accessed: Int64s
+    events: Int64s
 
 
 def make_recorder(cores: int, rows: int) -> Recorder:
@@ -72,20 +90,20 @@ def make_recorder(cores: int, rows: int) -> Recorder:
     return Recorder(
         np.zeros((rows, ITEM_WORDS), np.int64),
         np.zeros(COUNTERS, np.int64),
-        np.zeros((cores, KINDS, REGIONS, REGION_WORDS), np.int64),
-        np.zeros(REGION_WORDS, np.int64),
+        np.zeros((cores, KINDS, RANGES, RANGE_WORDS), np.int64),
+        np.zeros(RANGE_WORDS, np.int64),
         np.zeros((EVENTS_PER_ITEM * rows, EVENT_WORDS), np.int64),
     )
 
 
 @jit
-def is_recording(context: Any) -> Any:
+def is_recording(context: LoopContext) -> Any:
     """True if the event loop records."""
     return context.items.shape[0] > 0
 
 
 @jit
-def steps_before_full(context: Any) -> Any:
+def steps_before_full(context: LoopContext) -> Any:
     """Instructions that certainly fit into the recorder; MAX_STEPS if nothing is recorded."""
     if not is_recording(context):
         return MAX_STEPS
@@ -96,29 +114,31 @@ def steps_before_full(context: Any) -> Any:
 
 
 @jit
-def looks_at_data(m: Any, core: Any, number: Any) -> Any:
+def looks_at_data(m: Machine, core: Int, number: Int) -> Any:
     """True if a scalar instruction may read what a run has written, or may write."""
     region, _ = locate(m, m.cores[core].pc, np.int64(1))
     return region != IMAGE or IS_ACCESS[number]
 
 
 @jit
-def begin_epoch_on_conflict(m: Any, context: Any, core: Any, number: Any, d: Any) -> None:
+def begin_epoch_on_conflict(
+    m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s
+) -> None:
     """Begin a new epoch if a transfer may conflict with another core's in this one."""
     region, _ = locate(m, d[LOAD.dram], np.int64(1))
     if region != RAM or d[LOAD.run_bytes] * d[LOAD.count_x] * d[LOAD.count_y] == 0:
         return
-    accessed = context.region
-    put_region(d, accessed)
+    accessed = context.accessed
+    put_range(d, accessed)
     kind = READS if INSTRUCTION_UNIT[number] == UNIT.LOAD else WRITES
-    if conflicts_with_others(context.regions, core, accessed, kind):
+    if conflicts_with_others(context.ranges, core, accessed, kind):
         context.counters[NOW] += 1
-        context.regions[:] = 0
-    keep_region(context.regions[core, kind], accessed)
+        context.ranges[:] = 0
+    keep_range(context.ranges[core, kind], accessed)
 
 
 @jit_inlined
-def new_event(m: Any, context: Any, core: Any, number: Any) -> Any:
+def new_event(m: Machine, context: LoopContext, core: Int, number: Int) -> Any:
     """A row for a core's current instruction."""
     event = context.events[context.counters[SEEN]]
     context.counters[SEEN] += 1
@@ -128,7 +148,7 @@ def new_event(m: Any, context: Any, core: Any, number: Any) -> Any:
 
 
 @jit
-def record_sync(m: Any, context: Any, core: Any, number: Any, word: Any) -> None:
+def record_sync(m: Machine, context: LoopContext, core: Int, number: Int, word: Int) -> None:
     """Record an instruction that has synchronized."""
     event = new_event(m, context, core, number)
     event[EVENT_PC] -= 4
@@ -140,7 +160,9 @@ def record_sync(m: Any, context: Any, core: Any, number: Any, word: Any) -> None
 
 
 @jit
-def record_tensor(m: Any, context: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
+def record_tensor(
+    m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s, layer: Int
+) -> None:
     """Record a tensor instruction in place of executing it."""
     unit = INSTRUCTION_UNIT[number]
     if unit == UNIT.LOAD or unit == UNIT.STORE:

@@ -28,6 +28,7 @@ from nmpsim.core.compiled.recorder import (
 from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.engine import ContractBrokenError, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
+from nmpsim.kernels.array_types import Records
 from nmpsim.timing import Costs
 
 ROWS = 4096
@@ -48,11 +49,11 @@ RecordEvents = Callable[[Machine, Recorder, int], Outcome | None]
 class Timing(NamedTuple):
     """All of a machine that does not depend on data."""
 
-    cores: Any
-    shared: Any
-    barriers: Any
-    counts: Any
-    spent: Any
+    cores: Records
+    shared: Records
+    barriers: Records
+    counts: Int64s
+    spent: Int64s
 
 
 @attrs.define(eq=False)

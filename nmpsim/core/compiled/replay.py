@@ -36,6 +36,7 @@ from nmpsim.core.compiled.tensor import check_tables
 from nmpsim.core.decode import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.core.engine import Reached
 from nmpsim.core.state import NEVER, Int64s, Machine
+from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.atomics import load, replace, store
 from nmpsim.kernels.function_pointers import call
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
@@ -96,25 +97,25 @@ class ReplayContext(NamedTuple):
 
 
 @jit
-def shared_at(context: Any, which: Any) -> Any:
+def shared_at(context: ReplayContext, which: Int) -> Any:
     """Address of an entry of what the threads share."""
     return np.int64(context.shared.ctypes.data) + which * BYTES
 
 
 @jit
-def claimed_at(context: Any, core: Any) -> Any:
+def claimed_at(context: ReplayContext, core: Int) -> Any:
     """Address of the last epoch for which a core was claimed."""
     return np.int64(context.claimed.ctypes.data) + core * LINE * BYTES
 
 
 @jit
-def done_at(context: Any, thread: Any) -> Any:
+def done_at(context: ReplayContext, thread: Int) -> Any:
     """Address of the number of cores that a thread is done with, from the start."""
     return np.int64(context.done.ctypes.data) + thread * LINE * BYTES
 
 
 @jit_allocating
-def is_possible(kernel_context: Any, core: Any, number: Any, words: Any, strict: Any) -> Any:
+def is_possible(kernel_context: Int, core: Int, number: Int, words: Int, strict: bool) -> Any:
     """False if an instruction with a table of scales would trap, or break the contract."""
     if SCALES_WORD[number] < 0:
         return True
@@ -125,7 +126,7 @@ def is_possible(kernel_context: Any, core: Any, number: Any, words: Any, strict:
 
 
 @jit
-def do_core(context: Any, thread: Any, core: Any) -> None:
+def do_core(context: ReplayContext, thread: Int, core: Int) -> None:
     """Compute the values of a core's part of the epoch."""
     part = load(shared_at(context, PARTS)) + core * 2 * BYTES
     items = load(shared_at(context, ITEMS))
@@ -147,7 +148,7 @@ def do_core(context: Any, thread: Any, core: Any) -> None:
 
 
 @jit
-def try_core(context: Any, thread: Any, core: Any, epoch: Any) -> None:
+def try_core(context: ReplayContext, thread: Int, core: Int, epoch: Int) -> None:
     """Do a core's part of an epoch, unless another thread has claimed it."""
     last = load(claimed_at(context, core))
     if last >= epoch or not replace(claimed_at(context, core), last, epoch):
@@ -157,7 +158,7 @@ def try_core(context: Any, thread: Any, core: Any, epoch: Any) -> None:
 
 
 @jit
-def try_cores(context: Any, thread: Any, epoch: Any) -> None:
+def try_cores(context: ReplayContext, thread: Int, epoch: Int) -> None:
     """Do a thread's own cores, then what the others have not begun.
 
     A core's scratchpad is in the host's cache where its last part was computed.
@@ -170,7 +171,7 @@ def try_cores(context: Any, thread: Any, epoch: Any) -> None:
 
 
 @jit
-def cores_done(context: Any) -> Any:
+def cores_done(context: ReplayContext) -> Any:
     """Parts that are done, from the start."""
     total = np.int64(0)
     for thread in range(context.kernel_contexts.shape[0]):
@@ -179,7 +180,7 @@ def cores_done(context: Any) -> Any:
 
 
 @jit_entry
-def replay_epochs(given: Any, items: Any, parts: Any) -> Any:
+def replay_epochs(given: ReplayContext, items: Int64s, parts: Int64s) -> Any:
     """Replay some epochs, parts int64 [epochs, cores, 2]; False if the run has diverged."""
     context = struct_pointer(given)
     store(shared_at(context, ITEMS), np.int64(items.ctypes.data))
@@ -198,7 +199,7 @@ def replay_epochs(given: Any, items: Any, parts: Any) -> Any:
 
 
 @jit_entry
-def work_loop(given: Any, thread: Any) -> Any:
+def work_loop(given: ReplayContext, thread: Int) -> Any:
     """Do parts of epochs as long as there are some; False once the replay is over."""
     context = struct_pointer(given)
     seen, rounds = np.int64(0), 0
@@ -218,7 +219,7 @@ class WorkerCounters(NamedTuple):
     """What a worker counts: layers and saturated values, as a machine has them; its workspace."""
 
     layers: Any
-    channel_cut: Int64s
+    channel_saturated: Int64s
     workspace: Int64s
 
 
@@ -262,9 +263,9 @@ class Workers:
         self._context = None  # after an interruption, before counts are added, it is made again
         workspace = self.workspace_for(machine)
         rows = context.kernel_contexts
-        rows[0] = context_row(machine, machine.layers, machine.channel_cut, workspace)
+        rows[0] = context_row(machine, machine.layers, machine.channel_saturated, workspace)
         for row, own in zip(rows[1:], self._counters, strict=True):
-            row[:] = context_row(machine, own.layers, own.channel_cut, own.workspace)
+            row[:] = context_row(machine, own.layers, own.channel_saturated, own.workspace)
             own.layers.channels[:] = machine.layers.channels
             own.layers.channel_base[:] = machine.layers.channel_base
         context.shared[Shared.HAS_DIVERGED] = 0
@@ -290,7 +291,7 @@ class Workers:
             threads,
             *machine.scratchpad.shape,
             machine.layers.size,
-            machine.channel_cut.shape[2],
+            machine.channel_saturated.shape[2],
         )
         if self._context is None or self._shape != shape:
             for worker in self._workers:
@@ -327,7 +328,7 @@ def zero_counters(machine: Machine) -> WorkerCounters:
     """Counters for a machine's layers in which nothing is counted yet."""
     layers = np.zeros_like(machine.layers)
     layers.first[:] = NEVER
-    return WorkerCounters(layers, np.zeros_like(machine.channel_cut), make_workspace(machine))
+    return WorkerCounters(layers, np.zeros_like(machine.channel_saturated), make_workspace(machine))
 
 
 def add_counters(machine: Machine, own: WorkerCounters, low: int, high: int) -> None:
@@ -339,16 +340,16 @@ def add_counters(machine: Machine, own: WorkerCounters, low: int, high: int) -> 
         return
     mine, theirs = machine.layers[low : high + 1], own.layers[low : high + 1]
     mine.elements += theirs.elements
-    mine.cut += theirs.cut
+    mine.saturated += theirs.saturated
     np.maximum(mine.worst, theirs.worst, out=mine.worst)
     np.minimum(mine.first, theirs.first, out=mine.first)
-    for counter in (theirs.elements, theirs.cut, theirs.worst):
+    for counter in (theirs.elements, theirs.saturated, theirs.worst):
         counter[...] = 0
     theirs.first[...] = NEVER
     begin = int(mine.channel_base[0])
     end = int(mine.channel_base[-1] + mine.channels[-1])
-    counted = own.channel_cut[:, :, begin:end]
-    machine.channel_cut[:, :, begin:end] += counted
+    counted = own.channel_saturated[:, :, begin:end]
+    machine.channel_saturated[:, :, begin:end] += counted
     counted[...] = 0
 
 

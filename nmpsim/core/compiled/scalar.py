@@ -72,11 +72,13 @@ from nmpsim.core.decode import (
     decides_instructions,
     decides_kinds,
 )
-from nmpsim.core.state import CSR_COLUMN, CSRS
+from nmpsim.core.state import CSR_COLUMN, CSRS, Machine
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, is_read_only
 from nmpsim.isa.table import SEMAPHORES, Kind, Unit
 from nmpsim.isa.total import total
+from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
+from nmpsim.timing import Costs
 
 ILLEGAL_ACCESS: Any = np.int64(-1)
 """In place of the old value of a CSR."""
@@ -98,13 +100,13 @@ READ_ONLY = np.array([is_read_only(csr) for csr in CSRS])
 
 
 @jit
-def counted(m: Any, core: Any, column: Any) -> Any:
+def counted(m: Machine, core: Int, column: Int) -> Any:
     """What a counter has counted of its own accord."""
     return m.cores[core].clock if COUNTER[column] == CYCLES else m.cores[core].retired
 
 
 @jit
-def read_csr(m: Any, core: Any, column: Any) -> Any:
+def read_csr(m: Machine, core: Int, column: Int) -> Any:
     """Value of a CSR; the counters are the clock plus what a program set them off by."""
     if COUNTER[column] == NO_COUNTER:
         return m.cores[core].csr[column]
@@ -115,7 +117,7 @@ def read_csr(m: Any, core: Any, column: Any) -> Any:
 
 
 @jit
-def set_counter(m: Any, core: Any, column: Any, value: Any) -> None:
+def set_counter(m: Machine, core: Int, column: Int, value: Int) -> None:
     """Make one half of a 64-bit counter read as ``value`` from the next instruction on."""
     now, offset = counted(m, core, column), OFFSET[column]
     whole = now + m.cores[core].csr[offset]
@@ -127,7 +129,7 @@ def set_counter(m: Any, core: Any, column: Any, value: Any) -> None:
 
 
 @jit
-def write_csr(m: Any, core: Any, column: Any, value: Any) -> None:
+def write_csr(m: Machine, core: Int, column: Int, value: Int) -> None:
     """Set a CSR; bits that cannot change stay as they are."""
     if COUNTER[column] != NO_COUNTER:
         set_counter(m, core, column, value)
@@ -138,7 +140,7 @@ def write_csr(m: Any, core: Any, column: Any, value: Any) -> None:
 
 @jit
 @decides_instructions(Kind.CSR)
-def csr_access(m: Any, core: Any, number: Any, word: Any) -> Any:
+def csr_access(m: Machine, core: Int, number: Int, word: Int) -> Any:
     """``csrr*``: the old value, or ILLEGAL_ACCESS."""
     column = COLUMN_OF_CSR[csr_of(word)]
     if column < 0:
@@ -174,7 +176,7 @@ UNKNOWN: Any = np.int64(-(1 << 63))
 
 
 @jit
-def number_of(word: Any) -> Any:
+def number_of(word: Int) -> Any:
     """Row of the instruction table that a word matches."""
     if word & 3 != 3:
         return ILLEGAL
@@ -188,11 +190,11 @@ def number_of(word: Any) -> Any:
 
 
 @jit
-def divide(a: Any, b: Any, rest: Any) -> Any:
+def divide(a: Int, b: Int, rest: bool) -> Any:
     """Signed quotient towards zero, or its remainder, as RISC-V defines them."""
     if b == 0:
         return a if rest else np.int64(-1)
-    quotient = abs(a) // abs(b)
+    quotient = np.abs(a) // np.abs(b)
     if (a < 0) != (b < 0):
         quotient = -quotient
     return a - quotient * b if rest else quotient
@@ -200,7 +202,7 @@ def divide(a: Any, b: Any, rest: Any) -> Any:
 
 @jit
 @decides_instructions(Kind.IMMEDIATE, Kind.REGISTER, Kind.MULTIPLY, Kind.DIVIDE)
-def arithmetic(number: Any, a: Any, b: Any) -> Any:
+def arithmetic(number: Int, a: Int, b: Int) -> Any:
     """Result of an integer operation, or UNKNOWN; int64 in, int64 out."""
     ua, ub = a & WORD, b & WORD
     if number == OP.add or number == OP.addi:
@@ -245,7 +247,7 @@ def arithmetic(number: Any, a: Any, b: Any) -> Any:
 
 @jit
 @decides_instructions(Kind.BRANCH)
-def branch_taken(number: Any, a: Any, b: Any) -> Any:
+def branch_taken(number: Int, a: Int, b: Int) -> Any:
     """1 if a branch goes, 0 if it does not, or UNKNOWN."""
     if number == OP.beq:
         return np.int64(a == b)
@@ -263,7 +265,7 @@ def branch_taken(number: Any, a: Any, b: Any) -> Any:
 
 
 @jit
-def jump(m: Any, costs: Any, core: Any, target: Any, rd: Any) -> Any:
+def jump(m: Machine, costs: Costs, core: Int, target: Int, rd: Int) -> Any:
     """Go to ``target`` and leave the return address in ``rd``."""
     if target & 3:
         return trap(m, core, FETCH_MISALIGNED, target)
@@ -273,7 +275,7 @@ def jump(m: Any, costs: Any, core: Any, target: Any, rd: Any) -> Any:
 
 
 @jit
-def load_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
+def load_word(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
     """A scalar load."""
     nbytes = ACCESS_BYTES[number]
     address = (m.cores[core].registers[rs1_of(word)] + i_immediate(word)) & WORD
@@ -292,7 +294,7 @@ def load_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: A
 
 
 @jit
-def store_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
+def store_word(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
     """A scalar store."""
     nbytes = ACCESS_BYTES[number]
     address = (m.cores[core].registers[rs1_of(word)] + s_immediate(word)) & WORD
@@ -309,7 +311,7 @@ def store_word(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: 
 
 
 @jit
-def access_cycles(costs: Any, region: Any) -> Any:
+def access_cycles(costs: Costs, region: Int) -> Any:
     """What a scalar access costs beyond one cycle."""
     if region in (IMAGE, RAM):
         return costs.control_dram_access_cycles
@@ -318,7 +320,7 @@ def access_cycles(costs: Any, region: Any) -> Any:
 
 @jit
 @decides_instructions(Kind.SYNC)
-def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
+def synchronise(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
     """``nmp.wait``, ``nmp.barrier``, ``nmp.post``, ``nmp.pend``, ``nmp.halt``."""
     if number == OP.nmp_wait:
         unit, outstanding = unit_of(word), outstanding_of(word)
@@ -351,7 +353,7 @@ def synchronise(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn:
 
 @jit
 @decides_instructions(Kind.UPPER, Kind.JUMP)
-def go_far(m: Any, costs: Any, core: Any, number: Any, word: Any) -> Any:
+def go_far(m: Machine, costs: Costs, core: Int, number: Int, word: Int) -> Any:
     """``lui``, ``auipc``, ``jal``, ``jalr``: what has addresses of 32 bits to do with."""
     pc, rd = m.cores[core].pc, rd_of(word)
     if number == OP.lui:
@@ -370,7 +372,7 @@ def go_far(m: Any, costs: Any, core: Any, number: Any, word: Any) -> Any:
 
 @jit
 @decides_instructions(Kind.FENCE, Kind.SYSTEM)
-def system(m: Any, core: Any, number: Any, word: Any) -> Any:
+def system(m: Machine, core: Int, number: Int, word: Int) -> Any:
     """``ecall``, ``ebreak``, ``mret``, and what does nothing."""
     if number == OP.ecall:
         return trap(m, core, ENVIRONMENT_CALL, ZERO)
@@ -388,7 +390,7 @@ def system(m: Any, core: Any, number: Any, word: Any) -> Any:
 
 
 @jit
-def swap_csr(m: Any, core: Any, number: Any, word: Any) -> Any:
+def swap_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
     """``csrr*``."""
     old = csr_access(m, core, number, word)
     if old == ILLEGAL_ACCESS:
@@ -398,8 +400,8 @@ def swap_csr(m: Any, core: Any, number: Any, word: Any) -> Any:
 
 
 @jit
-def calculate(m: Any, core: Any, number: Any, word: Any, b: Any, extra: Any) -> Any:
-    """An integer operation on rs1 and ``b``, which takes so many cycles more than one."""
+def calculate(m: Machine, core: Int, number: Int, word: Int, b: Int, extra: Int) -> Any:
+    """An integer operation on rs1 and ``b``, which takes one cycle and ``extra``."""
     a = np.int64(m.cores[core].registers[rs1_of(word)])
     result = arithmetic(number, a, b)
     if result == UNKNOWN:
@@ -409,7 +411,7 @@ def calculate(m: Any, core: Any, number: Any, word: Any, b: Any, extra: Any) -> 
 
 
 @jit
-def branch(m: Any, costs: Any, core: Any, number: Any, word: Any, b: Any) -> Any:
+def branch(m: Machine, costs: Costs, core: Int, number: Int, word: Int, b: Int) -> Any:
     """A branch on rs1 and ``b``."""
     a = np.int64(m.cores[core].registers[rs1_of(word)])
     taken = branch_taken(number, a, b)
@@ -421,7 +423,7 @@ def branch(m: Any, costs: Any, core: Any, number: Any, word: Any, b: Any) -> Any
 
 
 @jit
-def fetch(m: Any, core: Any, has_turn: Any) -> Any:
+def fetch(m: Machine, core: Int, has_turn: bool) -> Any:
     """FETCHED with row and word of the next instruction, or how the attempt ended."""
     pc = m.cores[core].pc
     region, offset = locate(m, pc, 4)
@@ -438,7 +440,7 @@ def fetch(m: Any, core: Any, has_turn: Any) -> Any:
 
 @jit
 @decides_kinds
-def step(m: Any, costs: Any, core: Any, number: Any, word: Any, has_turn: Any) -> Any:
+def step(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
     """One instruction of a core, any but a tensor instruction."""
     kind = KIND_OF[number]
     b = np.int64(m.cores[core].registers[rs2_of(word)])

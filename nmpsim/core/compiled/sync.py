@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.cycle_accounting import leave_layer, wait
-from nmpsim.core.state import Count, Spent, Status
+from nmpsim.core.state import Count, Machine, Spent, Status
+from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
+from nmpsim.timing import Costs
 
 RUNNING = int(Status.RUNNING)
 AT_BARRIER = int(Status.AT_BARRIER)
@@ -21,7 +23,7 @@ ON_SEMAPHORE = int(Spent.SEMAPHORE)
 
 
 @jit
-def arrive(m: Any, costs: Any, core: Any, barrier: Any, cores: Any) -> None:
+def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> None:
     """Wait at a barrier; the last of ``cores`` to arrive releases all."""
     m.cores[core].status = AT_BARRIER
     m.cores[core].wait[0] = barrier
@@ -50,7 +52,7 @@ def arrive(m: Any, costs: Any, core: Any, barrier: Any, cores: Any) -> None:
 
 
 @jit
-def post(m: Any, costs: Any, core: Any, semaphore: Any, count: Any) -> None:
+def post(m: Machine, costs: Costs, core: Int, semaphore: Int, count: Int) -> None:
     """Add to a semaphore and release who waits for it, lower core numbers first."""
     m.shared[0].semaphores[semaphore] += count
     release = m.cores[core].clock + costs.sync_semaphore_cycles
@@ -64,7 +66,7 @@ def post(m: Any, costs: Any, core: Any, semaphore: Any, count: Any) -> None:
 
 
 @jit
-def pend(m: Any, core: Any, semaphore: Any, count: Any) -> Any:
+def pend(m: Machine, core: Int, semaphore: Int, count: Int) -> Any:
     """Take from a semaphore; False if the core must wait until there is enough."""
     if m.shared[0].semaphores[semaphore] >= count:
         m.shared[0].semaphores[semaphore] -= count
@@ -76,7 +78,7 @@ def pend(m: Any, core: Any, semaphore: Any, count: Any) -> Any:
 
 
 @jit
-def halt(m: Any, core: Any) -> None:
+def halt(m: Machine, core: Int) -> None:
     """The core is done."""
     m.cores[core].status = HALTED
     leave_layer(m, core, m.cores[core].previous_layer)

@@ -16,19 +16,21 @@ from nmpsim.core.decode import (
     SCALES_WORD,
     UNIT,
 )
-from nmpsim.core.state import Count
+from nmpsim.core.state import Count, Machine
 from nmpsim.isa.words import CONV
+from nmpsim.kernels.array_types import Int, Int32s, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.memory.checks import bad_scale_table
 from nmpsim.memory.checks import check as check_descriptor
 from nmpsim.memory.weight_tail import weight_tail
+from nmpsim.timing import Costs
 from nmpsim.timing.work import cycles, macs
 
 MACS = int(Count.MACS)
 
 
 @jit
-def check(number: Any, d: Any, spm_bytes: Any, touches: Any) -> Any:
+def check(number: Int, d: Int64s, spm_bytes: int, touches: Int64s) -> Any:
     """-1 if the descriptor of instruction ``number`` is possible, else the word that is wrong.
 
     ``touches`` is room for a footprint.
@@ -37,7 +39,7 @@ def check(number: Any, d: Any, spm_bytes: Any, touches: Any) -> Any:
 
 
 @jit
-def check_tables(number: Any, d: Any, spm32: Any) -> Any:
+def check_tables(number: Int, d: Int64s, spm32: Int32s) -> Any:
     """As ``check``, for what a descriptor, which is possible, points to."""
     table = SCALES_WORD[number]
     if table >= 0:  # both convolutions begin with the same words
@@ -48,7 +50,7 @@ def check_tables(number: Any, d: Any, spm32: Any) -> Any:
 
 
 @jit
-def weight_tail_of(m: Any, core: Any, number: Any, d: Any) -> Any:
+def weight_tail_of(m: Machine, core: Int, number: Int, d: Int64s) -> Any:
     """Address of a byte of weights that the contract asks to be zero and that is not, or -1."""
     if number != OP.nmp_conv:
         return np.int64(-1)
@@ -56,7 +58,7 @@ def weight_tail_of(m: Any, core: Any, number: Any, d: Any) -> Any:
 
 
 @jit
-def keep_busy(m: Any, costs: Any, core: Any, number: Any, d: Any, layer: Any) -> None:
+def keep_busy(m: Machine, costs: Costs, core: Int, number: Int, d: Int64s, layer: Int) -> None:
     """A tensor instruction's unit has work."""
     unit = INSTRUCTION_UNIT[number]
     if unit == UNIT.LOAD:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.cycle_accounting import CONTROL, spend
-from nmpsim.core.state import CSR_COLUMN
+from nmpsim.core.state import CSR_COLUMN, Machine
 from nmpsim.isa.csrs import MIE, MPIE, MPP, Csr
 from nmpsim.isa.table import Cause
+from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 
 WENT_ON, NEEDS_TURN, STOPPED, TRAPPED, FETCHED, NOT_COMPILED = range(6)
@@ -39,14 +40,14 @@ ZERO = np.int64(0)
 
 
 @jit
-def signed(value: Any, bits: Any) -> Any:
+def signed(value: Int, bits: Int) -> Any:
     """Two's complement of the low ``bits`` bits."""
     shift = np.int64(64 - bits)
     return (np.int64(value) << shift) >> shift
 
 
 @jit
-def trap(m: Any, core: Any, cause: Any, value: Any) -> Any:
+def trap(m: Machine, core: Int, cause: Int, value: Int) -> Any:
     """Enter the handler at ``mtvec``; without one the run ends here."""
     csr = m.cores[core].csr
     if csr[MTVEC] == 0:
@@ -67,14 +68,14 @@ def trap(m: Any, core: Any, cause: Any, value: Any) -> Any:
 
 
 @jit
-def set_register(m: Any, core: Any, rd: Any, value: Any) -> None:
+def set_register(m: Machine, core: Int, rd: Int, value: Int) -> None:
     """Write a register; x0 stays 0."""
     if rd != 0:
         m.cores[core].registers[rd] = np.int32(signed(value, 32))
 
 
 @jit
-def retire(m: Any, core: Any, extra: Any) -> Any:
+def retire(m: Machine, core: Int, extra: Int) -> Any:
     """An instruction is done; it took one cycle and ``extra``."""
     m.cores[core].retired += 1
     spend(m, core, CONTROL, 1 + extra)
@@ -82,7 +83,7 @@ def retire(m: Any, core: Any, extra: Any) -> Any:
 
 
 @jit
-def next_instruction(m: Any, core: Any, extra: Any) -> Any:
+def next_instruction(m: Machine, core: Int, extra: Int) -> Any:
     """As ``retire``, and on to the next instruction."""
     m.cores[core].pc += 4
     return retire(m, core, extra)

@@ -11,8 +11,9 @@ from nmpsim.core.compiled.cycle_accounting import (
     spend,
     wait_for_transfer,
 )
-from nmpsim.core.state import MAX_NOTES, NEVER, Count, Job, Status
+from nmpsim.core.state import MAX_NOTES, NEVER, Count, Job, Machine, Status
 from nmpsim.core.stops import MAX_STEPS
+from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.memory.dram import (
     BYTES_DONE,
@@ -25,6 +26,7 @@ from nmpsim.memory.dram import (
     next_address,
     take_grant,
 )
+from nmpsim.timing import Costs
 from nmpsim.timing.compute import grant_cycles
 
 LAYER, BEGIN = int(Job.LAYER), int(Job.BEGIN)
@@ -32,7 +34,7 @@ PC, DESCRIPTOR = int(Job.PC), int(Job.DESCRIPTOR)
 
 
 @jit
-def steps_with_room(m: Any) -> Any:
+def steps_with_room(m: Machine) -> Any:
     """Steps that surely find room for what they note; all that a turn may take if none is kept."""
     if m.work.size == 0:
         return MAX_STEPS
@@ -40,7 +42,7 @@ def steps_with_room(m: Any) -> Any:
 
 
 @jit
-def note(m: Any, core: Any, unit: Any, layer: Any, begin: Any, end: Any, done: Any) -> Any:
+def note(m: Machine, core: Int, unit: Int, layer: Int, begin: Int, end: Int, done: Int) -> Any:
     """The next entry, filled as far as all are alike; there must be room."""
     n = m.shared[0].noted
     m.shared[0].noted = n + 1
@@ -54,7 +56,7 @@ def note(m: Any, core: Any, unit: Any, layer: Any, begin: Any, end: Any, done: A
 
 
 @jit
-def note_compute(m: Any, core: Any, unit: Any, layer: Any, begin: Any, end: Any) -> None:
+def note_compute(m: Machine, core: Int, unit: Int, layer: Int, begin: Int, end: Int) -> None:
     """An instruction of the MAC array or the vector unit."""
     if m.work.size == 0:
         return
@@ -66,7 +68,7 @@ def note_compute(m: Any, core: Any, unit: Any, layer: Any, begin: Any, end: Any)
 
 
 @jit
-def note_transfer(m: Any, core: Any, unit: Any, job: Any, free: Any, finished: Any) -> None:
+def note_transfer(m: Machine, core: Int, unit: Int, job: Int64s, free: Int, finished: Int) -> None:
     """A transfer that is served."""
     if m.work.size == 0:
         return
@@ -79,15 +81,15 @@ def note_transfer(m: Any, core: Any, unit: Any, job: Any, free: Any, finished: A
 
 @jit
 def note_grant(
-    m: Any,
-    core: Any,
-    unit: Any,
-    job: Any,
-    runs_done: Any,
-    bytes_done: Any,
-    begin: Any,
-    end: Any,
-    nbytes: Any,
+    m: Machine,
+    core: Int,
+    unit: Int,
+    job: Int64s,
+    runs_done: Int,
+    bytes_done: Int,
+    begin: Int,
+    end: Int,
+    nbytes: Int,
 ) -> None:
     """A grant of the DRAM; the transfer had come as far as ``runs_done`` and ``bytes_done``."""
     if m.work.size == 0:
@@ -110,7 +112,7 @@ RUNNING, WAITING_UNIT = int(Status.RUNNING), int(Status.WAITING_UNIT)
 
 
 @jit
-def await_job(m: Any, costs: Any, core: Any, unit: Any, job: Any) -> Any:
+def await_job(m: Machine, costs: Costs, core: Int, unit: Int, job: Int) -> Any:
     """Wait until ``job`` of a unit is finished: cycles waited, or -1 if that is not known yet."""
     if job < 0 or job < m.cores[core].issued[unit] - costs.queues_depth:
         return 0
@@ -130,7 +132,7 @@ def await_job(m: Any, costs: Any, core: Any, unit: Any, job: Any) -> Any:
 
 
 @jit
-def compute(m: Any, costs: Any, core: Any, unit: Any, layer: Any, cycles: Any) -> None:
+def compute(m: Machine, costs: Costs, core: Int, unit: Int, layer: Int, cycles: Int) -> None:
     """Give ``cycles`` of work to the MAC array or the vector unit."""
     book(m, core, ON_CONTROL)
     start = max(m.cores[core].clock, m.cores[core].unit_free[unit])
@@ -143,7 +145,7 @@ def compute(m: Any, costs: Any, core: Any, unit: Any, layer: Any, cycles: Any) -
 
 
 @jit
-def enqueue_transfer(m: Any, costs: Any, core: Any, unit: Any) -> None:
+def enqueue_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     """The transfer in the next slot of ``jobs`` is complete; let the queue know."""
     job = m.cores[core].issued[unit]
     m.cores[core].finished[unit, job % costs.queues_depth] = NEVER
@@ -153,7 +155,7 @@ def enqueue_transfer(m: Any, costs: Any, core: Any, unit: Any) -> None:
 
 
 @jit
-def begin_transfer(m: Any, costs: Any, core: Any, unit: Any) -> None:
+def begin_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     """Start the queue's next transfers until one needs the DRAM or none is left."""
     while m.cores[core].served[unit] < m.cores[core].issued[unit]:
         slot = m.cores[core].served[unit] % costs.queues_depth
@@ -170,8 +172,8 @@ def begin_transfer(m: Any, costs: Any, core: Any, unit: Any) -> None:
 
 
 @jit
-def finish_transfer(m: Any, core: Any, unit: Any, slot: Any, free: Any, finished: Any) -> None:
-    """The queue is free at ``free``, the data are there at ``finished``; wake who waits."""
+def finish_transfer(m: Machine, core: Int, unit: Int, slot: Int, free: Int, finished: Int) -> None:
+    """The queue is free at ``free``, the data are there at ``finished``; a waiting core goes on."""
     job = m.cores[core].served[unit]
     note_transfer(m, core, unit, m.cores[core].jobs[unit, slot], free, finished)
     m.cores[core].unit_free[unit] = free
@@ -188,7 +190,7 @@ def finish_transfer(m: Any, core: Any, unit: Any, slot: Any, free: Any, finished
 
 
 @jit
-def serve(m: Any, costs: Any, core: Any, unit: Any) -> None:
+def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     """The DRAM serves one grant of a queue."""
     slot = m.cores[core].served[unit] % costs.queues_depth
     job = m.cores[core].jobs[unit, slot]

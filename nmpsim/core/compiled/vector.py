@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.kernel_context import at_spm, clip_at, scale_at
+from nmpsim.core.compiled.kernel_context import KernelContext, at_spm, clip_at, scale_at
 from nmpsim.isa.words import (
     AVGPOOL,
     ELTWISE,
@@ -17,12 +17,13 @@ from nmpsim.isa.words import (
     RHS_INT32,
     TRANSPOSE,
 )
-from nmpsim.kernels.elementwise import Pair, PairScales, eltwise
+from nmpsim.kernels.array_types import Int, Int64s
+from nmpsim.kernels.elementwise import eltwise
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import permute
-from nmpsim.kernels.pool import Average, PoolWindow, avgpool, maxpool
-from nmpsim.kernels.saturate import Place
-from nmpsim.kernels.unary import Unary, look_up, rescale_tile
+from nmpsim.kernels.operands import Average, Pair, PairScales, Place, PoolShape, Unary
+from nmpsim.kernels.pool import avgpool, maxpool
+from nmpsim.kernels.unary import look_up, rescale_tile
 
 LOWEST_INT8: Any = np.int64(-128)
 LOWEST_INT16: Any = np.int64(-32768)
@@ -30,7 +31,7 @@ LOG2_INT32_BYTES: Any = np.int64(2)
 
 
 @jit
-def do_maxpool(w: Any, d: Any, layer: Any) -> None:
+def do_maxpool(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.maxpool``."""
     element = d[MAXPOOL.element]
     window = pool_window(d, element)
@@ -41,7 +42,7 @@ def do_maxpool(w: Any, d: Any, layer: Any) -> None:
 
 
 @jit
-def do_avgpool(w: Any, d: Any, layer: Any) -> None:
+def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.avgpool``."""
     element = d[AVGPOOL.element]
     average = Average(
@@ -56,13 +57,13 @@ def do_avgpool(w: Any, d: Any, layer: Any) -> None:
     place = Place(
         layer, d[AVGPOOL.event_origin], d[AVGPOOL.event_stride_y], d[AVGPOOL.event_stride_x]
     )
-    avgpool(w.spm, pool_window(d, element), average, place, w.sink)
+    avgpool(w.spm, pool_window(d, element), average, place, w.counters)
 
 
 @jit
-def pool_window(d: Any, element: Any) -> Any:
+def pool_window(d: Int64s, element: Int) -> Any:
     """Geometry of either pool: their words are the same up to the strides."""
-    return PoolWindow(
+    return PoolShape(
         at_spm(d[MAXPOOL.input]) >> element,
         at_spm(d[MAXPOOL.output]) >> element,
         d[MAXPOOL.channels],
@@ -84,7 +85,7 @@ def pool_window(d: Any, element: Any) -> Any:
 
 
 @jit
-def do_eltwise(w: Any, d: Any, layer: Any) -> None:
+def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.eltwise``."""
     element = d[ELTWISE.element]
     t = Pair(
@@ -112,11 +113,11 @@ def do_eltwise(w: Any, d: Any, layer: Any) -> None:
         clip_at(d, ELTWISE.clip_low),
     )
     place = Place(layer, d[ELTWISE.event_origin], d[ELTWISE.event_stride_y], np.int64(0))
-    eltwise(w.spm, t, q, place, w.sink)
+    eltwise(w.spm, t, q, place, w.counters)
 
 
 @jit
-def do_rescale(w: Any, d: Any, layer: Any) -> None:
+def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.rescale``."""
     element = d[RESCALE.element]
     u = Unary(
@@ -134,11 +135,11 @@ def do_rescale(w: Any, d: Any, layer: Any) -> None:
     )
     place = Place(layer, d[RESCALE.event_origin], np.int64(0), np.int64(0))
     source, target = at_spm(d[RESCALE.input]), at_spm(d[RESCALE.output])
-    rescale_tile(w.spm, source, target, d[RESCALE.count], u, place, w.sink)
+    rescale_tile(w.spm, source, target, d[RESCALE.count], u, place, w.counters)
 
 
 @jit
-def do_fill(w: Any, d: Any, layer: Any) -> None:
+def do_fill(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.fill``."""
     element, count = d[FILL.element], d[FILL.count]
     start = at_spm(d[FILL.output]) >> element
@@ -149,7 +150,7 @@ def do_fill(w: Any, d: Any, layer: Any) -> None:
 
 
 @jit
-def do_transpose(w: Any, d: Any, layer: Any) -> None:
+def do_transpose(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.transpose``."""
     sizes = d[TRANSPOSE.size_0 : TRANSPOSE.size_0 + 4]
     permute(
@@ -164,7 +165,7 @@ def do_transpose(w: Any, d: Any, layer: Any) -> None:
 
 
 @jit
-def do_lut(w: Any, d: Any, layer: Any) -> None:
+def do_lut(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.lut``."""
     table, count = at_spm(d[LUT.table]), d[LUT.count]
     look_up(w.spm.i8, at_spm(d[LUT.input]), at_spm(d[LUT.output]), table, count)

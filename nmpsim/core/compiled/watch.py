@@ -9,8 +9,11 @@ import numpy as np
 from nmpsim.core.compiled.fields import rs1_of, rs2_of
 from nmpsim.core.compiled.traps import WORD
 from nmpsim.core.decode import INSTRUCTION_UNIT, IS_TRACED, WORD_COUNT
-from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row
+from nmpsim.core.state import Machine
+from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, StopConditions
+from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
+from nmpsim.timing import Costs
 
 TURNS, ROWS, STOPPED_CORE = int(Noted.TURNS), int(Noted.ROWS), int(Noted.CORE)
 FETCHED_AT = int(Noted.PC)
@@ -22,20 +25,20 @@ JOB, FINISHED = int(Row.JOB), int(Row.FINISHED)
 
 
 @jit
-def note_turn(stops: Any) -> None:
+def note_turn(stops: StopConditions) -> None:
     """One turn more."""
     stops.noted[TURNS] += 1
 
 
 @jit
-def trace_is_full(stops: Any) -> Any:
+def trace_is_full(stops: StopConditions) -> Any:
     """True if the trace may not hold another turn."""
     capacity = stops.trace.shape[0]
     return 0 < capacity <= stops.noted[ROWS]
 
 
 @jit
-def is_stop_address(m: Any, stops: Any, core: Any) -> Any:
+def is_stop_address(m: Machine, stops: StopConditions, core: Int) -> Any:
     """Is the core about to do an instruction that was asked for?"""
     for i in range(stops.addresses.shape[0]):
         if (
@@ -49,7 +52,7 @@ def is_stop_address(m: Any, stops: Any, core: Any) -> Any:
 
 
 @jit
-def wants_to_stop(stops: Any, core: Any, number: Any) -> Any:
+def wants_to_stop(stops: StopConditions, core: Int, number: Int) -> Any:
     """Was the instruction that a core has just done one to stop after?"""
     if stops.after == 0 or not stops.cores[core]:
         return False
@@ -61,14 +64,14 @@ def wants_to_stop(stops: Any, core: Any, number: Any) -> Any:
 
 
 @jit
-def is_fetch_traced(m: Any, stops: Any) -> Any:
+def is_fetch_traced(m: Machine, stops: StopConditions) -> Any:
     """Was the instruction fetched from memory that can change, and does that matter?"""
     offset = stops.noted[FETCHED_AT] - m.shared[0].image_base
     return stops.words.shape[0] > 0 and not 0 <= offset < m.image.size
 
 
 @jit
-def source_before(m: Any, stops: Any, core: Any, word: Any) -> Any:
+def source_before(m: Machine, stops: StopConditions, core: Int, word: Int) -> Any:
     """Value of the first source register, which a load may overwrite; 0 if nothing is traced."""
     if stops.trace.shape[0] == 0:
         return np.int64(0)
@@ -78,7 +81,14 @@ def source_before(m: Any, stops: Any, core: Any, word: Any) -> Any:
 
 @jit
 def note_core(
-    m: Any, costs: Any, stops: Any, core: Any, number: Any, word: Any, source: Any, d: Any
+    m: Machine,
+    costs: Costs,
+    stops: StopConditions,
+    core: Int,
+    number: Int,
+    word: Int,
+    source: Int,
+    d: Int64s,
 ) -> None:
     """A core's instruction is done; ``source`` as ``source_before`` gave it, ``d`` is what a
     descriptor held."""

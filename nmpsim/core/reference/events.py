@@ -16,7 +16,7 @@ class LayerCounters:
 
     def __init__(self, machine: Machine, layer: int) -> None:
         self._layer: Any = machine.layers[layer]
-        self._channel_cut = machine.channel_cut
+        self._channel_saturated = machine.channel_saturated
 
     def add_elements(self, count: int) -> None:
         """``count`` results were written."""
@@ -26,11 +26,11 @@ class LayerCounters:
         """Values saturated, each ``times`` times; ``index`` is where they lie in the layer."""
         at = stage, side
         layer = self._layer
-        layer["cut"][at] += index.size * times
+        layer["saturated"][at] += index.size * times
         layer["worst"][at] = max(int(layer["worst"][at]), int(overshoot.max()))
         layer["first"][at] = min(int(layer["first"][at]), int(index.min()))
         channel = int(layer["channel_base"]) + index % int(layer["channels"])
-        np.add.at(self._channel_cut[stage, side], channel, times)
+        np.add.at(self._channel_saturated[stage, side], channel, times)
 
 
 @attrs.frozen(eq=False)

@@ -1,7 +1,7 @@
 """Functions that only compiled code calls: parts of a function that Python calls.
 
-Numba optimizes each function with all that it calls, and makes machine code of it; so what stands
-at the bottom goes through LLVM again for each level of calls. A part stays as it was lowered until
+Numba optimizes each function with all that it calls, and makes machine code of it; so the lowest
+function goes through LLVM again for each level of calls. A part stays as it was lowered until
 a whole is made of it, which goes through LLVM once.
 """
 

@@ -26,7 +26,7 @@ _NEEDED = (AttributeTemplate.resolve,)
 class Reference(numba.types.Type):  # type: ignore[misc]  # Numba has no types
     """Address of a named tuple, which has its fields."""
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: numba.types.Type) -> None:
         self.target = target
         super().__init__(name=f"Reference({target})")
 
@@ -41,19 +41,21 @@ class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]  # Numba has
 class _ReferenceFields(AttributeTemplate):  # type: ignore[misc]  # Numba has no types
     key = Reference
 
-    def generic_resolve(self, kind: Any, name: str) -> Any:
+    def generic_resolve(self, kind: Reference, name: str) -> Any:
         return kind.target[kind.target.fields.index(name)] if name in kind.target.fields else None
 
 
 @lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]  # Numba has no types
-def _load_field(context: Any, builder: Any, kind: Any, address: Any, name: str) -> Any:
+def _load_field(
+    context: object, builder: ir.IRBuilder, kind: Reference, address: ir.Value, name: str
+) -> Any:
     i = kind.target.fields.index(name)
     value = builder.load(builder.gep(address, [ir.Constant(ir.IntType(32), n) for n in (0, i)]))
     return impl_ret_borrowed(context, builder, kind.target[i], value)
 
 
-def _type_of_reference(_: Any, target: Any) -> Any:
-    def generate(_: Any, builder: Any, __: Any, values: Any) -> Any:
+def _type_of_reference(_: object, target: numba.types.Type) -> Any:
+    def generate(_: object, builder: ir.IRBuilder, __: object, values: list[ir.Value]) -> Any:
         with builder.goto_entry_block():
             slot = builder.alloca(values[0].type)
         builder.store(values[0], slot)
@@ -62,7 +64,7 @@ def _type_of_reference(_: Any, target: Any) -> Any:
     return Reference(target)(target), generate
 
 
-def _itself(target: Any) -> Any:
+def _itself(target: tuple[Any, ...]) -> tuple[Any, ...]:
     return target
 
 
