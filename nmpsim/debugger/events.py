@@ -18,10 +18,10 @@ from nmpsim.debugger.breakpoints import (
     OnSaturation,
     OnStall,
 )
+from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.execution import Execution, Pause
 from nmpsim.debugger.hazards import Hazard, HazardCheck
 from nmpsim.debugger.instructions import Done, Touch, TouchKind, instructions
-from nmpsim.debugger.regions import Region
 from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, SCRATCHPAD_BASE, Unit
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 
@@ -68,7 +68,7 @@ class Hazards:
         ends = execution.bundle.metadata.outputs if execution.step is None else ()
         for kind, tensor in (*touches, *(("read", tensor) for tensor in ends)):
             nbytes = read_tensor(execution.machine, tensor).nbytes
-            yield Touch(kind, tensor.name, Region("dram", tensor.address, nbytes))
+            yield Touch(kind, tensor.name, ByteRuns("dram", tensor.address, nbytes))
 
 
 def host_step(execution: Execution, pause: Pause) -> ProgramStep | None:

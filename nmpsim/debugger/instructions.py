@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from nmpsim.core.state import NEVER, Machine
 from nmpsim.core.stops import Row
+from nmpsim.debugger.byte_runs import ByteRuns, Space
 from nmpsim.debugger.execution import Pause
-from nmpsim.debugger.regions import Region, Space
 from nmpsim.isa.table import (
     CONTROL_BASE,
     DESCRIPTORS,
@@ -53,7 +53,7 @@ class Touch:
     kind: TouchKind
     what: str
     """The operand: input, weights, output, ..."""
-    box: Region
+    box: ByteRuns
 
 
 @attrs.frozen
@@ -130,10 +130,10 @@ def done_of(row: npt.NDArray[np.int64], held: npt.NDArray[np.int64], machine: Ma
 
 def _fetched(instruction: Instruction, pc: int, rs1: int, machine: Machine) -> Iterator[Touch]:
     if not 0 <= pc - int(machine.shared[0].image_base) < machine.image.size:
-        yield Touch("read", "code", Region(_space_of(pc), pc, WORD_BYTES))
+        yield Touch("read", "code", ByteRuns(_space_of(pc), pc, WORD_BYTES))
     if instruction.descriptor is not None:
         nbytes = DESCRIPTORS[instruction.descriptor].nbytes
-        yield Touch("read", "descriptor", Region(_space_of(rs1), rs1, nbytes))
+        yield Touch("read", "descriptor", ByteRuns(_space_of(rs1), rs1, nbytes))
 
 
 def _space_of(address: int) -> Space:
@@ -168,7 +168,7 @@ def touches_of(
     if address < CONTROL_BASE:
         return ()
     kind: TouchKind = "write" if is_store else "read"
-    return (Touch(kind, "word", Region(_space_of(address), address, nbytes)),)
+    return (Touch(kind, "word", ByteRuns(_space_of(address), address, nbytes)),)
 
 
 def _operands(name: str, words: Mapping[str, int]) -> tuple[Touch, ...]:
@@ -189,4 +189,4 @@ def _touch(kind: TouchKind, row: list[int]) -> Touch:
     start, what, run = row[START], OPERANDS[row[WHAT]], row[RUN]
     axes = zip(row[FIRST_AXIS::2], row[FIRST_AXIS + 1 :: 2], strict=True)
     space: Space = "dram" if what == "dram" else "scratchpad"
-    return Touch(kind, what, Region(space, start, run, tuple(a for a in axes if a[0] > 0)))
+    return Touch(kind, what, ByteRuns(space, start, run, tuple(a for a in axes if a[0] > 0)))

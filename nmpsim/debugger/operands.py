@@ -14,10 +14,10 @@ from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.work import View
 from nmpsim.core.state import Machine
+from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import tensors, values_of
 from nmpsim.debugger.instructions import Touch, read_descriptor, touches_of
-from nmpsim.debugger.regions import Region
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
@@ -225,7 +225,7 @@ def placed_operand(debugger: Debugger, core: int, placed: Placed) -> Operand:
     return Operand(name, elem, values, note="as it lies in memory now")
 
 
-def bytes_of(machine: Machine, core: int, box: Region) -> npt.NDArray[np.uint8] | None:
+def bytes_of(machine: Machine, core: int, box: ByteRuns) -> npt.NDArray[np.uint8] | None:
     """[runs * bytes of a run], or None if it does not lie in one memory."""
     for memory, base in _memories(machine, core):
         if base <= box.start and box.end <= base + memory.size and box.nbytes <= MAX_BYTES:

@@ -8,11 +8,11 @@ import attrs
 import numpy as np
 
 from nmpsim.core.host import read_tensor
+from nmpsim.debugger.byte_runs import ByteRuns, Space
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.execution import Pause
 from nmpsim.debugger.inspect import coordinates
 from nmpsim.debugger.instructions import Done, Touch, instructions
-from nmpsim.debugger.regions import Region, Space
 from nmpsim.diagnostics import fail
 
 
@@ -54,7 +54,7 @@ def touch_of(done: Done, kind: str, space: Space, address: int) -> Touch | None:
     return None
 
 
-def place_in(box: Region, address: int) -> tuple[tuple[int, ...], int]:
+def place_in(box: ByteRuns, address: int) -> tuple[tuple[int, ...], int]:
     """Where a byte lies in a box: the number along each repeat, and the byte of the run.
 
     The last place if runs lie on one another: that was written last.

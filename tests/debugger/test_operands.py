@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nmpsim.debugger import Debugger
+from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.instructions import Touch
 from nmpsim.debugger.operands import (
@@ -17,7 +18,6 @@ from nmpsim.debugger.operands import (
     named_operand,
     placed_operand,
 )
-from nmpsim.debugger.regions import Region
 from nmpsim.isa.table import SCRATCHPAD_BASE
 
 
@@ -73,13 +73,13 @@ def test_weights_in_the_scratchpad_are_those_of_the_lir(debugger: Debugger) -> N
 @pytest.mark.parametrize(
     "box",
     [
-        Region("scratchpad", SCRATCHPAD_BASE + (1 << 30), 4),
-        Region("scratchpad", SCRATCHPAD_BASE, 4, ((1 << 31, 0), (1 << 31, 0))),
-        Region("scratchpad", SCRATCHPAD_BASE + 64, 4, ((3, -64),)),
-        Region("dram", 16, 1 << 31),
+        ByteRuns("scratchpad", SCRATCHPAD_BASE + (1 << 30), 4),
+        ByteRuns("scratchpad", SCRATCHPAD_BASE, 4, ((1 << 31, 0), (1 << 31, 0))),
+        ByteRuns("scratchpad", SCRATCHPAD_BASE + 64, 4, ((3, -64),)),
+        ByteRuns("dram", 16, 1 << 31),
     ],
 )
-def test_operands_outside_memory_are_not_read(box: Region, debugger: Debugger) -> None:
+def test_operands_outside_memory_are_not_read(box: ByteRuns, debugger: Debugger) -> None:
     placed = Placed(Touch("read", "input", box), np.dtype(np.int8), "input")
     assert placed_operand(debugger, 0, placed).values.size == 0
 

@@ -13,7 +13,7 @@ Space = Literal["dram", "scratchpad", "control"]
 
 
 @attrs.frozen
-class Region:
+class ByteRuns:
     """``run`` bytes from ``start``, repeated along up to four dimensions."""
 
     space: Space
@@ -62,7 +62,7 @@ class Region:
             starts = (starts[:, None] + step * np.arange(count)).reshape(-1)
         return starts
 
-    def meets_box(self, other: Region) -> bool:
+    def meets_box(self, other: ByteRuns) -> bool:
         """Do two of the same memory share a byte?"""
         if self.space != other.space or self.is_empty or other.is_empty:
             return False
@@ -73,12 +73,12 @@ class Region:
             return True
         return bool((self._marked(low, high) & other._marked(low, high)).any())
 
-    def merged(self) -> Region:
+    def merged(self) -> ByteRuns:
         """The same bytes in runs that are as long as can be."""
         run, repeats = self.run, list(self.repeats)
         while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):
             run *= repeats.pop()[0]
-        return Region(self.space, self.start, run, tuple(repeats))
+        return ByteRuns(self.space, self.start, run, tuple(repeats))
 
     def mask(self) -> npt.NDArray[np.bool_]:
         """[end - start] which bytes from its first to its last one it holds."""
