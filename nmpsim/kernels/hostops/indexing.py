@@ -6,7 +6,7 @@ They move or compare values, of any element kind; quantized tensors keep their s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ def top_k(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     return HostResult({0: whole(largest, values).outputs[0], 1: whole(order, indices).outputs[0]})
 
 
-def _extreme(find: Any, start: str) -> Implementation:
+def _extreme(find: Callable[..., IntArray], start: str) -> Implementation:
     """Dest, Src {Axis, KeepDims}; ``start`` is the value that a first candidate must beat."""
 
     def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -37,7 +37,7 @@ class Window:
         """Positions in the kernel, those over padding included."""
         return self.kernel[0] * self.kernel[1]
 
-    def padded(self, x: AnyArray, value: Any) -> AnyArray:
+    def padded(self, x: AnyArray, value: float | np.generic) -> AnyArray:
         """``x`` [N, H, W, C] with ``value`` all around, as far as the pads say."""
         top, left, bottom, right = self.pads
         around = ((0, 0), (top, bottom), (left, right), (0, 0))
@@ -87,7 +87,7 @@ class Window:
         return counts
 
 
-def _pair(values: Any) -> tuple[int, int]:
+def _pair(values: Sequence[int]) -> tuple[int, int]:
     first, second = (int(v) for v in values)
     return first, second
 
