@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.write import BundleBuilder
-from nmpsim.compiler.tiling.compiled.schedule import ARGUMENT, COMPUTE, KIND, LOAD, STORE, WAIT
+from nmpsim.compiler.tiling.compiled.items import ARGUMENT, COMPUTE, KIND, LOAD, STORE, WAIT
 from nmpsim.compiler.tiling.plan import Commands, Integers, LayerPlan, ends_of, words_of
 from nmpsim.compiler.tiling.simulate import items_of
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_table

@@ -32,7 +32,7 @@ def test_nothing_heavy_is_imported(statement: str) -> None:
     assert imported_after(statement).isdisjoint(HEAVY)
 
 
-def test_compiling_needs_no_numba() -> None:
+def test_importing_the_compiler_needs_no_numba() -> None:
     assert "numba" not in imported_after("import nmpsim.compiler.driver, nmpsim.lir, nmpsim.bundle")
 
 

@@ -62,6 +62,7 @@ def words(tmp_path: Path) -> list[str]:
 
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_a_run_calls_downwards(words: list[str], style: str) -> None:
+    app([*words, "--format", style], standalone_mode=False)  # kernels are kept from here on
     height = heights()
     upwards: set[tuple[str, str]] = set()
     files: dict[str, int] = {}

@@ -16,7 +16,8 @@ from random_arithmetic import convolution as random_convolution
 from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
 
-from nmpsim.compiler.tiling.compiled.events import NEVER, new_state, simulated
+from nmpsim.compiler.tiling.compiled.events import new_state, simulated
+from nmpsim.compiler.tiling.compiled.items import NEVER
 from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.plan import Command, StridedRuns, TileStep, load, plan_of, store
 from nmpsim.compiler.tiling.simulate import Estimate, simulate, work_of

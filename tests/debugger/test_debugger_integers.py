@@ -18,10 +18,18 @@ GROUPED = "ChannelwiseQuantizedConv__6"
 """Its grouped convolution of 32 channels."""
 
 
+SOFTMAX = {"minires/i8_asym_b32/cpu": "prob"}
+"""Program -> its Int8 softmax."""
+
+
 def opened(shared: Path, program: str, numerics: str) -> Shell:
     stem = shared / "lir" / program
     npz = stem.with_name(stem.name + ".npz")
-    compiled = nmpsim.compile(stem.with_name(stem.name + ".lir.txt"), npz, numerics=numerics)
+    # Of an Int8 softmax only Glow's arithmetic and TFLite's are known.
+    by_layer = {SOFTMAX[program]: "glow-int"} if program in SOFTMAX else {}
+    compiled = nmpsim.compile(
+        stem.with_name(stem.name + ".lir.txt"), npz, numerics=numerics, layer_numerics=by_layer
+    )
     bundle = bundle_from_bytes(compiled.image)
     with np.load(npz) as file:
         inputs = {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}

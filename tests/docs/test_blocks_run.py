@@ -62,6 +62,8 @@ def prepared(tmp_path_factory):
     }
     for name, source in copies.items():
         shutil.copy(DIGITS / source, folder / name)
+    shutil.copy(ROOT / "tests/fuzz/corpus/tflite/small-int8.tflite", folder / "model.tflite")
+    np.save(folder / "image.npy", np.zeros((1, 4, 4, 2), np.int8))
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
     one = [folder / "NET.bin", "--input", folder / "X.npy"]
     kept = ["--save-layers", folder / "reference.npz", "--save-outputs", folder / "answer.npz"]

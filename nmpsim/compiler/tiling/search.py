@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import attrs
 
-from nmpsim.compiler.tiling.compiled.events import NEVER
+from nmpsim.compiler.tiling.compiled.items import NEVER
 from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.options import Options
 from nmpsim.compiler.tiling.plan import LayerPlan

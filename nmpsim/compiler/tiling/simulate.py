@@ -1,19 +1,23 @@
-"""How long a planned layer takes: its instructions simulated, without data."""
+"""How long a planned layer takes: its instructions simulated, without data.
+
+What needs Numba is imported when it is needed first.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import attrs
 import numpy as np
 
-from nmpsim.compiler.tiling.compiled.events import NEVER, UNKNOWN, Work, new_state, simulated
-from nmpsim.compiler.tiling.compiled.schedule import scheduled
+from nmpsim.compiler.tiling.compiled.items import NEVER, UNKNOWN
 from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.plan import Commands, Integers, LayerPlan, words_of
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.words import KINDS
-from nmpsim.memory.pure import register_pure_functions
+
+if TYPE_CHECKING:
+    from nmpsim.compiler.tiling.compiled.events import Work
 
 _BOX = ("run_bytes", "count_x", "count_y")
 
@@ -34,12 +38,16 @@ class Estimate:
 
 def items_of(plan: LayerPlan) -> tuple[Integers, Integers]:
     """Every core's instructions in order, and where each core's begin: see ``scheduled``."""
+    from nmpsim.compiler.tiling.compiled.schedule import scheduled
+
     items, begins = scheduled(plan.cores, plan.loads.ends, plan.computes.ends, plan.stores.ends)
     return items, begins
 
 
 def work_of(plan: LayerPlan) -> Work:
     """A plan as the simulation takes it."""
+    from nmpsim.compiler.tiling.compiled.events import Work
+
     commands = (plan.loads, plan.stores, plan.computes)
     items, begins = items_of(plan)
     first = np.stack([one.ends[plan.cores] for one in commands], axis=1)
@@ -50,6 +58,9 @@ def work_of(plan: LayerPlan) -> Work:
 
 def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | None:
     """Simulate a plan; None if it takes more than ``limit`` cycles."""
+    from nmpsim.compiler.tiling.compiled.events import new_state, simulated
+    from nmpsim.memory.pure import register_pure_functions
+
     register_pure_functions()
     work = work_of(plan)
     cycles, compute, *sums = simulated(work, new_state(work), memory.costs, memory.blind, limit)

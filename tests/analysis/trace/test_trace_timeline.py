@@ -191,12 +191,12 @@ def test_cores_and_layers_can_be_chosen(digits, traced):
 
 
 def test_the_limit_holds(digits, traced):
-    _, trace, _ = run(digits, limit=20_000)
+    _, trace, _ = run(digits, limit=10_000)
     dropped = trace["otherData"]["dropped_events"]
     assert 0 < len(slices(traced[1])) - len(slices(trace)) <= dropped
     titles = [e for e in trace["traceEvents"] if e["ph"] == "M"]
     size = sum(len(json.dumps(e)) for e in trace["traceEvents"] if e["ph"] != "M" and e["pid"] != 1)
-    assert size < 25_000
+    assert size < 12_500
     assert len(titles) == 6 + 4 + 32 * 10
     assert traced[1]["otherData"] == {
         "program": "main",

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.compiler.tiling.compiled.schedule import ARGUMENT, COMPUTE, KIND, LOAD, WAIT
+from nmpsim.compiler.tiling.compiled.items import (
+    ARGUMENT,
+    COMPUTE,
+    KIND,
+    LOAD,
+    NEVER,
+    UNKNOWN,
+    WAIT,
+)
 from nmpsim.isa.words import LOAD as WORD
 from nmpsim.kernels.jit import jit_entry, jit_general
 from nmpsim.memory.dram import (
@@ -30,9 +38,6 @@ ADDRESS_CYCLES = 2
 """``lui`` and ``addi`` before each tensor instruction."""
 BARRIER_INSTRUCTIONS = 4
 """``lui``, ``addi``, ``addi``, ``nmp.barrier``"""
-NEVER = (1 << 63) - 1
-UNKNOWN = -1
-"""The end of an instruction that the DRAM has not served."""
 
 AT, CLOCK, ADDRESSED, AWAITS_KIND, AWAITS_ROW, WORKED = range(6)
 """Of a core: its next item; its clock; whether the address of the next descriptor is in its

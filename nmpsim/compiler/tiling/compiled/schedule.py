@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.compiler.tiling.compiled.items import (
+    ARGUMENT,
+    COMPUTE,
+    KIND,
+    LOAD,
+    MAX_OUTSTANDING,
+    STORE,
+    WAIT,
+)
 from nmpsim.kernels.jit import jit_entry, jit_general
-
-LOAD, STORE, COMPUTE = 0, 1, 2
-WAIT = 3
-"""Added to a kind: the wait for its unit."""
-KIND, ARGUMENT = 0, 1
-MAX_OUTSTANDING = 31
-"""Largest count that ``nmp.wait`` can name."""
 
 
 @jit_general
