@@ -73,7 +73,11 @@ class FloatWeight:
 
     constant: Annotated[str, "name in the LIR"]
     source: Annotated[str, "name of the float array"]
-    how: Annotated[str, "how it was found: `name`, `name without suffix` (Glow's `__1`), `values`"]
+    how: Annotated[
+        str,
+        "how it was found: `name`, `name without suffix` (Glow's `__1`), `values`; with `, by"
+        " channel times a factor` where the constant is that of the array",
+    ]
     layout: Annotated[str, "conversion of the array to the LIR's layout, such as `OIHW to OHWI`"]
     sqnr_db: Annotated[
         Real, "signal to quantization noise of the constant against the array, in dB"

@@ -8,6 +8,7 @@ from nmpsim.analysis.shadow.errors import Real
 from nmpsim.analysis.shadow.recording import part
 from nmpsim.interpreter import Location, dequantize, dequantize_rows, locate, own_scales
 from nmpsim.lir.nodes import Instruction, Module
+from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import OPCODES
 
 
@@ -27,6 +28,15 @@ def quantized_constants(module: Module) -> dict[str, Real]:
         weight.name: own.get(weight.name, dequantize(module.constants[weight.name], weight.type))
         for weight in module.weights
         if weight.constant and weight.type.quant is not None and weight.name not in tables
+    }
+
+
+def filters_of_biases(module: Module) -> dict[str, str]:
+    """Constant that is a bias -> constant that is the filter of its layer."""
+    return {
+        places[3].storage: places[2].storage
+        for instruction, places in _uses(module)
+        if OPCODES[instruction.opcode].kind in WEIGHTED
     }
 
 

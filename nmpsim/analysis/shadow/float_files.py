@@ -1,4 +1,4 @@
-"""Float weights from files: ``.npz`` archives, and the initializers of ONNX models."""
+"""Float weights from files: ``.npz`` archives, and the constants of ONNX models."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.shadow.batch_norms import folded_arrays
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.npz import NpzFile
 
@@ -21,7 +22,7 @@ def read_floats(path: Path, sizes: Collection[int]) -> dict[str, Array]:
 
     Args:
         path: an ``.npz`` file, or an ONNX model (``.onnx``), of which only the initializers are
-            read and nothing is run.
+            read and nothing is run; its batch norms are folded, into arrays of their own.
         sizes: numbers of elements that are of interest; no other data is read.
 
     Raises:
@@ -53,10 +54,19 @@ def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]
         onnx.TensorProto.DataType.Value(k) for k in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")
     }
     try:
-        for tensor in onnx.load_model_from_string(data).graph.initializer:
-            if tensor.data_type in floats and math.prod(tensor.dims) in sizes:
-                array = numpy_helper.to_array(tensor, str(path.parent))
-                yield tensor.name, np.asarray(array, np.float64)
+        graph = onnx.load_model_from_string(data).graph
+        tensors = {one.name: one for one in graph.initializer if one.data_type in floats}
+
+        def values(name: str) -> Array | None:
+            if name not in tensors:
+                return None
+            return np.asarray(numpy_helper.to_array(tensors[name], str(path.parent)), np.float64)
+
+        for name, tensor in tensors.items():
+            if math.prod(tensor.dims) in sizes:
+                yield name, np.asarray(values(name))
+        folded = folded_arrays(graph, values)
+        yield from ((name, array) for name, array in folded if array.size in sizes)
     except Exception as error:  # whatever protobuf and onnx raise for damaged files
         raise _unusable(path, str(error)) from error
 

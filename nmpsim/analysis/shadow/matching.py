@@ -2,7 +2,8 @@
 
 Glow keeps the model's names where they are legal, and appends ``__N`` where it changed a
 constant; the constants of channelwise operations get names of their own. So a constant is looked
-for by its name, by its name without the suffix, and at last by its values.
+for by its name, by its name without the suffix, and at last by its values. A filter with a batch
+norm folded into it is the model's, each channel times a factor.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.shadow.batch_norms import forms_of
 from nmpsim.analysis.shadow.errors import Real
 from nmpsim.analysis.shadow.layouts import Layout, best_layout
 from nmpsim.interpreter import sqnr_db
@@ -23,6 +25,9 @@ from nmpsim.report.shadow import FloatWeight
 Arrays = Mapping[str, npt.NDArray[Any]]
 LEAST_SQNR_DB = 10.0
 """Values alone say that an array is a constant's only if they are at least this near."""
+MULTIPLE_SQNR_DB = 15.0
+"""So near are the channels of a filter to multiples of the model's, if they are that."""
+MULTIPLE = ", by channel times a factor"
 
 
 @attrs.frozen
@@ -42,16 +47,34 @@ class _Match:
     how: str
     layout: Layout
 
+    @property
+    def is_multiple(self) -> bool:
+        """Whether its values are the array's, each channel times a factor."""
+        return self.how.endswith(MULTIPLE)
 
-def match_constants(constants: Mapping[str, Real], arrays: Arrays) -> Matches:
+    def error_db(self, real: Real) -> float:
+        """How near the constant is."""
+        values = self.layout.values()
+        return sqnr_db(values, real - values)
+
+
+def match_constants(
+    constants: Mapping[str, Real], arrays: Arrays, filters: Mapping[str, str] | None = None
+) -> Matches:
     """Find the float values of constants, each in the layout that is nearest to the constant.
 
     Args:
         constants: real values of the quantized constants, in the LIR's layout.
         arrays: the float model's, by their names.
+        filters: constant that is a bias -> the filter of its layer. Where that has a batch norm in
+            it which the array has not, neither has the array of the bias's name, if it is far off.
     """
     legal = {legal_name(name): name for name in arrays}
     named = {n: m for n, real in constants.items() if (m := _by_name(n, real, arrays, legal))}
+    for bias, filter_ in (filters or {}).items():
+        unfolded = filter_ in named and named[filter_].is_multiple
+        if unfolded and bias in named and named[bias].error_db(constants[bias]) < LEAST_SQNR_DB:
+            del named[bias]
     used = {match.source for match in named.values()}
     others = {name: array for name, array in arrays.items() if name not in used}
     found: dict[str, _Match] = {}
@@ -70,10 +93,25 @@ def _by_name(name: str, real: Real, arrays: Arrays, legal: Mapping[str, str]) ->
     """The array of a constant's name, with or without the suffix, if it fits."""
     for how, wanted in (("name", name), ("name without suffix", without_suffix(name))):
         source = legal.get(wanted)
-        layout = None if source is None else best_layout(arrays[source], real)
-        if source is not None and layout is not None:
-            return _Match(source, how, layout)
+        forms = [] if source is None else forms_of(source, arrays)
+        layouts = [(form, best_layout(arrays[form], real)) for form in forms]
+        found = [_Match(form, how, layout) for form, layout in layouts if layout is not None]
+        if found:
+            return _times_factors(max(found, key=lambda match: match.error_db(real)), real)
     return None
+
+
+def _times_factors(match: _Match, real: Real) -> _Match:
+    """The array with each channel times the factor that brings it nearest, if that explains it."""
+    values = match.layout.values()
+    if real.ndim < 4 or match.error_db(real) >= MULTIPLE_SQNR_DB:
+        return match
+    axes = tuple(range(1, real.ndim))
+    power = np.square(values).sum(axes, keepdims=True)
+    common = (values * real).sum(axes, keepdims=True)
+    factors = np.divide(common, power, out=np.zeros_like(power), where=power > 0)
+    scaled = _Match(match.source, match.how + MULTIPLE, Layout(match.layout.name, values * factors))
+    return scaled if factors.any() and scaled.error_db(real) >= MULTIPLE_SQNR_DB else match
 
 
 def _by_values(real: Real, arrays: Arrays) -> _Match | None:
@@ -83,9 +121,9 @@ def _by_values(real: Real, arrays: Arrays) -> _Match | None:
         layout = best_layout(array, real)
         if layout is None:
             continue
-        near = sqnr_db(layout.values(), real - layout.values())
-        if near >= best_db:
-            best, best_db = _Match(name, "values", layout), near
+        match = _Match(name, "values", layout)
+        if (near := match.error_db(real)) >= best_db:
+            best, best_db = match, near
     return best
 
 
@@ -96,7 +134,7 @@ def _described(name: str, real: Real, match: _Match) -> FloatWeight:
         source=match.source,
         how=match.how,
         layout=match.layout.name,
-        sqnr_db=sqnr_db(floats, real - floats),
+        sqnr_db=match.error_db(real),
         worst_error=float(np.abs(real - floats).max(initial=0.0)),
         largest=float(np.abs(floats).max(initial=0.0)),
     )

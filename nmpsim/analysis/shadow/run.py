@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
-from nmpsim.analysis.shadow.constants import quantized_constants
+from nmpsim.analysis.shadow.constants import filters_of_biases, quantized_constants
 from nmpsim.analysis.shadow.float_files import read_floats
 from nmpsim.analysis.shadow.matching import Matches, match_constants
 from nmpsim.diagnostics import Place, fail
@@ -78,7 +78,7 @@ def float_weights(module: Module, path: Path) -> Matches:
     """The float values of a program's constants out of a file."""
     constants = quantized_constants(module)
     arrays = read_floats(path, {real.size for real in constants.values()})
-    matches = match_constants(constants, arrays)
+    matches = match_constants(constants, arrays, filters_of_biases(module))
     if constants and not matches.found:
         raise fail(
             "CONST003",

@@ -240,3 +240,87 @@ def test_a_file_without_any_of_the_weights(tmp_path: Path) -> None:
     assert found.code == "CONST003"
     assert found.found == "1 float arrays of fitting sizes"
     assert found.expected == "an array such as w"
+
+
+# Batch norms
+
+CHANNELS = 4
+FILTER = reals(CHANNELS, 3, 3, 3)
+NORM = {
+    "gamma": np.array([0.5, -2.0, 3.0, 0.1]),
+    "beta": reals(CHANNELS),
+    "mean": reals(CHANNELS),
+    "var": np.array([0.2, 1.0, 3.0, 7.0]),
+}
+FACTORS = NORM["gamma"] / np.sqrt(NORM["var"] + 0.01)
+
+
+def normalized(tmp_path: Path, *, bias: Array | None = None, more: tuple[Any, ...] = ()) -> Path:
+    """A model of a convolution, ``w``, and its batch norm."""
+    arrays = {"w": FILTER, **NORM, **({} if bias is None else {"b": bias})}
+    inputs = ["x", "w"] + ([] if bias is None else ["b"])
+    norm = ["c", "gamma", "beta", "mean", "var"]
+    nodes = [
+        onnx.helper.make_node("Conv", inputs, ["c"]),
+        onnx.helper.make_node("BatchNormalization", norm, ["n"], epsilon=0.01),
+        *more,
+    ]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = onnx.helper.make_graph(nodes, "g", [], [], initializer=tensors)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("bias", [None, reals(CHANNELS)], ids=["no bias", "bias"])
+def test_batch_norms_are_folded(tmp_path: Path, bias: Array | None) -> None:
+    path = normalized(tmp_path, bias=bias)
+    found = read_floats(path, {FILTER.size, CHANNELS})
+    assert np.array_equal(found["w"], FILTER)
+    x = reals(3, 3, 3)
+    sums = (FILTER * x).sum((1, 2, 3)) + (0 if bias is None else bias)
+    wanted = (sums - NORM["mean"]) * FACTORS + NORM["beta"]
+    name = "n" if bias is None else "b"
+    folded = (found["w with its batch norm"] * x).sum((1, 2, 3))
+    assert folded + found[f"{name} with its batch norm"] == pytest.approx(wanted)
+
+
+def test_a_convolution_that_others_read_too_keeps_its_weights(tmp_path: Path) -> None:
+    path = normalized(tmp_path, more=(onnx.helper.make_node("Relu", ["c"], ["r"]),))
+    assert set(read_floats(path, {FILTER.size})) == {"w"}
+
+
+def test_a_folded_filter_is_found_by_its_name(tmp_path: Path) -> None:
+    arrays = read_floats(normalized(tmp_path), {FILTER.size})
+    folded = quantized((FILTER * FACTORS[:, None, None, None]).transpose(0, 2, 3, 1))
+    found = match_constants({"w__1": folded}, arrays).found[0]
+    assert (found.source, found.how) == ("w with its batch norm", "name without suffix")
+    assert found.sqnr_db > 25
+    plain = match_constants({"w__1": quantized(FILTER.transpose(0, 2, 3, 1))}, arrays).found[0]
+    assert plain.source == "w"
+
+
+def test_channels_that_are_multiples_are_seen_without_the_norm() -> None:
+    """The bias of that layer has the norm in it as well, and another one has not."""
+    constants = {
+        "w__1": quantized((FILTER * FACTORS[:, None, None, None]).transpose(0, 2, 3, 1)),
+        "b": reals(CHANNELS),
+        "w2": np.zeros((2, 1, 1, 4)),
+        "b2": np.zeros(2),
+    }
+    arrays = {"w": FILTER, "b": reals(CHANNELS), "w2": reals(2, 4, 1, 1), "b2": reals(2)}
+    matches = match_constants(constants, arrays, {"b": "w__1", "b2": "w2"})
+    assert [(one.constant, one.how) for one in matches.found] == [
+        ("w__1", "name without suffix, by channel times a factor"),
+        ("w2", "name"),
+        ("b2", "name"),
+    ]
+    assert matches.unmatched == ("b",)
+    assert matches.found[0].sqnr_db > 25
+
+
+def test_weights_that_are_no_multiples_are_not_made_fit() -> None:
+    swapped = quantized(FILTER.transpose(0, 3, 2, 1))
+    found = match_constants({"w": swapped}, {"w": FILTER}).found[0]
+    assert found.how == "name"
+    assert found.sqnr_db < 10
