@@ -325,7 +325,7 @@ def lint(
         weights: ``.npz`` with the constants of a file of LIR; without it many rules cannot look.
         tensors: JSON with its exact scales; the file next to it is taken if there is one.
         numerics: profile that it is to run with; the bundle's, or ``glow-int``, if None.
-        float_weights: ``.npz`` or ONNX model with the float model's biases.
+        float_weights: ``.npz`` or ONNX model with the float model's weights and biases.
         original_weights: ``.npz`` with the constants before bias types were changed.
         original_tensors: JSON with their scales; the file next to them if there is one.
         ranges: Glow's profile, recorded ranges of results.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -33,7 +33,7 @@ from nmpsim.compiler.tiling.search import (
 )
 from nmpsim.compiler.work import Operation, View
 from nmpsim.config import DeviceConfig
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.kernels.hostops import supports
 from nmpsim.lir.messages import quote
@@ -80,6 +80,32 @@ def compile_module(
     search = Search(slicing, config, on_slicing)
     compilation = _Compilation(module, config, weights, operations, numerics, search)
     return compilation.bundle(on_layer or (lambda done, total, name: None), unsigned, fates)
+
+
+def refusals(
+    module: Module,
+    config: DeviceConfig,
+    *,
+    numerics: str = DEFAULT_NUMERICS,
+    instruction_numerics: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[tuple[Operation, Diagnostic]]:
+    """What :func:`compile_module` would refuse, layer by layer, without compiling.
+
+    ``instruction_numerics`` are the profiles of instructions that have another one, by their names.
+    """
+    weights, resolved = resolve(module)
+    operations = fuse(place(assign_numerics(resolved, numerics, instruction_numerics), config))
+    search = Search("simple", config, None)
+    try:
+        compilation = _Compilation(module, config, weights, operations, numerics, search)
+    except UserError as error:  # all of its activations do not fit
+        yield from ((operations[0], one) for one in error.diagnostics)
+        return
+    for op in operations:
+        try:
+            compilation.check(op)
+        except UserError as error:
+            yield from ((op, one) for one in error.diagnostics)
 
 
 class _Compilation:
@@ -176,8 +202,21 @@ class _Compilation:
             )
         )
 
+    def check(self, op: Operation) -> None:
+        """Raise what planning a layer raises."""
+        if op.host_reason:
+            self._check_host(op)
+        else:
+            options = options_of(op, self._context(op))
+            options.build(options.simple, False)
+
     def _plan(self, index: int, op: Operation) -> LayerPlan:
-        context = Context(
+        last = op.fused[-1].instruction if op.fused else op.instruction
+        named = LayerName(index, last.name, op.instruction.opcode)
+        return self._search.choose(named, options_of(op, self._context(op)))
+
+    def _context(self, op: Operation) -> Context:
+        return Context(
             self._config,
             profile_of(op),
             self._place(op),
@@ -188,9 +227,6 @@ class _Compilation:
             ),
             self._builder.constant_address,
         )
-        last = op.fused[-1].instruction if op.fused else op.instruction
-        named = LayerName(index, last.name, op.instruction.opcode)
-        return self._search.choose(named, options_of(op, context))
 
     def _place(self, op: Operation) -> Place:
         return place_of(op.instruction, self._module.file)
@@ -250,7 +286,8 @@ class _Compilation:
             numerics=numerics_of(op),
         )
 
-    def _host_step(self, index: int, op: Operation) -> ProgramStep:
+    def _check_host(self, op: Operation) -> None:
+        """Raise what the host refuses."""
         opcode = op.instruction.opcode
         numerics = profile_of(op).name
         reason = supports(opcode, [view.type.dtype for view in op.operands], numerics)
@@ -267,6 +304,9 @@ class _Compilation:
         if opcode == "softmax" and op.output.is_narrow:
             beta = float(str(op.instruction.attributes.get("Beta", 1.0)))
             profile_of(op).check_softmax(op.operands[1], op.output, beta, self._place(op))
+
+    def _host_step(self, index: int, op: Operation) -> ProgramStep:
+        self._check_host(op)
         operands = tuple(
             HostOperand(_role(operand.kind), self._tensor(view))
             for operand, view in zip(op.instruction.operands, op.operands, strict=True)
@@ -279,10 +319,10 @@ class _Compilation:
         return ProgramStep(
             "host",
             (index,),
-            opcode=opcode,
+            opcode=op.instruction.opcode,
             operands=operands,
             attributes=attributes,
-            numerics=numerics,
+            numerics=profile_of(op).name,
         )
 
     def _inputs_and_outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:

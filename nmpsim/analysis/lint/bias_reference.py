@@ -12,6 +12,7 @@ import numpy.typing as npt
 from nmpsim.analysis.lint.biases import SAME_SCALE, Bias
 from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
 from nmpsim.analysis.lint.subject import OriginalBias, Subject
+from nmpsim.analysis.shadow.batch_norms import forms_of
 from nmpsim.lir.names import legal_name, without_suffix
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -97,7 +98,9 @@ def find_float_bias(bias: Bias, arrays: Mapping[str, Array]) -> FloatBias | None
     legal = {legal_name(name): name for name in arrays}
     exact = legal.get(bias.view.buffer.name)
     if exact is not None and arrays[exact].size == bias.payload.size:
-        return _float_bias(exact, arrays)
+        forms = forms_of(exact, arrays)
+        near = [form for form in forms if _points_as(bias, arrays[form])]
+        return _float_bias((near or forms)[0], arrays)
     stem = legal.get(without_suffix(bias.view.buffer.name))
     others = [name for name in arrays if name != stem]
     for name in ([stem] if stem else []) + others:

@@ -76,11 +76,21 @@ def same_scales(a: Array, b: Array) -> bool:
     return bool(np.allclose(a, b, rtol=SAME_SCALE, atol=0.0))
 
 
+def are_scales(values: Array) -> bool:
+    """Whether all are positive and finite."""
+    return bool((np.isfinite(values) & (values > 0)).all())
+
+
 def bias_of(module: Module, op: Operation) -> Bias | None:
-    """The bias of a layer with weights; None if it is not quantized, empty, or not known."""
+    """The bias of a layer with weights; None if it is not quantized, empty, or not known.
+
+    Nor where a channel's scale is none: that layer cannot be compiled, and has no real values.
+    """
     scales = scales_of(module, op)
     payload = bias_values(module, op)
     if scales is None or scales.bias is None or payload is None or payload.size == 0:
+        return None
+    if not (are_scales(scales.weights) and are_scales(scales.bias)):
         return None
     result, _, _, view = op.operands[:4]
     bounds = np.iinfo(result.type.dtype)

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from nmpsim.analysis.lint.references import (
-    read_float_biases,
+    read_float_arrays,
     read_original_biases,
     read_ranges,
     split_stale,
@@ -16,6 +16,7 @@ from nmpsim.analysis.lint.references import (
 from nmpsim.analysis.lint.subject import Subject
 from nmpsim.analysis.program import from_bundle, is_bundle, refuse_files
 from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.config import from_settings
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.lir import (
@@ -83,7 +84,8 @@ def _subject(
         program = read_bundle(program)
     carried = from_bundle(program)
     numerics = carried.numerics or DEFAULT_NUMERICS
-    return Subject(carried.module, numerics, carried.layer_numerics)
+    device = from_settings(program.metadata.device)
+    return Subject(carried.module, numerics, device, carried.layer_numerics)
 
 
 def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> Subject:
@@ -126,7 +128,7 @@ def _snapped(module: Module) -> frozenset[str]:
 def _with_references(subject: Subject, references: References) -> Subject:
     module = subject.module
     if references.float_weights is not None:
-        arrays = read_float_biases(module, references.float_weights)
+        arrays = read_float_arrays(module, references.float_weights)
         subject = attrs.evolve(subject, float_weights=arrays)
     if references.original_weights is not None:
         given = read_original_biases(

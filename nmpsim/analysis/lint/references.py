@@ -20,6 +20,8 @@ from nmpsim.compiler.work import View
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.npz import NpzFile
+from nmpsim.lir.opcode import WEIGHTED as KINDS
+from nmpsim.lir.opcode import Kind
 from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import ExactScale, read_tensors, scales_by_name
 
@@ -54,17 +56,21 @@ def biases_of(module: Module) -> tuple[BiasConstant, ...]:
     return tuple(found.values())
 
 
-def read_float_biases(module: Module, path: Path) -> dict[str, Array]:
-    """The float arrays of a file that have the size of one of the program's biases.
+def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
+    """The float arrays of a file that have the size of one of the program's weights or biases.
 
     Raises:
         UserError: FILE001, CONST001 or PKG001, or CONST002 if no array has.
     """
-    sizes = {bias.view.type.elements for bias in biases_of(module)}
+    weighted = [op for op in resolve(module)[1] if op.kind in (*KINDS, Kind.PRODUCT)]
+    views = [view for op in weighted for view in op.operands[2:4] if view.buffer.constant]
+    sizes = {view.type.elements for view in views}
     arrays = read_floats(path, sizes)
     finite = {name: array for name, array in arrays.items() if np.isfinite(array).all()}
     if sizes and not finite:
-        raise _nothing_fits(path, "float array of finite numbers with the size of a bias")
+        raise _nothing_fits(
+            path, "float array of finite numbers with the size of weights or a bias"
+        )
     return finite
 
 
@@ -127,7 +133,7 @@ def _type(exact: ExactScale | None) -> tuple[Array | None, Array | None]:
 def _nothing_fits(path: Path, what: str) -> UserError:
     return fail(
         "CONST002",
-        "the file has nothing to compare the program's biases with",
+        "the file has nothing to compare the program's constants with",
         place=Place(str(path)),
         found=f"no {what}",
         hint="is it another network's?",

@@ -9,9 +9,11 @@ from nmpsim.analysis.lint import (
     bias_payload,
     bias_range,
     bias_reference,
+    compiles,
     islands,
     ranges,
     scales,
+    weights_reference,
 )
 from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Rule, Severity
 from nmpsim.analysis.lint.subject import Subject
@@ -26,6 +28,18 @@ RULES: tuple[Rule, ...] = (
         islands.NOTHING,
         "no convolution or matrix product is quantized",
         islands.check_nothing,
+    ),
+    Rule(
+        compiles.RULE,
+        "a layer that the compiler refuses",
+        compiles.check,
+        _needs_constants,
+    ),
+    Rule(
+        weights_reference.RULE,
+        "weights that are not those of the float model",
+        weights_reference.check,
+        _needs_constants,
     ),
     Rule(
         bias_reference.RULE,

@@ -13,6 +13,7 @@ from nmpsim.analysis.lint.biases import Bias, bias_of
 from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.compiler.resolve import place_of, resolve
 from nmpsim.compiler.work import Operation, View
+from nmpsim.config import DeviceConfig, default_device
 from nmpsim.diagnostics import Place
 from nmpsim.lir.nodes import Module
 
@@ -46,6 +47,8 @@ class Subject:
     module: Module
     numerics: str
     """The profile that it is to run with."""
+    device: DeviceConfig = attrs.field(factory=default_device)
+    """What it is to run on."""
     layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
     """Instruction -> its profile, where a bundle has another for it."""
     float_weights: Mapping[str, Array] | None = None

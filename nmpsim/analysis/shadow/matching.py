@@ -27,6 +27,8 @@ LEAST_SQNR_DB = 10.0
 """Values alone say that an array is a constant's only if they are at least this near."""
 MULTIPLE_SQNR_DB = 15.0
 """So near are the channels of a filter to multiples of the model's, if they are that."""
+SAME_FACTOR = 0.02
+"""Factors that differ by less are one factor for the whole filter: another scale, no batch norm."""
 MULTIPLE = ", by channel times a factor"
 
 
@@ -96,8 +98,10 @@ def _by_name(name: str, real: Real, arrays: Arrays, legal: Mapping[str, str]) ->
         forms = [] if source is None else forms_of(source, arrays)
         layouts = [(form, best_layout(arrays[form], real)) for form in forms]
         found = [_Match(form, how, layout) for form, layout in layouts if layout is not None]
+        if len(found) == 1:
+            return _times_factors(found[0], real)
         if found:
-            return _times_factors(max(found, key=lambda match: match.error_db(real)), real)
+            return max(found, key=lambda match: match.error_db(real))
     return None
 
 
@@ -111,7 +115,8 @@ def _times_factors(match: _Match, real: Real) -> _Match:
     common = (values * real).sum(axes, keepdims=True)
     factors = np.divide(common, power, out=np.zeros_like(power), where=power > 0)
     scaled = _Match(match.source, match.how + MULTIPLE, Layout(match.layout.name, values * factors))
-    return scaled if factors.any() and scaled.error_db(real) >= MULTIPLE_SQNR_DB else match
+    alike = np.ptp(factors) <= SAME_FACTOR * np.abs(factors).max(initial=0.0)
+    return match if alike or scaled.error_db(real) < MULTIPLE_SQNR_DB else scaled
 
 
 def _by_values(real: Real, arrays: Arrays) -> _Match | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--float-weights",
     metavar="F.npz|F.onnx",
     type=FILE,
-    help="The float model's weights, to compare biases with.",
+    help="The float model's weights, to compare weights and biases with.",
 )
 @click.option(
     "--original-weights",

@@ -163,6 +163,15 @@ def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -
     values = context.values_of(view)
     if len(tables) == 4 and values.dtype.kind != "f":
         return Bias(values, tables[2].astype(np.float32), tables[3].astype(np.int64))
+    if view.scale == 0 and not tables:
+        raise fail(
+            "COMP001",
+            f"the scale of bias %{view.name} is zero",
+            place=context.place,
+            found="0.0",
+            expected="a positive scale",
+            hint="the exact scales of a text that prints too few decimals: --tensors",
+        )
     if view.scale == 0:  # of rows of weights that have a scale each: that of each sum
         scales = np.float32(op.operands[1].scale) * tables[0].astype(np.float32)
         return Bias(values, scales, np.zeros(channels, np.int64))

@@ -18,7 +18,7 @@ from recorded_programs import programs
 from nmpsim.analysis.lint import load_subject, run_rules
 from nmpsim.analysis.lint.bias_reference import find_float_bias
 from nmpsim.analysis.lint.biases import Bias
-from nmpsim.analysis.lint.references import read_float_biases
+from nmpsim.analysis.lint.references import read_float_arrays
 from nmpsim.analysis.lint.subject import OriginalBias
 from nmpsim.lir import Module
 
@@ -90,7 +90,7 @@ def test_the_float_model_tells_every_changed_type(name: str, shared: Path) -> No
     pytest.importorskip("onnx")
     model = shared.joinpath(*Path(name).parts[:2], "model.onnx")
     module = recorded(name, shared)
-    floats = read_float_biases(module, model)
+    floats = read_float_arrays(module, model)
     assert findings(module, float_weights=floats) == []
     biases = biases_of(module)
     wrong = findings(declared_on_the_result(module, biases), float_weights=floats)

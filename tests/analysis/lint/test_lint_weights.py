@@ -1,0 +1,132 @@
+"""Weights against the float model: planted faults, and what is no fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+import numpy as np
+import pytest
+from lint_programs import ONE_BY_ONE, findings
+from lir_draft import Draft, int8, tensor_type
+
+from nmpsim.analysis.lint import Finding
+from nmpsim.config import default_device
+from nmpsim.lir import Module
+
+RNG = np.random.default_rng(5)
+FLOATS = RNG.normal(0, 0.3, (4, 5, 3, 3))
+"""OIHW, as models have filters."""
+SCALE, ZERO = float(np.float32(np.ptp(FLOATS) / 250)), 3
+
+
+def quantized(reals: np.ndarray, scale: float = SCALE) -> np.ndarray:
+    return np.clip(np.rint(reals / scale) + ZERO, -128, 127).astype(np.int8)
+
+
+def convolution(values: np.ndarray, scale: float = SCALE, zero: int = ZERO) -> Module:
+    draft = Draft()
+    source = draft.input(int8((1, 3, 3, 5), 0.05))
+    filter_ = draft.constant(values, "i8", scale, zero)
+    bias = draft.constant(np.ones(4, np.int32), "i32", 0.05 * scale)
+    out = draft.output(int8((1, 1, 1, 4), 0.1))
+    window = {**ONE_BY_ONE, "Kernels": (3, 3)}
+    draft.emit("convolution", out, source, filter_, bias, **window, Group=1)
+    return draft.module()
+
+
+def weights_findings(module: Module, floats: Mapping[str, np.ndarray]) -> list[Finding]:
+    return findings(module, "weights-differ", float_weights=floats)
+
+
+OHWI = FLOATS.transpose(0, 2, 3, 1)
+PLANTED: dict[str, Callable[[], Module]] = {
+    "zeros": lambda: convolution(np.full_like(quantized(OHWI), ZERO)),
+    "scale": lambda: convolution(quantized(OHWI), 2 * SCALE),
+    "zero point": lambda: convolution(quantized(OHWI), SCALE, ZERO + 39),
+    "order": lambda: convolution(quantized(OHWI.transpose(0, 2, 1, 3))),
+    "other": lambda: convolution(quantized(RNG.normal(0, 0.3, OHWI.shape))),
+}
+
+
+@pytest.mark.parametrize("cause", PLANTED)
+def test_planted_faults(cause: str) -> None:
+    module = PLANTED[cause]()
+    name = next(weight.name for weight in module.weights if len(weight.type.shape) == 4
+                and weight.constant)  # fmt: skip
+    (finding,) = weights_findings(module, {name: FLOATS})
+    assert (finding.severity, finding.facts["cause"]) == ("error", cause)
+    assert finding.tensor == name
+    if cause == "scale":
+        assert finding.facts["factor"] == pytest.approx(2, rel=0.01)
+    if cause == "zero point":
+        assert finding.facts["integers"] == -39
+
+
+@pytest.mark.parametrize("cause", ["scale", "zero point", "order"])
+def test_constants_that_lost_their_names(cause: str) -> None:
+    """Channelwise operations rename them."""
+    (finding,) = weights_findings(PLANTED[cause](), {"w": FLOATS, "x": RNG.normal(0, 0.3, (180,))})
+    assert (finding.severity, finding.facts["cause"]) == ("error", cause)
+    assert finding.facts["source"] == "w"
+
+
+@pytest.mark.parametrize("name", ["w", "const__2"])
+def test_right_weights(name: str) -> None:
+    for outliers in (1.0, 0.5):  # half of the range saturates
+        module = convolution(quantized(OHWI, SCALE * outliers), SCALE * outliers)
+        assert weights_findings(module, {name: FLOATS}) == []
+
+
+def test_a_batch_norm_is_no_fault() -> None:
+    factors = np.array([0.5, -1.0, 0.9, 0.7])[:, None, None, None]
+    module = convolution(quantized(OHWI * factors))
+    assert weights_findings(module, {"const__2": FLOATS}) == []
+    folded = {"const__2": FLOATS, "const__2 with its batch norm": FLOATS * factors}
+    assert weights_findings(module, folded) == []
+    doubled = convolution(quantized(OHWI * factors), 2 * SCALE)
+    (finding,) = weights_findings(doubled, folded)
+    assert finding.facts["factor"] == pytest.approx(2, rel=0.01)
+
+
+def test_another_network() -> None:
+    module = convolution(quantized(OHWI))
+    (finding,) = weights_findings(module, {"w": RNG.normal(0, 0.3, FLOATS.shape)})
+    assert (finding.severity, finding.facts) == ("warning", {"cause": "unknown", "count": 1})
+
+
+def test_biases_alone_say_nothing_of_weights() -> None:
+    assert weights_findings(convolution(quantized(OHWI)), {"b": np.ones(4)}) == []
+
+
+# not-compiled
+
+
+@pytest.mark.parametrize("scale", [0.0, np.nan, np.inf, -0.5])
+def test_what_the_compiler_refuses_is_said_of_every_layer(scale: float) -> None:
+    draft = Draft()
+    source = draft.input(tensor_type("i8", (1, 3, 3, 8), 0.5))
+    for _ in range(2):
+        filter_ = draft.constant(np.ones((2, 1, 1, 8), np.int8), "i8", 0.0)
+        bias = draft.constant(np.ones(2, np.int32), "i32", 0.0)
+        scales, zeros = np.array([0.5, scale], np.float32), np.zeros(2, np.int32)
+        kinds = ((scales, "float"), (zeros, "index32"), (scales / 2, "float"), (zeros, "index32"))
+        tables = [draft.constant(values, elem) for values, elem in kinds]
+        out = draft.output(int8((1, 3, 3, 2), 0.25))
+        opcode = "channelwisequantizedconvolution"
+        draft.emit(opcode, out, source, filter_, bias, *tables, **ONE_BY_ONE, Group=1)
+    found = findings(draft.module(), "not-compiled", float_weights={"w": np.ones((2, 8, 1, 1))})
+    assert [(finding.severity, finding.facts["code"]) for finding in found] == [
+        ("error", "COMP001")
+    ] * 2
+    assert found[0].number != found[1].number
+
+
+def test_activations_that_the_device_cannot_hold() -> None:
+    draft = Draft()
+    tall = int8((1, 64, 64, 64), 0.05)
+    draft.emit("copy", draft.output(tall), draft.input(tall))
+    assert findings(draft.module(), "not-compiled") == []
+    device = attrs.evolve(default_device(), dram_bytes=1 << 18)
+    (finding,) = findings(draft.module(), "not-compiled", device=device)
+    assert finding.facts["code"] == "COMP002"
