@@ -60,9 +60,16 @@ def words(tmp_path: Path) -> list[str]:
     ]
 
 
+def ran(words: list[str]) -> None:
+    try:
+        app(words, standalone_mode=False)
+    except SystemExit as end:
+        assert end.code == 0
+
+
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_a_run_calls_downwards(words: list[str], style: str) -> None:
-    app([*words, "--format", style], standalone_mode=False)  # kernels are kept from here on
+    ran([*words, "--format", style])  # so that the kernels are kept
     height = heights()
     upwards: set[tuple[str, str]] = set()
     files: dict[str, int] = {}
@@ -78,9 +85,7 @@ def test_a_run_calls_downwards(words: list[str], style: str) -> None:
 
     sys.setprofile(called)
     try:
-        app([*words, "--format", style], standalone_mode=False)
-    except SystemExit as end:
-        assert end.code == 0
+        ran([*words, "--format", style])
     finally:
         sys.setprofile(None)
     assert upwards <= ALLOWED
