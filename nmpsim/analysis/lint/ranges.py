@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
+from nmpsim.analysis.lint.range_narrow import recorded_for
 from nmpsim.analysis.lint.subject import RecordedRange, Subject
 from nmpsim.analysis.weighted import WEIGHTED, Scales, scales_of, weight_rows
 from nmpsim.compiler.work import Operation, View
@@ -28,7 +29,7 @@ def check(subject: Subject) -> Iterator[Finding]:
     for op in subject.operations:
         if op.instruction.opcode in WEIGHTED:
             yield from _weights(op, subject)
-        recorded = (subject.ranges or {}).get(op.instruction.name)
+        recorded = recorded_for(op.instruction.name, subject.ranges or {})
         if recorded is not None and op.operands[0].type.quant is not None:
             yield from _activation(op, recorded, subject)
 

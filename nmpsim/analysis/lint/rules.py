@@ -10,7 +10,9 @@ from nmpsim.analysis.lint import (
     bias_range,
     bias_reference,
     compiles,
+    fixed_values,
     islands,
+    range_narrow,
     ranges,
     scales,
     weights_reference,
@@ -81,6 +83,26 @@ RULES: tuple[Rule, ...] = (
         "weights or results that use few of their integers",
         ranges.check,
         _needs_constants,
+    ),
+    Rule(
+        range_narrow.RULE,
+        "results whose type does not hold their recorded range",
+        range_narrow.check,
+    ),
+    Rule(
+        range_narrow.UNKNOWN,
+        "a profile that knows few of the results",
+        range_narrow.check_unknown,
+    ),
+    Rule(
+        fixed_values.SATURATES,
+        "a fill with a value that its type does not hold",
+        fixed_values.check_splats,
+    ),
+    Rule(
+        fixed_values.UNUSED,
+        "a constant that no instruction takes",
+        fixed_values.check_unused,
     ),
     Rule(
         islands.ISLANDS,
