@@ -17,7 +17,7 @@ from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_value, satur
 from nmpsim.kernels.saturation_stages import RESCALE
 
 _HELD_SHIFTED: Any = np.int64(1 << 62)
-_HELD_PART: Any = np.int64(1 << 61)
+_HELD_RESULT: Any = np.int64(1 << 61)
 
 
 @jit
@@ -76,8 +76,9 @@ def scale_channels_once(run: Int64s, integers: Int64s) -> None:
         if post >= 24:
             rounded = (high + (low >> 24)) >> (post - 24)
         else:
-            up = 24 - post
-            rounded = (held(high, _HELD_PART >> up) << up) + (low >> post)
+            up = 24 - post  # a high half that is held is beyond what is held in the end
+            whole = (held(high, _HELD_SHIFTED >> up) << up) + (low >> post)
+            rounded = held(whole, _HELD_RESULT)
         run[c] = rounded if run[c] >= 0 else -rounded
 
 

@@ -203,16 +203,22 @@ class Q31(Profile):
         values = [(int(v) * reduced + (1 << shift - 1)) >> shift for v in x.reshape(-1).tolist()]
         return np.array(values, np.int64).reshape(x.shape)
 
+    @staticmethod
+    def once(x: Array, factor: float) -> Array:
+        mul, exponent = Q31.multiplier(factor)
+        exact = (Fraction(int(v) * mul, 2) / 2 ** (30 - exponent) for v in x.reshape(-1).tolist())
+        away = [int(abs(v) + Fraction(1, 2)) * (1 if v >= 0 else -1) for v in exact]
+        return np.array(away, np.int64).reshape(x.shape)
+
     def result(self, layer: Layer) -> Array:
         dest = layer.dest
         count = layer.sums.shape[-1]
-        if not (layer.is_convolution or layer.by_channel):
-            factors = [float(layer.product) / float(dest.scale32)] * count
-        else:
-            scales = np.broadcast_to(layer.weight_scales, (count,)).tolist()
-            factors = [float(layer.source_scale) * s / float(dest.scale32) for s in scales]
+        scales = np.broadcast_to(layer.weight_scales, (count,)).tolist()
+        factors = [float(layer.source_scale) * s / float(dest.scale32) for s in scales]
         sums = layer.sums + layer.integers
         form = self.fixed if dest.dtype == np.int8 else self.wide
+        if not layer.is_convolution:
+            form = self.once
         columns = [form(sums[..., c], factor) for c, factor in enumerate(factors)]
         return np.stack(columns, axis=-1) + dest.offset
 

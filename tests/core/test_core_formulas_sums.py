@@ -119,6 +119,14 @@ def layer_with_q31(layer: Layer) -> tuple[Array, Array]:
     return layer.run("q31", bias, (out, out)), expected + layer.out_zero
 
 
+def layer_with_q31_once(layer: Layer) -> tuple[Array, Array]:
+    bias = layer.r.integers(layer.w.shape[0], 2000)
+    factors = page.q31_factor(layer.in_scale, layer.weight_scales, layer.out_scale)
+    expected = page.q31_connected(layer.sums() + bias, factors)
+    out = fixed_columns(factors)
+    return layer.run("q31_once", bias, (out, out)), expected + layer.out_zero
+
+
 def layer_with_float(layer: Layer) -> tuple[Array, Array]:
     bias = layer.r.integers(layer.w.shape[0], 2000)
     factors = page.float_factor(layer.in_scale, layer.weight_scales, layer.out_scale)
@@ -152,6 +160,7 @@ LAYERS = [
     layer_with_glow_float_late,
     layer_with_nmp,
     layer_with_q31,
+    layer_with_q31_once,
     layer_with_float,
     layer_with_fbgemm,
     layer_with_onednn,

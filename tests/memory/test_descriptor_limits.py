@@ -96,9 +96,9 @@ ELEMENTS = {
 }
 """What must be a value of the element."""
 ALLOWED = {
-    "conv": (*INTEGER, "q31", *REAL),
-    "dwconv": (*INTEGER, "q31", *REAL),
-    "gemm": (*INTEGER, "q31", "glow_float", "glow_float_late", "float"),
+    "conv": (*INTEGER, "q31", "q31_once", *REAL),
+    "dwconv": (*INTEGER, "q31", "q31_once", *REAL),
+    "gemm": (*INTEGER, "q31", "q31_once", "glow_float", "glow_float_late", "float"),
     "avgpool": (*INTEGER, "q31", "glow_float", "float", "fbgemm"),
     "eltwise": (*INTEGER, "q31", "glow_float", "float", "qnnpack"),
     "rescale": (*INTEGER, "q31", "glow_float", "float"),
@@ -219,7 +219,7 @@ def test_profiles(name: str) -> None:
     for profile, number in PROFILES.items():
         expected = None if profile in ALLOWED[name] else "profile"
         assert fault(name, possible(name, {"profile": number})) == expected, profile
-    for number in (9, 30, 31, 32, 33, 64, 1 << 26, 0xFFFF_FFFF):
+    for number in (10, 30, 31, 32, 33, 64, 1 << 26, 0xFFFF_FFFF):
         assert fault(name, possible(name, {"profile": number})) == "profile"
 
 

@@ -1,4 +1,4 @@
-"""The rules ``splat-saturates`` and ``constant-unused``: values that a program has from the start."""
+"""The rules ``splat-saturates`` and ``constant-unused``: values that are there from the start."""
 
 from __future__ import annotations
 

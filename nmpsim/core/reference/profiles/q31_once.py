@@ -9,8 +9,8 @@ from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, plain_bias
 from nmpsim.core.state import Int64s
 
-_MOST = 1 << 62
-"""Results are held here: far beyond every element, and 64 bits hold it."""
+_MOST = 1 << 61
+"""Results are held here, far beyond every element."""
 
 
 def result(sums: Int64s, q: Requantizer, place: ResultPositions) -> Steps:
