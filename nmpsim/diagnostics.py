@@ -24,6 +24,8 @@ EXIT_BUG = 3
 """nmpsim itself is wrong."""
 EXIT_OVER_BUDGET = 4
 """`nmpsim check`: the answer is right, but more was spent than allowed."""
+EXIT_INCOMPLETE = 5
+"""`nmpsim diff --strict`: what both runs have is equal, but one of them has more."""
 EXIT_TIMEOUT = 124
 """The run took longer than --timeout allows; timeout(1) says it the same way."""
 

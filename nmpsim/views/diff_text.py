@@ -108,6 +108,8 @@ def _note(one: TensorDifference, within: int) -> str:
     notes = [] if one.differs(within) else ["equal"]
     if one.problem:
         notes.append("not compared")
+    if one.renamed:
+        notes.append(visible_line(f"{one.renamed} in the first"))
     if one.turned:
         notes.append(f"first is {one.turned}")
     return ", ".join(notes)

@@ -151,3 +151,18 @@ def test_a_run_and_what_glow_recorded(nmpsim_cli, shared, tmp_path):
     result = nmpsim_cli("diff", weights, layers, "--bundle", net, "--all")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith(" tensors compared, all equal\n")
+
+
+def test_layers_that_only_one_run_has_are_a_state_of_their_own(nmpsim_cli, runs, tmp_path):
+    with np.load(runs / "7.npz") as saved:
+        layers = dict(saved)
+    layers.pop(next(iter(layers)))
+    np.savez(tmp_path / "fewer.npz", **layers)
+    for pair in (
+        (runs / "7.npz", tmp_path / "fewer.npz"),
+        (tmp_path / "fewer.npz", runs / "7.npz"),
+    ):
+        assert nmpsim_cli("diff", *pair).exit_code == 0
+        assert nmpsim_cli("diff", *pair, "--strict").exit_code == 5
+    assert nmpsim_cli("diff", runs / "7.npz", runs / "7.npz", "--strict").exit_code == 0
+    assert nmpsim_cli("diff", runs / "3.npz", tmp_path / "fewer.npz", "--strict").exit_code == 1

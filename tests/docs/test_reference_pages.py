@@ -9,6 +9,7 @@ from nmpsim.config import SOURCES, DeviceConfig, default_device
 from nmpsim.diagnostics import (
     CODES,
     EXIT_BUG,
+    EXIT_INCOMPLETE,
     EXIT_OK,
     EXIT_OVER_BUDGET,
     EXIT_TIMEOUT,
@@ -133,6 +134,7 @@ def test_the_error_page_has_every_code(page, rows):
         EXIT_USER,
         EXIT_BUG,
         EXIT_OVER_BUDGET,
+        EXIT_INCOMPLETE,
         EXIT_TIMEOUT,
         EXIT_INTERRUPTED,
         EXIT_BROKEN_PIPE,

@@ -47,6 +47,8 @@ class TensorDifference:
     """None if they cannot be compared."""
     problem: str = ""
     """Why not."""
+    renamed: str = ""
+    """What the first run calls it, if it is matched by its number."""
     turned: str = ""
     """Layout of the first run's tensor, if it is another than the second's."""
     has_scale: bool = False
@@ -110,7 +112,7 @@ def compare_runs(
         UserError: DIFF001 if they have nothing in common; what reading a tensor raises.
     """
     mine, theirs = list(second), list(first)
-    pairs = list(_pairs(mine, theirs))
+    pairs = _with_renamed(list(_pairs(mine, theirs)), mine, theirs)
     if not pairs:
         raise fail(
             "DIFF001",
@@ -123,8 +125,9 @@ def compare_runs(
         differences.append(compare_tensors(one, other, layout, parameters or {}))
         if progress is not None:
             progress(number, len(pairs), one.name)
-    known = {one.name for one, _ in pairs}
-    return RunDifference(tuple(differences), _rest(theirs, known), _rest(mine, known), within)
+    known, known_first = ({pair[side].name for pair in pairs} for side in (0, 1))
+    only = _rest(theirs, known_first), _rest(mine, known)
+    return RunDifference(tuple(differences), *only, within)
 
 
 def compare_tensors(
@@ -147,6 +150,7 @@ def compare_tensors(
         compared=0 if difference is None else difference.elements,
         difference=difference,
         problem=problem,
+        renamed=other.name if other.name != one.name else "",
         turned=turned,
         has_scale=known is not None or values[0].array.dtype.kind not in "iu",
     )
@@ -162,6 +166,26 @@ def _pairs(mine: Sequence[Tensor], theirs: Sequence[Tensor]) -> Iterator[tuple[T
             other = results.get(one.name)
         if other is not None:
             yield one, other
+
+
+def _with_renamed(
+    pairs: list[tuple[Tensor, Tensor]], mine: Sequence[Tensor], theirs: Sequence[Tensor]
+) -> list[tuple[Tensor, Tensor]]:
+    """Also results that only one run has by name, of the same number, shape and type; in order."""
+    known = [{pair[side].name for pair in pairs} for side in (0, 1)]
+    left = [
+        {one.number: one for one in run if one.is_result and one.name not in names}
+        for run, names in zip((mine, theirs), known, strict=True)
+    ]
+    numbers = (left[0].keys() & left[1].keys()) - {None}
+    renamed = [(left[0][n], left[1][n]) for n in numbers if _same_form(left[0][n], left[1][n])]
+    place = {id(one): index for index, one in enumerate(mine)}
+    return sorted([*pairs, *renamed], key=lambda pair: place[id(pair[0])])
+
+
+def _same_form(one: Tensor, other: Tensor) -> bool:
+    values = one.load(), other.load()
+    return values[0].shape == values[1].shape and values[0].array.dtype == values[1].array.dtype
 
 
 def _alike(mine: Values, theirs: Values, layout: str) -> tuple[tuple[Values, Values], str, str]:

@@ -28,6 +28,7 @@ class TensorDocument(TypedDict):
     """A tensor that both runs have."""
 
     name: str
+    name_in_first: Annotated[str | None, "if the first run calls it otherwise"]
     operand: Annotated[str | None, "which of the instruction's; null for its result"]
     number: int | None
     elem: str
@@ -115,6 +116,7 @@ def _tensor(one: TensorDifference, within: int) -> TensorDocument:
     difference = one.difference
     return {
         "name": one.name,
+        "name_in_first": one.renamed or None,
         "operand": one.operand,
         "number": one.number,
         "elem": one.elem,

@@ -11,7 +11,7 @@ import click
 
 from nmpsim.cli.options import FILE, Command, format_option, output_option, show
 from nmpsim.cli.runs import Given, given
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
+from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, fail
 
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import Parameters, ReportDifference, RunDifference
@@ -57,6 +57,7 @@ class _SoFar:
     help="Units of the last place by which elements may differ.",
 )
 @click.option("--all", "show_all", is_flag=True, help="List equal layers too.")
+@click.option("--strict", is_flag=True, help="Exit with 5 where a layer is only in A or only in B.")
 @format_option
 @output_option("FILE", "Write the result here instead of to stdout.", required=False)
 def command(
@@ -66,6 +67,7 @@ def command(
     layout: str,
     within: int,
     show_all: bool,
+    strict: bool,
     style: str,
     output: Path | None,
 ) -> int:
@@ -81,7 +83,8 @@ def command(
         instrumented by Glow writes it (bin, txt, rawbin, rawtxt)
       the text that such a program printed (console)
 
-    Exit codes: 0 nothing differs, 1 something differs, 2 something given cannot be used.
+    Exit codes: 0 nothing differs, 1 something differs, 2 something given cannot be used;
+    with --strict 5 if what both have is equal, and a run has more.
     """
     from nmpsim.analysis.diff import report_document, run_document
     from nmpsim.cli.files import check_outputs
@@ -105,7 +108,9 @@ def command(
         lambda console: print_run_difference(found, console, show_all=show_all),
         output,
     )
-    return EXIT_WORSE if found.differing else EXIT_OK
+    if found.differing:
+        return EXIT_WORSE
+    return EXIT_INCOMPLETE if strict and (found.only_first or found.only_second) else EXIT_OK
 
 
 def _reports(one: Given, other: Given, within: int) -> ReportDifference:

@@ -105,3 +105,14 @@ def test_sqnr_needs_scale_and_offset():
 def test_nothing_in_common():
     with pytest.raises(UserError, match="DIFF001"):
         compare_runs(run(b=A), run(a=A))
+
+
+def test_a_renamed_tensor_is_compared_by_its_number():
+    b = A.copy()
+    b[0, 1, 2, 3] ^= 1
+    first = keyed({"0001:a": A, "0002:old": A, "0003:gone": A, "0004:short": A[:, :1]})
+    found = compare_runs(first, keyed({"0001:a": A, "0002:new": b, "0004:long": A}))
+    assert [(one.name, one.renamed) for one in found.tensors] == [("a", ""), ("new", "old")]
+    assert [one.name for one in found.differing] == ["new"]
+    assert (found.only_first, found.only_second) == (("gone", "short"), ("long",))
+    assert run_document(found)["tensors"][1]["name_in_first"] == "old"
