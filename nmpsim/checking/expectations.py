@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.difference import Difference, compare
-from nmpsim.checking.baseline import Baseline, BaselineLayer
+from nmpsim.checking.baseline import UPDATE_HINT, Baseline, BaselineLayer
 from nmpsim.checking.results import Check, Culprit
 from nmpsim.checking.run import Arrays, Run
 from nmpsim.checking.suite import Expect
@@ -57,6 +57,13 @@ def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Che
     for output in run.report.output_reports:
         before = baseline.outputs[output.name]
         if not before.is_of(output.values):
+            if before.contradicts_itself(output.values):
+                raise fail(
+                    "BASE001",
+                    f"the baseline's digest of output {output.name} is not that of its values",
+                    found=before.digest,
+                    hint=UPDATE_HINT,
+                )
             kept = before.array()
             changed[output.name] = None if kept is None else compare_output(output, kept)
             _refuse_tolerance_without_values(output, kept, expect)

@@ -166,6 +166,13 @@ def test_a_value_edited_beside_an_unchanged_digest_is_noticed(project, baseline)
     assert "1 of 10 elements differ, first [0, 4]" in check["message"]
 
 
+def test_a_digest_that_is_not_of_the_values_is_noticed(project, baseline):
+    outputs = json.loads((project.folder / "seven.json").read_text())["outputs"]
+    outputs["prob__1"].update(digest="0" * len(outputs["prob__1"]["digest"]))
+    baseline(outputs=outputs)
+    refused(project, "BASE001", "digest of output prob__1")
+
+
 def test_a_nan_is_the_nan_that_it_was():
     values = np.array([np.nan, -np.nan, np.inf, -0.0], np.float32)
     values[:1].view(np.uint32)[0] = 0x7FC0_1234
