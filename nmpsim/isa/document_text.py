@@ -218,6 +218,8 @@ The shifts are arithmetic. The integer form saturates what is shifted last to 32
 Int16, `x >> pre` saturates where its product with `mul` would leave 62 bits. The fixed-point form
 saturates `x << pre` to 32 bits and rounds twice, after the product and after the shift; but 48-bit
 sums of Int16 are multiplied with `mul` rounded to 16 bits and shifted once, by `15 - pre + post`.
+`q31_once` has the whole product of any sum with `mul`, shifts it once, by `31 - pre + post`, halves
+away from zero, and saturates nothing before the clip.
 
 [Numerics](numerics.md) has each profile's formulas, how a compiler finds their numbers, and the
 references that they equal to the bit. This is where the numbers go.

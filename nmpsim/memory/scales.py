@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.isa.profiles import FIXED_POINT, ROWS, PairWords, with_form
+from nmpsim.isa.profiles import Q31, ROWS, PairWords
 from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import ELTWISE, KINDS, SCALE, SCALE_BYTES, position
@@ -25,7 +25,6 @@ from nmpsim.memory.bounds import (
 from nmpsim.memory.limits import element_at
 
 _ELTWISE, _RESCALE = KINDS["eltwise"], KINDS["rescale"]
-_FIXED_POINT = with_form(FIXED_POINT)
 _HAS_COMMON_SHIFT = np.array([row.form.has_common_shift for row in ROWS])
 _HAS_LEAKY_SUMS = np.array([row.has_leaky_sums for row in ROWS])
 _SUMS_USE_RESULT_SCALE = np.array([row.sums_use_result_scale for row in ROWS])
@@ -66,8 +65,8 @@ _HAS_ADDENDS = _of_pairs(lambda pair: pair.has_addends)
 
 
 def bad_out_scale(words: Any, pre: int, element: int, profile: int) -> bool:
-    """As ``bad_scale``; a reduced fixed-point multiplier of Int16 shifts by at least one."""
-    if profile in _FIXED_POINT and element and words[pre] > 14 + words[pre + 2]:
+    """As ``bad_scale``; the multiplier of q31, which Int16 reduces, shifts by at least one."""
+    if profile == Q31 and element and words[pre] > 14 + words[pre + 2]:
         return True
     return bad_scale(words, pre, profile)
 
