@@ -170,6 +170,12 @@ def tensor(dtype: str, *shape: int) -> HostTensor:
     return HostTensor(values, 0.5, 1, True) if values.dtype.kind == "i" else HostTensor(values)
 
 
+def probabilities(d: str, *shape: int) -> HostTensor:
+    """On the one scale and zero point that TFLite's softmax gives."""
+    scale, offset = {"i1": (1 / 256, -128), "i2": (1 / 32768, 0)}.get(d, (1.0, 0))
+    return attrs.evolve(tensor(d, *shape), scale=scale, offset=offset)
+
+
 def greedy_steps(d: str, bias: str) -> dict[str, tuple[str, Operands, dict[str, Any]]]:
     """Operations that take much for each element of one of their operands."""
     image, flat = (1, 64, 64, 64), (1, 64, 64, 1)
@@ -202,7 +208,7 @@ def greedy_steps(d: str, bias: str) -> dict[str, tuple[str, Operands, dict[str, 
         "add": ("elementadd", [t(d, *image)] * 3, {}),
         "divide": ("elementdiv", [t(d, *image)] * 3, {}),
         "rescale": ("rescalequantized", [t(d, *image)] * 2, {}),
-        "softmax": ("softmax", [t(d, 1, 100_000)] * 2, {}),
+        "softmax": ("softmax", [probabilities(d, 1, 100_000), t(d, 1, 100_000)], {}),
         "sigmoid": ("sigmoid", [t(d, *image)] * 2, {}),
         "reduce": ("batchedreduceadd", [t(d, 64, 64), t(d, 64, 64, 64)], {"Axis": 0}),
     }
