@@ -100,4 +100,4 @@ def test_constants_that_nobody_takes() -> None:
     spare = draft.constant(np.ones(4, np.int8), "i8", 0.5)
     draft.emit("splat", draft.output(int8((1, 4), 0.05)), Value=1.0)
     (finding,) = findings(draft.module(), "constant-unused")
-    assert (finding.severity, finding.tensor) == ("note", spare)
+    assert (finding.severity, finding.tensor) == ("note", spare.name)
