@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numba
@@ -22,7 +23,7 @@ from rescale_oracle import (
     rounded_even,
 )
 
-from nmpsim.kernels import scale_runs
+from nmpsim.kernels import channels, scale_channels, scale_runs
 from nmpsim.kernels.operands import IntegerScale
 
 PROFILES = {"glow_int": 0, "nmp": 3, "q31": 4}
@@ -98,3 +99,37 @@ def test_rounded_runs() -> None:
 def test_the_zero_point_of_an_unsigned_tensor() -> None:
     """docs/numerics.md: 128 more than the Int8 tensor's."""
     assert scale_runs.UNSIGNED == 128
+
+
+divide_entry: Any = numba.njit(lambda values, count, by: scale_runs.divide_run(values, count, by))
+once_entry: Any = numba.njit(
+    lambda run, integers: scale_channels.scale_channels_once(run, integers)
+)
+MOST = 1 << 61
+
+
+@pytest.mark.parametrize("by", [1, 2, 3, 4, 7, 49])
+def test_quotients_round_halves_away_from_zero(by: int) -> None:
+    values = np.arange(-120, 121)
+    divided = values.copy()
+    divide_entry(divided, values.size - 1, by)
+    for value, found in zip(values[:-1].tolist(), divided.tolist(), strict=False):
+        nearest = int(Fraction(abs(value), by) + Fraction(1, 2))
+        assert found == (nearest if value >= 0 else -nearest)
+    assert divided[-1] == values[-1]
+
+
+@pytest.mark.parametrize("post", [0, 1, 20, 23, 24, 25, 31, 40, 62])
+def test_sums_are_rounded_once(post: int) -> None:
+    muls = (0, 1, 3, 1 << 30, 0x5A82_799A, (1 << 31) - 1)
+    edges = (0, 1, 2, 3, 12_345, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 47) - 1)
+    sums = [value for edge in edges for value in (edge, -edge)]
+    for mul in muls:
+        run = np.array(sums, np.int64)
+        integers = np.zeros((channels.INTEGERS, run.size), np.int64)
+        integers[channels.MUL], integers[channels.POST] = mul, post
+        integers[channels.HALF] = (1 << post) >> 1
+        once_entry(run, integers)
+        for value, found in zip(sums, run.tolist(), strict=True):
+            exact = min((abs(value) * mul + ((1 << post) >> 1)) >> post, MOST)
+            assert found == (exact if value >= 0 else -exact), (value, mul)
