@@ -19,6 +19,7 @@ from nmpsim.lir.nodes import (
     TensorType,
     WeightVar,
 )
+from nmpsim.lir.opcode import Kind
 from nmpsim.lir.opcodes import OPCODES
 
 Array = npt.NDArray[Any]
@@ -65,7 +66,9 @@ class Builder:
     @property
     def names(self) -> Sequence[str]:
         """Names of all instructions that compute something, in order."""
-        return [name for name, opcode, *_ in self._lines if opcode not in _NOT_LAYERS]
+        return [
+            name for name, opcode, *_ in self._lines if OPCODES[opcode].kind is not Kind.NO_WORK
+        ]
 
     def unique(self, name: str) -> str:
         """``name``, or with ``__N`` behind it, as Glow does it, where it is taken."""
@@ -161,6 +164,3 @@ class Builder:
 
 def _operand(kind: str, name: str) -> Operand:
     return Operand(kind, name, NOWHERE)
-
-
-_NOT_LAYERS = ("allocactivation", "tensorview", "touch")

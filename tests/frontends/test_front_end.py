@@ -166,3 +166,38 @@ def test_the_package_that_is_missing_is_named(model: Path, monkeypatch: pytest.M
     monkeypatch.setitem(__import__("sys").modules, "tflite", None)
     finding = refused(model).diagnostics[0]
     assert (finding.code, finding.hint) == ("PKG001", "pip install 'nmpsim[tflite]'")
+
+
+AMOUNTS = FileTensor("amounts", (2, 2), "INT32", (), (), np.array([[0, 0], [1, 1]], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("operator", "result"),
+    [
+        (FileOperator("RESHAPE", (0,), (2,)), FileTensor("y", (4, 1), scales=(0.25,))),
+        (FileOperator("PAD", (0, 1), (2,)), FileTensor("y", (1, 6), zero_points=(3,))),
+        (
+            FileOperator("SOFTMAX", (0,), (2,), {"SoftmaxOptions": {"Beta": -1.0}}),
+            FileTensor("y", (1, 4), scales=(1 / 256,), zero_points=(-128,)),
+        ),
+        (
+            FileOperator("LEAKY_RELU", (0,), (2,), {"LeakyReluOptions": {"Alpha": float("nan")}}),
+            FileTensor("y", (1, 4)),
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_what_has_no_meaning_is_refused(
+    tmp_path: Path, operator: FileOperator, result: FileTensor
+) -> None:
+    path = tmp_path / "odd.tflite"
+    path.write_bytes(tflite_file([FileTensor("x", (1, 4)), AMOUNTS, result], [operator], [0], [2]))
+    (finding,) = refused(path).diagnostics
+    assert (finding.code, finding.message.split()[1:3]) == ("MODEL002", ["0", operator.name])
+
+
+def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "through.tflite"
+    path.write_bytes(tflite_file([FileTensor("x", (1, 4))], [], [0], [0]))
+    (finding,) = refused(path).diagnostics
+    assert (finding.code, finding.found) == ("MODEL002", "an input or a constant")

@@ -15,7 +15,7 @@ RULE, UNKNOWN = "range-too-narrow", "ranges-unknown"
 HELD = 15.0 / 16.0
 """Share of a recorded range that a type must hold; a calibration may cut off outliers."""
 FEW = 3
-"""A profile that knows less than one of so many stems is another network's."""
+"""A profile that knows less than one stem in N is another network's."""
 HALF = 0.5
 """Below it an error: the type is not made for these values."""
 

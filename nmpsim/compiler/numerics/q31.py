@@ -6,6 +6,7 @@ kernel, which form some ratios in float32 and some in double.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -22,13 +23,13 @@ from nmpsim.compiler.numerics.ratios import (
 from nmpsim.compiler.work import View
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa import profiles as device
+from nmpsim.kernels.hostops.numerics import UNSIGNED
+from nmpsim.kernels.hostops.rounding import mean_multiplier
 from nmpsim.kernels.hostops.softmax_tflite import RESULTS
 from nmpsim.kernels.scale import IntegerScale
 
 SHIFT_OF_SUMS = {"i8": 20, "i16": 15}
 """Bits that both sides of an addition are shifted up, to be added with more precision."""
-UNSIGNED = 128
-"""What uint8 is more than the Int8 that holds it."""
 BIAS_TOLERANCE = 1e-5
 """Relative; scales of a bias are rounded to float32."""
 
@@ -77,6 +78,8 @@ class Q31(Profile):
 
     def check_softmax(self, source: View, target: View, beta: float, place: Place) -> None:
         """TFLite has one scale and zero point of the result."""
+        if not 1 / 2**26 < source.scale * beta < math.inf:
+            raise self.unknown(f"softmax from scale {source.scale:g} with Beta {beta:g}", place)
         elem = target.type.dtype.name
         if (target.scale, target.offset) != RESULTS[elem]:
             raise self.unknown(f"softmax to scale {target.scale:g}", place)
@@ -120,15 +123,10 @@ class Q31(Profile):
 
 
 def mean_form(factor: float, taps: int, place: Place) -> IntegerScale:
-    """A factor divided by a count: the multiplier is, after a shift that keeps its bits.
-
-    Source: ``Mean`` of integers (tensorflow/lite/kernels/reduce.cc, ``QuantizedMeanOrSum``).
-    """
-    form = fixed_point_form(factor, place)
-    exponent = form.pre - form.post
-    shift = min(taps.bit_length() - 1, 32, 31 + exponent)
-    exponent -= shift
-    return IntegerScale(max(exponent, 0), max(-exponent, 0), (form.mul << shift) // taps)
+    """A factor divided by a count, as the host has it."""
+    fixed_point_form(factor, place)  # refuses what is no factor
+    mul, exponent = mean_multiplier(factor, taps)
+    return IntegerScale(max(exponent, 0), max(-exponent, 0), mul)
 
 
 def _factors(layer: Sums) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

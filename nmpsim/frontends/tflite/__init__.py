@@ -51,6 +51,16 @@ def read(path: Path) -> Imported:
 def _bind(graph: Graph, builder: Builder, lowering: Lowering) -> frozenset[str]:
     """Inputs and outputs become the program's; the names of those that are uint8."""
     unsigned = set()
+    made = {tensor.index for operator in graph.operators for tensor in operator.outputs}
+    for tensor in graph.outputs:
+        if tensor.index not in made:
+            raise fail(
+                "MODEL002",
+                f"output {tensor.name} cannot be compiled",
+                place=lowering.place,
+                found="an input or a constant",
+                expected="the result of an operator",
+            )
     for role, tensors in (("input", graph.inputs), ("output", graph.outputs)):
         for tensor in tensors:
             if tensor.index not in lowering.bound:

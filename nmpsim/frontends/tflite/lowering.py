@@ -10,14 +10,13 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.diagnostics import Diagnostic, Place
 from nmpsim.frontends.builder import Builder, Value, quantized
 from nmpsim.frontends.tflite.model import Graph, Operator, Tensor
 from nmpsim.lir.nodes import TensorType
 
 Array = npt.NDArray[Any]
-UNSIGNED = 128
-"""What values and zero points of uint8 lose to become Int8's."""
 _MAX_INTEGERS = 64
 """Of axes, paddings, places: two for each of a tensor's dimensions would do."""
 _ELEMS = {
@@ -107,6 +106,13 @@ class Lowering:
         if values.dtype.kind not in "iu" or values.size > _MAX_INTEGERS:
             raise UnsupportedError(f"input {place} holds {values.size} {values.dtype}")
         return [int(value) for value in values.reshape(-1)]
+
+    def check_moved(self, source: Tensor, result: Tensor) -> None:
+        """Refuse a result of another scale, zero point or type than the values that are moved."""
+        pairs = ((source.scales, result.scales), (source.zero_points, result.zero_points))
+        same = all(a.shape == b.shape and (a == b).all() for a, b in pairs)
+        if source.dtype != result.dtype or not same:
+            raise UnsupportedError("input and result of other scales")
 
     def is_constant(self, tensor: Tensor) -> bool:
         """Whether a tensor's values are in the file."""

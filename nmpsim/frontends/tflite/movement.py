@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.tflite.lowering import (
-    UNSIGNED,
     Lowering,
     Result,
     UnsupportedError,
@@ -24,6 +24,7 @@ _PADDED_BY = ("CONV_2D", "DEPTHWISE_CONV_2D")
 def reshape(graph: Lowering, operator: Operator) -> Result:
     """The same values in the same order."""
     source, result = _first(operator), operator.outputs[0]
+    graph.check_moved(source, result)
     value = graph.view(graph.value(source), result.shape)
     if result.index in graph.outputs:
         graph.add("copy", operator, (graph.target(result), value))
@@ -35,6 +36,7 @@ def reshape(graph: Lowering, operator: Operator) -> Result:
 def pad(graph: Lowering, operator: Operator) -> Result:
     """Zeros, or the given value, around a tensor."""
     source, result = _first(operator), operator.outputs[0]
+    graph.check_moved(source, result)
     given = graph.integers(operator, 1)
     if len(given) != 2 * len(source.shape) or min(given, default=0) < 0:
         raise UnsupportedError(f"paddings {given}")
@@ -50,8 +52,6 @@ def pad(graph: Lowering, operator: Operator) -> Result:
         graph.padding[result.index] = (top, left, bottom, right)
         return Result("padding of the convolution that reads it")
     inner, target = graph.value(source), graph.target(result)
-    if not same_parameters(inner, target):
-        raise UnsupportedError("input and result of other scales")
     graph.add("splat", operator, (target,), Value=real)
     _insert(graph, operator, target, inner, [before for before, _ in amounts])
     return Result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -68,6 +69,8 @@ def leaky_relu(graph: Lowering, operator: Operator) -> Result:
     """The slope below zero is the file's float32."""
     (source,) = _quantized(operator, 1)
     alpha = float(operator.options["Alpha"])
+    if not math.isfinite(alpha):
+        raise UnsupportedError(f"alpha {alpha:g}")
     graph.add(
         "leakyrelu", operator, (graph.target(operator.outputs[0]), graph.value(source)), Alpha=alpha
     )
@@ -230,6 +233,8 @@ def softmax(graph: Lowering, operator: Operator) -> Result:
     value = graph.view(graph.value(source), rows)
     target = graph.target(operator.outputs[0], rows)
     beta = float(operator.options["Beta"])
+    if not 0 < beta < math.inf:
+        raise UnsupportedError(f"beta {beta:g}")
     more = {} if beta == 1 else {"Beta": beta}
     graph.add("softmax", operator, (target, value), **more)
     return Result()

@@ -8,10 +8,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.builder import Value, quantized
 from nmpsim.frontends.tflite.lowering import (
     BOUNDS,
-    UNSIGNED,
     Lowering,
     Result,
     UnsupportedError,

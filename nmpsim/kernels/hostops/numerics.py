@@ -20,8 +20,8 @@ from nmpsim.kernels.hostops.formulas import ELEMENTWISE
 from nmpsim.kernels.hostops.rounding import (
     float32_of,
     fused_multiply_add,
+    mean_multiplier,
     multiplied,
-    multiplier,
     quantize_reals,
     rescaled,
     rescaled_wide,
@@ -208,13 +208,8 @@ def _tflite(s: Sums) -> IntArray:
 
 
 def _tflite_mean(s: Sums) -> IntArray:
-    """The multiplier of ``Sx / Sy`` divided by the count, after a shift that keeps its bits.
-
-    Source: ``QuantizedMeanOrSum`` (tensorflow/lite/kernels/internal/reference/reduce.h).
-    """
-    mul, exponent = multiplier(s.src.scale / s.dest.scale)
-    shift = min(s.taps.bit_length() - 1, 32, 31 + exponent)
-    scaled = multiplied(s.totals, (mul << shift) // s.taps, exponent - shift)
+    """Every tap counts: ``sum * (Sx / Sy / n)`` in fixed point."""
+    scaled = multiplied(s.totals, *mean_multiplier(s.src.scale / s.dest.scale, s.taps))
     return scaled + np.int64(s.dest.offset)
 
 

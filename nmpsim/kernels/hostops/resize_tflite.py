@@ -10,10 +10,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.kernels.hostops.numerics import UNSIGNED
 from nmpsim.kernels.hostops.rounding import round_half_away
 from nmpsim.kernels.hostops.tensors import AnyArray, Attributes, IntArray
 
-_UNSIGNED = 128
 _POSITION_BITS = 10
 
 
@@ -71,7 +71,7 @@ def bilinear(x: AnyArray, shape: tuple[int, ...], places: Places) -> IntArray:
 
 def bilinear_unsigned(x: AnyArray, shape: tuple[int, ...], places: Places) -> IntArray:
     """uint8, held as Int8: float32, then half a unit more and the cast."""
-    real = (x.astype(np.int16) + _UNSIGNED).astype(np.float32)
+    real = (x.astype(np.int16) + UNSIGNED).astype(np.float32)
     (top, bottom, down), (left, right, across) = (
         _between_reals(x.shape[d], shape[d], places) for d in (1, 2)
     )
@@ -81,7 +81,7 @@ def bilinear_unsigned(x: AnyArray, shape: tuple[int, ...], places: Places) -> In
     total = total + real[:, bottom][:, :, left] * down * (one - across)
     total = total + real[:, top][:, :, right] * (one - down) * across
     total = total + real[:, bottom][:, :, right] * down * across
-    whole: IntArray = np.trunc(total + np.float32(0.5)).astype(np.int64) - _UNSIGNED
+    whole: IntArray = np.trunc(total + np.float32(0.5)).astype(np.int64) - UNSIGNED
     return whole
 
 

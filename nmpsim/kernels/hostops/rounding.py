@@ -71,7 +71,19 @@ def multiplier(factor: float) -> tuple[int, int]:
     """A factor as 31 bits and a power of two: TFLite's ``QuantizeMultiplier``."""
     fraction, exponent = math.frexp(factor)
     mul = math.floor(fraction * 2.0**31 + 0.5)
-    return (mul // 2, exponent + 1) if mul == 1 << 31 else (mul, exponent)
+    if mul == 1 << 31:
+        mul, exponent = mul // 2, exponent + 1
+    return (0, 0) if exponent < -31 else (mul, exponent)
+
+
+def mean_multiplier(factor: float, taps: int) -> tuple[int, int]:
+    """A factor divided by a count: the multiplier is, after a shift that keeps its bits.
+
+    Source: ``QuantizedMeanOrSum`` (tensorflow/lite/kernels/internal/reference/reduce.h).
+    """
+    mul, exponent = multiplier(factor)
+    shift = min(taps.bit_length() - 1, 32, 31 + exponent)
+    return (mul << shift) // taps, exponent - shift
 
 
 def multiplied(x: IntArray, mul: int, exponent: int) -> IntArray:
