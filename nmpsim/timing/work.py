@@ -21,17 +21,17 @@ from nmpsim.timing.compute import conv_cycles, depthwise_cycles, transpose_cycle
 
 PRODUCT, DEPTHWISE = int(Pace.PRODUCT), int(Pace.DEPTHWISE)
 LANES, ELEMENT = int(Pace.LANES), int(Pace.ELEMENT)
-_FACTORS = 5
 _PACES = np.array([int(d.work.pace) for d in DESCRIPTORS.values()], np.int64)
 _ELEMENT_WORD = np.array(position("element"))
 
 
 def _indices(number: str) -> Any:
     """[descriptors, factors] words whose product is one of the numbers of ``Work``; then -1."""
-    table = np.full((len(DESCRIPTORS), _FACTORS), -1, np.int64)
+    factors = [getattr(descriptor.work, number) for descriptor in DESCRIPTORS.values()]
+    table = np.full((len(factors), max(map(len, factors))), -1, np.int64)
     for kind, descriptor in enumerate(DESCRIPTORS.values()):
         names = [word.name for word in descriptor]
-        for at, name in enumerate(getattr(descriptor.work, number)):
+        for at, name in enumerate(factors[kind]):
             table[kind, at] = names.index(name)
     return table
 
