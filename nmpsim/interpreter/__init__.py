@@ -5,7 +5,13 @@ real values. The same in Glow's float32 (``INTERPRETER``) calibrates a quantizat
 ``execute_exact`` runs a quantized program on its integers, without a device.
 """
 
-from nmpsim.interpreter.arithmetic import INTERPRETER, REAL, Arithmetic, RealArray
+from nmpsim.interpreter.arithmetic import (
+    INTERPRETER,
+    REAL,
+    Arithmetic,
+    RealArray,
+    interpreter_with_order,
+)
 from nmpsim.interpreter.exact import execute_exact
 from nmpsim.interpreter.execute import execute_real
 from nmpsim.interpreter.memory import Execution, Location, locate
@@ -33,6 +39,7 @@ __all__ = [
     "execute_exact",
     "execute_real",
     "hides_relu",
+    "interpreter_with_order",
     "locate",
     "own_scales",
     "real_operands",

@@ -50,3 +50,12 @@ REAL = Arithmetic(np.dtype(np.float64), np.matmul, np.exp)
 
 INTERPRETER = Arithmetic(np.dtype(np.float32), product_in_order, exp32)
 """Float32 in the order of Glow's Interpreter, for calibration."""
+
+
+def interpreter_with_order(order: npt.NDArray[np.intp]) -> Arithmetic:
+    """``INTERPRETER`` for a matrix product whose sums run over K in this order."""
+
+    def product(left: RealArray, right: RealArray) -> RealArray:
+        return product_in_order(left[:, order], right[order])
+
+    return attrs.evolve(INTERPRETER, product=product)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ def execute_real(
     *,
     hidden_relu: bool = True,
     arithmetic: Arithmetic = REAL,
+    exceptions: Mapping[str, Arithmetic] | None = None,
 ) -> Execution:
     """Run a program, float or quantized, on real numbers; nothing is rounded or clipped.
 
@@ -38,6 +40,7 @@ def execute_real(
             example the weights before quantization; others stand for what their types say.
         hidden_relu: apply the ReLUs that types of results hide.
         arithmetic: float64, or Glow's float32.
+        exceptions: other arithmetics of the same dtype, by names of instructions.
 
     Returns:
         An iterator over each instruction in order with each operand that it writes and a copy of
@@ -45,6 +48,7 @@ def execute_real(
         zeros between them.
     """
     given = {} if constants is None else constants
+    own = defaultdict(lambda: arithmetic, exceptions or {})
     memory = Memory(module, lambda type_: storage_dtype(type_, arithmetic))
     for weight in module.weights:
         if weight.name in given:
@@ -54,7 +58,7 @@ def execute_real(
             memory.write(weight.name, reals)
         elif weight.name in inputs:
             memory.write(weight.name, inputs[weight.name])
-    return Execution(_steps(module, memory, given, hidden_relu, arithmetic), memory)
+    return Execution(_steps(module, memory, given, hidden_relu, own), memory)
 
 
 def _steps(
@@ -62,13 +66,14 @@ def _steps(
     memory: Memory,
     given: Mapping[str, npt.NDArray[Any]],
     hidden_relu: bool,
-    arithmetic: Arithmetic,
+    arithmetics: Mapping[str, Arithmetic],
 ) -> Iterator[Written]:
     for instruction in module.instructions:
         if instruction.opcode == "touch":
             memory.read(instruction.operands[0].name)[...] = 0
         if instruction.opcode in NO_WORK:
             continue
+        arithmetic = arithmetics[instruction.name]
         types = [memory.place(o.name).type for o in instruction.operands]
         values = _operands(instruction, module, memory, given, arithmetic)
         with values_taken(instruction, module.file):

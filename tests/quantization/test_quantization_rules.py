@@ -389,3 +389,25 @@ def test_a_condition_is_refused():
     finding = refused(attrs.evolve(module, instructions=(conditional,)))
     assert finding.code == "QUANT001"
     assert "condition" in finding.message
+
+
+@pytest.mark.parametrize("channels_first", [True, False])
+def test_sums_over_a_flattened_image_run_in_the_order_of_the_network(channels_first):
+    """In float32, 2**24 + 1 - 2**24 is 0, and 2**24 - 2**24 + 1 is 1."""
+    draft = Draft()
+    pixels = np.float32([[[[2**24, 1], [-(2**24), 0]]]])  # 1 x 1 x 2 pixels, 2 channels
+    if channels_first:
+        pixels = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+    data = draft.input(real(*pixels.shape))
+    last = data
+    if channels_first:
+        last = draft.emit("transpose", draft.result(real(1, 1, 2, 2)), data, Shuffle=(0, 2, 3, 1))
+    flat = draft.view(last, real(1, 4), (0, 0, 0, 0))
+    ones = draft.constant(np.ones((4, 1), np.float32), "float")
+    bias = draft.constant(np.zeros(1, np.float32), "float")
+    product = draft.emit("fullyconnected", draft.result(real(1, 1)), flat, ones, bias)
+    calibrated = Calibrated.of(finish(draft, product), {data.name: pixels})
+    ranges = {value.name: (r.low, r.high) for value, r in calibrated.ranges.items()}
+    assert ranges[calibrated.graph.nodes[-1].instruction.name] == (
+        (1, 1) if channels_first else (0, 0)
+    )
