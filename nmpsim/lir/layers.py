@@ -68,7 +68,8 @@ def find_layer(
 
     Args:
         layers: those that there are.
-        word: an index; a name, with or without the number that Glow appends; ``line:N`` or
+        word: an index; a name, with or without the number that Glow appends, or a part of one that
+            TFLite joined with ``;``; ``line:N`` or
             ``number:N`` of the LIR; ``index:N``; ``NNNN:NAME`` as in saved layers.
         code: of the error.
         also: other words that may stand in this place, for the error's hint.
@@ -106,7 +107,9 @@ def _named(layers: Sequence[Layer], word: str) -> list[Layer]:
         return [layer for layer in layers if _is(_NUMBERS[kind](layer), rest)]
     if colon and kind.isdecimal():
         return [layer for layer in layers if layer.name == rest and _is(layer.number, kind)]
-    return _without_suffix(layers, word)
+    return _called(layers, word, lambda name: (without_suffix(name),)) or _called(
+        layers, word, _parts
+    )
 
 
 _NUMBERS: dict[str, Callable[[NamedLayer], int]] = {
@@ -121,10 +124,19 @@ def _is(number: int, digits: str) -> bool:
     return digits.isdecimal() and str(number) == (digits.lstrip("0") or "0")
 
 
-def _without_suffix(layers: Sequence[Layer], word: str) -> list[Layer]:
-    """The only layer of the device if there is one, or else all."""
+def _parts(name: str) -> Sequence[str]:
+    """What TFLite joined to one name: all operations that were folded into one."""
+    return without_suffix(name).split(";")
+
+
+def _called(
+    layers: Sequence[Layer], word: str, short: Callable[[str], Sequence[str]]
+) -> list[Layer]:
+    """By what names are for short: the only layer of the device if there is one, or else all."""
     found = [
-        layer for layer in layers if word in map(without_suffix, (layer.name, *layer.other_names))
+        layer
+        for layer in layers
+        if any(word in short(name) for name in (layer.name, *layer.other_names))
     ]
     device = [layer for layer in found if layer.placement == "device"]
     return device if len({_identity(layer) for layer in device}) == 1 else found

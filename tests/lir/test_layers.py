@@ -51,6 +51,22 @@ def test_a_whole_name_goes_before_one_without_its_suffix() -> None:
     assert find_layer(layers, "conv1").index == 8
 
 
+JOINED = (
+    PlainLayer(0, 1, 0, "m/relu;m/add/add;m/conv/bias", "device"),
+    PlainLayer(1, 2, 0, "m/relu_1;m/bn;m/conv/bias__1", "device", ("m/pool",)),
+    PlainLayer(2, 3, 0, "m/bn", "host"),
+)
+
+
+@pytest.mark.parametrize(("word", "index"), [("m/add/add", 0), ("m/relu_1", 1), ("m/bn", 2)])
+def test_a_part_of_a_joined_name_is_enough(word: str, index: int) -> None:
+    assert find_layer(JOINED, word).index == index
+
+
+def test_a_part_of_two_names_is_ambiguous() -> None:
+    assert refused("m/conv/bias", JOINED).message == "'m/conv/bias' may be one of 2 layers"
+
+
 def test_two_of_the_device_are_listed() -> None:
     problem = refused("add")
     assert problem.message == "'add' may be one of 2 layers"
