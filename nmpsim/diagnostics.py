@@ -108,7 +108,7 @@ CODES: dict[str, str] = {
 
 @attrs.frozen
 class Place:
-    """Where something is: a file and, in it, a 1-based line and column or a byte offset.
+    """Where something is: a file and, in it, a 1-based line and column, an operation or an offset.
 
     Line 0 is that of an instruction that was never text.
     """
@@ -117,9 +117,13 @@ class Place:
     line: int | None = None
     column: int | None = None
     offset: int | None = None
+    node: str = ""
+    """The operation of a model's file, as ``inspect`` lists it."""
 
     def __str__(self) -> str:
         text = visible_line(self.file or "<text>")
+        if self.node:
+            text += f", operation {visible_line(self.node)}"
         if self.line:
             text += f":{self.line}"
             if self.column is not None:

@@ -21,7 +21,7 @@ from nmpsim.core.device import Device
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.limits import Limits
 from nmpsim.core.run import Listener, Progress
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
 from nmpsim.report.data import RunReport
 from nmpsim.report.shadow import ShadowLayer
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nmpsim.analysis.lint import Finding
     from nmpsim.compiler.passes.rescale_bias import RescaledBias
     from nmpsim.compiler.tiling.search import TiledLayer
-    from nmpsim.frontends import Imported
     from nmpsim.quantization import Calibrated, QuantizedProgram
 
 __all__ = [
@@ -106,10 +105,11 @@ def compile(
     from nmpsim.compiler.driver import compile_module
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
+    from nmpsim.frontends import import_model
     from nmpsim.isa.profiles import DEFAULT_NUMERICS
 
     path = Path(model)
-    imported = _imported(path, weights, tensors)
+    imported = import_model(path, weights, tensors)
     warnings: tuple[str, ...] = ()
     if imported is None:
         module = parse_file(path)
@@ -138,27 +138,6 @@ def compile(
         and (lambda done, total, name: progress(Progress("layer", done, total, name))),
     )
     return Compiled(image, warnings, rescaled, tuple(sliced))
-
-
-def _imported(
-    path: Path, weights: Path | str | None, tensors: Path | str | None
-) -> Imported | None:
-    """What a front end makes of a model's file; None if it is none's, which LIR is."""
-    from nmpsim.frontends import front_end_of
-
-    front_end = front_end_of(path)
-    if front_end is None:
-        return None
-    for given, what in ((weights, "weights"), (tensors, "tensors")):
-        if given is not None:
-            raise fail(
-                "ARG001",
-                f"a {front_end.name} file has its own {what}",
-                place=Place(str(path)),
-                found=f"--{what} {given}",
-                hint=f"leave out --{what}",
-            )
-    return front_end.read(path)
 
 
 def calibrate(
@@ -236,17 +215,26 @@ def device_of(bundle: Bundle | Compiled) -> DeviceConfig:
     return from_settings(bundle_of(bundle).metadata.device)
 
 
-def load(path: Path | str, patch: Path | str | None = None) -> Bundle:
+def load(
+    path: Path | str, patch: Path | str | None = None, *, device: DeviceConfig | None = None
+) -> Bundle:
     """Read and check a bundle; what becomes of the file afterwards changes nothing.
 
     Args:
-        path: the bundle's file.
+        path: the bundle's file; or a model's that :func:`compile` takes alone, which is compiled.
         patch: changes that the debugger has exported, made in memory only.
+        device: that a model is compiled for, the default device if None.
 
     Raises:
-        UserError: FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch.
+        UserError: FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch; for a model those
+            of :func:`compile`.
     """
-    bundle = read_bundle(path)
+    from nmpsim.frontends import front_end_of
+
+    if front_end_of(Path(path)) is None:
+        bundle = read_bundle(path)
+    else:
+        bundle = bundle_from_bytes(compile(path, device=device).image, str(path))
     if patch is None:
         return bundle
     return bundle_from_bytes(patched(bytes(bundle.file), patch, str(path)), str(path))
@@ -321,10 +309,11 @@ def lint(
     """What will go wrong with a program, worst first; docs/lint.md describes the rules.
 
     Args:
-        program: a verified module with its exact scales, a bundle, or a file of one or of LIR.
+        program: a verified module with its exact scales, a bundle, or a file of one, of LIR or of a
+            model.
         weights: ``.npz`` with the constants of a file of LIR; without it many rules cannot look.
         tensors: JSON with its exact scales; the file next to it is taken if there is one.
-        numerics: profile that it is to run with; the bundle's, or ``glow-int``, if None.
+        numerics: profile that it is to run with; the bundle's or model's, or ``glow-int``, if None.
         float_weights: ``.npz`` or ONNX model with the float model's weights and biases.
         original_weights: ``.npz`` with the constants before bias types were changed.
         original_tensors: JSON with their scales; the file next to them if there is one.

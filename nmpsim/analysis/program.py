@@ -1,4 +1,4 @@
-"""A program to look at: LIR text with what belongs to it, or the module that a bundle carries."""
+"""A program to look at: LIR text with what belongs to it, a model, or what a bundle carries."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import attrs
 
 from nmpsim.bundle import Bundle, read_bundle
 from nmpsim.diagnostics import Place, fail
+from nmpsim.frontends import import_model
 from nmpsim.lir import (
     Module,
     attach_constants,
@@ -29,25 +30,31 @@ class Program:
     module: Module
     """With constants only if their values were given."""
     numerics: str | None = None
-    """Profile that a bundle was compiled for."""
+    """Profile that a bundle was compiled for, or that a model's format calls for."""
     layer_indices: Mapping[str, int] | None = None
     """Instruction -> layer of the bundle; None for LIR, where each operation is a layer."""
     layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
     """Instruction -> profile of its layer in the bundle, where one applies."""
     warnings: tuple[str, ...] = ()
+    unsigned: frozenset[str] = frozenset()
+    """Inputs and outputs that a user has as uint8."""
 
 
 def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:
-    """Read a bundle or LIR text; which of the two, its first bytes say.
+    """Read a bundle, a model or LIR text; which of them, its first bytes say.
 
-    ``weights`` and ``tensors`` belong to LIR only; a bundle holds its constants and exact scales.
+    ``weights`` and ``tensors`` belong to LIR only; others hold their constants and exact scales.
 
     Raises:
-        UserError: codes of FILE, LIR, CONST and BUN; ARG001 for weights given with a bundle.
+        UserError: codes of FILE, LIR, CONST, MODEL, PKG and BUN; ARG001 for weights given with a
+            bundle or model.
     """
     if is_bundle(path):
         refuse_files(path, weights, tensors)
         return from_bundle(read_bundle(path))
+    imported = import_model(path, weights, tensors)
+    if imported is not None:
+        return Program(imported.module, imported.numerics, unsigned=imported.unsigned)
     printed = parse_file(path)
     sidecar = default_tensors_file(path) if tensors is None else tensors
     if weights is None:
@@ -94,4 +101,6 @@ def from_bundle(bundle: Bundle) -> Program:
         indices |= dict.fromkeys(names, layer.index)
         if layer.numerics:
             numerics |= dict.fromkeys(names, layer.numerics)
-    return Program(bundle.module(), bundle.metadata.numerics, indices, numerics)
+    metadata = bundle.metadata
+    unsigned = frozenset(metadata.unsigned)
+    return Program(bundle.module(), metadata.numerics, indices, numerics, unsigned=unsigned)

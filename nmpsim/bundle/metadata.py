@@ -33,6 +33,11 @@ class Tensor:
     offset: ZeroPoint | None = None
 
 
+def as_unsigned(tensor: Tensor) -> Tensor:
+    """An Int8 tensor as a user has it who has uint8."""
+    return attrs.evolve(tensor, elem="ui8", offset=(tensor.offset or 0) + UNSIGNED)
+
+
 @attrs.frozen
 class Fate:
     """What became of one operation of the model's file that the program was imported from."""
@@ -142,9 +147,7 @@ class Metadata:
 
     def as_user_has(self, tensor: Tensor) -> Tensor:
         """An input or output with the element and offset that a user has it in."""
-        if tensor.name not in self.unsigned:
-            return tensor
-        return attrs.evolve(tensor, elem="ui8", offset=(tensor.offset or 0) + UNSIGNED)
+        return as_unsigned(tensor) if tensor.name in self.unsigned else tensor
 
     @property
     def origins(self) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.bundle import Bundle
 from nmpsim.checking.baseline import (
     Baseline,
     baseline_of,
@@ -57,6 +57,7 @@ class CaseWork:
     """A case with what its files hold."""
 
     case: Case
+    bundle: Bundle
     inputs: Arrays
     expected: Expected
     update_baseline: bool = False
@@ -75,7 +76,7 @@ def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
     """
     case = work.case
     try:
-        bundle = read_bundle(case.bundle)
+        bundle = work.bundle
         before = None
         if case.baseline is not None and not work.update_baseline:
             before = read_baseline(case.baseline)

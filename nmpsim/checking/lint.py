@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from nmpsim.analysis.lint import Finding, load_subject, run_rules
-from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.bundle import Bundle
 from nmpsim.checking.suite import Case
 from nmpsim.diagnostics import Place, UserError
+from nmpsim.session import load
 
 
 def lint_cases(cases: Iterable[Case]) -> tuple[Finding, ...]:
@@ -20,7 +21,7 @@ def lint_cases(cases: Iterable[Case]) -> tuple[Finding, ...]:
 
 def _findings(case: Case) -> Iterator[Finding]:
     try:
-        bundle = read_bundle(case.bundle)
+        bundle = load(case.bundle)
         report = run_rules(load_subject(bundle))
     except UserError:  # checking the case says what is wrong with its bundle
         return

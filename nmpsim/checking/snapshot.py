@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim import session
-from nmpsim.bundle import Bundle, HoldsBundle, bundle_from_bytes, bundle_of, read_bundle
+from nmpsim.bundle import Bundle, HoldsBundle, bundle_from_bytes, bundle_of
 from nmpsim.checking.baseline import baseline_of, read_baseline, write_baseline
 from nmpsim.checking.case import Expected, judged
 from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
@@ -34,10 +34,10 @@ class Runner:
         self._devices: dict[DeviceConfig, Device] = {}
 
     def load(self, path: Path | str) -> Bundle:
-        """The bundle of a file."""
+        """The bundle of a file, or what a model's is compiled to."""
         where = Path(path).absolute()
         if where not in self._bundles:
-            self._bundles[where] = read_bundle(where)
+            self._bundles[where] = session.load(where)
         return self._bundles[where]
 
     def compile(self, lir: Path | str, weights: Path | str | None = None, **options: Any) -> Bundle:

@@ -47,8 +47,8 @@ class Command(click.Command):
 
 
 def bundle_argument(command: _Command) -> _Command:
-    """The bundle that a command is about."""
-    return click.argument("bundle", metavar="NET.bin", type=FILE)(command)
+    """The bundle that a command is about, or a model that `nmpsim compile` takes by itself."""
+    return click.argument("bundle", metavar="NET.bin|MODEL", type=FILE)(command)
 
 
 def strict_option(command: _Command) -> _Command:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpsim.atomic import file_name
-from nmpsim.bundle import read_bundle
 from nmpsim.checking import Case, CaseResult, CaseWork, Expected
 from nmpsim.checking.expectations import layer_name, refuse_unknown
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.cli.inputs import fitting_inputs
+from nmpsim.config import load_device
 from nmpsim.diagnostics import Place, UserError, about, fail
 from nmpsim.views.text import shape_text
 
@@ -41,12 +41,16 @@ def core_path(folder: Path | None, case: Case) -> Path | None:
 
 
 def _work(case: Case, update: bool, core: Path | None, strict: bool) -> CaseWork:
-    metadata = read_bundle(case.bundle).metadata
+    from nmpsim import session
+
+    device = None if case.device is None else load_device(case.device)
+    bundle = session.load(case.bundle, device=device)
+    metadata = bundle.metadata
     inputs = fitting_inputs([one.argument for one in case.input], metadata.user_inputs)
     expect = case.expect
     outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata)
     layers = None if expect.layers is None else _layers(expect.layers, metadata)
-    return CaseWork(case, inputs, Expected(outputs, layers), update, core, strict=strict)
+    return CaseWork(case, bundle, inputs, Expected(outputs, layers), update, core, strict=strict)
 
 
 def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:

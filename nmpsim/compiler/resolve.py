@@ -55,4 +55,4 @@ def _tensorview(instruction: Instruction, views: dict[str, View]) -> View:
 
 def place_of(instruction: Instruction, file: str | None = None) -> Place:
     """Where an instruction stands."""
-    return Place(file, instruction.span.line, instruction.span.column)
+    return instruction.span.place(file)

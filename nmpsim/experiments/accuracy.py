@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.atomic import is_special, write_file
-from nmpsim.bundle import Bundle, bundle_from_bytes, read_bundle
+from nmpsim.bundle import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import from_settings
 from nmpsim.core.demand import check_run
 from nmpsim.core.limits import NO_LIMITS, Limits
@@ -35,14 +35,14 @@ from nmpsim.experiments.samples import (
 from nmpsim.experiments.worker import Chunk, EvalWork, evaluate_chunk
 from nmpsim.host_memory import checked_limit, share_of
 from nmpsim.report.json import json_text
-from nmpsim.session import Compiled
+from nmpsim.session import load
 
 MAX_IN_CHUNK = 16
 """Samples that a worker does before it answers."""
 
 
 def evaluate(
-    program: Compiled | Path | str,
+    program: Bundle | HoldsBundle | Path | str,
     inputs: Mapping[str, npt.ArrayLike] | Samples,
     labels: npt.ArrayLike,
     *,
@@ -61,7 +61,7 @@ def evaluate(
     It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
 
     Args:
-        program: a bundle's file, or what ``compile`` gave.
+        program: a bundle, what ``compile`` gave, or the file of a bundle or of a model.
         inputs: for each input an array whose first axis counts the samples, or ``Samples``.
         labels: the right class of each sample.
         class_names: names of the classes, by label.
@@ -81,7 +81,7 @@ def evaluate(
             used, RESULT001 for results of something else, WORK001 if a worker was lost, MEM001 if
             it needs too much memory. A sample whose run does not reach its end counts as wrong.
     """
-    image, bundle = _loaded(program)
+    bundle = load(program) if isinstance(program, Path | str) else bundle_of(program)
     samples = ArraySamples.of(inputs) if isinstance(inputs, Mapping) else inputs
     checked = checked_labels(labels, len(samples), classes_of(bundle))
     found = _fresh(bundle, samples, checked, class_names)
@@ -97,7 +97,7 @@ def evaluate(
         if scheduler is None:  # the workers of a cluster have memory of their own
             limit = share_of(limit, jobs)
             check_run(bundle, from_settings(bundle.metadata.device), limit)
-        work = EvalWork(image, bundle.digest, bundle.path, limit, limits)
+        work = EvalWork(bytes(bundle.file), bundle.digest, bundle.path, limit, limits)
         with open_pool(work, jobs=jobs, scheduler=scheduler) as pool:
             pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
             chunks = _chunks(todo, pool.workers, samples, checked, bundle)
@@ -126,13 +126,6 @@ def write_results(path: Path, evaluation: Evaluation, top: Sequence[int]) -> Non
     """Put the evaluation into a file, whole or not at all."""
     text = json_text(evaluation_json(evaluation, top))
     write_file(path, lambda file: file.write(text.encode()))
-
-
-def _loaded(program: Compiled | Path | str) -> tuple[bytes, Bundle]:
-    if isinstance(program, Compiled):
-        return program.image, bundle_from_bytes(program.image)
-    bundle = read_bundle(program)
-    return bytes(bundle.file), bundle
 
 
 def _fresh(

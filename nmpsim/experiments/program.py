@@ -10,12 +10,14 @@ import attrs
 from nmpsim.analysis.program import is_bundle, load_program, refuse_files
 from nmpsim.bundle import Bundle, Tensor, read_bundle
 from nmpsim.bundle.debug import debug_sections
+from nmpsim.bundle.metadata import as_unsigned
 from nmpsim.compiler.resolve import resolve
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.diagnostics import Place, fail
 from nmpsim.experiments.identity import digest_of
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir import Module
+from nmpsim.lir.nodes import TensorType
 
 
 @attrs.frozen(eq=False)
@@ -29,6 +31,8 @@ class SweptProgram:
     base: DeviceConfig
     """The device whose settings a sweep changes, unless another is given."""
     warnings: tuple[str, ...] = ()
+    unsigned: frozenset[str] = frozenset()
+    """Inputs and outputs that a user has as uint8."""
 
     @property
     def digest(self) -> str:
@@ -39,7 +43,10 @@ class SweptProgram:
         return digest_of([arithmetic.encode(), *parts])
 
     def inputs(self) -> tuple[Tensor, ...]:
-        """Mutable weights that are read before they are written; they have no address yet."""
+        """Mutable weights that are read before they are written, as a user has them.
+
+        They have no address yet.
+        """
         weights, operations = resolve(self.module)
         read: set[str] = set()
         written: set[str] = set()
@@ -51,10 +58,16 @@ class SweptProgram:
                     read.add(view.buffer.name)
             written.update(view.buffer.name for view in operation.outs())
         return tuple(
-            Tensor(name, view.type.elem, view.type.shape, 0)
+            self._as_user_has(name, view.type)
             for name, view in weights.items()
             if not view.buffer.constant and name in read
         )
+
+    def _as_user_has(self, name: str, type_: TensorType) -> Tensor:
+        quant = type_.quant
+        scale, offset = (quant.scale, quant.offset) if quant and quant.scale else (None, None)
+        tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
+        return as_unsigned(tensor) if name in self.unsigned else tensor
 
 
 def load_swept(
@@ -63,11 +76,11 @@ def load_swept(
     tensors: Path | str | None = None,
     numerics: str | None = None,
 ) -> SweptProgram:
-    """The program of a bundle or of LIR text, with its constants.
+    """The program of a bundle, of a model or of LIR text, with its constants.
 
     Raises:
-        UserError: codes of FILE, LIR, CONST and BUN; BUN005 for a bundle without its module;
-            ARG001 for weights or numerics given with a bundle, which has its own.
+        UserError: codes of FILE, LIR, CONST, MODEL, PKG and BUN; BUN005 for a bundle without
+            its module; ARG001 for weights or numerics given with a bundle, which has its own.
     """
     if isinstance(program, Bundle):
         return _of_bundle(program)
@@ -84,10 +97,11 @@ def load_swept(
     return SweptProgram(
         loaded.module.name,
         loaded.module,
-        numerics or DEFAULT_NUMERICS,
+        numerics or loaded.numerics or DEFAULT_NUMERICS,
         {},
         default_device(),
         loaded.warnings,
+        loaded.unsigned,
     )
 
 
@@ -104,4 +118,5 @@ def _of_bundle(bundle: Bundle) -> SweptProgram:
             for name in (layer.fused[:1] or (layer.name,))
         },
         from_settings(metadata.device),
+        unsigned=frozenset(metadata.unsigned),
     )

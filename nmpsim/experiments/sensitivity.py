@@ -90,6 +90,7 @@ class _Experiment:
             numerics=program.numerics,
             layer_numerics=program.layer_numerics,
             fuse_activations=any(layer.fused for layer in self.bundle.metadata.layers),
+            unsigned=program.unsigned,
         )
         return bundle_from_bytes(image, self.bundle.path)
 

@@ -99,6 +99,7 @@ def _compiled(program: SweptProgram, device: DeviceConfig) -> Bundle:
         device,
         numerics=program.numerics,
         layer_numerics=program.layer_numerics,
+        unsigned=program.unsigned,
     )
     return bundle_from_bytes(image, program.name)
 

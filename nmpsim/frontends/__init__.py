@@ -1,4 +1,7 @@
-"""Models as people have them become LIR; a sibling of the compiler, which takes it from there."""
+"""Models as people have them become LIR; a sibling of the compiler, which takes it from there.
+
+Whoever takes a program's file asks here first what it is, by its first bytes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import tflite
 from nmpsim.frontends.imported import Imported
 
-__all__ = ["FRONT_ENDS", "FrontEnd", "Imported", "front_end_of"]
+__all__ = ["FRONT_ENDS", "FrontEnd", "Imported", "front_end_of", "import_model"]
 
 _HEAD = 64
 """Bytes of a file that tell what it is."""
@@ -33,13 +36,37 @@ FRONT_ENDS = (FrontEnd("TFLite", tflite.recognize, tflite.read),)
 def front_end_of(path: Path) -> FrontEnd | None:
     """Who reads a file; None if its first bytes are no model's that is known, as LIR's are.
 
-    Raises:
-        UserError: FILE001 if the file cannot be read.
+    None also for what cannot be opened, or only once, as a pipe: who reads it next says why.
     """
     try:
+        if not path.is_file():
+            return None
         with path.open("rb") as file:
             head = file.read(_HEAD)
-    except OSError as error:
-        message = f"cannot read the model: {error.strerror}"
-        raise fail("FILE001", message, place=Place(str(path))) from error
+    except (OSError, ValueError):
+        return None
     return next((one for one in FRONT_ENDS if one.recognize(head)), None)
+
+
+def import_model(
+    path: Path, weights: Path | str | None = None, tensors: Path | str | None = None
+) -> Imported | None:
+    """What a front end makes of a model's file; None if it is none's.
+
+    Raises:
+        UserError: ARG001 for ``weights`` or ``tensors``, which the file has itself; codes of
+            FILE, PKG, MODEL and LIR.
+    """
+    front_end = front_end_of(path)
+    if front_end is None:
+        return None
+    for given, what in ((weights, "weights"), (tensors, "tensors")):
+        if given is not None:
+            raise fail(
+                "ARG001",
+                f"a {front_end.name} file has its own {what}",
+                place=Place(str(path)),
+                found=f"--{what} {given}",
+                hint=f"leave out --{what}",
+            )
+    return front_end.read(path)

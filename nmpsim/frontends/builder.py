@@ -24,7 +24,7 @@ from nmpsim.lir.opcodes import OPCODES
 
 Array = npt.NDArray[Any]
 NOWHERE = Span(0, 0)
-"""There is no text that an instruction stands in."""
+"""There is no text that it stands in."""
 
 
 def quantized(elem: str, shape: tuple[int, ...], scale: float, zero_point: int) -> TensorType:
@@ -58,17 +58,18 @@ class Builder:
         self._file = file
         self._weights: list[WeightVar] = []
         self._constants: dict[str, Array] = {}
-        self._lines: list[tuple[str, str, tuple[Operand, ...], Mapping[str, AttributeValue]]] = []
+        self._lines: list[Instruction] = []
+        """Without their numbers."""
         self._taken: set[str] = set()
+        self.node = ""
+        """The operation of the file that instructions are added for, as errors name it."""
         self._storage: dict[str, str] = {}
         """Name of a value -> the buffer that it lies in, of those that have to be ended."""
 
     @property
     def names(self) -> Sequence[str]:
         """Names of all instructions that compute something, in order."""
-        return [
-            name for name, opcode, *_ in self._lines if OPCODES[opcode].kind is not Kind.NO_WORK
-        ]
+        return [line.name for line in self._lines if OPCODES[line.opcode].kind is not Kind.NO_WORK]
 
     def unique(self, name: str) -> str:
         """``name``, or with ``__N`` behind it, as Glow does it, where it is taken."""
@@ -94,7 +95,7 @@ class Builder:
     def buffer(self, name: str, type: TensorType) -> Value:
         """Room for an activation."""
         unique = self.unique(name)
-        self._lines.append((unique, "allocactivation", (), {"Ty": type}))
+        self._emit(unique, "allocactivation", (), {"Ty": type})
         self._storage[unique] = unique
         return Value(unique, type, unique)
 
@@ -107,7 +108,7 @@ class Builder:
             "Ty": type,
             "Offsets": offsets or (0,) * len(source.shape),
         }
-        self._lines.append((name, "tensorview", (_operand("@in", source.name),), attributes))
+        self._emit(name, "tensorview", (_operand("@in", source.name),), attributes)
         if source.name in self._storage:
             self._storage[name] = self._storage[source.name]
         return Value(name, type, source.storage)
@@ -121,24 +122,23 @@ class Builder:
             _operand(role.kind, value.name) for role, value in zip(roles, operands, strict=True)
         )
         unique = self.unique(name)
-        self._lines.append((unique, opcode, named, attributes))
+        self._emit(unique, opcode, named, attributes)
         return unique
 
     def module(self) -> Module:
         """The verified module."""
         last = {
             self._storage[operand.name]: index
-            for index, (_, _, operands, _) in enumerate(self._lines)
-            for operand in operands
+            for index, line in enumerate(self._lines)
+            for operand in line.operands
             if operand.name in self._storage
         }
         ends: dict[int, list[str]] = {}
         for buffer, index in last.items():
             ends.setdefault(index, []).append(buffer)
         instructions: list[Instruction] = []
-        for index, (name, opcode, operands, attributes) in enumerate(self._lines):
-            number = len(instructions)
-            instructions.append(Instruction(number, name, opcode, operands, attributes, NOWHERE))
+        for index, line in enumerate(self._lines):
+            instructions.append(attrs.evolve(line, number=len(instructions)))
             for buffer in ends.get(index, ()):
                 instructions.append(
                     Instruction(
@@ -155,6 +155,16 @@ class Builder:
         )
         verify(module)
         return module
+
+    def _emit(
+        self,
+        name: str,
+        opcode: str,
+        operands: tuple[Operand, ...],
+        attributes: Mapping[str, AttributeValue],
+    ) -> None:
+        span = Span(0, 0, self.node)
+        self._lines.append(Instruction(0, name, opcode, operands, attributes, span))
 
     def _weight(self, name: str, type: TensorType, constant: bool) -> Value:
         unique = self.unique(name)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.interpreter.memory import Execution, Memory, Written
 from nmpsim.interpreter.values import values_taken
 from nmpsim.kernels.hostops import HostTensor, UnsupportedHostOp, execute
@@ -52,7 +52,7 @@ def _steps(module: Module, memory: Memory, numerics: str) -> Iterator[Written]:
             raise fail(
                 "COMP001",
                 f"%{instruction.name} cannot be evaluated",
-                place=Place(module.file, instruction.span.line, instruction.span.column),
+                place=instruction.span.place(module.file),
                 found=error.reason,
             ) from None
         for index, array in result.outputs.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.kernels.hostops import HostValueError
 from nmpsim.lir.nodes import Instruction
 
@@ -16,6 +16,6 @@ def values_taken(instruction: Instruction, file: str | None) -> Iterator[None]:
     try:
         yield
     except HostValueError as error:
-        place = Place(file, instruction.span.line, instruction.span.column)
+        place = instruction.span.place(file)
         message = f"%{instruction.name} cannot be calculated"
         raise fail("HOST001", message, place=place, found=error) from None

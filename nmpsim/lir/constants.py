@@ -177,4 +177,4 @@ def _misfit(
 
 
 def _place(module: Module, weight: WeightVar) -> Place:
-    return Place(module.file, weight.span.line, weight.span.column)
+    return weight.span.place(module.file)

@@ -14,6 +14,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.diagnostics import Place
+
 ELEM_DTYPES: dict[str, np.dtype[Any]] = {
     "float": np.dtype(np.float32),
     "float16": np.dtype(np.float16),
@@ -38,10 +40,16 @@ QUANTIZABLE_ELEMS = QUANTIZED_ELEMS | {"i64"}
 
 @attrs.frozen
 class Span:
-    """A place in the text: 1-based line and column of its first character."""
+    """A place in the text: 1-based line and column of its first character; line 0 if it is none."""
 
     line: int
     column: int
+    node: str = ""
+    """The operation of a model's file that it was made for, where there is no text."""
+
+    def place(self, file: str | None) -> Place:
+        """The same for messages; ``file`` is what it is in."""
+        return Place(file, self.line, self.column, node=self.node)
 
 
 @attrs.frozen

@@ -251,6 +251,6 @@ class _Resolver:
         expected = f"scale {format_scale(quant.scale)}, offset {quant.offset}"
         if found != expected:
             message = f"the exact scale of %{quote(name)} does not print as the text does"
-            place = Place(self._file, span.line, span.column)
+            place = span.place(self._file)
             hint = f"{quote(exact.key)} may belong to another program"
             self.problems.append(Diagnostic("CONST004", message, place, found, expected, hint))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.diagnostics import Diagnostic, UserError
 from nmpsim.lir.constraints import Problem, Site
 from nmpsim.lir.liveness import Liveness, Value
 from nmpsim.lir.messages import did_you_mean, quote
@@ -65,7 +65,7 @@ class _Verifier:
         expected: object,
         hint: str | None = None,
     ) -> None:
-        place = Place(self._module.file, span.line, span.column)
+        place = span.place(self._module.file)
         self._found.append(Diagnostic(code, message, place, str(found), str(expected), hint))
 
     def _hint(self, word: str, known: Iterable[str], prefix: str = "") -> str | None:
@@ -128,7 +128,7 @@ class _Verifier:
     def _unknown_opcode(self, instruction: Instruction) -> None:
         self._hints += 1
         span = instruction.span
-        place = Place(self._module.file, span.line, span.column)
+        place = span.place(self._module.file)
         may_hint = self._hints <= _MAX_HINTS
         self._found.append(opcode_problem(instruction.opcode, place, may_hint))
 

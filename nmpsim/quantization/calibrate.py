@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.interpreter import INTERPRETER, execute_real, interpreter_with_order
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import IN
@@ -122,7 +122,7 @@ def _check(array: npt.NDArray[Any], instruction: Instruction, module: Module) ->
     raise fail(
         "QUANT002",
         f"the float program gives no finite number in %{instruction.name}",
-        place=Place(module.file, instruction.span.line, instruction.span.column),
+        place=instruction.span.place(module.file),
         found=f"{int(np.size(array) - np.isfinite(array).sum())} of {array.size} values",
         hint="look for huge or missing values in the weights",
     )

@@ -132,7 +132,7 @@ def _require_float(module: Module) -> None:
             raise fail(
                 "QUANT001",
                 f"%{instruction.name} runs on a condition",
-                place=Place(module.file, instruction.span.line, instruction.span.column),
+                place=instruction.span.place(module.file),
                 found=f"pred: {instruction.predicate}",
                 expected="instructions without predicates",
             )
@@ -148,7 +148,7 @@ def _require_float(module: Module) -> None:
         raise fail(
             "QUANT001",
             "the program is quantized already",
-            place=Place(module.file, span.line, span.column),
+            place=span.place(module.file),
             found=f"{len(quantized)} quantized tensors, the first is %{name}, {type_.elem}",
             expected="a program with float tensors only",
         )

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.interpreter import Location, locate
 from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
 from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, Kind
@@ -186,7 +186,7 @@ class _Builder:
             raise fail(
                 "QUANT001",
                 f"%{instruction.name} changes a tensor at places that are not constant",
-                place=Place(self._module.file, instruction.span.line, instruction.span.column),
+                place=instruction.span.place(self._module.file),
                 found=instruction.opcode,
                 expected="operations that make their results",
                 hint="end the program before it, and do the rest with its outputs",

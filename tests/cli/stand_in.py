@@ -55,7 +55,7 @@ class Session(types.ModuleType):
     def save(self, compiled: types.SimpleNamespace, path: Path) -> None:
         Path(path).write_bytes(compiled.image)
 
-    def load(self, path: Path, patch: Path | None = None) -> Any:
+    def load(self, path: Path, patch: Path | None = None, *, device: Any = None) -> Any:
         return read_bundle(path)
 
     def device_of(self, bundle: Any) -> DeviceConfig:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from nmpsim.analysis.lint.findings import Finding, at_layer
 from nmpsim.analysis.lint.subject import Subject
-from nmpsim.diagnostics import Place
 from nmpsim.lir.opcode import Kind
 
 SATURATES, UNUSED = "splat-saturates", "constant-unused"
@@ -48,7 +47,7 @@ def check_unused(subject: Subject) -> Iterator[Finding]:
                 UNUSED,
                 "note",
                 f"no instruction takes the constant %{weight.name}",
-                Place(subject.module.file, weight.span.line, weight.span.column),
+                weight.span.place(subject.module.file),
                 tensor=weight.name,
                 found=f"{weight.type.nbytes} bytes",
                 hint="Glow leaves some; of a layer's weights it means that the layer has others",

@@ -18,6 +18,7 @@ from nmpsim.analysis.program import from_bundle, is_bundle, refuse_files
 from nmpsim.bundle import Bundle, read_bundle
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import Place, fail
+from nmpsim.frontends import import_model
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.lir import (
     Module,
@@ -53,15 +54,16 @@ def load_subject(
     """What the rules look at.
 
     Args:
-        program: a verified module with exact scales, a bundle, or a file of LIR or of a bundle.
+        program: a verified module with exact scales, a bundle, or a file of LIR, of a model or of
+            a bundle.
         weights: constants of a file of LIR; without them many rules cannot look.
         tensors: its exact scales; the sidecar next to it if None. Where it contradicts the text
             about a bias, the text holds and the sidecar is what the bias was before.
-        numerics: profile; that of the bundle, or ``glow-int``, if None.
+        numerics: profile; that of the bundle or model, or ``glow-int``, if None.
         references: files to compare with.
 
     Raises:
-        UserError: codes of FILE, LIR, CONST, BUN, ARG and PKG.
+        UserError: codes of FILE, LIR, CONST, MODEL, BUN, ARG and PKG.
     """
     if numerics is not None and numerics not in NUMERICS_NAMES:
         known = ", ".join(NUMERICS_NAMES)
@@ -79,6 +81,9 @@ def _subject(
         return Subject(program, DEFAULT_NUMERICS)
     if isinstance(program, Path):
         if not is_bundle(program):
+            imported = import_model(program, weights, tensors)
+            if imported is not None:
+                return Subject(imported.module, imported.numerics)
             return _from_lir(program, weights, tensors)
         refuse_files(program, weights, tensors)
         program = read_bundle(program)

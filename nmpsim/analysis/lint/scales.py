@@ -11,7 +11,6 @@ from nmpsim.analysis.lint.findings import Finding, Severity
 from nmpsim.analysis.lint.subject import Subject
 from nmpsim.analysis.weighted import values_of
 from nmpsim.compiler.work import Operation
-from nmpsim.diagnostics import Place
 from nmpsim.lir.nodes import Span, TensorType
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.printer import format_scale
@@ -90,7 +89,7 @@ def _no_power(subject: Subject, name: str, scale: float, span: Span, count: int 
         NOT_POWER,
         "error",
         f"the scale{channels} of %{name} is no power of two, as numerics nmp needs",
-        Place(subject.module.file, span.line, span.column),
+        span.place(subject.module.file),
         tensor=name,
         found=f"{scale!r}",
         expected=f"for example {nearest!r}",
@@ -127,7 +126,7 @@ def _lost(subject: Subject, tensor: ScaledTensor) -> Finding:
         LOST,
         severity,
         f"the scale of %{tensor.name} is known from its printed decimals only",
-        Place(subject.module.file, tensor.span.line, tensor.span.column),
+        tensor.span.place(subject.module.file),
         tensor=tensor.name,
         found=f"{format_scale(tensor.scale)}, {digits} significant digit{plural}: "
         + (f"off by up to {100 * error:.2g} %" if digits else "nothing is left of it"),
@@ -148,7 +147,7 @@ def _snapped(subject: Subject) -> Iterator[Finding]:
         LOST,
         "note",
         f"{len(tensors)} scales are taken to be the powers of two that they print as",
-        Place(subject.module.file, fewest.span.line, fewest.span.column),
+        fewest.span.place(subject.module.file),
         tensor=fewest.name,
         found=f"down to {digits} significant digits: {format_scale(fewest.scale)} as"
         f" {fewest.scale!r}",

@@ -90,5 +90,5 @@ class Subject:
         if tensor is not None:
             for weight in self.module.weights:
                 if weight.name == tensor.buffer.name:
-                    return Place(self.module.file, weight.span.line, weight.span.column)
+                    return weight.span.place(self.module.file)
         return place_of(op.instruction, self.module.file)

@@ -97,7 +97,7 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
 
 
 @click.command("check", cls=Command, short_help="Check answers and costs, for CI.")
-@click.argument("program", metavar="SUITE.toml|NET.bin", type=FILE)
+@click.argument("program", metavar="SUITE.toml|NET.bin|MODEL", type=FILE)
 @click.option(
     "--input",
     metavar="[NAME=]FILE",
@@ -219,8 +219,10 @@ def _check(request: _Request) -> int:
 def _suite(request: _Request) -> Suite:
     from nmpsim.analysis.program import is_bundle
     from nmpsim.checking import Suite, read_suite
+    from nmpsim.frontends import front_end_of
 
-    if is_bundle(request.program) or request.program.suffix == ".bin":
+    program = request.program
+    if is_bundle(program) or program.suffix == ".bin" or front_end_of(program) is not None:
         return Suite(str(request.program), (_case(request),)).checked()
     given = [name for name in _BUNDLE_OPTIONS if getattr(request, name) not in (None, ())]
     if given:
@@ -234,13 +236,13 @@ def _suite(request: _Request) -> Suite:
 
 
 def _case(request: _Request) -> Case:
-    from nmpsim.bundle import read_bundle
+    from nmpsim import session
     from nmpsim.checking import Budget, Case, Expect, InputFile
     from nmpsim.cli.inputs import split_argument
 
     if request.names:
         raise click.UsageError("--case is for a suite")
-    names = [tensor.name for tensor in read_bundle(request.program).metadata.user_inputs]
+    names = [tensor.name for tensor in session.load(request.program).metadata.user_inputs]
     files = [split_argument(argument, names) for argument in request.input]
     return Case(
         bundle=request.program,

@@ -70,7 +70,7 @@ _ESCAPE_MILLISECONDS = "25"
 
 
 @click.command("debug", cls=Command, short_help="Stop a run, inspect it, step back.")
-@click.argument("bundle", metavar="NET.bin|CORE", type=FILE)
+@click.argument("bundle", metavar="NET.bin|MODEL|CORE", type=FILE)
 @input_option("As for `nmpsim run`.")
 @device_option("the device that the bundle was made for")
 @patch_option
@@ -217,8 +217,9 @@ def _debugger(request: _Request) -> Debugger:
     from nmpsim.cli.inputs import fitting_inputs
     from nmpsim.debugger import Debugger
 
-    bundle = session.load(request.bundle, request.patch)
-    config = _limits(request).of_device(load_device(request.device) or session.device_of(bundle))
+    device = load_device(request.device)
+    bundle = session.load(request.bundle, request.patch, device=device)
+    config = _limits(request).of_device(device or session.device_of(bundle))
     arrays = fitting_inputs(request.inputs, bundle.metadata.user_inputs)
     return Debugger(
         bundle,

@@ -21,7 +21,7 @@ from nmpsim.cli.options import Command, bundle_argument, output_option
 def command(bundle: Path, data: bool, output: Path | None) -> None:
     """Show the program of a bundle as assembly text."""
     check_outputs([output], [bundle])
-    from nmpsim.bundle import read_bundle
+    from nmpsim import session
     from nmpsim.bundle.assembly import disassemble_bundle
 
-    emit(disassemble_bundle(read_bundle(bundle), data), output)
+    emit(disassemble_bundle(session.load(bundle), data), output)

@@ -99,14 +99,14 @@ def _evaluate(request: _Request) -> int:
     check_outputs([request.output], [request.bundle, request.dataset, labels_file])
     check_workers(request.jobs, request.scheduler)
     top = _top(request.top)
-    from nmpsim.bundle import read_bundle
+    from nmpsim import session
     from nmpsim.cli.dataset import load_dataset
     from nmpsim.core.limits import Limits
     from nmpsim.experiments import evaluate
     from nmpsim.experiments.samples import checked_labels, classes_of
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    bundle = read_bundle(request.bundle)
+    bundle = session.load(request.bundle)
     names = [tensor.name for tensor in bundle.metadata.user_inputs]
     data = load_dataset(request.dataset, request.labels, names, request.max_memory)
     classes = classes_of(bundle)
@@ -115,7 +115,7 @@ def _evaluate(request: _Request) -> int:
     kept = partial(what_is_kept, request.output)
     with noting(kept), RunProgress(stderr_console()) as progress:
         found = evaluate(
-            request.bundle,
+            bundle,
             data.samples,
             data.labels,
             class_names=data.class_names,

@@ -85,7 +85,7 @@ def _reduce(request: _Request) -> int:
     if request.reference is not None and request.saturates is not None:
         raise fail("ARG001", "--reference and --saturates are two failures", hint="give one")
     _check_folder(request.output)
-    bundle = session.load(request.bundle)
+    bundle = session.load(request.bundle, device=config)
     arrays = fitting_inputs(request.inputs, bundle.metadata.user_inputs)
     device = session.Device(config or session.device_of(bundle), engine=request.engine)
     with RunProgress(stderr_console()) as progress:

@@ -164,7 +164,7 @@ def _run(request: _Request) -> int:
     from nmpsim.core.limits import Limits, TimeBudget, TimeIsUpError
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    bundle = session.load(request.bundle, request.patch)
+    bundle = session.load(request.bundle, request.patch, device=config)
     tensors = bundle.metadata.user_inputs
     request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
     arrays = fitting_inputs(request.inputs, tensors)

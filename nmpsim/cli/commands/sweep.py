@@ -57,7 +57,7 @@ class _Request:
 
 
 @click.command("sweep", cls=Command, short_help="Run a network on a grid of devices.")
-@click.argument("program", metavar="NET.lir|NET.bin", type=FILE)
+@click.argument("program", metavar="NET.lir|NET.bin|MODEL", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
 @tensors_option
 @click.option("--numerics", metavar="PROFILE", help="The arithmetic that NET.lir is to follow.")

@@ -83,6 +83,7 @@ def _bind(graph: Graph, builder: Builder, lowering: Lowering) -> frozenset[str]:
 
 
 def _lower(lowering: Lowering, operator: Operator) -> Fate:
+    lowering.builder.node = operator.node
     before = len(lowering.builder.names)
     if operator.name not in OPERATORS:
         raise UnsupportedError("an operator that nmpsim does not know")

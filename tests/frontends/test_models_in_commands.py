@@ -1,0 +1,95 @@
+"""A model is given where a bundle is: one place recognizes it, and errors name its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from tflite_files import small_network
+
+import nmpsim
+from nmpsim.config import default_device
+from nmpsim.diagnostics import UserError
+from nmpsim.experiments import load_swept
+
+INPUT = np.zeros((1, 4, 4, 2), np.int8)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(small_network())
+    np.save(tmp_path / "x.npy", INPUT)
+    np.savez(tmp_path / "set.npz", samples=INPUT, labels=np.array([0]))
+    return path
+
+
+@pytest.fixture
+def command(model: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    from nmpsim.cli.app import app
+
+    monkeypatch.chdir(model.parent)
+    return lambda *words: CliRunner().invoke(app, list(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("run model.tflite --input x.npy --engine reference", "classes: Int8 1x3"),
+        ("run model.tflite --input x.npy --engine reference --shadow", "rounding"),
+        ("debug model.tflite --input x.npy --engine reference -c where", "layer 0 conv, cycle 0"),
+        ("lint model.tflite", "model: nothing found"),
+        ("explain model.tflite conv", "conv"),
+        ("disasm model.tflite", "nmp.conv"),
+    ],
+)
+def test_a_command_takes_a_model(command: Callable[..., Result], words: str, found: str) -> None:
+    result = command(*words.split())
+    assert result.exit_code == 0, result.output
+    assert found in result.stdout
+
+
+def test_check_takes_a_model(command: Callable[..., Result]) -> None:
+    words = "check model.tflite --input x.npy --cycles 1 --jobs 1"
+    result = command(*words.split())
+    assert result.exit_code == 4, result.output
+    assert "model" in result.stdout
+
+
+def test_an_evaluation_takes_a_model(command: Callable[..., Result]) -> None:
+    words = "eval model.tflite --dataset set.npz --labels labels --jobs 1 --top 1"
+    result = command(*words.split())
+    assert result.exit_code == 0, result.output
+
+
+def test_python_loads_a_model_for_a_device(model: Path) -> None:
+    device = attrs.evolve(default_device(), cores_count=2)
+    bundle = nmpsim.load(model, device=device)
+    assert bundle.path == str(model)
+    assert nmpsim.device_of(bundle) == device
+    assert bundle.digest == nmpsim.compile(model, device=device).bundle.digest
+
+
+def test_a_sweep_of_a_model_takes_what_its_user_has(tmp_path: Path) -> None:
+    path = tmp_path / "u8.tflite"
+    path.write_bytes(small_network(dtype="UINT8"))
+    for program in (load_swept(path), load_swept(nmpsim.compile(path).bundle)):
+        (tensor,) = program.inputs()
+        assert (tensor.elem, tensor.offset, program.numerics) == ("ui8", 128, "q31")
+        assert tensor.scale == pytest.approx(0.05)
+
+
+def test_what_the_compiler_refuses_is_told_by_operation(model: Path) -> None:
+    with pytest.raises(UserError) as error:
+        nmpsim.compile(model, numerics="float")
+    (finding,) = error.value.diagnostics
+    assert str(finding).startswith(f"{model}, operation 4 SOFTMAX classes: error[COMP001]")
+
+
+def test_lint_tells_the_operation_too(model: Path) -> None:
+    findings = nmpsim.lint(model, numerics="float")
+    assert "4 SOFTMAX classes" in {one.place.node for one in findings}
