@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, overload
 
@@ -103,7 +104,8 @@ def layer_bound(layer: Layer, of: Counters) -> Bound:
     elif vector == largest:
         formula = f"{busy} cycles of vector units / {cores} cores"
     else:
-        formula = f"{bursts} bursts x {memory_bound(1, of.costs)} cycles"
+        each = Fraction(config.dram_burst_bytes, config.dram_bytes_per_cycle)
+        formula = f"{bursts} bursts x {each} cycles"
     return Bound(formula, mac, vector, memory)
 
 

@@ -178,7 +178,7 @@ SHARED = np.dtype(
         ("image_base", "i8"),
         ("ram_base", "i8"),
         ("scratchpad_bytes", "i8"),
-        ("dram_free", "i8"),  # cycle at which the DRAM is free
+        ("dram_free", "i8"),  # tick at which the DRAM is free
         ("open_row", "i8"),
         ("last_barrier", "i8"),  # the one released last, or -1
         ("noted", "i8"),  # entries of ``Machine.work`` in use

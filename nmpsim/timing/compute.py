@@ -71,12 +71,20 @@ def transpose_cycles(elements: int, costs: Any) -> int:
     return int(costs.vector_startup_cycles + elements)
 
 
-def grant_cycles(bursts: int, row_miss: bool, costs: Any) -> int:
-    """Cycles that the DRAM is busy with a grant."""
-    per_burst = (
-        costs.dram_burst_bytes + costs.dram_bytes_per_cycle - 1
-    ) // costs.dram_bytes_per_cycle
-    return int(bursts * per_burst + (costs.dram_row_miss_cycles if row_miss else 0))
+def ticks_of(cycles: int, costs: Any) -> int:
+    """Cycles in ticks of the DRAM; it moves a byte in a tick, so that no time is ever rounded."""
+    return int(cycles * costs.dram_bytes_per_cycle)
+
+
+def cycles_of(ticks: int, costs: Any) -> int:
+    """Ticks of the DRAM in cycles, rounded up."""
+    return ceil_div(ticks, costs.dram_bytes_per_cycle)
+
+
+def grant_ticks(bursts: int, row_miss: bool, costs: Any) -> int:
+    """Ticks that the DRAM is busy with a grant."""
+    missed = costs.dram_row_miss_cycles if row_miss else 0
+    return int(bursts * costs.dram_burst_bytes + ticks_of(missed, costs))
 
 
 FUNCTIONS = (
@@ -88,6 +96,8 @@ FUNCTIONS = (
     vector_cycles,
     pool_cycles,
     transpose_cycles,
-    grant_cycles,
+    ticks_of,
+    cycles_of,
+    grant_ticks,
 )
 """What the compiled engine compiles, callees first."""

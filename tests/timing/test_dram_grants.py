@@ -6,6 +6,7 @@ bursts, and a burst that two consecutive runs share is fetched once.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import product
 from random import Random
 
@@ -29,7 +30,7 @@ from nmpsim.memory.dram import (
     take_grant,
 )
 from nmpsim.timing import Costs, costs_of
-from nmpsim.timing.compute import grant_cycles
+from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
 
 Box = tuple[int, int, int, int, int, int]
 """Address, bytes of a run, runs in a row, rows, bytes from run to run and from row to row."""
@@ -169,10 +170,23 @@ def test_where_a_transfer_stands() -> None:
 
 
 def test_cycles_of_a_grant() -> None:
-    """A burst of 64 bytes takes 4 cycles at 16 bytes a cycle, a row miss 20."""
-    assert grant_cycles(32, True, costs()) == 32 * 4 + 20
-    assert grant_cycles(32, False, costs()) == 32 * 4
-    assert grant_cycles(0, True, costs()) == 20
-    for width, cycles in ((64, 1), (63, 2), (65, 1), (32, 2), (33, 2), (31, 3), (1, 64)):
-        assert grant_cycles(3, False, costs(dram_bytes_per_cycle=width)) == 3 * cycles
-    assert grant_cycles(1, True, costs(dram_row_miss_cycles=0)) == 4
+    """A burst of 64 bytes takes 4 cycles at 16 bytes a cycle, a row miss 20; nothing is rounded."""
+
+    def cycles(bursts: int, row_miss: bool, **settings: int) -> Fraction:
+        numbers = costs(**settings)
+        return Fraction(grant_ticks(bursts, row_miss, numbers), numbers.dram_bytes_per_cycle)
+
+    assert cycles(32, True) == 32 * 4 + 20
+    assert cycles(32, False) == 32 * 4
+    assert cycles(0, True) == 20
+    for width in (64, 63, 65, 32, 33, 31, 1, 4096):
+        assert cycles(3, False, dram_bytes_per_cycle=width) == Fraction(3 * 64, width)
+        assert cycles(3, True, dram_bytes_per_cycle=width) == Fraction(3 * 64, width) + 20
+    assert cycles(1, True, dram_row_miss_cycles=0) == 4
+
+
+def test_ticks_and_cycles() -> None:
+    """A tick moves one byte; what is not a whole cycle is seen in the next one."""
+    numbers = costs(dram_bytes_per_cycle=12)
+    assert ticks_of(5, numbers) == 60
+    assert [cycles_of(ticks, numbers) for ticks in (0, 1, 11, 12, 13, 24)] == [0, 1, 1, 1, 2, 2]

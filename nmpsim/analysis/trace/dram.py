@@ -13,7 +13,7 @@ from nmpsim.analysis.trace.selection import Selection
 from nmpsim.isa.table import DRAM_BASE, Unit
 from nmpsim.memory.dram import next_address, take_grant
 from nmpsim.timing import Costs
-from nmpsim.timing.compute import grant_cycles
+from nmpsim.timing.compute import grant_ticks
 
 
 class DramTrace:
@@ -35,10 +35,10 @@ class DramTrace:
         operation = "WRITE" if entry["unit"] == Unit.STORE else "READ"
         burst = self._costs.dram_burst_bytes
         count = int(entry["bytes"]) // burst
-        each = grant_cycles(1, False, self._costs)
-        cycle = int(entry["end"]) - count * each
         for number, address in enumerate(_bursts(entry["cursor"], count, self._costs)):
-            yield f"{address:#x} {operation} {cycle + number * each}\n"
+            left = grant_ticks(count - number, False, self._costs)
+            cycle = int(entry["end"]) - left // self._costs.dram_bytes_per_cycle
+            yield f"{address:#x} {operation} {cycle}\n"
 
 
 def _bursts(cursor: Any, count: int, costs: Costs) -> Iterator[int]:

@@ -102,5 +102,4 @@ def box_cycles(
     extent = np.where(runs == 1, run, count_y * (stride_x * (count_x - 1) + run))
     rows = extent / costs.dram_row_bytes
     opened = np.where(aligned, np.ceil(rows), rows + 1)
-    per_burst = -(-burst // costs.dram_bytes_per_cycle)
-    return bursts * runs * per_burst + opened * costs.dram_row_miss_cycles
+    return bursts * runs * burst / costs.dram_bytes_per_cycle + opened * costs.dram_row_miss_cycles

@@ -27,7 +27,7 @@ from nmpsim.memory.dram import (
     take_grant,
 )
 from nmpsim.timing import Costs
-from nmpsim.timing.compute import grant_cycles
+from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
 
 LAYER, BEGIN = int(Job.LAYER), int(Job.BEGIN)
 PC, DESCRIPTOR = int(Job.PC), int(Job.DESCRIPTOR)
@@ -198,13 +198,14 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     miss = row != m.shared[0].open_row
     runs_done, bytes_done = job[RUNS_DONE], job[BYTES_DONE]
     bursts = take_grant(job, costs)
-    cycles = grant_cycles(bursts, miss, costs)
-    start = max(m.cores[core].request[unit], m.shared[0].dram_free)
-    end = start + cycles
-    m.cores[core].in_line[unit] += start - m.cores[core].request[unit]
-    m.shared[0].dram_free = end
+    request = m.cores[core].request[unit]
+    start_tick = max(ticks_of(request, costs), m.shared[0].dram_free)
+    end_tick = start_tick + grant_ticks(bursts, miss, costs)
+    start, end = cycles_of(start_tick, costs), cycles_of(end_tick, costs)
+    m.cores[core].in_line[unit] += start_tick // costs.dram_bytes_per_cycle - request
+    m.shared[0].dram_free = end_tick
     m.shared[0].open_row = row
-    m.layers[job[LAYER]].counts[BUSY_LOAD + unit] += cycles
+    m.layers[job[LAYER]].counts[BUSY_LOAD + unit] += end - start
     m.layers[job[LAYER]].counts[BURSTS] += bursts
     m.layers[job[LAYER]].counts[ROW_MISSES] += 1 if miss else 0
     nbytes = bursts * costs.dram_burst_bytes
@@ -213,4 +214,4 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
         finish_transfer(m, core, unit, slot, end, end + costs.dram_latency_cycles)
         begin_transfer(m, costs, core, unit)
     else:
-        m.cores[core].request[unit] = end
+        m.cores[core].request[unit] = end_tick // costs.dram_bytes_per_cycle

@@ -12,7 +12,7 @@ from nmpsim.isa.table import Unit
 from nmpsim.isa.total import total
 from nmpsim.memory.dram import CURSOR_WORDS, is_served, next_address, take_grant
 from nmpsim.timing import Costs
-from nmpsim.timing.compute import grant_cycles
+from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
 
 WAIT = total(
     f"{__name__}.WAIT",
@@ -201,14 +201,14 @@ def serve(machine: Machine, queue: Queue) -> None:
     is_miss = row != int(shared["open_row"])
     before = transfer[:CURSOR_WORDS].copy()
     bursts = take_grant(transfer, costs)
-    cycles = grant_cycles(bursts, is_miss, costs)
-    start = max(queue.request, int(shared["dram_free"]))
-    end = start + cycles
-    queue.stand_in_line(start - queue.request)
-    shared["dram_free"] = end
+    start_tick = max(ticks_of(queue.request, costs), int(shared["dram_free"]))
+    end_tick = start_tick + grant_ticks(bursts, is_miss, costs)
+    start, end = cycles_of(start_tick, costs), cycles_of(end_tick, costs)
+    queue.stand_in_line(start_tick // costs.dram_bytes_per_cycle - queue.request)
+    shared["dram_free"] = end_tick
     shared["open_row"] = row
     counts = machine.layers[int(transfer[Job.LAYER])]["counts"]
-    counts[BUSY[queue.unit]] += cycles
+    counts[BUSY[queue.unit]] += end - start
     counts[Count.BURSTS] += bursts
     counts[Count.ROW_MISSES] += int(is_miss)
     nbytes = bursts * costs.dram_burst_bytes
@@ -217,4 +217,4 @@ def serve(machine: Machine, queue: Queue) -> None:
         finish_transfer(queue, end, end + costs.dram_latency_cycles)
         begin_transfers(queue)
     else:
-        queue.ask_at(end)
+        queue.ask_at(end_tick // costs.dram_bytes_per_cycle)

@@ -31,7 +31,7 @@ from nmpsim.memory.dram import (
     start_transfer,
     take_grant,
 )
-from nmpsim.timing.compute import ceil_div, grant_cycles
+from nmpsim.timing.compute import ceil_div, cycles_of, grant_ticks, ticks_of
 from nmpsim.timing.work import cycles
 
 ADDRESS_CYCLES = 2
@@ -46,7 +46,7 @@ ISSUED, SERVED, FREE = range(3)
 """Of a core's unit: the row behind the last instruction that was issued; the transfer that is
 served; when the unit is free."""
 DRAM_FREE, OPEN_ROW, BUSY, GRANTS, BURSTS, ROW_MISSES = range(6)
-"""Of the DRAM: when it is free and which row is open, then sums."""
+"""Of the DRAM: the tick from which it is free and which row is open, then sums."""
 
 
 class Work(NamedTuple):
@@ -185,23 +185,24 @@ def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> 
     before = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE]
     bursts = take_grant(cursor, costs)
     if is_blind:
-        taken = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE] - before
-        busy = ceil_div(taken, costs.dram_bytes_per_cycle)
+        busy = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE] - before
     else:
-        busy = grant_cycles(bursts, is_miss, costs)
-    end = max(s.next[request], dram[DRAM_FREE]) + busy
+        busy = grant_ticks(bursts, is_miss, costs)
+    start = max(ticks_of(s.next[request], costs), dram[DRAM_FREE])
+    end = start + busy
     dram[DRAM_FREE] = end
     dram[OPEN_ROW] = row
-    dram[BUSY] += busy
+    dram[BUSY] += cycles_of(end, costs) - cycles_of(start, costs)
     dram[GRANTS] += 1
     dram[BURSTS] += bursts
     if is_miss:
         dram[ROW_MISSES] += 1
     if not is_served(cursor):
-        s.next[request] = end
+        s.next[request] = end // costs.dram_bytes_per_cycle
     else:
         s.next[request] = NEVER
-        _finish(s, core, kind, end, end + costs.dram_latency_cycles)
+        free = cycles_of(end, costs)
+        _finish(s, core, kind, free, free + costs.dram_latency_cycles)
         _begin(p, s, costs, core, kind)
 
 
