@@ -36,6 +36,9 @@ from nmpsim.timing.bounds import (
     vector_bound,
 )
 
+ALL_CORES = (1 << 64) - 1
+"""Bits of an int64 as a number that is not negative."""
+
 
 def layer_channels(layer: Layer) -> int:
     """Channels of a layer's output: its last dimension."""
@@ -64,6 +67,8 @@ class Counters:
     """[layers][Count]"""
     spent: Sequence[Sequence[int]]
     """[layers][Spent]"""
+    worked: Sequence[int]
+    """[layers] bit n: core n had work."""
     elements: Sequence[int]
     saturation: Mapping[int, Sequence[SaturationCount]]
     """Layer -> what saturated there."""
@@ -71,7 +76,9 @@ class Counters:
 
 def counters_of(machine: Machine, config: DeviceConfig) -> Counters:
     """Read a machine's counters at once: its records are slow to read one by one."""
-    lists = {name: machine.layers[name].tolist() for name in ("counts", "spent", "elements")}
+    lists = {
+        name: machine.layers[name].tolist() for name in ("counts", "spent", "worked", "elements")
+    }
     return Counters(config, costs_of(config), **lists, saturation=_saturation_of(machine))
 
 
@@ -187,6 +194,7 @@ def layer_report(layer: Layer, of: Counters, cycles: int, host: HostCounts | Non
         scale=layer.output.scale,
         offset=layer.output.offset,
         cycles=cycles,
+        cores=(of.worked[layer.index] & ALL_CORES).bit_count(),
         macs=macs,
         utilization=macs / peak if peak else 0.0,
         bytes=moved,

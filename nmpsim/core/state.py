@@ -81,7 +81,8 @@ class Count(IntEnum):
 class Spent(IntEnum):
     """Columns of ``spent``: each cycle of a core has one cause.
 
-    It is the MAC array's or the vector unit's if that worked, else it is what the control core did.
+    It is the MAC array's or the vector unit's if that worked; else UNUSED if the layer gave work to
+    other cores only; else what the control core did.
     """
 
     MAC = 0
@@ -90,10 +91,11 @@ class Spent(IntEnum):
     STORE = 3
     CONTENTION = 4
     IMBALANCE = 5
-    BARRIER = 6
-    SEMAPHORE = 7
-    IDLE = 8
-    CONTROL = 9
+    UNUSED = 6
+    BARRIER = 7
+    SEMAPHORE = 8
+    IDLE = 9
+    CONTROL = 10
 
 
 class Job(IntEnum):
@@ -160,6 +162,7 @@ LAYER = np.dtype(
     [
         ("counts", "i8", (len(Count),)),
         ("spent", "i8", (len(Spent),)),  # cycles of all cores by cause
+        ("worked", "i8"),  # bit n: core n was given a tensor instruction for it
         ("saturated", "i8", (STAGES, 2)),  # values saturated, by stage and side (0 low, 1 high)
         ("worst", "i8", (STAGES, 2)),  # largest overshoot
         ("first", "i8", (STAGES, 2)),  # smallest index of a value that saturated, or NEVER
@@ -305,8 +308,8 @@ def reset(machine: Machine) -> None:
     cores.request[:] = NEVER
     cores.layer[:] = -1
     cores.previous_layer[:] = layers.size - 1
-    for account in (layers.counts, layers.spent, layers.saturated, layers.worst, layers.elements):
-        account[...] = 0
+    for account in ("counts", "spent", "worked", "saturated", "worst", "elements"):
+        layers[account][...] = 0
     layers.first[:] = NEVER
     machine.barriers.cycle[:] = NEVER
     shared.dram_free[:] = 0

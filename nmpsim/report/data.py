@@ -27,8 +27,9 @@ from nmpsim.report.fields import (
 )
 from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
+from nmpsim.report.use import DeviceUse, use_of
 
-SCHEMA: Final = "nmpsim-report-3"
+SCHEMA: Final = "nmpsim-report-4"
 """Version of the JSON report."""
 
 ACTIVITIES = (
@@ -50,6 +51,7 @@ CAUSES = (
     "store",
     "contention",
     "imbalance",
+    "unused",
     "barrier",
     "semaphore",
     "idle",
@@ -188,6 +190,7 @@ class LayerReport:
         Count,
         "from the end of the previous layer to the barrier that ends this one; 0 on the host",
     ]
+    cores: Annotated[Count, "cores with work: those that it gave a tensor instruction"] = 0
     macs: Annotated[
         Count, "multiplications that the layer needs; those that tiling repeats are not counted"
     ]
@@ -235,6 +238,22 @@ class LayerReport:
     ]:
         """Cycles as a multiple of the bound; None if nothing bounds the layer."""
         return self.cycles / self.bound.cycles if self.bound.cycles else None
+
+    @property
+    def use(
+        self,
+    ) -> Annotated[
+        DeviceUse,
+        "what the device was doing, as shares of `cycles`: a [device_use](#device_use)",
+        Before("core_cycles"),
+    ]:
+        """Shares of the layer's cycles."""
+        return use_of([self], self.cycles)
+
+    @property
+    def burst_cycles(self) -> int:
+        """Cycles in which the DRAM transferred bursts."""
+        return self.bound.memory
 
     @property
     def bytes_read(self) -> int:
@@ -429,8 +448,28 @@ class RunReport:
     ]
 
     @property
+    def use(
+        self,
+    ) -> Annotated[
+        DeviceUse,
+        "what the device was doing, as shares of `cycles`: a [device_use](#device_use)",
+        Before("seconds"),
+    ]:
+        """Shares of all cycles."""
+        return use_of(self.layers, self.cycles)
+
+    @property
+    def limited_by(
+        self,
+    ) -> Annotated[
+        str, "what limits the run, as a sentence; empty if it took no cycles", Before("seconds")
+    ]:
+        """The first thing to know of a run."""
+        return self.use.limiter() if self.cycles else ""
+
+    @property
     def schema(
         self,
-    ) -> Annotated[Literal["nmpsim-report-3"], "`nmpsim-report-3`", Before("program")]:
+    ) -> Annotated[Literal["nmpsim-report-4"], "`nmpsim-report-4`", Before("program")]:
         """Version of the JSON report."""
         return SCHEMA

@@ -19,12 +19,13 @@ def layer_table(report: RunReport, console: Console) -> Table | Text:
     alarm = {row: "bold yellow" for row, layer in enumerate(layers) if layer.saturated}
     columns = [
         Column("#", [str(layer.index) for layer in layers], right=True),
-        Column("layer", [visible_line(layer.name) for layer in layers], least=8),
-        Column("operation", [visible_line(layer.op) for layer in layers], least=8),
-        Column("on", [layer.placement for layer in layers], styles=host),
-        Column("output", [_output_text(layer) for layer in layers], least=16),
+        Column("layer", [visible_line(layer.name) for layer in layers], least=6),
+        Column("operation", [visible_line(layer.op) for layer in layers], least=9),
+        Column("cores", [cores_text(layer) for layer in layers], right=True, styles=host),
+        Column("output", [_output_text(layer) for layer in layers], least=9),
         Column("cycles", [f"{layer.cycles:,}" for layer in layers], right=True),
         Column("time%", [percent(one.cycles, report.cycles) for one in layers], right=True),
+        Column("DRAM%", [_dram(layer) for layer in layers], right=True),
         Column("MAC util%", [_utilization(layer) for layer in layers], right=True),
         Column("saturated", [_saturated(layer) for layer in layers], right=True, styles=alarm),
     ]
@@ -33,6 +34,15 @@ def layer_table(report: RunReport, console: Console) -> Table | Text:
 
 def _output_text(layer: LayerReport) -> str:
     return f"{elem_text(layer.elem)} {shape_text(layer.shape)}"
+
+
+def cores_text(layer: LayerReport) -> str:
+    """How many cores have work, or ``host``."""
+    return "host" if layer.placement == "host" else f"{layer.cores}"
+
+
+def _dram(layer: LayerReport) -> str:
+    return percent(layer.use.dram_busy, 1) if layer.placement == "device" else "-"
 
 
 def _utilization(layer: LayerReport) -> str:

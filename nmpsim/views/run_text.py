@@ -32,6 +32,7 @@ CAUSE_WORDS = {
     "store": "waiting for stores",
     "contention": "waiting for loads or stores while the DRAM served others",
     "imbalance": "imbalance: waiting at barriers for cores with more work",
+    "unused": "unused: cores that the layer gave no work",
     "barrier": "barrier overhead",
     "semaphore": "waiting at semaphores",
     "idle": "idle: halted before the others",
@@ -69,6 +70,8 @@ def print_run(report: RunReport, console: Console) -> None:
     """The whole report."""
     head = f"{report.program}: {_arithmetic(report)}, {report.engine} engine"
     line(console, f"{head}, device {report.device.get('name', '?')}", "bold")
+    if report.limited_by:
+        line(console, report.limited_by, "bold")
     if report.layers:
         console.print()
         console.print(layer_table(report, console))
@@ -128,7 +131,8 @@ def run_totals(report: RunReport) -> list[tuple[str, str]]:
     at_clock = f" at {clock} MHz" if clock else ""
     return [
         ("cycles", f"{report.cycles:,}, {duration(report.seconds)}{at_clock}"),
-        ("MACs", f"{macs:,}, {_utilization(report)}% MAC utilization"),
+        ("MACs", f"{macs:,}, {percent(report.use.mac_utilization, 1)}% MAC utilization"),
+        ("DRAM", report.use.dram_words()),
         ("layers", f"{len(report.layers) - host} on the device, {host} on the host"),
         ("simulation", f"{duration(report.host_seconds)} of wall time"),
         ("contract", contract_text(report.contract)),
@@ -139,12 +143,6 @@ def contract_text(contract: ContractReport) -> str:
     """What became of the check of the contract, and why it was not made."""
     text = CONTRACT_WORDS[contract.status]
     return f"{text}: {contract.message}" if contract.message else text
-
-
-def _utilization(report: RunReport) -> str:
-    """Over all cycles; each layer's own figure knows how many lanes its type has."""
-    used = sum(layer.utilization * layer.cycles for layer in report.layers)
-    return percent(used, report.cycles)
 
 
 def _print_causes(report: RunReport, console: Console) -> None:

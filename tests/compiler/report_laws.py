@@ -16,6 +16,8 @@ from nmpsim.report.data import LayerReport, RunReport
 Array = np.ndarray[Any, Any]
 GLOW = ("glow-int", "glow-float")
 CLIPPING = ("RELU", "CLIP")
+AFTER_THE_LAST = 2
+"""Cycles of a core after the last barrier of a program."""
 ASKED = ("relu", "clip", "cpumaxsplat")
 
 
@@ -43,6 +45,8 @@ def check_causes(layer: LayerReport, cores: int) -> None:
     causes = layer.core_cycles
     assert sum(causes.values()) == cores * layer.cycles, layer.name
     assert min(causes.values()) >= 0, layer.name
+    idle = (cores - layer.cores) * layer.cycles
+    assert 0 <= idle - causes["unused"] <= cores * AFTER_THE_LAST, layer.name
     assert causes["mac"] == layer.busy["mac"], layer.name
     assert causes["vector"] <= layer.busy["vector"], layer.name
     assert layer.cycles >= layer.bound.cycles, (layer.name, layer.bound)

@@ -82,7 +82,7 @@ def test_room_of_the_records() -> None:
     core, layer, shared = m.cores[0], m.layers[0], m.shared[0]
     assert core["wait"].shape == (2,)
     assert core["pending"].shape == (8,)
-    assert core["spent"].shape == layer["spent"].shape == (10,)
+    assert core["spent"].shape == layer["spent"].shape == (11,)
     assert core["in_line"].shape == core["in_line_booked"].shape == (2,)
     assert core["served"].shape == core["request"].shape == (2,)
     assert core["in_line_at"].shape == (2, 16)
@@ -131,7 +131,8 @@ def test_reset() -> None:
     assert (cores.previous_layer == 2).all()
     for name in ("clock", "pc", "registers", "jobs", "issued", "pending", "spent"):
         assert not cores[name].any()
-    for account in (layers.counts, layers.spent, layers.saturated, layers.worst, layers.elements):
+    booked = (layers.counts, layers.spent, layers.worked, layers.saturated)
+    for account in (*booked, layers.worst, layers.elements):
         assert not account.any()
     assert (layers.first == NEVER).all()
     assert (m.barriers.cycle == NEVER).all()

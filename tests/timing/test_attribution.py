@@ -16,7 +16,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.reference import tensor
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.units import Queue
-from nmpsim.core.state import Count, Machine, Spent
+from nmpsim.core.state import Count, Machine, Spent, Status
 from nmpsim.isa.table import Unit
 
 CONTROL_CORE = {
@@ -44,7 +44,10 @@ class Watch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.busy: set[tuple[int, Unit, int]] = set()
         self.did: dict[tuple[int, int], Count] = {}
-        compute, spend = tensor.compute, Core.spend
+        self.unused: set[tuple[int, int]] = set()
+        self.has_work = [False] * CORES
+        self.passed = [0] * CORES
+        compute, spend, works, leave = tensor.compute, Core.spend, Core.works_on, Core.leave_layer
 
         def noted_compute(queue: Queue, layer: int, cycles: int) -> None:
             compute(queue, layer, cycles)
@@ -57,6 +60,23 @@ class Watch:
                 self.did[core.number, cycle] = activity
             return spend(core, activity, cause, cycles)
 
+        def noted_work(core: Core, layer: int) -> None:
+            works(core, layer)
+            self.has_work[core.number] = True
+
+        def noted_leave(core: Core, ended: int) -> None:
+            leave(core, ended)
+            if core.status == Status.HALTED:
+                return
+            if any(self.has_work) and not self.has_work[core.number]:
+                cycles = range(self.passed[core.number], core.clock)
+                self.unused |= {(core.number, cycle) for cycle in cycles}
+            self.passed[core.number] = core.clock
+            if core.number == CORES - 1:  # all meet at every barrier
+                self.has_work = [False] * CORES
+
+        monkeypatch.setattr(Core, "works_on", noted_work)
+        monkeypatch.setattr(Core, "leave_layer", noted_leave)
         monkeypatch.setattr(tensor, "compute", noted_compute)
         monkeypatch.setattr(Core, "spend", noted_spend)
 
@@ -68,6 +88,8 @@ class Watch:
                 found["mac"] += 1
             elif (core, Unit.VECTOR, cycle) in self.busy:
                 found["vector"] += 1
+            elif (core, cycle) in self.unused:
+                found["unused"] += 1
             else:
                 found[CONTROL_CORE[activity]] += 1
         return found

@@ -131,6 +131,39 @@ def test_what_stood_in_line_before_is_contention_of_the_wait() -> None:
     }
 
 
+def test_a_core_without_work_is_unused() -> None:
+    """Core 0 fills, core 1 has nothing to do until the barrier; then nobody has."""
+    m = run_both(
+        from_text(
+            """
+        work: .descriptor fill, output=0x20000000, count=320
+        _start:
+            csrr     a0, mhartid    # 1
+            li       t1, 2          # 2
+            bnez     a0, meet       # core 0: 3
+            la       t0, work       # 5
+            nmp.fill t0             # descriptor until 13: works until 37; issued at 14
+            nmp.wait vector, 0      # until 37; 38
+        meet:                       # core 1: 5
+            li       t0, 0          # 39; core 1: 6
+            nmp.barrier t0, t1      # 40; core 1: 7; both go on at 56
+            li       t0, 1          # 57
+            nmp.barrier t0, t1      # 58; both go on at 74
+            nmp.halt                # 75
+        """,
+            config=device(2),
+            layer_channels=(1, 1),
+            barrier_layers=(0, 1),
+        )
+    )
+    assert m.cores.clock.tolist() == [75, 75]
+    # Of core 1, all that comes before 56: 7 cycles of control, 33 at the barrier, 16 of its own.
+    assert spent(m) == {"CONTROL": 13 + 3, "VECTOR": 24, "BARRIER": 16, "UNUSED": 56}
+    # A layer without any work of tensor instructions calls no core unused.
+    assert spent(m, 1) == {"CONTROL": 2 * (2 + 1), "BARRIER": 2 * 16}
+    assert m.layers.worked.tolist() == [0b01, 0, 0]
+
+
 def test_a_semaphore_and_an_early_halt() -> None:
     m = run_both(
         from_text(
@@ -192,6 +225,9 @@ def test_contention(engine: str) -> None:
     assert layer.bound.formula == "4 bursts x 4 cycles"
     assert layer.burst_efficiency == 1.0
     assert layer.distance == 114 / 16
+    assert (layer.cores, layer.use.dram_busy, layer.use.row_misses) == (2, 36 / 114, 20 / 114)
+    assert layer.use.bursts_wasted == 0
+    assert "`dram_busy` is 31.6 %" in page and "`row_misses` is 17.5 %" in page
 
 
 @pytest.mark.parametrize("engine", ENGINES)

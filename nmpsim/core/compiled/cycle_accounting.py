@@ -22,6 +22,7 @@ ACTIVITIES = int(Count.IDLE) + 1
 ON_MAC, ON_VECTOR = int(Spent.MAC), int(Spent.VECTOR)
 ON_LOAD, ON_CONTENTION = int(Spent.LOAD), int(Spent.CONTENTION)
 ON_CONTROL = int(Spent.CONTROL)
+ON_UNUSED = int(Spent.UNUSED)
 CAUSES = len(Spent)
 MAC, VECTOR = int(Unit.MAC), int(Unit.VECTOR)
 
@@ -86,6 +87,17 @@ def works_on(m: Machine, core: Int, layer: Int) -> None:
     if m.cores[core].layer >= 0 and m.cores[core].layer != layer:
         give_to_layer(m, core, m.cores[core].layer)
     m.cores[core].layer = layer
+    m.layers[layer].worked |= np.int64(1) << core
+
+
+@jit
+def call_unused(m: Machine, core: Int) -> None:
+    """What a core did since the last barrier was for nothing: the layer gave it no work."""
+    book(m, core, ON_CONTROL)
+    for cause in range(ON_VECTOR + 1, CAUSES):
+        cycles = m.cores[core].spent[cause]
+        m.cores[core].spent[cause] = 0
+        m.cores[core].spent[ON_UNUSED] += cycles
 
 
 @jit

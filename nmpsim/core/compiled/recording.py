@@ -54,6 +54,7 @@ class Timing(NamedTuple):
     barriers: Records
     counts: Int64s
     spent: Int64s
+    worked: Int64s
 
 
 @attrs.define(eq=False)
@@ -75,7 +76,8 @@ class Recording:
 def timing_of(machine: Machine) -> Timing:
     """A copy of a machine's timing."""
     layers = machine.layers
-    parts = (machine.cores, machine.shared, machine.barriers, layers.counts, layers.spent)
+    booked = (layers.counts, layers.spent, layers.worked)
+    parts = (machine.cores, machine.shared, machine.barriers, *booked)
     return Timing(*(part.copy() for part in parts))
 
 
@@ -86,6 +88,7 @@ def put_timing(machine: Machine, timing: Timing) -> None:
     machine.barriers[:] = timing.barriers
     machine.layers.counts[:] = timing.counts
     machine.layers.spent[:] = timing.spent
+    machine.layers.worked[:] = timing.worked
 
 
 def has_timing(machine: Machine, timing: Timing) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.cycle_accounting import leave_layer, wait
+from nmpsim.core.compiled.cycle_accounting import call_unused, leave_layer, wait
 from nmpsim.core.state import Count, Machine, Spent, Status
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
@@ -30,10 +30,12 @@ def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> Non
     m.cores[core].wait[1] = cores
     arrived = 0
     latest = 0
+    has_work = False
     for other in range(m.cores.size):
         if m.cores[other].status == AT_BARRIER and m.cores[other].wait[0] == barrier:
             arrived += 1
             latest = max(latest, m.cores[other].clock)
+            has_work = has_work or m.cores[other].layer >= 0
     if arrived < cores:
         return
     release = latest + costs.sync_barrier_cycles
@@ -45,6 +47,8 @@ def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> Non
             wait(m, other, BARRIER, ON_BARRIER, costs.sync_barrier_cycles)
             m.cores[other].status = RUNNING
             if known:
+                if has_work and m.cores[other].layer < 0:
+                    call_unused(m, other)
                 leave_layer(m, other, ended)
     if known:
         m.barriers[barrier].cycle = release

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nmpsim.core.reference.words import signed
 from nmpsim.core.state import CSR_COLUMN, Count, Machine, Spent, Status
 from nmpsim.isa.table import Csr, Unit
@@ -89,6 +91,14 @@ class Core:
         if self.layer >= 0 and self.layer != layer:
             self._give_to(self.layer)
         self.layer = layer
+        self.machine.layers[layer]["worked"] |= np.int64(1) << self.number
+
+    def call_unused(self) -> None:
+        """What the core did since the last barrier was for nothing: the layer gave it no work."""
+        spent = self.record["spent"]
+        for cause in set(Spent) - {Spent.MAC, Spent.VECTOR, Spent.UNUSED}:
+            spent[Spent.UNUSED] += spent[cause]
+            spent[cause] = 0
 
     def leave_layer(self, ended: int) -> None:
         """A barrier is passed or the core halts; ``ended`` counts if the core named no layer."""

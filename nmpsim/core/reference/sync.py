@@ -41,8 +41,11 @@ def barrier(s: Step) -> None:
             core.status = Status.RUNNING
         end_layer(s, number, release)
         s.machine.shared[0]["last_barrier"] = number
+        has_work = any(core.layer >= 0 for core in arrived)
         for core in arrived:
             if number < s.machine.barriers.size:
+                if has_work and core.layer < 0:
+                    core.call_unused()
                 core.leave_layer(int(s.machine.barriers[number]["layer"]))
     raise EndOfTurnError
 

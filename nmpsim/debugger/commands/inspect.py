@@ -76,10 +76,15 @@ def layer(context: Context, arguments: Arguments) -> Result:
     note = context.bias_note(chosen)
     lines += [f"  {note}"] if note else []
     if busy:
+        cores = f"cores with work: {report.cores}"
+        lines.append(f"  {cores}, MAC utilization {report.use.mac_utilization:.1%}")
+        lines.append(f"  DRAM {report.use.dram_words()}")
         lines.append("  core cycles " + ", ".join(f"{n} {c}" for n, c in busy.items()))
     data = attrs.asdict(state) | {
         "cycles": report.cycles,
         "macs": report.macs,
+        "cores": report.cores,
+        "use": attrs.asdict(report.use),
         "core_cycles": busy,
         "fused": list(chosen.fused),
         "numerics": chosen.numerics,

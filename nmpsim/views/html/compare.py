@@ -9,7 +9,7 @@ import numpy as np
 
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.figures import NAME_CHARACTERS, Figure, axis, figure_spec, tooltips
-from nmpsim.views.html.tables import Cell, Heading, Table, count, plain_table, text
+from nmpsim.views.html.tables import Cell, Heading, Table, count, percent_cell, plain_table, text
 from nmpsim.views.text import duration, shorten_middle
 from nmpsim.visible import visible_line
 
@@ -43,6 +43,8 @@ def totals_table(runs: _Runs) -> Table:
         Heading("cycles", "of the whole run"),
         Heading("change", "of cycles against the first run"),
         Heading("time", "these cycles at the device's clock"),
+        Heading("DRAM busy %", "of all cycles"),
+        Heading("MAC utilization %", "of what all MAC arrays could have done in these cycles"),
         Heading(
             "saturated", "values that did not fit; clips that the network asks for do not count"
         ),
@@ -118,6 +120,8 @@ def _total(name: str, run: RunReport, first: RunReport) -> tuple[Cell, ...]:
         count(run.cycles),
         _change(first.cycles, run.cycles),
         Cell(duration(run.seconds), run.seconds),
+        percent_cell(run.use.dram_busy, 1.0 if run.cycles else 0),
+        percent_cell(run.use.mac_utilization, 1.0 if run.cycles else 0),
         count(sum(layer.saturated for layer in run.layers)),
         text("same" if _same_outputs(first, run) else "other"),
         text(run.trap.kind if run.trap else "reached", "alarm" if run.trap else ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nmpsim.report.data import LayerReport, RunReport, Saturation
 from nmpsim.views.html.tables import (
+    CORES,
     CYCLES,
     DISTANCE,
     INDEX,
@@ -34,7 +35,7 @@ _LEAST_SHARE = 0.05
 
 def slow_table(report: RunReport) -> Table:
     """The layers that took longest: what bounds them, and where the cores' cycles went."""
-    columns = (INDEX, NAME, OPERATION, CYCLES, TIME_SHARE, _BOUND, _FORMULA, DISTANCE)
+    columns = (INDEX, NAME, OPERATION, CORES, CYCLES, TIME_SHARE, _BOUND, _FORMULA, DISTANCE)
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]
     told = [layer for layer in slow if layer.cycles]
     return table_of(report, (*columns, *recorded_columns(report), _CAUSES), told)

@@ -9,14 +9,8 @@ from nmpsim.config import from_settings
 from nmpsim.report.data import RunReport
 
 
-def cores_at_work(report: RunReport) -> Mapping[int, int]:
-    """How many cores worked for each layer, by its index; empty if nothing was recorded."""
-    spans = report.timeline.spans if report.timeline is not None else ()
-    return Counter(layer for layer, _ in {(s.layer, s.core) for s in spans if s.layer is not None})
-
-
 def scratchpad_shares(report: RunReport) -> Mapping[int, float]:
-    """Which share of a scratchpad each layer used, by its index; empty likewise."""
+    """Which share of a scratchpad each layer used, by its index; empty if nothing was recorded."""
     used: Counter[int] = Counter()
     for block in report.scratchpads:
         used[block.layer] += block.end - block.begin

@@ -30,6 +30,7 @@ _CAUSE_COLOURS = {
     "store": "#f0c97a",
     "contention": "#d55e00",
     "imbalance": "#cc79a7",
+    "unused": "#f2e6ee",
     "barrier": "#8c5a78",
     "semaphore": "#7f7f7f",
     "idle": "#d9d9d9",

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.views.html.recorded import cores_at_work, scratchpad_shares
+from nmpsim.views.html.recorded import scratchpad_shares
 from nmpsim.views.text import elem_text, percent, shape_text
 from nmpsim.visible import visible_line
 
@@ -64,9 +64,6 @@ def table_of(report: RunReport, columns: Sequence[Column], layers: Iterable[Laye
 def recorded_columns(report: RunReport) -> tuple[Column, ...]:
     """Columns that only a run has whose work was recorded."""
     found = []
-    if cores := cores_at_work(report):
-        heading = Heading("cores", "how many cores worked for the layer")
-        found.append(Column(heading, lambda _, layer: count(cores.get(layer.index, 0))))
     if shares := scratchpad_shares(report):
         heading = Heading("scratchpad %", "the share of a scratchpad that the layer wrote to")
         found.append(
@@ -162,6 +159,10 @@ def _cause(layer: LayerReport) -> Cell:
     return Cell(f"{name} {percent(cycles, sum(layer.core_cycles.values()))}%", name)
 
 
+def _dram(layer: LayerReport, share: float) -> Cell:
+    return percent_cell(share, 1.0 if layer.bursts else 0)
+
+
 def _distance(layer: LayerReport) -> Cell:
     return (
         Cell("-", -1) if layer.distance is None else Cell(f"{layer.distance:.2f}", layer.distance)
@@ -176,6 +177,10 @@ NAME = Column(
 OPERATION = Column(
     Heading("operation", "its opcode", number=False),
     lambda _, layer: text(layer.op),
+)
+CORES = Column(
+    Heading("cores", "how many have work: the layer gave them a tensor instruction"),
+    lambda _, layer: count(layer.cores),
 )
 CYCLES = Column(
     Heading("cycles", "from the end of the layer before to the barrier that ends this one"),
@@ -201,6 +206,7 @@ _COLUMNS = (
         Heading("on", "device, or host: then it takes no device cycles", number=False),
         lambda _, layer: text(layer.placement, "host" if layer.placement == "host" else ""),
     ),
+    CORES,
     CYCLES,
     TIME_SHARE,
     DISTANCE,
@@ -220,8 +226,20 @@ _MORE_COLUMNS = (
         lambda _, layer: percent_cell(layer.utilization, 1.0 if layer.macs else 0),
     ),
     Column(
+        Heading("DRAM busy %", "of the layer's cycles: the DRAM served loads or stores"),
+        lambda _, layer: _dram(layer, layer.use.dram_busy),
+    ),
+    Column(
+        Heading("row misses %", "a part of these: it opened rows"),
+        lambda _, layer: _dram(layer, layer.use.row_misses),
+    ),
+    Column(
+        Heading("wasted %", "another part: it transferred bytes of bursts that nobody asked for"),
+        lambda _, layer: _dram(layer, layer.use.bursts_wasted),
+    ),
+    Column(
         Heading("burst %", "bytes moved of the bytes of the DRAM's bursts"),
-        lambda _, layer: percent_cell(layer.burst_efficiency, 1.0 if layer.bursts else 0),
+        lambda _, layer: _dram(layer, layer.burst_efficiency),
     ),
     Column(
         Heading(
