@@ -68,6 +68,10 @@ class DeviceConfig:
     dram_row_miss_cycles: int = _setting(0, 100_000)
     sync_barrier_cycles: int = _setting(0, 100_000)
     sync_semaphore_cycles: int = _setting(0, 100_000)
+    host_operation_cycles: int = _setting(0, 1_000_000_000)
+    host_kilo_mac_cycles: int = _setting(0, 1_000_000)
+    host_kilo_element_cycles: int = _setting(0, 1_000_000)
+    host_kilo_function_cycles: int = _setting(0, 1_000_000)
     limits_cycles: int = _setting(1, 1 << 62)
     sources: Mapping[str, str] = attrs.field(factory=dict, eq=False)
     """Setting -> published, measured, assumed or given."""

@@ -40,6 +40,7 @@ class BaselineLayer:
     name: str
     op: str
     shape: tuple[int, ...]
+    placement: Literal["device", "host"]
     cycles: int = attrs.field(validator=attrs.validators.ge(0))
     saturated: Annotated[
         Mapping[str, int],
@@ -131,6 +132,7 @@ def baseline_of(run: Run) -> Baseline:
                 layer.name,
                 layer.op,
                 layer.shape,
+                layer.placement,
                 layer.cycles,
                 saturated(layer),
                 run.constants[layer.index],

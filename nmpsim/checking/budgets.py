@@ -15,6 +15,10 @@ from nmpsim.diagnostics import Diagnostic, Place
 def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
     """Cycles against the limit and the baseline; see :func:`stale_device`."""
     compared = _compared(budget, baseline)
+    moved = () if compared is None else _moved_to_host(run, compared)
+    if moved:
+        message = f"{run.report.cycles:,} are without what moved to the host: {_named(moved)}"
+        return Check("cycles", "over", message, moved)
     over = _over(run.report.cycles, budget, compared)
     if not over:
         before = "" if compared is None else f", baseline {compared.cycles:,}"
@@ -92,6 +96,18 @@ def check_memory(run: Run, most_bytes: int) -> Check:
     culprits = (culprit(layers[index], f"{largest:,} bytes of output"),) if layers else ()
     message = f"{used:,} bytes are more than {most_bytes:,}; most takes {_named(culprits)}"
     return Check("memory", "over", message, culprits)
+
+
+def _moved_to_host(run: Run, baseline: Baseline) -> tuple[Culprit, ...]:
+    """Layers that ran on the device then; none if the device file counts the host's cycles."""
+    if run.report.host.cycles is not None:
+        return ()
+    pairs = zip(run.report.layers, baseline.layers, strict=True)
+    return tuple(
+        culprit(now, f"took {then.cycles:,} cycles on the device; now on the host: {now.reason}")
+        for now, then in pairs
+        if (then.placement, now.placement) == ("device", "host")
+    )
 
 
 def _slow(run: Run) -> tuple[Culprit, ...]:

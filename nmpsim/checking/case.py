@@ -179,6 +179,8 @@ def _outcomes(run: Run, baseline: Baseline | None) -> tuple[LayerOutcome, ...]:
             layer.name,
             layer.op,
             layer.line,
+            layer.placement,
+            None if then is None else then.placement,
             layer.cycles,
             None if then is None else then.cycles,
             layer.saturated,

@@ -65,6 +65,8 @@ class LayerOutcome:
     name: str
     op: str
     line: int
+    placement: Literal["device", "host"]
+    placement_before: Literal["device", "host"] | None
     cycles: int
     cycles_before: int | None
     saturated: int
@@ -80,17 +82,25 @@ class LayerOutcome:
         self,
     ) -> Annotated[
         Literal["regressed", "improved", "unchanged", "unknown"],
-        "by its cycles, then by what saturated; unknown without a baseline",
+        "regressed if it has moved to the host; else by its cycles, then by what saturated;"
+        " unknown without a baseline",
         AT_END,
     ]:
-        """By its cycles, then by what saturated; unknown without a baseline."""
+        """By where it runs, its cycles, then by what saturated; unknown without a baseline."""
         if self.cycles_before is None or self.saturated_before is None:
             return "unknown"
+        if self.moved_to_host:
+            return "regressed"
         now, before = (self.cycles, self.saturated), (self.cycles_before, self.saturated_before)
         if now == before:
             return "unchanged"
         worse = self.cycles > self.cycles_before or self.saturated > self.saturated_before
         return "regressed" if worse else "improved"
+
+    @property
+    def moved_to_host(self) -> bool:
+        """True if it ran on the device in the baseline."""
+        return (self.placement_before, self.placement) == ("device", "host")
 
     @property
     def computes_otherwise(self) -> bool:

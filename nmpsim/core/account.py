@@ -14,6 +14,7 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import LayerReports, counters_of, host_counts
 from nmpsim.core.host import HostClip, read_tensor
+from nmpsim.core.host_cost import host_cycles
 from nmpsim.core.state import NEVER, Count, Machine
 from nmpsim.report.data import ContractReport, OutputReport, RunReport, TrapReport
 
@@ -60,6 +61,16 @@ def book_cycles(
             break
 
 
+def book_host(
+    account: Account, step: ProgramStep, clip: HostClip | None, config: DeviceConfig
+) -> None:
+    """Book what the host has done. The clock of the cores stands still meanwhile."""
+    for index in step.layers:
+        account.cycles[index] = host_cycles(step, config)
+        if clip is not None:
+            account.clips[index] = clip
+
+
 def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
     """Cycles of cores that named no layer of the bundle are for ``layer``."""
     activities = slice(0, Count.IDLE + 1)
@@ -89,7 +100,9 @@ def run_report(
     layer_outputs: Mapping[str, npt.NDArray[Any]],
 ) -> RunReport:
     """The report of a run that has come this far."""
-    metadata, cycles = bundle.metadata, int(machine.cores.clock.max())
+    metadata = bundle.metadata
+    on_host = (layer.index for layer in metadata.layers if layer.placement == "host")
+    cycles = int(machine.cores.clock.max()) + sum(account.cycles[index] for index in on_host)
     outputs = tuple(_output(machine, t, metadata.as_user_has(t)) for t in metadata.outputs)
     host = {index: host_counts(clip) for index, clip in account.clips.items()}
     return RunReport(

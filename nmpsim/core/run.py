@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
-from nmpsim.core.account import Account, book_cycles, run_report
+from nmpsim.core.account import Account, book_cycles, book_host, run_report
 from nmpsim.core.engine import ContractBrokenError, Engine
 from nmpsim.core.host import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
@@ -215,9 +215,8 @@ class Run:
 
     def _host(self, step: ProgramStep) -> None:
         clip = run_host_step(self._machine, step)
+        book_host(self._account, step, clip, self._config)
         for index in step.layers:
-            if clip is not None:
-                self._account.clips[index] = clip
             self._layer_done(index)
         self._clock.check()
 

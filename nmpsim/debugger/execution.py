@@ -20,7 +20,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
-from nmpsim.core.account import Account, book_cycles, run_report
+from nmpsim.core.account import Account, book_cycles, book_host, run_report
 from nmpsim.core.engines import make_engine
 from nmpsim.core.host import run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
@@ -332,8 +332,7 @@ class Execution:
 
     def _host(self, step: ProgramStep) -> Pause:
         clip = run_host_step(self.machine, step)
-        if clip is not None:
-            self.account.clips.update(dict.fromkeys(step.layers, clip))
+        book_host(self.account, step, clip, self.config)
         self._step += 1
         self.position += 1
         return self._pause(Why.LAYER, self.position - 1, step.layers)

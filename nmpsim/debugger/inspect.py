@@ -63,7 +63,7 @@ def layer_states(debugger: Debugger) -> tuple[LayerState, ...]:
                 line=layer.line,
                 placement=layer.placement,
                 state=state,
-                cycles=told.cycles if state != "pending" else 0,
+                cycles=told.device_cycles if state != "pending" else 0,
                 saturated=saturated,
                 elements=told.elements if state != "pending" else 0,
             )

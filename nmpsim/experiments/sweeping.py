@@ -236,6 +236,9 @@ def _report_columns(report: RunReport) -> dict[str, Any]:
         **{f"core_cycles_{name}": _activity(layers, name) for name in ACTIVITIES},
         "elements": sum(layer.elements for layer in layers),
         "saturated": sum(layer.saturated for layer in layers),
+        "host_layers": report.host.layers,
+        "host_elements": report.host.elements,
+        "host_cycles": report.host.cycles,
     }
 
 

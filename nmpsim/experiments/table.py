@@ -48,6 +48,9 @@ COLUMNS = (
     *(f"core_cycles_{name}" for name in ACTIVITIES),
     "elements",
     "saturated",
+    "host_layers",
+    "host_elements",
+    "host_cycles",
 )
 """In their order; docs/sweep.md says what each holds."""
 _HINT = "name another file, or delete this one"

@@ -5,6 +5,7 @@ What a field means stands in its type (:mod:`nmpsim.report.fields`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, overload
 
@@ -58,6 +59,15 @@ CAUSES = (
     "control",
 )
 """Where the cycles of cores went: each has one cause, together they are cores times cycles."""
+
+
+HOST_COSTS = (
+    "host_operation_cycles",
+    "host_kilo_mac_cycles",
+    "host_kilo_element_cycles",
+    "host_kilo_function_cycles",
+)
+"""Settings of the device that give the host's layers cycles."""
 
 
 @attrs.frozen
@@ -188,7 +198,8 @@ class LayerReport:
     offset: Annotated[Whole | None, "zero point of its output; null if the type is not quantized"]
     cycles: Annotated[
         Count,
-        "from the end of the previous layer to the barrier that ends this one; 0 on the host",
+        "from the end of the previous layer to the barrier that ends this one; on the host, what"
+        " `[host]` of the device file makes of it",
     ]
     cores: Annotated[Count, "cores with work: those that it gave a tensor instruction"] = 0
     macs: Annotated[
@@ -254,6 +265,11 @@ class LayerReport:
     def burst_cycles(self) -> int:
         """Cycles in which the DRAM transferred bursts."""
         return self.bound.memory
+
+    @property
+    def device_cycles(self) -> int:
+        """Cycles by the device's clock, which stands still while the host works."""
+        return 0 if self.placement == "host" else self.cycles
 
     @property
     def bytes_read(self) -> int:
@@ -374,6 +390,27 @@ class OutputReport:
         return (self.values.astype("float64") - (self.offset or 0)) * self.scale
 
 
+@attrs.frozen
+class HostWork:
+    """What the host computes for the program."""
+
+    layers: Annotated[Count, "layers that run there"]
+    elements: Annotated[Count, "their results"]
+    cycles: Annotated[
+        Count | None,
+        "cycles that they took, by `[host]` of the device file; null if that counts none",
+    ]
+
+    @property
+    def text(self) -> str:
+        """``3 host layers, 1,210 elements, not counted``"""
+        if not self.layers:
+            return "no host layers"
+        cost = "not counted" if self.cycles is None else f"{self.cycles:,} cycles"
+        layers = "layer" if self.layers == 1 else "layers"
+        return f"{self.layers} host {layers}, {self.elements:,} elements, {cost}"
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class RunReport:
     """The outcome of one run."""
@@ -385,7 +422,9 @@ class RunReport:
         " `nmpsim asm`",
     ]
     engine: Annotated[str, "`compiled` or `reference`"]
-    cycles: Annotated[Count, "of the whole run, until the last core is done"]
+    cycles: Annotated[
+        Count, "of the whole run, until the last core is done, and those of `host`, if counted"
+    ]
     seconds: Annotated[Share, "these cycles at `cores_clock_mhz`"]
     host_seconds: Annotated[
         Share,
@@ -452,11 +491,11 @@ class RunReport:
         self,
     ) -> Annotated[
         DeviceUse,
-        "what the device was doing, as shares of `cycles`: a [device_use](#device_use)",
+        "what the device was doing, as shares of the device's cycles: a [device_use](#device_use)",
         Before("seconds"),
     ]:
-        """Shares of all cycles."""
-        return use_of(self.layers, self.cycles)
+        """Shares of the device's cycles."""
+        return use_of(self.layers, self.device_cycles)
 
     @property
     def limited_by(
@@ -466,6 +505,26 @@ class RunReport:
     ]:
         """The first thing to know of a run."""
         return self.use.limiter() if self.cycles else ""
+
+    @property
+    def device_cycles(self) -> int:
+        """Cycles by the device's clock, which stands still while the host works."""
+        return self.cycles - (self.host.cycles or 0)
+
+    @property
+    def host(
+        self,
+    ) -> Annotated[
+        HostWork, "what the host computes: a [host_work](#host_work)", Before("seconds")
+    ]:
+        """What the host computes; its cycles are part of ``cycles``."""
+        layers = [layer for layer in self.layers if layer.placement == "host"]
+        is_counted = any(self.device.get(name) for name in HOST_COSTS)
+        return HostWork(
+            len(layers),
+            sum(math.prod(layer.shape) for layer in layers),
+            sum(layer.cycles for layer in layers) if is_counted else None,
+        )
 
     @property
     def schema(

@@ -9,6 +9,7 @@ from rich.console import Console
 from nmpsim.report.data import (
     CAUSES,
     ContractReport,
+    HostWork,
     LayerReport,
     RunReport,
     TrapReport,
@@ -127,16 +128,25 @@ def run_totals(report: RunReport) -> list[tuple[str, str]]:
     """What a run came to: labels and texts."""
     clock = report.device.get("cores_clock_mhz")
     macs = sum(layer.macs for layer in report.layers)
-    host = sum(layer.placement == "host" for layer in report.layers)
+    host = report.host
     at_clock = f" at {clock} MHz" if clock else ""
     return [
-        ("cycles", f"{report.cycles:,}, {duration(report.seconds)}{at_clock}"),
+        ("cycles", f"{report.cycles:,}, {duration(report.seconds)}{at_clock}{_host(host)}"),
         ("MACs", f"{macs:,}, {percent(report.use.mac_utilization, 1)}% MAC utilization"),
         ("DRAM", report.use.dram_words()),
-        ("layers", f"{len(report.layers) - host} on the device, {host} on the host"),
+        ("layers", f"{len(report.layers) - host.layers} on the device, {host.layers} on the host"),
         ("simulation", f"{duration(report.host_seconds)} of wall time"),
         ("contract", contract_text(report.contract)),
     ]
+
+
+def _host(host: HostWork) -> str:
+    """What the total leaves out, or has besides the device's cycles."""
+    if not host.layers:
+        return ""
+    if host.cycles is None:
+        return f"; + {host.text}"
+    return f"; {host.cycles:,} of them on the host"
 
 
 def contract_text(contract: ContractReport) -> str:

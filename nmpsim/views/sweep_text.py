@@ -10,6 +10,7 @@ from rich.console import Console
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.grid import dotted
 from nmpsim.experiments.table import Row
+from nmpsim.report.data import HostWork
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.text import duration, percent, plural
@@ -80,7 +81,12 @@ def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Column]:
             "bytes", [f"{row['bytes_read'] + row['bytes_written']:,}" for row in rows], right=True
         ),
         Column("saturated", [f"{row['saturated']:,}" for row in rows], right=True),
+        Column("host", [_host(row) for row in rows]),
     ]
+
+
+def _host(row: Row) -> str:
+    return HostWork(row["host_layers"], row["host_elements"], row["host_cycles"]).text
 
 
 def _settings(row: Row, varied: Sequence[str]) -> str:

@@ -230,6 +230,22 @@ def test_no_saturation_at_all_whatever_was_before(project):
     assert check["culprits"][0]["name"] == "conv1__6_quantize"
 
 
+def test_work_that_moved_to_the_host_is_no_gain(project, baseline):
+    layers = json.loads((project.folder / "seven.json").read_text())["layers"]
+    index = next(n for n, one in enumerate(layers) if one["placement"] == "host" and n)
+    layers[index].update(placement="device", cycles=1000)
+    baseline(layers=layers, cycles=1000 + sum(one["cycles"] for one in layers))
+    assert project.statuses()["cycles"] == "over"
+    said = project.check().stdout
+    assert (
+        f"layer {layers[index]['name']} (took 1,000 cycles on the device; now on the host" in said
+    )
+
+    project.write("[host]\noperation_cycles = 500\n", "board.toml")
+    project.write(SUITE + 'device = "board.toml"\n')
+    assert "moved to the host" not in project.check().stdout, "its cycles are counted"
+
+
 def test_a_margin_for_cycles(project, baseline):
     """The baseline is set so that the run takes 1.8 % more."""
     taken = json.loads((project.folder / "seven.json").read_text())["cycles"]

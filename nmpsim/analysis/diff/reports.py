@@ -102,6 +102,7 @@ def _facts(report: RunReport) -> dict[str, str | Number | None]:
         "program": report.program,
         "numerics": report.numerics,
         "cycles": report.cycles,
+        "on the host": report.host.text,
         "trap": None if report.trap is None else report.trap.message,
         **{f"device {name}": value for name, value in report.device.items()},
     }

@@ -106,19 +106,19 @@ class TimelineTrace:
         begin = 0
         for layer in report.layers:
             self._events.add_always(_layer_slice(layer, begin))
-            begin += layer.cycles
+            begin += layer.device_cycles
             for found in layer.saturation:
                 if not found.wanted:
                     done = self._finished.of(layer.index, layer.shape, found.first)
                     self._events.add_always(_saturated(layer, found, begin, done))
         if report.trap is not None:
             self._events.add_always(
-                _instant(report.trap.kind, report.cycles, {"message": report.trap.message})
+                _instant(report.trap.kind, report.device_cycles, {"message": report.trap.message})
             )
         self._events.close(
             {
                 "program": visible_line(report.program),
-                "cycles": report.cycles,
+                "cycles": report.device_cycles,
                 "unit": "one microsecond of the trace is one cycle",
                 "dropped_events": self.dropped,
             }
@@ -202,7 +202,7 @@ def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
         "saturated": layer.saturated,
     }
     track = {"pid": LAYERS, "tid": LAYER_TRACK}
-    return _slice(visible_line(layer.name), begin, begin + layer.cycles, facts) | track
+    return _slice(visible_line(layer.name), begin, begin + layer.device_cycles, facts) | track
 
 
 def _saturated(

@@ -76,9 +76,14 @@ def _bars(cores: range) -> dict[str, Any]:
 
 def _layer_times(report: RunReport) -> list[dict[str, Any]]:
     """When each layer ran; every second one is shaded."""
-    layers = [one for one in zip(report.layers, _ends(report), strict=True) if one[0].cycles]
+    layers = [one for one in zip(report.layers, _ends(report), strict=True) if one[0].device_cycles]
     return [
-        {"layer": layer_label(layer), "begin": end - layer.cycles, "end": end, "shade": n % 2}
+        {
+            "layer": layer_label(layer),
+            "begin": end - layer.device_cycles,
+            "end": end,
+            "shade": n % 2,
+        }
         for n, (layer, end) in enumerate(layers)
     ]
 
@@ -130,7 +135,7 @@ def memory(report: RunReport) -> Figure:
             "size": bytes_text(block.nbytes),
             "layers": _between(labels, block.first, block.last),
             "cycles": f"{ends[block.first - 1] if 0 < block.first <= len(ends) else 0:,} to"
-            f" {ends[block.last] if block.last < len(ends) else report.cycles:,}",
+            f" {ends[block.last] if block.last < len(ends) else report.device_cycles:,}",
         }
         for block in blocks
     ]
@@ -203,8 +208,8 @@ def _layer_axis(field: str) -> dict[str, Any]:
 
 
 def _ends(report: RunReport) -> list[int]:
-    """The cycle at which each layer ended."""
-    return list(accumulate(layer.cycles for layer in report.layers))
+    """The device's cycle at which each layer ended."""
+    return list(accumulate(layer.device_cycles for layer in report.layers))
 
 
 def _between(labels: Sequence[str], first: int, last: int) -> str:
