@@ -1,25 +1,27 @@
-"""What a wrong result looks like, and what that speaks for: channels, borders, factors, shifts."""
+"""What a wrong result looks like, and what that speaks for: where it is wrong, and by how much."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.debugger.moved import Move, move
+from nmpsim.debugger.regions import Mask, Owners, Region, extent, regions
+
 Array = npt.NDArray[Any]
 
-MAX_CHANNELS = 4
-"""This many are named."""
-FEW_CHANNELS = 0.25
-"""Share of all channels that counts as a few."""
-FARTHEST = 2
-"""Rows and columns that a result is looked for elsewhere."""
 FEWEST = 8
 """Values that a factor or an amount is derived from at least."""
+MANY = 64
+"""Wrong elements of which it tells something that they are off by one, if they are frequent."""
+FREQUENT = 0.05
+"""Share of all elements that is frequent."""
+
+_CLIPS = ("layer L", "source L")
 
 
 @attrs.frozen
@@ -31,91 +33,227 @@ class Pattern:
     """Commands that look further, ``L`` for the layer."""
 
 
-def patterns(actual: Array, expected: Array, offset: int = 0) -> tuple[Pattern, ...]:
+@attrs.frozen
+class Nature:
+    """What a layer has that may be at fault."""
+
+    has_weights: bool = True
+    has_window: bool = True
+
+
+def patterns(
+    actual: Array,
+    expected: Array,
+    offset: int = 0,
+    owners: Sequence[Owners] = (),
+    nature: Nature = Nature(),
+    known: Mask | None = None,
+) -> tuple[Pattern, ...]:
     """What the elements that differ have in common; integers of one shape, channels last.
 
-    ``offset`` is the zero point, around which a factor is looked for.
+    Args:
+        actual: the wrong result.
+        expected: the right one.
+        offset: the zero point, around which a factor is looked for.
+        owners: whose results the elements are.
+        nature: what may be at fault.
+        known: elements whose fault is known, if any.
     """
     if actual.dtype.kind != "i" or actual.ndim < 2 or actual.shape != expected.shape:
         return ()
-    own, other = actual.astype(np.float64) - offset, expected.astype(np.float64) - offset
-    found = (_channels(own, other), _moved(own, other), _border(own, other),
-             *_amounts(own, other, _inner(actual, expected)))  # fmt: skip
-    return tuple(one for one in found if one is not None)
+    others = np.ones(actual.shape, np.bool_) if known is None else ~known
+    wrong = (actual != expected) & others
+    if not wrong.any():
+        return ()
+    inner = _inner(actual, expected) & others
+    limit = _limit(actual, expected, wrong)
+    found = regions(wrong, inner if limit is None else limit.visible, owners)
+    if limit is not None:
+        return (*(_where(one, Nature(False, False)) for one in found), limit.pattern)
+    within = found[-1].mask if found else np.ones(wrong.shape, np.bool_)
+    own, other = (np.where(within, side, 0).astype(np.float64) for side in (actual, expected))
+    side = _Sides(own - offset, other - offset, wrong, within & inner)
+    parts = owners[-1].labels if owners else np.zeros(wrong.shape, np.int64)
+    moved = move(actual, expected, wrong, parts)
+    if moved is not None:
+        how: Pattern | None = _moved(moved, actual.shape, nature)
+    elif nature.has_weights and any(one.kind == "channel" for one in found):
+        how = None  # an amount or a factor of a channel: that is said already
+    else:
+        how = _how(side)
+    return (*(_where(one, nature) for one in found), *(() if how is None else (how,)))
 
 
-def _inner(actual: Array, expected: Array) -> Array:
+def _inner(actual: Array, expected: Array) -> Mask:
     """Elements that neither side may have clipped."""
-    limits = (
-        [side.min() for side in (actual, expected)],
-        [side.max() for side in (actual, expected)],
-    )
-    inner: Array = np.ones(actual.shape, np.bool_)
-    for side, low, high in zip((actual, expected), *limits, strict=True):
-        inner &= (side > low) & (side < high)
+    inner = np.ones(actual.shape, np.bool_)
+    for side in (actual, expected):
+        inner &= (side > side.min()) & (side < side.max())
     return inner
 
 
-def _channels(own: Array, other: Array) -> Pattern | None:
-    """All in a few channels: a weight, a bias or a factor of these."""
-    wrong = np.flatnonzero((own != other).reshape(-1, own.shape[-1]).any(axis=0))
-    if not 0 < wrong.size <= max(1, own.shape[-1] * FEW_CHANNELS) or own.shape[-1] == 1:
+def _where(one: Region, nature: Nature) -> Pattern:
+    if one.kind == "border":
+        cause = ": pads, what padding is filled with?" if nature.has_window else ""
+        return Pattern(f"only at the border{cause}", ("source L",))
+    if one.kind == "channel":
+        cause = ": a weight, a bias, a factor?" if nature.has_weights else ""
+        return Pattern(f"only in {one.text}{cause}", ("constants FILE.npz", "integers L"))
+    if one.places:
+        box = extent(one.mask)
+        return Pattern(f"only in what {one.text} stored{f' ({box})' if box else ''}", one.places)
+    return Pattern(f"only in {one.text}", ("layer L",))
+
+
+@attrs.frozen(eq=False)
+class _Sides:
+    """Both results, less the zero point, where the wrong elements lie."""
+
+    own: Array
+    other: Array
+    wrong: Mask
+    inner: Mask
+    """Elements to measure by."""
+
+    @property
+    def apart(self) -> Array:
+        """How far each is off."""
+        return np.asarray(self.own - self.other)
+
+
+def _how(side: _Sides) -> Pattern | None:
+    """The first that explains the values."""
+    looks = (_offset, _factor, _amounts, _rounding)
+    return next((found for look in looks if (found := look(side)) is not None), None)
+
+
+def _moved(moved: Move, shape: tuple[int, ...], nature: Nature) -> Pattern:
+    """Right values in wrong places: pads, strides, addresses."""
+    causes = "pads, strides, an address?" if nature.has_window else "an address, a stride?"
+    if moved.by_row or moved.by_column:
+        _, _, width, channels = shape
+        steps = (
+            _step("row", moved.by_row, width * channels, channels),
+            _step("column", moved.by_column, channels, channels),
+        )
+        return Pattern(f"right values, {' and '.join(filter(None, steps))}: a stride?",
+                       ("source L", "layer L"))  # fmt: skip
+    return Pattern(f"right values moved by {_distance(moved, shape)}: {causes}", ("source L",))
+
+
+def _step(name: str, step: float, apart: int, pixel: int) -> str:
+    """How elements are moved that are moved further with each row, or each column."""
+    if not step:
+        return ""
+    if 2 * step % apart == 0:
+        return f"{name}s {1 + step / apart:g} times as far apart as they should be"
+    more = f"{step / pixel:g} columns" if step % pixel == 0 else f"{step:g} elements"
+    return f"each {name} moved by {more} more than the one before"
+
+
+def _distance(moved: Move, shape: tuple[int, ...]) -> str:
+    distance = int(moved.distance)
+    if len(shape) != 4:
+        return f"{distance} elements"
+    _, _, width, channels = shape
+    rest, channel = divmod(distance + channels // 2, channels)
+    row, column = divmod(rest + width // 2, width)
+    channel, column = channel - channels // 2, column - width // 2
+    if channel and not row and not column:
+        return f"{channel} channels"
+    if channel:
+        return f"{row} rows, {column} columns and {channel} channels"
+    return f"{row} rows and {column} columns"
+
+
+def _factor(side: _Sides) -> Pattern | None:
+    """Off by one factor: rescale integers or a scale."""
+    a, e = side.own[side.inner], side.other[side.inner]
+    if a.size < FEWEST or (a == e).mean() > 0.5 or not (e * e).sum():
         return None
-    named = ", ".join(map(str, wrong[:MAX_CHANNELS].tolist()))
-    more = f" and {wrong.size - MAX_CHANNELS} more" if wrong.size > MAX_CHANNELS else ""
-    plural = "s" if wrong.size > 1 else ""
-    text = f"only in channel{plural} {named}{more} of {own.shape[-1]}: a weight, a bias, a factor?"
-    return Pattern(text, ("constants FILE.npz", "integers L"))
-
-
-def _moved(own: Array, other: Array) -> Pattern | None:
-    """Right values in wrong places: pads or strides."""
-    if own.ndim != 4 or min(own.shape[1:3]) <= FARTHEST + 1:
+    factor = float((a * e).sum() / (e * e).sum())
+    if abs(factor - 1) * np.abs(e).max() < 3 or abs(factor - 1) <= 0.02:
         return None
-    steps = range(-FARTHEST, FARTHEST + 1)
-    moves = [move for move in itertools.product(steps, steps) if move != (0, 0)]
-    shares = {move: _agreeing(own, other, *move) for move in moves}
-    best = max(moves, key=lambda move: shares[move])
-    if shares[best] < 0.9 or (own == other).mean() > 0.5:
+    if np.abs(a - factor * e).max() > 1 + abs(factor) / 2:
         return None
-    rows, columns = best
-    text = f"right values moved by {rows} rows and {columns} columns: pads, strides?"
-    return Pattern(text, ("source L",))
+    return Pattern(f"{factor:.3g} times what it should be: a factor?", ("integers L",))
 
 
-def _agreeing(own: Array, other: Array, rows: int, columns: int) -> float:
-    """Share of elements that are equal if ours is taken to be moved by so much."""
-    height, width = own.shape[1:3]
-    here = own[:, max(rows, 0) : height + min(rows, 0), max(columns, 0) : width + min(columns, 0)]
-    there = other[
-        :, max(-rows, 0) : height + min(-rows, 0), max(-columns, 0) : width + min(-columns, 0)
-    ]
-    return float((here == there).mean())
-
-
-def _border(own: Array, other: Array) -> Pattern | None:
-    """All in the outermost rows and columns: padding."""
-    if own.ndim != 4:
+def _offset(side: _Sides) -> Pattern | None:
+    """All off by one amount."""
+    apart = side.apart[side.inner]
+    if apart.size < FEWEST:
         return None
-    wrong = (own != other).any(axis=(0, 3))
-    for margin in range(1, FARTHEST + 1):
-        inner = wrong[margin:-margin, margin:-margin]
-        if inner.size and not inner.any():
-            return Pattern("only at the border: pads, what padding is filled with?", ("source L",))
+    values, counts = np.unique(apart, return_counts=True)
+    amount = int(values[counts.argmax()])
+    if not amount or counts.max() < 0.9 * apart.size:
+        return None
+    much = f"{abs(amount)} too {'large' if amount > 0 else 'small'}"
+    if abs(amount) == 1:
+        return Pattern(f"off by one, all {much}: a zero point, a rounding?", ("integers L",))
+    return Pattern(f"all are {much}: a zero point, an offset?", ("layer L", "integers L"))
+
+
+def _amounts(side: _Sides) -> Pattern | None:
+    """Off by an amount that a channel, or a pixel, has for itself."""
+    if np.count_nonzero(side.apart[side.inner]) < 0.5 * np.count_nonzero(side.inner) + 1:
+        return None
+    apart = np.where(side.inner, side.apart, np.nan).reshape(-1, side.own.shape[-1])
+    if _is_alike(apart):
+        text = "each channel is off by an amount of its own: a bias, a zero point?"
+        return Pattern(text, ("layer L", "constants FILE.npz"))
+    if _is_alike(apart.T):
+        text = "each pixel is off by an amount that its channels share: a zero point of weights?"
+        return Pattern(text, ("layer L", "integers L"))
     return None
 
 
-def _amounts(own: Array, other: Array, inner: Array) -> Iterator[Pattern]:
-    """Off by one factor: rescale integers or a scale; or each channel by its own amount: bias."""
-    a, e = own[inner], other[inner]
-    if a.size < FEWEST or (a == e).mean() > 0.5 or not (e * e).sum():
-        return
-    factor = float((a * e).sum() / (e * e).sum())
-    if abs(factor - 1) > 0.02 and np.abs(a - factor * e).max() <= 1 + abs(factor) / 2:
-        yield Pattern(f"{factor:.3g} times what it should be: a factor?", ("integers L",))
-        return
-    apart = np.where(inner, own - other, np.nan).reshape(-1, own.shape[-1])
+def _is_alike(apart: Array) -> bool:
+    """[elements, lines] is each line off by nearly one amount, and not all by the same?"""
     known = apart[:, (~np.isnan(apart)).sum(axis=0) > 1]
-    if known.size and (np.nanmax(known, axis=0) - np.nanmin(known, axis=0)).max() <= 2:
-        text = "each channel is off by an amount of its own: a bias, a zero point?"
-        yield Pattern(text, ("layer L", "constants FILE.npz"))
+    if np.count_nonzero(~np.isnan(known)) < max(FEWEST, 3 * known.shape[1]):
+        return False
+    middle = np.nanmedian(known, axis=0)
+    near = np.abs(known - middle)[~np.isnan(known)] <= 1
+    return bool(near.mean() >= 0.95 and np.ptp(middle) > 2)
+
+
+@attrs.frozen(eq=False)
+class _Limit:
+    """A limit that is too narrow, or is missing."""
+
+    pattern: Pattern
+    visible: Mask
+    """Elements that it makes wrong."""
+
+
+def _limit(actual: Array, expected: Array, wrong: Mask) -> _Limit | None:
+    """All of one value that they should be beyond, or beyond one that they should be."""
+    own, other = actual[wrong], expected[wrong]
+    if own.size < FEWEST:
+        return None
+    first, right = own[0], other[0]
+    more = "all of the wrong elements"
+    if (own == first).all() and (
+        ((other > first).all() and first > actual.min())
+        or ((other < first).all() and first < actual.max())
+    ):
+        visible = expected > first if other[0] > first else expected < first
+        pattern = Pattern(f"{more} are {first} and should be beyond: a clip?", _CLIPS)
+        return _Limit(pattern, visible)
+    if (other == right).all() and (
+        ((own > right).all() and right == expected.max())
+        or ((own < right).all() and right == expected.min())
+    ):
+        text = f"{more} should be {right} and are beyond: a clip, an activation?"
+        return _Limit(Pattern(text, _CLIPS), np.asarray(expected == right))
+    return None
+
+
+def _rounding(side: _Sides) -> Pattern | None:
+    """Nothing is off by more than one."""
+    apart = side.apart[side.wrong]
+    is_frequent = apart.size >= max(MANY, FREQUENT * np.count_nonzero(side.inner | side.wrong))
+    if not is_frequent or np.abs(apart).max() > 1:
+        return None
+    return Pattern("off by one, none by more", ("integers L",))

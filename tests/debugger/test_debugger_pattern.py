@@ -19,7 +19,7 @@ def words(actual: Any, expected: Any = RIGHT, offset: int = 0) -> list[str]:
 
 def test_a_few_channels_are_named() -> None:
     wrong = RIGHT.copy()
-    wrong[0, ::3, 2, 5] += 3
+    wrong[0, ::3, ::3, 5] += 3
     assert words(wrong) == ["only in channel 5 of 16: a weight, a bias, a factor?"]
     wrong[0, 3, 3, 7] -= 40
     assert "only in channels 5, 7 of 16" in words(wrong)[0]

@@ -6,17 +6,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result, count, say, table
 from nmpsim.debugger.commands.run import told as told_stop
 from nmpsim.debugger.commands.table import Command
+from nmpsim.debugger.diverge import causes
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.pattern import Pattern, patterns
 from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer, isolate
+from nmpsim.debugger.stores import overwritten_results
 from nmpsim.diagnostics import fail
 
 
@@ -147,10 +146,17 @@ def diverge(context: Context, arguments: Arguments) -> Result:
         if not limit or (alone.isolated is not None and alone.isolated.worst_ulp > limit):
             return _diverged(context, reference, alone, limit)
     more = f" by more than {limit} ulp by itself" if limit else ""
+    spoiled = list(overwritten_results(debugger))
+    if spoiled:
+        lines = [f"no layer differs from the reference{more}, but a result does"]
+        lines += [f"  {one.text}" for one in spoiled]
+        lines.append("  next: " + ", ".join(f"`{hint}`" for one in spoiled for hint in one.next))
+        data = {"layers": [], "differing": 0, "first": None}
+        return Result(tuple(lines), {**data, "causes": [one.text for one in spoiled]})
     return say(
         f"no layer differs from the reference{more}",
         "  next: `hazards` shows whether that depends on when transfers land",
-        layers=[], differing=0, first=None,
+        layers=[], differing=0, first=None, causes=[],
     )  # fmt: skip
 
 
@@ -164,33 +170,19 @@ def _diverged(context: Context, reference: Reference, one: LayerComparison, limi
     if first is not None:
         lines.append(f"first at {list(first.at)}: {first.actual:g} instead of {first.expected:g}")
         hints.append(f"why {one.name} {' '.join(map(str, first.at))}")
-    if one.breaks:
-        common = _patterns(context, reference, one, limit)
-        lines += [f"  {pattern.text}" for pattern in common]
-        hints += [hint for pattern in common for hint in pattern.next] or [
-            "layer L",
-            "integers L",
-            "source L",
-        ]
-    else:
-        hints += ["compare isolated", "hazards"]
+    common = causes(context.debugger, reference, one, limit)
+    lines += [f"  {pattern.text}" for pattern in common]
+    hints += [hint for pattern in common for hint in pattern.next]
+    if not common:
+        hints += ("layer L", "integers L", "source L") if one.breaks else ("compare isolated",)
+    if not one.breaks:
+        hints.append("hazards")
     if one.accumulated and one.accumulated.worst_ulp == 1:
         hints.append("diverge 1")
     named = dict.fromkeys(re.sub(r"\bL$", one.name, hint) for hint in hints)
     lines.append("  next: " + ", ".join(f"`{hint}`" for hint in named))
-    return Result(tuple(lines), {**told.data, "verdict": _verdict(one), "next": list(named)})
-
-
-def _patterns(
-    context: Context, reference: Reference, one: LayerComparison, limit: int
-) -> tuple[Pattern, ...]:
-    """What the elements have in common that the layer makes wrong by itself, by over ``limit``."""
-    layer = context.debugger.layers[one.index]
-    expected = reference.output(layer)
-    if one.alone is None or expected is None or expected.dtype != one.alone.dtype:
-        return ()
-    near = np.abs(one.alone.astype(np.float64) - expected) <= limit
-    return patterns(np.where(near, expected, one.alone), expected, layer.output.offset or 0)
+    data = {"verdict": _verdict(one), "causes": [one.text for one in common], "next": list(named)}
+    return Result(tuple(lines), {**told.data, **data})
 
 
 def _verdict(one: LayerComparison) -> str:

@@ -1,0 +1,192 @@
+"""Where wrong elements lie: in what a core or a store left, in rows, columns, channels, the border.
+
+A region counts if it says so much that no accident would: naming it and then the wrong elements
+within it takes at least ``MIN_BITS`` fewer bits than naming them among all (minimum description
+length). A few elements that happen to lie together have no such region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import lgamma, log, log2
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+Mask = npt.NDArray[np.bool_]
+Labels = npt.NDArray[np.int64]
+
+MIN_BITS = 20.0
+"""An accident in a million runs."""
+MAX_REGIONS = 3
+"""Besides an owner's."""
+MAX_NAMED = 4
+"""Numbers that are named one by one."""
+MAX_SHARE = 0.25
+"""Share of all that still is a few of them."""
+MARGINS = (1, 2)
+"""Outermost rows and columns that are a border."""
+PERIODS = (2, 3, 4)
+AXES = ("image", "row", "column", "channel")
+"""Of a tensor of four dimensions; others have dimensions, and channels last."""
+
+
+@attrs.frozen(eq=False)
+class Region:
+    """Part of a tensor."""
+
+    kind: str
+    """The kind of its owners, border, or the name of an axis."""
+    numbers: tuple[int, ...]
+    """Cores, stores, or indices along the axis."""
+    text: str
+    mask: Mask
+    bits: float
+    """What it takes to say which one of its kind it is."""
+    places: tuple[str, ...] = ()
+    """Commands that show it."""
+
+
+@attrs.frozen(eq=False)
+class Owners:
+    """A label of each element: the core or the store that left it there."""
+
+    kind: str
+    labels: Labels
+    """-1 for none."""
+    names: Sequence[str]
+    """Of the labels."""
+    places: Sequence[str]
+    """Commands that show them."""
+
+
+def regions(wrong: Mask, visible: Mask, owners: Sequence[Owners]) -> tuple[Region, ...]:
+    """What all wrong elements lie in, each region within the one before; none if none tells.
+
+    Args:
+        wrong: which elements differ.
+        visible: where a fault would show: not where a right element is at a limit anyway.
+        owners: whose results they are, the most likely cause first.
+    """
+    found: list[Region] = []
+    within = visible | wrong
+    for candidates in (
+        [region for one in owners for region in _owned(wrong, one)],
+        *([[*_border(wrong), *_along(wrong)]] * MAX_REGIONS),
+    ):
+        best = _best(wrong, within, candidates)
+        if best is not None:
+            found.append(best)
+            within = within & best.mask
+    return tuple(found)
+
+
+def _best(wrong: Mask, within: Mask, candidates: Sequence[Region]) -> Region | None:
+    """The one that says most, if it says enough."""
+    best, gain = None, MIN_BITS
+    whole = _bits(wrong, within)
+    for one in candidates:
+        saved = whole - one.bits - _bits(wrong, within & one.mask)
+        if saved > gain and (best is None or (best.mask & within != one.mask & within).any()):
+            best, gain = one, saved
+    return best
+
+
+def _bits(wrong: Mask, within: Mask) -> float:
+    """What it takes to say which elements of a part are the wrong ones."""
+    return _choices(int(np.count_nonzero(within)), int(np.count_nonzero(wrong)))
+
+
+def _choices(n: int, k: int) -> float:
+    """log2 of the number of ways to choose k of n."""
+    return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
+
+
+def _owned(wrong: Mask, owners: Owners) -> Iterator[Region]:
+    known, hit = np.unique(owners.labels), np.unique(owners.labels[wrong])
+    if hit.size > max(1, known.size * MAX_SHARE) or hit.size == known.size or -1 in hit:
+        return
+    mask = np.isin(owners.labels, hit)
+    bits = log2(known.size) + _choices(known.size, hit.size)
+    text = _listed([owners.names[label] for label in hit])
+    places = tuple(owners.places[label] for label in hit[:1])
+    yield Region(owners.kind, tuple(hit.tolist()), text, mask, bits, places)
+
+
+def _along(wrong: Mask) -> Iterator[Region]:
+    for axis in range(wrong.ndim):
+        yield from _indices_of(wrong, axis)
+
+
+def _indices_of(wrong: Mask, axis: int) -> Iterator[Region]:
+    """Some indices of an axis: a range, every so many, or any few."""
+    size = wrong.shape[axis]
+    hit = np.flatnonzero(wrong.any(axis=tuple(a for a in range(wrong.ndim) if a != axis)))
+    if not 0 < hit.size < size:
+        return
+    low, high = int(hit[0]), int(hit[-1])
+    yield _slab(wrong, axis, range(low, high + 1), log2(size * (size + 1) / 2))
+    for period in PERIODS:
+        if size >= 2 * period and high - low >= period and len(set(hit % period)) == 1:
+            phase = low % period
+            yield _slab(wrong, axis, range(phase, size, period), log2(sum(PERIODS)))
+    if hit.size <= size * MAX_SHARE:
+        yield _slab(wrong, axis, hit.tolist(), log2(size) + _choices(size, hit.size))
+
+
+def _slab(wrong: Mask, axis: int, chosen: Sequence[int], bits: float) -> Region:
+    mask = np.zeros(wrong.shape, np.bool_)
+    mask[(slice(None),) * axis + (list(chosen),)] = True
+    name = axis_name(axis, wrong.ndim)
+    return Region(name, tuple(chosen), indices(chosen, name, wrong.shape[axis]), mask, bits)
+
+
+def axis_name(axis: int, ndim: int) -> str:
+    """What the indices of an axis are called."""
+    if ndim == len(AXES):
+        return AXES[axis]
+    return AXES[-1] if axis == ndim - 1 else f"dimension-{axis} index"
+
+
+def indices(chosen: Sequence[int], name: str, size: int) -> str:
+    """``rows 4 to 7 of 16``."""
+    step = chosen[1] - chosen[0] if len(chosen) > 1 else 1
+    plural = f"{name}s" if not name.endswith("index") else name[: -len("index")] + "indices"
+    if len(chosen) == 1:
+        return f"{name} {chosen[0]} of {size}"
+    if len(chosen) > 2 and all(b - a == step for a, b in pairwise(chosen)):
+        if step > 1:
+            return f"every {_ordinal(step)} {name} from {chosen[0]} on"
+        return f"{plural} {chosen[0]} to {chosen[-1]} of {size}"
+    return f"{plural} {_listed(chosen)} of {size}"
+
+
+def _ordinal(number: int) -> str:
+    return {2: "2nd", 3: "3rd"}.get(number, f"{number}th")
+
+
+def _listed(numbers: Sequence[int | str]) -> str:
+    more = f" and {len(numbers) - MAX_NAMED} more" if len(numbers) > MAX_NAMED else ""
+    return ", ".join(map(str, numbers[:MAX_NAMED])) + more
+
+
+def _border(wrong: Mask) -> Iterator[Region]:
+    for margin in MARGINS if wrong.ndim == 4 else ():
+        mask = np.ones(wrong.shape, np.bool_)
+        mask[:, margin:-margin, margin:-margin] = False
+        if not mask.all() and not (wrong & ~mask).any():
+            yield Region("border", (margin,), "the border", mask, log2(len(MARGINS)))
+            return
+
+
+def extent(mask: Mask) -> str:
+    """The smallest box around a part, along the axes that it does not fill."""
+    parts = []
+    for axis, size in enumerate(mask.shape):
+        hit = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
+        if 0 < hit.size < size:
+            chosen = range(int(hit[0]), int(hit[-1]) + 1)
+            parts.append(indices(chosen, axis_name(axis, mask.ndim), size))
+    return ", ".join(parts)

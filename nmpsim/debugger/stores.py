@@ -1,0 +1,270 @@
+"""Who wrote a layer's result, and what was written where it should not have been."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.core.host import read_tensor
+from nmpsim.debugger.byte_runs import ByteRuns
+from nmpsim.debugger.debugger import Debugger
+from nmpsim.debugger.events import code_command, host_touches
+from nmpsim.debugger.execution import FOREVER
+from nmpsim.debugger.inspect import coordinates
+from nmpsim.debugger.instructions import Done
+from nmpsim.debugger.pattern import Pattern
+from nmpsim.debugger.regions import Mask, Owners, extent
+from nmpsim.debugger.tracing import last_writer, trace_of
+from nmpsim.lir.nodes import ELEM_DTYPES
+
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+
+
+@attrs.frozen(eq=False)
+class Writers:
+    """Which instruction wrote each element of a layer's output, while the layer ran."""
+
+    stores: tuple[Done, ...]
+    """Instructions that wrote there, in order."""
+    first: Labels
+    """[output's shape] number of the first that wrote it; -1 if none did."""
+    last: Labels
+
+    @property
+    def is_misplaced(self) -> Mask:
+        """Elements that nothing wrote, or more than one."""
+        return np.asarray((self.last < 0) | (self.first != self.last))
+
+    def owners(self) -> tuple[Owners, ...]:
+        """Cores and stores that left the result."""
+        cores = [done.core for done in self.stores]
+        by_core = np.where(self.last < 0, -1, np.array([*cores, -1], np.int64)[self.last])
+        some = max(cores, default=-1) + 1
+        first = {done.core: done for done in reversed(self.stores)}
+        places = [
+            code_command(core, first[core].pc) if core in first else "" for core in range(some)
+        ]
+        return (
+            Owners("core", by_core, [f"core {core}" for core in range(some)], places),
+            Owners("store", self.last, [described(one) for one in self.stores],
+                   [code_command(one.core, one.pc) for one in self.stores]),
+        )  # fmt: skip
+
+
+def described(done: Done) -> str:
+    """An instruction that wrote, where and when."""
+    return (
+        f"{done.instruction.mnemonic} at {done.pc:#x} of core {done.core}"
+        f" (position {done.position})"
+    )
+
+
+def writers(layer: Layer, trace: Sequence[Done]) -> Writers:
+    """Who wrote the layer's output; ``trace`` is what the layer did."""
+    dtype, tensor = np.dtype(ELEM_DTYPES[layer.output.elem]), layer.output
+    elements = int(np.prod(tensor.shape, dtype=np.int64))
+    whole = ByteRuns("dram", tensor.address, elements * dtype.itemsize)
+    first, last = (np.full(whole.run, -1, np.int64) for _ in range(2))
+    stores: list[Done] = []
+    for done in trace:
+        for box in _written(done):
+            if not box.meets_box(whole):
+                continue
+            places = box.mask().nonzero()[0] + box.merged().start - whole.start
+            places = places[(places >= 0) & (places < whole.run)]
+            first[places] = np.where(first[places] < 0, len(stores), first[places])
+            last[places] = len(stores)
+            stores.append(done)
+    shape = (*tensor.shape, dtype.itemsize)
+    firsts, lasts = (one.reshape(shape)[..., 0] for one in (first, last))
+    return Writers(tuple(stores), firsts, lasts)
+
+
+def _written(done: Done) -> Iterator[ByteRuns]:
+    return (t.box for t in done.touches if t.kind == "write" and t.box.space == "dram")
+
+
+def misplaced(
+    layer: Layer, trace: Sequence[Done], known: Writers, wrong: Mask
+) -> Iterator[Pattern]:
+    """Wrong elements that nothing wrote, and those that another store wrote over."""
+    missing = wrong & (known.last < 0)
+    if missing.any():
+        yield _missing(layer, trace, known, missing)
+    twice = known.first != known.last
+    spoiled = twice & wrong
+    if np.count_nonzero(spoiled) > np.count_nonzero(twice & ~wrong):
+        last, count = np.unique(known.last[spoiled], return_counts=True)
+        culprit = known.stores[last[count.argmax()]]
+        place = extent(spoiled)
+        text = (
+            f"{np.count_nonzero(spoiled)} of them{f' ({place})' if place else ''} were written"
+            f" twice, last by {described(culprit)}"
+        )
+        yield Pattern(text, (code_command(culprit.core, culprit.pc),))
+
+
+def _missing(layer: Layer, trace: Sequence[Done], known: Writers, missing: Mask) -> Pattern:
+    flat = missing.reshape(-1)
+    makers = {
+        done.core
+        for done in trace
+        if done.layer == layer.index
+        and "event_origin" in done.words
+        and done.words["event_origin"] < flat.size
+        and flat[done.words["event_origin"]]
+    }
+    working = {done.core for done in trace if done.layer == layer.index and done.unit is not None}
+    idle = working - {done.core for done in known.stores}
+    cores, place = sorted(makers or idle), extent(missing)
+    text = f"{np.count_nonzero(missing)} of them{f' ({place})' if place else ''} were not written"
+    if cores:
+        does = "computes them" if makers else "has stored nothing"
+        text += f"; core {', '.join(map(str, cores))} {does}"
+    away = next((one for one in _outside(layer, trace) if one.core in cores or not cores), None)
+    if away is not None:
+        text += f"; {described(away)} writes outside of {layer.output.name}"
+    if away is None:
+        text += _two_of(known)
+    return Pattern(text, ("layer L",) if away is None else (code_command(away.core, away.pc),))
+
+
+def _two_of(known: Writers) -> str:
+    """Two that write the same elements: one of them should have written elsewhere."""
+    twice = known.first != known.last
+    if not twice.any():
+        return ""
+    first, last = (known.stores[int(side[twice][0])] for side in (known.first, known.last))
+    return f"; {described(first)} and {described(last)} write the same elements"
+
+
+def _outside(layer: Layer, trace: Sequence[Done]) -> Iterator[Done]:
+    """Stores of a layer that do not stay in its output."""
+    tensor = layer.output
+    dtype = np.dtype(ELEM_DTYPES[tensor.elem])
+    end = tensor.address + int(np.prod(tensor.shape, dtype=np.int64)) * dtype.itemsize
+    for done in trace:
+        if done.layer == layer.index:
+            for box in _written(done):
+                if not tensor.address <= box.merged().start <= box.end <= end:
+                    yield done
+
+
+# --- what a layer reads, and somebody has written over --------------------------------------------
+
+
+def overwritten(debugger: Debugger, index: int) -> Iterator[Pattern]:
+    """Tensors that a layer reads and that were written over since their own layer was done."""
+    layer = debugger.layers[index]
+    order = debugger.layer_order()
+    before = order[: order.index(index)]
+    if layer.placement == "host":
+        step = next(s for s in debugger.bundle.metadata.steps if index in s.layers)
+        read = [_all_of(debugger, tensor) for kind, tensor in host_touches(step) if kind == "read"]
+    else:
+        trace = trace_of(debugger, index)
+        read = [t.box for done in trace for t in done.touches if t.kind == "read"]
+        yield from _within(layer, trace)
+    yield from _spoiled(debugger, before, read, debugger.start_of(index), layer.name)
+
+
+def overwritten_results(debugger: Debugger) -> Iterator[Pattern]:
+    """Results of the program that were written over before its end; all layers are done."""
+    results = [_all_of(debugger, tensor) for tensor in debugger.bundle.metadata.outputs]
+    yield from _spoiled(debugger, debugger.layer_order(), results, FOREVER, "the host")
+
+
+def _all_of(debugger: Debugger, tensor: Tensor) -> ByteRuns:
+    nbytes = read_tensor(debugger.execution.machine, tensor).nbytes
+    return ByteRuns("dram", tensor.address, nbytes)
+
+
+def _within(layer: Layer, trace: Sequence[Done]) -> Iterator[Pattern]:
+    """A store of the layer itself, to what it reads after that."""
+    for store in _outside(layer, trace):
+        for box in _written(store):
+            for done in trace:
+                reads = (t.box for t in done.touches if t.kind == "read")
+                if done.position > store.position and any(box.meets_box(one) for one in reads):
+                    text = f"{described(store)} writes over what the layer reads after that"
+                    yield Pattern(text, (code_command(store.core, store.pc),))
+                    return
+
+
+def _spoiled(
+    debugger: Debugger,
+    done: Sequence[int],
+    read: Sequence[ByteRuns],
+    position: int,
+    reader: str,
+) -> Iterator[Pattern]:
+    """What is read and differs from what its layer left: a byte is of the last one done there."""
+    with debugger.execution.visit():
+        debugger.execution.go_to(position)
+        now: Bytes = debugger.execution.machine.ram.view(np.uint8).copy()
+        tensors = _tensors(debugger, done)
+    base = debugger.bundle.rw_base
+    owner, kept = np.full(now.size, -1, np.int32), now.copy()
+    for number, (tensor, values, _) in enumerate(tensors):
+        start = tensor.address - base
+        if 0 <= start <= now.size - values.nbytes:
+            owner[start : start + values.nbytes] = number
+            kept[start : start + values.nbytes] = np.frombuffer(values.tobytes(), np.uint8)
+    spoiled = np.flatnonzero(_is_read(debugger, read, now.size) & (kept != now) & (owner >= 0))
+    if spoiled.size == 0:
+        return
+    number, address = int(owner[spoiled[0]]), int(spoiled[0]) + base
+    tensor, values, index = tensors[number]
+    count = int(np.count_nonzero(owner[spoiled] == number))
+    place = list(coordinates((address - tensor.address) // values.itemsize, tensor.shape))
+    later = done[done.index(index) + 1 :] if index >= 0 else done
+    text = (
+        f"{count} bytes of {tensor.name}, from {place} on, were written over before {reader} read"
+        f" them{_by_whom(debugger, later, address)}"
+    )
+    yield Pattern(text, (f"watch {tensor.name}",))
+
+
+def _tensors(debugger: Debugger, done: Sequence[int]) -> list[tuple[Tensor, Array, int]]:
+    """Inputs and outputs of layers with their values, in the order in which they were there."""
+    inputs, outputs = debugger.execution.inputs, debugger.outputs
+    return [
+        *((tensor, inputs[tensor.name], -1) for tensor in debugger.bundle.metadata.inputs),
+        *((debugger.layers[one].output, outputs[one], one) for one in done),
+    ]
+
+
+def _is_read(debugger: Debugger, read: Sequence[ByteRuns], size: int) -> Mask:
+    """Bytes of the writable DRAM that are read, without those that the session has set."""
+    is_read, base = np.zeros(size, np.bool_), debugger.bundle.rw_base
+    for box in read:
+        if box.space == "dram":
+            places = box.mask().nonzero()[0] + box.merged().start - base
+            is_read[places[(places >= 0) & (places < size)]] = True
+    for edit in debugger.execution.edits:
+        for address, data in edit.pieces:
+            is_read[max(address - base, 0) : max(address - base + len(data), 0)] = False
+    return is_read
+
+
+def _by_whom(debugger: Debugger, later: Sequence[int], address: int) -> str:
+    """Who of the layers since then wrote a byte last."""
+    for index in reversed(later):
+        layer = debugger.layers[index]
+        if layer.placement == "host":
+            step = next(s for s in debugger.bundle.metadata.steps if index in s.layers)
+            written = [t for kind, t in host_touches(step) if kind == "write"]
+            if any(_all_of(debugger, tensor).holds(address) for tensor in written):
+                return f", last by the host in {layer.name}"
+            continue
+        done = last_writer(trace_of(debugger, index), "dram", address)
+        if done is not None:
+            return f", last by {described(done)} in {layer.name}"
+    return ""

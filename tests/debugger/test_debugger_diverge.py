@@ -1,0 +1,250 @@
+"""Faults planted in programs, and what ``diverge`` says is their cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import nmpsim
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.metadata import Layer
+from nmpsim.compiler.driver import compile_module
+from nmpsim.core.run import layer_key
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.commands.shell import Shell
+from nmpsim.debugger.edits import Edit, Piece
+from nmpsim.debugger.inspect import find_layer
+from nmpsim.debugger.instructions import Done
+from nmpsim.debugger.patch_points import index_of, pieces_of
+from nmpsim.debugger.reference import Reference
+from nmpsim.debugger.tracing import trace_of
+from nmpsim.isa.codec import encode
+from nmpsim.lir import parse, verify
+
+NOTHING = encode("addi", {"rd": 0, "rs1": 0, "imm": 0}).to_bytes(4, "little")
+TYPE = "i8[S:0.500000000 O:0][-64.000,63.500]<1 x 8 x 8 x 16>"
+POOL = "{ Kernels: [3, 3], Strides: [1, 1], Pads: [1, 1, 1, 1], Layout: 0}"
+SKIP = f"""function skip
+declare {{
+  %x = WeightVar {TYPE} mutable // size: 1024
+  %y = WeightVar {TYPE} mutable // size: 1024
+
+  ; size = 2048 bytes
+}}
+
+code {{
+  0 %a = allocactivation {{ Ty: {TYPE}}}
+  1 %first = elementmax @out %a, @in %x, @in %x
+  2 %b = allocactivation {{ Ty: {TYPE}}}
+  3 %pool = maxpool @out %b, @in %a {POOL}
+  4 %free = deallocactivation @out %a
+  5 %sum = elementadd @out %y, @in %b, @in %x
+  6 %over = deallocactivation @out %b
+}}
+"""
+
+
+class Planted:
+    """A right program, in which faults are planted one after the other."""
+
+    def __init__(self, bundle: Bundle, inputs: dict[str, npt.NDArray[Any]]) -> None:
+        self.debugger = Debugger(bundle, inputs)
+        self.shell = Shell(self.debugger, lambda path: pytest.fail(f"nobody reads {path}"))
+        self.debugger.run_to_end()
+        layers = self.debugger.layers
+        self.right = {layer_key(one): self.debugger.outputs[one.index].copy() for one in layers}
+        self.traces = {
+            layer.index: trace_of(self.debugger, layer.index)
+            for layer in layers
+            if layer.placement == "device"
+        }
+
+    def done(self, layer: str, mnemonic: str, core: int | None = None) -> list[Done]:
+        """Instructions of a layer of the right program."""
+        trace = self.traces[self.layer(layer).index]
+        return [
+            one
+            for one in trace
+            if one.instruction.mnemonic == mnemonic and core in (None, one.core)
+        ]
+
+    def layer(self, name: str) -> Layer:
+        return find_layer(self.debugger, name)
+
+    def found(self, pieces: Sequence[Piece], reference: dict[str, Any] | None = None) -> Any:
+        """What ``diverge`` says with these bytes of the program changed."""
+        known = {**self.right, **(reference or {})}
+        layers = self.debugger.bundle.metadata.layers
+        self.shell.reference = Reference(layers, known, lambda key: known[key])
+        self.debugger.change((Edit(0, tuple(dict.fromkeys(pieces)), "fault"),) if pieces else ())
+        return self.shell.execute("diverge").data
+
+
+@pytest.fixture(scope="module")
+def planted(digits: Bundle, seven: dict[str, npt.NDArray[np.float32]]) -> Planted:
+    return Planted(digits, seven)
+
+
+@pytest.fixture(scope="module")
+def skip() -> Planted:
+    """A network whose input is read by the first layer and by the last."""
+    module = parse(SKIP, "skip.lir")
+    verify(module)
+    device = attrs.evolve(nmpsim.default_device(), cores_count=4)
+    rng = np.random.default_rng(3)
+    image = rng.integers(-60, 60, (1, 8, 8, 16)).astype(np.int8)
+    return Planted(bundle_from_bytes(compile_module(module, device)), {"x": image})
+
+
+def word(done: Done, name: str, change: Callable[[int], int]) -> Piece:
+    """One word of an instruction's descriptor, changed."""
+    value = change(done.words[name]) & 0xFFFF_FFFF
+    return done.rs1 + 4 * index_of(done, name), value.to_bytes(4, "little")
+
+
+def words(done: Sequence[Done], name: str, change: Callable[[int], int]) -> list[Piece]:
+    return [word(one, name, change) for one in done]
+
+
+def without(done: Sequence[Done]) -> list[Piece]:
+    return [(one.pc, NOTHING) for one in done]
+
+
+Fault = Callable[[Planted], list[Piece]]
+FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
+    "a core stores nothing": (
+        lambda p: without(p.done("conv1", "nmp.store", 2)), "conv1__2",
+        ("were not written; core 2 computes them",),
+    ),
+    "a store is missing": (
+        lambda p: without(p.done("conv1", "nmp.store", 1)[1:]), "conv1__2",
+        ("(row 4 of 8) were not written; core 1 computes them",),
+    ),
+    "a pool's core stores nothing": (
+        lambda p: without(p.done("pool1", "nmp.store", 3)), "pool1__2",
+        ("(row 3 of 4) were not written; core 3 has stored nothing",),
+    ),
+    "a zero point of one core": (
+        lambda p: words(p.done("conv1", "nmp.conv", 1), "out_offset", lambda v: v + 4), "conv1__2",
+        ("out_offset of nmp.conv", "of core 1 is -124, that of the other cores -128",
+         "only in what core 1 stored", "all are 4 too large: a zero point, an offset?"),
+    ),
+    "a shift of one tile": (
+        lambda p: words(p.done("conv1", "nmp.conv", 1)[1:], "out_post", lambda v: v - 1),
+        "conv1__2",
+        ("out_post of nmp.conv", "only in what nmp.store at", "stored (row 4 of 8)",
+         "2 times what it should be: a factor?"),
+    ),
+    "a core's input is off by one pixel": (
+        lambda p: words(p.done("conv1", "nmp.conv", 2), "input", lambda v: v + 1), "conv1__2",
+        ("only in what core 2 stored", "moved by 0 rows and -1 columns"),
+    ),
+    "weights of one core": (
+        lambda p: words(p.done("conv2", "nmp.conv", 0), "weights", lambda v: v + 64), "conv2__2",
+        ("only in what core 0 stored (channels 0 to 15 of 32)",),
+    ),
+    "a store goes one byte too far": (
+        lambda p: words(p.done("conv1", "nmp.store", 0), "dram", lambda v: v + 1), "conv1__2",
+        ("(row 0 of 8, column 0 of 8, channel 0 of 16) were not written",
+         "only in what core 0 stored", "moved by 1 channels"),
+    ),
+    "a store goes one row too far": (
+        lambda p: words(p.done("conv1", "nmp.store", 0), "dram", lambda v: v + 128), "conv1__2",
+        ("(row 0 of 8) were not written; core 0 computes them", "write the same elements",
+         "moved by 1 rows and 0 columns"),
+    ),
+    "rows that lie too far apart": (
+        lambda p: words(p.done("conv2", "nmp.store", 1), "spm_stride_y", lambda v: v - 16),
+        "conv2__2",
+        ("only in what core 1 stored", "only in rows 1 to 3 of 4"),
+    ),
+    "windows that lie too far apart": (
+        lambda p: words(p.done("conv1", "nmp.conv"), "stride_w", lambda v: 2), "conv1__2",
+        ("columns 0.5 times as far apart as they should be: a stride?",),
+    ),
+    "another zero point": (
+        lambda p: words(p.done("conv2", "nmp.conv"), "out_offset", lambda v: v + 5), "conv2__2",
+        ("all are 5 too large: a zero point, an offset?",),
+    ),
+    "off by one": (
+        lambda p: words(p.done("conv2", "nmp.conv"), "out_offset", lambda v: v + 1), "conv2__2",
+        ("off by one, all 1 too large: a zero point, a rounding?",),
+    ),
+    "another padding": (
+        lambda p: words(p.done("conv1", "nmp.load"), "fill", lambda v: v + 30), "conv1__2",
+        ("only at the border: pads, what padding is filled with?",),
+    ),
+    "a bias": (
+        lambda p: [(address, (1 << 20).to_bytes(size, "little")) for address, size in pieces_of(
+            p.done("conv2", "nmp.conv")[0], "bias", 3, p.traces[p.layer("conv2").index])],
+        "conv2__2",
+        ("channel 3 of 32: a weight, a bias, a factor?",),
+    ),
+    "columns are not stored": (
+        lambda p: words(p.done("pool1", "nmp.store", 1), "count_x", lambda v: v - 1), "pool1__2",
+        ("(row 1 of 4, column 3 of 4) were not written",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_cause_of_a_planted_fault(name: str, planted: Planted) -> None:
+    fault, layer, parts = FAULTS[name]
+    data = planted.found(fault(planted))
+    assert data["first"] == layer
+    text = "; ".join(data["causes"])
+    for part in parts:
+        assert part in text
+    asked = {cause.partition(": ")[2] for cause in data["causes"] if cause.endswith("?")}
+    wanted = {part.partition(": ")[2] for part in parts if part.endswith("?")}
+    positions = {one for one in asked if "an address" in one or "stride" in one}
+    assert asked <= wanted | positions, "and no other cause"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 20, 60])
+def test_a_few_wrong_elements_have_no_cause(count: int, planted: Planted) -> None:
+    rng = np.random.default_rng(count)
+    for name in ("conv1", "pool1", "conv2", "pool2"):
+        key = layer_key(planted.layer(name))
+        wrong = planted.right[key].copy()
+        places = rng.choice(wrong.size, count, replace=False)
+        wrong.reshape(-1)[places] ^= rng.integers(1, 100, count).astype(np.int8)
+        data = planted.found([], {key: wrong})
+        assert data["layers"][0]["accumulated"]["differing"] == count
+        assert data["causes"] == []
+
+
+def test_who_wrote_over_a_tensor_that_is_read_later(skip: Planted) -> None:
+    """The last store of the pool has one more row, which lies in the input."""
+    (kept,) = skip.debugger.bundle.metadata.inputs
+    store = skip.done("pool", "nmp.store")[-1]
+    far = kept.address + 40 - store.words["dram"]
+    assert store.words["count_y"] == 1
+    data = skip.found([
+        word(store, "count_y", lambda _: 2), word(store, "dram_stride_y", lambda _: far),
+    ])  # fmt: skip
+    assert data["first"] == "sum"
+    (cause,) = data["causes"]
+    assert "bytes of x, from [0, 0, 2, 8] on, were written over before sum read them" in cause
+    assert f"last by nmp.store at {store.pc:#x} of core {store.core}" in cause
+    assert cause.endswith("in pool")
+    assert "watch x" in data["next"]
+
+
+def test_a_store_over_what_the_layer_itself_reads(planted: Planted) -> None:
+    first = planted.done("pool2", "nmp.store", 0)[0]
+    source = planted.layer("conv2").output.address
+    data = planted.found([word(first, "dram", lambda _: source + 300)])
+    text = "; ".join(data["causes"])
+    assert data["first"] == "pool2__2"
+    assert f"nmp.store at {first.pc:#x} of core 0" in text
+    assert f"writes outside of {planted.layer('pool2').output.name}" in text
+
+
+def test_the_right_program_has_no_cause(planted: Planted) -> None:
+    assert planted.found([])["causes"] == []
