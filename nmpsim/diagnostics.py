@@ -73,6 +73,7 @@ CODES: dict[str, str] = {
     "QUANT002": "range unknown",
     "QUANT003": "nothing is quantized",
     "QUANT004": "unknown operation",
+    "QUANT005": "profile of another network",
     "LAYER001": "layer unknown or ambiguous",
     "DEBUG001": "debugger command not understood",
     "DEBUG002": "the debugger knows nothing of that name",

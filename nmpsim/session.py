@@ -143,7 +143,9 @@ def compile(
 def calibrate(
     lir: Path | str,
     weights: Path | str | None,
-    calibration: Mapping[str, npt.ArrayLike],
+    calibration: Mapping[str, npt.ArrayLike] | None = None,
+    *,
+    profile: Path | str | None = None,
 ) -> Calibrated:
     """Run a float program on samples of its inputs, for the ranges of its values.
 
@@ -151,24 +153,32 @@ def calibrate(
         lir: file of LIR text with float tensors only.
         weights: ``.npz`` with its constants by their names.
         calibration: for each input an array with one sample after the other.
+        profile: Glow's profile of the network; ranges are then those that it recorded, and samples
+            are needed for a comparison only.
 
     Raises:
-        UserError: LIR, CONST, INPUT and FILE codes; QUANT001, QUANT002.
+        UserError: LIR, CONST, INPUT and FILE codes; QUANT001, QUANT002, QUANT005; PKG001; ARG001
+            without samples and profile.
     """
-    from nmpsim.quantization import Calibrated
+    from nmpsim.quantization import Calibrated, read_profile
+
+    if calibration is None and profile is None:
+        raise fail("ARG001", "no ranges: calibration or profile is needed")
+    ranges = None if profile is None else read_profile(Path(profile))
 
     module, _ = attach_constants(
         parse_file(Path(lir)), [] if weights is None else [Path(weights)], None
     )
     verify(module)
-    return Calibrated.of(module, calibration)
+    return Calibrated.of(module, calibration, ranges)
 
 
 def quantize(
     lir: Path | str,
     weights: Path | str | None,
-    calibration: Mapping[str, npt.ArrayLike],
+    calibration: Mapping[str, npt.ArrayLike] | None = None,
     *,
+    profile: Path | str | None = None,
     schema: str = "asymmetric",
     precision: str = "int8",
     bias_precision: str = "int32",
@@ -182,6 +192,7 @@ def quantize(
         lir: file of LIR text with float tensors only.
         weights: ``.npz`` with its constants by their names.
         calibration: for each input an array with one sample after the other.
+        profile: Glow's profile of the network, in place of samples.
         schema: asymmetric, symmetric, symmetric-with-uint8 or symmetric-with-power2-scale.
         precision: of activations and weights, int8 or int16.
         bias_precision: int8, int16 or int32.
@@ -190,7 +201,7 @@ def quantize(
         keep_float: opcodes, and layers as :func:`find_layer` takes them, that stay float.
 
     Raises:
-        UserError: LIR, CONST, INPUT, FILE and QUANT codes; ARG001 for an unknown word.
+        UserError: LIR, CONST, INPUT, FILE, PKG and QUANT codes; ARG001 for an unknown word.
     """
     from nmpsim.quantization import settings_of
 
@@ -202,7 +213,7 @@ def quantize(
         bias_scale=bias_scale,
         keep_float=keep_float,
     )
-    return calibrate(lir, weights, calibration).quantize(settings)
+    return calibrate(lir, weights, calibration, profile=profile).quantize(settings)
 
 
 def save(compiled: Compiled, path: Path | str) -> None:

@@ -23,6 +23,7 @@ from nmpsim.interpreter.operations import (
     real_operands,
     real_operation,
 )
+from nmpsim.interpreter.products import fused_activation
 from nmpsim.interpreter.sqnr import decibels, energy, sqnr_db
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "energy",
     "execute_exact",
     "execute_real",
+    "fused_activation",
     "hides_relu",
     "interpreter_with_order",
     "locate",

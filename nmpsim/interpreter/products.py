@@ -7,6 +7,7 @@ import numpy as np
 from nmpsim.interpreter.arithmetic import Arithmetic, RealArray
 from nmpsim.interpreter.call import Call
 from nmpsim.kernels.hostops.windows import Window
+from nmpsim.lir.nodes import Instruction
 from nmpsim.lir.opcodes import OPCODES
 
 _ACTIVATIONS = {
@@ -24,8 +25,12 @@ def convolution(call: Call) -> RealArray:
 
     Also channelwise: filter and bias come as the real values that their own scales give.
     """
-    sums = _sums(call) + call["Bias"]
-    attributes = call.instruction.attributes
+    return fused_activation(call.instruction, _sums(call) + call["Bias"])
+
+
+def fused_activation(instruction: Instruction, sums: RealArray) -> RealArray:
+    """The activation that is fused into an instruction, if one is, on each element."""
+    attributes = instruction.attributes
     activation = _ACTIVATIONS.get(str(attributes.get("FusedActivation")))
     formula = OPCODES[activation].formula if activation else None
     if formula is None:

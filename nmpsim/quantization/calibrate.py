@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -15,25 +14,9 @@ from nmpsim.interpreter import INTERPRETER, execute_real, interpreter_with_order
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import Graph, Node, Value
+from nmpsim.quantization.profile import Range
 
 _PRODUCTS = ("fullyconnected", "matmul")
-
-
-@attrs.frozen
-class Range:
-    """Smallest and largest value, exact float32."""
-
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: npt.NDArray[Any]) -> Range:
-        """Of an array."""
-        return cls(float(values.min()), float(values.max()))
-
-    def union(self, other: Range) -> Range:
-        """The range that holds both."""
-        return Range(min(self.low, other.low), max(self.high, other.high))
 
 
 def calibrate(

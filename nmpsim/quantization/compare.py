@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.diagnostics import fail
 from nmpsim.interpreter import (
     decibels,
     dequantize,
@@ -96,8 +97,10 @@ def compare(calibrated: Calibrated, settings: Settings) -> tuple[Comparison, ...
 
     The quantized programs run by the arithmetic of Glow's kernels (Int8 as libjit has it, Int16
     as the Interpreter), the float program in real arithmetic. Raises QUANT003 if nothing would be
-    quantized in any of them.
+    quantized in any of them, ARG001 without samples.
     """
+    if not calibrated.samples:
+        raise fail("ARG001", "a comparison needs samples", found="a profile alone")
     programs = [
         calibrated.rewritten(attrs.evolve(settings, schema=schema, elem=elem))
         for elem in _ELEMS

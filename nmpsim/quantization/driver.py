@@ -12,10 +12,12 @@ from nmpsim.diagnostics import Place, about, fail
 from nmpsim.lir import NO_WORK, verify
 from nmpsim.lir.layers import PlainLayer, find_layer
 from nmpsim.lir.nodes import Module, TensorType
-from nmpsim.quantization.calibrate import Range, calibrate
+from nmpsim.quantization.calibrate import calibrate
 from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import Graph, Value, build_graph
 from nmpsim.quantization.placement import MOVES, place
+from nmpsim.quantization.profile import Range
+from nmpsim.quantization.recorded import recorded_ranges
 from nmpsim.quantization.rewrite import rewrite
 from nmpsim.quantization.samples import Sample, cut_samples
 from nmpsim.quantization.scales import Scales
@@ -81,22 +83,32 @@ class Calibrated:
     ranges: Mapping[Value, Range]
 
     @classmethod
-    def of(cls, module: Module, arrays: Mapping[str, npt.ArrayLike]) -> Calibrated:
+    def of(
+        cls,
+        module: Module,
+        arrays: Mapping[str, npt.ArrayLike] | None,
+        profile: Mapping[str, Range] | None = None,
+    ) -> Calibrated:
         """Run a verified float module, constants attached, on samples of its inputs.
 
-        ``arrays`` hold one sample after the other for each input (``samples.cut_samples``).
-        Raises QUANT001 if the module is not a float one, QUANT002 for what is not finite, and
-        INPUT001 and INPUT002 for the samples.
+        ``arrays`` hold one sample after the other for each input (``samples.cut_samples``). With
+        Glow's ``profile`` of the network the ranges are those, and samples are for ``compare``.
+        Raises QUANT001 if the module is not a float one, QUANT002 for what is not finite, QUANT005
+        for the profile of another network, and INPUT001 and INPUT002 for the samples.
         """
         _require_float(module)
         graph = build_graph(module)
-        samples = cut_samples({value.name: value.type for value in graph.inputs}, arrays)
-        return cls(graph, samples, calibrate(graph, samples))
+        inputs = {value.name: value.type for value in graph.inputs}
+        samples = [] if arrays is None else cut_samples(inputs, arrays)
+        if profile is None:
+            return cls(graph, samples, calibrate(graph, samples))
+        return cls(graph, samples, recorded_ranges(graph, profile))
 
     def quantize(self, settings: Settings) -> QuantizedProgram:
         """The quantized program.
 
-        Raises QUANT003 if nothing would be quantized, QUANT004 for an unknown name to keep float.
+        Raises QUANT002 if a profile does not know a result that needs a range, QUANT003 if nothing
+        would be quantized, QUANT004 for an unknown name to keep float.
         """
         program = self.rewritten(settings)
         require_quantized([program], self.graph.module)

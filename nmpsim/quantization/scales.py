@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import Place, fail
 from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
-from nmpsim.quantization.calibrate import Range
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.parameters import Parameters, choose_parameters
+from nmpsim.quantization.profile import Range
 from nmpsim.quantization.settings import Settings
 
 
@@ -46,12 +46,29 @@ class Scales:
         for value, makers in self._makers.items():
             if value in quantized and any(node.part for node in makers):
                 self._gather(value, makers)
+        self._require_ranges()
 
     def type_of(self, value: Value) -> TensorType:
         """The value's type as a quantized tensor."""
         elem, range_ = self._settings.elem, self._shared_range(self._root(value))
         chosen = choose_parameters(range_.low, range_.high, self._settings.schema, elem)
         return quantized_type(elem, value.type.shape, chosen)
+
+    def _require_ranges(self) -> None:
+        """QUANT002 if a profile does not know what a result needs."""
+        roots = {self._root(value): value for value in self._quantized}
+        unknown = [r for r in roots if r not in self._ranges and self._graph.constant(r) is None]
+        if not unknown:
+            return
+        unknown.sort(key=lambda value: value.number)
+        raise fail(
+            "QUANT002",
+            f"the profile has no range of %{unknown[0].name}",
+            place=Place(self._graph.module.file),
+            found=f"{len(unknown)} of {len(roots)} ranges are missing",
+            expected="the name of each result, or its name without Glow's __N",
+            hint="is the profile that of this network? --calibration needs none",
+        )
 
     def _share(self, node: Node) -> None:
         """Tie a node's result to its source, where the node cannot change parameters."""

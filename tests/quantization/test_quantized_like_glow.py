@@ -15,7 +15,7 @@ from lir_oracle import run_module
 from shared_files import shared_folder, shared_names
 
 from nmpsim.lir import Module, TensorType
-from nmpsim.quantization import Calibrated, Settings
+from nmpsim.quantization import Calibrated, Settings, read_profile
 
 NAMES = [
     name
@@ -36,8 +36,10 @@ clip (in minimob; Glow's fused form is as ours) and between ``batchedadd`` and R
 
 
 @cache
-def calibrated(name: str) -> Calibrated:
+def calibrated(name: str, by: str = "samples") -> Calibrated:
     net = (shared_folder() / name).parents[1]
+    if by == "profile":
+        return Calibrated.of(float_form(name), None, read_profile(net / "profile.tsv"))
     with np.load(net / "calibration_inputs.npz") as archive:
         return Calibrated.of(float_form(name), {"data": archive["data"]})
 
@@ -63,11 +65,12 @@ def result_types(module: Module) -> dict[str, TensorType]:
     }
 
 
+@pytest.mark.parametrize("by", ["samples", "profile"])
 @pytest.mark.parametrize("name", NAMES)
-def test_types_and_constants(name, shared):
+def test_types_and_constants(name, by, shared):
     net = name.split("/")[1]
     glow = recorded_module(shared / name)
-    ours = calibrated(name).quantize(settings_of(name)).module
+    ours = calibrated(name, by).quantize(settings_of(name)).module
     expected, actual = result_types(glow), result_types(ours)
     narrowed = NARROWED if net == "minimob" or "lenet/i8_asym_b32/cpuold" in name else ()
     compared = 0

@@ -29,7 +29,8 @@ class _Request:
 
     lir: Path
     weights: Path | None
-    calibration: Path
+    calibration: Path | None
+    profile: Path | None
     schema: str
     precision: str
     bias_precision: str
@@ -61,9 +62,14 @@ class _Request:
     "--calibration",
     metavar="C.npz",
     type=FILE,
-    required=True,
     help="Samples of the inputs, one after the other: an .npz file with an array for each input,"
     " or an .npy file for a network with one.",
+)
+@click.option(
+    "--profile",
+    metavar="P.yaml",
+    type=FILE,
+    help="Glow's profile of the network (-dump-profile), for the ranges in place of samples.",
 )
 @click.option(
     "--schema",
@@ -113,7 +119,7 @@ class _Request:
     "OUT.lir", "The LIR to write; OUT.npz and OUT.tensors.json go next to it.", required=False
 )
 def command(**arguments: Any) -> None:
-    """Quantize a network, float LIR, as Glow does: ranges come from running it on samples.
+    """Quantize a network, float LIR, as Glow does: ranges come from samples or from a profile.
 
     What stays float is listed with the reason. The result compiles as it is:
 
@@ -125,16 +131,20 @@ def command(**arguments: Any) -> None:
 def _quantize(request: _Request) -> None:
     if request.output is None and not request.compare:
         raise click.UsageError("-o OUT.lir or --compare is needed")
+    if request.calibration is None and (request.compare or request.profile is None):
+        also = "" if request.compare else " or --profile P.yaml"
+        raise click.UsageError(f"--calibration C.npz{also} is needed")
     from nmpsim.quantization import ProgramFiles, compare
     from nmpsim.session import calibrate
     from nmpsim.views.quantize_text import print_quantization, quantization_document
 
     files = None if request.output is None else ProgramFiles.of(request.output)
     outputs = [] if files is None else [files.lir, files.constants, files.tensors]
-    check_outputs(outputs, [request.lir, request.weights, request.calibration])
+    check_outputs(outputs, [request.lir, request.weights, request.calibration, request.profile])
     settings = request.settings()
     with _place_of_samples(request.calibration):
-        calibrated = calibrate(request.lir, request.weights, _Samples(request.calibration))
+        samples = None if request.calibration is None else _Samples(request.calibration)
+        calibrated = calibrate(request.lir, request.weights, samples, profile=request.profile)
     program = None if files is None else calibrated.quantize(settings)
     comparisons = compare(calibrated, settings) if request.compare else ()
     if program is not None and files is not None:
@@ -149,14 +159,14 @@ def _quantize(request: _Request) -> None:
 
 
 @contextmanager
-def _place_of_samples(path: Path) -> Iterator[None]:
+def _place_of_samples(path: Path | None) -> Iterator[None]:
     """Name the file in what is said about its arrays."""
     try:
         yield
     except UserError as error:
         raise UserError(
             attrs.evolve(d, place=Place(str(path)))
-            if d.place is None and d.code.startswith("INPUT")
+            if path is not None and d.place is None and d.code.startswith("INPUT")
             else d
             for d in error.diagnostics
         ) from None
