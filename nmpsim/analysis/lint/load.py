@@ -10,7 +10,6 @@ import attrs
 from nmpsim.analysis.lint.references import (
     read_float_arrays,
     read_original_biases,
-    read_ranges,
     split_stale,
 )
 from nmpsim.analysis.lint.subject import Subject
@@ -32,6 +31,7 @@ from nmpsim.lir import (
 from nmpsim.lir.nodes import TensorType
 from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import exact_scales, float32, scales_by_name, unknown_scales
+from nmpsim.quantization import read_profile
 
 
 @attrs.frozen
@@ -141,5 +141,5 @@ def _with_references(subject: Subject, references: References) -> Subject:
         )
         subject = attrs.evolve(subject, original={**(subject.original or {}), **given})
     if references.ranges is not None:
-        subject = attrs.evolve(subject, ranges=read_ranges(references.ranges))
+        subject = attrs.evolve(subject, ranges=read_profile(references.ranges))
     return subject

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
-from nmpsim.analysis.lint.range_narrow import recorded_for
-from nmpsim.analysis.lint.subject import RecordedRange, Subject
+from nmpsim.analysis.lint.range_foreign import ranges_of
+from nmpsim.analysis.lint.subject import Subject
 from nmpsim.analysis.weighted import WEIGHTED, Scales, scales_of, weight_rows
 from nmpsim.compiler.work import Operation, View
+from nmpsim.quantization import Range
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -26,10 +27,11 @@ VERY_LITTLE = 1.0 / 16.0
 
 def check(subject: Subject) -> Iterator[Finding]:
     """Weights, and results whose range was recorded."""
+    ranges = ranges_of(subject)
     for op in subject.operations:
         if op.instruction.opcode in WEIGHTED:
             yield from _weights(op, subject)
-        recorded = recorded_for(op.instruction.name, subject.ranges or {})
+        recorded = ranges.find(op.instruction.name)
         if recorded is not None and op.operands[0].type.quant is not None:
             yield from _activation(op, recorded, subject)
 
@@ -79,7 +81,7 @@ def _parts(rows: Array, scales: Scales, view: View) -> Array:
     return idle
 
 
-def _activation(op: Operation, recorded: RecordedRange, subject: Subject) -> Iterator[Finding]:
+def _activation(op: Operation, recorded: Range, subject: Subject) -> Iterator[Finding]:
     view = op.operands[0]
     low, high = min(recorded.low, 0.0) / view.scale, max(recorded.high, 0.0) / view.scale
     part = used_part(low, high, view)

@@ -1,4 +1,4 @@
-"""Reading what a program is compared with: float weights, original constants, recorded ranges."""
+"""Reading what a program is compared with: float weights, original constants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.lint.subject import OriginalBias, RecordedRange
+from nmpsim.analysis.lint.subject import OriginalBias
 from nmpsim.analysis.shadow.float_files import read_floats
 from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.compiler.resolve import resolve
@@ -186,43 +186,3 @@ def _digest_fits(entry: Mapping[str, Any], payload: Array) -> bool:
     digest = hashlib.sha256(payload.tobytes()).hexdigest()
     written = entry.get("sha256")
     return isinstance(written, str) and len(written) >= 8 and digest.startswith(written.lower())
-
-
-def read_ranges(path: Path) -> dict[str, RecordedRange]:
-    """Ranges by instruction from Glow's profile: lines ``NAME:RESULT <tab> MIN <tab> MAX``.
-
-    Raises:
-        UserError: FILE001 if the file cannot be read, CONST001 for a line that is something else.
-    """
-    place = Place(str(path))
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        message = f"cannot read the profile: {error.strerror or error}"
-        raise fail("FILE001", message, place=place) from None
-    except UnicodeDecodeError:
-        raise fail("CONST001", "the profile is not text in UTF-8", place=place) from None
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    if not lines:
-        raise fail("CONST001", "the profile is empty", place=place, expected=_PROFILE_LINE)
-    return dict(_range(line, Place(str(path), number)) for number, line in lines)
-
-
-_PROFILE_LINE = "NAME:RESULT, a tab, the smallest value, a tab, the largest"
-
-
-def _range(line: str, place: Place) -> tuple[str, RecordedRange]:
-    try:
-        name, low, high = line.rstrip("\r").split("\t")
-        recorded = RecordedRange(float(low), float(high))
-    except ValueError:
-        recorded = None
-    if recorded is None or not (math.isfinite(recorded.low) and recorded.low <= recorded.high):
-        raise fail(
-            "CONST001",
-            "a line of the profile cannot be understood",
-            place=place,
-            found=repr(line[:80]),
-            expected=_PROFILE_LINE,
-        )
-    return name.rpartition(":")[0] or name, recorded

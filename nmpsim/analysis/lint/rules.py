@@ -12,6 +12,7 @@ from nmpsim.analysis.lint import (
     compiles,
     fixed_values,
     islands,
+    range_foreign,
     range_narrow,
     ranges,
     scales,
@@ -88,11 +89,18 @@ RULES: tuple[Rule, ...] = (
         range_narrow.RULE,
         "results whose type does not hold their recorded range",
         range_narrow.check,
+        range_foreign.unusable,
     ),
     Rule(
-        range_narrow.UNKNOWN,
+        range_foreign.FOREIGN,
+        "a profile of another network",
+        range_foreign.check_foreign,
+    ),
+    Rule(
+        range_foreign.UNKNOWN,
         "a profile that knows few of the results",
-        range_narrow.check_unknown,
+        range_foreign.check_unknown,
+        range_foreign.unusable,
     ),
     Rule(
         fixed_values.SATURATES,

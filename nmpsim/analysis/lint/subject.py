@@ -16,6 +16,7 @@ from nmpsim.compiler.work import Operation, View
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.diagnostics import Place
 from nmpsim.lir.nodes import Module
+from nmpsim.quantization import Range
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -30,14 +31,6 @@ class OriginalBias:
     """float64, one or one a channel; None if its type is not known."""
     offsets: Array | None
     """int64, likewise."""
-
-
-@attrs.frozen
-class RecordedRange:
-    """Smallest and largest real value that a tensor took."""
-
-    low: float
-    high: float
 
 
 @attrs.define(eq=False, slots=False, frozen=True)
@@ -55,8 +48,8 @@ class Subject:
     """Float arrays by the names of the float model."""
     original: Mapping[str, OriginalBias] | None = None
     """By the names of the constants."""
-    ranges: Mapping[str, RecordedRange] | None = None
-    """By the names of instructions."""
+    ranges: Mapping[str, Range] | None = None
+    """Glow's profile: what each result took, by its name."""
     printed_only: frozenset[str] | None = None
     """Tensors of whose scale nine printed decimals are all that is known; None if the module was
     not read from text."""

@@ -44,7 +44,10 @@ if TYPE_CHECKING:
     help="Their scales; without it, O.tensors.json next to O.npz if there is one.",
 )
 @click.option(
-    "--ranges", metavar="P.tsv", type=FILE, help="Glow's profile: recorded ranges of results."
+    "--ranges",
+    metavar="P.yaml|P.tsv",
+    type=FILE,
+    help="Glow's profile: recorded ranges of results.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @click.option("--all", "show_all", is_flag=True, help="Show every finding.")

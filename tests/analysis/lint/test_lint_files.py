@@ -11,8 +11,8 @@ import pytest
 
 import nmpsim
 from nmpsim.analysis.lint import References, load_subject, run_rules
-from nmpsim.analysis.lint.references import read_ranges
 from nmpsim.diagnostics import UserError
+from nmpsim.quantization import read_profile
 
 DIGITS = Path(__file__).parents[3] / "programs/digits"
 LIR, WEIGHTS = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
@@ -192,10 +192,10 @@ def test_floats_that_are_no_numbers_are_no_reference(tmp_path: Path) -> None:
 
 def test_a_profile(shared: Path, tmp_path: Path) -> None:
     path = shared / "lir/lenet/profile.tsv"
-    ranges = read_ranges(path)
+    ranges = read_profile(path)
     assert ranges["conv1__2"].high == pytest.approx(1.86443853)
     (tmp_path / "p.tsv").write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert read_ranges(tmp_path / "p.tsv") == ranges
+    assert read_profile(tmp_path / "p.tsv") == ranges
 
 
 def test_a_profile_shows_what_a_result_wastes(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_profile_shows_what_a_result_wastes(tmp_path: Path) -> None:
 def test_a_line_that_is_no_range(line: str, tmp_path: Path) -> None:
     (tmp_path / "p.tsv").write_text(f"b:0\t1\t2\n\n{line}\n")
     with pytest.raises(UserError) as error:
-        read_ranges(tmp_path / "p.tsv")
+        read_profile(tmp_path / "p.tsv")
     assert code_of(error) == "CONST001"
     assert error.value.diagnostics[0].place.line == 3
 

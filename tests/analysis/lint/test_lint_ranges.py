@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import attrs
 import numpy as np
 import pytest
-from lint_programs import findings, one_convolution
+from lint_programs import findings, one_convolution, recorded, retyped
 from lir_draft import Draft, int8
 
-from nmpsim.analysis.lint.range_narrow import recorded_for
-from nmpsim.analysis.lint.subject import RecordedRange
+import nmpsim
+from nmpsim.analysis.lint import load_subject, run_rules
 from nmpsim.lir import Module
+from nmpsim.quantization import Range, read_profile
+from nmpsim.quantization.recorded import Recorded
 
 PRODUCTS = float(np.float32(0.05) * np.float32(0.02))
 
@@ -22,9 +27,7 @@ def convolution(scale: float, offset: int = 0) -> Module:
 def ranged(module: Module, **ranges: tuple[float, float]) -> dict[str, object]:
     """Ranges by name; ``own`` is the convolution's."""
     own = module.instructions[-1].name
-    return {
-        "ranges": {own if n == "own" else n: RecordedRange(*ends) for n, ends in ranges.items()}
-    }
+    return {"ranges": {own if n == "own" else n: Range(*ends) for n, ends in ranges.items()}}
 
 
 RULE = "range-too-narrow"
@@ -65,15 +68,55 @@ def test_an_activation_that_was_merged_is_no_fault() -> None:
 
 
 def test_names_without_their_suffix() -> None:
-    one, two = RecordedRange(0, 1), RecordedRange(0, 2)
-    assert recorded_for("conv__2", {"conv__2": one, "conv": two}) == one
-    assert recorded_for("relu__1_max__1", {"relu__1_max": one, "relu": two}) == one
-    assert recorded_for("conv__2", {"conv__1": one, "conv__3": one}) == one
-    assert recorded_for("conv__2", {"conv__1": one, "conv__3": two}) is None
-    assert recorded_for("conv_a", {"conv": one}) is None
+    one, two = Range(0, 1), Range(0, 2)
+    assert Recorded({"conv__2": one, "conv": two}).find("conv__2") == one
+    assert Recorded({"relu__1_max": one, "relu": two}).find("relu__1_max__1") == one
+    assert Recorded({"conv__1": one, "conv__3": one}).find("conv__2") == one
+    assert Recorded({"conv__1": one, "conv__3": two}).find("conv__2") is None
+    assert Recorded({"conv": one}).find("conv_a") is None
     module = convolution(0.776 / 127)
     stem = module.instructions[-1].name.rpartition("__")[0]
     assert len(findings(module, RULE, **ranged(module, **{f"{stem}__77": (-6.0, 6.0)}))) == 1
+
+
+ALIKE = [
+    ("lir_real/mnist_cntk/i8_asym_b32/cpu.lir.txt", "lir/lenet"),
+    ("lir/lenet/i8_pow2_b8/cpumax.lir.txt", "lir_real/mnist_cntk"),
+    ("lir_real/mnist_cntk/i8_asym_b32_channelwise/cpu.lir.txt", "lir/lenet"),  # by its results
+    ("lir/minires/i16_pow2_b16/nmp.lir.txt", "lir_real/resnet8"),
+    ("lir_real/resnet8/i8_asym_b32/interp.lir.txt", "lir/minires"),
+]
+"""Programs, and networks whose layers are called like theirs."""
+
+
+@pytest.mark.parametrize(("name", "other"), ALIKE)
+def test_the_profile_of_a_network_with_the_same_names(name: str, other: str, shared: Path) -> None:
+    module = recorded(name, shared)
+    own = "/".join(name.split("/")[:2])
+    for net, expected in ((own, []), (other, ["ranges-foreign"])):
+        subject = attrs.evolve(
+            load_subject(module), ranges=read_profile(shared / net / "profile.tsv")
+        )
+        report = run_rules(subject)
+        assert [f.rule for f in report.findings if f.rule.startswith("range")] == expected
+        skipped = {rule for rule, why in report.skipped if "another network" in why}
+        assert skipped == ({"range-too-narrow", "ranges-unknown"} if expected else set())
+
+
+def test_one_weight_of_another_scale_does_not_make_a_profile_foreign(shared: Path) -> None:
+    name = "lir/lenet/i8_asym_b32/cpumax.lir.txt"
+    module = retyped(recorded(name, shared), {"conv1_weights__1": 0.5})
+    profile = read_profile(shared / "lir/lenet/profile.tsv")
+    assert findings(module, "ranges-foreign", ranges=profile) == []
+
+
+def test_results_tell_a_foreign_profile_where_constants_are_not_known(shared: Path) -> None:
+    text = shared / "lir_real/mnist_cntk/i8_asym_b32/cpu.lir.txt"
+    for net, expected in (("lir_real/mnist_cntk", 0), ("lir/lenet", 1)):
+        found = nmpsim.lint(text, ranges=shared / net / "profile.tsv")
+        assert [f.facts["by"] for f in found if f.rule == "ranges-foreign"] == [
+            "results"
+        ] * expected
 
 
 def test_the_profile_of_another_network() -> None:

@@ -15,8 +15,8 @@ import nmpsim
 from nmpsim.analysis.lint import RULES, Subject, lint_json, run_rules
 from nmpsim.analysis.lint.accumulators import sum_bounds
 from nmpsim.analysis.lint.scales import digits_left
-from nmpsim.analysis.lint.subject import RecordedRange
 from nmpsim.lir import Module
+from nmpsim.quantization import Range
 from nmpsim.report.json import json_text
 
 FLOAT = tensor_type("float", (8,))
@@ -265,7 +265,7 @@ def test_channels_have_ranges_of_their_own() -> None:
 )
 def test_recorded_ranges_of_results(low: float, high: float, severity: str | None) -> None:
     module = one_convolution(np.ones(8, np.int32), PRODUCTS)
-    ranges = {"convolution__5": RecordedRange(low, high), "nothing": RecordedRange(0, 1)}
+    ranges = {"convolution__5": Range(low, high), "nothing": Range(0, 1)}
     found = findings(module, "range-wasted", ranges=ranges)
     assert [f.severity for f in found] == ([severity] if severity else [])
 
