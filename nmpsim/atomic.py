@@ -1,6 +1,7 @@
 """Files written as a whole or not at all; the one place where nmpsim writes files.
 
 A pipe or a device is written to and never replaced, a symlink stays and its target is replaced.
+``-`` is standard output.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ except ImportError:  # Windows has no such locks
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _TEMPORARY = re.compile(r"\.nmpsim-[0-9a-f]{12}\.tmp")
+STDOUT = Path("-")
+"""Standard output; a file of this name is ``./-``."""
 MAX_OF_NAME = 100
 """Characters of a text that a file's name keeps."""
 LEFT_OVER_SECONDS = 24 * 60 * 60
@@ -56,15 +59,25 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 def new_file(path: Path) -> Iterator[IO[bytes]]:
     """As :func:`write_file`, for what is written while something else goes on."""
     try:
-        if is_special(path):
+        if path == STDOUT:
+            yield _stdout()
+        elif is_special(path):
             with path.open("wb") as file:
                 yield file
         else:
             with _replacing(real_path(path)) as file:
                 yield file
+    except BrokenPipeError:
+        raise
     except OSError as error:
         hint = "the folder must exist and be writable, and the disk must have room"
         raise cannot_write(path, error.strerror or str(error), hint) from error
+
+
+def _stdout() -> IO[bytes]:
+    """Standard output as bytes; OSError if it was closed."""
+    sys.stdout.flush()
+    return sys.stdout.buffer
 
 
 def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -100,6 +113,8 @@ def file_name(text: str) -> str:
 
 def is_special(path: Path) -> bool:
     """A pipe or a device such as /dev/null, which must not be replaced by a file."""
+    if path == STDOUT:
+        return True
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except OSError:

@@ -38,6 +38,8 @@ class Program:
     warnings: tuple[str, ...] = ()
     unsigned: frozenset[str] = frozenset()
     """Inputs and outputs that a user has as uint8."""
+    channel_order: str = "BGR"
+    """Of images, if nobody says it; see the bundle's metadata."""
 
 
 def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:
@@ -54,7 +56,9 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
         return from_bundle(read_bundle(path))
     imported = import_model(path, weights, tensors)
     if imported is not None:
-        return Program(imported.module, imported.numerics, unsigned=imported.unsigned)
+        return Program(
+            imported.module, imported.numerics, unsigned=imported.unsigned, channel_order="RGB"
+        )
     printed = parse_file(path)
     sidecar = default_tensors_file(path) if tensors is None else tensors
     if weights is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import attrs
@@ -31,6 +31,10 @@ class Tensor:
     scale: float | None = None
     """Exact float32 scale; None if the tensor is not quantized."""
     offset: ZeroPoint | None = None
+
+    def holds(self, shape: Sequence[int]) -> bool:
+        """Whether a shape is this one's, but for dimensions of 1."""
+        return [dim for dim in shape if dim != 1] == [dim for dim in self.shape if dim != 1]
 
 
 def as_unsigned(tensor: Tensor) -> Tensor:
@@ -148,6 +152,11 @@ class Metadata:
     def as_user_has(self, tensor: Tensor) -> Tensor:
         """An input or output with the element and offset that a user has it in."""
         return as_unsigned(tensor) if tensor.name in self.unsigned else tensor
+
+    @property
+    def channel_order(self) -> str:
+        """Of images, if nobody says it: as models have it, or as Glow has it for its programs."""
+        return "RGB" if self.fates else "BGR"
 
     @property
     def origins(self) -> Mapping[str, str]:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from nmpsim.cli.arrays import ArrayFile, StoredArray, read_all
-from nmpsim.cli.inputs import PREFIX
+from nmpsim.cli.images import ENDINGS as IMAGE_ENDINGS
+from nmpsim.cli.inputs import ARRAY_ENDINGS, PREFIX, Taker
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import digest_of
 from nmpsim.experiments.samples import ArraySamples, Samples
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-_ENDINGS = (".npy", ".npz")
 
 
 @attrs.frozen(eq=False)
@@ -33,16 +32,16 @@ class Labelled:
 
 
 def load_dataset(
-    dataset: Path, labels: str | None, inputs: Sequence[str], max_memory: int | None = None
+    dataset: Path, labels: str | None, taker: Taker, max_memory: int | None = None
 ) -> Labelled:
     """The samples of a file or folder, with labels.
 
     Args:
         dataset: an ``.npz`` or ``.npy`` file whose arrays count samples along their first axis, or
-            a folder with one file a sample, or with a folder a class.
+            a folder with one file a sample, image or array, or with a folder a class.
         labels: an ``.npy`` or ``.csv`` file, or the name of an array in ``dataset``; None for a
             folder with a folder a class.
-        inputs: names of the program's inputs.
+        taker: the program's inputs, and how it takes images.
         max_memory: bytes that all samples of a file together may take; what is free, less a
             margin, if None.
 
@@ -50,7 +49,7 @@ def load_dataset(
         UserError: FILE001, INPUT003, DATA001, MEM001.
     """
     if dataset.is_dir():
-        return _of_folder(dataset, labels, inputs)
+        return _of_folder(dataset, labels, taker)
     if labels is None:
         hint = "--labels L.npy, L.csv, or the name of an array in the data set"
         raise _unusable(dataset, "the data set does not say what its samples are", hint=hint)
@@ -60,7 +59,8 @@ def load_dataset(
     else:
         numbers = _read_labels(Path(labels), file.keys if file.is_archive else ())
     said_by = dataset if labels in file.keys else Path(labels)
-    return Labelled(ArraySamples.of(_arrays(file, inputs, max_memory)), numbers, said_by)
+    arrays = _arrays(file, list(taker.tensors), max_memory)
+    return Labelled(ArraySamples.of(arrays), numbers, said_by)
 
 
 def _arrays(
@@ -88,7 +88,7 @@ class _Files:
     """A file for each sample; read when it is asked for."""
 
     paths: Sequence[Path]
-    inputs: Sequence[str]
+    taker: Taker
     digest: str
 
     def __len__(self) -> int:
@@ -96,14 +96,22 @@ class _Files:
 
     def read(self, index: int) -> Mapping[str, npt.NDArray[Any]]:
         """See :class:`~nmpsim.experiments.Samples`."""
-        return _arrays(ArrayFile(self.paths[index]), self.inputs)
+        path = self.paths[index]
+        if _is_image(path):
+            name = self.taker.only(path)
+            return {name: self.taker.read_image(name, path)}
+        return _arrays(ArrayFile(path), list(self.taker.tensors))
 
     def source(self, index: int) -> str:
         """See :class:`~nmpsim.experiments.Samples`."""
         return str(self.paths[index])
 
 
-def _of_folder(folder: Path, labels: str | None, inputs: Sequence[str]) -> Labelled:
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in IMAGE_ENDINGS
+
+
+def _of_folder(folder: Path, labels: str | None, taker: Taker) -> Labelled:
     classes = sorted(path for path in _listed(folder) if path.is_dir())
     if labels is None and classes:
         paths = [path for one in classes for path in _sample_files(one)]
@@ -119,9 +127,11 @@ def _of_folder(folder: Path, labels: str | None, inputs: Sequence[str]) -> Label
         names_of_files = [path.name for path in paths]
         labelled = list(_read_labels(Path(labels), (), names_of_files)) if paths else []
     if not paths:
-        raise _unusable(folder, "there are no samples in the folder", expected="*.npy or *.npz")
+        expected = ", ".join(f"*{ending}" for ending in (*ARRAY_ENDINGS, *IMAGE_ENDINGS))
+        raise _unusable(folder, "there are no samples in the folder", expected=expected)
     said_by = folder if labels is None else Path(labels)
-    return Labelled(_Files(paths, inputs, _digest(folder, paths)), labelled, said_by, class_names)
+    samples = _Files(paths, taker, _digest(folder, paths, taker))
+    return Labelled(samples, labelled, said_by, class_names)
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -135,7 +145,9 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _sample_files(folder: Path) -> list[Path]:
-    files = [path for path in _listed(folder) if path.suffix.lower() in _ENDINGS]
+    files = [
+        path for path in _listed(folder) if path.suffix.lower() in ARRAY_ENDINGS or _is_image(path)
+    ]
     return sorted(path for path in files if path.is_file())
 
 
@@ -146,15 +158,21 @@ def _class_numbers(folders: Sequence[Path]) -> dict[Path, int]:
     return {folder: index for index, folder in enumerate(folders)}
 
 
-def _digest(folder: Path, paths: Sequence[Path]) -> str:
-    """Of names, sizes and times: reading all files would take as long as half an evaluation."""
+def _digest(folder: Path, paths: Sequence[Path], taker: Taker) -> str:
+    """Of names, sizes and times: reading all files would take as long as half an evaluation.
+
+    What becomes of images is a part of them.
+    """
     facts = ((path.relative_to(folder).as_posix(), path.stat()) for path in paths)
-    return digest_of(f"{name} {s.st_size} {s.st_mtime_ns}".encode() for name, s in facts)
+    lines = [f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in facts]
+    if any(map(_is_image, paths)):
+        lines.append(f"{taker.images} {taker.channel_order}")
+    return digest_of(line.encode() for line in lines)
 
 
 def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> Sequence[int]:
     """Labels of a file, in the order of the samples; ``names`` are those of the samples' files."""
-    if path.suffix.lower() in _ENDINGS:
+    if path.suffix.lower() in ARRAY_ENDINGS:
         file = ArrayFile(path)
         if len(file.keys) != 1:
             raise _unusable(path, "a file of labels has one array", found=f"{len(file.keys)}")

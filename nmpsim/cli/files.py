@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from nmpsim.atomic import cannot_write, is_special, real_path, write_file
+from nmpsim.atomic import STDOUT, cannot_write, is_special, real_path, write_file
 from nmpsim.cli.guard import stdout_unusable
 from nmpsim.diagnostics import Place, fail
 
@@ -15,11 +15,19 @@ from nmpsim.diagnostics import Place, fail
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
     """Refuse what could not be written, before anything is computed.
 
+    ``STDOUT`` is one of the outputs of a command that prints.
+
     Raises FILE002 for a missing folder or a folder in the file's place, ARG001 if an output would
     overwrite an input or another output.
     """
+    outputs = list(outputs)
+    if outputs.count(STDOUT) > 1:
+        message = "standard output would hold two things"
+        raise fail("ARG001", message, place=Place("-"), hint="name a file for one of them")
     taken = {real_path(path): "is also an input" for path in inputs if path is not None}
-    for path in (path for path in outputs if path is not None):
+    for path in outputs:
+        if path is None or path == STDOUT:
+            continue
         try:
             _check_output(path)
         except OSError as error:  # a name that is too long, a folder that may not be entered

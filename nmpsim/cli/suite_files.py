@@ -10,7 +10,8 @@ from nmpsim.atomic import file_name
 from nmpsim.checking import Case, CaseResult, CaseWork, Expected
 from nmpsim.checking.expectations import layer_name, refuse_unknown
 from nmpsim.cli.arrays import ArrayFile
-from nmpsim.cli.inputs import fitting_inputs
+from nmpsim.cli.images import NOTHING_SAID, ImageOptions
+from nmpsim.cli.inputs import GivenInputs, fitting_inputs
 from nmpsim.config import load_device
 from nmpsim.diagnostics import Place, UserError, about, fail
 from nmpsim.views.text import shape_text
@@ -25,12 +26,17 @@ _OUTPUT = "output/"
 
 
 def case_work(
-    cases: Iterable[Case], *, update: bool, cores: Path | None = None, strict: bool = True
+    cases: Iterable[Case],
+    *,
+    update: bool,
+    cores: Path | None = None,
+    strict: bool = True,
+    images: ImageOptions = NOTHING_SAID,
 ) -> Iterator[CaseWork | CaseResult]:
     """Each case with its arrays, or why they cannot be read; ``cores``: folder of core files."""
     for case in cases:
         try:
-            yield _work(case, update, core_path(cores, case), strict)
+            yield _work(case, update, core_path(cores, case), strict, images)
         except UserError as error:
             yield CaseResult(case.name, case.lir, errors=error.diagnostics)
 
@@ -40,13 +46,16 @@ def core_path(folder: Path | None, case: Case) -> Path | None:
     return None if folder is None else folder / f"{file_name(case.name)}.core"
 
 
-def _work(case: Case, update: bool, core: Path | None, strict: bool) -> CaseWork:
+def _work(
+    case: Case, update: bool, core: Path | None, strict: bool, images: ImageOptions
+) -> CaseWork:
     from nmpsim import session
 
     device = None if case.device is None else load_device(case.device)
     bundle = session.load(case.bundle, device=device)
     metadata = bundle.metadata
-    inputs = fitting_inputs([one.argument for one in case.input], metadata.user_inputs)
+    arguments = tuple(one.argument for one in case.input)
+    inputs = fitting_inputs(GivenInputs(arguments, images), metadata)
     expect = case.expect
     outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata)
     layers = None if expect.layers is None else _layers(expect.layers, metadata)

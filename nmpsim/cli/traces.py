@@ -13,7 +13,7 @@ import click
 
 from nmpsim.atomic import new_file
 from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, LAYER
+from nmpsim.cli.options import LAYER, OUTPUT
 from nmpsim.diagnostics import fail
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ def trace_options(command: _Command) -> _Command:
         click.option(
             "--trace",
             metavar="OUT.json[.gz]",
-            type=FILE,
+            type=OUTPUT,
             help="Write what every unit did when, for ui.perfetto.dev or chrome://tracing.",
         ),
         click.option(
             "--dram-trace",
             metavar="OUT.trc",
-            type=FILE,
+            type=OUTPUT,
             help="Write the address of every DRAM burst, for DRAMsim3.",
         ),
         click.option(

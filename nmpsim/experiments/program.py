@@ -33,6 +33,8 @@ class SweptProgram:
     warnings: tuple[str, ...] = ()
     unsigned: frozenset[str] = frozenset()
     """Inputs and outputs that a user has as uint8."""
+    channel_order: str = "BGR"
+    """Of images, if nobody says it."""
 
     @property
     def digest(self) -> str:
@@ -102,6 +104,7 @@ def load_swept(
         default_device(),
         loaded.warnings,
         loaded.unsigned,
+        loaded.channel_order,
     )
 
 
@@ -119,4 +122,5 @@ def _of_bundle(bundle: Bundle) -> SweptProgram:
         },
         from_settings(metadata.device),
         unsigned=frozenset(metadata.unsigned),
+        channel_order=metadata.channel_order,
     )

@@ -75,7 +75,7 @@ def fitted(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
     for name, array in sample.items():
         if name not in inputs:
             continue
-        if _long(array.shape) == _long(inputs[name].shape):
+        if inputs[name].holds(array.shape):
             sample[name] = array.reshape(inputs[name].shape)
         wrong = mismatch(inputs[name], sample[name])
         if wrong is not None:
@@ -83,13 +83,9 @@ def fitted(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
     return sample
 
 
-def _long(shape: Sequence[int]) -> list[int]:
-    return [dim for dim in shape if dim != 1]
-
-
 def is_scores(shape: Sequence[int]) -> bool:
     """True for a row of several numbers, whatever dimensions of 1 are around it."""
-    return len(_long(shape)) == 1
+    return sum(dim != 1 for dim in shape) == 1
 
 
 def classes_of(bundle: Bundle) -> int:

@@ -26,7 +26,7 @@ def output_lines(output: OutputReport) -> Iterator[str]:
         return
     if output.scale is not None:
         head += f", scale {output.scale!r}, offset {output.offset}"
-    yield f"{head}, {_range(output)}"
+    yield f"{head}, {range_text(output)}"
     if is_classifier(values.shape):
         yield f"  top {min(TOP, values.size)}: {', '.join(_best(output))}"
 
@@ -43,7 +43,10 @@ def top_classes(values: npt.NDArray[Any], count: int = TOP) -> list[int]:
     return [int(index) for index in order]
 
 
-def _range(output: OutputReport) -> str:
+def range_text(output: OutputReport) -> str:
+    """Smallest and largest value as real numbers."""
+    if output.values.size == 0:
+        return "empty"
     real = output.real().astype(np.float64)
     not_numbers = int(np.isnan(real).sum())
     if not_numbers == real.size:

@@ -64,7 +64,9 @@ class Session(types.ModuleType):
     def Device(  # noqa: N802
         self, config: Any = None, engine: str = "compiled", **_: Any
     ) -> types.SimpleNamespace:
-        def run(bundle: Any, inputs: Any, *, save_layers: bool, progress: Any, **_: Any) -> Any:
+        def run(
+            bundle: Any, inputs: Any, *, save_layers: bool = False, progress: Any, **_: Any
+        ) -> Any:
             self.calls.append({"inputs": inputs, "config": config, "engine": engine})
             return self._run(save_layers, progress)
 

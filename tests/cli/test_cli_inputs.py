@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from nmpsim.bundle import read_bundle
-from nmpsim.cli.inputs import load_inputs
+from nmpsim.cli.images import NOTHING_SAID
+from nmpsim.cli.inputs import Taker, samples_of
 from nmpsim.diagnostics import UserError
 
 DATA = np.array([[1, 2, 3, 4]], np.int8)
@@ -18,13 +19,15 @@ MASK = np.ones((2, 3), np.float32)
 def error(bundle, *arguments: object) -> str:
     """The one error that these arguments cause."""
     with pytest.raises(UserError) as raised:
-        load_inputs([str(a) for a in arguments], read_bundle(bundle).metadata.inputs)
+        arrays(bundle, *arguments)
     assert len(raised.value.diagnostics) == 1
     return str(raised.value)
 
 
 def arrays(bundle, *arguments: object) -> dict[str, np.ndarray]:
-    return load_inputs([str(a) for a in arguments], read_bundle(bundle).metadata.inputs)
+    taker = Taker.of(read_bundle(bundle).metadata, NOTHING_SAID)
+    (sample,) = samples_of([str(a) for a in arguments], taker)
+    return sample.read()
 
 
 @pytest.fixture

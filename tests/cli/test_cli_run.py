@@ -72,7 +72,7 @@ def test_fused_layers_are_mentioned(fake, nmpsim_cli, one_input, data, tmp_path,
     bundle = bundle_from_bytes(one_input.read_bytes())
     fused = attrs.evolve(bundle.metadata.layers[0], fused=("fc", "relu", "more"))
     metadata = attrs.evolve(bundle.metadata, layers=(fused,))
-    monkeypatch.setattr(fake, "load", lambda *_: attrs.evolve(bundle, metadata=metadata))
+    monkeypatch.setattr(fake, "load", lambda *_, **__: attrs.evolve(bundle, metadata=metadata))
     result = nmpsim_cli("run", one_input, "--input", data, "--save-layers", tmp_path / "l.npz")
     assert "2 instructions are fused into others" in result.stderr
     assert "--no-fuse" in result.stderr

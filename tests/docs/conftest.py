@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+FOLDER = Path(__file__).parent
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "frontends")]
 
 
 @pytest.fixture

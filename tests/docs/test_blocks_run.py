@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from page_blocks import blocks_of, check_output, command_lines, pages, run_block, run_here
+from PIL import Image
+from tflite_files import small_network
 
 import nmpsim
 
@@ -62,8 +64,11 @@ def prepared(tmp_path_factory):
     }
     for name, source in copies.items():
         shutil.copy(DIGITS / source, folder / name)
-    shutil.copy(ROOT / "tests/fuzz/corpus/tflite/small-int8.tflite", folder / "model.tflite")
-    np.save(folder / "image.npy", np.zeros((1, 4, 4, 2), np.int8))
+    (folder / "model.tflite").write_bytes(small_network(dtype="UINT8", depth=3))
+    (folder / "photos").mkdir()
+    for name in ("photo.png", "photos/0.png", "photos/1.png"):
+        Image.new("RGB", (4, 4), (10, 20, 30)).save(folder / name)
+    np.save(folder / "image.npy", np.zeros((1, 4, 4, 3), np.uint8))
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
     one = [folder / "NET.bin", "--input", folder / "X.npy"]
     kept = ["--save-layers", folder / "reference.npz", "--save-outputs", folder / "answer.npz"]

@@ -85,17 +85,17 @@ def tflite_file(
     return bytes(b.Output())
 
 
-def small_network(channels: int = 4, dtype: str = "INT8") -> bytes:
+def small_network(channels: int = 4, dtype: str = "INT8", depth: int = 2) -> bytes:
     """A convolution, a pool, a reshape, a fully connected layer and a softmax."""
     rng = np.random.default_rng(5)
     unsigned = dtype == "UINT8"
     zero = 128 if unsigned else 0
     kind = np.uint8 if unsigned else np.int8
-    weights = rng.integers(0 if unsigned else -127, 127, (channels, 3, 3, 2)).astype(kind)
+    weights = rng.integers(0 if unsigned else -127, 127, (channels, 3, 3, depth)).astype(kind)
     dense = rng.integers(0 if unsigned else -127, 127, (3, channels)).astype(kind)
     lowest = 0 if unsigned else -128
     tensors = [
-        FileTensor("image;a/b:0", (1, 4, 4, 2), dtype, (0.05,), (zero,)),
+        FileTensor("image;a/b:0", (1, 4, 4, depth), dtype, (0.05,), (zero,)),
         FileTensor("größe", weights.shape, dtype, (0.02,), (zero,), weights),
         FileTensor("bias", (channels,), "INT32", (0.001,), (0,), np.arange(channels, dtype="i4")),
         FileTensor("conv", (1, 4, 4, channels), dtype, (0.1,), (zero - 100,)),

@@ -17,12 +17,15 @@ from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
     LAYER,
+    OUTPUT,
     Command,
     format_option,
+    image_options,
     jobs_option,
     limit_options,
     output_option,
     show,
+    spooled_arguments,
     strict_option,
 )
 from nmpsim.diagnostics import Place, fail
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nmpsim.checking import Case, CaseResult, SaturationLimit, Suite
+    from nmpsim.cli.images import ImageOptions
 
 _BUNDLE_OPTIONS = (
     "input",
@@ -56,6 +60,7 @@ class _Request:
 
     program: Path
     input: tuple[str, ...]
+    images: ImageOptions
     device: Path | None
     baseline: Path | None
     expect: Path | None
@@ -102,13 +107,15 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
     "--input",
     metavar="[NAME=]FILE",
     multiple=True,
+    callback=spooled_arguments,
     help="Of NET.bin: as for `nmpsim run`.",
 )
+@image_options
 @click.option("--device", metavar="D.toml", type=FILE, help="Of NET.bin: run on this device.")
 @click.option(
     "--baseline",
     metavar="B.json",
-    type=FILE,
+    type=OUTPUT,
     help="Of NET.bin: outputs must be these, cycles and saturation no worse, unless another"
     " option says what they must be.",
 )
@@ -157,15 +164,15 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
 @click.option(
     "--update-baseline", is_flag=True, help="Write the baselines; other checks are done first."
 )
-@click.option("--junit", metavar="J.xml", type=FILE, help="Write JUnit XML, a test case a layer.")
+@click.option("--junit", metavar="J.xml", type=OUTPUT, help="Write JUnit XML, a test case a layer.")
 @click.option(
-    "--sarif", metavar="S.sarif", type=FILE, help="Write SARIF: lint, saturation, failures."
+    "--sarif", metavar="S.sarif", type=OUTPUT, help="Write SARIF: lint, saturation, failures."
 )
-@click.option("--markdown", metavar="M.md", type=FILE, help="Write a summary for a pull request.")
+@click.option("--markdown", metavar="M.md", type=OUTPUT, help="Write a summary for a pull request.")
 @click.option(
     "--core-on-failure",
     metavar="FOLDER",
-    type=FILE,
+    type=OUTPUT,
     help="Leave a core file of each failed case here, for `nmpsim debug`.",
 )
 @click.option(
@@ -204,8 +211,10 @@ def _check(request: _Request) -> int:
         require_junitparser()
     names = tuple(case.name for case in suite.cases)
     cores = request.core_on_failure
-    strict = request.strict
-    work = case_work(suite.cases, update=request.update_baseline, cores=cores, strict=strict)
+    strict, images = request.strict, request.images
+    work = case_work(
+        suite.cases, update=request.update_baseline, cores=cores, strict=strict, images=images
+    )
     with RunProgress(stderr_console()) as progress:
         results = check_cases(
             work, names, jobs=request.jobs, max_memory=request.max_memory, progress=progress

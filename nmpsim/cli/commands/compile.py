@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
+from nmpsim.atomic import STDOUT
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import (
@@ -85,7 +86,9 @@ def command(
     output: Path,
 ) -> None:
     """Compile a network for the NMP: a TFLite model, or Glow's LIR."""
-    check_outputs([output], [model, weights, tensors, device, patch])
+    printed = style == "json" or rescale_bias or explain_slicing
+    outputs = [output, STDOUT] if printed else [output]
+    check_outputs(outputs, [model, weights, tensors, device, patch])
     profile, by_layer = _numerics(numerics)
     config = load_device(device)
     from nmpsim import session

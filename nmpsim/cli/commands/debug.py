@@ -22,6 +22,7 @@ from nmpsim.cli.interrupt import conversation, line_of_conversation
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
+    OUTPUT,
     Command,
     device_option,
     engine_option,
@@ -34,6 +35,7 @@ from nmpsim.cli.options import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, UserError, fail
 
 if TYPE_CHECKING:
+    from nmpsim.cli.inputs import GivenInputs
     from nmpsim.core.limits import Limits
     from nmpsim.debugger.commands.shell import Shell
     from nmpsim.debugger.corefile import Core
@@ -49,7 +51,7 @@ class _Request:
     """What the command line asks for."""
 
     bundle: Path
-    inputs: tuple[str, ...]
+    inputs: GivenInputs
     device: Path | None
     patch: Path | None
     engine: str
@@ -91,7 +93,7 @@ _ESCAPE_MILLISECONDS = "25"
     help="Do this command; several are done in order, after the script.",
 )
 @click.option("--plain", is_flag=True, help="Ask for commands line by line, without a screen.")
-@click.option("--record", metavar="FILE", type=FILE, help="Keep the commands, for --script.")
+@click.option("--record", metavar="FILE", type=OUTPUT, help="Keep the commands, for --script.")
 @click.option(
     "--budget",
     metavar="MIB",
@@ -220,7 +222,7 @@ def _debugger(request: _Request) -> Debugger:
     device = load_device(request.device)
     bundle = session.load(request.bundle, request.patch, device=device)
     config = _limits(request).of_device(device or session.device_of(bundle))
-    arrays = fitting_inputs(request.inputs, bundle.metadata.user_inputs)
+    arrays = fitting_inputs(request.inputs, bundle.metadata)
     return Debugger(
         bundle,
         arrays,
@@ -246,7 +248,7 @@ def _open_core(request: _Request) -> Core:
     from nmpsim.cli.npz import NpzFile
     from nmpsim.debugger.corefile import load_core
 
-    if request.inputs or request.device or request.patch:
+    if request.inputs.arguments or request.device or request.patch:
         raise fail(
             "ARG001",
             "a core file has its inputs, device and changes with it",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from nmpsim.atomic import STDOUT
 from nmpsim.cli.files import check_outputs, what_is_kept
 from nmpsim.cli.guard import say
 from nmpsim.cli.interrupt import noting
@@ -19,6 +20,7 @@ from nmpsim.cli.options import (
     bundle_argument,
     check_workers,
     format_option,
+    image_options,
     jobs_option,
     limit_options,
     output_option,
@@ -28,6 +30,7 @@ from nmpsim.cli.options import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, about
 
 if TYPE_CHECKING:
+    from nmpsim.cli.images import ImageOptions
     from nmpsim.experiments import Evaluation
 
 
@@ -40,6 +43,7 @@ class _Request:
     labels: str | None
     top: str
     limit: int | None
+    images: ImageOptions
     max_cycles: int | None
     timeout: float | None
     jobs: int | None
@@ -57,7 +61,7 @@ class _Request:
     type=FILE,
     required=True,
     help="An .npz file with an array for each input, samples along its first axis; or a folder of"
-    " .npy or .npz files, one a sample, or with a folder for each class.",
+    " images, .npy or .npz files, one a sample, or with a folder for each class.",
 )
 @click.option(
     "--labels",
@@ -73,6 +77,7 @@ class _Request:
     help="Count a sample as right if its label is among the K best classes.",
 )
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N samples.")
+@image_options
 @limit_options("each run")
 @jobs_option
 @scheduler_option
@@ -96,19 +101,20 @@ def command(**arguments: Any) -> int:
 
 def _evaluate(request: _Request) -> int:
     labels_file = None if request.labels is None else Path(request.labels)
-    check_outputs([request.output], [request.bundle, request.dataset, labels_file])
+    check_outputs([request.output, STDOUT], [request.bundle, request.dataset, labels_file])
     check_workers(request.jobs, request.scheduler)
     top = _top(request.top)
     from nmpsim import session
     from nmpsim.cli.dataset import load_dataset
+    from nmpsim.cli.inputs import Taker
     from nmpsim.core.limits import Limits
     from nmpsim.experiments import evaluate
     from nmpsim.experiments.samples import checked_labels, classes_of
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = session.load(request.bundle)
-    names = [tensor.name for tensor in bundle.metadata.user_inputs]
-    data = load_dataset(request.dataset, request.labels, names, request.max_memory)
+    taker = Taker.of(bundle.metadata, request.images)
+    data = load_dataset(request.dataset, request.labels, taker, request.max_memory)
     classes = classes_of(bundle)
     with about(data.said_by):
         checked_labels(data.labels, len(data.samples), classes)

@@ -10,7 +10,7 @@ import click
 
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, Command, format_option, show, tensors_option
+from nmpsim.cli.options import FILE, OUTPUT, Command, format_option, show, tensors_option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,7 @@ _RESULT_RANGES = {"int8": (-128, 127), "int16": (-32768, 32767)}
     help="Of the result of --scale.  [default: int8]",
 )
 @click.option(
-    "--plot", metavar="FILE.svg|png", type=FILE, help="Plot the error of --scale into a file."
+    "--plot", metavar="FILE.svg|png", type=OUTPUT, help="Plot the error of --scale into a file."
 )
 @click.option(
     "--range",

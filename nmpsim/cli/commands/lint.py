@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.options import FILE, Command, format_option, show, tensors_option
+from nmpsim.cli.options import FILE, OUTPUT, Command, format_option, show, tensors_option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @click.option("--all", "show_all", is_flag=True, help="Show every finding.")
-@click.option("--sarif", metavar="S.sarif", type=FILE, help="Also write SARIF, for code scanning.")
+@click.option(
+    "--sarif", metavar="S.sarif", type=OUTPUT, help="Also write SARIF, for code scanning."
+)
 @format_option
 def command(
     program: Path,

@@ -12,6 +12,7 @@ from nmpsim.cli.guard import say
 from nmpsim.cli.options import (
     FILE,
     LAYER,
+    OUTPUT,
     Command,
     bundle_argument,
     device_option,
@@ -24,13 +25,14 @@ from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, about, fail
 if TYPE_CHECKING:
     from nmpsim.analysis.reduce import Failure
     from nmpsim.bundle import Bundle
+    from nmpsim.cli.inputs import GivenInputs
     from nmpsim.report.data import RunReport
 
 
 @attrs.frozen(kw_only=True)
 class _Request:
     bundle: Path
-    inputs: tuple[str, ...]
+    inputs: GivenInputs
     reference: Path | None
     saturates: str | None
     device: Path | None
@@ -59,7 +61,7 @@ class _Request:
     "-o",
     "--output",
     metavar="FOLDER",
-    type=FILE,
+    type=OUTPUT,
     required=True,
     help="New folder for the part: its bundle, inputs, LIR or assembly, and a suite for `nmpsim"
     " check`.",
@@ -86,7 +88,7 @@ def _reduce(request: _Request) -> int:
         raise fail("ARG001", "--reference and --saturates are two failures", hint="give one")
     _check_folder(request.output)
     bundle = session.load(request.bundle, device=config)
-    arrays = fitting_inputs(request.inputs, bundle.metadata.user_inputs)
+    arrays = fitting_inputs(request.inputs, bundle.metadata)
     device = session.Device(config or session.device_of(bundle), engine=request.engine)
     with RunProgress(stderr_console()) as progress:
         report = device.run(bundle, arrays, save_layers=True, progress=progress)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from nmpsim.atomic import write_npz
+from nmpsim.atomic import STDOUT, write_npz
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
     LAYER,
+    OUTPUT,
     Command,
     bundle_argument,
     device_option,
@@ -30,6 +31,7 @@ from nmpsim.cli.options import (
     show_json,
     strict_option,
 )
+from nmpsim.cli.several import run_several
 from nmpsim.cli.traces import TraceRequest, open_traces, trace_options
 from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE, Diagnostic, Place, fail
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nmpsim.bundle import Bundle
+    from nmpsim.cli.inputs import GivenInputs
     from nmpsim.config import DeviceConfig
     from nmpsim.core.limits import TimeBudget
     from nmpsim.core.run import Listener, Progress
@@ -52,7 +55,7 @@ class _Request:
     """What the command line asks for."""
 
     bundle: Path
-    inputs: tuple[str, ...]
+    inputs: GivenInputs
     device: Path | None
     patch: Path | None
     engine: str
@@ -76,7 +79,7 @@ class _Request:
     @property
     def outputs(self) -> tuple[Path | None, ...]:
         """Files that the run will write."""
-        return (self.output, self.save_outputs, self.save_layers, *self.traces.outputs)
+        return (self.output or STDOUT, self.save_outputs, self.save_layers, *self.traces.outputs)
 
     @property
     def keeps_layers(self) -> bool:
@@ -87,8 +90,9 @@ class _Request:
 @click.command("run", cls=Command, short_help="Run a bundle: answer, cycles, saturation.")
 @bundle_argument
 @input_option(
-    "An .npy file, or an .npz file with arrays under the inputs' names; float or already"
-    " quantized. May be given several times."
+    "An array (.npy; .npz under the inputs' names), float or already quantized; an image (PNG,"
+    " JPEG, BMP); raw values (.bin, .raw); - for standard input. A folder, or a pattern in quotes,"
+    " is one run for each file. May be given several times."
 )
 @device_option("the device that the bundle was made for")
 @patch_option
@@ -102,12 +106,12 @@ class _Request:
 )
 @max_memory_option
 @strict_option
-@click.option("--save-outputs", metavar="O.npz", type=FILE, help="Save the outputs.")
-@click.option("--save-layers", metavar="L.npz", type=FILE, help="Save every layer's output.")
+@click.option("--save-outputs", metavar="O.npz", type=OUTPUT, help="Save the outputs.")
+@click.option("--save-layers", metavar="L.npz", type=OUTPUT, help="Save every layer's output.")
 @click.option(
     "--core-on-trap",
     metavar="FILE",
-    type=FILE,
+    type=OUTPUT,
     help="If the run traps, write a file that repeats it; `nmpsim debug FILE` opens it there.",
 )
 @click.option(
@@ -160,16 +164,21 @@ def _run(request: _Request) -> int:
     _check(request)
     config = load_device(request.device)
     from nmpsim import session
-    from nmpsim.cli.inputs import fitting_inputs, input_path
+    from nmpsim.cli.inputs import Taker, input_paths, samples_of
     from nmpsim.core.limits import Limits, TimeBudget, TimeIsUpError
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = session.load(request.bundle, request.patch, device=config)
-    tensors = bundle.metadata.user_inputs
     request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
-    arrays = fitting_inputs(request.inputs, tensors)
-    read = [input_path(one, [t.name for t in tensors]) for one in request.inputs]
-    check_outputs(request.outputs, read)
+    taker = Taker.of(bundle.metadata, request.inputs.images)
+    samples = samples_of(request.inputs.arguments, taker)
+    for image in dict.fromkeys(str(one) for sample in samples for one in sample.formats.values()):
+        say(f"note: images are taken as {image}")
+    check_outputs(request.outputs, input_paths(request.inputs.arguments, list(taker.tensors)))
+    if len(samples) > 1:
+        _check_several(request, len(samples))
+    else:
+        arrays = samples[0].fitting()
     device = session.Device(
         config or session.device_of(bundle),
         engine=request.engine,
@@ -177,6 +186,17 @@ def _run(request: _Request) -> int:
         max_memory=request.max_memory,
     )
     limits = Limits(request.max_cycles, request.timeout)
+    if len(samples) > 1:
+        return run_several(
+            device,
+            bundle,
+            samples,
+            limits=limits,
+            strict=request.strict,
+            save_outputs=request.save_outputs,
+            style=request.style,
+            output=request.output,
+        )
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
     recorder = _Recorder(bundle) if request.timeline else None
     with RunProgress(stderr_console()) as progress:
@@ -224,6 +244,23 @@ def _check(request: _Request) -> None:
     if (request.histogram or request.timeline) and request.style != "json":
         message = "--histogram and --timeline are for the JSON report alone"
         raise fail("ARG001", message, hint="add --format json; `nmpsim report` draws them")
+
+
+def _check_several(request: _Request, count: int) -> None:
+    """Refuse what tells of one run."""
+    asked = {
+        "--save-layers": request.save_layers,
+        "--core-on-trap": request.core_on_trap,
+        "--shadow": request.shadow,
+        "--sensitivity": request.sensitivity,
+        "--histogram": request.histogram,
+        "--timeline": request.timeline,
+        "--trace and --dram-trace": any(request.traces.outputs),
+    }
+    for option, given in asked.items():
+        if given:
+            message = f"{option} is for one run"
+            raise fail("ARG001", message, found=f"{count} inputs", hint="give one input")
 
 
 def _is_late(report: RunReport) -> bool:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from nmpsim.atomic import STDOUT
 from nmpsim.cli.files import check_outputs, what_is_kept
 from nmpsim.cli.guard import say
 from nmpsim.cli.interrupt import noting
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
+    OUTPUT,
     Command,
     check_workers,
     device_option,
@@ -31,6 +33,7 @@ from nmpsim.cli.options import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 
 if TYPE_CHECKING:
+    from nmpsim.cli.inputs import GivenInputs
     from nmpsim.experiments import SweepResult, SweptProgram
 
 
@@ -42,7 +45,7 @@ class _Request:
     weights: Path | None
     tensors: Path | None
     numerics: str | None
-    inputs: tuple[str, ...]
+    inputs: GivenInputs
     grid: Path | None
     settings: tuple[str, ...]
     device: Path | None
@@ -61,9 +64,7 @@ class _Request:
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
 @tensors_option
 @click.option("--numerics", metavar="PROFILE", help="The arithmetic that NET.lir is to follow.")
-@input_option(
-    "An .npy file, or an .npz file with arrays under the inputs' names. May be given several times."
-)
+@input_option("As for `nmpsim run`; one sample. May be given several times.")
 @click.option(
     "--set",
     "settings",
@@ -86,7 +87,7 @@ class _Request:
 @click.option(
     "--plot",
     metavar="DIR",
-    type=FILE,
+    type=OUTPUT,
     help="Also draw cycles.svg, roofline.svg and pareto.svg into this folder.",
 )
 @format_option
@@ -110,13 +111,13 @@ def command(**arguments: Any) -> int:
 
 def _sweep(request: _Request) -> int:
     read = [request.program, request.weights, request.tensors, request.grid, request.device]
-    check_outputs([request.output], read)
+    check_outputs([request.output, STDOUT], read)
     check_workers(request.jobs, request.scheduler)
     if request.plot is not None:
         from nmpsim.views.sweep_plot import check_plots
 
         check_plots(request.plot)
-    from nmpsim.cli.inputs import fitting_inputs
+    from nmpsim.cli.inputs import Taker, only_sample, samples_of
     from nmpsim.core.limits import Limits
     from nmpsim.experiments import load_swept, sweep_program
     from nmpsim.views.progress import RunProgress, stderr_console
@@ -126,7 +127,12 @@ def _sweep(request: _Request) -> int:
     program = load_swept(request.program, request.weights, request.tensors, request.numerics)
     for warning in program.warnings:
         say(f"warning: {warning}")
-    arrays = fitting_inputs(request.inputs, program.inputs())
+    taker = Taker(
+        {tensor.name: tensor for tensor in program.inputs()},
+        request.inputs.images,
+        program.channel_order,
+    )
+    arrays = only_sample(samples_of(request.inputs.arguments, taker)).fitting()
     kept = partial(what_is_kept, request.output)
     with noting(kept), RunProgress(stderr_console()) as progress:
         result = sweep_program(
