@@ -34,6 +34,19 @@ def test_json_report_is_one_document(fake, nmpsim_cli, one_input, data):
     jsonschema.validate(json.loads(result.stdout), report_schema())
 
 
+def test_node_data(fake, nmpsim_cli, one_input, data, tmp_path):
+    path = tmp_path / "nodes.json"
+    result = nmpsim_cli("run", one_input, "--input", data, "--node-data", path)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(path.read_text())["name"] == "nmpsim run"
+    measures = {file.name for file in tmp_path.glob("nodes.*.json")}
+    assert measures == {"nodes.cycles.json", "nodes.saturated.json", "nodes.placement.json"}
+    result = nmpsim_cli(
+        "run", one_input, "--input", data, "--node-data", path, "-o", tmp_path / "nodes.cycles.json"
+    )
+    assert (result.exit_code, "ARG001" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_the_report_goes_into_a_file(fake, nmpsim_cli, one_input, data, tmp_path, style):
     path = tmp_path / "größer report.out"

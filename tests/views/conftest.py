@@ -1,6 +1,7 @@
-"""Lets the tests import the sample reports by name."""
+"""Lets the tests import the sample reports and the small TFLite files by name."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS / "report"), str(TESTS / "frontends")]

@@ -10,7 +10,7 @@ import attrs
 import click
 
 from nmpsim.atomic import STDOUT, write_npz
-from nmpsim.cli.files import check_outputs
+from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.guard import say
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
@@ -70,6 +70,7 @@ class _Request:
     sensitivity: bool
     histogram: tuple[str, ...]
     timeline: bool
+    node_data: Path | None
     traces: TraceRequest
     max_cycles: int | None
     timeout: float | None
@@ -79,7 +80,12 @@ class _Request:
     @property
     def outputs(self) -> tuple[Path | None, ...]:
         """Files that the run will write."""
-        return (self.output or STDOUT, self.save_outputs, self.save_layers, *self.traces.outputs)
+        files = (self.output or STDOUT, self.save_outputs, self.save_layers, *self.traces.outputs)
+        if self.node_data is None:
+            return files
+        from nmpsim.views.graph.node_data import node_data_paths
+
+        return (*files, *node_data_paths(self.node_data))
 
     @property
     def keeps_layers(self) -> bool:
@@ -145,6 +151,14 @@ class _Request:
     is_flag=True,
     help="Note when each unit of each core worked and what lay in the scratchpads, for the JSON"
     " report.",
+)
+@click.option(
+    "--node-data",
+    metavar="FILE.json",
+    type=FILE,
+    help="Write cycles, saturated values, SQNR (with --shadow) and placement of each node as Model"
+    " Explorer's node data: everything in words, and FILE.cycles.json and so on with one measure"
+    " each.",
 )
 @trace_options
 @limit_options("the run")
@@ -376,6 +390,11 @@ def _with_details(request: _Request, bundle: Bundle, report: RunReport) -> RunRe
 
 
 def _save(request: _Request, bundle: Bundle, report: RunReport) -> None:
+    if request.node_data is not None:
+        from nmpsim.views.graph.node_data import node_data
+
+        for path, text in node_data(request.node_data, bundle.metadata, report).items():
+            emit(text, path)
     if request.save_layers is not None:
         write_npz(request.save_layers, report.layer_outputs)
         hidden = sum(len(layer.fused) - 1 for layer in bundle.metadata.layers if layer.fused)

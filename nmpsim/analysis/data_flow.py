@@ -1,0 +1,78 @@
+"""Which instruction reads whose results: a program as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from nmpsim.bundle import Bundle
+from nmpsim.lir import Module
+from nmpsim.lir.opcode import INOUT, OUT
+from nmpsim.lir.opcodes import NO_WORK
+
+
+@attrs.frozen
+class DataFlow:
+    """A graph of instructions, or of layers, by their names."""
+
+    sources: Mapping[str, tuple[str, ...]]
+    """Who computes -> whose results it reads: others of these names, and inputs of the program."""
+    outputs: Mapping[str, tuple[str, ...]]
+    """Output of the program -> who computes it."""
+
+
+def data_flow(module: Module) -> DataFlow:
+    """The instructions of a module that compute; constants are left out.
+
+    A buffer that is written in parts (``inserttensor``, a view) has the result of each of them.
+    """
+    inputs = [weight.name for weight in module.weights if not weight.constant]
+    storage: dict[str, str] = {}
+    holds: dict[str, tuple[str, ...]] = {name: (name,) for name in inputs}
+    sources: dict[str, tuple[str, ...]] = {}
+    for instruction in module.instructions:
+        if instruction.opcode == "tensorview":
+            source = instruction.operands[0].name
+            storage[instruction.name] = storage.get(source, source)
+        if instruction.opcode in NO_WORK:
+            continue
+        places = [(one, storage.get(one.name, one.name)) for one in instruction.operands]
+        sources[instruction.name] = _unique(
+            source
+            for one, place in places
+            if one.kind not in (OUT, INOUT)
+            for source in holds.get(place, ())
+        )
+        for one, place in places:
+            if one.kind == OUT and one.name == place:
+                holds[place] = (instruction.name,)
+            elif one.kind in (OUT, INOUT):
+                holds[place] = _unique((*holds.get(place, ()), instruction.name))
+    outputs = {name: tuple(one for one in holds[name] if one != name) for name in inputs}
+    return DataFlow(sources, {name: made for name, made in outputs.items() if made})
+
+
+def layer_flow(bundle: Bundle) -> DataFlow:
+    """The layers of a bundle.
+
+    Raises:
+        UserError: BUN002, BUN003 or BUN005 if the bundle carries no usable module.
+    """
+    layers = bundle.metadata.layers
+    flow = data_flow(bundle.module())
+    layer_of = {name: layer.name for layer in layers for name in (layer.name, *layer.fused)}
+    sources: dict[str, tuple[str, ...]] = {layer.name: () for layer in layers}
+    for name, found in flow.sources.items():
+        if name in layer_of:
+            layer = layer_of[name]
+            read = (layer_of.get(source, source) for source in found)
+            sources[layer] = _unique((*sources[layer], *(one for one in read if one != layer)))
+    outputs = {
+        name: _unique(layer_of.get(one, one) for one in made) for name, made in flow.outputs.items()
+    }
+    return DataFlow(sources, outputs)
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

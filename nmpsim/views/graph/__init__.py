@@ -1,0 +1,5 @@
+"""Networks in Google's Model Explorer.
+
+``model-explorer NET.bin --extensions=nmpsim.views.graph`` opens bundles and LIR text: it imports
+``main`` of this package. ``node_data`` is what Model Explorer shows of a run on a graph.
+"""

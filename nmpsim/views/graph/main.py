@@ -1,0 +1,47 @@
+"""The extension of Model Explorer that opens bundles and LIR text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from model_explorer import Adapter, AdapterMetadata
+from model_explorer import graph_builder as builder
+
+from nmpsim.views.graph.network import Node, read_network
+
+
+class NmpsimAdapter(Adapter):  # type: ignore[misc]  # model_explorer ships no types
+    """What Model Explorer calls; it shows the text of an error."""
+
+    metadata = AdapterMetadata(
+        id="nmpsim",
+        name="nmpsim",
+        description="Bundles and LIR text of nmpsim",
+        source_repo="",
+        fileExts=["bin", "lir", "txt"],
+    )
+
+    def convert(self, model_path: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """The graph of a file."""
+        network = read_network(Path(model_path))
+        nodes = [_node(node) for node in network.nodes]
+        return {"graphs": [builder.Graph(id=network.name, nodes=nodes)]}
+
+
+def _node(node: Node) -> Any:
+    return builder.GraphNode(
+        id=node.id,
+        label=node.label,
+        namespace=node.namespace,
+        attrs=[builder.KeyValue(key, value) for key, value in node.attributes.items()],
+        incomingEdges=[
+            builder.IncomingEdge(sourceNodeId=source, targetNodeInputId=str(place))
+            for place, source in enumerate(node.sources)
+        ],
+        outputsMetadata=[
+            builder.MetadataItem(
+                "0", [builder.KeyValue(key, value) for key, value in node.result.items()]
+            )
+        ],
+    )

@@ -1,0 +1,193 @@
+"""A program as a graph for Model Explorer, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from nmpsim.analysis.data_flow import DataFlow, data_flow, layer_flow
+from nmpsim.analysis.program import is_bundle, load_program
+from nmpsim.bundle import Bundle, Layer, Tensor, read_bundle
+from nmpsim.diagnostics import UserError
+from nmpsim.lir import Module
+from nmpsim.lir.nodes import Instruction, TensorType
+from nmpsim.lir.opcode import OUT
+from nmpsim.lir.opcodes import NO_WORK
+from nmpsim.lir.printer import format_name, format_type
+from nmpsim.views.text import elem_text, shape_text
+from nmpsim.visible import visible_line
+
+
+@attrs.frozen
+class Node:
+    """An instruction, a layer, an input or an output."""
+
+    id: str
+    """See :func:`node_id`."""
+    label: str
+    """What it does: its opcode, input or output."""
+    namespace: str
+    """The groups that it is in, outermost first, by slashes."""
+    attributes: Mapping[str, str]
+    sources: tuple[str, ...]
+    """Ids of the nodes whose results it reads."""
+    result: Mapping[str, str]
+    """What is known of the tensor that it makes."""
+
+
+@attrs.frozen
+class Network:
+    """All nodes of a program."""
+
+    name: str
+    nodes: tuple[Node, ...]
+
+
+def read_network(path: Path) -> Network:
+    """The graph of a bundle, whose nodes are layers, or of LIR text, whose nodes are instructions.
+
+    A bundle without its LIR has layers without edges.
+
+    Raises:
+        UserError: codes of FILE, LIR and BUN.
+    """
+    if is_bundle(path):
+        return _of_bundle(read_bundle(path))
+    return _of_module(load_program(path).module)
+
+
+def node_id(name: str) -> str:
+    """Of a layer, an instruction, an input or an output: its name as LIR text has it.
+
+    It begins with a percent sign, so none is a number, as nodes of TFLite graphs are.
+    """
+    return format_name(name)
+
+
+def _of_bundle(bundle: Bundle) -> Network:
+    metadata = bundle.metadata
+    try:
+        flow = layer_flow(bundle)
+    except UserError:
+        flow = DataFlow({}, {})
+    layers = (
+        _node(layer.name, layer.op, _facts(layer, metadata.origins), flow, _tensor(layer.output))
+        for layer in metadata.layers
+    )
+    inputs = {tensor.name: _tensor(tensor) for tensor in metadata.user_inputs}
+    outputs = {tensor.name: _tensor(tensor) for tensor in metadata.user_outputs}
+    return Network(metadata.program, tuple(_with_ends(inputs, layers, outputs, flow)))
+
+
+def _of_module(module: Module) -> Network:
+    flow = data_flow(module)
+    types = {weight.name: weight.type for weight in module.weights}
+    for instruction in module.instructions:
+        type = instruction.attributes.get("Ty")
+        if isinstance(type, TensorType):
+            types[instruction.name] = type
+    instructions = (
+        _node(one.name, one.opcode, _texts(one, types), flow, _type(types[_made(one)]))
+        for one in module.instructions
+        if one.opcode not in NO_WORK
+    )
+    ends = {one.name: _type(one.type) for one in module.weights if not one.constant}
+    outputs = {name: of for name, of in ends.items() if name in flow.outputs}
+    inputs = {name: of for name, of in ends.items() if name not in flow.outputs}
+    return Network(module.name, tuple(_with_ends(inputs, instructions, outputs, flow)))
+
+
+def _with_ends(
+    inputs: Mapping[str, Mapping[str, str]],
+    nodes: Iterator[Node],
+    outputs: Mapping[str, Mapping[str, str]],
+    flow: DataFlow,
+) -> Iterator[Node]:
+    for name, result in inputs.items():
+        yield Node(node_id(name), "input", "", {}, (), result)
+    yield from nodes
+    for name, result in outputs.items():
+        sources = tuple(map(node_id, flow.outputs.get(name, ())))
+        yield Node(node_id(name), "output", "", {}, sources, result)
+
+
+def _node(
+    name: str,
+    label: str,
+    attributes: Mapping[str, str],
+    flow: DataFlow,
+    result: Mapping[str, str],
+) -> Node:
+    shown = {key: visible_line(text) for key, text in {"name": name, **attributes}.items() if text}
+    sources = tuple(map(node_id, flow.sources.get(name, ())))
+    return Node(node_id(name), label, _namespace(name), shown, sources, result)
+
+
+def _namespace(name: str) -> str:
+    """``model/conv`` of ``model/relu;model/conv/Conv2D``, as TensorFlow names things."""
+    *groups, _ = name.rpartition(";")[2].split("/")
+    return "/".join(visible_line(group) for group in groups if group)
+
+
+def _facts(layer: Layer, origins: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "layer": str(layer.index),
+        "LIR line": str(layer.line or ""),
+        "from": origins.get(layer.name, ""),
+        "fused": ", ".join(layer.fused),
+        "runs on": layer.placement,
+        "because": layer.reason,
+        "arithmetic": layer.numerics,
+        "MACs": f"{layer.macs:,}" if layer.macs else "",
+    }
+
+
+def _texts(instruction: Instruction, types: Mapping[str, TensorType]) -> dict[str, str]:
+    operands = {
+        f"{operand.kind} {place}": f"{format_name(operand.name)} {format_type(types[operand.name])}"
+        for place, operand in enumerate(instruction.operands)
+    }
+    return {
+        "number": str(instruction.number),
+        "LIR line": str(instruction.span.line or ""),
+        **operands,
+        **{name: _text(value) for name, value in instruction.attributes.items()},
+    }
+
+
+def _text(value: object) -> str:
+    if isinstance(value, TensorType):
+        return format_type(value)
+    return (
+        str(list(value)) if isinstance(value, Sequence) and type(value) is not str else str(value)
+    )
+
+
+def _made(instruction: Instruction) -> str:
+    """The operand that holds the result; the first one, if none is only written."""
+    written = (one.name for one in instruction.operands if one.kind == OUT)
+    return next(written, instruction.operands[0].name)
+
+
+def _tensor(tensor: Tensor) -> dict[str, str]:
+    return _shown(tensor.elem, tensor.shape, tensor.scale, tensor.offset)
+
+
+def _type(type: TensorType) -> dict[str, str]:
+    quant = type.quant
+    scale, offset = (quant.scale, quant.offset) if quant else (None, None)
+    return _shown(type.elem, type.shape, scale, offset)
+
+
+def _shown(
+    elem: str, shape: Sequence[int], scale: float | None, offset: int | None
+) -> dict[str, str]:
+    """As Model Explorer names what it knows of tensors; the shape is written on the edges."""
+    shown = {"tensor_shape": f"{elem_text(elem)} {shape_text(shape)}"}
+    if scale is None:
+        return shown
+    return shown | {
+        "quantization": f"{scale!r} * (q {'+' if (offset or 0) < 0 else '-'} {abs(offset or 0)})"
+    }

@@ -1,0 +1,201 @@
+"""What a run tells of each node, as Model Explorer shows it on a graph: its node data overlays.
+
+An overlay is a value for each node, and a file holds one overlay. Keys are ids of nodes: those of
+:func:`nmpsim.views.graph.network.node_id` for the graphs of bundles and LIR; for the graph of the
+model's own file the numbers of its operators, as Model Explorer's TFLite adapter numbers nodes. As
+no id of the former is a number, one file serves both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from nmpsim.bundle.metadata import Fate, Metadata
+from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.report.shadow import ShadowLayer
+from nmpsim.views.graph.network import node_id
+from nmpsim.views.text import percent
+from nmpsim.visible import visible_line
+
+Value = int | float | str
+_STATISTICS = ("min", "max", "sum", "avg")
+"""That Model Explorer shows of an overlay."""
+_WHITE, _ORANGE, _RED, _VIOLET = "#ffffff", "#e69f00", "#d7301f", "#d9ccf5"
+
+
+@attrs.frozen
+class _Figures:
+    """Of the layers that belong to one node."""
+
+    cycles: int = 0
+    share: float = 0.0
+    """Of the run's cycles."""
+    saturated: int = 0
+    sqnr_db: float | None = None
+    """Of its result; None if it was not compared."""
+    placement: str = ""
+    note: str = ""
+    """Why there is nothing of the above."""
+
+
+@attrs.frozen
+class _Overlay:
+    """One measure of all nodes."""
+
+    file: str
+    """What a file's name has before its ending."""
+    title: str
+    value: Callable[[_Figures], Value | None]
+    colours: tuple[str, str] | None = None
+    """Of the lowest and the highest value."""
+    colour: Callable[[_Figures], str] | None = None
+    """Of one value; where ``colours`` does not tell."""
+    statistics: Sequence[str] = _STATISTICS
+    """Those of them that mean something."""
+
+
+def _words(node: _Figures) -> str:
+    if node.note:
+        return visible_line(node.note)
+    parts = [f"{node.cycles:,} cycles ({percent(node.share, 1.0)}%)" if node.cycles else ""]
+    parts += [f"{node.saturated:,} saturated" if node.saturated else ""]
+    parts += ["" if node.sqnr_db is None else f"{_db(node.sqnr_db)} SQNR", node.placement]
+    return ", ".join(part for part in parts if part)
+
+
+def _db(sqnr_db: float) -> str:
+    return "exact" if sqnr_db == math.inf else f"{sqnr_db:.1f} dB"
+
+
+def _sqnr(node: _Figures) -> Value | None:
+    if node.sqnr_db is None or math.isfinite(node.sqnr_db):
+        return None if node.sqnr_db is None else round(node.sqnr_db, 2)
+    return _db(node.sqnr_db)  # JSON has no infinity
+
+
+def _by_placement(node: _Figures) -> str:
+    return _VIOLET if "host" in node.placement else _WHITE
+
+
+def _by_share(node: _Figures) -> str:
+    """Host layers stand out; others are the darker the more time they take, all of it at a half."""
+    if "host" in node.placement:
+        return _VIOLET
+    return _between(_WHITE, _ORANGE, min(2 * node.share, 1.0))
+
+
+_OVERLAYS = (
+    _Overlay("", "nmpsim run", _words, colour=_by_share, statistics=()),
+    _Overlay(
+        "cycles", "cycles", lambda node: None if node.note else node.cycles, (_WHITE, _ORANGE)
+    ),
+    _Overlay(
+        "saturated",
+        "saturated values",
+        lambda node: None if node.note else node.saturated,
+        (_WHITE, _RED),
+    ),
+    _Overlay("sqnr", "SQNR in dB", _sqnr, (_RED, _WHITE), statistics=("min", "max", "avg")),
+    _Overlay(
+        "placement",
+        "runs on",
+        lambda node: node.placement or None,
+        colour=_by_placement,
+        statistics=(),
+    ),
+)
+
+
+def node_data_paths(path: Path) -> tuple[Path, ...]:
+    """The files of all overlays: the first is ``path`` itself and has everything in words."""
+    return tuple(_path(path, one) for one in _OVERLAYS)
+
+
+def node_data(path: Path, metadata: Metadata, report: RunReport) -> Mapping[Path, str]:
+    """What goes into each of the files, as JSON; a measure that the run does not tell has none."""
+    nodes = {**_layers(report), **_operators(metadata.fates, metadata.origins, report)}
+    overlays = {_path(path, one): _document(one, nodes) for one in _OVERLAYS}
+    return {file: json.dumps(one, indent=1) for file, one in overlays.items() if one["results"]}
+
+
+def _path(path: Path, overlay: _Overlay) -> Path:
+    return path.with_suffix(f".{overlay.file}{path.suffix}") if overlay.file else path
+
+
+def _document(overlay: _Overlay, nodes: Mapping[str, _Figures]) -> dict[str, Any]:
+    """As ``model_explorer.node_data_builder.GraphNodeData`` has it."""
+    results: dict[str, dict[str, Value]] = {}
+    for key, node in nodes.items():
+        value = overlay.value(node)
+        if value is not None:
+            colour = {} if overlay.colour is None else {"bgColor": overlay.colour(node)}
+            results[key] = {"value": value, **colour}
+    ends = enumerate(overlay.colours or ())
+    adds_up = "sum" in overlay.statistics and any(one["value"] for one in results.values())
+    return {
+        "name": overlay.title,
+        "results": results,
+        "gradient": [{"stop": stop, "bgColor": colour} for stop, colour in ends],
+        "hideInAggregatedStatsTable": not overlay.statistics,
+        "hideAggregatedStats": [one for one in _STATISTICS if one not in overlay.statistics],
+        "hideInChildrenStatsTable": not adds_up,  # shares of the sum
+    }
+
+
+def _layers(report: RunReport) -> dict[str, _Figures]:
+    errors = _errors(report)
+    return {node_id(layer.name): _together([layer], report, errors) for layer in report.layers}
+
+
+def _operators(
+    fates: Sequence[Fate], origins: Mapping[str, str], report: RunReport
+) -> dict[str, _Figures]:
+    """A layer counts for the operator that makes its result, and for no other."""
+    errors = _errors(report)
+    owned: dict[str, list[LayerReport]] = {}
+    for layer in report.layers:
+        owned.setdefault(origins.get(layer.name, ""), []).append(layer)
+    found = {}
+    for number, fate in enumerate(fates):
+        if fate.node in owned:
+            found[str(number)] = _together(owned[fate.node], report, errors)
+        else:
+            found[str(number)] = _Figures(note=_why(fate, report.layers))
+    return found
+
+
+def _why(fate: Fate, layers: Iterable[LayerReport]) -> str:
+    hosts = (layer.name for layer in layers if set(fate.layers) & set(layer.fused))
+    return fate.why or f"part of layer {next(hosts, 'that did not run')}"
+
+
+def _errors(report: RunReport) -> Mapping[int, ShadowLayer]:
+    return {} if report.shadow is None else {one.index: one for one in report.shadow.layers}
+
+
+def _together(
+    layers: Sequence[LayerReport], report: RunReport, errors: Mapping[int, ShadowLayer]
+) -> _Figures:
+    """The last layer makes the result."""
+    cycles = sum(layer.cycles for layer in layers)
+    error = errors.get(layers[-1].index)
+    size = (error.accumulated or error.rounding_alone) if error else None
+    return _Figures(
+        cycles,
+        cycles / report.cycles if report.cycles else 0.0,
+        sum(layer.saturated for layer in layers),
+        None if size is None else size.sqnr_db,
+        " and ".join(sorted({layer.placement for layer in layers})),
+    )
+
+
+def _between(low: str, high: str, share: float) -> str:
+    """A colour between two."""
+    ends = (bytes.fromhex(colour[1:]) for colour in (low, high))
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(*ends, strict=True))

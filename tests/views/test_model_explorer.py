@@ -1,0 +1,180 @@
+"""Networks and runs in Google's Model Explorer."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import attrs
+import pytest
+from report_samples import CUTS, layer, sample_report
+from tflite_files import FileOperator, FileTensor, small_network, tflite_file
+
+import nmpsim
+from nmpsim.bundle.metadata import Fate
+from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport
+from nmpsim.views.graph.network import read_network
+from nmpsim.views.graph.node_data import node_data, node_data_paths
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A bundle of two additions of one input, the second of which reads the first."""
+    tensors = [FileTensor(name, (1, 4)) for name in ("in", "net/a", "x;net/b/Add", "flat", "out")]
+    operators = [
+        FileOperator("ADD", (0, 0), (1,), {"AddOptions": {}}),
+        FileOperator("ADD", (1, 0), (2,), {"AddOptions": {}}),
+        FileOperator("RESHAPE", (2,), (3,)),
+        FileOperator("RELU", (3,), (4,)),
+    ]
+    path = tmp_path_factory.mktemp("two") / "two.tflite"
+    path.write_bytes(tflite_file(tensors, operators, [0], [4]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(model):
+    compiled = nmpsim.compile(model, slicing="simple")
+    path = model.with_suffix(".bin")
+    nmpsim.save(compiled, path)
+    return path
+
+
+def test_layers_of_a_bundle(bundle):
+    network = read_network(bundle)
+    nodes = {node.id: node for node in network.nodes}
+    assert network.name == "two"
+    assert [(node.id, node.label, node.sources) for node in network.nodes] == [
+        ("%in", "input", ()),
+        ('%"net/a"', "elementadd", ("%in",)),
+        ("%out__1", "elementadd", ('%"net/a"', "%in")),
+        ("%out", "output", ("%out__1",)),
+    ]
+    first = nodes['%"net/a"']
+    assert (first.namespace, first.attributes["from"]) == ("net", "0 ADD net/a")
+    assert first.result == {"tensor_shape": "Int8 1x4", "quantization": "0.5 * (q - 0)"}
+    assert nodes["%out__1"].attributes["fused"].startswith("x;net/b/Add")
+
+
+def test_instructions_of_lir():
+    network = read_network(DIGITS / "digits.lir.txt")
+    nodes = {node.id: node for node in network.nodes}
+    assert nodes["%conv1__2"].sources == ("%conv1__6_quantize",)
+    assert nodes["%conv1__2"].attributes["Strides"] == "[1, 1]"
+    assert nodes["%conv1__2"].attributes["LIR line"] == "20"
+    assert nodes["%data"].label == "input"
+    assert nodes["%prob__1"].sources == ("%prob",)
+    assert {source for node in network.nodes for source in node.sources} <= set(nodes)
+
+
+def test_model_explorer_takes_the_graph(bundle, tmp_path):
+    pytest.importorskip("model_explorer", reason="ai-edge-model-explorer is not installed")
+    from nmpsim.views.graph.main import NmpsimAdapter
+
+    assert "bin" in NmpsimAdapter.metadata.fileExts
+    (graph,) = NmpsimAdapter().convert(str(bundle), {})["graphs"]
+    shown = asdict(graph)
+    assert shown["id"] == "two"
+    assert [edge["sourceNodeId"] for edge in shown["nodes"][2]["incomingEdges"]] == [
+        '%"net/a"',
+        "%in",
+    ]
+    damaged = tmp_path / "x.bin"
+    damaged.write_bytes(b"\x7fELF")
+    with pytest.raises(nmpsim.UserError, match="BUN"):
+        NmpsimAdapter().convert(str(damaged), {})
+
+
+@pytest.fixture(scope="module")
+def files(bundle):
+    """Node data of a run whose numbers are known."""
+    metadata = nmpsim.load(bundle).metadata
+    size = ErrorSize(40.25, 0.1, 0.5)
+    shadow = ShadowReport(
+        None,
+        (),
+        (),
+        (
+            ShadowLayer(0, 1, "net/a", rounding_alone=size),
+            ShadowLayer(1, 2, "out__1", rounding_alone=ErrorSize(float("inf"), 0.0, 0.0)),
+        ),
+    )
+    last = metadata.layers[1]
+    layers = (
+        layer(0, "net/a", saturation=CUTS, cycles=3000),
+        layer(1, last.name, fused=last.fused, placement="host", cycles=0),
+    )
+    report = sample_report(layers=layers, cycles=6000, shadow=shadow)
+    found = node_data(Path("n.json"), metadata, report)
+    return {path.name: json.loads(text) for path, text in found.items()}
+
+
+def values(document):
+    return {key: one["value"] for key, one in document["results"].items()}
+
+
+def test_each_measure_has_a_file(files):
+    paths = [path.name for path in node_data_paths(Path("n.json"))]
+    assert paths == [
+        "n.json",
+        "n.cycles.json",
+        "n.saturated.json",
+        "n.sqnr.json",
+        "n.placement.json",
+    ]
+    assert sorted(files) == sorted(paths)
+
+
+def test_nodes_of_the_bundle_and_of_the_model(files):
+    assert values(files["n.cycles.json"]) == {'%"net/a"': 3000, "%out__1": 0, "0": 3000, "3": 0}
+    assert values(files["n.saturated.json"]) == {'%"net/a"': 7, "%out__1": 0, "0": 7, "3": 0}
+    assert values(files["n.sqnr.json"])["0"] == 40.25
+    assert values(files["n.sqnr.json"])["3"] == "exact"
+    assert values(files["n.placement.json"])["3"] == "host"
+    words = values(files["n.json"])
+    assert words["0"] == "3,000 cycles (50.0%), 7 saturated, 40.2 dB SQNR, device"
+    assert words["1"] == "part of layer out__1"
+    assert words["2"].startswith("a view")
+    assert words["3"] == "exact SQNR, host"
+
+
+def test_model_explorer_takes_the_node_data(files):
+    pytest.importorskip("model_explorer", reason="ai-edge-model-explorer is not installed")
+    from model_explorer.node_data_builder import GradientItem, GraphNodeData, NodeDataResult
+
+    for document in files.values():
+        results = {key: NodeDataResult(**one) for key, one in document["results"].items()}
+        gradient = [GradientItem(**one) for one in document["gradient"]]
+        given = {**document, "results": results, "gradient": gradient}
+        written = json.loads(GraphNodeData(**given).to_json_string())
+        assert {**written, **document} == written
+
+
+def test_operators_have_the_numbers_of_model_explorers_graph(model, files, tmp_path):
+    adapter = pytest.importorskip("ai_edge_model_explorer_adapter", reason="not installed")
+    text = adapter.ConvertFlatbufferDirectlyToJson(adapter.VisualizeConfig(), str(model))
+    (graph,) = json.loads(text)[0]["subgraphs"]
+    labels = {node["id"]: node["label"] for node in graph["nodes"]}
+    assert {key: labels[key] for key in files["n.json"]["results"] if key in labels} == {
+        "0": "add",
+        "1": "add",
+        "2": "reshape",
+        "3": "relu",
+    }
+
+
+def test_a_layer_counts_once(tmp_path):
+    """What several layers compute is added up; what a run did not reach is not there."""
+    path = tmp_path / "small.tflite"
+    path.write_bytes(small_network())
+    metadata = nmpsim.compile(path, slicing="simple").bundle.metadata
+    fates = (Fate("0 X x", ("a", "b")), Fate("1 Y y", ("c",)))
+    metadata = attrs.evolve(metadata, fates=fates)
+    report = sample_report(layers=(layer(0, "a"), layer(1, "b", placement="host", cycles=1)))
+    found = node_data(Path("n.json"), metadata, report)
+    shown = {file.name: values(json.loads(text)) for file, text in found.items()}
+    assert shown["n.cycles.json"] == {"%a": 1000, "%b": 1, "0": 1001}
+    assert shown["n.placement.json"]["0"] == "device and host"
+    assert shown["n.json"]["1"] == "part of layer that did not run"
+    assert "n.sqnr.json" not in shown
