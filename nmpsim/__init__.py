@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nmpsim.analysis.data_flow import layer_edges as layer_edges
     from nmpsim.analysis.histograms import histograms as histograms
     from nmpsim.analysis.memory_map import memory_map as memory_map
     from nmpsim.analysis.timeline import TimelineRecorder as TimelineRecorder
@@ -79,6 +80,7 @@ _HOMES = {
     "lint": "nmpsim.session",
     "load": "nmpsim.session",
     "load_device": "nmpsim.config",
+    "layer_edges": "nmpsim.analysis.data_flow",
     "memory_map": "nmpsim.analysis.memory_map",
     "quantize": "nmpsim.session",
     "read_report": "nmpsim.report.read",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from nmpsim.bundle import Bundle
+from nmpsim.diagnostics import UserError
 from nmpsim.lir import Module
 from nmpsim.lir.opcode import INOUT, OUT
 from nmpsim.lir.opcodes import NO_WORK
@@ -72,6 +73,21 @@ def layer_flow(bundle: Bundle) -> DataFlow:
         name: _unique(layer_of.get(one, one) for one in made) for name, made in flow.outputs.items()
     }
     return DataFlow(sources, outputs)
+
+
+def layer_edges(bundle: Bundle) -> tuple[tuple[int, int], ...]:
+    """Which layers of a bundle read what others computed, for a report; none without its LIR."""
+    try:
+        flow = layer_flow(bundle)
+    except UserError:
+        return ()
+    index = {layer.name: layer.index for layer in bundle.metadata.layers}
+    return tuple(
+        (index[source], index[name])
+        for name, sources in flow.sources.items()
+        for source in sources
+        if source in index
+    )
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

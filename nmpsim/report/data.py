@@ -467,6 +467,11 @@ class RunReport:
         "list: the contents of DRAM, a [memory_block](#memory_block) each; empty if the bundle"
         " does not have them",
     ] = ()
+    edges: Annotated[
+        tuple[tuple[Count, Count], ...],
+        "list of pairs (from, to) of indices in `layers`: `to` reads what `from` computed; empty if"
+        " the bundle does not have its LIR",
+    ] = ()
     timeline: Annotated[
         Timeline | None,
         "null, or with `--timeline` when each unit worked: a [timeline](#timeline)",

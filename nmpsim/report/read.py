@@ -142,8 +142,11 @@ def _check_indices(report: RunReport, place: Place | None) -> None:
     indices += [one.layer for one in report.scratchpads]
     if report.timeline is not None:
         indices += [span.layer for span in report.timeline.spans if span.layer is not None]
+    indices += [reader for _, reader in report.edges]
     if any(index >= count for index in indices):
         raise _unusable(place, f"layer {max(indices)}", f"one of {count} layers")
+    if any(maker >= reader for maker, reader in report.edges):
+        raise _unusable(place, "an edge to an earlier layer", "layers in the order of the run")
 
 
 def _unusable(place: Place | None, found: str, expected: str) -> UserError:

@@ -1,5 +1,8 @@
 """Programs as graphs: who reads whose results."""
 
+from pathlib import Path
+
+import nmpsim
 from nmpsim.analysis.data_flow import data_flow
 from nmpsim.lir import parse, verify
 
@@ -40,3 +43,10 @@ def test_who_reads_whose_results():
         "saved": ("relu",),  # in place: what was there before is gone
     }
     assert flow.outputs == {"y": ("saved",)}
+
+
+def test_edges_between_the_layers_of_a_bundle():
+    digits = Path(__file__).parents[2] / "programs" / "digits"
+    compiled = nmpsim.compile(digits / "digits.lir.txt", digits / "digits.npz", slicing="simple")
+    layers = len(compiled.bundle.metadata.layers)
+    assert nmpsim.layer_edges(compiled.bundle) == tuple((n, n + 1) for n in range(layers - 1))

@@ -121,6 +121,7 @@ def detailed_report(**changes: Any) -> RunReport:
             MemoryBlock("data", "input", 0x8000_1000, 784, 0, 2),
             MemoryBlock("conv1", "activation", 0x8000_1400, 12_544, 0, 1),
         ),
+        "edges": ((0, 1), (0, 2), (1, 2)),
         "timeline": Timeline(
             8,
             (

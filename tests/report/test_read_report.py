@@ -22,7 +22,7 @@ def test_a_report_reads_back(report, tmp_path):
     path.write_bytes(b"\xef\xbb\xbf" + json_text(to_json(report)).replace("\n", "\r\n").encode())
     read = read_report(path)
     assert to_json(read) == to_json(report)
-    for field in ("layers", "trap", "histograms", "memory", "timeline", "scratchpads"):
+    for field in ("layers", "trap", "histograms", "memory", "edges", "timeline", "scratchpads"):
         assert getattr(read, field) == getattr(report, field), field
 
 
@@ -72,6 +72,8 @@ def changed(change):
         (changed(lambda d: d.update(seconds=1e999)), "Infinity is not JSON"),
         (changed(lambda d: d["layers"].pop(0)), "index"),
         (changed(lambda d: d["histograms"][0].update(index=99)), "layer 99"),
+        (changed(lambda d: d["edges"].append([0, 3])), "layer 3"),
+        (changed(lambda d: d["edges"].append([1, 1])), "an edge to an earlier layer"),
         (changed(lambda d: d["timeline"]["spans"][0].__setitem__(2, 50)), "layer 50"),
         (changed(lambda d: d["scratchpads"][0].update(layer=9)), "layer 9"),
         (changed(lambda d: d["timeline"]["spans"][0].pop()), "timeline.spans[0]"),

@@ -382,11 +382,13 @@ def _with_details(request: _Request, bundle: Bundle, report: RunReport) -> RunRe
     """What only the JSON report tells."""
     if request.style != "json":
         return report
+    from nmpsim.analysis.data_flow import layer_edges
     from nmpsim.analysis.histograms import histograms
     from nmpsim.analysis.memory_map import memory_map
 
     counted = histograms(report, request.histogram)
-    return attrs.evolve(report, histograms=counted, memory=memory_map(bundle))
+    memory, edges = memory_map(bundle), layer_edges(bundle)
+    return attrs.evolve(report, histograms=counted, memory=memory, edges=edges)
 
 
 def _save(request: _Request, bundle: Bundle, report: RunReport) -> None:
