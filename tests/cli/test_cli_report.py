@@ -59,8 +59,9 @@ def test_what_cannot_be_done(nmpsim_cli, run_json, one_input, tmp_path, words, c
     assert not (tmp_path / "p.html").exists()
 
 
-def test_without_the_libraries(nmpsim_cli, run_json, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
+@pytest.mark.parametrize("library", ["jinja2", "pygraphviz", "vl_convert"])
+def test_without_the_libraries(nmpsim_cli, run_json, tmp_path, monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
     result = nmpsim_cli("report", run_json, "-o", tmp_path / "p.html")
     assert result.exit_code == 2
     assert "PKG001" in result.stderr

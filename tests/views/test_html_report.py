@@ -24,6 +24,7 @@ from nmpsim.views.html.compare import (
 )
 from nmpsim.views.html.figures import MAX_MARKS
 from nmpsim.views.html.findings import saturation_table, slow_table
+from nmpsim.views.html.layer_graph import MAX_LAYERS, MAX_SPAN, layer_graph
 from nmpsim.views.html.run_figures import CHANNEL_CELLS, run_figures
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
@@ -244,6 +245,55 @@ def test_channels_share_cells():
         ("2016 to 2047", 8),
     ]
     assert cells[0]["share"] == pytest.approx(100 * 3 / (49 * 2048 / CHANNEL_CELLS), abs=1e-4)
+
+
+def test_the_network_is_a_picture(text, page):
+    graph = layer_graph(detailed_report())
+    boxes = {box.index: box for row in graph.rows for box in row.boxes}
+    assert sorted(boxes) == [0, 1, 2]
+    assert boxes[0].x < boxes[1].x < boxes[2].x
+    assert [boxes[n].title for n in range(3)] == ["0 convolution", "1 convolution", "2 softmax"]
+    assert [boxes[n].detail for n in range(3)] == ["28.6 %", "71.4 %", "<0.1 %"]
+    assert (boxes[1].bar, boxes[2].host) == (graph.box[0], True)
+    assert boxes[1].tooltip == (
+        "fc: channelwisequantizedconvolution; 2,499 cycles, 71.4 % of the run;"
+        " cores: 60.0 % MAC array at work"
+    )
+    assert graph.legend == (("#0072b2", "MAC array at work"),)
+    targets = {attributes.get("id") for _, attributes in page.tags}
+    links = {a["href"] for a in page.named("a") if "-layer-" in a["href"]}
+    assert links == {f"#run-0-layer-{n}" for n in range(3)}
+    assert {link.removeprefix("#") for link in links} <= targets
+    assert "<title>a_rather_long_network_name__stage1_block1_conv1_res: convolution" in text
+
+
+def test_a_long_network_goes_on_in_the_next_row():
+    layers = tuple(layer(n) for n in range(30))
+    chain = tuple((n, n + 1) for n in range(29))
+    graph = layer_graph(sample_report(layers=layers, edges=(*chain, (0, 29))))
+    assert [box.index for row in graph.rows for box in row.boxes] == list(range(30))
+    assert len(graph.rows) == 3
+    assert all(0 < row.view[2] <= graph.width for row in graph.rows)
+    assert [row.top for row in graph.rows] == sorted({row.top for row in graph.rows})
+    (skip,) = set(graph.rows[0].edges) & set(graph.rows[1].edges) & set(graph.rows[2].edges)
+    assert skip.startswith("M")
+    for row in graph.rows:  # nothing is cut off
+        left, low, width, height = row.view
+        for box in row.boxes:
+            assert left <= box.x
+            assert box.x + graph.box[0] <= left + width
+            assert low <= box.y
+            assert box.y + graph.box[1] <= low + height
+
+
+def test_pictures_of_networks_have_limits():
+    graph = layer_graph(sample_report())  # without edges, in their order
+    assert [box.index for box in graph.rows[0].boxes] == [0, 1, 2]
+    assert graph.rows[0].edges == ()
+    assert layer_graph(sample_report(layers=())) is None
+    many = tuple(layer(n) for n in range(MAX_LAYERS + 1))
+    assert layer_graph(sample_report(layers=many)) is None
+    assert layer_graph(sample_report(edges=((0, 1),) * (MAX_SPAN + 1))) is None
 
 
 def test_several_runs_are_compared():

@@ -32,6 +32,14 @@ _MAX_CAUSES = 3
 _LEAST_SHARE = 0.05
 """Of the cores' cycles, for a reason to be listed."""
 
+NOTABLE_SHARE = 1e-3
+"""Of a layer's results; where fewer saturate, nothing is wrong with its scale."""
+
+
+def saturates_notably(layer: LayerReport) -> bool:
+    """Whether so many values saturate that somebody should look at it."""
+    return layer.saturated > NOTABLE_SHARE * layer.elements
+
 
 def slow_table(report: RunReport) -> Table:
     """The layers that took longest: what bounds them, and where the cores' cycles went."""

@@ -15,6 +15,7 @@ from nmpsim.views.html import compare, tables
 from nmpsim.views.html.detail_tables import sensitivity_table, settings_table, shadow_table
 from nmpsim.views.html.figures import MAX_MARKS, Figure
 from nmpsim.views.html.findings import saturation_table, slow_table
+from nmpsim.views.html.layer_graph import LayerGraph, layer_graph
 from nmpsim.views.html.run_figures import run_figures
 from nmpsim.views.html.tables import Table
 from nmpsim.views.run_text import run_totals
@@ -55,6 +56,7 @@ class _Run:
     report: RunReport
     totals: list[tuple[str, str]]
     outputs: list[str]
+    graph: LayerGraph | None
     slow: Table
     saturation: Table
     placement: Table
@@ -69,11 +71,12 @@ def require_html() -> None:
     """Refuse a report that cannot be made, before anything else is done (PKG001)."""
     try:
         import jinja2  # noqa: F401 - whether it is there
+        import pygraphviz  # noqa: F401 - likewise
         import vl_convert  # noqa: F401 - likewise
     except ImportError as error:
         raise fail(
             "PKG001",
-            "HTML reports need jinja2 and vl-convert-python",
+            "HTML reports need jinja2, pygraphviz and vl-convert-python",
             found=f"{error.name} is not installed",
             hint="pip install 'nmpsim[html]'",
         ) from error
@@ -143,6 +146,7 @@ def _run(number: int, name: str, report: RunReport, figures: list[_Drawn]) -> _R
         report=report,
         totals=run_totals(report),
         outputs=[text for output in report.output_reports for text in output_lines(output)],
+        graph=layer_graph(report),
         slow=slow_table(report),
         saturation=saturation_table(report),
         placement=tables.placement_table(report),

@@ -23,7 +23,7 @@ from nmpsim.views.run_text import CAUSE_WORDS
 
 CHANNEL_CELLS = 64
 """Cells of a layer in the map of saturation; of more channels, several share one."""
-_CAUSE_COLOURS = {
+CAUSE_COLOURS = {
     "mac": "#0072b2",
     "vector": "#56b4e9",
     "load": "#e69f00",
@@ -79,7 +79,7 @@ def _causes(report: RunReport) -> Figure:
         encoding={
             "x": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 120}),
             "y": axis("cycles", "quantitative", "cycles, mean of all cores"),
-            "color": axis("cause", "nominal", "cause", scale=colours(_CAUSE_COLOURS)),
+            "color": axis("cause", "nominal", "cause", scale=colours(CAUSE_COLOURS)),
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": tooltips(
                 layer="layer", cause="cause", meaning="that is", cycles="cycles", share="of layer"
