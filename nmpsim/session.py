@@ -72,6 +72,7 @@ def compile(
     weights: Path | str | None = None,
     tensors: Path | str | None = None,
     *,
+    input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     device: DeviceConfig | None = None,
     numerics: str | None = None,
     layer_numerics: Mapping[str, str] = MappingProxyType({}),
@@ -81,15 +82,19 @@ def compile(
     explain_slicing: bool = False,
     progress: Listener | None = None,
 ) -> Compiled:
-    """Compile a model for a device: a TFLite file, or LIR text.
+    """Compile a model for a device: a TFLite or ONNX file, or LIR text.
 
     Args:
-        model: a ``.tflite`` file, or one of Glow's ``-dump-ir`` text; the file's first bytes tell.
+        model: a ``.tflite`` or ``.onnx`` file, or one of Glow's ``-dump-ir`` text; the file's
+            first bytes tell.
         weights: ``.npz`` with the constants by their names in the LIR; of LIR only.
         tensors: JSON with exact scales; the file next to the LIR is taken if there is one.
+        input_shapes: of inputs of an ONNX model, by name; else a dimension that the file leaves
+            open is 1.
         device: the default device if None.
         numerics: whose arithmetic to follow, a name of ``nmpsim.isa.profiles.NUMERICS``; if None
-            what the model's format calls for: ``glow-int`` for LIR, ``q31`` for TFLite.
+            what the model's format calls for: ``glow-int`` for LIR, ``q31`` for TFLite,
+            ``float`` for ONNX.
         layer_numerics: that of single layers, named as :func:`find_layer` takes them; an
             activation and what it fuses with have one, unless both are named.
         rescale_biases: requantize biases onto the scale of each layer's result first.
@@ -109,7 +114,7 @@ def compile(
     from nmpsim.isa.profiles import DEFAULT_NUMERICS
 
     path = Path(model)
-    imported = import_model(path, weights, tensors)
+    imported = import_model(path, weights, tensors, input_shapes)
     warnings: tuple[str, ...] = ()
     if imported is None:
         module = parse_file(path)

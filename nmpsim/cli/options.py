@@ -16,6 +16,7 @@ from nmpsim.cli.files import emit
 from nmpsim.cli.guard import answering
 from nmpsim.cli.images import CHANNEL_ORDERS, LAYOUTS, MODES, ImageOptions
 from nmpsim.cli.stdin import spooled
+from nmpsim.diagnostics import fail
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -215,6 +216,37 @@ def tensors_option(command: _Command) -> _Command:
     """``--tensors T.json``"""
     text = "Exact scales; without it, NET.tensors.json next to the LIR if there is one."
     return click.option("--tensors", metavar="T.json", type=FILE, help=text)(command)
+
+
+def shapes_option(command: _Command) -> _Command:
+    """``--input-shape NAME=DIMENSIONS``"""
+    text = (
+        "Shape of an input of an ONNX model, such as image=1,3,224,224; may be given several times."
+        " Without it a dimension that the model leaves open is 1."
+    )
+    return click.option(
+        "--input-shape", "shapes", metavar="NAME=DIMS", multiple=True, help=text, callback=_shapes
+    )(command)
+
+
+def _shapes(
+    context: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> dict[str, tuple[int, ...]]:
+    """Name of an input -> its shape. Raises UserError ARG001."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for value in values:
+        name, _, text = value.rpartition("=")
+        dims = text.split(",") if text else []
+        if not name or name in shapes or not all(d.isascii() and d.isdigit() for d in dims):
+            twice = "a shape of an input is given twice"
+            raise fail(
+                "ARG001",
+                twice if name in shapes else "a shape has no meaning",
+                found=f"--input-shape {value}",
+                expected="NAME=DIMS, such as image=1,3,224,224, once for an input",
+            )
+        shapes[name] = tuple(map(int, dims))
+    return shapes
 
 
 def jobs_option(command: _Command) -> _Command:

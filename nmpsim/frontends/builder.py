@@ -84,6 +84,16 @@ class Builder:
         """An input or output of the program."""
         return self._weight(name, type, constant=False)
 
+    def reserved(self, name: str, type: TensorType) -> Value:
+        """An output of the program, whose name ``unique`` has given out before."""
+        self._weights.append(WeightVar(name, type, False, NOWHERE))
+        return Value(name, type, name)
+
+    def order(self, names: Sequence[str]) -> None:
+        """Let these inputs and outputs come first, in this order."""
+        places = {name: place for place, name in enumerate(names)}
+        self._weights.sort(key=lambda weight: places.get(weight.name, len(places)))
+
     def constant(self, name: str, values: Array, type: TensorType) -> Value:
         """A constant; ``values`` have the type's dtype and shape."""
         value = self._weight(name, type, constant=True)

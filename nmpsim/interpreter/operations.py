@@ -26,7 +26,11 @@ def _by_formula(call: Call) -> RealArray:
     row = OPCODES[call.instruction.opcode]
     assert row.formula is not None
     sources = (call[role.name] for role in row.operands if role.kind == IN)
-    numbers = (call.instruction.attributes[attribute.name] for attribute in row.attributes)
+    numbers = (
+        call.instruction.attributes[attribute.name]
+        for attribute in row.attributes
+        if not attribute.is_extension  # these say how integers are rounded
+    )
     result: RealArray = row.formula(*sources, *numbers)
     return result
 

@@ -194,7 +194,8 @@ BIAS = Role("Bias", IN)
 UNARY = (DEST, SRC)
 BINARY = (DEST, Role("LHS", IN), Role("RHS", IN))
 UNSIGNED = Attribute("Unsigned", FLAG, required=False, is_extension=True)
-"""Whether the values are those of uint8 less 128, which TFLite rounds otherwise than Int8's."""
+"""Whether the values are those of uint8 less 128, which TFLite and ONNX Runtime round otherwise
+than Int8's."""
 RESIZE = (
     Attribute("Scale", NUMBERS),
     Attribute("AlignCorners", FLAG, required=False, is_extension=True),

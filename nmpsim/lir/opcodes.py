@@ -135,8 +135,8 @@ def _tanh(x: AnyArray) -> AnyArray:
     return np.tanh(x.astype(np.float64)).astype(x.dtype)
 
 
-def _pair(name: str, summary: str, formula: np.ufunc) -> Opcode:
-    return Opcode(name, summary, BINARY, (), Kind.PAIR, _PAIR_RULES, formula)
+def _pair(name: str, summary: str, formula: np.ufunc, *attributes: Attribute) -> Opcode:
+    return Opcode(name, summary, BINARY, attributes, Kind.PAIR, _PAIR_RULES, formula)
 
 
 def _comparison(name: str, summary: str, formula: np.ufunc) -> Opcode:
@@ -260,6 +260,7 @@ _TABLE = (
             Attribute("Layout", one_of(0, 2), required=False),
             Attribute("CountIncludePads", FLAG),
             UNSIGNED,
+            Attribute("Global", FLAG, required=False, is_extension=True),
         ),
         Kind.AVERAGE_POOL,
         (average_dimensions, same_elem("Src", "Dest"), average_shape, mean_of_something),
@@ -302,9 +303,9 @@ _TABLE = (
         lambda x, low: np.maximum(x, float(low)),
         limits=("SplatValue", None),
     ),
-    _pair("elementadd", "LHS + RHS", np.add),
+    _pair("elementadd", "LHS + RHS", np.add, UNSIGNED),
     _pair("elementsub", "LHS - RHS", np.subtract),
-    _pair("elementmul", "LHS * RHS", np.multiply),
+    _pair("elementmul", "LHS * RHS", np.multiply, UNSIGNED),
     Opcode("elementdiv", "LHS / RHS", BINARY, rules=_PAIR_RULES, formula=divide),
     _pair("elementmax", "the larger of LHS and RHS", np.maximum),
     _pair("elementmin", "the smaller of LHS and RHS", np.minimum),

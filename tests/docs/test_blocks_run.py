@@ -69,6 +69,8 @@ def prepared(tmp_path_factory):
     for name in ("photo.png", "photos/0.png", "photos/1.png"):
         Image.new("RGB", (4, 4), (10, 20, 30)).save(folder / name)
     np.save(folder / "image.npy", np.zeros((1, 4, 4, 3), np.uint8))
+    shutil.copy(ROOT / "tests/fuzz/corpus/onnx/small-qdq.onnx", folder / "network.onnx")
+    np.save(folder / "picture.npy", np.zeros((1, 2, 4, 4), np.uint8))
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
     one = [folder / "NET.bin", "--input", folder / "X.npy"]
     kept = ["--save-layers", folder / "reference.npz", "--save-outputs", folder / "answer.npz"]

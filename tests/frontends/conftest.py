@@ -1,35 +1,44 @@
-"""One-operation models of TFLite with what its reference kernels answered."""
+"""One-operation models of TFLite and ONNX with what their runtimes answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from frontend_cases import Recorded
+from frontend_cases import Operations, Recorded
 
 
-@pytest.fixture(scope="session")
-def operations(
-    shared: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], list[Recorded]]:
-    """The recorded cases of an operation and its types, such as ``ADD_int8``."""
-    with np.load(shared / "golden" / "frontends" / "tflite_ops.npz") as file:
-        archive = {key: file[key] for key in file.files}
-    folder = tmp_path_factory.mktemp("models")
-    keys = [key.removesuffix("/model") for key in archive if key.endswith("/model")]
+def recorded(archive: Path, ending: str, folder: Path) -> Operations:
+    """What gives the recorded cases of an operation and its types, such as ``ADD_int8``."""
+    with np.load(archive) as file:
+        arrays = {key: file[key] for key in file.files}
+    keys = [key.removesuffix("/model") for key in arrays if key.endswith("/model")]
 
     def cases(kind: str) -> list[Recorded]:
         found = []
         for key in (key for key in keys if key.rpartition("/")[0] == kind):
-            model = folder / (key.replace("/", "_") + ".tflite")
-            model.write_bytes(archive[f"{key}/model"].tobytes())
+            model = folder / (key.replace("/", "_") + ending)
+            model.write_bytes(arrays[f"{key}/model"].tobytes())
             inputs, outputs = (
-                [archive[f"{key}/{what}{i}"] for i in range(9) if f"{key}/{what}{i}" in archive]
+                [arrays[f"{key}/{what}{i}"] for i in range(9) if f"{key}/{what}{i}" in arrays]
                 for what in ("in", "out")
             )
             found.append(Recorded(key, model, inputs, outputs))
         return found
 
     return cases
+
+
+@pytest.fixture(scope="session")
+def operations(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Operations:
+    """TFLite's reference kernels."""
+    archive = shared / "golden" / "frontends" / "tflite_ops.npz"
+    return recorded(archive, ".tflite", tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
+def onnx_operations(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Operations:
+    """ONNX Runtime."""
+    archive = shared / "golden" / "frontends" / "ort_ops.npz"
+    return recorded(archive, ".onnx", tmp_path_factory.mktemp("models"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,3 +20,7 @@ class Recorded:
     model: Path
     inputs: list[Array]
     outputs: list[Array]
+
+
+Operations = Callable[[str], list[Recorded]]
+"""Gives the recorded cases of an operation and its types, such as ``ADD_int8``."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
-from frontend_cases import Recorded
+from frontend_cases import Operations
 
 import nmpsim
-
-Operations = Callable[[str], list[Recorded]]
 
 CASES = {
     "ADD": ("int16", "int8", "uint8"),

@@ -115,3 +115,20 @@ def test_network(shared: Path, name: str) -> None:
         clipped = np.clip(y, limits.min, limits.max)
         tally.equal(name, clipped, expected, (node.op_type, node.name))
     tally.is_what_the_page_says()
+
+
+def test_softmax(shared: Path) -> None:
+    tally = Tally()
+    with np.load(shared / "golden" / "frontends" / "ort_ops.npz") as archive:
+        for kind in ("int8", "uint8"):
+            for number in range(6):
+                key = f"QLinearSoftmax_{kind}/{number:02}"
+                model = onnx.load_model_from_string(archive[f"{key}/model"].tobytes())
+                types = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+                x = archive[f"{key}/in0"].astype(np.int64)
+                y = page.onnx_softmax(x, types["s"], types["os"], int(types["oz"]))
+                limits = np.iinfo(kind)
+                expected = archive[f"{key}/out0"]
+                y = np.clip(y, limits.min, limits.max)
+                tally.equal(f"ONNX Runtime softmax, {kind}", y, expected)
+    tally.is_what_the_page_says()

@@ -20,6 +20,7 @@ from nmpsim.cli.options import (
     load_device,
     output_option,
     patch_option,
+    shapes_option,
     show,
     tensors_option,
 )
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     help="Requantize biases onto the scale of each layer's result, where the NMP's library expects"
     " them, and report what that costs.",
 )
+@shapes_option
 @device_option("the NMP (`nmpsim device`)")
 @patch_option
 @click.option("--no-fuse", is_flag=True, help="Keep every instruction a layer of its own.")
@@ -77,6 +79,7 @@ def command(
     tensors: Path | None,
     numerics: tuple[str, ...],
     rescale_bias: bool,
+    shapes: dict[str, tuple[int, ...]],
     device: Path | None,
     patch: Path | None,
     no_fuse: bool,
@@ -85,7 +88,7 @@ def command(
     style: str,
     output: Path,
 ) -> None:
-    """Compile a network for the NMP: a TFLite model, or Glow's LIR."""
+    """Compile a network for the NMP: a TFLite or ONNX model, or Glow's LIR."""
     printed = style == "json" or rescale_bias or explain_slicing
     outputs = [output, STDOUT] if printed else [output]
     check_outputs(outputs, [model, weights, tensors, device, patch])
@@ -99,6 +102,7 @@ def command(
             model,
             weights,
             tensors,
+            input_shapes=shapes,
             device=config,
             numerics=profile,
             layer_numerics=by_layer,

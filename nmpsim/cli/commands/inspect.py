@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from nmpsim.cli.options import FILE, Command, format_option, show
+from nmpsim.cli.options import FILE, Command, format_option, shapes_option, show
 
 
 @click.command("inspect", cls=Command, short_help="Show what is in a bundle or a model.")
 @click.argument("file", metavar="FILE", type=FILE)
+@shapes_option
 @format_option
-def command(file: Path, style: str) -> None:
+def command(file: Path, shapes: dict[str, tuple[int, ...]], style: str) -> None:
     """Show what is in a bundle: inputs, outputs, where each layer runs, sizes.
 
     FILE may also be a model that `nmpsim compile` takes by itself; then it is compiled in memory.
@@ -23,5 +24,9 @@ def command(file: Path, style: str) -> None:
     from nmpsim.views.inspect_text import inspect_json, print_bundle
 
     is_model = front_end_of(file) is not None
-    contents = session.compile(file, slicing="simple").bundle if is_model else read_bundle(file)
+    contents = (
+        session.compile(file, input_shapes=shapes, slicing="simple").bundle
+        if is_model
+        else read_bundle(file)
+    )
     show(style, lambda: inspect_json(contents), lambda console: print_bundle(contents, console))

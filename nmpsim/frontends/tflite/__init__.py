@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from nmpsim.bundle.metadata import Fate
@@ -23,14 +24,18 @@ def recognize(head: bytes) -> bool:
     return head[4:8] == IDENTIFIER
 
 
-def read(path: Path) -> Imported:
-    """A model as LIR.
+def read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Imported:
+    """A model as LIR; its inputs have the file's shapes.
 
     Raises:
-        UserError: FILE001, PKG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
+        UserError: ARG001 if ``shapes`` are given, FILE001, PKG001, MODEL001 (damaged), MODEL002
+            (not supported), LIR codes.
     """
-    graph = read_graph(path)
     place = Place(str(path))
+    if shapes:
+        message = "the inputs of a TFLite file have its shapes"
+        raise fail("ARG001", message, place=place, found=next(iter(shapes)))
+    graph = read_graph(path)
     builder = Builder(legal_name(path.stem), str(path))
     lowering = Lowering(graph, builder, place)
     unsigned = _bind(graph, builder, lowering)

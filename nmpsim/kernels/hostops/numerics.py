@@ -15,7 +15,7 @@ import numpy as np
 
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.isa.total import total
-from nmpsim.kernels.hostops import softmax_glow, softmax_tflite
+from nmpsim.kernels.hostops import softmax_glow, softmax_onnx, softmax_tflite
 from nmpsim.kernels.hostops.formulas import ELEMENTWISE
 from nmpsim.kernels.hostops.rounding import (
     float32_of,
@@ -272,7 +272,7 @@ ARITHMETIC = total(
         "glow-float": HostArithmetic(_interpreter, softmax=_GLOW, has=_all),
         "nmp": HostArithmetic(_by_integers, softmax=_GLOW, has=_without_bias),
         "q31": HostArithmetic(_tflite, _quantize_tflite, _TFLITE, _of_tflite),
-        "float": HostArithmetic(_late, _quantize_onnx),
+        "float": HostArithmetic(_late, _quantize_onnx, {"int8": softmax_onnx.softmax_int8}),
         "float-fbgemm": HostArithmetic(_early, _quantize_torch),
         "float-qnnpack": HostArithmetic(_qnnpack, _quantize_torch),
         "float-onednn": HostArithmetic(_early, _quantize_torch),

@@ -1,0 +1,188 @@
+"""ONNX's quantized models, QOperator and QDQ, in ONNX Runtime's arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import attrs
+
+from nmpsim.bundle.metadata import Fate
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.frontends.builder import Builder
+from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.onnx.folding import constant_of, folded
+from nmpsim.frontends.onnx.groups import Step, integer_groups
+from nmpsim.frontends.onnx.integers import QOPERATORS, IntegerOperation
+from nmpsim.frontends.onnx.lowering import Lowering
+from nmpsim.frontends.onnx.model import Array, Graph, Shapes, damaged, read_graph
+from nmpsim.frontends.onnx.operators import INTEGER, NODES
+from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.lir.names import legal_name
+from nmpsim.lir.parser import MAX_ERRORS
+
+NUMERICS = "float"
+"""ONNX Runtime."""
+_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
+"""What can follow the version in a file: texts, the graph, versions of operators."""
+_ODD = (IndexError, KeyError, ValueError, TypeError, AttributeError, ArithmeticError)
+"""What attributes and inputs of no meaning lead to."""
+
+
+def recognize(head: bytes) -> bool:
+    """Whether a file that begins so is an ONNX model: the version of its format comes first."""
+    return len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x80 and head[2] in _FIELDS
+
+
+def read(path: Path, shapes: Shapes) -> Imported:
+    """A model as LIR.
+
+    Args:
+        path: the file; data outside it must lie in its folder.
+        shapes: of inputs, by name; those that are not here have the file's.
+
+    Raises:
+        UserError: FILE001, PKG001, ARG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
+    """
+    place = Place(str(path))
+    graph = read_graph(path, shapes)
+    fates: dict[int, Fate] = {}
+    problems: list[Diagnostic] = []
+    graph = _with_constants(graph, fates, problems, place)
+    try:
+        found = integer_groups(graph, graph.constants, islands=False)
+    except _ODD as error:
+        raise damaged(place, f"{type(error).__name__}: {error}"[:120]) from error
+    labels = {node.index: node.label for node in graph.nodes}
+    for index, why in found.absorbed.items():
+        fates[index] = Fate(labels[index], (), why)
+    steps = tuple(_on_integers(found.steps, graph, problems, place))
+    builder = Builder(legal_name(path.stem), str(path))
+    lowering = Lowering(graph, steps, builder, place)
+    unsigned = _bind(graph, lowering)
+    _lower_all(steps, lowering, labels, fates, problems)
+    if problems:
+        raise UserError(problems[:MAX_ERRORS])
+    outputs = lowering.output_names()
+    for name in graph.outputs:
+        if not lowering.is_made(name):
+            raise fail(
+                "MODEL002",
+                f"output {name} cannot be compiled",
+                place=place,
+                found="an input, a constant, or what nothing makes",
+                expected="the result of an operator",
+            )
+        if lowering.is_unsigned(name):
+            unsigned.add(outputs[name])
+    builder.order([*(one.name for one in graph.inputs), *outputs.values()])
+    ordered = tuple(fates[index] for index in sorted(fates))
+    return Imported(builder.module(), frozenset(unsigned), ordered, NUMERICS)
+
+
+def _with_constants(
+    graph: Graph, fates: dict[int, Fate], problems: list[Diagnostic], place: Place
+) -> Graph:
+    """The graph without nodes that hold a constant, or pass one on."""
+    constants: dict[str, Array] = dict(graph.constants)
+    nodes = []
+    for node in graph.nodes:
+        try:
+            if node.op == "Constant":
+                constants[node.outputs[0]] = constant_of(node)
+            elif node.op == "Identity" and node.input(0) in constants:
+                constants[node.outputs[0]] = constants[node.inputs[0]]
+            else:
+                nodes.append(node)
+                continue
+        except (UnsupportedError, *_ODD) as why:
+            problems.append(_unsupported(node.label, why, place))
+        fates[node.index] = Fate(node.label, (), "a constant")
+    return attrs.evolve(graph, nodes=tuple(nodes), constants=constants)
+
+
+def _on_integers(
+    steps: Iterable[Step], graph: Graph, problems: list[Diagnostic], place: Place
+) -> Iterable[Step]:
+    """The steps, with operators that have scales among their inputs understood."""
+    for step in steps:
+        if isinstance(step, IntegerOperation) or step.op not in QOPERATORS:
+            yield step
+            continue
+        try:
+            yield QOPERATORS[step.op](step, graph.constants)
+        except (UnsupportedError, *_ODD) as why:
+            problems.append(_unsupported(step.label, why, place))
+
+
+def _bind(graph: Graph, lowering: Lowering) -> set[str]:
+    """Inputs become the program's; the names of those that are uint8."""
+    unsigned = set()
+    for one in graph.inputs:
+        problem, hint = "", None
+        if one.shape is None:
+            problem, hint = "no shape", f"give one: --input-shape {one.name}=1,3,224,224"
+        else:
+            try:
+                name = lowering.bind_input(one.name, one.dtype, one.shape)
+            except UnsupportedError as why:
+                problem = str(why)
+        if problem:
+            raise fail(
+                "MODEL002",
+                f"input {one.name} cannot be compiled",
+                place=lowering.place,
+                found=problem,
+                hint=hint,
+            )
+        if one.dtype == "uint8":
+            unsigned.add(name)
+    return unsigned
+
+
+def _lower_all(
+    steps: Iterable[Step],
+    lowering: Lowering,
+    labels: dict[int, str],
+    fates: dict[int, Fate],
+    problems: list[Diagnostic],
+) -> None:
+    """Every step; what reads the results of one that failed is not judged."""
+    failed: set[str] = set()
+    for step in steps:
+        index = step.index
+        if failed.intersection(step.reads):
+            failed.update(step.makes)
+            continue
+        before = len(lowering.builder.names)
+        try:
+            why = _lower(lowering, step)
+            lowering.settle(step.makes)
+        except (UnsupportedError, *_ODD) as error:
+            problems.append(_unsupported(step.label, error, lowering.place))
+            failed.update(step.makes)
+            continue
+        layers = tuple(lowering.builder.names[before:])
+        if index in fates and fates[index].layers:  # one node of the file, carried in two halves
+            layers = (*fates[index].layers, *layers)
+        fates[index] = Fate(labels[index], layers, "" if layers else why)
+
+
+def _lower(lowering: Lowering, step: Step) -> str:
+    """Make LIR of a step; why there is none, where there is none."""
+    if isinstance(step, IntegerOperation):
+        return INTEGER[step.kind](lowering, step).why
+    values = folded(lowering, step)
+    if values is not None:
+        lowering.fold(step.outputs[0], values)
+        return "a constant"
+    if step.op not in NODES:
+        raise UnsupportedError("an operator that nmpsim does not know")
+    return NODES[step.op](lowering, step).why
+
+
+def _unsupported(label: str, why: Exception, place: Place) -> Diagnostic:
+    found = str(why) if isinstance(why, UnsupportedError) else f"{type(why).__name__}: {why}"
+    return Diagnostic(
+        "MODEL002", f"operator {label} cannot be compiled", place=place, found=found[:240]
+    )

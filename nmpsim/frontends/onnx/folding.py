@@ -1,0 +1,128 @@
+"""Nodes whose inputs are all known: shapes that a file computes, mostly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nmpsim.frontends.onnx.lowering import Lowering
+from nmpsim.frontends.onnx.model import DTYPES, Array, Node
+from nmpsim.frontends.onnx.unsupported import UnsupportedError
+
+_MAX_ELEMENTS = 1 << 24
+"""Of a result; each of these functions makes no more than that of its inputs."""
+Fold = Callable[[Node, list[Array]], Any]
+
+
+def _axes(node: Node, inputs: list[Array], place: int = 1) -> tuple[int, ...]:
+    given = node.attributes.get("axes")
+    if given is None and len(inputs) > place:
+        given = inputs[place].reshape(-1)
+    return tuple(int(axis) for axis in given) if given is not None else ()
+
+
+def _squeeze(node: Node, inputs: list[Array]) -> Array:
+    axes = _axes(node, inputs)
+    return np.squeeze(inputs[0], axes or None)
+
+
+def _unsqueeze(node: Node, inputs: list[Array]) -> Array:
+    return np.expand_dims(inputs[0], _axes(node, inputs))
+
+
+def _slice(node: Node, inputs: list[Array]) -> Array:
+    if "starts" in node.attributes:
+        raise UnsupportedError("a slice of a constant by attributes")
+    data, starts, ends = inputs[0], inputs[1].reshape(-1), inputs[2].reshape(-1)
+    axes = inputs[3].reshape(-1) if len(inputs) > 3 else np.arange(starts.size)
+    steps = inputs[4].reshape(-1) if len(inputs) > 4 else np.ones(starts.size, np.int64)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        parts = [slice(None)] * data.ndim
+        parts[int(axis)] = slice(int(start), int(end) if end > -(1 << 62) else None, int(step))
+        data = data[tuple(parts)]
+    return data
+
+
+def _divide(x: Array, y: Array) -> Array:
+    if x.dtype.kind == "f":
+        return np.asarray(x / y)
+    if not y.all():
+        raise UnsupportedError("a division by 0")
+    return np.asarray(np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y)))
+
+
+def _reshape(node: Node, inputs: list[Array]) -> Array:
+    given = node.attributes.get("shape") or inputs[1].reshape(-1)
+    shape = [inputs[0].shape[i] if d == 0 else int(d) for i, d in enumerate(given)]
+    return inputs[0].reshape(shape)
+
+
+def _cast(node: Node, inputs: list[Array]) -> Array:
+    dtype = DTYPES.get(int(node.attributes.get("to", 0)))
+    if dtype is None:
+        raise UnsupportedError(f"a cast to type {node.attributes.get('to')}")
+    return inputs[0].astype(dtype)
+
+
+_FOLDS: dict[str, Fold] = {
+    "Add": lambda node, x: x[0] + x[1],
+    "Cast": _cast,
+    "Ceil": lambda node, x: np.ceil(x[0]),
+    "Concat": lambda node, x: np.concatenate(x, int(node.attributes.get("axis", 0))),
+    "Div": lambda node, x: _divide(x[0], x[1]),
+    "Exp": lambda node, x: np.exp(x[0]),
+    "Floor": lambda node, x: np.floor(x[0]),
+    "Gather": lambda node, x: np.take(x[0], x[1], int(node.attributes.get("axis", 0))),
+    "Identity": lambda node, x: x[0],
+    "Mul": lambda node, x: x[0] * x[1],
+    "Neg": lambda node, x: -x[0],
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Sqrt": lambda node, x: np.sqrt(x[0]),
+    "Squeeze": _squeeze,
+    "Sub": lambda node, x: x[0] - x[1],
+    "Transpose": lambda node, x: np.transpose(x[0], node.attributes.get("perm")),
+    "Unsqueeze": _unsqueeze,
+}
+"""Operator -> its values, in NumPy."""
+_GROWS = ("Add", "Sub", "Mul", "Div", "Gather")
+"""Operators whose result may be larger than all inputs together."""
+
+
+def constant_of(node: Node) -> Array:
+    """What a node of kind Constant holds."""
+    held: dict[str, Callable[[Any], Any]] = {
+        "value": np.asarray,
+        "value_float": np.float32,
+        "value_floats": lambda v: np.array(v, np.float32),
+        "value_int": np.int64,
+        "value_ints": lambda v: np.array(v, np.int64),
+    }
+    for name, form in held.items():
+        if node.attributes.get(name) is not None:
+            return np.asarray(form(node.attributes[name]))
+    raise UnsupportedError(f"a constant of {', '.join(node.attributes) or 'nothing'}")
+
+
+def folded(graph: Lowering, node: Node) -> Array | None:
+    """A node's values if all that it reads is known; None if not."""
+    if node.op == "Shape":
+        shape = np.array(graph.shape(node.inputs[0]), np.int64)
+        end = node.attributes.get("end")
+        return shape[int(node.attributes.get("start", 0)) : None if end is None else int(end)]
+    if node.op not in _FOLDS or not node.inputs:
+        return None
+    if not all(name and graph.is_constant(name) for name in node.inputs):
+        return None
+    inputs = [graph.constant(name) for name in node.inputs]
+    if node.op in _GROWS:
+        dims = np.prod([max(x.size, 1) for x in inputs], dtype=float)
+        if dims > _MAX_ELEMENTS and any(x.size > 1 for x in inputs[1:]):
+            raise UnsupportedError(f"a constant of up to {dims:g} elements")
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(_FOLDS[node.op](node, inputs))
+    except (ValueError, IndexError, TypeError, OverflowError) as error:
+        raise UnsupportedError(f"{type(error).__name__}: {error}"[:120]) from error

@@ -1,0 +1,336 @@
+"""Which operations between DequantizeLinear and QuantizeLinear are computed on integers.
+
+The rules are ONNX Runtime's (onnxruntime/core/optimizer/qdq_transformer, with
+``session.qdqisint8allowed``): every input is dequantized, all that reads the result is one
+QuantizeLinear, types agree. What only moves values commutes with both, so they are carried through
+it. All else stays float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from nmpsim.frontends.onnx.integers import (
+    LIMITS,
+    QOPERATORS,
+    Constants,
+    IntegerOperation,
+    Quantized,
+    quantized,
+)
+from nmpsim.frontends.onnx.model import Graph, Node
+from nmpsim.frontends.onnx.unsupported import UnsupportedError
+
+Step = Node | IntegerOperation
+QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+MOVES = (
+    *("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"),
+    *("Flatten", "Expand", "Gather", "Resize", "Tile", "Split", "Concat", "Identity", "Dropout"),
+)
+"""Operators whose results are among their first input's values."""
+_CARRIED = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice")
+"""Moves through which ONNX Runtime carries both conversions."""
+_DROPPED = (*_CARRIED, "Flatten", "Expand", "Gather", "Resize", "Tile")
+"""Moves of integers, if they lie between both conversions by one scale."""
+_UNARY = ("AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax")
+_SOURCES: Mapping[str, int] = {
+    **dict.fromkeys(("Add", "Conv", "Gemm", "MatMul", "Mul"), 2),
+    **dict.fromkeys(_UNARY, 1),
+}
+"""Operator -> how many inputs are quantized, without a bias."""
+
+
+@attrs.frozen(eq=False)
+class Steps:
+    """The graph as it is computed."""
+
+    steps: tuple[Step, ...]
+    absorbed: Mapping[int, str]
+    """Number of a node that became part of another one -> what became of it."""
+
+
+def integer_groups(graph: Graph, constants: Constants, islands: bool) -> Steps:
+    """The graph with its integer operations found.
+
+    Args:
+        graph: as it was read.
+        constants: those of the file, and what nodes of kind Constant hold.
+        islands: also those groups that ONNX Runtime computes in float, where nmpsim can compute
+            them on integers.
+
+    Raises:
+        UnsupportedError: not for a single node, which fails when it is lowered.
+    """
+    finder = _Finder(_carried(graph), graph.outputs, constants, islands)
+    return finder.steps()
+
+
+class _Edges:
+    """Who makes a tensor and who reads it."""
+
+    def __init__(self, nodes: list[Node], outputs: tuple[str, ...]) -> None:
+        self.makers = {name: node for node in nodes for name in node.outputs if name}
+        self.readers: dict[str, list[Node]] = {}
+        for node in nodes:
+            for name in node.inputs:
+                self.readers.setdefault(name, []).append(node)
+        self._outputs = set(outputs)
+
+    def only_reader(self, name: str) -> Node | None:
+        """The one node that reads a tensor, which is no output of the model."""
+        readers = self.readers.get(name, [])
+        return readers[0] if len(readers) == 1 and name not in self._outputs else None
+
+
+def _carried(graph: Graph) -> list[Node]:
+    """The nodes, with conversions carried through what only moves values.
+
+    Forwards: DQ, move becomes move, DQ. Backwards: move, Q becomes Q, move.
+    """
+    nodes = list(graph.nodes)
+    changed = True
+    while changed:
+        edges = _Edges(nodes, graph.outputs)
+        changed = False
+        for at, node in enumerate(nodes):
+            if node.op not in _CARRIED or len([o for o in node.outputs if o]) != 1:
+                continue
+            before, after = edges.makers.get(node.inputs[0]), edges.only_reader(node.outputs[0])
+            is_dequantized = before is not None and before.op == DEQUANTIZE
+            is_quantized = after is not None and after.op == QUANTIZE
+            if after is not None and is_quantized and not is_dequantized:
+                if not _has_one_scale(after, graph) or not edges.only_reader(node.inputs[0]):
+                    continue
+                name = f"{node.inputs[0]}_quantized"
+                first = attrs.evolve(
+                    after, inputs=(node.inputs[0], *after.inputs[1:]), outputs=(name,)
+                )
+                moved = attrs.evolve(
+                    node, inputs=(name, *node.inputs[1:]), outputs=(after.outputs[0],)
+                )
+                nodes[at] = first
+                nodes[nodes.index(after)] = moved
+            elif before is not None and is_dequantized and not is_quantized:
+                if not _has_one_scale(before, graph) or node.outputs[0] in graph.outputs:
+                    continue
+                name = f"{node.outputs[0]}_quantized"
+                moved = attrs.evolve(
+                    node, inputs=(before.inputs[0], *node.inputs[1:]), outputs=(name,)
+                )
+                last = attrs.evolve(before, inputs=(name, *before.inputs[1:]), outputs=node.outputs)
+                nodes[at : at + 1] = [moved, last]
+            else:
+                continue
+            changed = True
+            break
+    return nodes
+
+
+def _has_one_scale(node: Node, graph: Graph) -> bool:
+    scale = graph.constants.get(node.input(1))
+    return scale is not None and scale.size == 1
+
+
+class _Finder:
+    def __init__(
+        self, nodes: list[Node], outputs: tuple[str, ...], constants: Constants, islands: bool
+    ) -> None:
+        self._nodes = nodes
+        self._edges = _Edges(nodes, outputs)
+        self._constants = constants
+        self._outputs = outputs
+        self._islands = islands
+        self._absorbed: dict[int, str] = {}
+
+    def steps(self) -> Steps:
+        """All of them, in order."""
+        found: list[Step] = []
+        gone: set[int] = set()
+        made: dict[int, Step] = {}
+        for node in self._nodes:
+            if id(node) in gone:
+                continue
+            group = self._group(node)
+            if group is not None:
+                step, parts = group
+                gone.update(id(part) for part in parts)
+                self._absorbed |= {part.index: f"part of {step.label}" for part in parts}
+                made[id(node)] = step
+        for node in self._nodes:
+            if id(node) not in gone:
+                found.append(made.get(id(node), node))
+        return Steps(tuple(self._without_unread(found)), self._absorbed)
+
+    def _without_unread(self, steps: list[Step]) -> list[Step]:
+        """Without conversions to float that only integer operations read."""
+        read = {name for step in steps for name in step.reads}.union(self._outputs)
+        kept: list[Step] = []
+        for step in steps:
+            is_plain = isinstance(step, Node) and step.op == DEQUANTIZE
+            if is_plain and not read.intersection(step.makes):
+                self._absorbed[step.index] = "the operations that read it take integers"
+            else:
+                kept.append(step)
+        return kept
+
+    def _group(self, node: Node) -> tuple[Step, list[Node]] | None:
+        """What a node became, and the other nodes that are part of it; None: it stays."""
+        if node.op not in _SOURCES and node.op not in (*_DROPPED, "Concat", "Split"):
+            return None
+        try:
+            return self._moved(node) if node.op in _DROPPED else self._computed(node)
+        except UnsupportedError:
+            return None
+
+    def _moved(self, node: Node) -> tuple[Step, list[Node]] | None:
+        before, after = self._edges.makers.get(node.inputs[0]), self._last(node)
+        if before is None or before.op != DEQUANTIZE or after is None:
+            return None
+        source, result = self._source(node.inputs[0]), self._result(after)
+        wide = source.dtype in ("int16", "uint16") and node.op in ("MaxPool", "Resize")
+        if not source.same_as(result) or source.scales.size != 1 or (wide and not self._islands):
+            return None
+        if node.op == "Resize" and node.attributes.get("mode", "nearest") != "nearest":
+            return None
+        step = attrs.evolve(node, inputs=(source.name, *node.inputs[1:]), outputs=(result.name,))
+        return step, [after]
+
+    def _last(self, node: Node) -> Node | None:
+        """The QuantizeLinear that alone reads a node's one result."""
+        if len([name for name in node.outputs if name]) != 1:
+            return None
+        after = self._edges.only_reader(node.outputs[0])
+        return after if after is not None and after.op == QUANTIZE else None
+
+    def _source(self, name: str) -> Quantized:
+        node = self._edges.makers.get(name)
+        if node is None or node.op != DEQUANTIZE:
+            raise UnsupportedError(f"{name} is float")
+        return quantized(self._constants, node.inputs[0], node.input(1), node.input(2))
+
+    def _result(self, node: Node) -> Quantized:
+        """What a QuantizeLinear makes."""
+        made = quantized(self._constants, node.outputs[0], node.input(1), node.input(2))
+        return attrs.evolve(made, dtype=made.dtype or "uint8")
+
+    def _computed(self, node: Node) -> tuple[Step, list[Node]] | None:
+        is_concat = node.op == "Concat"
+        count = len(node.inputs) if is_concat else _SOURCES.get(node.op, 0)
+        if count == 0 or len(node.inputs) < count:
+            return None
+        sources = [self._source(name) for name in node.inputs[:count]]
+        bias = ""
+        if node.input(count) and not is_concat:
+            bias = self._bias(node.input(count))
+        parts: list[Node] = []
+        last = node
+        if node.op == "MatMul" and (added := self._added(node)) is not None:
+            last, bias = added
+            parts.append(last)
+        between = self._edges.only_reader(last.outputs[0])
+        limits: tuple[float, float | None] | None = None
+        if between is not None and between.op in ("Relu", "Clip"):
+            parts.append(between)
+            last = between
+        after = self._last(last)
+        if after is None:
+            return None
+        result = self._result(after)
+        if last.op in ("Relu", "Clip"):
+            limits = self._limits(last)
+            if limits is None:
+                return None
+            if _implies(result, after, limits, last.op, self._constants):
+                limits = None
+            elif not self._islands:
+                return None
+        if not self._types_agree(node.op, sources, result) or not self._channels_agree(node):
+            return None
+        kind = "Gemm" if node.op == "MatMul" and bias else node.op
+        parts.append(after)
+        return IntegerOperation(node, kind, tuple(sources), result, bias, limits), parts
+
+    def _types_agree(self, op: str, sources: list[Quantized], result: Quantized) -> bool:
+        types = [source.dtype or "uint8" for source in sources]
+        narrow = ("uint8", "int8", *(("uint16", "int16") if self._islands else ()))
+        if types[0] != result.dtype or any(one not in narrow for one in types):
+            return False
+        if op in ("Conv", "MatMul", "Gemm"):
+            return types[1] == types[0] or (types[0] != "int8" and types[1] in ("int8", "uint8"))
+        return all(one == types[0] for one in types)
+
+    def _channels_agree(self, node: Node) -> bool:
+        """Whether several scales are those of the weights' output channels."""
+        if node.op not in ("Conv", "MatMul", "Gemm"):
+            return True
+        before = self._edges.makers[node.inputs[1]]
+        rank = self._constants[before.inputs[0]].ndim if before.inputs[0] in self._constants else 2
+        if self._source(node.inputs[1]).scales.size == 1 or rank == 0:
+            return True
+        columns = rank - 1 if node.op == "MatMul" else 0 if node.attributes.get("transB") else 1
+        expected = 0 if node.op == "Conv" else columns
+        return int(before.attributes.get("axis", 1)) % rank == expected
+
+    def _bias(self, name: str) -> str:
+        """The int32 constant of a bias."""
+        source = self._source(name)
+        if source.dtype != "int32" or source.name not in self._constants:
+            raise UnsupportedError(f"a bias of {source.dtype}")
+        return source.name
+
+    def _added(self, node: Node) -> tuple[Node, str] | None:
+        """The addition of a bias to a product, as ONNX Runtime fuses it."""
+        after = self._edges.only_reader(node.outputs[0])
+        if after is None or after.op != "Add" or len(after.inputs) != 2:
+            return None
+        other = after.inputs[1 if after.inputs[0] == node.outputs[0] else 0]
+        try:
+            bias = self._bias(other)
+        except UnsupportedError:
+            return None
+        return (after, bias) if self._constants[bias].ndim == 1 else None
+
+    def _limits(self, node: Node) -> tuple[float, float | None] | None:
+        """Of a ReLU or Clip with constant limits."""
+        if node.op == "Relu":
+            return 0.0, None
+        given = []
+        for place, (name, open_end) in enumerate((("min", -np.inf), ("max", np.inf)), 1):
+            value = node.attributes.get(name, open_end)
+            if node.input(place):
+                held = self._constants.get(node.input(place))
+                if held is None or held.size != 1:
+                    return None
+                value = float(held.reshape(-1)[0])
+            given.append(float(value))
+        return given[0], given[1]
+
+
+def _implies(
+    result: Quantized,
+    after: Node,
+    limits: tuple[float, float | None],
+    op: str,
+    constants: Constants,
+) -> bool:
+    """Whether a result's integers reach no further than a clip.
+
+    Source: ``IsClipMadeRedundantByQ`` (qdq_util.cc): halves to even, scalars only.
+    """
+    if result.scales.size != 1 or (after.input(2) and constants[after.input(2)].ndim):
+        return False
+    low, high = LIMITS[result.dtype]
+    if op == "Relu":
+        return result.zero_point == low
+    scale = np.float32(result.scale)
+    least, most = (
+        np.rint(np.clip(np.float32(limit) / scale, -(2.0**31), 2.0**31)) + result.zero_point
+        for limit in (limits[0], np.inf if limits[1] is None else limits[1])
+    )
+    return bool(least <= low and most >= high)
+
+
+__all__ = ["MOVES", "QOPERATORS", "Step", "Steps", "integer_groups"]

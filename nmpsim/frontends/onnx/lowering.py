@@ -1,0 +1,408 @@
+"""The graph under construction as LIR, and what every node's lowering asks of it.
+
+ONNX has channels second, the device has them last. A tensor is held in one layout or in both:
+``PLAIN``, as the file has it, and ``LAST``, its second dimension moved to the end. An operation
+takes the one it needs, so values are turned where a layout changes, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+
+from nmpsim.diagnostics import Place
+from nmpsim.frontends.builder import Builder, Value
+from nmpsim.frontends.builder import quantized as quantized_type
+from nmpsim.frontends.onnx.groups import MOVES, Step
+from nmpsim.frontends.onnx.integers import LIMITS, IntegerOperation, Quantized, quantized
+from nmpsim.frontends.onnx.model import Array, Graph, Node
+from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.lir.limits import size_problem
+from nmpsim.lir.nodes import TensorType
+
+Layout = Literal["plain", "last"]
+PLAIN: Layout = "plain"
+LAST: Layout = "last"
+Shape = tuple[int, ...]
+_ELEMS = {
+    "float32": "float",
+    "float16": "float16",
+    "float64": "float64",
+    "int32": "index32",
+    "int64": "index64",
+    "bool": "bool",
+}
+MOVED = {"uint8": 128, "uint16": 32768}
+"""Unsigned types -> how much less the module holds of them."""
+
+
+@attrs.frozen
+class Result:
+    """What a lowering has made of a node: layers, or why there are none."""
+
+    why: str = ""
+
+
+def turned(shape: Shape) -> Shape:
+    """A shape with its second dimension at the end."""
+    return (shape[0], *shape[2:], shape[1]) if len(shape) > 2 else shape
+
+
+class Lowering:
+    """One graph on its way to a module."""
+
+    def __init__(self, graph: Graph, steps: Sequence[Step], builder: Builder, place: Place) -> None:
+        self.graph = graph
+        self.builder = builder
+        self.place = place
+        self.opset = graph.opset
+        self.constants: dict[str, Array] = dict(graph.constants)
+        self._held: dict[str, dict[Layout, Value]] = {}
+        self._shapes: dict[str, Shape] = {}
+        self._made: dict[tuple[object, ...], Value] = {}
+        self._outputs = {name: builder.unique(name) for name in dict.fromkeys(graph.outputs)}
+        self.readers: dict[str, list[Step]] = {}
+        self.padding: dict[str, tuple[int, int, int, int]] = {}
+        """Tensor -> top, left, bottom, right that the convolutions reading it pad themselves."""
+        for step in steps:
+            for name in step.reads:
+                self.readers.setdefault(name, []).append(step)
+        self._parameters = _parameters(graph, steps, self.constants)
+
+    # --- tensors -----------------------------------------------------------------------------
+
+    def is_constant(self, name: str) -> bool:
+        """Whether a tensor's values are known."""
+        return name in self.constants
+
+    def constant(self, name: str) -> Array:
+        """A constant's values as the file has them."""
+        if name not in self.constants:
+            raise UnsupportedError(f"{name or 'an input'} is not a constant")
+        values = self.constants[name]
+        if values.dtype == object:
+            raise UnsupportedError(f"{name} is of a type that is not known")
+        return values
+
+    def integers(self, name: str, limit: int = 64) -> list[int]:
+        """A constant that holds a few whole numbers, in a row."""
+        values = self.constant(name)
+        if values.dtype.kind not in "iu" or values.size > limit:
+            raise UnsupportedError(f"{name} holds {values.size} {values.dtype}")
+        return [int(value) for value in values.reshape(-1)]
+
+    def shape(self, name: str) -> Shape:
+        """A tensor's dimensions, as the file has them."""
+        if name in self.constants:
+            return self.constant(name).shape
+        if name not in self._shapes:
+            raise UnsupportedError(f"{name or 'an input'} is read before anything makes it")
+        return self._shapes[name]
+
+    def is_output(self, name: str) -> bool:
+        """Whether a tensor is one of the model's outputs."""
+        return name in self._outputs
+
+    def parameters(self, name: str) -> Quantized | None:
+        """What the integers of a tensor stand for; None of real numbers and indices."""
+        return self._parameters.get(name)
+
+    def layout(self, *names: str) -> Layout:
+        """The one in which tensors meet without being turned, if there is one."""
+        known = [self._held[name] for name in names if name in self._held]
+        return LAST if any(LAST in held and PLAIN not in held for held in known) else PLAIN
+
+    def value(self, name: str, layout: Layout = PLAIN, wanted: Quantized | None = None) -> Value:
+        """A tensor that a node reads; ``wanted`` says what its integers stand for there."""
+        if not name:
+            raise UnsupportedError("an input is left out")
+        shape = self.shape(name)
+        layout = layout if len(shape) > 2 else PLAIN
+        if name in self.constants:
+            return self._constant(name, layout, wanted)
+        held = self._held[name]
+        if layout not in held:
+            held[layout] = self._turned(name, shape, layout)
+        value = held[layout]
+        if wanted is None or value.type.quant is None:
+            return value
+        type = self.type_of(wanted, value.shape)
+        return value if type == value.type else self._taken_as(value, type)
+
+    def type_of(self, kind: Quantized | str, shape: Shape) -> TensorType:
+        """How a tensor is held; an unsigned one as signed, less half the range."""
+        if (problem := size_problem(shape)) or min(shape, default=1) < 1:
+            raise UnsupportedError(problem[0] if problem else f"a shape {list(shape)}")
+        if isinstance(kind, str):
+            if kind not in _ELEMS:
+                raise UnsupportedError(f"{kind} without a scale")
+            return TensorType(_ELEMS[kind], shape)
+        dtype = kind.dtype or "uint8"
+        elem = {1: "i8", 2: "i16", 4: "i32"}[np.dtype(dtype).itemsize]
+        return quantized_type(elem, shape, kind.scale, kind.zero_point - MOVED.get(dtype, 0))
+
+    def held_values(self, values: Array) -> Array:
+        """A constant's integers as they are held."""
+        moved = MOVED.get(str(values.dtype), 0)
+        if not moved:
+            return values
+        signed = np.int8 if values.dtype == np.uint8 else np.int16
+        return (values.astype(np.int32) - moved).astype(signed)
+
+    def bind_input(self, name: str, dtype: str, shape: Shape) -> str:
+        """An input of the program; its name there."""
+        kind: Quantized | str = dtype
+        if dtype in MOVED or dtype in ("int8", "int16"):
+            kind = self._parameters.get(name) or _plain_integers(name, dtype)
+            if kind.dtype and kind.dtype != dtype:
+                raise UnsupportedError(f"{dtype}, its zero point {kind.dtype}")
+            kind = attrs.evolve(kind, dtype=dtype)
+        if dtype == "uint16":
+            raise UnsupportedError("uint16")
+        value = self.builder.variable(name, self.type_of(kind, shape))
+        self._shapes[name] = shape
+        self._held[name] = {PLAIN: value}
+        return value.name
+
+    def output_names(self) -> Mapping[str, str]:
+        """The model's outputs -> their names in the program."""
+        return self._outputs
+
+    # --- results -----------------------------------------------------------------------------
+
+    def target(
+        self, name: str, shape: Shape, kind: Quantized | str, layout: Layout = PLAIN
+    ) -> Value:
+        """Where a node writes a tensor of this shape, as the file has it; an output's is the
+        program's own."""
+        layout = layout if len(shape) > 2 else PLAIN
+        self._check_new(name)
+        if isinstance(kind, Quantized) and kind.dtype == "uint16" and name in self._outputs:
+            raise UnsupportedError("an output of uint16")
+        type = self.type_of(kind, turned(shape) if layout == LAST else shape)
+        if name in self._outputs and layout == PLAIN:
+            value = self.builder.reserved(self._outputs[name], type)
+        else:
+            value = self.builder.buffer(f"{name}_res", type)
+        self._shapes[name] = shape
+        self._held[name] = {layout: value}
+        return value
+
+    def same_as(self, name: str, shape: Shape, value: Value, layout: Layout = PLAIN) -> None:
+        """A tensor is a view of what there is; an output is copied."""
+        self._check_new(name)
+        layout = layout if len(shape) > 2 else PLAIN
+        self._shapes[name] = shape
+        if name in self._outputs and layout == PLAIN:
+            own = self.builder.reserved(self._outputs[name], value.type)
+            self.builder.add("copy", name, (own, value))
+            value = own
+        self._held[name] = {layout: value}
+
+    def fold(self, name: str, values: Array) -> None:
+        """A tensor's values are known now."""
+        self._check_new(name)
+        if name in self._outputs:
+            raise UnsupportedError("an output that is a constant")
+        self.constants[name] = values
+
+    def settle(self, names: Sequence[str]) -> None:
+        """Turn results that are outputs of the model to the layout of the file."""
+        for name in names:
+            if name in self._outputs and name in self._held:
+                self.value(name, PLAIN)
+
+    def is_made(self, name: str) -> bool:
+        """Whether an output is written."""
+        held = self._held.get(name, {}).get(PLAIN)
+        return held is not None and held.name == self._outputs[name]
+
+    def is_unsigned(self, name: str) -> bool:
+        """Whether an output is uint8 in the file."""
+        parameters = self._parameters.get(name)
+        elem = self._held[name][PLAIN].type.elem
+        return elem == "i8" and parameters is not None and parameters.dtype == "uint8"
+
+    def temporary(self, name: str, type: TensorType) -> Value:
+        """Room for what lies between a node's instructions."""
+        return self.builder.buffer(name, type)
+
+    def view(self, value: Value, shape: Shape) -> Value:
+        """All of a tensor with another shape."""
+        if math.prod(shape) != math.prod(value.shape):
+            raise UnsupportedError(f"shape {list(value.shape)} cannot be {list(shape)}")
+        return self.builder.view(value, attrs.evolve(value.type, shape=shape))
+
+    def add(self, opcode: str, name: str, operands: Sequence[Value], **given: Any) -> None:
+        """An instruction, named after what the node makes."""
+        self.builder.add(opcode, name, operands, **given)
+
+    def look_up(self, name: str, target: Value, source: Value, table: Array) -> None:
+        """A function of one 8-bit value; the table is of what is held, int64 or narrower."""
+        clipped = np.clip(table, -128, 127).astype(np.int8)
+        mapping = self.builder.constant(
+            f"{name}_table", clipped, attrs.evolve(target.type, shape=(256,))
+        )
+        self.add("intlookuptable", name, (target, source, mapping))
+
+    def vectors(self, name: str, scales: Array, zeros: Array) -> tuple[Value, Value]:
+        """Scales and zero points of channels as constants."""
+        real = TensorType("float", scales.shape)
+        return (
+            self.builder.constant(f"{name}_scales", scales, real),
+            self.builder.constant(f"{name}_zero_points", zeros, TensorType("index32", zeros.shape)),
+        )
+
+    def real_constant(self, name: str, values: Array) -> Value:
+        """A constant of float32."""
+        return self.builder.constant(name, values, TensorType("float", values.shape))
+
+    def broadcast(self, name: str, layout: Layout, shape: Shape, wanted: Quantized | None) -> Value:
+        """An input as large as the result, whose shape is the file's."""
+        own = self.shape(name)
+        lead = (1,) * (len(shape) - len(own))
+        full = (*lead, *own)
+        goal = turned(shape) if layout == LAST and len(shape) > 2 else shape
+        if own == shape:
+            return self.value(name, layout, wanted)
+        if name in self.constants:
+            values = np.broadcast_to(self.constant(name).reshape(full), shape)
+            if goal != shape:
+                values = np.moveaxis(values, 1, -1)
+            key = f"{name}_broadcast"
+            if wanted is None:
+                return self.builder.constant(key, values, self.type_of(str(values.dtype), goal))
+            return self.builder.constant(key, self.held_values(values), self.type_of(wanted, goal))
+        if layout == LAST and len(own) > 2 and not lead:
+            value, full = self.value(name, LAST, wanted), turned(full)
+        elif layout == LAST and len(shape) > 2:
+            if sum(dim > 1 for dim in full) > 1:
+                raise UnsupportedError(f"{name} {list(own)} broadcast to {list(shape)}")
+            full = turned(full)
+            value = self.view(self.value(name, PLAIN, wanted), full)
+        else:
+            value = self.view(self.value(name, PLAIN, wanted), full)
+        for axis in reversed(range(len(goal))):
+            if full[axis] != goal[axis]:
+                full = (*full[:axis], goal[axis], *full[axis + 1 :])
+                wide = self.temporary(f"{name}_broadcast", attrs.evolve(value.type, shape=full))
+                self.builder.add("touch", f"{name}_touch", (wide,))
+                self.add(
+                    "inserttensor",
+                    f"{name}_broadcast",
+                    (wide, value),
+                    Offsets=(0,) * len(full),
+                    Count=goal[axis],
+                    Axis=axis,
+                )
+                value = wide
+        return value
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _check_new(self, name: str) -> None:
+        if name in self._held or name in self.constants:
+            raise UnsupportedError(f"{name} is made twice")
+
+    def _constant(self, name: str, layout: Layout, wanted: Quantized | None) -> Value:
+        values = self.constant(name)
+        wanted = wanted or self._parameters.get(name)
+        is_quantized = str(values.dtype) in LIMITS and wanted is not None
+        if values.dtype in (np.int8, np.uint8, np.int16, np.uint16) and wanted is None:
+            wanted, is_quantized = _plain_integers(name, str(values.dtype)), True
+        kind: Quantized | str = str(values.dtype)
+        if is_quantized and wanted is not None:
+            kind = attrs.evolve(wanted, dtype=str(values.dtype))
+        shape = turned(values.shape) if layout == LAST else values.shape
+        type = self.type_of(kind, shape)
+        key = (name, layout, type)
+        if key not in self._made:
+            held = self.held_values(values)
+            if layout == LAST:
+                held = np.moveaxis(held, 1, -1)
+            self._made[key] = self.builder.constant(name, held, type)
+        return self._made[key]
+
+    def _turned(self, name: str, shape: Shape, layout: Layout) -> Value:
+        """A tensor that is held in the other layout."""
+        source = next(iter(self._held[name].values()))
+        goal = turned(shape) if layout == LAST else shape
+        order = list(range(len(shape)))
+        shuffle = (0, *order[2:], 1) if layout == LAST else (0, order[-1], *order[1:-1])
+        type = attrs.evolve(source.type, shape=goal)
+        moves = shape[1] > 1 and math.prod(shape[2:]) > 1
+        is_output = layout == PLAIN and name in self._outputs
+        if not moves and not is_output:
+            return self.view(source, goal)
+        if is_output:
+            target = self.builder.reserved(self._outputs[name], type)
+        else:
+            target = self.builder.buffer(f"{name}_{layout}_res", type)
+        self.builder.add("transpose", f"{name}_{layout}", (target, source), Shuffle=shuffle)
+        return target
+
+    def _taken_as(self, value: Value, type: TensorType) -> Value:
+        """The same integers on another scale: each is looked up as itself."""
+        if type.elem != value.type.elem or type.elem != "i8":
+            raise UnsupportedError(f"{value.name} is read on another scale than it was made on")
+        target = self.builder.buffer(f"{value.name}_taken", type)
+        self.look_up(f"{value.name}_taken", target, value, np.arange(-128, 128))
+        return target
+
+
+def _plain_integers(name: str, dtype: str) -> Quantized:
+    """Integers that stand for themselves."""
+    return Quantized(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
+
+
+def _parameters(
+    graph: Graph, steps: Sequence[Step], constants: Mapping[str, Array]
+) -> dict[str, Quantized]:
+    """What integers stand for: as they are made, else as they are read; moves keep it."""
+    known: dict[str, Quantized] = {}
+    for step in steps:
+        if isinstance(step, IntegerOperation):
+            known.setdefault(step.result.name, step.result)
+        elif step.op == "QuantizeLinear":
+            _learn(known, step.outputs[0], step, constants, "uint8")
+    for step in reversed(steps):
+        if isinstance(step, IntegerOperation):
+            for source in step.sources:
+                if source.scales.size == 1:
+                    known.setdefault(source.name, source)
+        elif step.op == "DequantizeLinear":
+            _learn(known, step.inputs[0], step, constants, "")
+        elif step.op in MOVES and step.outputs[0] in known:
+            known.setdefault(step.inputs[0], known[step.outputs[0]])
+    for step in steps:
+        if isinstance(step, Node) and step.op in MOVES and step.inputs[0] in known:
+            for name in step.outputs:
+                known.setdefault(name, known[step.inputs[0]])
+    types = {one.name: one.dtype for one in graph.inputs}
+    types |= {name: str(values.dtype) for name, values in constants.items()}
+    return {
+        name: attrs.evolve(one, dtype=one.dtype or types.get(name, "uint8"))
+        for name, one in known.items()
+    }
+
+
+def _learn(
+    known: dict[str, Quantized],
+    name: str,
+    node: Node,
+    constants: Mapping[str, Array],
+    dtype: str,
+) -> None:
+    """What a conversion says of the tensor on its integer side, if it can be understood."""
+    if name in known:
+        return
+    try:
+        found = quantized(constants, name, node.input(1), node.input(2))
+    except UnsupportedError:
+        return
+    if found.scales.size == 1:
+        known[name] = attrs.evolve(found, dtype=found.dtype or dtype)

@@ -1,0 +1,366 @@
+"""Nodes that move values, integers or real numbers: views, slices, padding, transposition."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.frontends.builder import Value
+from nmpsim.frontends.onnx.integers import IntegerOperation, Quantized
+from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Layout, Lowering, Result, Shape, turned
+from nmpsim.frontends.onnx.model import Node
+from nmpsim.frontends.onnx.pointwise import as_image, join, joined, place_of
+from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.frontends.onnx.windows import window_of
+
+_VIEW = "a view of its input, nothing moves"
+
+
+def kind_of(graph: Lowering, name: str, value: Value) -> Quantized | str:
+    """What a tensor of a value's kind is made of."""
+    if value.type.quant is None:
+        return str({"float": "float32"}.get(value.type.elem, np.dtype(value.type.dtype).name))
+    parameters = graph.parameters(name)
+    if parameters is None or graph.type_of(parameters, value.shape) != value.type:
+        quant = value.type.quant
+        dtype = np.dtype(value.type.dtype).name
+        scales = np.array([quant.scale], np.float32)
+        return Quantized(name, dtype, scales, np.array([quant.offset], np.int64))
+    return parameters
+
+
+def identity(graph: Lowering, node: Node) -> Result:
+    """The same tensor under another name."""
+    return _viewed(graph, node, graph.shape(node.inputs[0]))
+
+
+def _viewed(graph: Lowering, node: Node, shape: Shape) -> Result:
+    name, result = node.inputs[0], node.outputs[0]
+    if graph.shape(name) == shape:
+        layout = graph.layout(name)
+        graph.same_as(result, shape, graph.value(name, layout), layout)
+    else:
+        graph.same_as(result, shape, graph.view(graph.value(name), shape))
+    return Result() if graph.is_output(result) else Result(_VIEW)
+
+
+def reshape(graph: Lowering, node: Node) -> Result:
+    """A constant shape; 0 keeps a dimension, -1 is what is left."""
+    given = node.attributes.get("shape") or graph.integers(node.input(1))
+    own = graph.shape(node.inputs[0])
+    keeps = not node.attributes.get("allowzero", 0)
+    if keeps and any(d == 0 and i >= len(own) for i, d in enumerate(given)):
+        raise UnsupportedError(f"shape {list(given)} for {list(own)}")
+    dims = [own[i] if d == 0 and keeps else int(d) for i, d in enumerate(given)]
+    known = math.prod(d for d in dims if d != -1)
+    if dims.count(-1) == 1 and known > 0:
+        dims[dims.index(-1)] = math.prod(own) // known
+    if min(dims, default=1) < 1 or math.prod(dims) != math.prod(own):
+        raise UnsupportedError(f"shape {list(given)} for {list(own)}")
+    return _viewed(graph, node, tuple(dims))
+
+
+def flatten(graph: Lowering, node: Node) -> Result:
+    """To two dimensions."""
+    own = graph.shape(node.inputs[0])
+    axis = int(node.attributes.get("axis", 1))
+    if not -len(own) <= axis <= len(own):
+        raise UnsupportedError(f"dimension {axis} of {list(own)}")
+    axis = axis + len(own) if axis < 0 else axis
+    return _viewed(graph, node, (math.prod(own[:axis]), math.prod(own[axis:])))
+
+
+def axes_of(graph: Lowering, node: Node, rank: int, place: int = 1) -> list[int] | None:
+    """Dimensions given as an attribute, or as an input; None if they are not given."""
+    given = node.attributes.get("axes")
+    if given is None:
+        if not node.input(place):
+            return None
+        given = graph.integers(node.input(place))
+    if any(not -rank <= axis < rank for axis in given):
+        raise UnsupportedError(f"dimensions {list(given)} of {rank}")
+    return [int(axis) % rank for axis in given]
+
+
+def squeeze(graph: Lowering, node: Node) -> Result:
+    """Without dimensions of 1."""
+    own = graph.shape(node.inputs[0])
+    axes = axes_of(graph, node, len(own))
+    gone = [i for i, d in enumerate(own) if d == 1] if axes is None else axes
+    if any(own[axis] != 1 for axis in gone):
+        raise UnsupportedError(f"dimensions {gone} of {list(own)}")
+    return _viewed(graph, node, tuple(d for i, d in enumerate(own) if i not in gone))
+
+
+def unsqueeze(graph: Lowering, node: Node) -> Result:
+    """With more dimensions of 1."""
+    own = graph.shape(node.inputs[0])
+    given = node.attributes.get("axes") or graph.integers(node.input(1))
+    rank = len(own) + len(given)
+    axes = axes_of(graph, node, rank) or []
+    if len(set(axes)) != len(axes):
+        raise UnsupportedError(f"dimensions {axes}")
+    rest = iter(own)
+    return _viewed(graph, node, tuple(1 if i in axes else next(rest) for i in range(rank)))
+
+
+def transpose(graph: Lowering, node: Node) -> Result:
+    """Dimensions in another order; between the two layouts nothing moves."""
+    name, result = node.inputs[0], node.outputs[0]
+    own = graph.shape(name)
+    rank = len(own)
+    order = tuple(node.attributes.get("perm") or range(rank - 1, -1, -1))
+    if sorted(order) != list(range(rank)):
+        raise UnsupportedError(f"order {list(order)} of {rank} dimensions")
+    shape = tuple(own[axis] for axis in order)
+    last_first, first_last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+    layout = graph.layout(name)
+    value = graph.value(name, layout)
+    if rank > 2 and order == last_first and layout == PLAIN:
+        graph.same_as(result, shape, value, LAST)
+        return Result(_VIEW)
+    if rank > 2 and order == first_last and layout == LAST:
+        graph.same_as(result, shape, value, PLAIN)
+        return Result() if graph.is_output(result) else Result(_VIEW)
+    value = graph.value(name)
+    moving = [axis for axis in order if own[axis] > 1]
+    if moving == sorted(moving):
+        return _viewed(graph, node, shape)
+    target = graph.target(result, shape, kind_of(graph, name, value))
+    graph.add("transpose", result, (target, value), Shuffle=order)
+    return Result()
+
+
+def slice_(graph: Lowering, node: Node) -> Result:
+    """A box of a tensor, with steps of 1."""
+    name = node.inputs[0]
+    own = graph.shape(name)
+    if "starts" in node.attributes:
+        starts, ends = node.attributes["starts"], node.attributes["ends"]
+        axes = list(node.attributes.get("axes") or range(len(starts)))
+        steps = [1] * len(starts)
+    else:
+        starts, ends = graph.integers(node.input(1)), graph.integers(node.input(2))
+        axes = graph.integers(node.input(3)) if node.input(3) else list(range(len(starts)))
+        steps = graph.integers(node.input(4)) if node.input(4) else [1] * len(starts)
+    sizes = {len(starts), len(ends), len(axes), len(steps)}
+    if len(sizes) != 1 or any(s != 1 for s in steps):
+        raise UnsupportedError(f"steps {list(steps)}, {len(starts)} beginnings")
+    if any(not -len(own) <= axis < len(own) for axis in axes):
+        raise UnsupportedError(f"dimensions {list(axes)} of {list(own)}")
+    first, shape = [0] * len(own), list(own)
+    for begin, end, axis in zip(starts, ends, axes, strict=True):
+        size = own[axis % len(own)]
+        low, high, _ = slice(int(begin), int(end)).indices(size)
+        first[axis % len(own)], shape[axis % len(own)] = low, high - low
+    _extract(graph, name, node.outputs[0], first, tuple(shape))
+    return Result()
+
+
+def split(graph: Lowering, node: Node) -> Result:
+    """Parts along a dimension."""
+    name = node.inputs[0]
+    own = graph.shape(name)
+    axis = int(node.attributes.get("axis", 0))
+    if not -len(own) <= axis < len(own):
+        raise UnsupportedError(f"dimension {axis} of {list(own)}")
+    axis %= len(own)
+    count = len(node.outputs)
+    given = node.attributes.get("split")
+    if given is None and node.input(1):
+        given = graph.integers(node.input(1), 1 << 10)
+    if given is None:
+        each = -(-own[axis] // count)
+        given = [min(each, own[axis] - i * each) for i in range(count)]
+    if len(given) != count or sum(given) != own[axis]:
+        raise UnsupportedError(f"parts {list(given)} of {own[axis]}")
+    begin = 0
+    for size, result in zip(given, node.outputs, strict=True):
+        first = [0] * len(own)
+        first[axis] = begin
+        if result:
+            _extract(graph, name, result, first, (*own[:axis], int(size), *own[axis + 1 :]))
+        begin += int(size)
+    return Result()
+
+
+def _extract(graph: Lowering, name: str, result: str, first: list[int], shape: Shape) -> None:
+    layout = graph.layout(name)
+    value = graph.value(name, layout)
+    target = graph.target(result, shape, kind_of(graph, name, value), layout)
+    offsets = turned(tuple(first)) if layout == LAST else tuple(first)
+    graph.add("extracttensor", result, (target, value), Offsets=offsets)
+
+
+def concatenation(graph: Lowering, node: Node) -> Result:
+    """Parts one behind the other, all of one kind."""
+    names = [name for name in node.inputs if name]
+    shapes = [graph.shape(name) for name in names]
+    shape = joined(shapes, axis := int(node.attributes.get("axis", 0)))
+    layout = graph.layout(*names)
+    parts = [graph.value(name, layout) for name in names]
+    if any(attrs.evolve(p.type, shape=()) != attrs.evolve(parts[0].type, shape=()) for p in parts):
+        raise UnsupportedError("parts of other kinds or scales")
+    result = node.outputs[0]
+    target = graph.target(result, shape, kind_of(graph, names[0], parts[0]), layout)
+    join(graph, result, target, parts, place_of(axis, len(shape), layout))
+    return Result()
+
+
+def pad(graph: Lowering, node: Node) -> Result:
+    """A value around a tensor; real zero may become the padding of convolutions."""
+    name, result = node.inputs[0], node.outputs[0]
+    own = graph.shape(name)
+    given = node.attributes.get("pads") or node.attributes.get("paddings")
+    if given is None:
+        given = graph.integers(node.input(1))
+    axes = graph.integers(node.input(3)) if node.input(3) else list(range(len(own)))
+    if node.attributes.get("mode", "constant") != "constant":
+        raise UnsupportedError(f"mode {node.attributes['mode']}")
+    count = len(axes)
+    if len(given) != 2 * count or any(not -len(own) <= a < len(own) for a in axes):
+        raise UnsupportedError(f"pads {list(given)} for {list(own)}")
+    if min(given, default=0) < 0 or max(given, default=0) >= 1 << 20:
+        raise UnsupportedError(f"pads {list(given)}")
+    before, behind = [0] * len(own), [0] * len(own)
+    for i, axis in enumerate(axes):
+        before[axis % len(own)], behind[axis % len(own)] = int(given[i]), int(given[count + i])
+    shape = tuple(b + s + e for b, s, e in zip(before, own, behind, strict=True))
+    filler = node.attributes.get("value", 0.0)
+    layout = graph.layout(name)
+    value = graph.value(name, layout)
+    if node.input(2):
+        held = graph.constant(node.input(2))
+        if held.size != 1:
+            raise UnsupportedError(f"{held.size} values to pad with")
+        filler = held.reshape(-1)[0]
+    kind = kind_of(graph, name, value)
+    real = float(filler)
+    if isinstance(kind, Quantized):
+        zero = kind.zero_point
+        real = float(np.float32(kind.scale) * np.float32(int(filler) - zero))
+    if real == 0.0 and _is_folded(graph, result, before, behind):
+        graph.same_as(result, own, value, layout)
+        graph.padding[result] = _around(before, behind)
+        return Result("padding of the convolution that reads it")
+    target = graph.target(result, shape, kind, layout)
+    graph.add("splat", result, (target,), Value=real)
+    offsets = turned(tuple(before)) if layout == LAST else tuple(before)
+    graph.add("inserttensor", result, (target, value), Offsets=offsets, Count=1, Axis=0)
+    return Result()
+
+
+def _around(before: list[int], behind: list[int]) -> tuple[int, int, int, int]:
+    if len(before) == 3:
+        return 0, before[2], 0, behind[2]
+    return before[2], before[3], behind[2], behind[3]
+
+
+def _is_folded(graph: Lowering, result: str, before: list[int], behind: list[int]) -> bool:
+    """Whether only convolutions that can pad as much themselves read the result."""
+    readers = graph.readers.get(result, [])
+    return (
+        bool(readers)
+        and not graph.is_output(result)
+        and 3 <= len(before) <= 4
+        and not any((*before[:2], *behind[:2]))
+        and all(
+            (reader.kind if isinstance(reader, IntegerOperation) else reader.op) == "Conv"
+            and reader.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+            and _first_of(reader) == result
+            for reader in readers
+        )
+    )
+
+
+def _first_of(step: Node | IntegerOperation) -> str:
+    return step.sources[0].name if isinstance(step, IntegerOperation) else step.inputs[0]
+
+
+def max_pool(graph: Lowering, node: Node) -> Result:
+    """The largest value of each window, or of each whole channel."""
+    name, result = node.inputs[0], node.outputs[0]
+    shape = graph.shape(name)
+    if not 3 <= len(shape) <= 4 or any(node.outputs[1:]):
+        raise UnsupportedError(f"an input {list(shape)}, or places of the largest values")
+    attributes: dict[str, Any] = dict(node.attributes)
+    if node.op == "GlobalMaxPool":
+        attributes = {"kernel_shape": tuple(shape[2:])}
+    window = window_of(attributes, shape[2:])
+    if window.dilation != (1, 1):
+        raise UnsupportedError(f"dilations {list(window.dilation)}")
+    value = graph.value(name, LAST)
+    made = (*shape[:2], *window.out[4 - len(shape) :])
+    target = graph.target(result, made, kind_of(graph, name, value), LAST)
+    graph.add(
+        "maxpool",
+        result,
+        (as_image(graph, target), as_image(graph, value)),
+        Kernels=window.kernel,
+        Strides=window.strides,
+        Pads=window.pads,
+    )
+    return Result()
+
+
+def resize(graph: Lowering, node: Node) -> Result:
+    """To another height and width by the nearest pixel, at whole factors."""
+    name, result = node.inputs[0], node.outputs[0]
+    own = graph.shape(name)
+    sizes = _sizes(graph, node, own)
+    mode = node.attributes.get("mode", "nearest")
+    places = node.attributes.get("coordinate_transformation_mode", "half_pixel")
+    nearest = node.attributes.get("nearest_mode", "round_prefer_floor")
+    if node.op == "Upsample" or graph.opset < 11:
+        places, nearest = "asymmetric", "floor"
+    whole = all(big % small == 0 for big, small in zip(sizes, own, strict=True))
+    if mode != "nearest" or len(own) != 4 or sizes[:2] != own[:2] or not whole:
+        raise UnsupportedError(f"mode {mode} from {list(own)} to {list(sizes)}")
+    rounds = "floor" if places == "asymmetric" else "round_prefer"
+    if places not in ("asymmetric", "half_pixel") or not nearest.startswith(rounds):
+        # At whole factors the others may be a pixel beside the one that lies there.
+        raise UnsupportedError(f"{places}, {nearest}")
+    value = graph.value(name, LAST)
+    layout: Layout = LAST
+    target = graph.target(result, sizes, kind_of(graph, name, value), layout)
+    scale = tuple(float(o) / float(i) for o, i in zip(target.shape, value.shape, strict=True))
+    graph.add("resizenearest", result, (target, value), Scale=scale)
+    return Result()
+
+
+def _sizes(graph: Lowering, node: Node, own: Shape) -> Shape:
+    if node.input(3):
+        sizes = tuple(graph.integers(node.input(3)))
+    else:
+        at = 1 if node.op == "Upsample" or graph.opset < 11 else 2
+        given = node.attributes.get("scales")
+        scales = graph.constant(node.input(at)).reshape(-1) if given is None else given
+        if len(scales) != len(own) or not all(0 < float(s) < 1 << 16 for s in scales):
+            raise UnsupportedError(f"{len(scales)} scales for {list(own)}")
+        sizes = tuple(int(np.floor(d * float(s))) for d, s in zip(own, scales, strict=True))
+    if len(sizes) != len(own) or node.attributes.get("axes") is not None or min(sizes) < 1:
+        raise UnsupportedError(f"sizes {list(sizes)} for {list(own)}")
+    return sizes
+
+
+def depth_to_space(graph: Lowering, node: Node) -> Result:
+    """Channels of a pixel to the pixels of a block."""
+    name, result = node.inputs[0], node.outputs[0]
+    own, block = graph.shape(name), int(node.attributes.get("blocksize", 0))
+    if len(own) != 4 or block < 1 or own[1] % (block * block):
+        raise UnsupportedError(f"blocks of {block} for {list(own)}")
+    images, channels, rows, columns = own
+    depth = channels // (block * block)
+    value = graph.value(name)
+    is_crd = node.attributes.get("mode", "DCR") == "CRD"
+    inner = (depth, block, block) if is_crd else (block, block, depth)
+    order = (0, 1, 4, 2, 5, 3) if is_crd else (0, 3, 4, 1, 5, 2)
+    apart = graph.view(value, (images, *inner, rows, columns))
+    shape = (images, depth, rows * block, columns * block)
+    target = graph.target(result, shape, kind_of(graph, name, value))
+    wide = graph.view(target, tuple(apart.shape[axis] for axis in order))
+    graph.add("transpose", result, (wide, apart), Shuffle=order)
+    return Result()

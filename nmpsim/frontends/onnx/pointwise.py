@@ -1,0 +1,217 @@
+"""Operations on integers without weights: pairs, pools, functions of one value, softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.frontends.builder import Value
+from nmpsim.frontends.onnx.integers import LIMITS, IntegerOperation, Quantized
+from nmpsim.frontends.onnx.lowering import LAST, MOVED, PLAIN, Layout, Lowering, Result
+from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.frontends.onnx.weighted import clip
+from nmpsim.frontends.onnx.windows import window_of
+
+Lower = Callable[[Lowering, IntegerOperation], Result]
+Reals = npt.NDArray[np.float32]
+
+
+def is_unsigned(kind: Quantized) -> dict[str, int]:
+    """The attribute of operations that round the zero point as a float32."""
+    return {"Unsigned": 1} if kind.dtype == "uint8" else {}
+
+
+def pair(opcode: str) -> Lower:
+    """Two tensors, either broadcast."""
+
+    def lower(graph: Lowering, step: IntegerOperation) -> Result:
+        left, right = step.sources
+        names = (left.name, right.name)
+        try:
+            shape = tuple(np.broadcast_shapes(*(graph.shape(name) for name in names)))
+        except ValueError:
+            raise UnsupportedError(" and ".join(str(graph.shape(n)) for n in names)) from None
+        layout = graph.layout(*names)
+        sides = [graph.broadcast(one.name, layout, shape, one) for one in step.sources]
+        target = graph.target(step.result.name, shape, step.result, layout)
+        made = target
+        if step.limits is not None:
+            made = graph.temporary(f"{step.result.name}_sum", target.type)
+        graph.add(opcode, step.result.name, (made, *sides), **is_unsigned(step.result))
+        if step.limits is not None:
+            clip(graph, step, made, target)
+        return Result()
+
+    return lower
+
+
+# --- pools -----------------------------------------------------------------------------------
+
+
+def average_pool(graph: Lowering, step: IntegerOperation) -> Result:
+    """A window over rows and columns; or over all of them."""
+    (source,) = step.sources
+    shape = graph.shape(source.name)
+    is_last = bool(step.attributes.get("channels_last", 0))
+    if not 3 <= len(shape) <= 4:
+        raise UnsupportedError(f"an input {list(shape)}")
+    layout: Layout = PLAIN if is_last else LAST
+    value = graph.value(source.name, layout, source)
+    images, *spatial, channels = value.shape
+    is_global = step.kind == "GlobalAveragePool"
+    attributes = {"kernel_shape": tuple(spatial)} if is_global else step.attributes
+    window = window_of(attributes, tuple(spatial))
+    if window.dilation != (1, 1) or (window.is_extended and window.counts_padding):
+        raise UnsupportedError(f"dilations {window.dilation}, or ceil_mode with counted padding")
+    held = (images, *window.out[2 - len(spatial) :], channels)
+    result = held if is_last else (held[0], held[-1], *held[1:-1])
+    target = graph.target(step.result.name, result, step.result, layout)
+    made = target
+    if step.limits is not None:
+        made = graph.temporary(f"{step.result.name}_mean", target.type)
+    graph.add(
+        "avgpool",
+        step.result.name,
+        (as_image(graph, made), as_image(graph, value)),
+        Kernels=window.kernel,
+        Strides=window.strides,
+        Pads=window.pads,
+        CountIncludePads=int(window.counts_padding or not any(window.pads)),
+        **({"Global": 1} if is_global else is_unsigned(step.result)),
+    )
+    if step.limits is not None:
+        clip(graph, step, made, target)
+    return Result()
+
+
+def as_image(graph: Lowering, value: Value) -> Value:
+    """A sequence [N, L, C] as an image of one row."""
+    if len(value.shape) == 4:
+        return value
+    return graph.view(value, (value.shape[0], 1, *value.shape[1:]))
+
+
+# --- functions of one value ------------------------------------------------------------------
+
+
+def table_of(
+    source: Quantized, result: Quantized, function: Callable[[Reals], Reals]
+) -> npt.NDArray[np.int64]:
+    """``rint(f(S * (q - Z)) / So) + Zo`` for all 256 integers that are held, less what is moved.
+
+    Source: ``QLinearLookupBase`` (onnxruntime/contrib_ops/cpu/quantization/qlinear_lookup_table.cc)
+    and MLAS's ``QuantizeLinear``: float32, the zero point after rounding.
+    """
+    if source.dtype not in ("int8", "uint8") or result.dtype != source.dtype:
+        raise UnsupportedError(f"{source.dtype} to {result.dtype}")
+    low, high = LIMITS[source.dtype]
+    integers = np.arange(low, high + 1) - source.zero_point
+    reals = integers.astype(np.float32) * np.float32(source.scale)
+    with np.errstate(all="ignore"):
+        steps = np.rint(function(reals).astype(np.float32) / np.float32(result.scale))
+    wide = np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + result.zero_point
+    clipped: npt.NDArray[np.int64] = np.clip(wide, low, high).astype(np.int64)
+    return clipped - MOVED.get(result.dtype, 0)
+
+
+def _sigmoid(x: Reals) -> Reals:
+    return (1 / (1 + np.exp(-x.astype(np.float64)))).astype(np.float32)
+
+
+def look_up(graph: Lowering, step: IntegerOperation) -> Result:
+    """A function of one 8-bit value as the table of its 256 results."""
+    (source,) = step.sources
+    if step.kind == "Sigmoid":
+        function = _sigmoid
+    else:
+        alpha = np.float32(step.attributes.get("alpha", 0.01))
+        if not np.isfinite(alpha):
+            raise UnsupportedError(f"alpha {alpha:g}")
+
+        def function(x: Reals) -> Reals:
+            return np.where(x >= 0, x, x * alpha)
+
+    table = table_of(source, step.result, function)
+    layout = graph.layout(source.name)
+    value = graph.value(source.name, layout, source)
+    target = graph.target(step.result.name, graph.shape(source.name), step.result, layout)
+    graph.look_up(step.result.name, target, value, table)
+    return Result()
+
+
+def softmax(graph: Lowering, step: IntegerOperation) -> Result:
+    """Along one dimension; before opset 13 along all from one on."""
+    (source,) = step.sources
+    shape = graph.shape(source.name)
+    opset = int(step.attributes.get("opset", graph.opset))
+    axis = int(step.attributes.get("axis", -1 if opset >= 13 else 1))
+    if not shape or not -len(shape) <= axis < len(shape):
+        raise UnsupportedError(f"dimension {axis} of {list(shape)}")
+    axis %= len(shape)
+    if opset >= 13 and axis != len(shape) - 1 and math.prod(shape[axis + 1 :]) > 1:
+        raise UnsupportedError(f"dimension {axis} of {list(shape)}, which is not the last")
+    rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
+    value = graph.view(graph.value(source.name, PLAIN, source), rows)
+    target = graph.view(graph.target(step.result.name, shape, step.result), rows)
+    graph.add("softmax", step.result.name, (target, value))
+    return Result()
+
+
+# --- concatenation ---------------------------------------------------------------------------
+
+
+def concatenation(graph: Lowering, step: IntegerOperation) -> Result:
+    """Parts one behind the other; those on another scale go through a table."""
+    shapes = [graph.shape(one.name) for one in step.sources]
+    rank, axis = len(shapes[0]), int(step.attributes.get("axis", 0))
+    shape = joined(shapes, axis)
+    layout = graph.layout(*(one.name for one in step.sources))
+    target = graph.target(step.result.name, shape, step.result, layout)
+    parts = []
+    for source in step.sources:
+        value = graph.value(source.name, layout, source)
+        if value.type.quant != target.type.quant:
+            kind = attrs.evolve(target.type, shape=value.shape)
+            moved = graph.temporary(f"{source.name}_part", kind)
+            own = attrs.evolve(source, dtype=source.dtype or step.result.dtype)
+            table = table_of(own, step.result, lambda x: x)
+            graph.look_up(step.result.name, moved, value, table)
+            value = moved
+        parts.append(value)
+    join(graph, step.result.name, target, parts, place_of(axis, rank, layout))
+    return Result()
+
+
+def joined(shapes: list[tuple[int, ...]], axis: int) -> tuple[int, ...]:
+    """The shape of tensors one behind the other."""
+    first = shapes[0]
+    rank = len(first)
+    if not -rank <= axis < rank:
+        raise UnsupportedError(f"dimension {axis} of {list(first)}")
+    axis %= rank
+    if any((*s[:axis], *s[axis + 1 :]) != (*first[:axis], *first[axis + 1 :]) for s in shapes):
+        raise UnsupportedError(f"parts {[list(shape) for shape in shapes]}")
+    return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+
+
+def place_of(axis: int, rank: int, layout: Layout) -> int:
+    """Where a dimension of the file is in a layout."""
+    axis %= max(rank, 1)
+    if layout == PLAIN or rank < 3 or axis == 0:
+        return axis
+    return rank - 1 if axis == 1 else axis - 1
+
+
+def join(graph: Lowering, name: str, target: Value, parts: list[Value], axis: int) -> None:
+    """Put parts one behind the other."""
+    graph.builder.add("touch", f"{name}_touch", (target,))
+    begin = 0
+    for part in parts:
+        offsets = [0] * len(target.shape)
+        offsets[axis] = begin
+        graph.add("inserttensor", name, (target, part), Offsets=tuple(offsets), Count=1, Axis=0)
+        begin += part.shape[axis]

@@ -1,0 +1,202 @@
+"""Operations on integers that have weights: convolutions, matrix products."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.frontends.builder import Value, quantized
+from nmpsim.frontends.onnx.integers import IntegerOperation, Quantized
+from nmpsim.frontends.onnx.lowering import LAST, MOVED, Lowering, Result, Shape
+from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.frontends.onnx.windows import Window, window_of
+from nmpsim.lir.nodes import AttributeValue
+
+
+def convolution(graph: Lowering, step: IntegerOperation) -> Result:
+    """``Conv``: filter [O, I / group, ...]."""
+    source, weights = step.sources
+    shape, filters = graph.shape(source.name), graph.held_values(graph.constant(weights.name))
+    groups = int(step.attributes.get("group", 1))
+    if not 3 <= len(shape) <= 4 or filters.ndim != len(shape) or groups < 1:
+        raise UnsupportedError(f"a filter {list(filters.shape)} for an input {list(shape)}")
+    if filters.shape[1] * groups != shape[1] or filters.shape[0] % groups:
+        raise UnsupportedError(f"{groups} groups, a filter {list(filters.shape)}, {shape[1]}")
+    more = graph.padding.get(source.name, (0, 0, 0, 0))
+    window = window_of(step.attributes, shape[2:], filters.shape[2:], more)
+    result = (shape[0], filters.shape[0], *window.out[4 - len(shape) :])
+    last = np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
+    target = graph.target(step.result.name, result, step.result, LAST)
+    sides = (_image(graph, target), _image(graph, graph.value(source.name, LAST, source)))
+    _convolve(graph, step, sides, last, window, groups)
+    return Result()
+
+
+def _image(graph: Lowering, value: Value) -> Value:
+    """A sequence [N, L, C] as an image of one row."""
+    if len(value.shape) == 4:
+        return value
+    return graph.view(value, (value.shape[0], 1, *value.shape[1:]))
+
+
+def _convolve(
+    graph: Lowering,
+    step: IntegerOperation,
+    sides: tuple[Value, Value],
+    filters: npt.NDArray[np.generic],
+    window: Window,
+    groups: int,
+) -> None:
+    """``filters`` are OHWI."""
+    weights, name = step.sources[1], step.result.name
+    scales, zeros = _of_weights(weights, len(filters))
+    products = np.float32(step.sources[0].scale) * scales
+    nothing = np.zeros(len(filters), np.int64)
+    fused: dict[str, AttributeValue] = {}
+    if step.limits is not None:
+        low, high = step.limits
+        fused["FusedActivation"] = "RELU" if high is None else "CLIP"
+        if high is not None:
+            fused["FusedActivationArgs"] = (low, high)
+    graph.add(
+        "channelwisequantizedconvolution",
+        name,
+        (
+            *sides,
+            graph.builder.constant(weights.name, filters, quantized("i8", filters.shape, 1.0, 0)),
+            _bias(graph, step, len(filters), 0.0),
+            *graph.vectors(name, scales, zeros),
+            *graph.vectors(f"{name}_bias", products, nothing),
+        ),
+        Kernels=window.kernel,
+        Strides=window.strides,
+        Pads=window.pads,
+        Group=groups,
+        Dilation=window.dilation,
+        **fused,
+    )
+
+
+def _of_weights(
+    weights: Quantized, outs: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Scale and held zero point of each output channel."""
+    if weights.scales.size not in (1, outs):
+        raise UnsupportedError(f"{weights.scales.size} scales for {outs} output channels")
+    zeros = weights.zero_points - MOVED.get(weights.dtype, 0)
+    return np.broadcast_to(weights.scales, (outs,)), np.broadcast_to(zeros, (outs,))
+
+
+def _bias(graph: Lowering, step: IntegerOperation, outs: int, scale: float) -> Value:
+    """On the scale of the sum; zeros if there is none."""
+    values = np.zeros(outs, np.int32)
+    if step.bias:
+        values = graph.constant(step.bias)
+        if values.dtype != np.int32 or values.size not in (1, outs):
+            raise UnsupportedError(f"a bias {list(values.shape)} of {values.dtype}")
+        values = np.broadcast_to(values.reshape(-1), (outs,))
+    name = step.bias or f"{step.result.name}_bias"
+    return graph.builder.constant(name, values, quantized("i32", (outs,), scale, 0))
+
+
+def product(graph: Lowering, step: IntegerOperation) -> Result:
+    """``MatMul``: the right side a constant, or another activation."""
+    left, right = step.sources
+    shape, other = graph.shape(left.name), graph.shape(right.name)
+    if min(len(shape), len(other)) < 2 or shape[-1] != other[-2]:
+        raise UnsupportedError(f"{list(shape)} times {list(other)}")
+    if graph.is_constant(right.name) and len(other) == 2:
+        rows = (math.prod(shape[:-1]), shape[-1])
+        value = graph.view(graph.value(left.name, wanted=left), rows)
+        weights = graph.held_values(graph.constant(right.name))
+        return _connected(graph, step, value, weights, (*shape[:-1], other[1]))
+    if step.bias or step.limits:
+        raise UnsupportedError("a bias or clip of a product of two activations")
+    lead = _broadcast_lead(shape[:-2], other[:-2])
+    result = (*lead, shape[-2], other[-1])
+    sides = [
+        graph.target(step.result.name, result, step.result),
+        graph.broadcast(left.name, "plain", (*lead, *shape[-2:]), left),
+        graph.broadcast(right.name, "plain", (*lead, *other[-2:]), right),
+    ]
+    if math.prod(lead) > 1 << 12:
+        raise UnsupportedError(f"{math.prod(lead)} products in one")
+    for index in np.ndindex(*lead):
+        graph.add("matmul", step.result.name, [_part(graph, side, index) for side in sides])
+    return Result()
+
+
+def _broadcast_lead(first: Shape, second: Shape) -> Shape:
+    try:
+        return tuple(np.broadcast_shapes(first, second))
+    except ValueError:
+        raise UnsupportedError(f"products of {list(first)} and {list(second)}") from None
+
+
+def _part(graph: Lowering, value: Value, index: tuple[int, ...]) -> Value:
+    """The last two dimensions of a tensor, at an index of those before."""
+    type = attrs.evolve(value.type, shape=value.shape[-2:])
+    return graph.builder.view(value, type, (*index, 0, 0))
+
+
+def gemm(graph: Lowering, step: IntegerOperation) -> Result:
+    """``Gemm``: alpha 1, the right side a constant; a ``MatMul`` with a bias, too."""
+    left, right = step.sources
+    attributes = step.attributes
+    if attributes.get("alpha", 1.0) != 1.0 or attributes.get("transA"):
+        raise UnsupportedError(f"alpha {attributes.get('alpha')}, or the left side transposed")
+    weights = graph.held_values(graph.constant(right.name))
+    if weights.ndim != 2:
+        raise UnsupportedError(f"weights {list(weights.shape)}")
+    if attributes.get("transB"):
+        weights = weights.T
+    shape = graph.shape(left.name)
+    if len(shape) < 2 or shape[-1] != weights.shape[0]:
+        raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(shape)}")
+    value = graph.view(graph.value(left.name, wanted=left), (math.prod(shape[:-1]), shape[-1]))
+    return _connected(graph, step, value, weights, (*shape[:-1], weights.shape[1]))
+
+
+def _connected(
+    graph: Lowering,
+    step: IntegerOperation,
+    rows: Value,
+    weights: npt.NDArray[np.generic],
+    result: Shape,
+) -> Result:
+    """A fully connected layer; ``weights`` are [ins, outs]."""
+    outs, name = weights.shape[1], step.result.name
+    scales, zeros = _of_weights(step.sources[1], outs)
+    whole = graph.target(name, result, step.result)
+    target = graph.view(whole, (rows.shape[0], outs))
+    made = target if step.limits is None else graph.temporary(f"{name}_sum", target.type)
+    if step.sources[1].scales.size == 1:
+        kind = quantized("i8", weights.shape, float(scales[0]), int(zeros[0]))
+        product = float(np.float32(step.sources[0].scale) * scales[0])
+        operands = (graph.builder.constant(step.sources[1].name, weights, kind),)
+        bias = _bias(graph, step, outs, product)
+        graph.add("fullyconnected", name, (made, rows, *operands, bias))
+    else:
+        kind = quantized("i8", weights.shape[::-1], 1.0, 0)
+        held = graph.builder.constant(step.sources[1].name, weights.T, kind)
+        bias = _bias(graph, step, outs, 0.0)
+        graph.add(
+            "rowwisequantizedfullyconnected",
+            name,
+            (made, rows, held, bias, *graph.vectors(name, scales, zeros)),
+        )
+    if step.limits is not None:
+        clip(graph, step, made, target)
+    return Result()
+
+
+def clip(graph: Lowering, step: IntegerOperation, made: Value, target: Value) -> None:
+    """The limits of an operation that has no fused ones, as an instruction."""
+    low, high = step.limits or (0.0, None)
+    if high is None:
+        graph.add("relu", step.result.name, (target, made))
+    else:
+        graph.add("clip", step.result.name, (target, made), Min=low, Max=high)

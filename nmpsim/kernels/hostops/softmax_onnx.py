@@ -1,0 +1,35 @@
+"""Softmax of quantized rows as ONNX Runtime's ``QLinearSoftmax`` computes it, in float32.
+
+Source: onnxruntime/contrib_ops/cpu/quantization/qlinear_softmax.cc. A table holds
+exp(S * (i - 255)), scaled up so that a row's sum just fits a float32; every row is moved so that
+its largest is 255.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nmpsim.kernels.hostops.functions import exp
+from nmpsim.kernels.hostops.tensors import FloatArray, HostTensor, IntArray
+
+_RESERVE = 5.0
+"""Of the logarithm of the largest float32, which the sum does not reach."""
+
+
+def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
+    """Results of Int8 rows [N, C], before the clip; ``beta`` is 1."""
+    powers = _table(src.scale, rows.shape[1])[rows - rows.max(axis=1, keepdims=True) + 255]
+    sums = np.cumsum(powers, axis=1, dtype=np.float32)[:, -1:]
+    steps = np.floor(np.float32(1) / dest.scale32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratios = np.nan_to_num(np.rint(powers / sums * steps), nan=0.0)
+    limited: IntArray = np.clip(ratios.astype(np.float64), 0, 1 << 31).astype(np.int64)
+    return limited + dest.offset
+
+
+def _table(scale: float, count: int) -> FloatArray:
+    """[256] float32; exponents are in float64."""
+    largest = float(np.finfo(np.float32).max / np.float32(count))
+    up = max(0.0, float(np.log(largest)) - _RESERVE) / scale
+    table: FloatArray = exp((np.arange(256) - 255.0 + up) * scale).astype(np.float32)
+    return table

@@ -1,0 +1,236 @@
+"""What a user of ONNX meets: names, layouts, what became of each node, mistakes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx_files import Kind, Node, scales, small_network, write
+
+import nmpsim
+from nmpsim.bundle.metadata import Metadata
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return small_network(tmp_path / "a small network.onnx")
+
+
+def refused(path: Path, **given: Any) -> nmpsim.Diagnostic:
+    with pytest.raises(nmpsim.UserError) as error:
+        nmpsim.compile(path, **given)
+    return error.value.diagnostics[0]
+
+
+def on_host(metadata: Metadata) -> list[str]:
+    """Operations of the host, in order."""
+    return [step.opcode for step in metadata.steps if step.kind == "host"]
+
+
+def run(path: Path, *inputs: Any, **given: Any) -> list[Any]:
+    bundle = nmpsim.compile(path, slicing="simple", **given).bundle
+    return list(nmpsim.Device(threads=1).run(bundle, list(inputs)).outputs.values())
+
+
+def test_names_and_types_are_those_of_the_file(model: Path) -> None:
+    metadata = nmpsim.compile(model).bundle.metadata
+    (image,), (classes,) = metadata.user_inputs, metadata.user_outputs
+    assert (image.name, image.elem, image.offset) == ("image", "ui8", 128)
+    assert image.shape == (1, 2, 4, 4)
+    assert (classes.name, classes.elem, classes.offset) == ("classes", "ui8", 100)
+    assert metadata.numerics == "float"
+
+
+def test_what_became_of_each_node(model: Path) -> None:
+    metadata = nmpsim.compile(model).bundle.metadata
+    fates = {fate.node: fate for fate in metadata.fates}
+    assert fates["3 Conv sum"].layers == ("image_last", "conv_q")
+    assert fates["4 Relu conv"].why == "part of 3 Conv sum"
+    assert fates["6 DequantizeLinear conv_r"].why == "the operations that read it take integers"
+    assert len(fates) == 12
+    assert on_host(metadata) == []
+
+
+def test_a_network_by_hand(model: Path) -> None:
+    held = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(model).graph.initializer}
+    x = np.random.default_rng(0).integers(0, 256, (1, 2, 4, 4)).astype(np.uint8)
+    padded = np.pad(x[0].astype(np.int64) - 128, ((0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+    sums = np.einsum("cyxij,ocij->oyx", windows, held["w"].astype(np.int64))
+    factor = np.float32(0.05) * held["w_s"] / np.float32(0.1)
+    sums = sums + held["b"][:, None, None]
+    conv = np.clip(np.rint(sums.astype(np.float32) * factor[:, None, None]), 0, 255)
+    pool = conv.reshape(4, 2, 2, 2, 2).max(axis=(2, 4)).reshape(-1).astype(np.int64)
+    total = (pool @ (held["v"].astype(np.int64) - 120)).astype(np.float32)
+    factor = np.float32(0.1) * np.float32(0.01) / np.float32(0.2)
+    expected = np.clip(np.rint(total * factor) + 100, 0, 255)
+    (y,) = run(model, x)
+    assert y.dtype == np.uint8
+    assert y.tolist() == [expected.tolist()]
+
+
+PAIR: dict[str, Kind] = {"z": ("int8", (1, 4)), "a": ("int8", (1, 4))}
+
+
+def test_inputs_and_outputs_in_the_order_of_the_file(tmp_path: Path) -> None:
+    given = ["s", "o"]
+    nodes: list[Node] = [
+        ("com.microsoft.QLinearAdd", ["a", *given, "z", *given, *given], ["second"], {}),
+        ("com.microsoft.QLinearConcat", [*given, "z", *given, "a", *given], ["first"], {"axis": 1}),
+    ]
+    outputs: dict[str, Kind] = {"first": ("int8", (1, 8)), "second": ("int8", (1, 4))}
+    constants = {"s": np.float32(0.5), "o": np.int8(0)}
+    path = write(tmp_path / "two.onnx", nodes, PAIR, outputs, constants)
+    z, a = np.full((1, 4), 9, np.int8), np.full((1, 4), 2, np.int8)
+    first, second = run(path, z, a)
+    assert first.tolist() == [[9] * 4 + [2] * 4]
+    assert second.tolist() == [[11] * 4]
+
+
+def test_channels_are_turned_once(tmp_path: Path) -> None:
+    """An image with channels last, turned by the model itself, is not turned at all."""
+    nodes: list[Node] = [
+        ("Transpose", ["image"], ["first"], {"perm": [0, 3, 1, 2]}),
+        ("QLinearConv", ["first", "x_s", "x_z", "w", "w_s", "w_z", "y_s", "y_z"], ["y"], {}),
+        ("Transpose", ["y"], ["last"], {"perm": [0, 2, 3, 1]}),
+    ]
+    constants = {
+        **scales(x=(1, 0), w=(1, 0, "int8"), y=(1, 0)),
+        "w": np.arange(6, dtype=np.int8).reshape(3, 2, 1, 1),
+    }
+    inputs: dict[str, Kind] = {"image": ("uint8", (1, 2, 2, 2))}
+    outputs: dict[str, Kind] = {"last": ("uint8", (1, 2, 2, 3))}
+    path = write(tmp_path / "last.onnx", nodes, inputs, outputs, constants)
+    ops = [layer.op for layer in nmpsim.compile(path).bundle.metadata.layers]
+    assert ops == ["channelwisequantizedconvolution", "copy"]
+    x = np.arange(8, dtype=np.uint8).reshape(1, 2, 2, 2)
+    (y,) = run(path, x)
+    assert np.array_equal(y, x @ constants["w"].reshape(3, 2).T)
+
+
+def test_what_is_float_stays_float(tmp_path: Path) -> None:
+    nodes: list[Node] = [
+        ("DequantizeLinear", ["q", "x_s", "x_z"], ["r"], {}),
+        ("Tanh", ["r"], ["t"], {}),
+        ("QuantizeLinear", ["t", "y_s", "y_z"], ["y"], {}),
+    ]
+    constants = scales(x=(0.02, 128), y=(0.01, 128))
+    path = write(
+        tmp_path / "tanh.onnx", nodes, {"q": ("uint8", (256,))}, {"y": ("uint8", (256,))}, constants
+    )
+    metadata = nmpsim.compile(path).bundle.metadata
+    assert on_host(metadata) == ["dequantize", "tanh", "quantize"]
+    x = np.arange(256, dtype=np.uint8)
+    (y,) = run(path, x)
+    real = (x.astype(np.float32) - 128) * np.float32(0.02)
+    expected = np.rint(np.tanh(real) / np.float32(0.01)) + 128
+    assert y.tolist() == np.clip(expected, 0, 255).tolist()
+
+
+@pytest.mark.parametrize("op", ["Clip", "Relu"])
+def test_a_clip_is_implied_by_the_range_of_the_result(op: str, tmp_path: Path) -> None:
+    limits = ["nought", "six"] if op == "Clip" else []
+    for zero, is_float in ((0, False), (1, True)):
+        nodes: list[Node] = [
+            ("DequantizeLinear", ["q", "x_s", "x_z"], ["r"], {}),
+            ("DequantizeLinear", ["w", "w_s", "w_z"], ["f"], {}),
+            ("Conv", ["r", "f"], ["s"], {}),
+            (op, ["s", *limits], ["c"], {}),
+            ("QuantizeLinear", ["c", "y_s", "y_z"], ["y"], {}),
+        ]
+        constants = {
+            **scales(x=(1, 128), w=(1, 128), y=(6 / 255, zero)),
+            "w": np.full((1, 1, 1, 1), 130, np.uint8),
+            "nought": np.float32(0),
+            "six": np.float32(5.99),
+        }
+        kind: Kind = ("uint8", (1, 1, 2, 2))
+        path = write(tmp_path / "clip.onnx", nodes, {"q": kind}, {"y": kind}, constants)
+        assert bool(on_host(nmpsim.compile(path).bundle.metadata)) == is_float
+
+
+def test_a_shape_that_the_file_leaves_open(tmp_path: Path) -> None:
+    nodes: list[Node] = [("QuantizeLinear", ["x", "y_s", "y_z"], ["y"], {})]
+    path = write(
+        tmp_path / "open.onnx", nodes, {"x": ("float32", ("n",))}, {"y": ("uint8", ())},
+        scales(y=(0.5, 0)),
+    )  # fmt: skip
+    assert run(path, np.ones(1, np.float32))[0].tolist() == [2]
+    assert run(path, np.ones(3, np.float32), input_shapes={"x": (3,)})[0].tolist() == [2, 2, 2]
+    finding = refused(path, input_shapes={"X": (3,)})
+    assert (finding.code, finding.found, finding.expected) == ("ARG001", "X", "x")
+    held = onnx.load(path)
+    held.graph.input[0].type.tensor_type.ClearField("shape")
+    path.write_bytes(held.SerializeToString())
+    finding = refused(path)
+    assert finding.code == "MODEL002"
+    assert "--input-shape x=" in str(finding.hint)
+
+
+def test_all_that_is_not_supported_is_told_at_once(tmp_path: Path) -> None:
+    nodes: list[Node] = [
+        ("Acosh", ["x"], ["first"], {}),
+        ("Relu", ["first"], ["second"], {}),
+        ("NonZero", ["x"], ["third"], {}),
+    ]
+    kind: Kind = ("float32", (4,))
+    path = write(tmp_path / "odd.onnx", nodes, {"x": kind}, {"second": kind, "third": kind}, {})
+    with pytest.raises(nmpsim.UserError) as error:
+        nmpsim.compile(path)
+    assert [(one.code, one.message) for one in error.value.diagnostics] == [
+        ("MODEL002", "operator 0 Acosh first cannot be compiled"),
+        ("MODEL002", "operator 2 NonZero third cannot be compiled"),
+    ]
+
+
+def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:
+    kind: Kind = ("float32", (4,))
+    nodes: list[Node] = [("Relu", ["x"], ["y"], {})]
+    path = write(tmp_path / "through.onnx", nodes, {"x": kind}, {"y": kind, "x": kind}, {})
+    finding = refused(path)
+    assert (finding.code, finding.message) == ("MODEL002", "output x cannot be compiled")
+
+
+@pytest.mark.parametrize("kept", [3, 40, 400])
+def test_a_truncated_file_is_damaged(model: Path, kept: int) -> None:
+    model.write_bytes(model.read_bytes()[:kept])
+    assert refused(model).code == "MODEL001"
+
+
+def test_the_package_that_is_missing_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    finding = refused(model)
+    assert (finding.code, finding.hint) == ("PKG001", "pip install 'nmpsim[onnx]'")
+
+
+def outside(model: Path, location: str) -> None:
+    """Let the first constant lie in another file."""
+    held = onnx.load(model)
+    tensor = held.graph.initializer[0]
+    raw = onnx.numpy_helper.to_array(tensor).tobytes()
+    (model.parent / "weights.bin").write_bytes(raw)
+    (model.parent.parent / "secret.bin").write_bytes(raw)
+    onnx.external_data_helper.set_external_data(tensor, location)
+    tensor.ClearField("raw_data")
+    tensor.ClearField("float_data")
+    model.write_bytes(held.SerializeToString())
+
+
+def test_data_in_the_folder_of_the_model_is_read(model: Path) -> None:
+    x = np.full((1, 2, 4, 4), 200, np.uint8)
+    before = run(model, x)
+    outside(model, "weights.bin")
+    assert np.array_equal(run(model, x), before)
+
+
+@pytest.mark.parametrize("location", ["../secret.bin", "/etc/passwd", "link", "..\\secret.bin", ""])
+def test_no_data_is_read_outside_the_folder_of_the_model(model: Path, location: str) -> None:
+    outside(model, location)
+    (model.parent / "link").symlink_to(model.parent.parent / "secret.bin")
+    finding = refused(model)
+    assert finding.code == "MODEL001"
+    assert "folder" in str(finding.expected)

@@ -1,0 +1,58 @@
+"""Every recorded one-operation model gives ONNX Runtime's answer, or is refused by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+from frontend_cases import Operations
+
+import nmpsim
+
+CASES = {
+    "QLinearConcat": ("int8", "uint8"),
+    "QLinearConv": ("int8", "uint8"),
+    "QLinearGlobalAveragePool": ("int8", "uint8"),
+    "QLinearLeakyRelu": ("int8", "uint8"),
+    "QLinearMatMul": ("int8", "uint8"),
+    "QLinearSigmoid": ("int8", "uint8"),
+    "QLinearSoftmax": ("int8", "uint8"),
+    "QuantizeLinear": ("float-int16", "float-int8", "float-uint8"),
+}
+REFUSED = ("DynamicQuantizeLinear_float", "QuantizeLinear_float-uint16")
+
+
+@pytest.fixture(scope="module")
+def device() -> nmpsim.Device:
+    return nmpsim.Device(threads=1)
+
+
+@pytest.mark.parametrize("operation", CASES)
+def test_answers(operation: str, onnx_operations: Operations, device: nmpsim.Device) -> None:
+    wrong: Counter[str] = Counter()
+    for types in CASES[operation]:
+        cases = onnx_operations(f"{operation}_{types}")
+        assert len(cases) == 6
+        for case in cases:
+            names = [one.name for one in onnx.load(case.model).graph.input]
+            shapes = {n: x.shape for n, x in zip(names, case.inputs, strict=True)}
+            bundle = nmpsim.compile(case.model, input_shapes=shapes, slicing="simple").bundle
+            report = device.run(bundle, case.inputs)
+            for got, expected in zip(report.outputs.values(), case.outputs, strict=True):
+                assert got.dtype == expected.dtype, case.name
+                wrong[case.name] += int(np.count_nonzero(got != expected))
+    assert +wrong == {}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refusals(kind: str, onnx_operations: Operations) -> None:
+    cases = onnx_operations(kind)
+    assert len(cases) == 6
+    for case in cases:
+        with pytest.raises(nmpsim.UserError) as error:
+            nmpsim.compile(case.model, input_shapes={"x": case.inputs[0].shape})
+        (finding,) = error.value.diagnostics
+        assert finding.code == "MODEL002"
+        assert kind.rpartition("_")[0] in finding.message
