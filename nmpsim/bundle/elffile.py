@@ -176,7 +176,7 @@ class ElfFile:
             place=Place(self.path, offset=0),
             found=found or "an empty file",
             expected="an ELF32 little-endian RISC-V executable",
-            hint="a bundle is what `nmpsim compile` or `nmpsim asm` writes",
+            hint="give what `nmpsim compile` or `nmpsim asm` writes, or a TFLite model",
         )
 
     def _damaged(self, why: str, offset: int) -> UserError:

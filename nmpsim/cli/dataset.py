@@ -121,17 +121,23 @@ def _of_folder(folder: Path, labels: str | None, taker: Taker) -> Labelled:
         class_names = tuple(names.get(n, str(n)) for n in range(max(names) + 1))
     else:
         paths, class_names = _sample_files(folder), ()
+        if not paths:
+            raise _nothing(folder)
         if labels is None:
             hint = "--labels L.csv with lines NAME,CLASS; or put each class into a folder"
             raise _unusable(folder, "the folder does not say what its samples are", hint=hint)
         names_of_files = [path.name for path in paths]
-        labelled = list(_read_labels(Path(labels), (), names_of_files)) if paths else []
+        labelled = list(_read_labels(Path(labels), (), names_of_files))
     if not paths:
-        expected = ", ".join(f"*{ending}" for ending in (*ARRAY_ENDINGS, *IMAGE_ENDINGS))
-        raise _unusable(folder, "there are no samples in the folder", expected=expected)
+        raise _nothing(folder)
     said_by = folder if labels is None else Path(labels)
     samples = _Files(paths, taker, _digest(folder, paths, taker))
     return Labelled(samples, labelled, said_by, class_names)
+
+
+def _nothing(folder: Path) -> UserError:
+    expected = ", ".join(f"*{ending}" for ending in (*ARRAY_ENDINGS, *IMAGE_ENDINGS))
+    return _unusable(folder, "there are no samples in the folder", expected=expected)
 
 
 def _listed(folder: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ class Taker:
                 "this file does not say which input it is",
                 place=Place(str(path)),
                 expected=f"one of the inputs {_listed(list(self.tensors))}",
-                hint=f"--input {next(iter(self.tensors), 'NAME')}={path}",
+                hint="--input " + shlex.quote(f"{next(iter(self.tensors), 'NAME')}={path}"),
             )
         return next(iter(self.tensors))
 
@@ -269,6 +270,15 @@ def _sources(name: str | None, path: Path, taker: Taker) -> dict[str, Source]:
         if head and path.suffix.lower() in RAW_ENDINGS:
             tensor = taker.tensors[name or taker.only(path)]
             return {tensor.name: Source(path, lambda: _raw(path, tensor))}
+        if head:
+            raise fail(
+                "INPUT003",
+                "this is neither an .npy nor an .npz file, nor an image",
+                place=Place(str(path)),
+                found=repr(head[:6]),
+                expected=f"an array ({', '.join(ARRAY_ENDINGS)}) or an image (PNG, JPEG, BMP)",
+                hint="numpy.save writes arrays; raw values are read from a .bin or .raw file",
+            )
     file = ArrayFile(path)
     if name is not None:
         found = {name: _array_for(name, file)}
@@ -373,7 +383,9 @@ def _rename_hint(file: ArrayFile, names: Sequence[str]) -> str:
 def _check_complete(found: Mapping[str, Source], tensors: Mapping[str, Tensor]) -> None:
     missing = [name for name in tensors if name not in found]
     if missing:
-        hint = " ".join(f"--input {name}=FILE.npy" for name in missing[:4])
+        hint = " ".join(f"--input {shlex.quote(f'{name}=FILE.npy')}" for name in missing[:4])
+        if len(tensors) == 1:
+            hint = "--input FILE: an array, an image, a folder or a pattern of them, or -"
         raise fail(
             "INPUT001",
             f"no value for {'input' if len(missing) == 1 else 'inputs'} {_listed(missing)}",
@@ -393,8 +405,8 @@ def _read(array: StoredArray, tensor: Tensor) -> Array:
             place=Place(str(array.file.path)),
             found=f"{shape_text(array.shape)}, {plural(array.size, 'value')}",
             expected=f"{shape_text(tensor.shape)}, {plural(expected, 'value')}",
-            hint=f"{array.size // expected} samples are several files, or a data set of"
-            " `nmpsim eval`"
+            hint=f"these are {array.size // expected} samples: save each in a file of its own, or"
+            " take `nmpsim eval`"
             if several
             else None,
         )

@@ -44,6 +44,12 @@ LAYER = "an index, a name (conv1 for conv1__2), line:N or number:N of the LIR"
 """How a layer is named, as help tells it."""
 
 
+_QUOTE = (
+    "a path with a blank, and a pattern, need quotes, else the shell splits them:"
+    " --input 'images/*.png'"
+)
+
+
 class Command(click.Command):
     """A command that tells when its ``--help`` cannot be printed, and whose each mistake is."""
 
@@ -58,7 +64,13 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
+            if "unexpected extra argument" in error.message and "--input" in _options_of(self):
+                raise fail("ARG001", error.message, hint=_QUOTE) from error
             raise
+
+
+def _options_of(command: click.Command) -> list[str]:
+    return [name for one in command.params for name in one.opts]
 
 
 def bundle_argument(command: _Command) -> _Command:

@@ -57,3 +57,5 @@ def _copy(name: str, path: Path) -> None:
                     shutil.copyfileobj(source, file)
     except OSError as error:
         raise fail("FILE001", "cannot read it", place=place, found=error.strerror) from error
+    if path.stat().st_size == 0:
+        raise fail("FILE001", "there is nothing to read", place=place, found="0 bytes")

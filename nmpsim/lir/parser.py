@@ -37,7 +37,10 @@ def parse_file(path: Path) -> Module:
         raise fail("FILE001", message, place=Place(str(path))) from None
     except UnicodeDecodeError as error:
         place = Place(str(path), offset=error.start)
-        raise fail("FILE001", "this is not UTF-8 text", place=place, expected="LIR text") from None
+        hint = "is it the right file? A damaged model of another format looks so, too"
+        raise fail(
+            "FILE001", "this is not UTF-8 text", place=place, expected="LIR text", hint=hint
+        ) from None
     return parse(text, str(path))
 
 

@@ -186,13 +186,12 @@ def _run(request: _Request) -> int:
     request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
     taker = Taker.of(bundle.metadata, request.inputs.images)
     samples = samples_of(request.inputs.arguments, taker)
-    for image in dict.fromkeys(str(one) for sample in samples for one in sample.formats.values()):
-        say(f"note: images are taken as {image}")
     check_outputs(request.outputs, input_paths(request.inputs.arguments, list(taker.tensors)))
     if len(samples) > 1:
         _check_several(request, len(samples))
-    else:
-        arrays = samples[0].fitting()
+    arrays = samples[0].fitting()
+    for image in dict.fromkeys(str(one) for sample in samples for one in sample.formats.values()):
+        say(f"note: images are taken as {image}")
     device = session.Device(
         config or session.device_of(bundle),
         engine=request.engine,

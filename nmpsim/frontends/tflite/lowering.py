@@ -19,6 +19,7 @@ from nmpsim.lir.nodes import TensorType
 Array = npt.NDArray[Any]
 _MAX_INTEGERS = 64
 """Of axes, paddings, places: two for each of a tensor's dimensions would do."""
+_FLOAT_HINT = "convert the model with full integer quantization; the device computes with integers"
 _ELEMS = {
     "float32": "float",
     "int8": "i8",
@@ -230,6 +231,7 @@ class Lowering:
             f"operator {operator.node} cannot be compiled",
             place=self.place,
             found=str(why),
+            hint=_FLOAT_HINT if str(why).endswith(" float32") else None,
         )
 
 
