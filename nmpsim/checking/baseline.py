@@ -26,7 +26,7 @@ from nmpsim.report.json import json_text
 if TYPE_CHECKING:
     from cattrs import Converter
 
-SCHEMA: Final = "nmpsim-baseline-1"
+SCHEMA: Final = "nmpsim-baseline-2"
 MAX_VALUES = 4096
 """Of an output with more elements only the digest is kept."""
 MAX_BYTES = 64 << 20
@@ -109,7 +109,7 @@ class Baseline:
     layers: tuple[BaselineLayer, ...]
 
     @property
-    def schema(self) -> Annotated[Literal["nmpsim-baseline-1"], Before("nmpsim")]:
+    def schema(self) -> Annotated[Literal["nmpsim-baseline-2"], Before("nmpsim")]:
         """Version of the file."""
         return SCHEMA
 

@@ -9,7 +9,7 @@ from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome, e
 from nmpsim.experiments.identity import code_version
 from nmpsim.report.json import to_json
 
-SCHEMA: Final = "nmpsim-check-3"
+SCHEMA: Final = "nmpsim-check-4"
 
 
 class CaseDocument(TypedDict):
@@ -32,7 +32,7 @@ class CaseDocument(TypedDict):
 class CheckDocument(TypedDict):
     """What `nmpsim check --format json` writes."""
 
-    schema: Literal["nmpsim-check-3"]
+    schema: Literal["nmpsim-check-4"]
     nmpsim: Annotated[str, "version, and a digest of the sources"]
     exit_code: int
     cases: list[CaseDocument]

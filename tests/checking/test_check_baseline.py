@@ -33,7 +33,7 @@ def refused(project, code, words=""):
 
 def test_it_says_what_it_is_of(project):
     document = json.loads((project.folder / "seven.json").read_text())
-    assert document["schema"] == "nmpsim-baseline-1"
+    assert document["schema"] == "nmpsim-baseline-2"
     assert document["device"]["dram_bytes_per_cycle"] == 16
     assert document["nmpsim"].startswith("0.")
     assert document["cycles"] == sum(layer["cycles"] for layer in document["layers"])
@@ -109,7 +109,7 @@ def test_of_other_layers(project, baseline):
         b"{}",
         b"[]",
         b"\xff",
-        b'{"schema": "nmpsim-baseline-1"}',
+        b'{"schema": "nmpsim-baseline-2"}',
         b'{"schema": "nmpsim-baseline-9"}',
         b"[" * 100_000,
     ],

@@ -57,7 +57,7 @@ def test_every_field_of_the_document(project, repository_page):
 def test_the_document_has_the_kinds_of_values_that_it_had(project):
     """A change of this schema is a change of its version."""
     text, count, maybe = {"type": "string"}, {"type": "integer"}, {"type": ["integer", "null"]}
-    changed = {"type": ["boolean", "null"]}
+    changed, place = {"type": ["boolean", "null"]}, {"enum": ["device", "host"]}
 
     def record(**properties):
         return {
@@ -76,6 +76,8 @@ def test_the_document_has_the_kinds_of_values_that_it_had(project):
         name=text,
         op=text,
         line=count,
+        placement=place,
+        placement_before={"anyOf": [place, {"type": "null"}]},
         cycles=count,
         cycles_before=maybe,
         saturated=count,
@@ -100,7 +102,7 @@ def test_the_document_has_the_kinds_of_values_that_it_had(project):
         layers=many(layer),
     )
     schema = record(
-        schema={"const": "nmpsim-check-3"}, nmpsim=text, exit_code=count, cases=many(case)
+        schema={"const": "nmpsim-check-4"}, nmpsim=text, exit_code=count, cases=many(case)
     )
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
     for words in ((), ("--update-baseline",)):

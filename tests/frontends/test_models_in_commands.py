@@ -85,11 +85,11 @@ def test_a_sweep_of_a_model_takes_what_its_user_has(tmp_path: Path) -> None:
 
 def test_what_the_compiler_refuses_is_told_by_operation(model: Path) -> None:
     with pytest.raises(UserError) as error:
-        nmpsim.compile(model, numerics="float")
+        nmpsim.compile(model, numerics="float-fbgemm")
     (finding,) = error.value.diagnostics
     assert str(finding).startswith(f"{model}, operation 4 SOFTMAX classes: error[COMP001]")
 
 
 def test_lint_tells_the_operation_too(model: Path) -> None:
-    findings = nmpsim.lint(model, numerics="float")
+    findings = nmpsim.lint(model, numerics="float-fbgemm")
     assert "4 SOFTMAX classes" in {one.place.node for one in findings}
