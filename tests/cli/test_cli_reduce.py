@@ -235,6 +235,71 @@ def test_a_scalar_trap(nmpsim_cli, tmp_path, code, instruction):
     assert report.trap.instruction == instruction
 
 
+TRANSFERS = """
+.input from, i8[S:1.0 O:0]<256>
+.output to, i8[S:1.0 O:0]<256>
+.layer 0, copy, copy, to
+get: .descriptor load, dram=from, spm=0x20000000, run_bytes=128, count_x=1, count_y=1
+more: .descriptor load, dram=from, spm=0x20000800, run_bytes=128, count_x=1, count_y=1
+use: .descriptor rescale, input=0x20000000, output=0x20000200, count=64, \\
+ in_low=-128, in_high=127, out_mul=1, clip_low=-128, clip_high=127
+put: .descriptor store, dram=to, spm=0x20000200, run_bytes=64, count_x=1, count_y=1
+_start:
+ csrr t2, mhartid
+ bnez t2, end
+"""
+
+
+def issue(*names):
+    """Code that issues what these descriptors say, and waits where none has the name."""
+    kinds = {"get": "load", "more": "load", "use": "rescale", "put": "store"}
+    lines = (
+        f" la t0, {name}\n nmp.{kinds[name]} t0\n" if name in kinds else f" nmp.wait {name}, 0\n"
+        for name in names
+    )
+    return "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("code", "kept", "hazard"),
+    [
+        (("more", "load", "get", "use", "vector", "load", "put", "store"), "the program with 2 of",
+         "missing synchronization: input of nmp.rescale after nmp.load"),
+        (("get", "load", "use", "put", "vector", "store"), "the whole program",
+         "missing synchronization: spm of nmp.store after nmp.rescale"),
+        (("get", "more", "load", "use", "vector", "put"), "the program with 3 of",
+         "missing synchronization: tensor of the host after nmp.store"),
+    ],
+)  # fmt: skip
+def test_a_hazard_stays_the_same_one(nmpsim_cli, tmp_path, code, kept, hazard):
+    net = assembled(tmp_path, f"{TRANSFERS}{issue(*code)}end: nmp.halt\n")
+    np.save(tmp_path / "x.npy", np.zeros(256, np.int8))
+    options = ("--input", tmp_path / "x.npy", "-o", tmp_path / "part")
+    result = nmpsim_cli("reduce", net, *options)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith(f"fails: {hazard}\n")
+    assert f"/part: {kept}" in result.stderr
+    before = nmpsim.Device(nmpsim.device_of(nmpsim.load(net)))
+    violation = before.run(nmpsim.load(net), {"from": np.zeros(256, np.int8)}).contract.violation
+    _, report, facts = rerun(tmp_path / "part")
+    assert facts["failure"] == hazard
+    found = report.contract.violation
+    assert (found.case, found.core, found.pc) == (violation.case, violation.core, violation.pc)
+    assert (found.other_core, found.other_pc) == (violation.other_core, violation.other_pc)
+
+
+def test_a_wrong_result_is_found_behind_a_violation(nmpsim_cli, tmp_path):
+    code = issue("get", "use", "vector", "put", "store")
+    net = assembled(tmp_path, f"{TRANSFERS}{code}end: nmp.halt\n")
+    np.save(tmp_path / "x.npy", np.zeros(256, np.int8))
+    np.savez(tmp_path / "right.npz", copy=np.ones(256, np.int8))
+    folder = tmp_path / "part"
+    options = ("--input", tmp_path / "x.npy", "--reference", tmp_path / "right.npz", "-o", folder)
+    result = nmpsim_cli("reduce", net, *options)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith("fails: copy differs from the reference\n")
+
+
 def test_a_deadlock_keeps_the_whole_program(nmpsim_cli, tmp_path):
     text = "_start:\n    li t0, 0\n    li t1, 3\n    nmp.barrier t0, t1\n    nmp.halt\n"
     net = assembled(tmp_path, text)

@@ -1,8 +1,8 @@
 """The smallest part of a program that still fails.
 
 ``failures`` says what a failure is, ``extract`` copies layers of a module, ``instruction`` makes a
-program of the one instruction that trapped, ``search`` tries parts from the smallest up,
-``repro`` writes what was found so that it checks itself.
+program of the one instruction that trapped, ``removal`` leaves out instructions, ``search`` tries
+parts from the smallest up, ``repro`` writes what was found so that it checks itself.
 """
 
 from nmpsim.analysis.reduce.failures import (
@@ -10,6 +10,7 @@ from nmpsim.analysis.reduce.failures import (
     Failure,
     Saturates,
     Traps,
+    Violates,
     first_difference,
     with_last_results,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "Reduced",
     "Saturates",
     "Traps",
+    "Violates",
     "first_difference",
     "reduce",
     "with_last_results",

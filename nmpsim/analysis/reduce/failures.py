@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import fail
-from nmpsim.report.data import RunReport, TrapReport
+from nmpsim.report.data import RunReport, TrapReport, ViolationReport
 
 Array = npt.NDArray[Any]
 Coordinates = tuple[int, ...]
@@ -48,6 +48,53 @@ class Traps:
         return iter(())
 
     def at(self, place: Sequence[int]) -> Traps:
+        """Itself: it is the same for every part."""
+        return self
+
+
+@attrs.frozen
+class Violates:
+    """The program breaks the contract of the instruction set: it has this hazard."""
+
+    category: str
+    case: str
+    operand: str
+    instruction: str
+    """Mnemonic; empty for the host. So is ``other``, where there is no earlier one."""
+    other: str
+    place: tuple[int | None, ...] | None = None
+    """Cores and addresses of both; None for a part that is compiled again."""
+
+    @classmethod
+    def of(cls, found: ViolationReport) -> Violates:
+        """The failure of a run that this ended."""
+        names = (_mnemonic(found.instruction), _mnemonic(found.other_instruction))
+        return cls(found.category, found.case, found.operand, *names)
+
+    @classmethod
+    def there(cls, found: ViolationReport) -> Violates:
+        """The same by the same instructions of the same cores."""
+        place = (found.core, found.pc, found.other_core, found.other_pc)
+        return attrs.evolve(cls.of(found), place=place)
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        after = f" after {self.other}" if self.other else ""
+        return f"{self.category}: {self.operand} of {self.instruction or 'the host'}{after}"
+
+    def happens(self, report: RunReport) -> bool:
+        """True if the first violation of a run of a part is this one."""
+        found = report.contract.violation
+        if found is None:
+            return False
+        return self == (Violates.of(found) if self.place is None else Violates.there(found))
+
+    def places(self, report: RunReport) -> Iterator[Coordinates]:
+        """None: no element of a result shows it."""
+        return iter(())
+
+    def at(self, place: Sequence[int]) -> Violates:
         """Itself: it is the same for every part."""
         return self
 
@@ -110,7 +157,7 @@ class Saturates:
         return self
 
 
-Failure = Traps | Differs | Saturates
+Failure = Traps | Violates | Differs | Saturates
 
 
 def with_last_results(report: RunReport, layers: Sequence[Layer]) -> RunReport:
@@ -154,6 +201,10 @@ def first_difference(
 def _name(key: str) -> str:
     """Of the instruction, from the key of a saved layer."""
     return key.partition(":")[2]
+
+
+def _mnemonic(instruction: str | None) -> str:
+    return (instruction or "").partition(" ")[0]
 
 
 def _same(values: Array, expected: Array) -> bool:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from nmpsim.analysis.reduce.crop import crop, first_computed
 from nmpsim.analysis.reduce.extract import Part, extract
-from nmpsim.analysis.reduce.failures import Differs, Failure, Saturates, Traps
+from nmpsim.analysis.reduce.failures import Differs, Failure, Saturates, Violates
 from nmpsim.analysis.reduce.instruction import InstructionPart, instruction_part
+from nmpsim.analysis.reduce.removal import without_the_rest
 from nmpsim.analysis.reduce.tile import computing_instruction
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
@@ -82,7 +83,8 @@ def reduce(
 
     Tried are: the instruction that trapped, on one core; the layer at fault, tiled in all ways, and
     more and more layers before it, compiled again, on one core and on all; the instruction that
-    computes a wrong element. Where a layer fails alone, one element of its result is tried too.
+    computes a wrong element, or the program without the instructions that a violation of the
+    contract does not need. Where a layer fails alone, one element of its result is tried too.
 
     Args:
         bundle: the program.
@@ -93,11 +95,10 @@ def reduce(
         progress: told what is tried.
     """
     whole = _Whole(bundle, inputs, device, report, failure)
-    tried = 0
-    for attempt in chain(_trapped(whole), _windows(whole), _computing(whole)):
+    tried, told = 0, progress or (lambda what: None)
+    for attempt in chain(_trapped(whole), _windows(whole), _computing(whole), _rest(whole, told)):
         tried += 1
-        if progress is not None:
-            progress(attempt.what)
+        told(attempt.what)
         found = attempt.run(whole.failure, whole.report.engine)
         if found is not None:
             smaller = _one_element(whole, found, attempt.config)
@@ -121,10 +122,11 @@ class _Attempt:
             image, inputs, module, assembly = self.make()
             bundle = bundle_from_bytes(image, "repro.bin")
             device = Device(self.config, engine)
-            report = device.run(bundle, inputs, save_layers=True, strict=False)
+            failure = self.failure or failure
+            strict = isinstance(failure, Violates)
+            report = device.run(bundle, inputs, save_layers=True, strict=strict)
         except UserError:  # this part is no program of its own: a larger one may be
             return None
-        failure = self.failure or failure
         if not failure.happens(report):
             return None
         what, slicing = self.what, self.slicing
@@ -159,6 +161,20 @@ def _computing(whole: _Whole) -> Iterator[_Attempt]:
         attrs.evolve(config, cores_count=1),
         whole.failure.at(at),
     )
+
+
+def _rest(whole: _Whole, told: Callable[[str], None]) -> Iterator[_Attempt]:
+    """The program as it is, with the tensor instructions only that a violation needs."""
+    found = whole.report.contract.violation
+    if not isinstance(whole.failure, Violates) or found is None:
+        return
+    there = Violates.there(found)
+    told("the program with fewer and fewer tensor instructions")
+    rest = without_the_rest(whole.bundle, whole.inputs, whole.device, there)
+    made: Made = (rest.image, whole.inputs, None, None)
+    what = f"the program with {rest.kept} of its {rest.of} tensor instructions"
+    if rest.kept < rest.of:
+        yield _Attempt(what, lambda: made, whole.device.config, there)
 
 
 def _made(find: Callable[[], InstructionPart | None]) -> Made:
@@ -256,7 +272,6 @@ def _layer_at_fault(whole: _Whole) -> int:
     failure = whole.failure
     if isinstance(failure, Differs | Saturates):
         return next(layer.index for layer in layers if layer.name == failure.layer)
-    assert isinstance(failure, Traps)
     outputs = whole.report.layer_outputs
     missing = (layer.index for layer in layers if layer_key(layer) not in outputs)
     return next(missing, len(layers) - 1)

@@ -69,8 +69,9 @@ class _Request:
 def command(**arguments: Any) -> int:
     """Shrink a failing program to the smallest part that still fails, and write it out.
 
-    Without --reference and --saturates the failure is that the run traps. Tried are the instruction
-    that trapped, the layer at fault alone, and more and more layers before it.
+    Without --reference and --saturates the failure is that the run traps, or breaks the contract of
+    the instruction set: a hazard. Tried are the instruction that trapped, the layer at fault alone,
+    and more and more layers before it; of a hazard then the program without all other instructions.
 
     Exit codes: 0 a part was written, 1 the program does not fail, 2 something given cannot be used.
     """
@@ -91,7 +92,9 @@ def _reduce(request: _Request) -> int:
     arrays = fitting_inputs(request.inputs, bundle.metadata)
     device = session.Device(config or session.device_of(bundle), engine=request.engine)
     with RunProgress(stderr_console()) as progress:
-        report = device.run(bundle, arrays, save_layers=True, progress=progress)
+        # A wrong or saturated result may come after a violation of the contract.
+        strict = request.reference is None and request.saturates is None
+        report = device.run(bundle, arrays, save_layers=True, progress=progress, strict=strict)
     report = with_last_results(report, bundle.metadata.layers)
     failure = _failure(request, bundle, report)
     if failure is None:
@@ -106,7 +109,7 @@ def _reduce(request: _Request) -> int:
 
 
 def _failure(request: _Request, bundle: Bundle, report: RunReport) -> Failure | None:
-    from nmpsim.analysis.reduce import Saturates, Traps, first_difference
+    from nmpsim.analysis.reduce import Saturates, Traps, Violates, first_difference
     from nmpsim.lir.layers import find_layer
 
     if request.reference is not None:
@@ -116,6 +119,8 @@ def _failure(request: _Request, bundle: Bundle, report: RunReport) -> Failure | 
     if request.saturates is not None:
         layer = report.layers[find_layer(bundle.metadata.layers, request.saturates).index]
         return Saturates(layer.name) if layer.saturated else None
+    if report.contract.violation is not None:
+        return Violates.of(report.contract.violation)
     return None if report.trap is None else Traps.of(report.trap)
 
 
