@@ -42,9 +42,7 @@ class Culprit:
 class Check:
     """One thing that was asked of a run."""
 
-    name: Annotated[
-        str, "trap, outputs, layers, top1, cycles, saturation, memory, contract or hazards"
-    ]
+    name: Annotated[str, "trap, outputs, layers, top1, cycles, saturation, memory or hazards"]
     status: Status
     message: Annotated[str, "what was found; of a failed check it names the layer"]
     culprits: Annotated[

@@ -76,17 +76,16 @@ def _merged(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, 
         default, own = defaults.get(key, {}), table.get(key, {})
         if isinstance(default, dict) and isinstance(own, dict) and (default or own):
             if "baseline" not in merged:
-                default = _without_comparisons(default)
+                default = _without_comparisons(default, own)
             merged[key] = {**default, **own}
     return merged
 
 
-def _without_comparisons(default: Mapping[str, Any]) -> dict[str, Any]:
+def _without_comparisons(default: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults that compare with a baseline are for the cases that have one."""
+    compares = {"cycles_percent"} if "layers" in {**default, **own} else {"cycles_percent", "only"}
     return {
-        key: value
-        for key, value in default.items()
-        if key != "cycles_percent" and value != "baseline"
+        key: value for key, value in default.items() if key not in compares and value != "baseline"
     }
 
 

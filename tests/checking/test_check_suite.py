@@ -247,7 +247,7 @@ def test_defaults_hold_key_by_key(project):
         bundle = "digits.bin"
         input = "images/7.npy"
         budget = { cycles_percent = 3, saturation = "baseline", memory_bytes = 90000 }
-        expect.top1 = 7
+        expect = { top1 = 7, only = ["conv1"] }
 
         [[case]]
         name = "with"
@@ -266,3 +266,4 @@ def test_defaults_hold_key_by_key(project):
     assert (other.budget.cycles, other.budget.memory_bytes) == (9999, 90000)
     assert (other.budget.cycles_percent, other.budget.saturation) == (None, None)
     assert one.expect.top1 == other.expect.top1 == 7
+    assert (one.expect.only, other.expect.only) == (("conv1",), ())
