@@ -139,6 +139,7 @@ def compile(
         on_slicing=sliced.append if explain_slicing else None,
         unsigned=imported.unsigned if imported else (),
         fates=imported.fates if imported else (),
+        normalizations=imported.normalizations if imported else (),
         on_layer=progress
         and (lambda done, total, name: progress(Progress("layer", done, total, name))),
     )

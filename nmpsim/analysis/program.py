@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.bundle.metadata import Normalization
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import import_model
 from nmpsim.lir import (
@@ -40,6 +41,8 @@ class Program:
     """Inputs and outputs that a user has as uint8."""
     channel_order: str = "BGR"
     """Of images, if nobody says it; see the bundle's metadata."""
+    normalizations: tuple[Normalization, ...] = ()
+    """Likewise."""
 
 
 def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:
@@ -57,7 +60,11 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
     imported = import_model(path, weights, tensors)
     if imported is not None:
         return Program(
-            imported.module, imported.numerics, unsigned=imported.unsigned, channel_order="RGB"
+            imported.module,
+            imported.numerics,
+            unsigned=imported.unsigned,
+            channel_order="RGB",
+            normalizations=imported.normalizations,
         )
     printed = parse_file(path)
     sidecar = default_tensors_file(path) if tensors is None else tensors

@@ -55,6 +55,16 @@ class Fate:
 
 
 @attrs.frozen
+class Normalization:
+    """How the model's file says that pixels of 0 to 255 become values: less mean, by deviation."""
+
+    input: str
+    mean: Annotated[tuple[float, ...], limits.CHANNELS]
+    """One for all channels, or one for each."""
+    stddev: Annotated[tuple[float, ...], limits.CHANNELS]
+
+
+@attrs.frozen
 class Layer:
     """One LIR instruction that computes, with what was fused into it."""
 
@@ -133,6 +143,8 @@ class Metadata:
     """Inputs and outputs that a user has as uint8: values and offset 128 above those held."""
     fates: Annotated[tuple[Fate, ...], limits.LAYERS] = ()
     """Of the operations of the model's file, in its order; none if the program was LIR."""
+    normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
+    """Of inputs that are images, as far as the model's file says it."""
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-bundle-2"], Before("program")]:

@@ -13,11 +13,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
 import numpy as np
 
+from nmpsim.cli.input_options import MODES, ImageOptions
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.views.text import elem_text, shape_text
@@ -26,14 +27,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from PIL.Image import Image
 
-    from nmpsim.bundle import Tensor
+    from nmpsim.bundle.metadata import Normalization, Tensor
 
-MODES = {"0to1": (0.0, 1.0), "neg1to1": (-1.0, 1.0), "neg128to127": (-128.0, 127.0)} | {
-    "0to255": (0.0, 255.0)
-}
-"""What the smallest and the largest pixel become."""
-LAYOUTS = ("NCHW", "NHWC")
-CHANNEL_ORDERS = ("RGB", "BGR")
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp")
 _FORMATS = ("PNG", "JPEG", "BMP")
 _OTHER_ENDINGS = (".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -52,21 +47,6 @@ _DAMAGE = (
     zlib.error,
 )
 """What Pillow raises for damaged files."""
-
-
-@attrs.frozen
-class ImageOptions:
-    """What the command line says of images; None, or empty, where it says nothing."""
-
-    mode: str | None = None
-    layout: str | None = None
-    channel_order: str | None = None
-    mean: tuple[float, ...] = ()
-    stddev: tuple[float, ...] = ()
-    resize: bool = False
-
-
-NOTHING_SAID = ImageOptions()
 
 
 @attrs.frozen
@@ -100,13 +80,19 @@ def _is_bmp(head: bytes) -> bool:
     return head[:2] == b"BM" and head[6:10] == bytes(4)
 
 
-def image_format(tensor: Tensor, options: ImageOptions, channel_order: str) -> ImageFormat:
+def image_format(
+    tensor: Tensor,
+    options: ImageOptions,
+    channel_order: str,
+    normalization: Normalization | None = None,
+) -> ImageFormat:
     """How an input takes images.
 
     Args:
         tensor: the input as a user has it.
         options: what the command line says.
         channel_order: that of the program, where the options say nothing.
+        normalization: likewise, what the model's file says.
 
     Raises:
         UserError: INPUT002 if the input is no image, or nobody says how pixels become values.
@@ -120,9 +106,23 @@ def image_format(tensor: Tensor, options: ImageOptions, channel_order: str) -> I
                 found=str(len(given)),
                 expected=f"{channels}, as {tensor.name!r} has channels, or one for all",
             )
+    if 0 in options.stddev:
+        raise fail("ARG001", "--image-stddev is divided by", found="0", expected="another number")
     order = options.channel_order or channel_order
-    mode = options.mode or _mode(tensor, options)
-    return ImageFormat(layout, height, width, channels, order, mode, options.mean, options.stddev)
+    mean, stddev = options.mean, options.stddev
+    if not (options.mode or mean or stddev) and _applies(normalization, tensor, channels):
+        mean, stddev = normalization.mean, normalization.stddev
+    mode = options.mode or ("0to255" if mean or stddev else _mode(tensor))
+    return ImageFormat(layout, height, width, channels, order, mode, mean, stddev)
+
+
+def _applies(
+    normalization: Normalization | None, tensor: Tensor, channels: int
+) -> TypeGuard[Normalization]:
+    """Whether what the file says is needed, and fits; bytes need nothing."""
+    if normalization is None or ELEM_DTYPES[tensor.elem] == np.uint8:
+        return False
+    return {len(normalization.mean), len(normalization.stddev)} <= {1, channels}
 
 
 def _layout(tensor: Tensor, wanted: str | None) -> tuple[str, tuple[int, int, int]]:
@@ -154,14 +154,12 @@ def _layout(tensor: Tensor, wanted: str | None) -> tuple[str, tuple[int, int, in
     )
 
 
-def _mode(tensor: Tensor, options: ImageOptions) -> str | None:
+def _mode(tensor: Tensor) -> str | None:
     """What nobody gave: none for bytes, else the one whose range the input's type has.
 
     An int8 input that is exactly as wide as a mode takes all pixels as they are, 128 less.
     """
     dtype = ELEM_DTYPES[tensor.elem]
-    if options.mean or options.stddev:
-        return "0to255"
     if dtype == np.uint8:
         return None
     if tensor.scale is not None and dtype == np.int8:

@@ -11,21 +11,15 @@ import glob
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
 from nmpsim.cli.arrays import ArrayFile, StoredArray
-from nmpsim.cli.images import (
-    ENDINGS,
-    NOTHING_SAID,
-    ImageFormat,
-    ImageOptions,
-    image_format,
-    is_image,
-    read_image,
-)
+from nmpsim.cli.images import ENDINGS, ImageFormat, image_format, is_image, read_image
+from nmpsim.cli.input_options import NOTHING_SAID, GivenInputs, ImageOptions
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.npy import MAGIC
@@ -34,7 +28,7 @@ from nmpsim.views.text import plural, shape_text
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from nmpsim.bundle.metadata import Metadata, Tensor
+    from nmpsim.bundle.metadata import Metadata, Normalization, Tensor
 
     Array = npt.NDArray[Any]
 
@@ -47,15 +41,6 @@ _HEAD = 16
 """Bytes that tell what a file is."""
 
 
-@attrs.frozen
-class GivenInputs:
-    """What the command line says of inputs."""
-
-    arguments: tuple[str, ...] = ()
-    """Of ``--input``."""
-    images: ImageOptions = NOTHING_SAID
-
-
 @attrs.frozen(eq=False)
 class Taker:
     """A program's inputs, and how it takes images."""
@@ -65,16 +50,20 @@ class Taker:
     images: ImageOptions = NOTHING_SAID
     channel_order: str = "RGB"
     """Of images, where the options say nothing."""
+    normalizations: Mapping[str, Normalization] = MappingProxyType({})
+    """By input, as far as the model's file says it."""
 
     @classmethod
     def of(cls, metadata: Metadata, images: ImageOptions) -> Taker:
         """That of a bundle."""
         tensors = {tensor.name: tensor for tensor in metadata.user_inputs}
-        return cls(tensors, images, metadata.channel_order)
+        normalizations = {one.input: one for one in metadata.normalizations}
+        return cls(tensors, images, metadata.channel_order, normalizations)
 
     def image_format(self, name: str) -> ImageFormat:
         """How an input takes images."""
-        return image_format(self.tensors[name], self.images, self.channel_order)
+        normalization = self.normalizations.get(name)
+        return image_format(self.tensors[name], self.images, self.channel_order, normalization)
 
     def only(self, path: Path) -> str:
         """The input that a file is for which holds one thing; INPUT001 if there are several."""

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from nmpsim.atomic import write_npz
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import show
@@ -79,5 +77,7 @@ def _save(path: Path, outputs: Sequence[dict[str, npt.NDArray[Any]]], *, complet
     if not complete:
         say(f"warning: not all runs reached their end; {path} is not written")
         return
+    import numpy as np
+
     stacked = {name: np.stack([one[name] for one in outputs]) for name in outputs[0]}
     write_npz(path, stacked)

@@ -10,8 +10,8 @@ from nmpsim.atomic import file_name
 from nmpsim.checking import Case, CaseResult, CaseWork, Expected
 from nmpsim.checking.expectations import layer_name, refuse_unknown
 from nmpsim.cli.arrays import ArrayFile
-from nmpsim.cli.images import NOTHING_SAID, ImageOptions
-from nmpsim.cli.inputs import GivenInputs, fitting_inputs
+from nmpsim.cli.input_options import NOTHING_SAID, GivenInputs, ImageOptions
+from nmpsim.cli.inputs import fitting_inputs
 from nmpsim.config import load_device
 from nmpsim.diagnostics import Place, UserError, about, fail
 from nmpsim.views.text import shape_text

@@ -11,7 +11,15 @@ import numpy.typing as npt
 
 from nmpsim.bundle.debug import debug_sections
 from nmpsim.bundle.limits import ATTRIBUTE_NUMBER
-from nmpsim.bundle.metadata import Fate, HostOperand, Layer, Metadata, ProgramStep, Tensor
+from nmpsim.bundle.metadata import (
+    Fate,
+    HostOperand,
+    Layer,
+    Metadata,
+    Normalization,
+    ProgramStep,
+    Tensor,
+)
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
 from nmpsim.compiler.assign import assign_numerics, named_operations
@@ -55,6 +63,7 @@ def compile_module(
     on_slicing: Callable[[TiledLayer], None] | None = None,
     unsigned: Collection[str] = (),
     fates: Sequence[Fate] = (),
+    normalizations: Sequence[Normalization] = (),
     on_layer: Callable[[int, int, str], None] | None = None,
 ) -> bytes:
     """The bundle of a verified module whose constants are attached.
@@ -63,7 +72,8 @@ def compile_module(
     :func:`~nmpsim.lir.layers.find_layer` takes them; ``slicing`` is one of ``TILINGS``;
     ``on_slicing`` hears how each device layer is tiled, ``on_layer`` before each layer how many are
     done, of how many, and its name; ``unsigned`` are inputs and outputs that a user has as uint8,
-    ``fates`` what became of the file's operations, if the module was imported. Raises
+    ``fates`` what became of the file's operations and ``normalizations`` what it says of images, if
+    the module was imported. Raises
     :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002) where an operation cannot be done or
     does not fit, and ARG001 where one layer has two profiles.
     """
@@ -79,7 +89,8 @@ def compile_module(
         raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=", ".join(TILINGS))
     search = Search(slicing, config, on_slicing)
     compilation = _Compilation(module, config, weights, operations, numerics, search)
-    return compilation.bundle(on_layer or (lambda done, total, name: None), unsigned, fates)
+    said = on_layer or (lambda done, total, name: None)
+    return compilation.bundle(said, unsigned, fates, normalizations)
 
 
 def refusals(
@@ -148,6 +159,7 @@ class _Compilation:
         on_layer: Callable[[int, int, str], None],
         unsigned: Collection[str],
         fates: Sequence[Fate],
+        normalizations: Sequence[Normalization],
     ) -> bytes:
         """Plan everything, then emit everything."""
         plans = []
@@ -199,6 +211,7 @@ class _Compilation:
                 ),
                 unsigned=tuple(sorted(unsigned)),
                 fates=tuple(fates),
+                normalizations=tuple(normalizations),
             )
         )
 

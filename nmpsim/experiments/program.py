@@ -10,7 +10,7 @@ import attrs
 from nmpsim.analysis.program import is_bundle, load_program, refuse_files
 from nmpsim.bundle import Bundle, Tensor, read_bundle
 from nmpsim.bundle.debug import debug_sections
-from nmpsim.bundle.metadata import as_unsigned
+from nmpsim.bundle.metadata import Normalization, as_unsigned
 from nmpsim.compiler.resolve import resolve
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.diagnostics import Place, fail
@@ -35,6 +35,8 @@ class SweptProgram:
     """Inputs and outputs that a user has as uint8."""
     channel_order: str = "BGR"
     """Of images, if nobody says it."""
+    normalizations: tuple[Normalization, ...] = ()
+    """Of images, as far as the model's file says it."""
 
     @property
     def digest(self) -> str:
@@ -105,6 +107,7 @@ def load_swept(
         loaded.warnings,
         loaded.unsigned,
         loaded.channel_order,
+        loaded.normalizations,
     )
 
 
@@ -123,4 +126,5 @@ def _of_bundle(bundle: Bundle) -> SweptProgram:
         from_settings(metadata.device),
         unsigned=frozenset(metadata.unsigned),
         channel_order=metadata.channel_order,
+        normalizations=metadata.normalizations,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from nmpsim.bundle.metadata import Fate
+from nmpsim.bundle.metadata import Fate, Normalization
 from nmpsim.lir import Module
 
 
@@ -21,3 +21,5 @@ class Imported:
     """One for each operation of the file, in its order."""
     numerics: str
     """The arithmetic profile that the file calls for."""
+    normalizations: tuple[Normalization, ...] = ()
+    """What the file says of inputs that are images."""

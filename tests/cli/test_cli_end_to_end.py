@@ -45,7 +45,7 @@ def test_the_bundle_can_be_looked_at(nmpsim_cli, net):
 
 
 def test_a_wrong_input_is_told(nmpsim_cli, net, tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((8, 8), np.float32))
+    np.save(tmp_path / "x.npy", np.zeros((4, 16), np.float32))
     result = nmpsim_cli("run", net, "--input", tmp_path / "x.npy", "--engine", "reference")
     assert result.exit_code == 2
     assert "error[INPUT002]" in result.stderr

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from nmpsim.bundle import Tensor
-from nmpsim.cli.images import MODES, ImageOptions
+from nmpsim.bundle.metadata import Normalization
+from nmpsim.cli.input_options import MODES, ImageOptions
 from nmpsim.cli.inputs import Taker, samples_of
 from nmpsim.diagnostics import UserError
 
@@ -93,6 +94,19 @@ def test_an_int8_input_as_wide_as_a_mode_has_it(
     assert np.array_equal(found, taken(image, tensor, mode=mode))
     quantized = np.clip(np.round(found / np.float32(scale)) + offset, -128, 127)
     assert np.abs(quantized[0] - (PIXELS.astype(int) - 128)).max() <= 1
+
+
+def test_what_the_models_file_says_goes_before_its_range(image: Path) -> None:
+    said = Normalization("data", (1.0, 2.0, 3.0), (2.0,))
+
+    def taken_by(tensor: Tensor, **options: object) -> np.ndarray:
+        taker = Taker({"data": tensor}, ImageOptions(**options), "RGB", {"data": said})
+        return samples_of([str(image)], taker)[0].fitting()["data"]
+
+    for tensor in (FLOAT, INT8):
+        assert np.array_equal(taken_by(tensor)[0], (PIXELS - np.float32([1, 2, 3])) / 2)
+        assert np.array_equal(taken_by(tensor, mode="0to1"), taken(image, tensor, mode="0to1"))
+    assert np.array_equal(taken_by(UINT8)[0], PIXELS)
 
 
 @pytest.mark.parametrize(

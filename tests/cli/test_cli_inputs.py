@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nmpsim.bundle import read_bundle
-from nmpsim.cli.images import NOTHING_SAID
+from nmpsim.cli.input_options import NOTHING_SAID
 from nmpsim.cli.inputs import Taker, samples_of
 from nmpsim.diagnostics import UserError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflite_files import FileOperator, FileTensor, small_network, tflite_file
+from tflite_files import FileOperator, FileTensor, normalization, small_network, tflite_file
 
 import nmpsim
 from nmpsim.lir import parse, print_module
@@ -201,3 +201,29 @@ def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:
     path.write_bytes(tflite_file([FileTensor("x", (1, 4))], [], [0], [0]))
     (finding,) = refused(path).diagnostics
     assert (finding.code, finding.found) == ("MODEL002", "an input or a constant")
+
+
+def test_what_the_metadata_say_of_images(tmp_path: Path) -> None:
+    path = tmp_path / "said.tflite"
+    path.write_bytes(small_network(metadata=normalization([127.5, 100, 90], [127.5, 1, 2])))
+    (found,) = nmpsim.compile(path).bundle.metadata.normalizations
+    assert found.input == "image;a/b:0"
+    assert (found.mean, found.stddev) == ((127.5, 100, 90), (127.5, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("mean", "stddev"), [([], []), ([1.0], [0.0]), ([float("nan")], [1.0]), ([1.0], [1.0, 2.0])]
+)
+def test_metadata_without_meaning_say_nothing(
+    tmp_path: Path, mean: list[float], stddev: list[float]
+) -> None:
+    path = tmp_path / "odd.tflite"
+    path.write_bytes(small_network(metadata=normalization(mean, stddev)))
+    assert nmpsim.compile(path).bundle.metadata.normalizations == ()
+
+
+@pytest.mark.parametrize("kept", [3, 8, 20, 60])
+def test_damaged_metadata_are_refused(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "damaged.tflite"
+    path.write_bytes(small_network(metadata=normalization([1.0], [1.0])[:kept]))
+    assert refused(path).diagnostics[0].code == "MODEL001"

@@ -39,8 +39,9 @@ def tflite_file(
     operators: Sequence[FileOperator],
     inputs: Sequence[int],
     outputs: Sequence[int],
+    metadata: bytes | None = None,
 ) -> bytes:
-    """The bytes of a model of one subgraph."""
+    """The bytes of a model of one subgraph, with metadata of TensorFlow Lite Support."""
     b = flatbuffers.Builder(1024)
     buffers = [_buffer(b, np.zeros(0, np.uint8))]
     written = []
@@ -73,9 +74,16 @@ def tflite_file(
         )
         for name in codes
     ]
+    extra = {}
+    if metadata is not None:
+        name = b.CreateString("TFLITE_METADATA")
+        entry = _table(b, "Metadata", Name=name, Buffer=len(buffers))
+        buffers.append(_buffer(b, np.frombuffer(metadata, np.uint8)))
+        extra["Metadata"] = _vector(b, tflite.ModelStartMetadataVector, [entry])
     model = _table(
         b,
         "Model",
+        **extra,
         Version=3,
         OperatorCodes=_vector(b, tflite.ModelStartOperatorCodesVector, kinds),
         Subgraphs=_vector(b, tflite.ModelStartSubgraphsVector, [graph]),
@@ -85,7 +93,39 @@ def tflite_file(
     return bytes(b.Output())
 
 
-def small_network(channels: int = 4, dtype: str = "INT8", depth: int = 2) -> bytes:
+def normalization(mean: Sequence[float], stddev: Sequence[float]) -> bytes:
+    """Metadata that say how pixels of the only input become values."""
+    b = flatbuffers.Builder(256)
+
+    def floats(values: Sequence[float]) -> int:
+        b.StartVector(4, len(values), 4)
+        for value in reversed(values):
+            b.PrependFloat32(value)
+        return int(b.EndVector())
+
+    def table(**offsets: int) -> int:
+        """Fields by their numbers, as in ``_2``; ``kind`` is a byte in field 0."""
+        b.StartObject(8)
+        for name, offset in offsets.items():
+            if name == "kind":
+                b.PrependUint8Slot(0, offset, 0)
+            else:
+                b.PrependUOffsetTRelativeSlot(int(name[1:]), offset, 0)
+        return int(b.EndObject())
+
+    def only(item: int) -> int:
+        return _vector(b, lambda b, count: b.StartVector(4, count, 4), [item])
+
+    options = table(_0=floats(mean), _1=floats(stddev))
+    tensor = table(_4=only(table(kind=1, _1=options)))
+    root = table(_3=only(table(_2=only(tensor))))
+    b.Finish(root, file_identifier=b"M001")
+    return bytes(b.Output())
+
+
+def small_network(
+    channels: int = 4, dtype: str = "INT8", depth: int = 2, metadata: bytes | None = None
+) -> bytes:
     """A convolution, a pool, a reshape, a fully connected layer and a softmax."""
     rng = np.random.default_rng(5)
     unsigned = dtype == "UINT8"
@@ -118,7 +158,7 @@ def small_network(channels: int = 4, dtype: str = "INT8", depth: int = 2) -> byt
         FileOperator("FULLY_CONNECTED", (5, 7, 8), (9,), {"FullyConnectedOptions": {}}),
         FileOperator("SOFTMAX", (9,), (10,), {"SoftmaxOptions": {"Beta": 1.0}}),
     ]
-    return tflite_file(tensors, operators, [0], [10])
+    return tflite_file(tensors, operators, [0], [10], metadata)
 
 
 def _table(b: flatbuffers.Builder, kind: str, **fields: int) -> int:

@@ -13,6 +13,7 @@ import click
 
 from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.guard import tell_ci
+from nmpsim.cli.input_options import image_options, spooled_arguments
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
@@ -20,12 +21,10 @@ from nmpsim.cli.options import (
     OUTPUT,
     Command,
     format_option,
-    image_options,
     jobs_option,
     limit_options,
     output_option,
     show,
-    spooled_arguments,
     strict_option,
 )
 from nmpsim.diagnostics import Place, fail
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nmpsim.checking import Case, CaseResult, SaturationLimit, Suite
-    from nmpsim.cli.images import ImageOptions
+    from nmpsim.cli.input_options import ImageOptions
 
 _BUNDLE_OPTIONS = (
     "input",

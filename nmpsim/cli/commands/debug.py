@@ -18,6 +18,7 @@ import click
 
 from nmpsim.cli.files import emit
 from nmpsim.cli.guard import say
+from nmpsim.cli.input_options import input_option
 from nmpsim.cli.interrupt import conversation, line_of_conversation
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
@@ -27,7 +28,6 @@ from nmpsim.cli.options import (
     device_option,
     engine_option,
     format_option,
-    input_option,
     limit_options,
     load_device,
     patch_option,
@@ -35,7 +35,7 @@ from nmpsim.cli.options import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, UserError, fail
 
 if TYPE_CHECKING:
-    from nmpsim.cli.inputs import GivenInputs
+    from nmpsim.cli.input_options import GivenInputs
     from nmpsim.core.limits import Limits
     from nmpsim.debugger.commands.shell import Shell
     from nmpsim.debugger.corefile import Core

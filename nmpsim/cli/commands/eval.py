@@ -12,6 +12,7 @@ import click
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.files import check_outputs, what_is_kept
 from nmpsim.cli.guard import say
+from nmpsim.cli.input_options import image_options
 from nmpsim.cli.interrupt import noting
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
@@ -20,7 +21,6 @@ from nmpsim.cli.options import (
     bundle_argument,
     check_workers,
     format_option,
-    image_options,
     jobs_option,
     limit_options,
     output_option,
@@ -30,7 +30,7 @@ from nmpsim.cli.options import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, about
 
 if TYPE_CHECKING:
-    from nmpsim.cli.images import ImageOptions
+    from nmpsim.cli.input_options import ImageOptions
     from nmpsim.experiments import Evaluation
 
 

@@ -9,6 +9,7 @@ import attrs
 import click
 
 from nmpsim.cli.guard import say
+from nmpsim.cli.input_options import input_option
 from nmpsim.cli.options import (
     FILE,
     LAYER,
@@ -17,7 +18,6 @@ from nmpsim.cli.options import (
     bundle_argument,
     device_option,
     engine_option,
-    input_option,
     load_device,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, about, fail
@@ -25,7 +25,7 @@ from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, about, fail
 if TYPE_CHECKING:
     from nmpsim.analysis.reduce import Failure
     from nmpsim.bundle import Bundle
-    from nmpsim.cli.inputs import GivenInputs
+    from nmpsim.cli.input_options import GivenInputs
     from nmpsim.report.data import RunReport
 
 

@@ -12,6 +12,7 @@ import click
 from nmpsim.atomic import STDOUT, write_npz
 from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.guard import say
+from nmpsim.cli.input_options import input_option
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
@@ -22,7 +23,6 @@ from nmpsim.cli.options import (
     device_option,
     engine_option,
     format_option,
-    input_option,
     limit_options,
     load_device,
     output_option,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nmpsim.bundle import Bundle
-    from nmpsim.cli.inputs import GivenInputs
+    from nmpsim.cli.input_options import GivenInputs
     from nmpsim.config import DeviceConfig
     from nmpsim.core.limits import TimeBudget
     from nmpsim.core.run import Listener, Progress

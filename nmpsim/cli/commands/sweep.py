@@ -12,6 +12,7 @@ import click
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.files import check_outputs, what_is_kept
 from nmpsim.cli.guard import say
+from nmpsim.cli.input_options import input_option
 from nmpsim.cli.interrupt import noting
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
@@ -21,7 +22,6 @@ from nmpsim.cli.options import (
     check_workers,
     device_option,
     format_option,
-    input_option,
     jobs_option,
     limit_options,
     load_device,
@@ -33,7 +33,7 @@ from nmpsim.cli.options import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 
 if TYPE_CHECKING:
-    from nmpsim.cli.inputs import GivenInputs
+    from nmpsim.cli.input_options import GivenInputs
     from nmpsim.experiments import SweepResult, SweptProgram
 
 
@@ -131,6 +131,7 @@ def _sweep(request: _Request) -> int:
         {tensor.name: tensor for tensor in program.inputs()},
         request.inputs.images,
         program.channel_order,
+        {one.input: one for one in program.normalizations},
     )
     arrays = only_sample(samples_of(request.inputs.arguments, taker)).fitting()
     kept = partial(what_is_kept, request.output)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nmpsim.bundle.metadata import Fate
+from nmpsim.bundle.metadata import Fate, Normalization
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.imported import Imported
@@ -50,7 +51,16 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Imported:
                 _assume(lowering, tensor)
     if problems:
         raise UserError(problems[:MAX_ERRORS])
-    return Imported(builder.module(), unsigned, tuple(fates), NUMERICS)
+    known = tuple(_normalizations(graph, lowering))
+    return Imported(builder.module(), unsigned, tuple(fates), NUMERICS, known)
+
+
+def _normalizations(graph: Graph, lowering: Lowering) -> Iterator[Normalization]:
+    """Those that mean something."""
+    for tensor, (mean, stddev) in zip(graph.inputs, graph.normalizations, strict=False):
+        is_sound = all(map(math.isfinite, (*mean, *stddev))) and min(stddev, default=0) > 0
+        if is_sound and len(mean) == len(stddev):
+            yield Normalization(lowering.bound[tensor.index].name, mean, stddev)
 
 
 def _bind(graph: Graph, builder: Builder, lowering: Lowering) -> frozenset[str]:

@@ -145,6 +145,8 @@ class Graph:
     operators: tuple[Operator, ...]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    normalizations: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = ()
+    """Mean and deviation by input, of those that the metadata know; empty where there are none."""
 
 
 def read_graph(path: Path) -> Graph:
@@ -227,7 +229,19 @@ class _Reader:
             operators,
             self._named(subgraph.InputsLength, subgraph.Inputs, tensors),
             self._named(subgraph.OutputsLength, subgraph.Outputs, tensors),
+            tuple(self._normalizations(model)),
         )
+
+    def _normalizations(self, model: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+        from nmpsim.frontends.tflite.metadata import NAME, normalizations
+
+        for i in range(self._count(model.MetadataLength())):
+            entry = model.Metadata(i)
+            if entry.Name() == NAME and 0 < entry.Buffer() < self._count(model.BuffersLength()):
+                data = model.Buffers(entry.Buffer())
+                if self._count(data.DataLength()):
+                    return normalizations(bytes(data.DataAsNumpy()), self._count)
+        return []
 
     def _count(self, length: int) -> int:
         """A vector's length, if the file can hold as much."""
