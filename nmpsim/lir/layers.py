@@ -107,8 +107,10 @@ def _named(layers: Sequence[Layer], word: str) -> list[Layer]:
         return [layer for layer in layers if _is(_NUMBERS[kind](layer), rest)]
     if colon and kind.isdecimal():
         return [layer for layer in layers if layer.name == rest and _is(layer.number, kind)]
-    return _called(layers, word, lambda name: (without_suffix(name),)) or _called(
-        layers, word, _parts
+    return (
+        _called(layers, word, lambda name: (without_suffix(name),))
+        or _called(layers, word, _parts)
+        or _called(layers, word, lambda name: _parts(without_suffix(name)))
     )
 
 
@@ -126,7 +128,7 @@ def _is(number: int, digits: str) -> bool:
 
 def _parts(name: str) -> Sequence[str]:
     """What TFLite joined to one name: all operations that were folded into one."""
-    return without_suffix(name).split(";")
+    return name.split(";")
 
 
 def _called(

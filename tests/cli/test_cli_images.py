@@ -12,6 +12,7 @@ from PIL import Image
 
 from nmpsim.bundle import Tensor
 from nmpsim.bundle.metadata import Normalization
+from nmpsim.cli.dataset import load_dataset
 from nmpsim.cli.input_options import MODES, ImageOptions
 from nmpsim.cli.inputs import Taker, samples_of
 from nmpsim.diagnostics import UserError
@@ -204,3 +205,16 @@ def test_several_runs_of_which_one_traps(fake, nmpsim_cli, one_input, tmp_path: 
     assert result.exit_code == 1
     assert "the run stopped" in result.stdout
     assert not output.exists()
+
+
+def test_a_data_set_of_images(tmp_path: Path) -> None:
+    for number, name in enumerate(("cat", "dog")):
+        (tmp_path / name).mkdir()
+        Image.fromarray(PIXELS + np.uint8(number)).save(tmp_path / name / "0.png")
+    np.save(tmp_path / "dog" / "1.npy", PIXELS)
+    taker = Taker({"data": UINT8})
+    data = load_dataset(tmp_path, None, taker)
+    assert (data.labels, data.class_names) == ([0, 1, 1], ("cat", "dog"))
+    assert [int(data.samples.read(index)["data"].reshape(-1)[0]) for index in range(3)] == [0, 1, 0]
+    other = load_dataset(tmp_path, None, Taker({"data": UINT8}, ImageOptions(mode="0to1")))
+    assert other.samples.digest != data.samples.digest

@@ -212,7 +212,8 @@ def test_what_the_metadata_say_of_images(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mean", "stddev"), [([], []), ([1.0], [0.0]), ([float("nan")], [1.0]), ([1.0], [1.0, 2.0])]
+    ("mean", "stddev"),
+    [([], []), ([1.0], [0.0]), ([float("nan")], [1.0]), ([1.0], [1.0, 2.0]), ([1] * 5000,) * 2],
 )
 def test_metadata_without_meaning_say_nothing(
     tmp_path: Path, mean: list[float], stddev: list[float]
@@ -222,7 +223,7 @@ def test_metadata_without_meaning_say_nothing(
     assert nmpsim.compile(path).bundle.metadata.normalizations == ()
 
 
-@pytest.mark.parametrize("kept", [3, 8, 20, 60])
+@pytest.mark.parametrize("kept", [8, 20, 60])
 def test_damaged_metadata_are_refused(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "damaged.tflite"
     path.write_bytes(small_network(metadata=normalization([1.0], [1.0])[:kept]))

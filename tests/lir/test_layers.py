@@ -52,13 +52,17 @@ def test_a_whole_name_goes_before_one_without_its_suffix() -> None:
 
 
 JOINED = (
-    PlainLayer(0, 1, 0, "m/relu;m/add/add;m/conv/bias", "device"),
+    PlainLayer(0, 1, 0, "m/relu;m/add/add", "device"),
     PlainLayer(1, 2, 0, "m/relu_1;m/bn;m/conv/bias__1", "device", ("m/pool",)),
     PlainLayer(2, 3, 0, "m/bn", "host"),
+    PlainLayer(3, 4, 0, "m/relu;m/add/add__1", "device"),
+    PlainLayer(4, 5, 0, "m/last;m/conv/bias__1", "device"),
 )
 
 
-@pytest.mark.parametrize(("word", "index"), [("m/add/add", 0), ("m/relu_1", 1), ("m/bn", 2)])
+@pytest.mark.parametrize(
+    ("word", "index"), [("m/add/add", 0), ("m/relu_1", 1), ("m/bn", 2), ("m/add/add__1", 3)]
+)
 def test_a_part_of_a_joined_name_is_enough(word: str, index: int) -> None:
     assert find_layer(JOINED, word).index == index
 

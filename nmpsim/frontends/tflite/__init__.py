@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from nmpsim.bundle.limits import CHANNELS
 from nmpsim.bundle.metadata import Fate, Normalization
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.builder import Builder
@@ -59,7 +60,7 @@ def _normalizations(graph: Graph, lowering: Lowering) -> Iterator[Normalization]
     """Those that mean something."""
     for tensor, (mean, stddev) in zip(graph.inputs, graph.normalizations, strict=False):
         is_sound = all(map(math.isfinite, (*mean, *stddev))) and min(stddev, default=0) > 0
-        if is_sound and len(mean) == len(stddev):
+        if is_sound and len(mean) == len(stddev) and CHANNELS.problem(len(mean)) is None:
             yield Normalization(lowering.bound[tensor.index].name, mean, stddev)
 
 

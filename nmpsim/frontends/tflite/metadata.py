@@ -6,7 +6,6 @@ needed: of each only a few fields are read, by their numbers.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 
 from flatbuffers import encode, number_types
@@ -26,17 +25,17 @@ _MEAN, _STD = 0, 1
 def normalizations(
     data: bytes, count: Callable[[int], int]
 ) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Mean and standard deviation by input; empty where there are none.
+    """Mean and standard deviation by input; empty where there are none, as in another version.
 
     Args:
         data: the buffer of this name.
         count: takes a vector's length, and raises if the file cannot hold as much.
 
     Raises:
-        struct.error: and others that reading a damaged flatbuffer raises.
+        Exception: what reading a damaged flatbuffer raises.
     """
     if data[4:8] != IDENTIFIER:
-        raise struct.error("metadata without M001")
+        return []
     root = Table(data, encode.Get(number_types.UOffsetTFlags.packer_type, data, 0))
     subgraph = next(_tables(root, _SUBGRAPHS, count), None)
     inputs = [] if subgraph is None else _tables(subgraph, _INPUTS, count)
