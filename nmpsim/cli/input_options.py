@@ -54,7 +54,7 @@ def spooled_arguments(
 ) -> tuple[str, ...]:
     """Arguments ``[NAME=]FILE`` with a file in place of ``-``."""
     split = (value.rpartition("=") for value in values)
-    return tuple(f"{name}{equals}{spooled(file, ctx)}" for name, equals, file in split)
+    return tuple(f"{name}{equals}{spooled(file, ctx, named=True)}" for name, equals, file in split)
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str | None) -> tuple[float, ...]:

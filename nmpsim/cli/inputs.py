@@ -199,9 +199,9 @@ def input_paths(arguments: Sequence[str], names: Sequence[str]) -> list[Path]:
 def _expanded(argument: str, names: Sequence[str]) -> tuple[str | None, list[Path]]:
     """Name and files of an argument."""
     name, path = split_argument(argument, names)
-    if path.is_dir():
+    if _exists(path) and path.is_dir():
         return name, _files_of_folder(path)
-    if path.exists() or not glob.has_magic(str(path)):
+    if _exists(path) or not glob.has_magic(str(path)):
         return name, [path]
     # Path.glob takes no pattern that begins with a slash.
     found = sorted(Path(one) for one in glob.glob(str(path), recursive=True))  # noqa: PTH207
@@ -213,6 +213,13 @@ def _expanded(argument: str, names: Sequence[str]) -> tuple[str | None, list[Pat
             expected="a pattern that fits files, such as 'images/*.png'",
         )
     return name, found
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _files_of_folder(folder: Path) -> list[Path]:
@@ -244,7 +251,7 @@ def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Pat
             if argument.startswith(prefix + "="):
                 return name, Path(argument[len(prefix) + 1 :])
     head, equals, _ = argument.partition("=")
-    if not equals or "/" in head or Path(argument).exists():
+    if not equals or "/" in head or _exists(Path(argument)):
         return None, Path(argument)
     raise _unknown(head, names, None)
 

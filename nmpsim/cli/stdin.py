@@ -17,15 +17,15 @@ _OWN = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 _KEY = "nmpsim.stdin"
 
 
-def spooled(name: str, context: click.Context | None) -> str:
+def spooled(name: str, context: click.Context | None, *, named: bool = False) -> str:
     """A file with the contents of ``-``, or of a pipe that was opened for us; others as they are.
 
-    It is gone when the command ends.
+    It is gone when the command ends. With ``named`` any pipe is read, and its other end waited for.
 
     Raises:
         UserError: FILE001 if there is nothing to read, ARG001 for ``-`` a second time.
     """
-    if name != "-" and not (_OWN.fullmatch(name) and Path(name).is_fifo()):
+    if name != "-" and not ((named or _OWN.fullmatch(name)) and _is_pipe(name)):
         return name
     if context is None or context.resilient_parsing:
         return name
@@ -41,6 +41,13 @@ def spooled(name: str, context: click.Context | None) -> str:
     path = folder / ("stdin" if name == "-" else Path(name).name)
     _copy(name, path)
     return str(path)
+
+
+def _is_pipe(name: str) -> bool:
+    try:
+        return Path(name).is_fifo()
+    except OSError:  # a name that is too long: who opens it says so
+        return False
 
 
 def _copy(name: str, path: Path) -> None:

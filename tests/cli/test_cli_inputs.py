@@ -195,3 +195,9 @@ def test_things_that_are_no_files(one_input, tmp_path):
     told = error(one_input, tmp_path / "pipe")
     assert "it is a pipe" in told
     assert "hint: give a regular file" in told
+
+
+@pytest.mark.parametrize("prefix", ["", "data=", "other="])
+@pytest.mark.parametrize("ending", ["", "*"])
+def test_a_name_that_is_too_long(one_input, prefix, ending):
+    assert "error[" in error(one_input, f"{prefix}{'x' * 5000}{ending}")

@@ -71,6 +71,16 @@ def test_a_pipe_that_was_opened_for_us_is_read(tmp_path: Path) -> None:
     os.close(reading)
 
 
+def test_a_named_pipe_is_read(fake, one_input, tmp_path: Path) -> None:
+    pipe, contents = tmp_path / "pipe", npy(tmp_path)
+    os.mkfifo(pipe)
+    thread = threading.Thread(target=lambda: pipe.write_bytes(contents))
+    thread.start()
+    result = invoke("run", one_input, "--input", pipe)
+    thread.join()
+    assert result.exit_code == 0, result.stderr
+
+
 def test_a_file_called_dash_has_a_name(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-").write_text(SOURCE)

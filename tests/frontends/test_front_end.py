@@ -143,12 +143,14 @@ def test_all_that_is_not_supported_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_float_model_is_refused(tmp_path: Path) -> None:
-    tensors = [FileTensor(name, (1, 4), "FLOAT32", (), ()) for name in ("x", "y")]
+    tensors = [FileTensor(name, (1, 4), "FLOAT32", (), ()) for name in ("x", "y", "z")]
     path = tmp_path / "float.tflite"
-    operators = [FileOperator("LOGISTIC", (0,), (1,))]
-    path.write_bytes(tflite_file(tensors, operators, [0], [1]))
-    finding = refused(path).diagnostics[0]
+    operators = [FileOperator("LOGISTIC", (0,), (1,)), FileOperator("LOGISTIC", (1,), (2,))]
+    path.write_bytes(tflite_file(tensors, operators, [0], [2]))
+    (finding,) = refused(path).diagnostics
     assert (finding.code, finding.found) == ("MODEL002", "x is float32")
+    assert finding.hint is not None
+    assert "full integer quantization" in finding.hint
 
 
 @pytest.mark.parametrize("kept", [8, 40, 400, 1200])

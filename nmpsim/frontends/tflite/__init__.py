@@ -51,7 +51,8 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Imported:
             for tensor in operator.outputs:
                 _assume(lowering, tensor)
     if problems:
-        raise UserError(problems[:MAX_ERRORS])
+        is_float = not any(tensor.is_quantized for tensor in graph.tensors)
+        raise UserError(problems[: 1 if is_float else MAX_ERRORS])
     known = tuple(_normalizations(graph, lowering))
     return Imported(builder.module(), unsigned, tuple(fates), NUMERICS, known)
 
