@@ -20,6 +20,11 @@ FAR_OFF_DB = 10.0
 _MARK = "bold yellow"
 
 
+def result_error(layer: ShadowLayer) -> ErrorSize | None:
+    """The error of a layer's result: accumulated, or of rounding alone without float weights."""
+    return layer.accumulated or layer.rounding_alone
+
+
 def print_shadow(shadow: ShadowReport, console: Console) -> None:
     """The constants, the quality of each layer, and the parts of its error."""
     heading(console, "shadow: the run compared with an exact evaluation")

@@ -12,8 +12,9 @@ import pytest
 from report_samples import CUTS, TRAP, detailed_report, layer, sample_report
 
 from nmpsim.diagnostics import UserError
-from nmpsim.report.data import BytesMoved, RunReport
+from nmpsim.report.data import Bound, BytesMoved, RunReport
 from nmpsim.report.details import Histogram, Timeline, WorkSpan
+from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport, Split
 from nmpsim.views.html import html_page
 from nmpsim.views.html.compare import (
     change_figure,
@@ -24,8 +25,9 @@ from nmpsim.views.html.compare import (
 )
 from nmpsim.views.html.figures import MAX_MARKS
 from nmpsim.views.html.findings import saturation_table, slow_table
+from nmpsim.views.html.headline import headline, title_of
 from nmpsim.views.html.layer_graph import MAX_LAYERS, MAX_SPAN, layer_graph
-from nmpsim.views.html.run_figures import CHANNEL_CELLS, run_figures
+from nmpsim.views.html.run_figures import CHANNEL_CELLS, error_figures, run_figures
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 EVIL += "\x1b[31m\ud800\uffff"
@@ -247,19 +249,86 @@ def test_channels_share_cells():
     assert cells[0]["share"] == pytest.approx(100 * 3 / (49 * 2048 / CHANNEL_CELLS), abs=1e-4)
 
 
+def test_the_first_screen():
+    few = attrs.evolve(CUTS[0], count=2)
+    layers = (
+        layer(0, "a", cycles=2000, bound=Bound(mac=1000), elements=1000, saturation=CUTS),
+        layer(1, "b", cycles=1000, elements=8000, saturation=(few,)),
+        layer(2, "c", cycles=300, elements=8000, saturation=(few,)),
+        layer(3, "d", cycles=200, elements=100, saturation=(few,)),
+    )
+    exact, poor = ErrorSize(float("inf"), 0.0, 0.0), ErrorSize(21.25, 0.3, 2.0)
+    shadow = ShadowReport(
+        None,
+        (),
+        (),
+        (ShadowLayer(0, 1, "a", rounding_alone=exact), ShadowLayer(1, 2, "b", rounding_alone=poor)),
+    )
+    report = sample_report(layers=layers, cycles=4000, shadow=shadow)
+    first = headline(report)
+    assert first.verdict == (
+        f"L{report.limited_by[1:]}; in 2 layers of 4 more than 0.1% of the values saturated;"
+        " the worst SQNR is 21.2 dB."
+    )
+    numbers = {one.label: one for one in first.numbers}
+    assert [one.value for one in first.numbers[:2]] == ["4,000", "4.38 us"]
+    assert (numbers["saturated values"].value, numbers["saturated values"].alarm) == ("13", True)
+    assert (numbers["worst SQNR"].note, numbers["worst SQNR"].layer) == (
+        "rounding alone, layer 1",
+        1,
+    )
+    assert [one.name for one in first.slow] == ["a", "b", "c"]
+    assert first.slow[0].words == "50.0% of the cycles, 2.00 x its bound; 60.0% MAC array at work"
+    assert [one.name for one in first.saturated] == ["d", "a"]
+    assert first.saturated[1].words == (
+        "0.7% of the values, most at rescale, high side, by up to 300 units of the last place"
+    )
+    assert first.little == "4 values in 2 more layers, at most 0.1% of each"
+    table = saturation_table(report)
+    place = [heading.title for heading in table.headings].index("saturated")
+    assert [row[place].mark for row in table.rows] == ["alarm", "", "", "alarm"]
+
+
+def test_a_quiet_first_screen():
+    first = headline(sample_report(layers=(layer(0, "a"),), device={"name": "x"}))
+    assert "no value saturated" in first.verdict
+    assert (first.saturated, first.little) == ((), "No value saturated")
+    assert [(one.value, one.note) for one in first.numbers if one.label == "worst SQNR"] == [
+        ("-", "nmpsim run --shadow measures it")
+    ]
+    assert title_of("run 7", sample_report(program="main")) == "run 7"
+    assert title_of("run 7", sample_report()) == "lenet"
+
+
+def test_where_errors_come_from():
+    size = ErrorSize(30.0, 0.25, 1.5)
+    split = Split(None, None, size, attrs.evolve(size, mean_units=0.0), size)
+    shadow = ShadowReport("w.npz", (), (), (ShadowLayer(1, 2, "fc", split=split),))
+    (figure,) = error_figures(sample_report(shadow=shadow))
+    assert [(one["layer"], one["part"], one["mean"]) for one in figure.spec["data"]["values"]] == [
+        ("1 fc", "quantization of the weights", 0.25),
+        ("1 fc", "rounding", 0.25),
+    ]
+    assert list(error_figures(sample_report())) == []
+
+
 def test_the_network_is_a_picture(text, page):
     graph = layer_graph(detailed_report())
     boxes = {box.index: box for row in graph.rows for box in row.boxes}
     assert sorted(boxes) == [0, 1, 2]
     assert boxes[0].x < boxes[1].x < boxes[2].x
     assert [boxes[n].title for n in range(3)] == ["0 convolution", "1 convolution", "2 softmax"]
-    assert [boxes[n].detail for n in range(3)] == ["28.6 %", "71.4 %", "<0.1 %"]
-    assert (boxes[1].bar, boxes[2].host) == (graph.box[0], True)
+    assert [boxes[n].detail for n in range(3)] == ["28.6%", "71.4%", "<0.1%"]
+    assert boxes[2].host
+    assert [width for _, width, _ in boxes[1].bar] == [67, 17, 6, 10, 1, 11]  # of 112
+    assert boxes[1].bar[0] == (0, 67, "#0072b2")
+    assert boxes[1].bar[1][0] == 67
     assert boxes[1].tooltip == (
-        "fc: channelwisequantizedconvolution; 2,499 cycles, 71.4 % of the run;"
-        " cores: 60.0 % MAC array at work"
+        "fc: channelwisequantizedconvolution; 2,499 cycles, 71.4% of the run;"
+        " 60.0% MAC array at work; 15.0% waiting for loads; 10.0% control core at work"
     )
-    assert graph.legend == (("#0072b2", "MAC array at work"),)
+    assert graph.legend[0] == ("#0072b2", "MAC array at work")
+    assert len(graph.legend) == 6
     targets = {attributes.get("id") for _, attributes in page.tags}
     links = {a["href"] for a in page.named("a") if "-layer-" in a["href"]}
     assert links == {f"#run-0-layer-{n}" for n in range(3)}

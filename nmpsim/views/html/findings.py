@@ -19,6 +19,7 @@ from nmpsim.views.html.tables import (
     count,
     percent_cell,
     recorded_columns,
+    saturates_notably,
     table_of,
     text,
 )
@@ -27,18 +28,10 @@ from nmpsim.views.text import percent
 
 MAX_SLOW = 12
 """Layers whose reasons are listed: those that took the most cycles."""
-_MAX_CAUSES = 3
+MAX_CAUSES = 3
 """Reasons of a layer."""
 _LEAST_SHARE = 0.05
 """Of the cores' cycles, for a reason to be listed."""
-
-NOTABLE_SHARE = 1e-3
-"""Of a layer's results; where fewer saturate, nothing is wrong with its scale."""
-
-
-def saturates_notably(layer: LayerReport) -> bool:
-    """Whether so many values saturate that somebody should look at it."""
-    return layer.saturated > NOTABLE_SHARE * layer.elements
 
 
 def slow_table(report: RunReport) -> Table:
@@ -66,9 +59,10 @@ def saturation_table(report: RunReport) -> Table:
     return Table(headings, tuple(_saturation_row(report, layer, one) for layer, one in found))
 
 
-def _causes(layer: LayerReport) -> str:
+def causes_of(layer: LayerReport, most: int = MAX_CAUSES) -> str:
+    """Where the cores' cycles went, in words; empty if nowhere."""
     total = max(sum(layer.core_cycles.values()), 1)
-    largest = sorted(layer.core_cycles.items(), key=lambda item: -item[1])[:_MAX_CAUSES]
+    largest = sorted(layer.core_cycles.items(), key=lambda item: -item[1])[:most]
     told = [
         f"{percent(cycles, total)}% {CAUSE_WORDS.get(cause, cause)}"
         for cause, cycles in largest
@@ -84,7 +78,7 @@ def _saturation_row(report: RunReport, layer: LayerReport, one: Saturation) -> t
         *(column.cell(report, layer) for column in _WHERE),
         text(one.stage),
         text(one.side),
-        count(one.count, "alarm"),
+        count(one.count, "alarm" if saturates_notably(layer) else ""),
         percent_cell(one.count, layer.elements),
         count(one.worst),
         text(", ".join(map(str, one.first)) or "-"),
@@ -108,5 +102,5 @@ _FORMULA = Column(
 )
 _CAUSES = Column(
     Heading("how the cores spent their time", "shares of all cores' cycles", number=False),
-    lambda _, layer: text(_causes(layer)),
+    lambda _, layer: text(causes_of(layer)),
 )

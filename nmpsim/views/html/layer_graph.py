@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 
 from nmpsim.lir.opcodes import OPCODES, Kind
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.views.html.findings import saturates_notably
+from nmpsim.views.html.findings import causes_of
 from nmpsim.views.html.run_figures import CAUSE_COLOURS
+from nmpsim.views.html.tables import saturates_notably
 from nmpsim.views.run_text import CAUSE_WORDS
 from nmpsim.views.text import percent, plural
 from nmpsim.visible import visible_line
@@ -35,14 +36,13 @@ _NO_CAUSE = "#b0b7bf"
 
 @attrs.frozen
 class Box:
-    """A layer: how long its bar is tells its time, the bar's colour what its cores did most."""
+    """A layer: how long its bar is tells its time, the bar's colours what its cores did."""
 
     index: int
     x: int
     y: int
-    bar: int
-    """Pixels."""
-    colour: str
+    bar: tuple[tuple[int, int, str], ...]
+    """Pieces: where each begins, how wide it is, and its colour."""
     title: str
     detail: str
     tooltip: str
@@ -93,10 +93,9 @@ def layer_graph(report: RunReport) -> LayerGraph | None:
         for layer, place in zip(report.layers, places, strict=True)
     ]
     rows = tuple(_rows(columns, boxes, paths))
-    causes = {cause for layer in report.layers if (cause := _main_cause(layer)) is not None}
+    shown = {colour for box in boxes for _, _, colour in box.bar}
     legend = tuple(
-        (CAUSE_COLOURS.get(cause, _NO_CAUSE), CAUSE_WORDS.get(cause, cause))
-        for cause in sorted(causes, key=[*CAUSE_COLOURS, *causes].index)
+        (colour, CAUSE_WORDS[cause]) for cause, colour in CAUSE_COLOURS.items() if colour in shown
     )
     width = max(row.view[2] for row in rows)
     return LayerGraph(width, rows[-1].top + rows[-1].view[3], (_WIDTH, _HEIGHT), rows, legend)
@@ -158,26 +157,30 @@ def _path(points: Sequence[tuple[int, int]]) -> str:
 
 
 def _box(layer: LayerReport, report: RunReport, place: tuple[int, int], longest: int) -> Box:
-    cause = _main_cause(layer)
-    share = f"{percent(layer.cycles, report.cycles)} %" if layer.cycles else layer.placement
+    share = f"{percent(layer.cycles, report.cycles)}%" if layer.cycles else layer.placement
     return Box(
         index=layer.index,
         x=place[0] - _WIDTH // 2,
         y=place[1] - _HEIGHT // 2,
-        bar=round(_WIDTH * layer.cycles / longest) if longest else 0,
-        colour=CAUSE_COLOURS.get(cause or "", _NO_CAUSE),
+        bar=tuple(_bar(layer, _WIDTH * layer.cycles / max(longest, 1))),
         title=_title(layer),
         detail=share,
-        tooltip=visible_line("; ".join(_facts(layer, report, cause))),
+        tooltip=visible_line("; ".join(_facts(layer, report))),
         host=layer.placement == "host",
         saturated=saturates_notably(layer),
     )
 
 
-def _main_cause(layer: LayerReport) -> str | None:
-    """Where most of its cores' cycles went."""
-    spent: Mapping[str, int] = layer.core_cycles
-    return max(spent, key=lambda cause: spent[cause]) if any(spent.values()) else None
+def _bar(layer: LayerReport, width: float) -> Iterator[tuple[int, int, str]]:
+    """Pieces of a bar, a colour for each cause."""
+    spent = layer.core_cycles if any(layer.core_cycles.values()) else {"": 1}
+    total, begin, sum_of_causes = sum(spent.values()), 0, 0
+    for cause in sorted(spent, key=[*CAUSE_COLOURS, *spent].index):
+        sum_of_causes += spent[cause]
+        end = round(width * sum_of_causes / total)
+        if end > begin:
+            yield begin, end - begin, CAUSE_COLOURS.get(cause, _NO_CAUSE)
+        begin = end
 
 
 def _title(layer: LayerReport) -> str:
@@ -188,14 +191,13 @@ def _title(layer: LayerReport) -> str:
     return words if len(words) <= _CHARACTERS else f"{words[: _CHARACTERS - 1]}\u2026"
 
 
-def _facts(layer: LayerReport, report: RunReport, cause: str | None) -> Iterator[str]:
+def _facts(layer: LayerReport, report: RunReport) -> Iterator[str]:
     yield f"{layer.name}: {layer.op}"
     if layer.placement == "host":
         yield f"on the host, {layer.reason}" if layer.reason else "on the host"
     else:
-        yield f"{layer.cycles:,} cycles, {percent(layer.cycles, report.cycles)} % of the run"
-    if cause is not None:
-        share = percent(layer.core_cycles[cause], sum(layer.core_cycles.values()))
-        yield f"cores: {share} % {CAUSE_WORDS.get(cause, cause)}"
+        yield f"{layer.cycles:,} cycles, {percent(layer.cycles, report.cycles)}% of the run"
+    if causes := causes_of(layer):
+        yield causes
     if layer.saturated:
         yield f"{plural(layer.saturated, 'value')} saturated"

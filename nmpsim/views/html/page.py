@@ -15,8 +15,9 @@ from nmpsim.views.html import compare, tables
 from nmpsim.views.html.detail_tables import sensitivity_table, settings_table, shadow_table
 from nmpsim.views.html.figures import MAX_MARKS, Figure
 from nmpsim.views.html.findings import saturation_table, slow_table
+from nmpsim.views.html.headline import Headline, headline, title_of
 from nmpsim.views.html.layer_graph import LayerGraph, layer_graph
-from nmpsim.views.html.run_figures import run_figures
+from nmpsim.views.html.run_figures import error_figures, run_figures
 from nmpsim.views.html.tables import Table
 from nmpsim.views.run_text import run_totals
 from nmpsim.visible import visible, visible_line
@@ -54,6 +55,7 @@ class _Run:
     id: str
     name: str
     report: RunReport
+    headline: Headline
     totals: list[tuple[str, str]]
     outputs: list[str]
     graph: LayerGraph | None
@@ -64,6 +66,7 @@ class _Run:
     settings: Table
     sensitivity: Table | None
     shadow: Table | None
+    errors: list[_Drawn]
     figures: list[_Drawn]
 
 
@@ -95,12 +98,17 @@ def html_page(runs: Mapping[str, RunReport], listener: Listener | None = None) -
 
     names = compare.run_names([visible_line(name) for name in runs])
     runs = dict(zip(names, runs.values(), strict=True))
+    errors = {name: list(error_figures(report)) for name, report in runs.items()}
     figures = {name: list(run_figures(report)) for name, report in runs.items()}
     changes = compare.change_figure(runs) if len(runs) > 1 else None
-    draw = _Draughtsman([*chain(*figures.values()), *([changes] if changes else [])], listener)
+    every = [*chain(*errors.values(), *figures.values()), *([changes] if changes else [])]
+    draw = _Draughtsman(every, listener)
     page: str = _template().render(
-        title=", ".join(dict.fromkeys(run.program for run in runs.values())),
-        runs=[_run(n, name, runs[name], draw.all(figures[name])) for n, name in enumerate(runs)],
+        title=", ".join(dict.fromkeys(title_of(name, run) for name, run in runs.items())),
+        runs=[
+            _run(n, name, runs[name], draw.all(errors[name]), draw.all(figures[name]))
+            for n, name in enumerate(runs)
+        ],
         comparison=_comparison(runs, draw.all([changes] if changes else [])),
         vega=script(),
     )
@@ -139,11 +147,14 @@ class _Draughtsman:
         return _Drawn(figure, picture, f"figure-{self._done}")
 
 
-def _run(number: int, name: str, report: RunReport, figures: list[_Drawn]) -> _Run:
+def _run(
+    number: int, name: str, report: RunReport, errors: list[_Drawn], figures: list[_Drawn]
+) -> _Run:
     return _Run(
         id=f"run-{number}",
         name=name,
         report=report,
+        headline=headline(report),
         totals=run_totals(report),
         outputs=[text for output in report.output_reports for text in output_lines(output)],
         graph=layer_graph(report),
@@ -154,6 +165,7 @@ def _run(number: int, name: str, report: RunReport, figures: list[_Drawn]) -> _R
         settings=settings_table(report),
         sensitivity=sensitivity_table(report),
         shadow=shadow_table(report),
+        errors=errors,
         figures=figures,
     )
 

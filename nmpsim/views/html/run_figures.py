@@ -39,6 +39,55 @@ CAUSE_COLOURS = {
 """Told apart also by those who see few colours; tooltips and the text have the words."""
 
 
+_SPLIT = {
+    "inherited": ("inherited from earlier layers", "#b0b7bf"),
+    "bias": ("quantization of the bias", "#cc79a7"),
+    "weights": ("quantization of the weights", "#0072b2"),
+    "saturation": ("saturation", "#d55e00"),
+    "rescale": ("rounding", "#009e73"),
+}
+"""Parts of a layer's error: what they are, and their colours."""
+
+
+def error_figures(report: RunReport) -> Iterator[Figure]:
+    """Where each layer's error comes from, if a shadow tells."""
+    layers = report.shadow.layers if report.shadow is not None else ()
+    values = [
+        {
+            "layer": layer_label(report.layers[layer.index]),
+            "part": _SPLIT[part][0],
+            "order": order,
+            "mean": round(size.mean_units, 4),
+            "worst": round(size.worst_units or 0, 2),
+        }
+        for layer in layers
+        if layer.split is not None
+        for order, part in enumerate(_SPLIT)
+        if (size := getattr(layer.split, part)) is not None and size.mean_units
+    ]
+    if not values:
+        return
+    spec = figure_spec(
+        values,
+        240,
+        mark={"type": "bar"},
+        encoding={
+            "x": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 120}),
+            "y": axis("mean", "quantitative", "mean error, units of the last place"),
+            "color": axis("part", "nominal", "part", scale=colours(dict(_SPLIT.values()))),
+            "order": {"field": "order", "type": "quantitative"},
+            "tooltip": tooltips(layer="layer", part="part", mean="mean", worst="worst"),
+        },
+    )
+    text = (
+        "What each layer's error against exact evaluation is made of: the mean size of each part."
+        " Parts of opposite signs cancel, so a bar may be longer than the error."
+    )
+    if report.shadow is not None and report.shadow.float_weights is None:
+        text += " Without --float-weights only rounding and saturation are known."
+    yield Figure("Errors by layer and source", text, spec)
+
+
 def run_figures(report: RunReport) -> Iterator[Figure]:
     """Every figure for which the report has data."""
     if any(sum(layer.core_cycles.values()) for layer in report.layers):

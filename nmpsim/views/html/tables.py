@@ -13,6 +13,9 @@ from nmpsim.views.html.recorded import scratchpad_shares
 from nmpsim.views.text import elem_text, percent, shape_text
 from nmpsim.visible import visible_line
 
+NOTABLE_SHARE = 1e-3
+"""Of a layer's results; where fewer saturate, nothing is wrong with its scale."""
+
 
 @attrs.frozen
 class Cell:
@@ -140,11 +143,17 @@ def percent_cell(part: float, whole: float) -> Cell:
     return Cell(percent(part, whole), part / whole if whole > 0 else -1)
 
 
+def saturates_notably(layer: LayerReport) -> bool:
+    """Whether so many values saturate that somebody should look at it."""
+    return layer.saturated > NOTABLE_SHARE * layer.elements
+
+
 def _saturated(layer: LayerReport) -> Cell:
     if not layer.saturated:
         return Cell("-", 0)
     share = percent(layer.saturated, layer.elements)
-    return Cell(f"{layer.saturated:,} ({share}%)", layer.saturated, "alarm")
+    mark = "alarm" if saturates_notably(layer) else ""
+    return Cell(f"{layer.saturated:,} ({share}%)", layer.saturated, mark)
 
 
 def _worst(layer: LayerReport) -> Cell:

@@ -1,0 +1,173 @@
+"""What a reader sees first: a verdict, six numbers, and the layers that matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.report.shadow import ShadowLayer
+from nmpsim.views.html.findings import causes_of
+from nmpsim.views.html.tables import NOTABLE_SHARE, saturates_notably
+from nmpsim.views.shadow_text import result_error
+from nmpsim.views.text import duration, percent, plural
+from nmpsim.visible import visible_line
+
+FUNCTION = "main"
+"""How Glow names every network."""
+MAX_LAYERS = 3
+"""Of a list."""
+
+
+@attrs.frozen
+class Number:
+    """A number in large type."""
+
+    label: str
+    value: str
+    note: str = ""
+    layer: int | None = None
+    """That the note is about."""
+    alarm: bool = False
+
+
+@attrs.frozen
+class Finding:
+    """A layer, and what is remarkable about it."""
+
+    layer: int
+    name: str
+    words: str
+
+
+@attrs.frozen
+class Headline:
+    """The first screen of a run, but for its picture."""
+
+    verdict: str
+    numbers: tuple[Number, ...]
+    slow: tuple[Finding, ...]
+    """The layers that took longest."""
+    saturated: tuple[Finding, ...]
+    """The layers of which the largest shares saturate."""
+    little: str
+    """What saturates besides."""
+
+
+def headline(report: RunReport) -> Headline:
+    """The first screen of a run."""
+    notable = sorted(filter(saturates_notably, report.layers), key=_share, reverse=True)
+    slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_LAYERS]
+    return Headline(
+        _verdict(report, notable),
+        _numbers(report, notable),
+        tuple(_finding(layer, _slow_words(layer, report)) for layer in slow if layer.cycles),
+        tuple(_finding(layer, _saturation_words(layer)) for layer in notable[:MAX_LAYERS]),
+        _little(report, notable),
+    )
+
+
+def title_of(name: str, report: RunReport) -> str:
+    """The network's name, or that of the report's file."""
+    return name if report.program == FUNCTION else visible_line(report.program)
+
+
+def _verdict(report: RunReport, notable: Sequence[LayerReport]) -> str:
+    if report.trap is not None:
+        return "The run did not reach its end."
+    clauses = [report.limited_by or "nothing took any cycles"]
+    if notable:
+        clauses.append(
+            f"in {plural(len(notable), 'layer')} of {len(report.layers)} more than"
+            f" {NOTABLE_SHARE:.1%} of the values saturated"
+        )
+    else:
+        clauses.append("saturation is negligible" if _saturated(report) else "no value saturated")
+    if (worst := _worst(report)) is not None:
+        clauses.append(f"the worst SQNR is {_db(worst[1])}")
+    text = "; ".join(clauses)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[Number, ...]:
+    clock = report.device.get("cores_clock_mhz")
+    return (
+        Number("cycles", f"{report.cycles:,}"),
+        Number("latency", duration(report.seconds), f"at {clock} MHz" if clock else ""),
+        Number("DRAM busy", _percent(report.use.dram_busy, report), "of the cycles"),
+        Number(
+            "MAC utilization",
+            _percent(report.use.mac_utilization, report),
+            "of what all arrays can do",
+        ),
+        Number(
+            "saturated values",
+            f"{_saturated(report):,}",
+            f"notable in {plural(len(notable), 'layer')}" if notable else "",
+            alarm=bool(notable),
+        ),
+        _sqnr(report),
+    )
+
+
+def _sqnr(report: RunReport) -> Number:
+    label = "worst SQNR"
+    if (worst := _worst(report)) is None:
+        return Number(label, "-", "nmpsim run --shadow measures it")
+    layer, sqnr_db = worst
+    against = "rounding alone" if layer.accumulated is None else "against float"
+    return Number(label, _db(sqnr_db), f"{against}, layer {layer.index}", layer.index)
+
+
+def _worst(report: RunReport) -> tuple[ShadowLayer, float] | None:
+    """The layer whose result is the least exact, and its SQNR."""
+    layers = report.shadow.layers if report.shadow is not None else ()
+    told = [(layer, size.sqnr_db) for layer in layers if (size := result_error(layer)) is not None]
+    known = [one for one in told if not math.isnan(one[1])]
+    return min(known, key=lambda one: one[1], default=None)
+
+
+def _saturated(report: RunReport) -> int:
+    return sum(layer.saturated for layer in report.layers)
+
+
+def _share(layer: LayerReport) -> float:
+    return layer.saturated / max(layer.elements, 1)
+
+
+def _finding(layer: LayerReport, words: str) -> Finding:
+    return Finding(layer.index, visible_line(layer.name), words)
+
+
+def _slow_words(layer: LayerReport, report: RunReport) -> str:
+    distance = "" if layer.distance is None else f", {layer.distance:.2f} x its bound"
+    causes = f"; {causes}" if (causes := causes_of(layer, 1)) else ""
+    return f"{percent(layer.cycles, report.cycles)}% of the cycles{distance}{causes}"
+
+
+def _saturation_words(layer: LayerReport) -> str:
+    most = max((one for one in layer.saturation if not one.wanted), key=lambda one: one.count)
+    return (
+        f"{percent(layer.saturated, layer.elements)}% of the values, most at {most.stage},"
+        f" {most.side} side, by up to {plural(most.worst, 'unit')} of the last place"
+    )
+
+
+def _little(report: RunReport, notable: Sequence[LayerReport]) -> str:
+    others = [one for one in report.layers if one.saturated and not saturates_notably(one)]
+    if not others:
+        return f"No {'other ' if notable else ''}value saturated"
+    count = plural(sum(layer.saturated for layer in others), "value")
+    more = "more " if notable else ""
+    where = f"{len(others):,} {more}{'layer' if len(others) == 1 else 'layers'}"
+    return f"{count} in {where}, at most {NOTABLE_SHARE:.1%} of each"
+
+
+def _percent(share: float, report: RunReport) -> str:
+    return f"{percent(share, 1)}%" if report.cycles else "-"
+
+
+def _db(sqnr_db: float) -> str:
+    return "exact" if sqnr_db == math.inf else f"{sqnr_db:.1f} dB"
