@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 import functools
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from nmpsim import dram_presets
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 
 SOURCES = ("published", "measured", "assumed", "given")
@@ -66,6 +67,15 @@ class DeviceConfig:
     dram_latency_cycles: int = _setting(0, 100_000)
     dram_row_bytes: int = _setting(64, 1 << 20, power_of_two=True)
     dram_row_miss_cycles: int = _setting(0, 100_000)
+    dram_channels: int = _setting(1, 8, power_of_two=True)
+    dram_banks: int = _setting(1, 32, power_of_two=True)
+    dram_precharge_cycles: int = _setting(0, 100_000)
+    dram_write_recovery_cycles: int = _setting(0, 100_000)
+    dram_write_read_cycles: int = _setting(0, 100_000)
+    dram_read_write_cycles: int = _setting(0, 100_000)
+    dram_refresh_interval_cycles: int = _setting(0, 10_000_000)
+    dram_refresh_cycles: int = _setting(0, 100_000)
+    dram_lookahead_cycles: int = _setting(0, 100_000)
     sync_barrier_cycles: int = _setting(0, 100_000)
     sync_semaphore_cycles: int = _setting(0, 100_000)
     host_operation_cycles: int = _setting(0, 1_000_000_000)
@@ -151,9 +161,47 @@ def load_device(path: Path | str) -> DeviceConfig:
             found=error,
             expected="TOML 1.0, UTF-8",
         ) from error
-    flat = _entries_of(default_device())
+    name = _take_preset(document)
     changes, findings = _flatten(document, place)
+    flat = _entries_of(default_device())
+    if name is not None:
+        preset, wrong = _preset_entries(name, flat | changes, changes, place)
+        flat, findings = flat | preset, findings + wrong
     return _checked(flat | changes, place, findings)
+
+
+def _take_preset(document: dict[str, Any]) -> object | None:
+    """Remove the DRAM's preset, which is no setting, from a device file."""
+    dram = document.get("dram")
+    return dram.pop("preset", None) if isinstance(dram, dict) else None
+
+
+def _preset_entries(
+    name: object, flat: Mapping[str, _Entry], changed: Container[str], place: Place
+) -> tuple[dict[str, _Entry], list[Diagnostic]]:
+    """The settings of a preset at the device's clock; one that cannot be is left to the file."""
+    clock = flat["cores_clock_mhz"].value
+    names = dram_presets.names()
+    if name not in names:
+        near = difflib.get_close_matches(str(name), names, 1)
+        hint = f"did you mean {near[0]}?" if near else None
+        message = "unknown [dram] preset"
+        found = repr(name)[:80]
+        return {}, [Diagnostic("DEV002", message, place, found, ", ".join(names), hint)]
+    if not isinstance(clock, int) or clock < 1:
+        return {}, []  # it is told as a wrong clock
+    entries = {
+        f"dram_{key}": _Entry(setting.value, setting.source, place)
+        for key, setting in dram_presets.settings(str(name), clock).items()
+    }
+    rate = entries.get("dram_bytes_per_cycle")
+    if rate is None or isinstance(rate.value, int) or "dram_bytes_per_cycle" in changed:
+        return entries, []
+    del entries["dram_bytes_per_cycle"]
+    found = f"{float(rate.value):.4g} at {clock} MHz"
+    hint = "give [dram] bytes_per_cycle, or a clock that divides it"
+    message = f"the bandwidth of {name} is no whole number of bytes a cycle"
+    return entries, [Diagnostic("DEV003", message, place, found, "a whole number", hint)]
 
 
 def _entries_of(device: DeviceConfig) -> dict[str, _Entry]:
@@ -277,19 +325,29 @@ def _checked(
 
 def _contradictions(values: Mapping[str, Any], file: Place | None) -> list[Diagnostic]:
     """Settings that are possible, but not together."""
-    burst, row = values.get("dram_burst_bytes"), values.get("dram_row_bytes")
-    if isinstance(burst, int) and isinstance(row, int) and burst > row:
-        return [
-            Diagnostic(
-                "DEV003",
-                "a DRAM burst is longer than a DRAM row",
-                file,
-                f"{burst} bytes",
-                f"at most {row} bytes",
-                "lower [dram] burst_bytes or raise [dram] row_bytes",
-            )
-        ]
-    return []
+    pairs = (
+        ("dram_burst_bytes", "dram_row_bytes", "bytes", "a DRAM burst is longer than a DRAM row"),
+        (
+            "dram_precharge_cycles",
+            "dram_row_miss_cycles",
+            "cycles",
+            "to close a DRAM row, a part of a row miss, takes longer than a row miss",
+        ),
+        (
+            "dram_refresh_cycles",
+            "dram_refresh_interval_cycles",
+            "cycles",
+            "a refresh of the DRAM takes longer than from one to the next",
+        ),
+    )
+    findings = []
+    for small, large, unit, message in pairs:
+        low, high = values.get(small), values.get(large)
+        if isinstance(low, int) and isinstance(high, int) and low > high:
+            hint = f"lower {_toml_name(small)} or raise {_toml_name(large)}"
+            found, expected = f"{low} {unit}", f"at most {high} {unit}"
+            findings.append(Diagnostic("DEV003", message, file, found, expected, hint))
+    return findings
 
 
 def _toml_name(key: str) -> str:

@@ -14,6 +14,7 @@ from nmpsim.isa.csrs import CSR_ROWS, Csr
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.memory.dram import CURSOR_WORDS
+from nmpsim.timing.dram import CHANNEL_WORDS, MAX_CHANNELS, reset_dram
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -112,6 +113,10 @@ class Job(IntEnum):
     """Address of its instruction."""
     DESCRIPTOR = CURSOR_WORDS + 5
     """Address of its descriptor."""
+    KNOWN = CURSOR_WORDS + 6
+    """Tick from which the DRAM knows of its next grant."""
+    END = CURSOR_WORDS + 7
+    """Tick at which its grants so far are served."""
 
 
 class Trap(IntEnum):
@@ -181,8 +186,7 @@ SHARED = np.dtype(
         ("image_base", "i8"),
         ("ram_base", "i8"),
         ("scratchpad_bytes", "i8"),
-        ("dram_free", "i8"),  # tick at which the DRAM is free
-        ("open_row", "i8"),
+        ("dram", "i8", (MAX_CHANNELS, CHANNEL_WORDS)),  # see nmpsim.timing.dram
         ("last_barrier", "i8"),  # the one released last, or -1
         ("noted", "i8"),  # entries of ``Machine.work`` in use
         ("trap", "i8", (len(Trap),)),
@@ -312,8 +316,7 @@ def reset(machine: Machine) -> None:
         layers[account][...] = 0
     layers.first[:] = NEVER
     machine.barriers.cycle[:] = NEVER
-    shared.dram_free[:] = 0
-    shared.open_row[:] = -1
+    reset_dram(shared.dram[0])
     shared.last_barrier[:] = -1
     shared.noted[:] = 0
     shared.trap[:] = -1

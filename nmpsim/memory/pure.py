@@ -10,11 +10,13 @@ import functools
 from nmpsim.kernels.jit import jit_pure
 from nmpsim.memory import checks, dram, footprint, weight_tail
 from nmpsim.timing import compute, work
+from nmpsim.timing import dram as dram_timing
 
 PURE_FUNCTIONS = (
     *compute.FUNCTIONS,
     *work.FUNCTIONS,
     *dram.FUNCTIONS,
+    *dram_timing.FUNCTIONS,
     *checks.FUNCTIONS,
     *footprint.FUNCTIONS,
     *weight_tail.FUNCTIONS,

@@ -8,7 +8,7 @@ the DRAM with its bursts. The largest of the three bounds the layer.
 from __future__ import annotations
 
 from nmpsim.config import DeviceConfig
-from nmpsim.timing.compute import ceil_div, cycles_of, grant_ticks, lanes_of
+from nmpsim.timing.compute import ceil_div, cycles_of, lanes_of
 from nmpsim.timing.costs import Costs
 
 
@@ -29,7 +29,7 @@ def vector_bound(busy_cycles: int, config: DeviceConfig) -> int:
 
 def memory_bound(bursts: int, costs: Costs) -> int:
     """Bytes of the bursts over those of a cycle, if every row were open; rounded up."""
-    return cycles_of(grant_ticks(bursts, False, costs), costs)
+    return cycles_of(bursts * costs.dram_burst_bytes, costs)
 
 
 def burst_efficiency(bytes_moved: int, bursts: int, config: DeviceConfig) -> float:

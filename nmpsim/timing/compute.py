@@ -81,10 +81,9 @@ def cycles_of(ticks: int, costs: Any) -> int:
     return ceil_div(ticks, costs.dram_bytes_per_cycle)
 
 
-def grant_ticks(bursts: int, row_miss: bool, costs: Any) -> int:
-    """Ticks that the DRAM is busy with a grant."""
-    missed = costs.dram_row_miss_cycles if row_miss else 0
-    return int(bursts * costs.dram_burst_bytes + ticks_of(missed, costs))
+def grant_ticks(nbytes: int, costs: Any) -> int:
+    """Ticks that a channel moves bytes; all channels together move one in a tick."""
+    return int(nbytes * costs.dram_channels)
 
 
 FUNCTIONS = (

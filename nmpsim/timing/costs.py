@@ -29,6 +29,15 @@ class Costs(NamedTuple):
     dram_latency_cycles: int
     dram_row_bytes: int
     dram_row_miss_cycles: int
+    dram_channels: int
+    dram_banks: int
+    dram_precharge_cycles: int
+    dram_write_recovery_cycles: int
+    dram_write_read_cycles: int
+    dram_read_write_cycles: int
+    dram_refresh_interval_cycles: int
+    dram_refresh_cycles: int
+    dram_lookahead_cycles: int
     sync_barrier_cycles: int
     sync_semaphore_cycles: int
     limits_cycles: int

@@ -37,7 +37,7 @@ def check_laws(report: RunReport, config: DeviceConfig) -> None:
         assert layer.cycles * config.dram_bytes_per_cycle >= moved, layer.name
         assert layer.busy["mac"] <= cores * layer.cycles
         assert layer.busy["vector"] <= cores * layer.cycles
-        assert layer.busy["load"] + layer.busy["store"] <= layer.cycles
+        assert layer.busy["load"] + layer.busy["store"] <= layer.cycles * config.dram_channels
 
 
 def check_causes(layer: LayerReport, cores: int) -> None:

@@ -27,6 +27,16 @@ from nmpsim.core.state import (
     start_cores,
 )
 from nmpsim.isa.table import Unit
+from nmpsim.timing.dram import (
+    BANK_WORDS,
+    BANKS,
+    FREE,
+    NONE,
+    OPEN_ROW,
+    READY,
+    REFRESHES,
+    WRITES,
+)
 
 IMAGE = np.arange(100, dtype=np.uint8)
 CORES, SPM_BYTES = 3, 8192
@@ -45,7 +55,7 @@ def test_members_are_numbered_from_zero(numbers: type[IntEnum]) -> None:
 
 def test_a_transfer_s_words_are_behind_its_cursor() -> None:
     """A cursor has eight words (docs/reading-guide.md, state.WORK)."""
-    assert [int(job) for job in Job.__members__.values()] == [8, 9, 10, 11, 12, 13]
+    assert [int(job) for job in Job.__members__.values()] == [8, 9, 10, 11, 12, 13, 14, 15]
 
 
 def test_causes_that_are_not_yet_given_to_a_layer() -> None:
@@ -89,7 +99,7 @@ def test_room_of_the_records() -> None:
     assert core["csr"].shape == (len(Csr),)
     assert core["issued"].shape == core["unit_free"].shape == (4,)
     assert core["finished"].shape == (4, 16)
-    assert core["jobs"].shape == (2, 16, 14)
+    assert core["jobs"].shape == (2, 16, 16)
     assert core["registers"].shape == (32,)
     assert layer["counts"].shape == (18,)
     assert layer["saturated"].shape == layer["worst"].shape == layer["first"].shape == (5, 2)
@@ -113,7 +123,7 @@ def test_reset() -> None:
         account[...] = 77
     m.layers.elements[:] = 77
     m.channel_saturated[...] = 77
-    for name in ("dram_free", "open_row", "last_barrier", "noted", "trap", "semaphores"):
+    for name in ("dram", "last_barrier", "noted", "trap", "semaphores"):
         m.shared[name][...] = 77
     m.barriers.cycle[:] = 77
     reset(m)
@@ -136,7 +146,11 @@ def test_reset() -> None:
         assert not account.any()
     assert (layers.first == NEVER).all()
     assert (m.barriers.cycle == NEVER).all()
-    assert (shared.dram_free, shared.open_row, shared.last_barrier) == (0, -1, -1)
+    assert shared.last_barrier == -1
+    assert not shared.dram[:, [FREE, REFRESHES]].any()
+    assert (shared.dram[:, WRITES] == NONE).all()
+    assert (shared.dram[:, BANKS + OPEN_ROW :: BANK_WORDS] == NONE).all()
+    assert (shared.dram[:, BANKS + READY :: BANK_WORDS] == 0).all()
     assert shared.noted == 0
     assert (shared.trap == -1).all()
     assert not shared.semaphores.any()

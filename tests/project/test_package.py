@@ -18,7 +18,14 @@ import nmpsim
 
 ROOT = Path(__file__).parents[2]
 VERSION = nmpsim.__version__
-DATA = ("nmp.toml", "py.typed", "schemas/report.json", "tui/app.tcss", "views/html/page.html.jinja")
+DATA = (
+    "nmp.toml",
+    "dram.toml",
+    "py.typed",
+    "schemas/report.json",
+    "tui/app.tcss",
+    "views/html/page.html.jinja",
+)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from itertools import product
 from random import Random
 
 import attrs
+import numpy as np
 import pytest
 
 from nmpsim.config import default_device
@@ -31,6 +32,7 @@ from nmpsim.memory.dram import (
 )
 from nmpsim.timing import Costs, costs_of
 from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
+from nmpsim.timing.dram import CHANNEL_WORDS, reset_dram, serve_grant
 
 Box = tuple[int, int, int, int, int, int]
 """Address, bytes of a run, runs in a row, rows, bytes from run to run and from row to row."""
@@ -174,7 +176,13 @@ def test_cycles_of_a_grant() -> None:
 
     def cycles(bursts: int, row_miss: bool, **settings: int) -> Fraction:
         numbers = costs(**settings)
-        return Fraction(grant_ticks(bursts, row_miss, numbers), numbers.dram_bytes_per_cycle)
+        dram = np.zeros((1, CHANNEL_WORDS), np.int64)
+        reset_dram(dram)
+        ticks = grant_ticks(bursts * numbers.dram_burst_bytes, numbers)
+        begin, _ = serve_grant(dram[0], 7 if row_miss else 3, 0, 0, 0, 0, numbers)
+        end, is_miss = serve_grant(dram[0], 3, 0, begin, begin, ticks, numbers)
+        assert is_miss == row_miss
+        return Fraction(end - begin, numbers.dram_bytes_per_cycle)
 
     assert cycles(32, True) == 32 * 4 + 20
     assert cycles(32, False) == 32 * 4

@@ -36,7 +36,7 @@ class DramTrace:
         burst = self._costs.dram_burst_bytes
         count = int(entry["bytes"]) // burst
         for number, address in enumerate(_bursts(entry["cursor"], count, self._costs)):
-            left = grant_ticks(count - number, False, self._costs)
+            left = grant_ticks((count - number) * burst, self._costs)
             cycle = int(entry["end"]) - left // self._costs.dram_bytes_per_cycle
             yield f"{address:#x} {operation} {cycle}\n"
 

@@ -85,7 +85,8 @@ def box_cycles(
 ) -> Any:
     """About the cycles that the DRAM serves a box of runs; strides in bytes.
 
-    ``aligned`` says that it begins where a row does.
+    ``aligned`` says that it begins where a row does. Of the banks all but one are expected to open
+    rows while others are served; what refresh and turnaround cost is much the same for all boxes.
     """
     costs, burst = memory.costs, memory.costs.dram_burst_bytes
     if memory.blind:
@@ -102,4 +103,5 @@ def box_cycles(
     extent = np.where(runs == 1, run, count_y * (stride_x * (count_x - 1) + run))
     rows = extent / costs.dram_row_bytes
     opened = np.where(aligned, np.ceil(rows), rows + 1)
-    return bursts * runs * burst / costs.dram_bytes_per_cycle + opened * costs.dram_row_miss_cycles
+    opening = costs.dram_row_miss_cycles / (costs.dram_channels * costs.dram_banks)
+    return bursts * runs * burst / costs.dram_bytes_per_cycle + opened * opening

@@ -28,7 +28,7 @@ from nmpsim.core.compiled.recorder import (
 from nmpsim.core.compiled.scalar import fetch, step
 from nmpsim.core.compiled.tensor import weight_tail_of
 from nmpsim.core.compiled.traps import FETCHED, NOT_COMPILED, TRAPPED, WENT_ON, ZERO
-from nmpsim.core.compiled.units import serve, steps_with_room
+from nmpsim.core.compiled.units import next_grant, serve, steps_with_room
 from nmpsim.core.compiled.watch import (
     is_stop_address,
     note_core,
@@ -38,7 +38,7 @@ from nmpsim.core.compiled.watch import (
     wants_to_stop,
 )
 from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, IS_SYNCHRONISATION
-from nmpsim.core.state import Machine, Outcome, Status
+from nmpsim.core.state import NEVER, Machine, Outcome, Status
 from nmpsim.core.stops import MAX_STEPS, StopConditions
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Int
@@ -109,8 +109,11 @@ def run_events(
             return DONE if all_halted(m) else DEADLOCK
         if trace_is_full(stops):
             return STOPPED_OUTCOME
-        if core < 0 or (request >= 0 and requests[request] < clocks[core]):
-            if requests[request] >= stops.until_cycle:
+        cycle = NEVER
+        if request >= 0 and (core < 0 or requests[request] < clocks[core]):
+            request, cycle = next_grant(m, costs, requests, request)
+        if core < 0 or cycle < clocks[core]:
+            if cycle >= stops.until_cycle:
                 return STOPPED_OUTCOME
             serve(m, costs, request >> 1, request & 1)
             clock = clocks[request >> 1]

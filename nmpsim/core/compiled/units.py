@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nmpsim.core.compiled.cycle_accounting import (
     ON_CONTROL,
     WAIT_LOAD,
@@ -28,6 +30,7 @@ from nmpsim.memory.dram import (
 )
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
+from nmpsim.timing.dram import FREE, channel_of, first_burst, next_request, serve_grant
 
 LAYER, BEGIN = int(Job.LAYER), int(Job.BEGIN)
 PC, DESCRIPTOR = int(Job.PC), int(Job.DESCRIPTOR)
@@ -106,6 +109,7 @@ def note_grant(
 
 
 LAYER, READY, SETUP, BEGIN = int(Job.LAYER), int(Job.READY), int(Job.SETUP), int(Job.BEGIN)
+KNOWN, END = int(Job.KNOWN), int(Job.END)
 BUSY_LOAD = int(Count.BUSY_LOAD)
 BURSTS, ROW_MISSES = int(Count.BURSTS), int(Count.ROW_MISSES)
 RUNNING, WAITING_UNIT = int(Status.RUNNING), int(Status.WAITING_UNIT)
@@ -166,6 +170,7 @@ def begin_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
             m.cores[core].in_line_booked[unit] = m.cores[core].in_line[unit]  # it lost no time
         if not is_served(job):
             m.cores[core].request[unit] = start
+            job[KNOWN], job[END] = ticks_of(start, costs), 0
             return
         finish_transfer(m, core, unit, slot, start, start)
     m.cores[core].request[unit] = NEVER
@@ -190,28 +195,77 @@ def finish_transfer(m: Machine, core: Int, unit: Int, slot: Int, free: Int, fini
 
 
 @jit
+def asking(m: Machine, costs: Costs, queue: Int) -> Any:
+    """The DRAM row that a queue's transfer needs next, and since when the DRAM knows of it."""
+    core, unit = queue >> 1, queue & 1
+    job = m.cores[core].jobs[unit, m.cores[core].served[unit] % costs.queues_depth]
+    return next_address(job) // costs.dram_row_bytes, job[KNOWN]
+
+
+@jit
+def next_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) -> Any:
+    """The queue that the DRAM serves next, and the cycle in which it does or chooses so.
+
+    With look-ahead a channel chooses when it is free: of the requests that are not much later than
+    its oldest one that whose first burst can be first.
+    """
+    if costs.dram_lookahead_cycles == 0:
+        return earliest_one, requests[earliest_one]
+    now, chooses = np.int64(NEVER), 0
+    for queue in range(requests.size):
+        if requests[queue] != NEVER:
+            number = channel_of(asking(m, costs, queue)[0], costs)
+            free = m.shared[0].dram[number, FREE] // costs.dram_bytes_per_cycle
+            if max(requests[queue], free) < now:
+                now, chooses = max(requests[queue], free), number
+    oldest = NEVER
+    for queue in range(requests.size):
+        if requests[queue] < oldest and channel_of(asking(m, costs, queue)[0], costs) == chooses:
+            oldest = requests[queue]
+    latest = min(now, oldest + costs.dram_lookahead_cycles - 1)
+    best, best_tick, best_request = np.int64(-1), NEVER, NEVER
+    for queue in range(requests.size):
+        if requests[queue] > latest:
+            continue
+        row, known = asking(m, costs, queue)
+        if channel_of(row, costs) != chooses:
+            continue
+        channel, request = m.shared[0].dram[chooses], ticks_of(requests[queue], costs)
+        tick = first_burst(channel, row, queue & 1, known, request, costs)
+        if tick < best_tick or (tick == best_tick and requests[queue] < best_request):
+            best, best_tick, best_request = np.int64(queue), tick, requests[queue]
+    return best, now
+
+
+@jit
 def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     """The DRAM serves one grant of a queue."""
     slot = m.cores[core].served[unit] % costs.queues_depth
     job = m.cores[core].jobs[unit, slot]
     row = next_address(job) // costs.dram_row_bytes
-    miss = row != m.shared[0].open_row
+    channel = m.shared[0].dram[channel_of(row, costs)]
     runs_done, bytes_done = job[RUNS_DONE], job[BYTES_DONE]
     bursts = take_grant(job, costs)
-    request = m.cores[core].request[unit]
-    start_tick = max(ticks_of(request, costs), m.shared[0].dram_free)
-    end_tick = start_tick + grant_ticks(bursts, miss, costs)
-    start, end = cycles_of(start_tick, costs), cycles_of(end_tick, costs)
-    m.cores[core].in_line[unit] += start_tick // costs.dram_bytes_per_cycle - request
-    m.shared[0].dram_free = end_tick
-    m.shared[0].open_row = row
+    nbytes = bursts * costs.dram_burst_bytes
+    request, per_cycle = m.cores[core].request[unit], costs.dram_bytes_per_cycle
+    begin_tick = max(request * per_cycle, channel[FREE])
+    end_tick, miss = serve_grant(
+        channel, row, unit, job[KNOWN], request * per_cycle, grant_ticks(nbytes, costs), costs
+    )
+    start, end = cycles_of(begin_tick, costs), cycles_of(end_tick, costs)
+    m.cores[core].in_line[unit] += begin_tick // per_cycle - request
     m.layers[job[LAYER]].counts[BUSY_LOAD + unit] += end - start
     m.layers[job[LAYER]].counts[BURSTS] += bursts
     m.layers[job[LAYER]].counts[ROW_MISSES] += 1 if miss else 0
-    nbytes = bursts * costs.dram_burst_bytes
     note_grant(m, core, unit, job, runs_done, bytes_done, start, end, nbytes)
+    all_end = max(job[END], end_tick)
     if is_served(job):
-        finish_transfer(m, core, unit, slot, end, end + costs.dram_latency_cycles)
+        free = cycles_of(all_end, costs)
+        finish_transfer(m, core, unit, slot, free, free + costs.dram_latency_cycles)
         begin_transfer(m, costs, core, unit)
     else:
-        m.cores[core].request[unit] = end_tick // costs.dram_bytes_per_cycle
+        next_row = next_address(job) // costs.dram_row_bytes
+        m.cores[core].request[unit] = next_request(
+            row, next_row, begin_tick, end_tick, job[END], costs
+        )
+        job[KNOWN], job[END] = begin_tick, all_end

@@ -24,7 +24,7 @@ from nmpsim.core.reference.step import (
 from nmpsim.core.reference.sync import SYNC
 from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
-from nmpsim.core.reference.units import Queue, serve
+from nmpsim.core.reference.units import Queue, look_ahead, serve
 from nmpsim.core.reference.watch import Watch
 from nmpsim.core.state import NEVER, Machine, Outcome, Status, Trap
 from nmpsim.core.stops import StopConditions, no_stops
@@ -104,11 +104,11 @@ def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool, watch: Watch
     core = min(
         (c for c in cores if c.status == Status.RUNNING), key=lambda c: c.clock, default=None
     )
-    queue = earliest_request(cores, costs)
+    queue, cycle = next_grant(machine, cores, costs)
     if (core is not None or queue is not None) and watch.trace_is_full():
         return Outcome.STOPPED
-    if queue is not None and (core is None or queue.request < core.clock):
-        return serve_request(machine, queue, watch)
+    if queue is not None and (core is None or cycle < core.clock):
+        return serve_request(machine, queue, cycle, watch)
     if core is None:
         is_done = all(c.status == Status.HALTED for c in cores)
         return Outcome.DONE if is_done else Outcome.DEADLOCK
@@ -120,9 +120,9 @@ def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool, watch: Watch
     return take_core_turn(core, costs, stop_at_layers, watch, most_steps)
 
 
-def serve_request(machine: Machine, queue: Queue, watch: Watch) -> Outcome | None:
+def serve_request(machine: Machine, queue: Queue, cycle: int, watch: Watch) -> Outcome | None:
     """The DRAM's turn."""
-    if queue.request >= watch.stops.until_cycle:
+    if cycle >= watch.stops.until_cycle:
         return Outcome.STOPPED
     serve(machine, queue)
     watch.note_turn()
@@ -153,11 +153,19 @@ def take_core_turn(
     return Outcome.STOPPED if has_retired and watch.wants_to_stop(core) else None
 
 
-def earliest_request(cores: list[Core], costs: Costs) -> Queue | None:
-    """The DMA queue that asks for the DRAM first; ties by core, loads before stores."""
+def next_grant(machine: Machine, cores: list[Core], costs: Costs) -> tuple[Queue | None, int]:
+    """The DMA queue that the DRAM serves next, and the cycle in which it does or chooses so.
+
+    Without look-ahead that asks for the DRAM first; ties by core, loads before stores.
+    """
     queues = [Queue(core, unit, costs) for core in cores for unit in (Unit.LOAD, Unit.STORE)]
     asking = [queue for queue in queues if queue.request < NEVER]
-    return min(asking, key=lambda queue: queue.request, default=None)
+    if not asking:
+        return None, NEVER
+    if costs.dram_lookahead_cycles:
+        return look_ahead(machine, asking, costs)
+    first = min(asking, key=lambda queue: queue.request)
+    return first, first.request
 
 
 def note_cycle_limit(core: Core) -> None:

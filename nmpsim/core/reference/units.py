@@ -13,6 +13,7 @@ from nmpsim.isa.total import total
 from nmpsim.memory.dram import CURSOR_WORDS, is_served, next_address, take_grant
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
+from nmpsim.timing.dram import FREE, channel_of, first_burst, next_request, serve_grant
 
 WAIT = total(
     f"{__name__}.WAIT",
@@ -82,6 +83,26 @@ class Queue:
     def transfer(self, job: int) -> Any:
         """Record of a DMA job, for its cursor and the columns of Job."""
         return self._record["jobs"][self.unit, job % self.costs.queues_depth]
+
+    def next_row(self) -> int:
+        """The DRAM row that the transfer which is served needs next."""
+        return next_address(self.transfer(self.served)) // self.costs.dram_row_bytes
+
+    def channel(self, machine: Machine) -> Any:
+        """The channel that has this row; see :mod:`nmpsim.timing.dram`."""
+        return machine.shared["dram"][0, channel_of(self.next_row(), self.costs)]
+
+    def can_choose_at(self, machine: Machine) -> int:
+        """Cycle in which the channel is free and the request is there."""
+        free = int(self.channel(machine)[FREE]) // self.costs.dram_bytes_per_cycle
+        return max(self.request, free)
+
+    def first_burst(self, machine: Machine) -> int:
+        """Tick of the first burst if the DRAM served the request next."""
+        known = int(self.transfer(self.served)[Job.KNOWN])
+        request = ticks_of(self.request, self.costs)
+        channel, row = self.channel(machine), self.next_row()
+        return first_burst(channel, row, int(self.unit), known, request, self.costs)
 
     def finished(self, job: int) -> int:
         """Cycle at which a job is finished, NEVER while unknown."""
@@ -175,6 +196,7 @@ def begin_transfers(queue: Queue) -> None:
         if int(transfer[Job.READY]) >= queue.free:
             queue.forget_line()
         if not is_served(transfer):
+            transfer[Job.KNOWN], transfer[Job.END] = ticks_of(start, queue.costs), 0
             queue.ask_at(start)
             return
         finish_transfer(queue, start, start)
@@ -193,28 +215,46 @@ def finish_transfer(queue: Queue, free: int, finished: int) -> None:
         wait_until(queue, job, finished)
 
 
+def look_ahead(machine: Machine, asking: list[Queue], costs: Costs) -> tuple[Queue, int]:
+    """The queue that the DRAM serves next if it looks ahead, and the cycle in which it chooses.
+
+    A channel chooses when it is free: of the requests that are not much later than its oldest one
+    that whose first burst can be first. Of equals the older one is, then the one of the lower core.
+    """
+    first = min(asking, key=lambda queue: queue.can_choose_at(machine))
+    now, number = first.can_choose_at(machine), channel_of(first.next_row(), costs)
+    here = [queue for queue in asking if channel_of(queue.next_row(), costs) == number]
+    too_late = min(queue.request for queue in here) + costs.dram_lookahead_cycles
+    known = [queue for queue in here if queue.request <= now and queue.request < too_late]
+    return min(known, key=lambda queue: (queue.first_burst(machine), queue.request)), now
+
+
 def serve(machine: Machine, queue: Queue) -> None:
     """The DRAM serves one grant of a queue: all that its transfer needs next from one row."""
-    shared, costs = machine.shared[0], queue.costs
-    transfer = queue.transfer(queue.served)
-    row = next_address(transfer) // costs.dram_row_bytes
-    is_miss = row != int(shared["open_row"])
+    costs, transfer = queue.costs, queue.transfer(queue.served)
+    row = queue.next_row()
+    channel = queue.channel(machine)
     before = transfer[:CURSOR_WORDS].copy()
     bursts = take_grant(transfer, costs)
-    start_tick = max(ticks_of(queue.request, costs), int(shared["dram_free"]))
-    end_tick = start_tick + grant_ticks(bursts, is_miss, costs)
-    start, end = cycles_of(start_tick, costs), cycles_of(end_tick, costs)
-    queue.stand_in_line(start_tick // costs.dram_bytes_per_cycle - queue.request)
-    shared["dram_free"] = end_tick
-    shared["open_row"] = row
+    nbytes = bursts * costs.dram_burst_bytes
+    request = ticks_of(queue.request, costs)
+    known, begin_tick = int(transfer[Job.KNOWN]), max(request, int(channel[FREE]))
+    end_tick, is_miss = serve_grant(
+        channel, row, int(queue.unit), known, request, grant_ticks(nbytes, costs), costs
+    )
+    start, end = cycles_of(begin_tick, costs), cycles_of(end_tick, costs)
+    queue.stand_in_line(begin_tick // costs.dram_bytes_per_cycle - queue.request)
     counts = machine.layers[int(transfer[Job.LAYER])]["counts"]
     counts[BUSY[queue.unit]] += end - start
     counts[Count.BURSTS] += bursts
     counts[Count.ROW_MISSES] += int(is_miss)
-    nbytes = bursts * costs.dram_burst_bytes
     note_grant(queue.core, queue.unit, transfer, before, start, end, nbytes)
+    earlier_end = int(transfer[Job.END])
+    all_end = max(earlier_end, end_tick)
     if is_served(transfer):
-        finish_transfer(queue, end, end + costs.dram_latency_cycles)
+        free = cycles_of(all_end, costs)
+        finish_transfer(queue, free, free + costs.dram_latency_cycles)
         begin_transfers(queue)
     else:
-        queue.ask_at(end_tick // costs.dram_bytes_per_cycle)
+        queue.ask_at(next_request(row, queue.next_row(), begin_tick, end_tick, earlier_end, costs))
+        transfer[Job.KNOWN], transfer[Job.END] = begin_tick, all_end

@@ -1,7 +1,7 @@
 """How long the instructions of a layer take: cores and DRAM requests in order of time, no data.
 
-The rules are those of the device (``docs/timing.md``). What a plan cannot know is which row is open
-at its begin.
+The rules are those of the device (``docs/timing.md``), but no grant overtakes another. What a plan
+cannot know is which rows are open at its begin, and when the next refresh comes.
 """
 
 from __future__ import annotations
@@ -32,6 +32,15 @@ from nmpsim.memory.dram import (
     take_grant,
 )
 from nmpsim.timing.compute import ceil_div, cycles_of, grant_ticks, ticks_of
+from nmpsim.timing.dram import (
+    CHANNEL_WORDS,
+    MAX_CHANNELS,
+    channel_of,
+    next_request,
+    reset_dram,
+    serve_grant,
+)
+from nmpsim.timing.dram import FREE as CHANNEL_FREE
 from nmpsim.timing.work import cycles
 
 ADDRESS_CYCLES = 2
@@ -45,8 +54,11 @@ register; the instruction that it waits for; cycles that its unit has worked."""
 ISSUED, SERVED, FREE = range(3)
 """Of a core's unit: the row behind the last instruction that was issued; the transfer that is
 served; when the unit is free."""
-DRAM_FREE, OPEN_ROW, BUSY, GRANTS, BURSTS, ROW_MISSES = range(6)
-"""Of the DRAM: the tick from which it is free and which row is open, then sums."""
+BUSY, GRANTS, BURSTS, ROW_MISSES = range(4)
+"""Of the DRAM."""
+KNOWN, END = range(2)
+"""Of a queue: the tick from which the DRAM knows of its transfer's next grant, and the tick at
+which its grants so far are served."""
 
 
 class Work(NamedTuple):
@@ -81,8 +93,12 @@ class State(NamedTuple):
     """[3, instructions] when they end"""
     next: Any
     """[3 * cores] when each core, then each queue is next: of equal cycles the first one is"""
+    queues: Any
+    """[cores, 2, 2]"""
     dram: Any
-    """[6]"""
+    """[channels, words] see nmpsim.timing.dram"""
+    sums: Any
+    """[4]"""
 
 
 def new_state(p: Work) -> State:
@@ -96,9 +112,11 @@ def new_state(p: Work) -> State:
         np.zeros((2, most), np.int64),
         np.full((3, most), UNKNOWN, np.int64),
         np.full(3 * cores, NEVER, np.int64),
-        np.zeros(6, np.int64),
+        np.zeros((cores, 2, 2), np.int64),
+        np.zeros((MAX_CHANNELS, CHANNEL_WORDS), np.int64),
+        np.zeros(4, np.int64),
     )
-    s.dram[OPEN_ROW] = UNKNOWN
+    reset_dram(s.dram)
     s.cores[:, AT] = p.begins[:-1]
     s.cores[:, AWAITS_KIND] = UNKNOWN
     s.next[:cores] = 0
@@ -172,6 +190,8 @@ def _begin(p: Any, s: Any, costs: Any, core: int, kind: int) -> None:
         )
         if not is_served(cursor):
             s.next[p.begins.size - 1 + 2 * core + kind] = start
+            s.queues[core, kind, KNOWN] = ticks_of(start, costs)
+            s.queues[core, kind, END] = 0
             return
         _finish(s, core, kind, start, start)
 
@@ -179,29 +199,33 @@ def _begin(p: Any, s: Any, costs: Any, core: int, kind: int) -> None:
 @jit_general
 def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> None:
     """One grant of a queue."""
-    cursor, dram, request = s.cursors[core, kind], s.dram, p.begins.size - 1 + 2 * core + kind
+    cursor, queue, at = s.cursors[core, kind], s.queues[core, kind], p.begins.size - 1 + 2 * core
     row = next_address(cursor) // costs.dram_row_bytes
-    is_miss = row != dram[OPEN_ROW]
+    channel = s.dram[channel_of(row, costs)]
     before = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE]
     bursts = take_grant(cursor, costs)
+    request = ticks_of(s.next[at + kind], costs)
+    begin, is_miss = max(request, channel[CHANNEL_FREE]), False
     if is_blind:
-        busy = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE] - before
+        taken = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE] - before
+        end = begin + grant_ticks(taken, costs)
+        channel[CHANNEL_FREE] = end
     else:
-        busy = grant_ticks(bursts, is_miss, costs)
-    start = max(ticks_of(s.next[request], costs), dram[DRAM_FREE])
-    end = start + busy
-    dram[DRAM_FREE] = end
-    dram[OPEN_ROW] = row
-    dram[BUSY] += cycles_of(end, costs) - cycles_of(start, costs)
-    dram[GRANTS] += 1
-    dram[BURSTS] += bursts
+        ticks = grant_ticks(bursts * costs.dram_burst_bytes, costs)
+        end, is_miss = serve_grant(channel, row, kind, queue[KNOWN], request, ticks, costs)
+    s.sums[BUSY] += cycles_of(end, costs) - cycles_of(begin, costs)
+    s.sums[GRANTS] += 1
+    s.sums[BURSTS] += bursts
     if is_miss:
-        dram[ROW_MISSES] += 1
+        s.sums[ROW_MISSES] += 1
+    all_end = max(end, queue[END])
     if not is_served(cursor):
-        s.next[request] = end // costs.dram_bytes_per_cycle
+        next_row = next_address(cursor) // costs.dram_row_bytes
+        s.next[at + kind] = next_request(row, next_row, begin, end, queue[END], costs)
+        queue[KNOWN], queue[END] = begin, all_end
     else:
-        s.next[request] = NEVER
-        free = cycles_of(end, costs)
+        s.next[at + kind] = NEVER
+        free = cycles_of(all_end, costs)
         _finish(s, core, kind, free, free + costs.dram_latency_cycles)
         _begin(p, s, costs, core, kind)
 
@@ -281,4 +305,4 @@ def simulated(p: Any, s: Any, costs: Any, is_blind: bool, limit: int) -> Any:
             ended = max(ended, s.cores[core, CLOCK] + costs.sync_barrier_cycles)
     if ended > limit:
         ended = UNKNOWN
-    return ended, worked, s.dram[BUSY], s.dram[GRANTS], s.dram[BURSTS], s.dram[ROW_MISSES]
+    return ended, worked, s.sums[BUSY], s.sums[GRANTS], s.sums[BURSTS], s.sums[ROW_MISSES]

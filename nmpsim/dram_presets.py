@@ -1,0 +1,49 @@
+"""Presets of the DRAM: ``dram.toml`` in cycles of a device's clock."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from fractions import Fraction
+from importlib import resources
+from math import ceil
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen
+class PresetSetting:
+    """A setting of ``[dram]`` as a preset has it."""
+
+    value: int | Fraction
+    """A fraction where the clock leaves one: no device can have it."""
+    source: str
+
+
+@functools.cache
+def _presets() -> dict[str, dict[str, dict[str, Any]]]:
+    text = resources.files("nmpsim").joinpath("dram.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text, parse_float=Fraction)
+
+
+def names() -> list[str]:
+    """The names of all presets."""
+    return list(_presets())
+
+
+def settings(name: str, clock_mhz: int) -> dict[str, PresetSetting]:
+    """A preset's settings by key of ``[dram]``, times in cycles of this clock, rounded up."""
+    return {
+        key: PresetSetting(_value(entry, clock_mhz), entry["source"])
+        for key, entry in _presets()[name].items()
+    }
+
+
+def _value(entry: dict[str, Any], clock_mhz: int) -> int | Fraction:
+    if "ns" in entry:
+        return ceil(Fraction(entry["ns"]) * clock_mhz / 1000)
+    if "megabytes_per_second" in entry:
+        rate = Fraction(entry["megabytes_per_second"], clock_mhz)
+        return int(rate) if rate.denominator == 1 else rate
+    return int(entry["value"])
