@@ -123,15 +123,13 @@ class Place:
 
     def __str__(self) -> str:
         text = visible_line(self.file or "<text>")
-        if self.node:
-            text += f", operation {visible_line(self.node)}"
         if self.line:
             text += f":{self.line}"
             if self.column is not None:
                 text += f":{self.column}"
         if self.offset is not None:
             text += f" at byte {self.offset:#x}"
-        return text
+        return f"{text}, operation {visible_line(self.node)}" if self.node else text
 
 
 def _known_code(_: object, __: object, code: str) -> None:

@@ -66,16 +66,28 @@ class Bundle:
     def module(self) -> Module:
         """The LIR module that the bundle was made from; its constants are read-only views.
 
-        Read and checked again at each call. Raises :class:`~nmpsim.diagnostics.UserError`: BUN005
-        if the bundle carries none, BUN002 if it cannot be used, BUN003 if it is another version's.
+        Read and checked again at each call; instructions know the operation of the model's file
+        that they come from. Raises :class:`~nmpsim.diagnostics.UserError`: BUN005 if the bundle
+        carries none, BUN002 if it cannot be used, BUN003 if it is another version's.
         """
         from nmpsim.bundle.debug import read_module
 
-        return read_module(self.debug, self.image, self.image_base, Place(self.path))
+        module = read_module(self.debug, self.image, self.image_base, Place(self.path))
+        origins = self.metadata.origins
+        return module if not origins else _with_origins(module, origins)
 
     def __reduce__(self) -> tuple[Callable[..., Bundle], tuple[bytes, str]]:
         """To another process as its file's bytes, which are checked there: it needs no file."""
         return bundle_from_bytes, (bytes(self.file), self.path)
+
+
+def _with_origins(module: Module, origins: Mapping[str, str]) -> Module:
+    """Errors about an instruction name the operation of the model's file, too."""
+    instructions = (
+        attrs.evolve(one, span=attrs.evolve(one.span, node=origins.get(one.name, "")))
+        for one in module.instructions
+    )
+    return attrs.evolve(module, instructions=tuple(instructions))
 
 
 class HoldsBundle(Protocol):

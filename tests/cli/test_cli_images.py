@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nmpsim.bundle import Tensor
+from nmpsim.bundle import Tensor, read_bundle
 from nmpsim.bundle.metadata import Normalization
 from nmpsim.cli.dataset import load_dataset
 from nmpsim.cli.input_options import MODES, ImageOptions
@@ -75,6 +75,10 @@ def test_bytes_are_taken_as_they_are(image: Path) -> None:
     assert np.array_equal(taken(image, order="BGR")[0], PIXELS[:, :, ::-1])
     assert np.array_equal(taken(image, order="BGR", channel_order="RGB")[0], PIXELS)
     assert taken(image, mode="neg1to1").dtype == np.float32
+
+
+def test_a_program_of_lir_has_glows_channel_order(one_input) -> None:
+    assert read_bundle(one_input).metadata.channel_order == "BGR"
 
 
 @pytest.mark.parametrize(

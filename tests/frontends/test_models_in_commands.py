@@ -69,7 +69,7 @@ def test_an_evaluation_takes_a_model(command: Callable[..., Result]) -> None:
 def test_python_loads_a_model_for_a_device(model: Path) -> None:
     device = attrs.evolve(default_device(), cores_count=2)
     bundle = nmpsim.load(model, device=device)
-    assert bundle.path == str(model)
+    assert (bundle.path, bundle.metadata.channel_order) == (str(model), "RGB")
     assert nmpsim.device_of(bundle) == device
     assert bundle.digest == nmpsim.compile(model, device=device).bundle.digest
 
@@ -91,5 +91,7 @@ def test_what_the_compiler_refuses_is_told_by_operation(model: Path) -> None:
 
 
 def test_lint_tells_the_operation_too(model: Path) -> None:
-    findings = nmpsim.lint(model, numerics="float-fbgemm")
-    assert "4 SOFTMAX classes" in {one.place.node for one in findings}
+    for program in (model, nmpsim.load(model)):
+        findings = nmpsim.lint(program, numerics="float-fbgemm")
+        assert "4 SOFTMAX classes" in {one.place.node for one in findings}
+        assert any("operation 4 SOFTMAX classes" in str(one.place) for one in findings)
