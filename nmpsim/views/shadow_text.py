@@ -25,6 +25,11 @@ def result_error(layer: ShadowLayer) -> ErrorSize | None:
     return layer.accumulated or layer.rounding_alone
 
 
+def own_error(layer: ShadowLayer) -> ErrorSize | None:
+    """What a layer itself loses, whatever its inputs had lost."""
+    return layer.layer_alone or layer.rounding_alone
+
+
 def print_shadow(shadow: ShadowReport, console: Console) -> None:
     """The constants, the quality of each layer, and the parts of its error."""
     heading(console, "shadow: the run compared with an exact evaluation")
@@ -91,7 +96,7 @@ def _quality(layers: Sequence[ShadowLayer]) -> list[Column]:
 
 def _weakest(layers: Sequence[ShadowLayer]) -> dict[int, str]:
     """Rows of the layers that lose most themselves -> how they are marked."""
-    own = [layer.layer_alone or layer.rounding_alone for layer in layers]
+    own = [own_error(layer) for layer in layers]
     lossy = [(one.sqnr_db, row) for row, one in enumerate(own) if one and one.sqnr_db < math.inf]
     return {
         row: "weakest" if rank == 0 else "weak"

@@ -284,6 +284,7 @@ def test_the_first_screen():
         "0.7% of the values, most at rescale, high side, by up to 300 units of the last place"
     )
     assert first.little == "4 values in 2 more layers, at most 0.1% of each"
+    assert [(one.name, one.words) for one in first.inexact] == [("b", "21.2 dB")]
     table = saturation_table(report)
     place = [heading.title for heading in table.headings].index("saturated")
     assert [row[place].mark for row in table.rows] == ["alarm", "", "", "alarm"]
@@ -309,6 +310,16 @@ def test_where_errors_come_from():
         ("1 fc", "quantization of the weights", 0.25),
         ("1 fc", "rounding", 0.25),
     ]
+    (finding,) = headline(
+        sample_report(
+            shadow=attrs.evolve(
+                shadow, layers=(ShadowLayer(1, 2, "fc", layer_alone=size, split=split),)
+            )
+        )
+    ).inexact
+    assert finding.words == (
+        "30.0 dB; mostly quantization of the weights: 0.25 units of the last place on average"
+    )
     assert list(error_figures(sample_report())) == []
 
 

@@ -163,11 +163,12 @@ def _operators(
     for layer in report.layers:
         owned.setdefault(origins.get(layer.name, ""), []).append(layer)
     found = {}
-    for number, fate in enumerate(fates):
+    for fate in fates:
+        number = fate.node.partition(" ")[0]
         if fate.node in owned:
-            found[str(number)] = _together(owned[fate.node], report, errors)
+            found[number] = _together(owned[fate.node], report, errors)
         else:
-            found[str(number)] = _Figures(note=_why(fate, report.layers))
+            found[number] = _Figures(note=_why(fate, report.layers))
     return found
 
 

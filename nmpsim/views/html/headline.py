@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -11,14 +11,24 @@ from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.shadow import ShadowLayer
 from nmpsim.views.html.findings import causes_of
 from nmpsim.views.html.tables import NOTABLE_SHARE, saturates_notably
-from nmpsim.views.shadow_text import result_error
-from nmpsim.views.text import duration, percent, plural
+from nmpsim.views.shadow_text import own_error, result_error
+from nmpsim.views.text import duration, percent, plural, shorten_middle
 from nmpsim.visible import visible_line
 
 FUNCTION = "main"
 """How Glow names every network."""
 MAX_LAYERS = 3
 """Of a list."""
+_NAME_CHARACTERS = 60
+PARTS = {
+    "inherited": "inherited from earlier layers",
+    "bias": "quantization of the bias",
+    "weights": "quantization of the weights",
+    "saturation": "saturation",
+    "rescale": "rounding",
+}
+"""Of a layer's error, and what they are."""
+OWN_PARTS = [part for part in PARTS if part != "inherited"]
 
 
 @attrs.frozen
@@ -54,6 +64,8 @@ class Headline:
     """The layers of which the largest shares saturate."""
     little: str
     """What saturates besides."""
+    inexact: tuple[Finding, ...]
+    """The layers that lose most accuracy themselves; none if no shadow tells."""
 
 
 def headline(report: RunReport) -> Headline:
@@ -66,6 +78,7 @@ def headline(report: RunReport) -> Headline:
         tuple(_finding(layer, _slow_words(layer, report)) for layer in slow if layer.cycles),
         tuple(_finding(layer, _saturation_words(layer)) for layer in notable[:MAX_LAYERS]),
         _little(report, notable),
+        tuple(_inexact(report)),
     )
 
 
@@ -138,7 +151,8 @@ def _share(layer: LayerReport) -> float:
 
 
 def _finding(layer: LayerReport, words: str) -> Finding:
-    return Finding(layer.index, visible_line(layer.name), words)
+    name = shorten_middle(visible_line(layer.name), _NAME_CHARACTERS)
+    return Finding(layer.index, name, words)
 
 
 def _slow_words(layer: LayerReport, report: RunReport) -> str:
@@ -163,6 +177,24 @@ def _little(report: RunReport, notable: Sequence[LayerReport]) -> str:
     more = "more " if notable else ""
     where = f"{len(others):,} {more}{'layer' if len(others) == 1 else 'layers'}"
     return f"{count} in {where}, at most {NOTABLE_SHARE:.1%} of each"
+
+
+def _inexact(report: RunReport) -> Iterator[Finding]:
+    layers = report.shadow.layers if report.shadow is not None else ()
+    lossy = [(size.sqnr_db, one) for one in layers if (size := own_error(one)) is not None]
+    for sqnr_db, one in sorted(lossy, key=lambda item: item[0])[:MAX_LAYERS]:
+        if sqnr_db < math.inf:
+            yield _finding(report.layers[one.index], f"{_db(sqnr_db)}{_main_part(one)}")
+
+
+def _main_part(layer: ShadowLayer) -> str:
+    """The largest part of what a layer loses itself."""
+    sizes = {} if layer.split is None else {part: getattr(layer.split, part) for part in OWN_PARTS}
+    units = {part: size.mean_units for part, size in sizes.items() if size and size.mean_units}
+    if not units:
+        return ""
+    part = max(units, key=lambda part: units[part])
+    return f"; mostly {PARTS[part]}: {units[part]:.2g} units of the last place on average"
 
 
 def _percent(share: float, report: RunReport) -> str:

@@ -17,6 +17,7 @@ from nmpsim.views.html.figures import (
     layer_label,
     tooltips,
 )
+from nmpsim.views.html.headline import PARTS
 from nmpsim.views.html.roofline import roofline
 from nmpsim.views.html.time_figures import gantt, memory, scratchpads
 from nmpsim.views.run_text import CAUSE_WORDS
@@ -39,14 +40,13 @@ CAUSE_COLOURS = {
 """Told apart also by those who see few colours; tooltips and the text have the words."""
 
 
-_SPLIT = {
-    "inherited": ("inherited from earlier layers", "#b0b7bf"),
-    "bias": ("quantization of the bias", "#cc79a7"),
-    "weights": ("quantization of the weights", "#0072b2"),
-    "saturation": ("saturation", "#d55e00"),
-    "rescale": ("rounding", "#009e73"),
+_PART_COLOURS = {
+    "inherited": "#b0b7bf",
+    "bias": "#cc79a7",
+    "weights": "#0072b2",
+    "saturation": "#d55e00",
+    "rescale": "#009e73",
 }
-"""Parts of a layer's error: what they are, and their colours."""
 
 
 def error_figures(report: RunReport) -> Iterator[Figure]:
@@ -55,18 +55,19 @@ def error_figures(report: RunReport) -> Iterator[Figure]:
     values = [
         {
             "layer": layer_label(report.layers[layer.index]),
-            "part": _SPLIT[part][0],
+            "part": PARTS[part],
             "order": order,
             "mean": round(size.mean_units, 4),
             "worst": round(size.worst_units or 0, 2),
         }
         for layer in layers
         if layer.split is not None
-        for order, part in enumerate(_SPLIT)
+        for order, part in enumerate(PARTS)
         if (size := getattr(layer.split, part)) is not None and size.mean_units
     ]
     if not values:
         return
+    part_colours = {words: _PART_COLOURS[part] for part, words in PARTS.items()}
     spec = figure_spec(
         values,
         240,
@@ -74,7 +75,7 @@ def error_figures(report: RunReport) -> Iterator[Figure]:
         encoding={
             "x": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 120}),
             "y": axis("mean", "quantitative", "mean error, units of the last place"),
-            "color": axis("part", "nominal", "part", scale=colours(dict(_SPLIT.values()))),
+            "color": axis("part", "nominal", "part", scale=colours(part_colours)),
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": tooltips(layer="layer", part="part", mean="mean", worst="worst"),
         },
