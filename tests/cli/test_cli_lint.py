@@ -62,7 +62,7 @@ def test_json(nmpsim_cli, wrong):
         "rule", "severity", "message", "file", "line", "column", "layer", "number", "tensor",
         "found", "expected", "hint", "facts",
     }  # fmt: skip
-    assert len(document["rules"]) == 16
+    assert len(document["rules"]) == 17
     assert document["skipped"] == []
 
 

@@ -15,6 +15,7 @@ from nmpsim.analysis.lint import (
     range_foreign,
     range_narrow,
     ranges,
+    result_reference,
     scales,
     weights_reference,
 )
@@ -42,6 +43,12 @@ RULES: tuple[Rule, ...] = (
         weights_reference.RULE,
         "weights that are not those of the float model",
         weights_reference.check,
+        _needs_constants,
+    ),
+    Rule(
+        result_reference.RULE,
+        "a result's scale or zero point that the float model contradicts",
+        result_reference.check,
         _needs_constants,
     ),
     Rule(

@@ -1,0 +1,111 @@
+"""Scales and zero points of results against the float model, without a profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from lint_programs import findings, one_convolution, recorded
+
+from nmpsim.analysis.lint import Finding
+from nmpsim.analysis.lint.references import read_float_arrays
+from nmpsim.lir import Module, Quantization, TensorType
+
+RULE = "result-differs"
+LENET = "lir/lenet/i8_asym_b32/cpumax.lir.txt"
+RESNET = "lir_real/resnet8/i8_asym_b32/cpumax.lir.txt"
+
+
+def retyped(module: Module, like: str, factor: float = 1.0, offset: int | None = None) -> Module:
+    """With another scale or zero point for a buffer and all that have its type."""
+    own = next(one.attributes["Ty"].quant for one in module.instructions if one.name == like)
+    assert own is not None
+
+    def changed(value: object) -> object:
+        if not isinstance(value, TensorType) or value.quant != own:
+            return value
+        scale, zero = (
+            float(np.float32(own.scale * factor)),
+            own.offset if offset is None else offset,
+        )
+        return attrs.evolve(value, quant=Quantization(scale, zero, 0.0, 0.0))
+
+    instructions = (
+        attrs.evolve(one, attributes={key: changed(v) for key, v in one.attributes.items()})
+        for one in module.instructions
+    )
+    return attrs.evolve(module, instructions=tuple(instructions))
+
+
+def found(name: str, shared: Path, like: str = "", **change: float) -> list[Finding]:
+    pytest.importorskip("onnx")
+    module = recorded(name, shared)
+    floats = read_float_arrays(module, shared.joinpath(*Path(name).parts[:2], "model.onnx"))
+    wrong = retyped(module, like, **change) if like else module
+    return findings(wrong, RULE, float_weights=floats)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        LENET,
+        "lir/minimob/i8_pow2_b8/interp.lir.txt",
+        "lir/minires/i16_pow2_b16/nmp.lir.txt",
+        "lir_real/mnist_cntk/i16_pow2_b16/nmp.lir.txt",
+        "lir_real/mnist_cntk/i8_asym_b32_channelwise/cpuold.lir.txt",
+        RESNET,
+    ],
+)
+def test_nothing_is_wrong_with_what_glow_made(name: str, shared: Path) -> None:
+    assert found(name, shared) == []
+
+
+@pytest.mark.parametrize("factor", [1.25, 2.0, 0.5])
+def test_a_bias_proves_the_scale_of_what_its_layer_reads(factor: float, shared: Path) -> None:
+    (finding,) = found(LENET, shared, "conv1__8_res", factor=factor)
+    assert (finding.severity, finding.layer) == ("error", "pool1__2")
+    assert finding.facts == {"by": "bias", "factor": pytest.approx(factor, rel=1e-5)}
+
+
+@pytest.mark.parametrize("factor", [16.0, 0.0625])
+def test_a_scale_that_no_bias_tells(factor: float, shared: Path) -> None:
+    """The last result: nothing reads it that has a bias."""
+    (finding,) = found(LENET, shared, "fc2__1_res", factor=factor)
+    assert (finding.severity, finding.layer, finding.facts["by"]) == ("warning", "fc2__1", "run")
+    assert 0.5 < finding.facts["factor"] / factor < 2
+
+
+def test_a_scale_between_two_additions(shared: Path) -> None:
+    name = "lir_real/resnet8/i8_pow2_b8/cpu.lir.txt"
+    layers = [finding.layer for finding in found(name, shared, "b3_conv1__2_res", factor=8.0)]
+    assert layers == ["b3_conv1__2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "like", "offset"),
+    [
+        (LENET, "conv1__8_res", -88),  # never negative
+        (LENET, "conv1__8_res", 0),
+        (LENET, "fc2__1_res", 127),
+        ("lir/lenet/i8_pow2_b8/cpu.lir.txt", "fc1__2_res", 40),  # all others are 0
+    ],
+)
+def test_zero_points(name: str, like: str, offset: int, shared: Path) -> None:
+    by = [(one.severity, one.facts["by"]) for one in found(name, shared, like, offset=offset)]
+    assert by
+    assert set(by) == {("warning", "zero point")}
+
+
+def test_what_cannot_be_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nmpsim.diagnostics import fail
+
+    def refuse(_: object) -> None:
+        raise fail("MEM001", "too large")
+
+    monkeypatch.setattr("nmpsim.analysis.lint.result_reference.estimates", refuse)
+    module = one_convolution(np.ones(4, np.int32), 0.001)
+    (finding,) = findings(module, RULE, float_weights={})
+    assert (finding.severity, finding.facts) == ("note", {"by": "run"})
+    assert findings(module, RULE) == []
