@@ -13,6 +13,7 @@ from nmpsim.bundle.metadata import UNSIGNED, Layer, ProgramStep, Tensor
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import LayerReports, counters_of, host_counts
+from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.host import HostClip, read_tensor
 from nmpsim.core.host_cost import host_cycles
 from nmpsim.core.state import NEVER, Count, Machine
@@ -25,21 +26,28 @@ class Account:
 
     cycles: dict[int, int]
     clips: dict[int, HostClip]
+    paths: dict[int, list[int]]
+    """Cycles by PathCause of each layer whose critical path is known."""
     last_cycle: int = 0
     """Cycle up to which they are booked."""
 
     @classmethod
     def of(cls, layers: Sequence[Layer]) -> Account:
         """Nothing has run yet."""
-        return cls(dict.fromkeys(range(len(layers)), 0), {})
+        return cls(dict.fromkeys(range(len(layers)), 0), {}, {})
 
     def copy(self) -> Account:
         """One that goes its own way."""
-        return Account(dict(self.cycles), dict(self.clips), self.last_cycle)
+        return Account(dict(self.cycles), dict(self.clips), dict(self.paths), self.last_cycle)
 
 
 def book_cycles(
-    account: Account, machine: Machine, layers: Sequence[Layer], step: ProgramStep, whole: bool
+    account: Account,
+    machine: Machine,
+    layers: Sequence[Layer],
+    step: ProgramStep,
+    whole: bool,
+    path: CriticalPath | None = None,
 ) -> None:
     """Book a device segment, ``whole`` or as far as it came.
 
@@ -54,6 +62,8 @@ def book_cycles(
         is_last = whole and index == step.layers[-1]
         until = end if cycle == NEVER or is_last else cycle
         account.cycles[index] = until - account.last_cycle
+        if path is not None:
+            account.paths[index] = path.between(account.last_cycle, until)
         account.last_cycle = until
         if is_last or (whole and cycle == NEVER):
             _give_unnamed_cycles(machine, index)
@@ -117,7 +127,11 @@ def run_report(
         seconds=cycles / (config.cores_clock_mhz * 1e6),
         host_seconds=host_seconds,
         layers=LayerReports(
-            metadata.layers, counters_of(machine, config), dict(account.cycles), host
+            metadata.layers,
+            counters_of(machine, config),
+            dict(account.cycles),
+            dict(account.paths),
+            host,
         ),
         trap=trap,
         contract=contract,

@@ -15,11 +15,12 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.host import HostClip
-from nmpsim.core.state import Count, Machine
+from nmpsim.core.state import Count, Machine, PathCause
 from nmpsim.kernels.saturation_stages import SIDE_NAMES, STAGE_NAMES
 from nmpsim.report.data import (
     ACTIVITIES,
     CAUSES,
+    PATH_CAUSES,
     Bound,
     BytesMoved,
     ChannelCounts,
@@ -144,12 +145,19 @@ class LayerReports(Sequence[LayerReport]):
     _layers: Sequence[Layer]
     _counted: Counters
     _cycles: Mapping[int, int]
+    _paths: Mapping[int, Sequence[int]]
     _host: Mapping[int, HostCounts]
 
     @cached_property
     def _made(self) -> tuple[LayerReport, ...]:
         return tuple(
-            layer_report(one, self._counted, self._cycles[one.index], self._host.get(one.index))
+            layer_report(
+                one,
+                self._counted,
+                self._cycles[one.index],
+                self._paths.get(one.index, NO_PATH),
+                self._host.get(one.index),
+            )
             for one in self._layers
         )
 
@@ -173,7 +181,12 @@ class LayerReports(Sequence[LayerReport]):
         return isinstance(other, Sequence) and self._made == tuple(other)
 
 
-def layer_report(layer: Layer, of: Counters, cycles: int, host: HostCounts | None) -> LayerReport:
+NO_PATH = (0,) * len(PathCause)
+
+
+def layer_report(
+    layer: Layer, of: Counters, cycles: int, path: Sequence[int], host: HostCounts | None
+) -> LayerReport:
     """What a layer did; ``host`` is what a host operation that clips did."""
     counts = of.counts[layer.index]
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
@@ -204,6 +217,8 @@ def layer_report(layer: Layer, of: Counters, cycles: int, host: HostCounts | Non
         busy={u: counts[Count.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
         elements=host.elements if host else of.elements[layer.index],
         saturation=host.saturation if host else device_saturation(layer, of),
+        critical_path=dict(zip(PATH_CAUSES, path, strict=False)),
+        queueing=path[PathCause.QUEUEING],
         core_cycles=dict(zip(CAUSES, of.spent[layer.index], strict=True)),
         bound=layer_bound(layer, of),
         burst_efficiency=burst_efficiency(moved.read + moved.written, bursts, of.config),

@@ -21,7 +21,7 @@ from nmpsim.core.load import machine_of
 from nmpsim.core.run import Clock, DataDecideError, Listener, Progress, Proof, Run, Wanted
 from nmpsim.core.state import Machine, reset
 from nmpsim.core.threads import checked_threads
-from nmpsim.core.work import WorkListener, with_work
+from nmpsim.core.work import WorkListener
 from nmpsim.host_memory import checked_limit
 from nmpsim.report.data import RunReport
 
@@ -110,8 +110,6 @@ class Device:
         reset(machine)
         for tensor in bundle.metadata.inputs:
             write_tensor(machine, tensor, values[tensor.name])
-        if wanted.work is not None:
-            machine = with_work(machine)
         proof = loaded.proof if wanted.strict else "unwanted"
         run = Run(bundle, machine, self.config, self._engine, proof, wanted, clock)
         report = run.report()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions
 from nmpsim.timing import Costs
@@ -74,8 +75,8 @@ class Engine(Protocol):
 
     def replay(
         self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
-    ) -> bool:
-        """Run to the end, with the outcome DONE; False if that must be done by ``run``.
+    ) -> CriticalPath | None:
+        """Run to the end, with the outcome DONE; None if that must be done by ``run``.
 
         ``strict`` asks it to leave to ``run`` what comes back from there with VIOLATION.
 

@@ -14,6 +14,7 @@ from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.account import Account, book_cycles, book_host, run_report
+from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import ContractBrokenError, Engine
 from nmpsim.core.host import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
@@ -22,7 +23,7 @@ from nmpsim.core.state import CSR_COLUMN, Int64s, Machine, Outcome, end_segment,
 from nmpsim.core.stops import MAX_STEPS, StopConditions, make_stops, no_stops
 from nmpsim.core.trapped import trap_report
 from nmpsim.core.violation import tail_found, trap_of, violation_report
-from nmpsim.core.work import WorkListener, take_work
+from nmpsim.core.work import WorkListener, take_work, with_waits
 from nmpsim.isa.table import Csr
 from nmpsim.report.data import ContractReport, RunReport, TrapReport, ViolationReport
 from nmpsim.timing import costs_of
@@ -130,6 +131,7 @@ class Run:
         self._done = 0
         self._clock = clock
         self._has_ended = False
+        self._path: PathRecorder | None = None
 
     def report(self) -> RunReport:
         """Run every step; the report up to the end or to a trap."""
@@ -222,22 +224,23 @@ class Run:
 
     def _device(self, step: ProgramStep) -> TrapReport | None:
         start_cores(self._machine, step.entry or 0)
+        self._path = None
         if self._contract is not None:
             self._contract.begin_segment()
             if self._proof == "none" and not self._prove():
                 return self._run_to_violation(step)
         is_checked = self._proof == "impossible"
         may_replay = not self._save_layers and self._work is None and not is_checked
-        if may_replay and self._replay(step):
-            return self._ended(step, Outcome.DONE)
+        if may_replay and (path := self._replay(step)):
+            return self._ended(step, Outcome.DONE, path)
+        self._begin_notes()
         stop = self._save_layers or self._progress is not None
         stops = self._stops(is_checked)
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
             if is_checked and self._contract and not self._contract.take_trace(stops):
                 return self._stopped(step, self._contract.found)
-            if self._work is not None:
-                self._work(take_work(self._machine))
+            self._take_notes()
             if outcome == Outcome.LAYER_END:
                 self._layer_done(
                     int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
@@ -248,6 +251,19 @@ class Run:
                 self._refuse_handled_traps(is_checked)
                 return self._ended(step, outcome)
             self._clock.check()
+
+    def _begin_notes(self) -> None:
+        """From here on units and waits are noted."""
+        if self._machine.waits.size == 0:
+            self._machine = with_waits(self._machine)
+        self._path = PathRecorder(self._machine, self._costs)
+
+    def _take_notes(self) -> None:
+        work = take_work(self._machine)
+        if self._path is not None:
+            self._path.take(self._machine, work)
+        if self._work is not None:
+            self._work(work)
 
     def _prove(self) -> bool:
         """Prove the contract to the end of a segment; False if it does not hold.
@@ -280,10 +296,10 @@ class Run:
             strict=True,
         )
         stop = self._save_layers
+        self._begin_notes()
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
-            if self._work is not None:
-                self._work(take_work(self._machine))
+            self._take_notes()
             if outcome == Outcome.VIOLATION:
                 return self._stopped(step, tail_found(self._machine))
             if outcome == Outcome.LAYER_END:
@@ -295,7 +311,8 @@ class Run:
             self._clock.check()
 
     def _stopped(self, step: ProgramStep, found: Int64s) -> TrapReport:
-        book_cycles(self._account, self._machine, self._layers, step, False)
+        path = self._path.finish(self._machine) if self._path else None
+        book_cycles(self._account, self._machine, self._layers, step, False, path)
         return self._broken(found)
 
     def _stops(self, is_checked: bool) -> StopConditions:
@@ -304,7 +321,7 @@ class Run:
             return no_stops(cores, strict=strict)
         return make_stops(cores, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS, strict=strict)
 
-    def _replay(self, step: ProgramStep) -> bool:
+    def _replay(self, step: ProgramStep) -> CriticalPath | None:
         done, left = self._done, list(step.layers)
 
         def reached(layer: int) -> None:
@@ -314,16 +331,22 @@ class Run:
                 self._clock.check()
 
         strict = self._proof != "unwanted"
-        if self._engine.replay(self._machine, self._costs, reached, strict):
+        path = self._engine.replay(self._machine, self._costs, reached, strict)
+        if path is None:
+            self._done = done
+        else:
             reached(len(self._layers))
-            return True
-        self._done = done
-        return False
+        return path
 
-    def _ended(self, step: ProgramStep, outcome: Outcome) -> TrapReport | None:
-        if outcome == Outcome.DONE:
+    def _ended(
+        self, step: ProgramStep, outcome: Outcome, path: CriticalPath | None = None
+    ) -> TrapReport | None:
+        if path is None and self._path is not None:
+            path = self._path.finish(self._machine)
+        is_done = outcome == Outcome.DONE
+        if is_done:
             end_segment(self._machine)
-        book_cycles(self._account, self._machine, self._layers, step, outcome == Outcome.DONE)
+        book_cycles(self._account, self._machine, self._layers, step, is_done, path)
         if outcome == Outcome.DONE:
             return None
         return trap_report(self._machine, outcome, self._limited, self._layers)

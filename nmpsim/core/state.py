@@ -99,6 +99,32 @@ class Spent(IntEnum):
     CONTROL = 10
 
 
+class PathCause(IntEnum):
+    """What a cycle on the critical path was for; QUEUEING is a part of the two of the DRAM."""
+
+    MAC = 0
+    VECTOR = 1
+    DRAM_SERVICE = 2
+    ROW_MISS = 3
+    LATENCY = 4
+    DMA_START = 5
+    CONTROL = 6
+    BARRIER = 7
+    SEMAPHORE = 8
+    QUEUEING = 9
+
+
+class Awaited(IntEnum):
+    """What a core waits for: an instruction of one of its units, or other cores."""
+
+    LOAD = 0
+    STORE = 1
+    MAC = 2
+    VECTOR = 3
+    BARRIER = 4
+    SEMAPHORE = 5
+
+
 class Job(IntEnum):
     """Columns of ``Machine.jobs`` after the transfer's cursor."""
 
@@ -189,6 +215,7 @@ SHARED = np.dtype(
         ("dram", "i8", (MAX_CHANNELS, CHANNEL_WORDS)),  # see nmpsim.timing.dram
         ("last_barrier", "i8"),  # the one released last, or -1
         ("noted", "i8"),  # entries of ``Machine.work`` in use
+        ("waited", "i8"),  # entries of ``Machine.waits`` in use
         ("trap", "i8", (len(Trap),)),
         ("semaphores", "i8", (SEMAPHORES,)),
     ]
@@ -213,6 +240,19 @@ WORK = np.dtype(
 """One piece of work that a unit or the DRAM did."""
 MAX_NOTES = MAX_QUEUED + 2
 """Entries of WORK that one step can make: a grant, its transfer's end, empty transfers after."""
+
+
+WAIT = np.dtype(
+    [
+        ("core", "i8"),
+        ("what", "i8"),  # Awaited
+        ("begin", "i8"),
+        ("happened", "i8"),  # cycle of what ended it: of the last arrival, or of the post
+        ("end", "i8"),  # cycle at which the core goes on
+        ("awaited", "i8"),  # number of the unit's instruction, or the core that came last or posted
+    ]
+)
+"""A time in which a core waited. A step makes one at most, a release one for each core."""
 
 
 class Machine(NamedTuple):
@@ -248,6 +288,8 @@ class Machine(NamedTuple):
     """The same memory as int64."""
     work: Any
     """[room] of WORK: what units did since it was last read; without room nothing is noted."""
+    waits: Any
+    """[room] of WAIT, likewise; there is room only if there is some for work."""
 
 
 def _records(count: int, dtype: Any) -> Any:
@@ -294,6 +336,7 @@ def make_machine(
         scratchpad_i32=scratchpad.view(np.int32),
         scratchpad_i64=scratchpad.view(np.int64),
         work=_records(0, WORK),
+        waits=_records(0, WAIT),
     )
     reset(machine)
     return machine
@@ -319,6 +362,7 @@ def reset(machine: Machine) -> None:
     reset_dram(shared.dram[0])
     shared.last_barrier[:] = -1
     shared.noted[:] = 0
+    shared.waited[:] = 0
     shared.trap[:] = -1
     shared.semaphores[:] = 0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.state import MAX_NOTES, WORK, Machine
+from nmpsim.core.state import MAX_NOTES, WAIT, WORK, Machine
 from nmpsim.core.stops import MAX_STEPS
 
 ROOM = 1 << 14
@@ -30,6 +30,18 @@ def with_work(machine: Machine, room: int = ROOM) -> Machine:
     return machine._replace(work=np.zeros(max(room, MAX_NOTES), WORK).view(np.recarray))
 
 
+def with_waits(machine: Machine, room: int = ROOM) -> Machine:
+    """As ``with_work``, and what cores wait for is noted too."""
+    return with_work(machine, room)._replace(waits=np.zeros(room, WAIT).view(np.recarray))
+
+
+def take_waits(machine: Machine) -> Any:
+    """What was noted of waits since the last time, as an array of ``WAIT``."""
+    noted = machine.waits[: int(machine.shared[0].waited)].copy()
+    machine.shared.waited[:] = 0
+    return noted
+
+
 def take_work(machine: Machine) -> Any:
     """What was noted since the last time, as an array of ``WORK``."""
     noted = machine.work[: int(machine.shared[0].noted)].copy()
@@ -41,4 +53,7 @@ def steps_with_room(machine: Machine) -> int:
     """Steps that surely find room for what they note; all that a turn may take if none is kept."""
     if machine.work.size == 0:
         return MAX_STEPS
-    return int((machine.work.size - machine.shared[0].noted) // MAX_NOTES)
+    steps = int((machine.work.size - machine.shared[0].noted) // MAX_NOTES)
+    if machine.waits.size == 0:
+        return steps
+    return int(min(steps, machine.waits.size - machine.shared[0].waited - machine.cores.size))

@@ -28,7 +28,7 @@ from nmpsim.report.fields import (
 )
 from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
-from nmpsim.report.use import DeviceUse, use_of
+from nmpsim.report.use import DeviceUse, limiter, use_of
 
 SCHEMA: Final = "nmpsim-report-4"
 """Version of the JSON report."""
@@ -68,6 +68,19 @@ HOST_COSTS = (
     "host_kilo_function_cycles",
 )
 """Settings of the device that give the host's layers cycles."""
+
+PATH_CAUSES = (
+    "mac",
+    "vector",
+    "dram_service",
+    "row_miss",
+    "latency",
+    "dma_start",
+    "control",
+    "barrier",
+    "semaphore",
+)
+"""What the cycles of the critical path were for; together they are the cycles."""
 
 
 @attrs.frozen
@@ -219,6 +232,14 @@ class LayerReport:
     ] = 0.0
     row_misses: Annotated[Count, "grants for which the DRAM had to open another row"]
     bound: Annotated[Bound, "what it takes at least: a [bound](#bound)"] = Bound()
+    critical_path: Annotated[
+        Mapping[str, Count], "`cycles` by what was on the critical path then, see below"
+    ] = attrs.field(factory=dict)
+    queueing: Annotated[
+        Count,
+        "cycles of `dram_service` and `row_miss` of the critical path in which the DRAM served"
+        " other transfers, before the one that was waited for",
+    ] = 0
     core_cycles: Annotated[Mapping[str, Count], "cycles of all cores by cause, see below"] = (
         attrs.field(factory=dict)
     )
@@ -245,7 +266,7 @@ class LayerReport:
     ) -> Annotated[
         Share | None,
         "`cycles` / `bound.cycles`; null without a bound",
-        Before("core_cycles"),
+        Before("critical_path"),
     ]:
         """Cycles as a multiple of the bound; None if nothing bounds the layer."""
         return self.cycles / self.bound.cycles if self.bound.cycles else None
@@ -256,7 +277,7 @@ class LayerReport:
     ) -> Annotated[
         DeviceUse,
         "what the device was doing, as shares of `cycles`: a [device_use](#device_use)",
-        Before("core_cycles"),
+        Before("critical_path"),
     ]:
         """Shares of the layer's cycles."""
         return use_of([self], self.cycles)
@@ -500,16 +521,39 @@ class RunReport:
         Before("seconds"),
     ]:
         """Shares of the device's cycles."""
-        return use_of(self.layers, self.device_cycles)
+        return use_of(tuple(self.layers), self.device_cycles)
+
+    @property
+    def critical_path(
+        self,
+    ) -> Annotated[
+        Mapping[str, Count],
+        "the device's cycles by what was on the critical path then, as in the [layers](#layer)",
+        Before("seconds"),
+    ]:
+        """The layers' together."""
+        paths = [layer.critical_path for layer in self.layers]
+        return {cause: sum(path.get(cause, 0) for path in paths) for cause in PATH_CAUSES}
+
+    @property
+    def queueing(
+        self,
+    ) -> Annotated[
+        Count, "cycles of these in which the DRAM served other transfers first", Before("seconds")
+    ]:
+        """The layers' together."""
+        return sum(layer.queueing for layer in self.layers)
 
     @property
     def limited_by(
         self,
     ) -> Annotated[
-        str, "what limits the run, as a sentence; empty if it took no cycles", Before("seconds")
+        str,
+        "what limits the run, as a sentence; empty if the critical path is not known",
+        Before("seconds"),
     ]:
         """The first thing to know of a run."""
-        return self.use.limiter() if self.cycles else ""
+        return limiter(self.critical_path, self.use)
 
     @property
     def device_cycles(self) -> int:

@@ -9,8 +9,17 @@ import attrs
 
 from nmpsim.report.fields import Share
 
-MOSTLY = 0.7
-"""Share of the cycles from which on a resource limits the run."""
+MOSTLY = 0.5
+"""Share of the critical path from which on one thing alone limits a run."""
+LIMITERS: Mapping[str, tuple[str, ...]] = {
+    "DRAM bandwidth": ("dram_service", "row_miss"),
+    "the MAC arrays": ("mac",),
+    "the vector units": ("vector",),
+    "the latency of transfers": ("latency", "dma_start"),
+    "control code": ("control",),
+    "synchronization": ("barrier", "semaphore"),
+}
+"""What can limit a run -> its causes of cycles on the critical path."""
 
 
 @attrs.frozen
@@ -34,15 +43,6 @@ class DeviceUse:
             f"busy {self.dram_busy:.1%} of cycles: {self.row_misses:.1%} opening rows,"
             f" {self.bursts_wasted:.1%} for bytes that nobody asked for"
         )
-
-    def limiter(self) -> str:
-        """What limits the run, as a sentence."""
-        dram, mac = round(100 * self.dram_busy), round(100 * self.mac_utilization)
-        if self.dram_busy >= MOSTLY:
-            return f"limited by DRAM bandwidth ({dram} % busy)"
-        if self.mac_utilization >= MOSTLY:
-            return f"limited by the MAC arrays ({mac} % utilization)"
-        return f"limited by no resource alone (DRAM {dram} % busy, MAC utilization {mac} %)"
 
 
 class Used(Protocol):
@@ -74,3 +74,27 @@ def use_of(layers: Iterable[Used], cycles: int) -> DeviceUse:
     return DeviceUse(
         busy / cycles, max(busy - bursts, 0) / cycles, wasted / cycles, multiplied / cycles
     )
+
+
+def limiter(path: Mapping[str, int], use: DeviceUse) -> str:
+    """What limits a run, as a sentence; empty if its critical path is not known.
+
+    Args:
+        path: cycles by cause.
+        use: of the device in these cycles.
+    """
+    total = sum(path.values())
+    if not total:
+        return ""
+    shares = {
+        name: sum(path.get(cause, 0) for cause in causes) / total
+        for name, causes in LIMITERS.items()
+    }
+    first, second = sorted(shares, key=lambda name: -shares[name])[:2]
+    told = f"{shares[first]:.0%} of the critical path".replace("%", " %")
+    if shares[first] < MOSTLY:
+        also = f"{shares[second]:.0%}".replace("%", " %")
+        return f"limited by {first} ({told}) and {second} ({also})"
+    if first == "DRAM bandwidth":
+        told = f"{use.dram_busy:.0%} busy".replace("%", " %")
+    return f"limited by {first} ({told})"

@@ -26,6 +26,8 @@ MAX_SATURATED = 10
 """Layers whose stages of saturation are listed: the worst."""
 MAX_SLOW = 5
 """Layers that are listed as furthest from their bound."""
+MAX_PATH = 3
+"""Causes of a layer's critical path that are listed: the largest."""
 CAUSE_WORDS = {
     "mac": "MAC array at work",
     "vector": "vector unit at work",
@@ -40,6 +42,18 @@ CAUSE_WORDS = {
     "control": "control core at work",
 }
 """What the causes of cycles mean."""
+PATH_WORDS = {
+    "mac": "MAC array",
+    "vector": "vector unit",
+    "dram_service": "DRAM: transferring bursts",
+    "row_miss": "DRAM: opening rows",
+    "latency": "DRAM: latency after the last burst",
+    "dma_start": "start of transfers",
+    "control": "control core",
+    "barrier": "barrier overhead",
+    "semaphore": "semaphore overhead",
+}
+"""What the causes of cycles on the critical path mean."""
 _TRAP_HINTS = {
     "deadlock": "every core waits for something that no core will do: look for a barrier"
     " or semaphore that some core never reaches (`nmpsim disasm`)",
@@ -81,6 +95,7 @@ def print_run(report: RunReport, console: Console) -> None:
     for label, text in run_totals(report):
         line(console, f"  {label:<12} {text}")
     _print_causes(report, console)
+    _print_path(report, console)
     _print_bounds(report, console)
     _print_outputs(report, console)
     if report.trap is not None:
@@ -168,6 +183,25 @@ def _print_causes(report: RunReport, console: Console) -> None:
             line(console, f"  {percent(count, total):>5}%  {CAUSE_WORDS[name]}")
 
 
+def _print_path(report: RunReport, console: Console) -> None:
+    path = report.critical_path
+    if not sum(path.values()):
+        return
+    heading(console, "critical path: what the run waited for")
+    for name, count in sorted(path.items(), key=lambda item: -item[1]):
+        if count:
+            line(console, f"  {percent(count, report.cycles):>5}%  {PATH_WORDS[name]}")
+    if report.queueing:
+        share = percent(report.queueing, report.cycles)
+        line(console, f"  in {share}% the DRAM served other transfers first (queueing)")
+
+
+def path_text(layer: LayerReport) -> str:
+    """The largest causes of a layer's critical path."""
+    largest = sorted(layer.critical_path.items(), key=lambda item: -item[1])[:MAX_PATH]
+    return ", ".join(f"{name} {percent(n, layer.cycles)}%" for name, n in largest if n) or "-"
+
+
 def _print_bounds(report: RunReport, console: Console) -> None:
     bounded = [layer for layer in report.layers if layer.bound.cycles]
     slow = sorted(bounded, key=lambda layer: layer.bound.cycles - layer.cycles)[:MAX_SLOW]
@@ -180,8 +214,9 @@ def _print_bounds(report: RunReport, console: Console) -> None:
         Column("cycles", [f"{layer.cycles:,}" for layer in slow], right=True),
         Column("x", [f"{layer.distance or 0:.2f}" for layer in slow], right=True),
         Column("bound", [f"{layer.bound.cycles:,}" for layer in slow], right=True),
-        Column("limited by", [layer.bound.kind for layer in slow]),
+        Column("bound by", [layer.bound.kind for layer in slow]),
         Column("bound is", [layer.bound.formula for layer in slow], least=20),
+        Column("critical path", [path_text(layer) for layer in slow], least=20),
     ]
     console.print(fitted_table(columns, console))
 

@@ -1,4 +1,4 @@
-"""What ``nmpsim run`` calls on its way: downwards, but for two calls that are meant."""
+"""What ``nmpsim run`` calls on its way: downwards, but for calls that are meant."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ PACKAGE = ROOT / "nmpsim"
 ALLOWED = {
     ("core/run", "views/progress"),  # it listens
     ("report/json", "core/collect"),  # makes the report of each layer when it is read first
+    ("report/data", "core/collect"),  # likewise, for sums over layers
 }
 
 

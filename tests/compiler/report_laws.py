@@ -32,6 +32,7 @@ def check_laws(report: RunReport, config: DeviceConfig) -> None:
         cores = config.cores_count
         assert sum(layer.stalls.values()) == cores * layer.cycles, layer.name
         check_causes(layer, cores)
+        assert sum(layer.critical_path.values()) == layer.cycles, layer.name
         assert layer.cycles * cores * config.mac_out_lanes * config.mac_in_lanes >= layer.macs
         moved = layer.bytes_read + layer.bytes_written
         assert layer.cycles * config.dram_bytes_per_cycle >= moved, layer.name

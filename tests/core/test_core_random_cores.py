@@ -112,8 +112,12 @@ def barrier(number: int) -> list[Instruction]:
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> Program:
-    """Each core has code of its own; a barrier now and then is common to all."""
+def programs(draw: st.DrawFn, *, waits_for_all: bool = False) -> Program:
+    """Each core has code of its own; a barrier now and then is common to all.
+
+    ``waits_for_all``: before it each core waits for all of its units.
+    """
+    awaited = Unit if waits_for_all else ()
     rounds = draw(st.integers(1, 3))
     texts = []
     for _ in range(CORES):
@@ -121,6 +125,7 @@ def programs(draw: st.DrawFn) -> Program:
         for number in range(rounds):
             for action in draw(st.lists(actions(), max_size=6)):
                 code += action
+            code += [("nmp.wait", {"unit": unit, "outstanding": 0}) for unit in awaited]
             code += barrier(number)
         texts.append(words(*code, HALT))
     entry = IMAGE_BASE + len(TABLE)

@@ -20,6 +20,7 @@ from nmpsim.report.sensitivity import MovedSetting, SensitivityReport, SettingEf
 
 STALLS = {"control": 10, "wait_mac": 60, "wait_load": 20, "barrier": 9, "idle": 1}
 
+PATH = {"mac": 600, "dram_service": 200, "row_miss": 50, "latency": 80, "control": 70}
 CORE_CYCLES = {"mac": 60, "load": 15, "contention": 5, "imbalance": 9, "idle": 1, "control": 10}
 
 
@@ -49,6 +50,8 @@ def layer(index: int, name: str = "", **values: Any) -> LayerReport:
         "elements": 12_544,
         "saturation": (),
         "core_cycles": CORE_CYCLES,
+        "critical_path": PATH,
+        "queueing": 70,
         "bound": Bound(mac=782, memory=80, formula="50000 MACs / (1 cores x 64 MACs a cycle)"),
         "burst_efficiency": 1500 / 1280,
     }

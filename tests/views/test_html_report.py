@@ -107,6 +107,7 @@ def test_every_figure_is_there_with_a_picture_for_those_without_script(page, tex
     titles = re.findall(r"<figure.*?<h3>(.*?)</h3>", text, re.S)
     assert titles == [
         "Cycles by layer and cause",
+        "Critical path by layer",
         "Roofline",
         "Saturation by layer and channel",
         "Cores over time",
@@ -471,7 +472,7 @@ def test_in_a_browser(text, tmp_path, window):
     )
     found = json.loads(html.unescape(re.findall(r'<pre id="found">(.*?)</pre>', done.stdout)[0]))
     assert "CONSOLE" not in done.stderr
-    assert found["drawn"] == found["figures"] == 8
+    assert found["drawn"] == found["figures"] == 9
     assert found["tooWide"] <= 0
     assert found["down"][:2] == ["fc", "a_rather_long_network_name__stage1_block1_conv1_res"]
     assert found["up"] == found["down"][::-1]

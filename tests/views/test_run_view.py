@@ -69,10 +69,34 @@ def test_totals_and_activities():
     assert "60.0%  MAC array at work" in shown
     # 450 of 3,500 cycles; 80 of each layer's 150 are bursts, of which none is wasted.
     assert "DRAM         busy 12.9% of cycles: 6.0% opening rows, 0.0% for bytes" in shown
-    assert "limited by no resource alone (DRAM 13 % busy, MAC utilization 25 %)" in shown
+    assert shown.splitlines()[1] == "limited by the MAC arrays (60 % of the critical path)"
+    assert "51.4%  MAC array\n" in shown, "1,800 of 3,500 cycles"
+    assert "in 6.0% the DRAM served other transfers first (queueing)" in shown
     bound = "1.28 782 compute 50000 MACs / (1 cores x 64 MACs a cycle)"
     assert bound in " ".join(shown.split())
     assert "cycles depend on 25 assumed settings (see `nmpsim device`)" in shown
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (
+            {"dram_service": 700, "row_miss": 200, "mac": 100},
+            "limited by DRAM bandwidth (15 % busy)",
+        ),
+        ({"control": 501, "mac": 499}, "limited by control code (50 % of the critical path)"),
+        (
+            {"mac": 400, "latency": 300, "dma_start": 50, "barrier": 250},
+            "limited by the MAC arrays (40 % of the critical path) and"
+            " the latency of transfers (35 %)",
+        ),
+        ({}, ""),
+    ],
+)
+def test_one_sentence_says_what_limits_a_run(path, sentence):
+    report = sample_report(layers=(layer(0, critical_path=path),), cycles=1000)
+    assert report.limited_by == sentence
+    assert sentence in text(report).splitlines()[1]
 
 
 def test_saturation_is_told_by_stage_and_clipping_is_not():

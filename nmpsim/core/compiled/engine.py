@@ -19,6 +19,7 @@ from nmpsim.core.compiled.recording import (
 )
 from nmpsim.core.compiled.replay import Workers, compile_replay, replay_epochs
 from nmpsim.core.compiled.warmup import Warmup
+from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.engine import Reached, ReplayDivergedError, ShowInstructions
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.core.stops import StopConditions, make_stops, no_stops
@@ -94,13 +95,15 @@ class CompiledEngine:
 
     def replay(
         self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
-    ) -> bool:
+    ) -> CriticalPath | None:
         """Run to the end where neither cycles nor the order of instructions depend on data."""
         if IS_PLAIN or not self._recordings.may_have(machine, costs):
-            return False
+            return None
         self._compile_once(machine, costs)
         recording = self._recordings.find(machine) or self._record(machine, costs)
-        return recording is not None and self._replay(machine, recording, reached, strict)
+        if recording is None or not self._replay(machine, recording, reached, strict):
+            return None
+        return recording.path
 
     def _loop(
         self,
@@ -130,7 +133,7 @@ class CompiledEngine:
             context = self._context(ahead, recorder)
             return self._loop(ahead, costs, context, turns, False, stops)
 
-        recording = record(machine, loop, show)
+        recording = record(machine, costs, loop, show)
         if recording is None or self._recordings.find(machine) is None:
             self._recordings.keep(recording)
         return recording

@@ -25,9 +25,11 @@ from nmpsim.core.compiled.recorder import (
     Recorder,
     make_recorder,
 )
+from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.engine import ContractBrokenError, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
+from nmpsim.core.work import take_work, with_waits
 from nmpsim.kernels.array_types import Records
 from nmpsim.timing import Costs
 
@@ -35,6 +37,8 @@ ROWS = 4096
 """Tensor instructions that are recorded before they are packed."""
 MAX_ITEMS = 1 << 18
 """Tensor instructions of a recording: a program with more of them is not recorded."""
+NOTES = 1 << 16
+"""Notes of units and waits that fit into one call of the event loop."""
 TURNS = 1 << 14
 STEPS_PER_TURN = 1 << 10
 """Turns of a call of the event loop while it records, and steps of each turn."""
@@ -69,6 +73,7 @@ class Recording:
     """[epochs] after each epoch all layers below this one are done."""
     before: Timing
     after: Timing
+    path: CriticalPath
     is_tried: bool = False
     """True once it was replayed to its end."""
 
@@ -98,7 +103,7 @@ def has_timing(machine: Machine, timing: Timing) -> bool:
 
 
 def record(
-    machine: Machine, loop: RecordEvents, show: ShowInstructions | None = None
+    machine: Machine, costs: Costs, loop: RecordEvents, show: ShowInstructions | None = None
 ) -> Recording | None:
     """Record from a machine's state to the end; None if data decides, or the run is too long.
 
@@ -108,12 +113,14 @@ def record(
         ContractBrokenError: ``show`` answered False.
     """
     parts = {name: getattr(machine, name).copy() for name in ("cores", "layers", "barriers")}
-    ahead = machine._replace(**parts, shared=machine.shared.copy())
+    ahead = with_waits(machine._replace(**parts, shared=machine.shared.copy()), NOTES)
+    path = PathRecorder(ahead, costs)
     recorder = make_recorder(machine.cores.size, ROWS)
     pieces: list[Int64s] = []
     retired_before = machine.cores.retired.sum()
     for _ in range(0, MAX_TURNS, TURNS):
         outcome = loop(ahead, recorder, TURNS)
+        path.take(ahead, take_work(ahead))
         if show and not show(
             recorder.events[: recorder.counters[SEEN]], recorder.items, FIRST_WORD + WORDS
         ):
@@ -121,16 +128,17 @@ def record(
         pieces.append(recorder.items[: recorder.counters[USED]].copy())
         recorder.counters[USED] = recorder.counters[SEEN] = 0
         if outcome == Outcome.DONE:
-            return _recording(
-                np.concatenate(pieces), int(recorder.counters[NOW]) + 1, machine, ahead
-            )
+            epochs = int(recorder.counters[NOW]) + 1
+            return _recording(np.concatenate(pieces), epochs, machine, ahead, path.finish(ahead))
         steps = ahead.cores.retired.sum() - retired_before
         if outcome != Outcome.PAUSED or sum(map(len, pieces)) > MAX_ITEMS or steps > MAX_STEPS:
             return None
     return None
 
 
-def _recording(recorded: Int64s, epochs: int, machine: Machine, ahead: Machine) -> Recording:
+def _recording(
+    recorded: Int64s, epochs: int, machine: Machine, ahead: Machine, path: CriticalPath
+) -> Recording:
     """Each epoch's instructions by core, packed."""
     cores = ahead.cores.size
     owner = recorded[:, EPOCH] * cores + recorded[:, CORE]
@@ -145,7 +153,7 @@ def _recording(recorded: Int64s, epochs: int, machine: Machine, ahead: Machine) 
     lowest = np.full(epochs + 1, machine.layers.size)
     np.minimum.at(lowest, recorded[:, EPOCH], recorded[:, FIRST_WORD + LAYER])
     reached = np.minimum.accumulate(lowest[::-1])[::-1][1:]
-    return Recording(items, parts, reached, timing_of(machine), timing_of(ahead))
+    return Recording(items, parts, reached, timing_of(machine), timing_of(ahead), path)
 
 
 class Recordings:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.cycle_accounting import call_unused, leave_layer, wait
-from nmpsim.core.state import Count, Machine, Spent, Status
+from nmpsim.core.compiled.units import note_wait
+from nmpsim.core.state import Awaited, Count, Machine, Spent, Status
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 from nmpsim.timing import Costs
@@ -16,6 +17,7 @@ RUNNING = int(Status.RUNNING)
 AT_BARRIER = int(Status.AT_BARRIER)
 PENDING = int(Status.PENDING)
 HALTED = int(Status.HALTED)
+AT_A_BARRIER, AT_A_SEMAPHORE = int(Awaited.BARRIER), int(Awaited.SEMAPHORE)
 BARRIER = np.int64(Count.BARRIER)
 SEMAPHORE = np.int64(Count.SEMAPHORE)
 ON_IMBALANCE, ON_BARRIER = int(Spent.IMBALANCE), int(Spent.BARRIER)
@@ -30,11 +32,13 @@ def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> Non
     m.cores[core].wait[1] = cores
     arrived = 0
     latest = 0
+    last = core
     has_work = False
     for other in range(m.cores.size):
         if m.cores[other].status == AT_BARRIER and m.cores[other].wait[0] == barrier:
             arrived += 1
-            latest = max(latest, m.cores[other].clock)
+            if m.cores[other].clock > latest:
+                latest, last = m.cores[other].clock, other
             has_work = has_work or m.cores[other].layer >= 0
     if arrived < cores:
         return
@@ -43,6 +47,7 @@ def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> Non
     ended = m.barriers[barrier].layer if known else m.layers.size - 1
     for other in range(m.cores.size):
         if m.cores[other].status == AT_BARRIER and m.cores[other].wait[0] == barrier:
+            note_wait(m, other, AT_A_BARRIER, m.cores[other].clock, latest, release, last)
             wait(m, other, BARRIER, ON_IMBALANCE, latest - m.cores[other].clock)
             wait(m, other, BARRIER, ON_BARRIER, costs.sync_barrier_cycles)
             m.cores[other].status = RUNNING
@@ -65,6 +70,8 @@ def post(m: Machine, costs: Costs, core: Int, semaphore: Int, count: Int) -> Non
             continue
         if m.shared[0].semaphores[semaphore] >= m.cores[other].wait[1]:
             m.shared[0].semaphores[semaphore] -= m.cores[other].wait[1]
+            posted = m.cores[core].clock
+            note_wait(m, other, AT_A_SEMAPHORE, m.cores[other].clock, posted, release, core)
             wait(m, other, SEMAPHORE, ON_SEMAPHORE, max(release - m.cores[other].clock, 0))
             m.cores[other].status = RUNNING
 

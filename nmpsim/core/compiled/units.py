@@ -41,7 +41,27 @@ def steps_with_room(m: Machine) -> Any:
     """Steps that surely find room for what they note; all that a turn may take if none is kept."""
     if m.work.size == 0:
         return MAX_STEPS
-    return (m.work.size - m.shared[0].noted) // MAX_NOTES
+    steps = (m.work.size - m.shared[0].noted) // MAX_NOTES
+    if m.waits.size == 0:
+        return steps
+    return min(steps, m.waits.size - m.shared[0].waited - m.cores.size)
+
+
+@jit
+def note_wait(
+    m: Machine, core: Int, what: Int, begin: Int, happened: Int, end: Int, awaited: Int
+) -> None:
+    """A core waits from ``begin`` to ``end``."""
+    if m.waits.size == 0 or end <= begin:
+        return
+    n = m.shared[0].waited
+    m.shared[0].waited = n + 1
+    m.waits[n].core = core
+    m.waits[n].what = what
+    m.waits[n].begin = begin
+    m.waits[n].happened = happened
+    m.waits[n].end = end
+    m.waits[n].awaited = awaited
 
 
 @jit
@@ -128,6 +148,7 @@ def await_job(m: Machine, costs: Costs, core: Int, unit: Int, job: Int) -> Any:
         m.cores[core].wait[1] = job
         return -1
     waited = max(end - m.cores[core].clock, 0)
+    note_wait(m, core, unit, m.cores[core].clock, end, end, job)
     if waited > 0 and unit < 2:
         wait_for_transfer(m, core, unit, slot, waited)
     else:
@@ -191,6 +212,7 @@ def finish_transfer(m: Machine, core: Int, unit: Int, slot: Int, free: Int, fini
         and m.cores[core].wait[1] == job
     ):
         m.cores[core].status = RUNNING
+        note_wait(m, core, unit, m.cores[core].clock, finished, finished, job)
         wait_for_transfer(m, core, unit, slot, max(finished - m.cores[core].clock, 0))
 
 

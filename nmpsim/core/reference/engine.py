@@ -71,9 +71,8 @@ class ReferenceEngine:
 
     def replay(
         self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
-    ) -> bool:
+    ) -> None:
         """Never; see :class:`~nmpsim.core.engine.Engine`."""
-        return False
 
     def run(
         self,
@@ -98,7 +97,7 @@ class ReferenceEngine:
 def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool, watch: Watch) -> Outcome | None:
     """Let the DRAM or a core go on, the earlier one; an outcome if the engine comes back."""
     most_steps = min(steps_with_room(machine), watch.stops.steps_per_turn, MAX_STEPS)
-    if most_steps == 0:
+    if most_steps <= 0:
         return Outcome.PAUSED
     cores = all_cores(machine)
     core = min(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.state import Job
+from nmpsim.core.state import Awaited, Job
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import COUNT_X, COUNT_Y, RUN
 
@@ -20,6 +20,16 @@ def note(core: Core, unit: Unit, **facts: Any) -> None:
     entry["core"], entry["unit"] = core.number, unit
     for name, value in facts.items():
         entry[name] = value
+
+
+def note_wait(core: Core, what: Awaited, happened: int, end: int, awaited: int) -> None:
+    """The core waits from now to ``end``."""
+    machine, begin = core.machine, core.clock
+    if machine.waits.size == 0 or end <= begin:
+        return
+    entry = (core.number, what, begin, happened, end, awaited)
+    machine.waits[int(machine.shared[0]["waited"])] = entry
+    machine.shared[0]["waited"] += 1
 
 
 def note_compute(core: Core, unit: Unit, layer: int, begin: int, end: int) -> None:

@@ -7,9 +7,10 @@ so cost and pc come before it.
 from __future__ import annotations
 
 from nmpsim.core.reference.cores import all_cores
+from nmpsim.core.reference.record import note_wait
 from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.units import Queue, await_job
-from nmpsim.core.state import Count, Spent, Status
+from nmpsim.core.state import Awaited, Count, Spent, Status
 from nmpsim.isa.table import SEMAPHORES, Cause, Unit
 
 
@@ -35,7 +36,9 @@ def barrier(s: Step) -> None:
     if len(arrived) >= count:
         latest = max(c.clock for c in arrived)
         release = latest + s.costs.sync_barrier_cycles
+        last = next(c.number for c in arrived if c.clock == latest)
         for core in arrived:
+            note_wait(core, Awaited.BARRIER, latest, release, last)
             core.spend(Count.BARRIER, Spent.IMBALANCE, latest - core.clock)
             core.spend(Count.BARRIER, Spent.BARRIER, release - latest)
             core.status = Status.RUNNING
@@ -68,6 +71,7 @@ def post(s: Step) -> None:
     for core in all_cores(s.machine):
         if core.waits_for(Status.PENDING, number) and int(semaphores[number]) >= core.wait_count:
             semaphores[number] -= core.wait_count
+            note_wait(core, Awaited.SEMAPHORE, s.core.clock, release, s.core.number)
             core.spend(Count.SEMAPHORE, Spent.SEMAPHORE, max(release - core.clock, 0))
             core.status = Status.RUNNING
 

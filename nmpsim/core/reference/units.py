@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.record import note_compute, note_grant, note_transfer
+from nmpsim.core.reference.record import note_compute, note_grant, note_transfer, note_wait
 from nmpsim.core.reference.step import EndOfTurnError
-from nmpsim.core.state import NEVER, Count, Job, Machine, Spent, Status
+from nmpsim.core.state import NEVER, Awaited, Count, Job, Machine, Spent, Status
 from nmpsim.isa.table import Unit
 from nmpsim.isa.total import total
 from nmpsim.memory.dram import CURSOR_WORDS, is_served, next_address, take_grant
@@ -164,6 +164,7 @@ def await_job(queue: Queue, job: int) -> int:
 def wait_until(queue: Queue, job: int, end: int) -> int:
     """Let the core wait for a job that is finished at ``end``; cycles waited."""
     core, waited = queue.core, max(end - queue.core.clock, 0)
+    note_wait(core, Awaited(queue.unit), end, end, job)
     idle = core.spend(WAIT[queue.unit], CAUSE[queue.unit], waited)
     if queue.unit in (Unit.LOAD, Unit.STORE) and waited > 0:
         contention = queue.book_line(job, idle)

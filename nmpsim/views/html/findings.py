@@ -23,7 +23,7 @@ from nmpsim.views.html.tables import (
     table_of,
     text,
 )
-from nmpsim.views.run_text import CAUSE_WORDS
+from nmpsim.views.run_text import CAUSE_WORDS, path_text
 from nmpsim.views.text import percent
 
 MAX_SLOW = 12
@@ -39,7 +39,7 @@ def slow_table(report: RunReport) -> Table:
     columns = (INDEX, NAME, OPERATION, CORES, CYCLES, TIME_SHARE, _BOUND, _FORMULA, DISTANCE)
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]
     told = [layer for layer in slow if layer.cycles]
-    return table_of(report, (*columns, *recorded_columns(report), _CAUSES), told)
+    return table_of(report, (*columns, *recorded_columns(report), _PATH, _CAUSES), told)
 
 
 def saturation_table(report: RunReport) -> Table:
@@ -99,6 +99,10 @@ _BOUND = Column(
 _FORMULA = Column(
     Heading("limited by", "how the bound is computed", number=False),
     lambda _, layer: text(_formula(layer)),
+)
+_PATH = Column(
+    Heading("critical path", "what the layer waited for: shares of its cycles", number=False),
+    lambda _, layer: text(path_text(layer)),
 )
 _CAUSES = Column(
     Heading("how the cores spent their time", "shares of all cores' cycles", number=False),

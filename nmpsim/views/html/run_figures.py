@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nmpsim.config import from_settings
-from nmpsim.report.data import CAUSES, LayerReport, RunReport
+from nmpsim.report.data import CAUSES, PATH_CAUSES, LayerReport, RunReport
 from nmpsim.report.details import Histogram
 from nmpsim.views.html.figures import (
     Figure,
@@ -20,7 +20,8 @@ from nmpsim.views.html.figures import (
 from nmpsim.views.html.headline import PARTS
 from nmpsim.views.html.roofline import roofline
 from nmpsim.views.html.time_figures import gantt, memory, scratchpads
-from nmpsim.views.run_text import CAUSE_WORDS
+from nmpsim.views.run_text import CAUSE_WORDS, PATH_WORDS
+from nmpsim.views.text import percent
 
 CHANNEL_CELLS = 64
 """Cells of a layer in the map of saturation; of more channels, several share one."""
@@ -36,6 +37,17 @@ CAUSE_COLOURS = {
     "semaphore": "#7f7f7f",
     "idle": "#d9d9d9",
     "control": "#009e73",
+}
+_PATH_COLOURS = {
+    "mac": "#0072b2",
+    "vector": "#56b4e9",
+    "dram_service": "#e69f00",
+    "row_miss": "#d55e00",
+    "latency": "#f0c97a",
+    "dma_start": "#cc79a7",
+    "control": "#009e73",
+    "barrier": "#8c5a78",
+    "semaphore": "#7f7f7f",
 }
 """Told apart also by those who see few colours; tooltips and the text have the words."""
 
@@ -93,6 +105,8 @@ def run_figures(report: RunReport) -> Iterator[Figure]:
     """Every figure for which the report has data."""
     if any(sum(layer.core_cycles.values()) for layer in report.layers):
         yield _causes(report)
+    if any(report.critical_path.values()):
+        yield _path(report)
     if any(layer.macs and layer.cycles for layer in report.layers):
         yield roofline(report, from_settings(report.device))
     if any(layer.saturated for layer in report.layers):
@@ -140,6 +154,41 @@ def _causes(report: RunReport) -> Figure:
     words = "; ".join(f"{cause}: {CAUSE_WORDS[cause]}" for cause in present)
     text = f"How long each layer took, and what its cores did in that time. {words}."
     return Figure("Cycles by layer and cause", text, spec)
+
+
+def _path(report: RunReport) -> Figure:
+    values = [
+        {
+            "layer": layer_label(layer),
+            "cause": cause,
+            "meaning": PATH_WORDS[cause],
+            "order": order,
+            "cycles": count,
+            "share": f"{percent(count, layer.cycles)}%",
+        }
+        for layer in report.layers
+        for order, cause in enumerate(PATH_CAUSES)
+        if (count := layer.critical_path.get(cause, 0))
+    ]
+    spec = figure_spec(
+        values,
+        320,
+        mark={"type": "bar"},
+        encoding={
+            "x": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 120}),
+            "y": axis("cycles", "quantitative", "cycles"),
+            "color": axis("cause", "nominal", "cause", scale=colours(_PATH_COLOURS)),
+            "order": {"field": "order", "type": "quantitative"},
+            "tooltip": tooltips(
+                layer="layer", cause="cause", meaning="that is", cycles="cycles", share="of layer"
+            ),
+        },
+    )
+    total = sum(report.critical_path.values())
+    shares = sorted(report.critical_path.items(), key=lambda item: -item[1])
+    words = "; ".join(f"{percent(n, total)}% {PATH_WORDS[cause]}" for cause, n in shares if n)
+    text = f"What each layer waited for, from its end back to its beginning. Of the run: {words}."
+    return Figure("Critical path by layer", text, spec)
 
 
 def _saturation(report: RunReport) -> Figure:

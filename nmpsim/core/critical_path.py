@@ -1,0 +1,247 @@
+"""The critical path: from the end of a run back, at each point to what it waited for last.
+
+What a run noted of units (``Machine.work``) and of waits (``Machine.waits``) suffices. A wait ends
+with an instruction of a unit, or because another core came to a barrier or posted. An instruction
+of a unit began when its core issued it, or when the one before it was done; a grant of the DRAM
+when it was asked for, or when the grant before it was served.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.core.state import NEVER, WAIT, Awaited, Int64s, Job, Machine, PathCause
+from nmpsim.core.work import take_waits
+from nmpsim.isa.table import Unit
+from nmpsim.timing import Costs
+from nmpsim.timing.compute import cycles_of, grant_ticks
+
+CAUSES = len(PathCause)
+UNITS = len(Unit)
+ENOUGH = 1 << 16
+"""Notes from which on the path is followed as far as it is certain, and the notes are let go."""
+
+
+@attrs.frozen(eq=False)
+class CriticalPath:
+    """The cycles of a part of a run by what was on the critical path then."""
+
+    until: Int64s
+    """[n] ascending: cycles at which barriers released cores, and the end"""
+    cycles: Int64s
+    """[n, PathCause] from the one before, or from the beginning"""
+
+    def between(self, begin: int, end: int) -> list[int]:
+        """Cycles by PathCause from ``begin`` to ``end``, each of which divides the path."""
+        chosen = (self.until > begin) & (self.until <= end)
+        cycles: list[int] = self.cycles[chosen].sum(axis=0).tolist()
+        return cycles
+
+
+class PathRecorder:
+    """Follows the critical path of one start of all cores."""
+
+    def __init__(self, machine: Machine, costs: Costs) -> None:
+        """The cores have started, and nothing has been noted since."""
+        self._costs = costs
+        self._cores = machine.cores.size
+        self._begin = int(machine.cores.clock.max())
+        self._issued = machine.cores.issued.reshape(-1).copy()
+        self._work = [np.zeros((0, 6), np.int64)]
+        self._waits = [np.zeros((0, len(WAIT.names or ())), np.int64)]
+        self._known: list[CriticalPath] = []
+
+    def take(self, machine: Machine, work: Any) -> None:
+        """Take what was noted since the last time; of units it is ``work``."""
+        is_grant = work.is_grant != 0
+        columns = (work.core * UNITS + work.unit, is_grant, work.begin, work.end, work.done)
+        nbytes, place = np.unique(np.where(is_grant, work.bytes, 0), return_inverse=True)
+        transferring = [
+            cycles_of(grant_ticks(count, self._costs), self._costs) for count in nbytes.tolist()
+        ]
+        self._work.append(np.stack([*columns, np.array(transferring, np.int64)[place]], axis=1))
+        waits = take_waits(machine)
+        self._waits.append(np.stack([waits[name] for name in waits.dtype.names], axis=1))
+        if sum(map(len, self._work)) > ENOUGH:
+            self._let_go(machine)
+
+    def finish(self, machine: Machine) -> CriticalPath:
+        """The path to the core that has come furthest."""
+        clocks = machine.cores.clock
+        self._follow(*self._notes(), int(clocks.argmax()), int(clocks.max()))
+        until, cycles = zip(*((one.until, one.cycles) for one in self._known), strict=True)
+        return CriticalPath(np.concatenate(until), np.concatenate(cycles))
+
+    def _notes(self) -> tuple[Int64s, Int64s]:
+        return np.concatenate(self._work), np.concatenate(self._waits)
+
+    def _let_go(self, machine: Machine) -> None:
+        """Follow the path to the last barrier at which all cores met and no unit had work left."""
+        work, waits = self._notes()
+        self._work, self._waits = [work], [waits]
+        asleep = waits[waits[:, 1] == Awaited.BARRIER]
+        releases, met = np.unique(asleep[:, 4], return_counts=True)
+        pending = _pending_since(machine, self._costs.queues_depth)
+        order = np.argsort(work[:, 2], kind="stable")
+        begins = work[order, 2]
+        done = np.maximum.accumulate(work[order, 4])
+        before = np.searchsorted(begins, releases)
+        is_over = (before == 0) | (done[before - 1] <= releases)
+        certain = releases[(met == self._cores) & is_over & (releases <= pending)]
+        if not certain.size:
+            return
+        release = int(certain[-1])
+        core = int(waits[waits[:, 4] == release][0, 0])
+        is_old, was_left = work[:, 2] < release, waits[:, 4] <= release
+        self._follow(work[is_old], waits[was_left], core, release)
+        jobs = work[is_old & (work[:, 1] == 0), 0]
+        self._issued += np.bincount(jobs, minlength=self._issued.size)
+        self._begin = release
+        self._work, self._waits = [work[~is_old]], [waits[~was_left]]
+
+    def _follow(self, work: Int64s, waits: Int64s, core: int, end: int) -> None:
+        releases = waits[waits[:, 1] == Awaited.BARRIER, 4]
+        until = np.unique(np.append(releases[(releases > self._begin) & (releases < end)], end))
+        walk = _Walk(work, waits, self._issued, self._begin, until.tolist())
+        walk.back(core, end)
+        self._known.append(CriticalPath(until, np.array(walk.cycles, np.int64)))
+
+
+def _pending_since(machine: Machine, depth: int) -> int:
+    """Cycle of issue of the oldest transfer that is not served yet, or NEVER."""
+    cores = machine.cores
+    core, unit = np.nonzero(cores.served < cores.issued[:, : cores.served.shape[1]])
+    slot = cores.served[core, unit] % depth
+    return int(cores.jobs[core, unit, slot, Job.READY].min(initial=NEVER))
+
+
+class _Walk:
+    """A walk back in time; what it passes is charged to ``cycles``."""
+
+    def __init__(
+        self, work: Int64s, waits: Int64s, issued: Int64s, begin: int, until: list[int]
+    ) -> None:
+        self.cycles = [[0] * CAUSES for _ in until]
+        """[until][PathCause]"""
+        self._begin, self._until, self._part = begin, until, len(until) - 1
+        self._sort_waits(waits)
+        self._sort_work(work, issued)
+
+    def _sort_waits(self, waits: Int64s) -> None:
+        order = np.argsort(waits[:, 0], kind="stable")
+        cores = np.arange(int(waits[:, 0].max(initial=-1)) + 2)
+        ends = np.searchsorted(waits[order, 0], cores).tolist()
+        self._waits = waits[order].tolist()
+        self._first_wait = ends
+        self._last_wait = ends[1:]
+
+    def _sort_work(self, work: Int64s, issued: Int64s) -> None:
+        """Instructions by unit, in order; grants in order, each with its transfer."""
+        is_grant = work[:, 1] != 0
+        order = np.argsort(work[:, 0], kind="stable")
+        is_job = ~is_grant[order]
+        before = np.cumsum(is_job) - is_job  # instructions of all units before an entry
+        place = np.empty(len(work), np.int64)
+        place[order] = before
+        jobs, grants = work[order][is_job], work[is_grant]
+        owner = place[is_grant]
+        units = np.searchsorted(jobs[:, 0], np.arange(issued.size + 1))
+        owner = np.where(owner < units[grants[:, 0] + 1], owner, -1)  # -1: it is not served yet
+        last = np.full(len(jobs) + 1, -1)
+        last[owner] = np.arange(len(grants))
+        self._first_job, self._issued = units.tolist(), issued.tolist()
+        self._jobs, self._last_grant = jobs.tolist(), last.tolist()
+        self._grants, self._owner = grants.tolist(), owner.tolist()
+
+    def _charge(self, cause: PathCause, begin: int, end: int, *, queued: bool = False) -> None:
+        begin = max(begin, self._begin)
+        while end > begin:
+            while self._part > 0 and self._until[self._part - 1] >= end:
+                self._part -= 1
+            low = max(begin, self._until[self._part - 1]) if self._part else begin
+            self.cycles[self._part][cause] += end - low
+            self.cycles[self._part][PathCause.QUEUEING] += end - low if queued else 0
+            end = low
+
+    def back(self, core: int, end: int) -> None:
+        """Walk from where a core is at ``end``."""
+        where: _Where | None = (core, end)
+        while where is not None and where[1] > self._begin:
+            where = self._before(*where)
+
+    def _before(self, core: int, end: int) -> _Where | None:
+        """What the control core did before ``end``, and what it waited for before that."""
+        if core + 1 >= len(self._first_wait):
+            self._charge(PathCause.CONTROL, self._begin, end)
+            return None
+        at = self._last_wait[core] - 1
+        while at >= self._first_wait[core] and self._waits[at][4] > end:
+            at -= 1
+        self._last_wait[core] = max(at, self._first_wait[core])
+        if at < self._first_wait[core]:
+            self._charge(PathCause.CONTROL, self._begin, end)
+            return None
+        _, what, _, happened, woken, awaited = self._waits[at]
+        self._charge(PathCause.CONTROL, woken, end)
+        if what == Awaited.BARRIER:
+            self._charge(PathCause.BARRIER, happened, woken)
+            return awaited, happened
+        if what == Awaited.SEMAPHORE:
+            self._charge(PathCause.SEMAPHORE, happened, woken)
+            return awaited, happened
+        unit = core * UNITS + what
+        return self._instruction(self._first_job[unit] + awaited - self._issued[unit])
+
+    def _instruction(self, job: int) -> _Where | None:
+        """An instruction whose result was waited for."""
+        unit, _, begin, end, done, _ = self._jobs[job]
+        if unit % UNITS in _COMPUTE:
+            while True:
+                self._charge(_COMPUTE[unit % UNITS], begin, end)
+                if not self._follows_earlier(job):
+                    return unit // UNITS, begin
+                job -= 1
+                _, _, begin, end, _, _ = self._jobs[job]
+        self._charge(PathCause.LATENCY, end, done)
+        return self._transfer(job)
+
+    def _follows_earlier(self, job: int) -> bool:
+        """Did it begin when the unit was done with the one before?"""
+        unit, begin = self._jobs[job][0], self._jobs[job][2]
+        return bool(job > self._first_job[unit] and self._jobs[job - 1][3] == begin)
+
+    def _transfer(self, job: int) -> _Where | None:
+        """A transfer up to its last grant."""
+        wanted = job
+        while True:
+            grant = self._last_grant[job]
+            begin = self._jobs[job][3]
+            if grant >= 0:
+                grant = self._served(grant, wanted)
+                job, begin = self._owner[grant], self._grants[grant][2]
+            if job < 0:  # the run ended before its transfer did
+                return self._grants[grant][0] // UNITS, begin
+            self._charge(PathCause.DMA_START, self._jobs[job][2], begin)
+            if not self._follows_earlier(job):
+                return self._jobs[job][0] // UNITS, self._jobs[job][2]
+            job -= 1
+
+    def _served(self, grant: int, wanted: int) -> int:
+        """The DRAM from the end of a grant back to one that it did not have to wait for."""
+        while True:
+            _, _, begin, end, _, transferring = self._grants[grant]
+            opened = max(end - transferring, begin)
+            is_other = self._owner[grant] != wanted
+            self._charge(PathCause.DRAM_SERVICE, opened, end, queued=is_other)
+            self._charge(PathCause.ROW_MISS, begin, opened, queued=is_other)
+            if grant == 0 or self._grants[grant - 1][3] != begin or begin <= self._begin:
+                return grant
+            grant -= 1
+
+
+_Where = tuple[int, int]
+"""A core and a cycle."""
+_COMPUTE = {int(Unit.MAC): PathCause.MAC, int(Unit.VECTOR): PathCause.VECTOR}
