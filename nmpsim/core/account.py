@@ -13,7 +13,7 @@ from nmpsim.bundle.metadata import UNSIGNED, Layer, ProgramStep, Tensor
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import LayerReports, counters_of, host_counts
-from nmpsim.core.critical_path import CriticalPath
+from nmpsim.core.critical_path import CriticalPath, PathPart
 from nmpsim.core.host import HostClip, read_tensor
 from nmpsim.core.host_cost import host_cycles
 from nmpsim.core.state import NEVER, Count, Machine
@@ -26,8 +26,8 @@ class Account:
 
     cycles: dict[int, int]
     clips: dict[int, HostClip]
-    paths: dict[int, list[int]]
-    """Cycles by PathCause of each layer whose critical path is known."""
+    paths: dict[int, PathPart]
+    """Of each layer whose critical path is known."""
     last_cycle: int = 0
     """Cycle up to which they are booked."""
 
@@ -63,7 +63,7 @@ def book_cycles(
         until = end if cycle == NEVER or is_last else cycle
         account.cycles[index] = until - account.last_cycle
         if path is not None:
-            account.paths[index] = path.between(account.last_cycle, until)
+            account.paths[index] = PathPart(path, account.last_cycle, until)
         account.last_cycle = until
         if is_last or (whole and cycle == NEVER):
             _give_unnamed_cycles(machine, index)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
+from nmpsim.core.critical_path import PathPart
 from nmpsim.core.host import HostClip
 from nmpsim.core.state import Count, Machine, PathCause
 from nmpsim.kernels.saturation_stages import SIDE_NAMES, STAGE_NAMES
@@ -145,7 +146,7 @@ class LayerReports(Sequence[LayerReport]):
     _layers: Sequence[Layer]
     _counted: Counters
     _cycles: Mapping[int, int]
-    _paths: Mapping[int, Sequence[int]]
+    _paths: Mapping[int, PathPart]
     _host: Mapping[int, HostCounts]
 
     @cached_property
@@ -155,7 +156,7 @@ class LayerReports(Sequence[LayerReport]):
                 one,
                 self._counted,
                 self._cycles[one.index],
-                self._paths.get(one.index, NO_PATH),
+                self._paths.get(one.index),
                 self._host.get(one.index),
             )
             for one in self._layers
@@ -181,14 +182,12 @@ class LayerReports(Sequence[LayerReport]):
         return isinstance(other, Sequence) and self._made == tuple(other)
 
 
-NO_PATH = (0,) * len(PathCause)
-
-
 def layer_report(
-    layer: Layer, of: Counters, cycles: int, path: Sequence[int], host: HostCounts | None
+    layer: Layer, of: Counters, cycles: int, path: PathPart | None, host: HostCounts | None
 ) -> LayerReport:
     """What a layer did; ``host`` is what a host operation that clips did."""
     counts = of.counts[layer.index]
+    waited_for = path.cycles() if path is not None else [0] * len(PathCause)
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
     peak = cycles * macs_per_cycle(of.config, is_wide(layer))
     moved = BytesMoved(counts[Count.BYTES_READ], counts[Count.BYTES_WRITTEN])
@@ -217,8 +216,8 @@ def layer_report(
         busy={u: counts[Count.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
         elements=host.elements if host else of.elements[layer.index],
         saturation=host.saturation if host else device_saturation(layer, of),
-        critical_path=dict(zip(PATH_CAUSES, path, strict=False)),
-        queueing=path[PathCause.QUEUEING],
+        critical_path=dict(zip(PATH_CAUSES, waited_for, strict=False)),
+        queueing=waited_for[PathCause.QUEUEING],
         core_cycles=dict(zip(CAUSES, of.spent[layer.index], strict=True)),
         bound=layer_bound(layer, of),
         burst_efficiency=burst_efficiency(moved.read + moved.written, bursts, of.config),

@@ -8,7 +8,7 @@ when it was asked for, or when the grant before it was served.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
@@ -34,10 +34,18 @@ class CriticalPath:
     cycles: Int64s
     """[n, PathCause] from the one before, or from the beginning"""
 
-    def between(self, begin: int, end: int) -> list[int]:
-        """Cycles by PathCause from ``begin`` to ``end``, each of which divides the path."""
-        chosen = (self.until > begin) & (self.until <= end)
-        cycles: list[int] = self.cycles[chosen].sum(axis=0).tolist()
+
+class PathPart(NamedTuple):
+    """A critical path between two cycles that divide it."""
+
+    path: CriticalPath
+    begin: int
+    end: int
+
+    def cycles(self) -> list[int]:
+        """By PathCause."""
+        chosen = (self.path.until > self.begin) & (self.path.until <= self.end)
+        cycles: list[int] = self.path.cycles[chosen].sum(axis=0).tolist()
         return cycles
 
 

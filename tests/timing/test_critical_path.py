@@ -136,7 +136,7 @@ def test_names() -> None:
 
 
 @given(programs(), device_files(CORES), st.integers(30, 200))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_laws(program: Program, config: DeviceConfig, room: int) -> None:
     """It adds up to all cycles, on both engines alike, in whatever pieces it is noted."""
     program = attrs.evolve(program, config=config)
@@ -170,7 +170,7 @@ def halved(config: DeviceConfig, cause: PathCause) -> DeviceConfig:
 
 @pytest.mark.parametrize("cause", CAUSES)
 @given(program=programs(waits_for_all=True))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_what_costs_half_shortens_by_no_more_than_its_share(
     program: Program, cause: PathCause
 ) -> None:
