@@ -16,6 +16,14 @@ import numpy as np
 from nmpsim.core.state import NEVER, WAIT, Awaited, Int64s, Job, Machine, PathCause
 from nmpsim.core.work import take_waits
 from nmpsim.isa.table import Unit
+from nmpsim.memory.dram import (
+    ADDRESS,
+    BYTES_DONE,
+    COUNT_X,
+    RUNS_DONE,
+    STRIDE_X,
+    STRIDE_Y,
+)
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import cycles_of, grant_ticks
 
@@ -58,19 +66,21 @@ class PathRecorder:
         self._cores = machine.cores.size
         self._begin = int(machine.cores.clock.max())
         self._issued = machine.cores.issued.reshape(-1).copy()
-        self._work = [np.zeros((0, 6), np.int64)]
+        self._work = [np.zeros((0, 7), np.int64)]
         self._waits = [np.zeros((0, len(WAIT.names or ())), np.int64)]
         self._known: list[CriticalPath] = []
 
     def take(self, machine: Machine, work: Any) -> None:
         """Take what was noted since the last time; of units it is ``work``."""
         is_grant = work.is_grant != 0
-        columns = (work.core * UNITS + work.unit, is_grant, work.begin, work.end, work.done)
+        unit = work.core * UNITS + work.unit
         nbytes, place = np.unique(np.where(is_grant, work.bytes, 0), return_inverse=True)
         transferring = [
             cycles_of(grant_ticks(count, self._costs), self._costs) for count in nbytes.tolist()
         ]
-        self._work.append(np.stack([*columns, np.array(transferring, np.int64)[place]], axis=1))
+        taken = np.array(transferring, np.int64)[place]
+        times = (work.begin, work.end, work.done)
+        self._work.append(np.stack([unit, is_grant, *times, taken, self._channels(work)], axis=1))
         waits = take_waits(machine)
         self._waits.append(np.stack([waits[name] for name in waits.dtype.names], axis=1))
         if sum(map(len, self._work)) > ENOUGH:
@@ -82,6 +92,15 @@ class PathRecorder:
         self._follow(*self._notes(), int(clocks.argmax()), int(clocks.max()))
         until, cycles = zip(*((one.until, one.cycles) for one in self._known), strict=True)
         return CriticalPath(np.concatenate(until), np.concatenate(cycles))
+
+    def _channels(self, work: Any) -> Int64s:
+        """The DRAM's channel of each grant."""
+        cursor = work.cursor
+        y, x = np.divmod(cursor[:, RUNS_DONE], np.maximum(cursor[:, COUNT_X], 1))
+        moved = y * cursor[:, STRIDE_Y] + x * cursor[:, STRIDE_X] + cursor[:, BYTES_DONE]
+        rows = (cursor[:, ADDRESS] + moved) // self._costs.dram_row_bytes
+        channels: Int64s = np.where(work.is_grant != 0, rows % self._costs.dram_channels, 0)
+        return channels
 
     def _notes(self) -> tuple[Int64s, Int64s]:
         return np.concatenate(self._work), np.concatenate(self._waits)
@@ -135,6 +154,7 @@ class _Walk:
         self.cycles = [[0] * CAUSES for _ in until]
         """[until][PathCause]"""
         self._begin, self._until, self._part = begin, until, len(until) - 1
+        self._now = begin
         self._sort_waits(waits)
         self._sort_work(work, issued)
 
@@ -147,7 +167,7 @@ class _Walk:
         self._last_wait = ends[1:]
 
     def _sort_work(self, work: Int64s, issued: Int64s) -> None:
-        """Instructions by unit, in order; grants in order, each with its transfer."""
+        """Instructions by unit, in order; grants by channel, in order, each with its transfer."""
         is_grant = work[:, 1] != 0
         order = np.argsort(work[:, 0], kind="stable")
         is_job = ~is_grant[order]
@@ -158,13 +178,22 @@ class _Walk:
         owner = place[is_grant]
         units = np.searchsorted(jobs[:, 0], np.arange(issued.size + 1))
         owner = np.where(owner < units[grants[:, 0] + 1], owner, -1)  # -1: it is not served yet
+        earlier = _earlier_of_the_same(owner)
+        by_channel = np.argsort(grants[:, 6], kind="stable")
+        place_now = np.empty(len(grants) + 1, np.int64)
+        place_now[by_channel], place_now[-1] = np.arange(len(grants)), -1
+        grants, owner = grants[by_channel], owner[by_channel]
+        self._earlier = place_now[earlier[by_channel]].tolist()
         last = np.full(len(jobs) + 1, -1)
-        last[owner] = np.arange(len(grants))
+        by_end = np.argsort(grants[:, 3], kind="stable")
+        last[owner[by_end]] = by_end
         self._first_job, self._issued = units.tolist(), issued.tolist()
         self._jobs, self._last_grant = jobs.tolist(), last.tolist()
         self._grants, self._owner = grants.tolist(), owner.tolist()
 
-    def _charge(self, cause: PathCause, begin: int, end: int, *, queued: bool = False) -> None:
+    def _charge(self, cause: PathCause, begin: int, *, queued: bool = False) -> None:
+        """Go back to ``begin``."""
+        end, self._now = self._now, min(begin, self._now)
         begin = max(begin, self._begin)
         while end > begin:
             while self._part > 0 and self._until[self._part - 1] >= end:
@@ -176,80 +205,111 @@ class _Walk:
 
     def back(self, core: int, end: int) -> None:
         """Walk from where a core is at ``end``."""
-        where: _Where | None = (core, end)
-        while where is not None and where[1] > self._begin:
-            where = self._before(*where)
+        self._now = end
+        where: int | None = core
+        while where is not None and self._now > self._begin:
+            where = self._before(where)
 
-    def _before(self, core: int, end: int) -> _Where | None:
-        """What the control core did before ``end``, and what it waited for before that."""
+    def _before(self, core: int) -> int | None:
+        """What the control core did before now, and what it waited for before that.
+
+        Returns the core that goes on; None at the beginning.
+        """
         if core + 1 >= len(self._first_wait):
-            self._charge(PathCause.CONTROL, self._begin, end)
+            self._charge(PathCause.CONTROL, self._begin)
             return None
         at = self._last_wait[core] - 1
-        while at >= self._first_wait[core] and self._waits[at][4] > end:
+        while at >= self._first_wait[core] and self._waits[at][4] > self._now:
             at -= 1
         self._last_wait[core] = max(at, self._first_wait[core])
         if at < self._first_wait[core]:
-            self._charge(PathCause.CONTROL, self._begin, end)
+            self._charge(PathCause.CONTROL, self._begin)
             return None
         _, what, _, happened, woken, awaited = self._waits[at]
-        self._charge(PathCause.CONTROL, woken, end)
-        if what == Awaited.BARRIER:
-            self._charge(PathCause.BARRIER, happened, woken)
-            return awaited, happened
-        if what == Awaited.SEMAPHORE:
-            self._charge(PathCause.SEMAPHORE, happened, woken)
-            return awaited, happened
+        self._charge(PathCause.CONTROL, woken)
+        if what in _OTHER_CORES:
+            self._charge(_OTHER_CORES[what], happened)
+            return int(awaited)
         unit = core * UNITS + what
         return self._instruction(self._first_job[unit] + awaited - self._issued[unit])
 
-    def _instruction(self, job: int) -> _Where | None:
-        """An instruction whose result was waited for."""
-        unit, _, begin, end, done, _ = self._jobs[job]
-        if unit % UNITS in _COMPUTE:
-            while True:
-                self._charge(_COMPUTE[unit % UNITS], begin, end)
-                if not self._follows_earlier(job):
-                    return unit // UNITS, begin
-                job -= 1
-                _, _, begin, end, _, _ = self._jobs[job]
-        self._charge(PathCause.LATENCY, end, done)
-        return self._transfer(job)
+    def _instruction(self, job: int) -> int:
+        """An instruction whose result was waited for; the core whose issue began it all."""
+        unit, _, begin, end, *_ = self._jobs[job]
+        if unit % UNITS not in _COMPUTE:
+            self._charge(PathCause.LATENCY, end)
+            return self._transfer(job)
+        self._charge(_COMPUTE[unit % UNITS], begin)
+        while self._follows_earlier(job):
+            job -= 1
+            self._charge(_COMPUTE[unit % UNITS], self._jobs[job][2])
+        return int(unit // UNITS)
 
     def _follows_earlier(self, job: int) -> bool:
         """Did it begin when the unit was done with the one before?"""
         unit, begin = self._jobs[job][0], self._jobs[job][2]
         return bool(job > self._first_job[unit] and self._jobs[job - 1][3] == begin)
 
-    def _transfer(self, job: int) -> _Where | None:
-        """A transfer up to its last grant."""
+    def _transfer(self, job: int) -> int:
+        """A transfer up to its last grant; the core whose issue began it all."""
         wanted = job
         while True:
             grant = self._last_grant[job]
-            begin = self._jobs[job][3]
             if grant >= 0:
                 grant = self._served(grant, wanted)
-                job, begin = self._owner[grant], self._grants[grant][2]
+                job = self._owner[grant]
             if job < 0:  # the run ended before its transfer did
-                return self._grants[grant][0] // UNITS, begin
-            self._charge(PathCause.DMA_START, self._jobs[job][2], begin)
+                return int(self._grants[grant][0] // UNITS)
+            self._charge(PathCause.DMA_START, self._jobs[job][2])
             if not self._follows_earlier(job):
-                return self._jobs[job][0] // UNITS, self._jobs[job][2]
+                return int(self._jobs[job][0] // UNITS)
             job -= 1
 
     def _served(self, grant: int, wanted: int) -> int:
         """The DRAM from the end of a grant back to one that it did not have to wait for."""
         while True:
-            _, _, begin, end, _, transferring = self._grants[grant]
-            opened = max(end - transferring, begin)
+            _, _, begin, end, _, transferring, _ = self._grants[grant]
             is_other = self._owner[grant] != wanted
-            self._charge(PathCause.DRAM_SERVICE, opened, end, queued=is_other)
-            self._charge(PathCause.ROW_MISS, begin, opened, queued=is_other)
-            if grant == 0 or self._grants[grant - 1][3] != begin or begin <= self._begin:
+            self._charge(PathCause.DRAM_SERVICE, max(end - transferring, begin), queued=is_other)
+            self._charge(PathCause.ROW_MISS, begin, queued=is_other)
+            before = self._waited_for(grant)
+            if before < 0 or begin <= self._begin:
                 return grant
-            grant -= 1
+            grant = before
+
+    def _waited_for(self, grant: int) -> int:
+        """The grant that was over when another one began, and so let it begin; -1 if none was."""
+        while grant >= 0:
+            begin, channel, before = self._grants[grant][2], self._grants[grant][6], grant - 1
+            same_channel = before >= 0 and self._grants[before][6] == channel
+            if same_channel and self._grants[before][3] == begin:
+                return before
+            # In another channel a transfer asks when its grant before begins, but only if those
+            # before that one are done; both in cycles that are rounded down.
+            previous = self._earlier[grant]
+            before = self._earlier[previous] if previous >= 0 else -1
+            for _ in range(2):
+                if before >= 0 and begin <= self._grants[before][3] <= begin + 1:
+                    return int(before)
+                before = self._earlier[before] if before >= 0 else -1
+            if previous < 0 or not begin <= self._grants[previous][2] <= begin + 1:
+                return -1
+            grant = previous
+        return -1
 
 
-_Where = tuple[int, int]
-"""A core and a cycle."""
+def _earlier_of_the_same(owner: Int64s) -> Int64s:
+    """The place of the one before of the same owner; -1 if there is none, or no owner."""
+    order = np.argsort(owner, kind="stable")
+    is_same = owner[order][1:] == owner[order][:-1]
+    earlier = np.full(len(owner), -1)
+    earlier[order[1:]] = np.where(is_same, order[:-1], -1)
+    earlier[owner < 0] = -1
+    return earlier
+
+
 _COMPUTE = {int(Unit.MAC): PathCause.MAC, int(Unit.VECTOR): PathCause.VECTOR}
+_OTHER_CORES = {
+    int(Awaited.BARRIER): PathCause.BARRIER,
+    int(Awaited.SEMAPHORE): PathCause.SEMAPHORE,
+}

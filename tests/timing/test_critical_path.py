@@ -135,7 +135,24 @@ def test_names() -> None:
     assert tuple(cause.name.lower() for cause in CAUSES) == PATH_CAUSES
 
 
-@given(programs(), device_files(CORES), st.integers(30, 200))
+@st.composite
+def with_banks(draw: st.DrawFn) -> DeviceConfig:
+    """A device whose DRAM has channels and banks, or one open row for all."""
+    config = draw(device_files(CORES))
+    if draw(st.booleans()):
+        return config
+    return attrs.evolve(
+        config,
+        dram_channels=draw(st.sampled_from([1, 2, 4])),
+        dram_banks=draw(st.sampled_from([1, 4])),
+        dram_write_read_cycles=draw(st.integers(0, 20)),
+        dram_refresh_interval_cycles=draw(st.sampled_from([0, 200])),
+        dram_refresh_cycles=30,
+        dram_lookahead_cycles=draw(st.sampled_from([0, 50])),
+    )
+
+
+@given(programs(), with_banks(), st.integers(30, 200))
 @settings(max_examples=25, deadline=None)
 def test_laws(program: Program, config: DeviceConfig, room: int) -> None:
     """It adds up to all cycles, on both engines alike, in whatever pieces it is noted."""
