@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -51,12 +52,22 @@ def move(own: Array, expected: Array, wrong: Mask, parts: Array) -> Move | None:
     labels = parts.reshape(-1)
     names, sizes = np.unique(labels[here], return_counts=True)
     for name in names[np.argsort(-sizes, kind="stable")][:MAX_PARTS]:
-        chosen = labels[here] == name
-        if np.count_nonzero(chosen) >= max(MIN_FOUND, MIN_SHARE * (labels[asked] == name).sum()):
-            found = _stretch(there[chosen], distance[chosen], own.shape)
-            if found is not None:
-                return found
+        count = np.count_nonzero(labels[asked] == name)
+        for same in _alike(here, there, own.shape):
+            chosen = (labels[here] == name) & same
+            if np.count_nonzero(chosen) >= max(MIN_FOUND, MIN_SHARE * count):
+                found = _stretch(there[chosen], distance[chosen], own.shape)
+                if found is not None:
+                    return found
     return None
+
+
+def _alike(here: Array, there: Array, shape: tuple[int, ...]) -> Iterator[Mask]:
+    """All; those that stay in their row; in their column: beyond an edge a window reads on."""
+    yield np.ones(here.size, np.bool_)
+    own, right = np.unravel_index(here, shape), np.unravel_index(there, shape)
+    for axis in (1, 2):
+        yield np.asarray(own[axis] == right[axis])
 
 
 def _recognized(own: Array, expected: Array, wrong: Mask) -> tuple[Array, Array, Array]:

@@ -181,8 +181,8 @@ def compare_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
 def isolate(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
     """As ``compare_layer``, and the layer alone on the reference's inputs.
 
-    The machine goes to where the layer begins, gets the reference's outputs of all layers before
-    it in place of its own, does the layer, and comes back to where it was.
+    The machine goes to where the layer begins, gets the inputs again and the reference's outputs of
+    all layers before it in place of its own, does the layer, and comes back to where it was.
     """
     told = compare_layer(debugger, reference, index)
     layer, expected = debugger.layers[index], reference.output(debugger.layers[index])
@@ -192,18 +192,21 @@ def isolate(debugger: Debugger, reference: Reference, index: int) -> LayerCompar
     before = order[: order.index(index)]
     with debugger.execution.visit():
         debugger.execution.go_to(debugger.start_of(index))
+        for tensor in debugger.bundle.metadata.inputs:  # layers before it may have spoiled them
+            values = debugger.execution.inputs[tensor.name]
+            write_tensor(debugger.execution.machine, tensor, values)
         for one in before:
-            values = stored_output(debugger.layers[one], reference)
+            found = stored_output(debugger.layers[one], reference)
             write_tensor(
                 debugger.execution.machine,
                 debugger.layers[one].output,
-                debugger.outputs[one] if values is None else values,
+                debugger.outputs[one] if found is None else found,
             )
         actual = debugger.output_after(index)
-    found = None if actual is None else difference(layer, actual, expected)
-    if not isinstance(found, Difference):
+    apart = None if actual is None else difference(layer, actual, expected)
+    if not isinstance(apart, Difference):
         return told
-    return attrs.evolve(told, isolated=found, alone=actual)
+    return attrs.evolve(told, isolated=apart, alone=actual)
 
 
 def stored_output(layer: Layer, reference: Reference) -> Array | None:

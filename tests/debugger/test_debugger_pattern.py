@@ -52,6 +52,77 @@ def test_an_amount_of_each_channel() -> None:
     assert words(wrong) == ["each channel is off by an amount of its own: a bias, a zero point?"]
 
 
+def test_rows_that_come_back() -> None:
+    wrong = RIGHT.copy()
+    wrong[0, 1::2] ^= 5
+    assert words(wrong) == ["only in every 2nd row from 1 on"]
+    wrong = RIGHT.copy()
+    wrong[0, 2:5, :, 3:] ^= 5
+    assert words(wrong)[:1] == ["only in rows 2 to 4 of 8"]
+
+
+def test_a_part_within_a_part() -> None:
+    wrong = RIGHT.copy()
+    wrong[0, 2:4, 5] ^= 9
+    found = words(wrong)
+    assert set(found) == {"only in rows 2, 3 of 8", "only in column 5 of 10"}
+
+
+@pytest.mark.parametrize("step", [2, 0.5])
+def test_columns_that_are_further_apart(step: float) -> None:
+    wrong = RNG.integers(-90, 90, RIGHT.shape).astype(np.int8)
+    wrong[:, :, 0] = RIGHT[:, :, 0]
+    if step == 2:
+        wrong[:, :, ::2] = RIGHT[:, :, :5]
+    else:
+        wrong[:, :, :5] = RIGHT[:, :, ::2]
+    assert f"columns {step:g} times as far apart as they should be: a stride?" in words(wrong)[-1]
+
+
+def test_rows_that_begin_later_and_later() -> None:
+    wrong = RNG.integers(-90, 90, RIGHT.shape).astype(np.int8)
+    for row in range(8):
+        wrong[0, row, row:] = RIGHT[0, row, : 10 - row]
+    assert "each row moved by 1 columns more than the one before: a stride?" in words(wrong)[-1]
+
+
+@pytest.mark.parametrize("amount", [1, -1, 6])
+def test_one_amount(amount: int) -> None:
+    much = f"{abs(amount)} too {'large' if amount > 0 else 'small'}"
+    begin = "off by one, all" if abs(amount) == 1 else "all are"
+    (text,) = words(RIGHT + np.int8(amount))
+    assert text.startswith(f"{begin} {much}: a zero point")
+
+
+def test_an_amount_of_each_pixel() -> None:
+    wrong = RIGHT + RNG.integers(-30, 30, (1, 8, 10, 1)).astype(np.int8)
+    assert words(wrong) == [
+        "each pixel is off by an amount that its channels share: a zero point of weights?"
+    ]
+
+
+def test_limits() -> None:
+    assert words(np.minimum(RIGHT, 40)) == [
+        "all of the wrong elements are 40 and should be beyond: a clip?"
+    ]
+    assert words(RIGHT, np.maximum(RIGHT, 0)) == [
+        "all of the wrong elements should be 0 and are beyond: a clip, an activation?"
+    ]
+
+
+def test_off_by_one_here_and_there() -> None:
+    signs = RNG.choice([-1, 0, 0, 1], RIGHT.shape).astype(np.int8)
+    assert words(RIGHT + signs) == ["off by one, none by more"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 7, 15, 40])
+def test_few_elements_anywhere_say_nothing(count: int) -> None:
+    for _ in range(20):
+        wrong = RIGHT.copy()
+        wrong.reshape(-1)[RNG.choice(RIGHT.size, count, replace=False)] ^= 0x15
+        assert words(wrong) == []
+
+
 def test_noise_and_other_types_say_nothing() -> None:
     assert words(RNG.integers(-90, 90, RIGHT.shape).astype(np.int8)) == []
     assert words(RIGHT.astype(np.float32), RIGHT.astype(np.float32) + 1) == []
