@@ -23,7 +23,7 @@ MAX_BYTES = 1 << 26
 """Of a file; a thousand results with histograms of two thousand bins take a tenth of it."""
 _DEPTH = 3
 """Of lists and mappings in one another: histograms, in entries, in the list."""
-_LINE = "NAME:RESULT, a tab, the smallest value, a tab, the largest"
+_LINE = "NAME:RESULT, a tab, the smallest value, a tab, the largest; or YAML of -dump-profile"
 _ENTRY = "a list of NodeOutputName, Min, Max, Histogram, as -dump-profile writes it"
 
 

@@ -15,7 +15,14 @@ from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import execute_exact, execute_real
 from nmpsim.lir import Module, verify
-from nmpsim.quantization import SCHEMAS, Calibrated, QuantizedProgram, Settings, compare
+from nmpsim.quantization import (
+    SCHEMAS,
+    Calibrated,
+    QuantizedProgram,
+    Range,
+    Settings,
+    compare,
+)
 from nmpsim.quantization.graph import build_graph
 from nmpsim.quantization.rewrite import rewrite
 from nmpsim.quantization.scales import Scales
@@ -79,6 +86,19 @@ def test_every_choice_gives_a_sound_program(net, choices):
         assert result.quantized != bool(result.reason)
     actual = outputs_of(execute_exact(program.module, sample(net)), program.module)
     assert all(np.isfinite(values).all() for values in actual.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(float_nets(), CHOICES)
+def test_a_profile_of_the_same_ranges_gives_the_same_program(net, choices):
+    program = quantized(net, choices)
+    if program is None:
+        return
+    profile = {v.name: r for v, r in Calibrated.of(net.module, net.samples).ranges.items()}
+    profile |= {name: Range.of(array) for name, array in net.module.constants.items()}
+    module = Calibrated.of(net.module, None, profile).quantize(choices).module
+    assert module.instructions == program.module.instructions
+    assert module.weights == program.module.weights
 
 
 @settings(max_examples=100, deadline=None)
