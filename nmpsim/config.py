@@ -52,6 +52,7 @@ class DeviceConfig:
     control_scratchpad_access_cycles: int = _setting(0, 1000)
     control_dram_access_cycles: int = _setting(0, 100_000)
     control_descriptor_cycles: int = _setting(0, 100_000)
+    control_descriptor_fetch: int = _setting(0, 1)
     scratchpad_bytes: int = _setting(4096, 1 << 26)
     mac_out_lanes: int = _setting(1, 1024)
     mac_in_lanes: int = _setting(1, 1024)

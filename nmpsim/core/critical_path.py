@@ -29,6 +29,8 @@ from nmpsim.timing.compute import cycles_of, grant_ticks
 
 CAUSES = len(PathCause)
 UNITS = len(Unit)
+_FETCH = 2
+"""In the notes of grants: one that reads a descriptor; 1 for one of a transfer."""
 ENOUGH = 1 << 16
 """Notes from which on the path is followed as far as it is certain, and the notes are let go."""
 
@@ -74,13 +76,20 @@ class PathRecorder:
         """Take what was noted since the last time; of units it is ``work``."""
         is_grant = work.is_grant != 0
         unit = work.core * UNITS + work.unit
+        # A grant that reads a descriptor is no transfer's.
+        is_fetch = is_grant & (work.cursor[:, ADDRESS] == work.descriptor)
         nbytes, place = np.unique(np.where(is_grant, work.bytes, 0), return_inverse=True)
         transferring = [
             cycles_of(grant_ticks(count, self._costs), self._costs) for count in nbytes.tolist()
         ]
         taken = np.array(transferring, np.int64)[place]
         times = (work.begin, work.end, work.done)
-        self._work.append(np.stack([unit, is_grant, *times, taken, self._channels(work)], axis=1))
+        self._work.append(
+            np.stack(
+                [unit, is_grant.astype(np.int64) + is_fetch, *times, taken, self._channels(work)],
+                axis=1,
+            )
+        )
         waits = take_waits(machine)
         self._waits.append(np.stack([waits[name] for name in waits.dtype.names], axis=1))
         if sum(map(len, self._work)) > ENOUGH:
@@ -178,6 +187,7 @@ class _Walk:
         owner = place[is_grant]
         units = np.searchsorted(jobs[:, 0], np.arange(issued.size + 1))
         owner = np.where(owner < units[grants[:, 0] + 1], owner, -1)  # -1: it is not served yet
+        owner[grants[:, 1] == _FETCH] = -1
         earlier = _earlier_of_the_same(owner)
         by_channel = np.argsort(grants[:, 6], kind="stable")
         place_now = np.empty(len(grants) + 1, np.int64)
@@ -258,7 +268,7 @@ class _Walk:
             if grant >= 0:
                 grant = self._served(grant, wanted)
                 job = self._owner[grant]
-            if job < 0:  # the run ended before its transfer did
+            if job < 0:  # it reads a descriptor, or the run ended before its transfer did
                 return int(self._grants[grant][0] // UNITS)
             self._charge(PathCause.DMA_START, self._jobs[job][2])
             if not self._follows_earlier(job):

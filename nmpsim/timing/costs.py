@@ -16,6 +16,7 @@ class Costs(NamedTuple):
     control_scratchpad_access_cycles: int
     control_dram_access_cycles: int
     control_descriptor_cycles: int
+    control_descriptor_fetch: int
     mac_out_lanes: int
     mac_in_lanes: int
     mac_startup_cycles: int

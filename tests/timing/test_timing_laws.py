@@ -28,6 +28,7 @@ from recorded_programs import Recorded, Recording, int8_programs
 from report_laws import check_laws
 
 import nmpsim
+from nmpsim import dram_presets
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.config import DeviceConfig
 from nmpsim.report.json import to_json
@@ -90,6 +91,14 @@ def seeded_device(seed: int) -> DeviceConfig:
 @given(device_files(CORES))
 @settings(max_examples=25, deadline=None)
 def test_laws_on_random_devices(config: DeviceConfig) -> None:
+    check_laws(nmpsim.Device(config).run(digits(), seven()), config)
+
+
+@pytest.mark.parametrize("preset", dram_presets.names())
+def test_laws_of_presets(preset: str, tmp_path: Path) -> None:
+    path = tmp_path / "device.toml"
+    path.write_text(f'[cores]\ncount = {CORES}\n[dram]\npreset = "{preset}"\n', encoding="utf-8")
+    config = nmpsim.load_device(path)
     check_laws(nmpsim.Device(config).run(digits(), seven()), config)
 
 

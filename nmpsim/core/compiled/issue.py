@@ -11,7 +11,7 @@ from nmpsim.core.compiled.cycle_accounting import CONTROL, spend, works_on
 from nmpsim.core.compiled.dispatch import PYTHON_KERNELS
 from nmpsim.core.compiled.fields import rs1_of
 from nmpsim.core.compiled.kernel_context import python_context
-from nmpsim.core.compiled.memory import IMAGE, NOWHERE, is_shared, locate, memory_of, read
+from nmpsim.core.compiled.memory import IMAGE, NOWHERE, RAM, is_shared, locate, memory_of, read
 from nmpsim.core.compiled.recorder import LoopContext, is_recording, record_tensor
 from nmpsim.core.compiled.tensor import check, check_tables, keep_busy
 from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
@@ -28,7 +28,7 @@ from nmpsim.core.compiled.traps import (
     signed,
     trap,
 )
-from nmpsim.core.compiled.units import await_job
+from nmpsim.core.compiled.units import await_job, fetch
 from nmpsim.core.decode import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Count, Machine
 from nmpsim.kernels.array_types import Int, Int64s
@@ -98,7 +98,8 @@ def tensor(
     if region == NOWHERE or address % 4:
         return trap(m, core, DESCRIPTOR_FAULT, address)
     is_transfer = unit < 2
-    is_seen = is_transfer or is_shared(region)
+    is_fetched = costs.control_descriptor_fetch == 1 and region in (IMAGE, RAM)
+    is_seen = is_transfer or is_shared(region) or is_fetched
     if is_seen and not has_turn:
         return NEEDS_TURN
     waited = await_job(m, costs, core, unit, m.cores[core].issued[unit] - costs.queues_depth)
@@ -121,6 +122,8 @@ def tensor(
     layer = min(d[0], layers)
     works_on(m, core, layer)
     m.cores[core].descriptor = address
+    if is_fetched:
+        spend(m, core, CONTROL, fetch(m, costs, core, layer, address, 4 * count))
     spend(m, core, CONTROL, costs.control_descriptor_cycles)
     if is_transfer:
         bad = beyond_dram(m, d, unit == LOAD_UNIT)

@@ -15,9 +15,11 @@ from nmpsim.core.compiled.cycle_accounting import (
 )
 from nmpsim.core.state import MAX_NOTES, NEVER, Count, Job, Machine, Status
 from nmpsim.core.stops import MAX_STEPS
+from nmpsim.isa.table import Unit
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.memory.dram import (
+    ADDRESS,
     BYTES_DONE,
     COUNT_X,
     COUNT_Y,
@@ -128,9 +130,39 @@ def note_grant(
     m.work[n].cursor[BYTES_DONE] = bytes_done
 
 
+@jit
+def note_fetch(
+    m: Machine,
+    core: Int,
+    layer: Int,
+    address: Int,
+    run_bytes: Int,
+    bytes_done: Int,
+    begin: Int,
+    end: Int,
+    nbytes: Int,
+) -> None:
+    """A grant of the DRAM that reads a descriptor: a transfer of one run."""
+    if m.work.size == 0:
+        return
+    n = note(m, core, LOAD_UNIT, layer, begin, end, end)
+    m.work[n].is_grant = 1
+    m.work[n].pc = m.cores[core].pc
+    m.work[n].descriptor = m.cores[core].descriptor
+    m.work[n].bytes = nbytes
+    for word in range(CURSOR_WORDS):
+        m.work[n].cursor[word] = 0
+    m.work[n].cursor[ADDRESS] = address
+    m.work[n].cursor[BYTES_DONE] = bytes_done
+    m.work[n].cursor[RUN] = run_bytes
+    m.work[n].cursor[COUNT_X] = 1
+    m.work[n].cursor[COUNT_Y] = 1
+
+
 LAYER, READY, SETUP, BEGIN = int(Job.LAYER), int(Job.READY), int(Job.SETUP), int(Job.BEGIN)
 KNOWN, END = int(Job.KNOWN), int(Job.END)
 BUSY_LOAD = int(Count.BUSY_LOAD)
+LOAD_UNIT = int(Unit.LOAD)
 BURSTS, ROW_MISSES = int(Count.BURSTS), int(Count.ROW_MISSES)
 RUNNING, WAITING_UNIT = int(Status.RUNNING), int(Status.WAITING_UNIT)
 
@@ -257,6 +289,34 @@ def next_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) ->
         if tick < best_tick or (tick == best_tick and requests[queue] < best_request):
             best, best_tick, best_request = np.int64(queue), tick, requests[queue]
     return best, now
+
+
+@jit
+def fetch(m: Machine, costs: Costs, core: Int, layer: Int, first: Any, nbytes: Int) -> Any:
+    """A core reads its descriptor from the DRAM: cycles until it is there.
+
+    It is the core's turn, so all earlier requests are served.
+    """
+    now, there = m.cores[core].clock, m.cores[core].clock
+    request = ticks_of(now, costs)
+    address, end = first, first + nbytes
+    while address < end:
+        row = address // costs.dram_row_bytes
+        last = min(end, (row + 1) * costs.dram_row_bytes) - 1
+        bursts = last // costs.dram_burst_bytes - address // costs.dram_burst_bytes + 1
+        moved = bursts * costs.dram_burst_bytes
+        channel = m.shared[0].dram[channel_of(row, costs)]
+        begin = cycles_of(max(request, channel[FREE]), costs)
+        ticks = grant_ticks(moved, costs)
+        end_tick, miss = serve_grant(channel, row, 0, request, request, ticks, costs)
+        free = cycles_of(end_tick, costs)
+        m.layers[layer].counts[BUSY_LOAD] += free - begin
+        m.layers[layer].counts[BURSTS] += bursts
+        m.layers[layer].counts[ROW_MISSES] += 1 if miss else 0
+        note_fetch(m, core, layer, first, nbytes, address - first, begin, free, moved)
+        there = max(there, free + costs.dram_latency_cycles)
+        address = last + 1
+    return there - now
 
 
 @jit

@@ -79,6 +79,23 @@ def note_grant(
     )
 
 
+def note_fetch(core: Core, layer: int, cursor: Any, begin: int, end: int, nbytes: int) -> None:
+    """A grant of the DRAM that reads a descriptor, or a part of it; ``cursor`` is before it."""
+    note(
+        core,
+        Unit.LOAD,
+        is_grant=1,
+        pc=core.pc,
+        descriptor=core.descriptor,
+        layer=layer,
+        begin=begin,
+        end=end,
+        done=end,
+        bytes=nbytes,
+        cursor=cursor,
+    )
+
+
 def _origin(transfer: Any) -> dict[str, Any]:
     return {
         "pc": transfer[Job.PC],

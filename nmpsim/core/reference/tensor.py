@@ -11,12 +11,13 @@ from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.operands import Words
 from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.transfers import OperandError
-from nmpsim.core.reference.units import Queue, await_slot, compute
+from nmpsim.core.reference.units import Queue, await_slot, compute, fetch
 from nmpsim.core.state import Count, Spent
 from nmpsim.isa.codec import decode_descriptor, descriptor_offsets
 from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, Cause, Unit
 from nmpsim.isa.total import total
 from nmpsim.memory import checks
+from nmpsim.memory.address_map import Region
 from nmpsim.timing.work import named_cycles, named_macs
 
 Work = Callable[[Step, Words, LayerCounters], None]
@@ -70,7 +71,8 @@ def fetch_descriptor(s: Step) -> Words:
     found = locate(s.core, address, DESCRIPTORS[name].nbytes)
     if found is None or address % DESCRIPTOR_ALIGNMENT:
         raise TrapError(Cause.DESCRIPTOR_FAULT, address)
-    is_seen = s.instruction.unit in (Unit.LOAD, Unit.STORE) or found.region.is_shared
+    is_transfer = s.instruction.unit in (Unit.LOAD, Unit.STORE)
+    is_seen = is_transfer or found.region.is_shared or is_fetched(s)
     if is_seen:
         s.may_be_seen()
     if await_slot(queue_of(s)) > 0 and is_seen:
@@ -82,6 +84,13 @@ def fetch_descriptor(s: Step) -> Words:
     if wrong != checks.OK:
         raise operand_fault(s, wrong)
     return d
+
+
+def is_fetched(s: Step) -> bool:
+    """Does the core read the descriptor from the DRAM when it needs it?"""
+    found = locate(s.core, s.unsigned_rs1, 4)
+    assert found is not None
+    return bool(s.costs.control_descriptor_fetch) and found.region in (Region.IMAGE, Region.RAM)
 
 
 def check_scales(s: Step, d: Words) -> None:
@@ -116,6 +125,11 @@ def begin_work(s: Step, d: Words) -> int:
     layer = min(d["layer"], int(s.machine.layers.size) - 1)
     s.core.works_on(layer)
     s.core.descriptor = s.unsigned_rs1
+    if is_fetched(s):
+        there = fetch(
+            s.core, s.costs, layer, s.unsigned_rs1, DESCRIPTORS[descriptor_name(s)].nbytes
+        )
+        s.core.spend(Count.CONTROL, Spent.CONTROL, there - s.core.clock)
     s.core.spend(Count.CONTROL, Spent.CONTROL, s.costs.control_descriptor_cycles)
     return layer
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.record import note_compute, note_grant, note_transfer, note_wait
+from nmpsim.core.reference.record import (
+    note_compute,
+    note_fetch,
+    note_grant,
+    note_transfer,
+    note_wait,
+)
 from nmpsim.core.reference.step import EndOfTurnError
 from nmpsim.core.state import NEVER, Awaited, Count, Job, Machine, Spent, Status
 from nmpsim.isa.table import Unit
 from nmpsim.isa.total import total
-from nmpsim.memory.dram import CURSOR_WORDS, is_served, next_address, take_grant
+from nmpsim.memory.dram import CURSOR_WORDS, is_served, next_address, start_transfer, take_grant
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
 from nmpsim.timing.dram import FREE, channel_of, first_burst, next_request, serve_grant
@@ -228,6 +236,31 @@ def look_ahead(machine: Machine, asking: list[Queue], costs: Costs) -> tuple[Que
     too_late = min(queue.request for queue in here) + costs.dram_lookahead_cycles
     known = [queue for queue in here if queue.request <= now and queue.request < too_late]
     return min(known, key=lambda queue: (queue.first_burst(machine), queue.request)), now
+
+
+def fetch(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> int:
+    """A core reads its descriptor from the DRAM: the cycle at which it is there.
+
+    It is the core's turn, so all earlier requests are served.
+    """
+    counts = core.machine.layers[layer]["counts"]
+    request, there = ticks_of(core.clock, costs), core.clock
+    cursor = np.zeros(CURSOR_WORDS, np.int64)
+    start_transfer(cursor, address, nbytes, 1, 1, 0, 0)
+    while not is_served(cursor):
+        row, before = next_address(cursor) // costs.dram_row_bytes, cursor.copy()
+        bursts = take_grant(cursor, costs)
+        channel = core.machine.shared["dram"][0, channel_of(row, costs)]
+        begin = cycles_of(max(request, int(channel[FREE])), costs)
+        ticks = grant_ticks(bursts * costs.dram_burst_bytes, costs)
+        end_tick, is_miss = serve_grant(channel, row, 0, request, request, ticks, costs)
+        free = cycles_of(end_tick, costs)
+        counts[Count.BUSY_LOAD] += free - begin
+        counts[Count.BURSTS] += bursts
+        counts[Count.ROW_MISSES] += int(is_miss)
+        note_fetch(core, layer, before, begin, free, bursts * costs.dram_burst_bytes)
+        there = max(there, free + costs.dram_latency_cycles)
+    return there
 
 
 def serve(machine: Machine, queue: Queue) -> None:

@@ -1,7 +1,8 @@
 """How long the instructions of a layer take: cores and DRAM requests in order of time, no data.
 
-The rules are those of the device (``docs/timing.md``), but no grant overtakes another. What a plan
-cannot know is which rows are open at its begin, and when the next refresh comes.
+The rules are those of the device (``docs/timing.md``), but no grant overtakes another, and a
+descriptor that is fetched takes as long as one burst of an idle DRAM. What a plan cannot know is
+which rows are open at its begin, and when the next refresh comes.
 """
 
 from __future__ import annotations
@@ -271,6 +272,9 @@ def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
                 s.next[core] = state[CLOCK]
                 return
             state[CLOCK] = max(state[CLOCK], end) + costs.control_descriptor_cycles
+            if costs.control_descriptor_fetch:
+                one_burst = grant_ticks(costs.dram_burst_bytes, costs)
+                state[CLOCK] += cycles_of(one_burst, costs) + costs.dram_latency_cycles
             _issue(p, s, costs, core, kind, argument)
             state[ADDRESSED] = 0
         state[CLOCK] += 1
