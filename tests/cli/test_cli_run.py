@@ -45,6 +45,9 @@ def test_node_data(fake, nmpsim_cli, one_input, data, tmp_path):
         "run", one_input, "--input", data, "--node-data", path, "-o", tmp_path / "nodes.cycles.json"
     )
     assert (result.exit_code, "ARG001" in result.stderr) == (2, True)
+    for other in ("-", tmp_path / "nodes"):
+        result = nmpsim_cli("run", one_input, "--input", data, "--node-data", other)
+        assert (result.exit_code, "--node-data NODES.json" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("style", ["text", "json"])

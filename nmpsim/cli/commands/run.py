@@ -249,6 +249,13 @@ def _run(request: _Request) -> int:
 
 def _check(request: _Request) -> None:
     """Refuse what cannot be, before anything is read."""
+    if request.node_data is not None and request.node_data.suffix != ".json":
+        raise fail(
+            "ARG001",
+            "Model Explorer takes node data from .json files alone, and they are several",
+            found=f"--node-data {request.node_data}",
+            hint="--node-data NODES.json",
+        )
     check_outputs(
         request.outputs, [request.bundle, request.device, request.float_weights, request.patch]
     )

@@ -21,7 +21,7 @@ WIDTH = 860
 MAX_MARKS = 50_000
 """A browser draws no more while somebody waits; ten thousand are usual for a large network."""
 NAME_CHARACTERS = 34
-"""Of a layer's name on an axis."""
+"""Of a layer's name on an axis, or in a list."""
 MAX_CORES = 1024
 """More than any device has; a report may say anything."""
 ZOOM_HINT = "Drag to move, Ctrl and the wheel to zoom, double click to see all again."

@@ -9,6 +9,7 @@ import attrs
 
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.shadow import ShadowLayer
+from nmpsim.views.html.figures import NAME_CHARACTERS
 from nmpsim.views.html.findings import causes_of
 from nmpsim.views.html.tables import NOTABLE_SHARE, saturates_notably
 from nmpsim.views.shadow_text import own_error, result_error
@@ -19,7 +20,6 @@ FUNCTION = "main"
 """How Glow names every network."""
 MAX_LAYERS = 3
 """Of a list."""
-_NAME_CHARACTERS = 60
 PARTS = {
     "inherited": "inherited from earlier layers",
     "bias": "quantization of the bias",
@@ -151,7 +151,7 @@ def _share(layer: LayerReport) -> float:
 
 
 def _finding(layer: LayerReport, words: str) -> Finding:
-    name = shorten_middle(visible_line(layer.name), _NAME_CHARACTERS)
+    name = shorten_middle(visible_line(layer.name), NAME_CHARACTERS)
     return Finding(layer.index, name, words)
 
 
