@@ -155,7 +155,7 @@ class _Request:
 @click.option(
     "--node-data",
     metavar="FILE.json",
-    type=FILE,
+    type=OUTPUT,
     help="Write cycles, saturated values, SQNR (with --shadow) and placement of each node as Model"
     " Explorer's node data: everything in words, and FILE.cycles.json and so on with one measure"
     " each.",
