@@ -5,6 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import attrs
+import numpy as np
+import onnx_files
 import pytest
 from report_samples import CUTS, layer, sample_report
 from tflite_files import FileOperator, FileTensor, small_network, tflite_file
@@ -66,6 +68,32 @@ def test_instructions_of_lir():
     assert nodes["%data"].label == "input"
     assert nodes["%prob__1"].sources == ("%prob",)
     assert {source for node in network.nodes for source in node.sources} <= set(nodes)
+
+
+def test_operators_of_onnx(tmp_path):
+    path = onnx_files.write(
+        tmp_path / "two.onnx",
+        [
+            ("Constant", [], ["/a/c"], {"value_float": 2.0}),
+            ("Add", ["x", "w"], ["/a/b/Add_output_0"], {}),
+            ("Transpose", ["/a/b/Add_output_0"], ["y"], {"perm": [1, 0]}),
+        ],
+        {"x": ("float32", (2, 3))},
+        {"y": ("float32", (3, 2)), "/a/b/Add_output_0": ("float32", (2, 3))},
+        {"w": np.ones((2, 3), np.float32)},
+    )
+    network = read_network(path)
+    assert [(node.id, node.label, node.sources) for node in network.nodes] == [
+        ("input x", "input", ()),
+        ("0", "Constant", ()),
+        ("1", "Add", ("input x",)),
+        ("2", "Transpose", ("1",)),
+        ("output y", "output", ("2",)),
+        ("output /a/b/Add_output_0", "output", ("1",)),
+    ]
+    assert network.nodes[2].namespace == "a/b"
+    assert network.nodes[2].attributes["in 1"] == "w: constant float32 2x3"
+    assert network.nodes[3].attributes["perm"] == "[1, 0]"
 
 
 def test_model_explorer_takes_the_graph(bundle, tmp_path):

@@ -1,4 +1,4 @@
-"""The extension of Model Explorer that opens bundles and LIR text."""
+"""The extension of Model Explorer that opens bundles, LIR text and ONNX models."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class NmpsimAdapter(Adapter):  # type: ignore[misc]  # model_explorer ships no t
     metadata = AdapterMetadata(
         id="nmpsim",
         name="nmpsim",
-        description="Bundles and LIR text of nmpsim",
+        description="Bundles, LIR text and ONNX models, as nmpsim has them",
         source_repo="",
-        fileExts=["bin", "lir", "txt"],
+        fileExts=["bin", "lir", "txt", "onnx"],
     )
 
     def convert(self, model_path: str, settings: dict[str, Any]) -> dict[str, Any]:

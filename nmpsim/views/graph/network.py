@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
+import numpy as np
 
 from nmpsim.analysis.data_flow import DataFlow, data_flow, layer_flow
 from nmpsim.analysis.program import is_bundle, load_program
 from nmpsim.bundle import Bundle, Layer, Tensor, read_bundle
 from nmpsim.diagnostics import UserError
+from nmpsim.frontends import front_end_of
+from nmpsim.frontends.onnx.model import Graph, read_graph
 from nmpsim.lir import Module
 from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcode import OUT
@@ -46,15 +49,18 @@ class Network:
 
 
 def read_network(path: Path) -> Network:
-    """The graph of a bundle, whose nodes are layers, or of LIR text, whose nodes are instructions.
+    """The graph of a bundle, of an ONNX model, or of LIR text: layers, operators or instructions.
 
     A bundle without its LIR has layers without edges.
 
     Raises:
-        UserError: codes of FILE, LIR and BUN.
+        UserError: codes of FILE, LIR, MODEL, BUN and PKG.
     """
     if is_bundle(path):
         return _of_bundle(read_bundle(path))
+    front_end = front_end_of(path)
+    if front_end is not None and front_end.name == "ONNX":
+        return _of_onnx(path.stem, read_graph(path, {}))
     return _of_module(load_program(path).module)
 
 
@@ -79,6 +85,30 @@ def _of_bundle(bundle: Bundle) -> Network:
     inputs = {tensor.name: _tensor(tensor) for tensor in metadata.user_inputs}
     outputs = {tensor.name: _tensor(tensor) for tensor in metadata.user_outputs}
     return Network(metadata.program, tuple(_with_ends(inputs, layers, outputs, flow)))
+
+
+def _of_onnx(name: str, graph: Graph) -> Network:
+    """Operators have their numbers as ids, as in the graphs of TFLite models."""
+    made = {one.name: f"input {one.name}" for one in graph.inputs}
+    nodes = [Node(made[one.name], "input", "", {}, (), {}) for one in graph.inputs]
+    for one in graph.nodes:
+        texts = {f"in {place}": _operand(of, graph) for place, of in enumerate(one.inputs) if of}
+        texts |= {f"out {place}": visible_line(of) for place, of in enumerate(one.outputs) if of}
+        texts |= {key: _text(value) for key, value in one.attributes.items()}
+        sources = tuple(made[of] for of in one.inputs if of in made)
+        nodes.append(Node(str(one.index), one.op, _namespace(one.outputs[0]), texts, sources, {}))
+        made |= dict.fromkeys(one.makes, str(one.index))
+    for output in graph.outputs:
+        sources = (made[output],) if output in made else ()
+        nodes.append(Node(f"output {output}", "output", "", {}, sources, {}))
+    return Network(name, tuple(nodes))
+
+
+def _operand(name: str, graph: Graph) -> str:
+    values = graph.constants.get(name)
+    if values is None:
+        return visible_line(name)
+    return f"{visible_line(name)}: constant {values.dtype} {shape_text(values.shape)}"
 
 
 def _of_module(module: Module) -> Network:
@@ -160,9 +190,11 @@ def _texts(instruction: Instruction, types: Mapping[str, TensorType]) -> dict[st
 def _text(value: object) -> str:
     if isinstance(value, TensorType):
         return format_type(value)
-    return (
-        str(list(value)) if isinstance(value, Sequence) and type(value) is not str else str(value)
-    )
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {shape_text(value.shape)}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = list(value)
+    return visible_line(str(value))
 
 
 def _made(instruction: Instruction) -> str:

@@ -2,8 +2,8 @@
 
 An overlay is a value for each node, and a file holds one overlay. Keys are ids of nodes: those of
 :func:`nmpsim.views.graph.network.node_id` for the graphs of bundles and LIR; for the graph of the
-model's own file the numbers of its operators, as Model Explorer's TFLite adapter numbers nodes. As
-no id of the former is a number, one file serves both.
+model's own file the numbers of its operators, as Model Explorer numbers nodes of TFLite models, and
+``main`` those of ONNX models. As no id of the former is a number, one file serves both.
 """
 
 from __future__ import annotations
