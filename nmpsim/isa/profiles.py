@@ -111,6 +111,8 @@ class Profile:
     """Of ``nmp.eltwise``; an operation that is not here is refused."""
     average: str = ""
     """What ``divide=by_valid_taps`` of ``nmp.avgpool`` divides."""
+    average_uses_result_scale: bool = False
+    """Does ``nmp.avgpool`` use it, and a float32 in ``out_post`` that is added?"""
     rescale: str = ""
     """How ``nmp.rescale`` makes a result, in Markdown."""
     rescale_uses_result_scale: bool = False
@@ -145,7 +147,8 @@ class Profile:
     ONEDNN,
     QNNPACK,
     Q31_ONCE,
-) = range(10)
+    ONNX,
+) = range(11)
 """Numbers of the rows, for compiled code."""
 
 _PRODUCT = PairWords(("mul",), "`out`: product to result")
@@ -285,6 +288,24 @@ ROWS = (
         "31-bit factor, rounded once, halves away from zero",
         sums=SumWords("integer on the sum's scale", "unused"),
     ),
+    Profile(
+        ONNX,
+        "onnx",
+        REAL,
+        "ONNX Runtime, elementwise operations and averages",
+        "float32, zero point before rounding",
+        pairs=(
+            PairWords(
+                ("add",),
+                "`lhs * lhs_mul + (rhs * rhs_mul + rhs_post)`, each product and sum rounded once",
+                has_addends=True,
+            ),
+            PairWords(("mul",), "`lhs * rhs * out_mul + rhs_post`", has_addends=True),
+        ),
+        average="the sum of the taps, each times `out_mul`; without it all taps of the window"
+        " divide it; then `result_scale` divides and `out_post` is added",
+        average_uses_result_scale=True,
+    ),
 )
 check_total(
     f"{__name__}.ROWS", enumerate(row.name for row in ROWS), ((r.number, r.name) for r in ROWS)
@@ -344,7 +365,7 @@ NUMERICS = (
     Numerics("glow-float", "Glow's Interpreter", ("glow_float", "glow_float_late")),
     Numerics("nmp", "the NMP's own library (**assumed**)", ("nmp",)),
     Numerics("q31", "TFLite and gemmlowp", ("q31", "q31_once")),
-    Numerics("float", "ONNX Runtime", ("float",)),
+    Numerics("float", "ONNX Runtime", ("float", "onnx")),
     Numerics("float-fbgemm", "PyTorch, engine fbgemm", ("fbgemm", "float")),
     Numerics("float-qnnpack", "PyTorch, engine qnnpack", ("float", "qnnpack")),
     Numerics("float-onednn", "PyTorch, engine onednn", ("onednn", "fbgemm", "float")),

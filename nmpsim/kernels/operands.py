@@ -140,13 +140,14 @@ class PoolShape(NamedTuple):
 
 
 class Average(NamedTuple):
-    """How a sum becomes an average."""
+    """How a sum becomes an average; ``result_scale`` holds float32 bits."""
 
     element: Int
     profile: Int
     in_offset: Int
     by_valid_taps: Int
     scale: IntegerScale
+    result_scale: Int
     out_offset: Int
     clip: Clip
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int64s
+from nmpsim.isa.profiles import ONNX
+from nmpsim.kernels.array_types import Float32s, Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, write_run
 from nmpsim.kernels.operands import Average, Place, PoolShape
 from nmpsim.kernels.profiles import average_results
+from nmpsim.kernels.rounding import float_of_bits
 from nmpsim.kernels.saturate import SaturationCounters, clip_run
 
 
@@ -77,6 +79,38 @@ def sum_window(
     return taps
 
 
+@jit
+def add_reals(
+    spm: Scratchpad,
+    w: PoolShape,
+    a: Average,
+    rows: tuple[Int, Int],
+    columns: tuple[Int, Int],
+    reals: Float32s,
+) -> Any:
+    """Sum of dequantized taps, one after the other, into ``reals``; the number of taps.
+
+    That is of those that exist if they divide the sum, else of the whole window.
+    """
+    top, bottom = rows
+    left, right = columns
+    factor = float_of_bits(a.scale.mul)
+    reals[:] = 0
+    for row in range(top, bottom):
+        for column in range(left, right):
+            source = w.input + row * w.in_row_stride + column * w.in_pixel_stride
+            for c in range(w.channels):
+                value: Int = np.int64(0)
+                if a.element:
+                    value = np.int64(spm.i16[source + c])
+                else:
+                    value = np.int64(spm.i8[source + c])
+                reals[c] += np.float32(value - a.in_offset) * factor
+    if a.by_valid_taps:
+        return max(bottom - top, 0) * max(right - left, 0)
+    return w.kernel_h * w.kernel_w
+
+
 @jit_allocating
 def avgpool(
     spm: Scratchpad, w: PoolShape, a: Average, place: Place, counters: SaturationCounters
@@ -91,7 +125,11 @@ def avgpool(
         rows = window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
         for x in range(w.out_w):
             columns = window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
-            taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
+            taps: Int = np.int64(0)
+            if a.profile == ONNX:
+                taps = add_reals(spm, w, a, rows, columns, reals)
+            else:
+                taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
             index = place.origin + y * place.stride_y + x * place.stride_x
             average_results(sums, w.channels, taps, a, reals, index, place.layer, counters)
             clip_run(sums, w.channels, a.clip, index, place.layer, counters)

@@ -20,6 +20,7 @@ from nmpsim.isa.profiles import (
     GLOW_INT,
     NMP,
     ONEDNN,
+    ONNX,
     Q31,
     Q31_ONCE,
     QNNPACK,
@@ -225,11 +226,24 @@ def average_results(
     """Averages of the sums of ``taps`` values each, before the clip."""
     if a.profile in (GLOW_FLOAT, FLOAT, FBGEMM):
         real_average(sums, count, taps, a, reals)
+    elif a.profile == ONNX:
+        average_of_reals(sums, count, taps, a, reals)
     elif a.profile in (GLOW_INT, NMP, Q31):
         scale_integers(sums, count, a.scale, a.profile, a.element, index, layer, counters)
         if a.by_valid_taps and taps > 0:
             divide_run(sums, count, taps)
         add_integer(sums, count, a.out_offset)
+
+
+@jit
+def average_of_reals(sums: Int64s, count: Int, taps: Int, a: Average, reals: Float32s) -> None:
+    """onnx: results of sums (float32, in ``reals``) of ``taps`` dequantized values each."""
+    divisor, scale = np.float32(max(taps, 1)), float_of_bits(a.result_scale)
+    addend = float_of_bits(a.scale.post)
+    for i in range(count):
+        reals[i] = reals[i] / divisor / scale + addend
+    round_run_even(reals, count, sums)
+    add_integer(sums, count, a.out_offset)
 
 
 @jit
@@ -278,6 +292,8 @@ def pair_results(
         product_of_reals(left, right, count, q, reals)
     elif q.profile == FLOAT:
         pair_of_reals(left, right, count, t.operation, q, reals, other)
+    elif q.profile == ONNX:
+        pair_of_onnx(left, right, count, is_mul, q, reals)
     elif q.profile == QNNPACK:
         pair_on_common_scale(left, right, count, t.operation, q)
     elif q.profile in (GLOW_INT, NMP, Q31):
@@ -393,6 +409,44 @@ def pair_of_reals(
     factor = float_of_bits(q.result_scale)
     for i in range(count):
         reals[i] *= factor
+    round_run_even(reals, count, left)
+
+
+@jit
+def fused_multiply_add(x: Any, factor: Any, addend: Any) -> Any:
+    """``f32(x * factor + addend)`` of float64 numbers, rounded once.
+
+    ``x`` is an element and ``factor`` a float32, so float64 holds their product. The sum is rounded
+    to odd, so that rounding it to float32 is the only rounding seen.
+    """
+    product = x * factor
+    total = product + addend
+    back = total - product
+    lost = (product - (total - back)) + (addend - back)
+    bits = np.float64(total).view(np.int64)
+    if lost != 0 and bits & 1 == 0:
+        bits += 1 if (lost > 0) == (total > 0) else -1
+        total = np.int64(bits).view(np.float64)
+    return np.float32(total)
+
+
+@jit
+def pair_of_onnx(
+    left: Int64s, right: Int64s, count: Int, is_mul: bool, q: PairScales, reals: Float32s
+) -> None:
+    """onnx: add in two fused steps, or a product and an addend; into ``left``, not moved yet."""
+    addend = float_of_bits(q.rhs_scale.post)
+    if is_mul:
+        multiply_runs(left, right, count)
+        multiply_reals(left, count, float_of_bits(q.out_scale.mul), reals)
+        for i in range(count):
+            reals[i] += addend
+    else:
+        lhs = np.float64(float_of_bits(q.lhs_scale.mul))
+        rhs = np.float64(float_of_bits(q.rhs_scale.mul))
+        for i in range(count):
+            inner = fused_multiply_add(np.float64(right[i]), rhs, np.float64(addend))
+            reals[i] = fused_multiply_add(np.float64(left[i]), lhs, np.float64(inner))
     round_run_even(reals, count, left)
 
 

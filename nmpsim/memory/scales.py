@@ -14,7 +14,7 @@ from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.profiles import Q31, ROWS, PairWords
 from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.isa.words import ELTWISE, KINDS, SCALE, SCALE_BYTES, position
+from nmpsim.isa.words import AVGPOOL, ELTWISE, KINDS, SCALE, SCALE_BYTES, position
 from nmpsim.memory.bounds import (
     INFINITY_BITS,
     OK,
@@ -24,10 +24,11 @@ from nmpsim.memory.bounds import (
 )
 from nmpsim.memory.limits import element_at
 
-_ELTWISE, _RESCALE = KINDS["eltwise"], KINDS["rescale"]
+_AVGPOOL, _ELTWISE, _RESCALE = KINDS["avgpool"], KINDS["eltwise"], KINDS["rescale"]
 _HAS_COMMON_SHIFT = np.array([row.form.has_common_shift for row in ROWS])
 _HAS_LEAKY_SUMS = np.array([row.has_leaky_sums for row in ROWS])
 _SUMS_USE_RESULT_SCALE = np.array([row.sums_use_result_scale for row in ROWS])
+_AVERAGE_USES_RESULT_SCALE = np.array([row.average_uses_result_scale for row in ROWS])
 _RESCALE_USES_RESULT_SCALE = np.array([row.rescale_uses_result_scale for row in ROWS])
 _PROFILE, _RESULT_SCALE, _ACTIVATION, _OUT = (
     np.array(position(name)) for name in ("profile", "result_scale", "activation", "out_pre")
@@ -100,6 +101,8 @@ def uses_result_scale(kind: int, words: Any, profile: int) -> bool:
     """Does the profile use the scale of the result, here?"""
     if kind == _RESCALE:
         return bool(_RESCALE_USES_RESULT_SCALE[profile])
+    if kind == _AVGPOOL:
+        return bool(_AVERAGE_USES_RESULT_SCALE[profile])
     if kind == _ELTWISE:
         return bool(_PAIRS_USE_RESULT_SCALE[profile, words[ELTWISE.operation]])
     return bool(_HAS_SUMS[kind] and _SUMS_USE_RESULT_SCALE[profile])
@@ -123,6 +126,9 @@ def check_scales(kind: int, words: Any) -> int:
         for addend in (ELTWISE.lhs_post, ELTWISE.rhs_post):
             if not is_finite(words, addend):
                 return int(addend)
+    is_average = kind == _AVGPOOL and _AVERAGE_USES_RESULT_SCALE[profile]
+    if is_average and not is_finite(words, AVGPOOL.out_post):
+        return int(AVGPOOL.out_post)
     if uses_result_scale(kind, words, profile) and bad_result_scale(words, _RESULT_SCALE[kind]):
         return int(_RESULT_SCALE[kind])
     is_leaky = _ACTIVATION[kind] >= 0 and words[_ACTIVATION[kind]] != 0

@@ -65,9 +65,21 @@ def even(x: Any) -> Array:
     return np.rint(np.asarray(x, np.float64)).astype(np.int64)
 
 
+def fused(x: Any, factor: Any, addend: Any) -> Array:
+    """``x * factor + addend`` of float32 numbers, rounded once: to odd in float64, then again."""
+    product, c = np.asarray(np.float64(x) * np.float64(factor)), np.float64(addend)
+    total = product + c
+    part = total - product
+    lost = (product - (total - part)) + (c - part)
+    is_odd = (total.view(np.int64) & 1) == 1
+    towards = np.nextafter(total, np.where(lost > 0, np.inf, -np.inf))
+    return np.where((lost == 0) | is_odd, total, towards).astype(np.float32)
+
+
 class Profile:
     clips_input = False
     averages_raw = False
+    averages_reals = False
 
     def result(self, layer: Layer) -> Array:
         raise NotImplementedError
@@ -263,6 +275,8 @@ class Q31(Profile):
 class Float(Profile):
     """ONNX Runtime, and what PyTorch's engines share with it."""
 
+    averages_reals = True
+
     def factor(self, layer: Layer) -> Any:
         return layer.product / layer.dest.scale32
 
@@ -291,6 +305,17 @@ class Float(Profile):
     def pair(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
         if opcode == "elementmul":
             products = (lhs.centered() * rhs.centered()).astype(np.float32)
+            return even(products * self.ratio(lhs, rhs, dest) + f32(dest.offset))
+        if opcode == "elementadd":
+            left, right = lhs.scale32 / dest.scale32, rhs.scale32 / dest.scale32
+            both = fused(np.array(lhs.offset), left, right * f32(rhs.offset))
+            addend = f32(dest.offset) - both
+            return even(fused(lhs.values, left, fused(rhs.values, right, addend)))
+        return self.of_reals(opcode, dest, lhs, rhs)
+
+    def of_reals(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
+        if opcode == "elementmul":
+            products = (lhs.centered() * rhs.centered()).astype(np.float32)
             return even(products * self.ratio(lhs, rhs, dest)) + dest.offset
         total = _operation(opcode, self.real(lhs), self.real(rhs))
         return even(total * (f32(1) / dest.scale32)) + dest.offset
@@ -307,6 +332,8 @@ class Float(Profile):
     ) -> Array:
         dest, source = at
         divisor = f32(taps) if all_taps else counts.astype(np.float32)
+        if self.averages_reals:
+            return even(sums / divisor / dest.scale32 + f32(dest.offset))
         factor = source.scale32 / dest.scale32 / divisor
         return self.placed(sums.astype(np.float32) * factor, dest)
 
@@ -316,6 +343,11 @@ class Float(Profile):
 
 class Torch(Float):
     """A product of matrices has no formula of PyTorch's; that of Int16 is the simulator's own."""
+
+    averages_reals = False
+
+    def pair(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
+        return self.of_reals(opcode, dest, lhs, rhs)
 
     def ratio(self, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Any:
         return lhs.scale32 * rhs.scale32 * (f32(1) / dest.scale32)

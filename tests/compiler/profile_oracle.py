@@ -129,7 +129,9 @@ def _average(
     dest, source = operands
     window = Window.of(attributes)
     counts = window.valid_taps(*source.shape[1:3], *dest.shape[1:3])[:, :, None]
-    values = source.values.astype(np.int64) if profile.averages_raw else source.centered()
+    values: Array = source.values.astype(np.int64) if profile.averages_raw else source.centered()
+    if profile.averages_reals:
+        values = values.astype(np.float32) * source.scale32
     padded = window.padded(values, 0)
     sums = sum(view for _, _, view in window.views(padded, *dest.shape[1:3]))
     all_taps = bool(attributes["CountIncludePads"])

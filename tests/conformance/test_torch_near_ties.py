@@ -29,10 +29,15 @@ def layer(program: TorchProgram, case: Case) -> str:
     return (program.linear if case["w"].ndim == 2 else program.convolution)(y, given, types)
 
 
+def unsigned(case: Case) -> dict[str, int]:
+    """ONNX Runtime rounds the zero point of uint8 as it is."""
+    return {"Unsigned": 1} if case["engine"] == "onnx" else {}
+
+
 def both_sides(opcode: str) -> Build:
     def build(program: TorchProgram, case: Case) -> str:
         sides = [program.tensor(case[n], case[f"{n}_scale"], case[f"{n}_zp"]) for n in "ab"]
-        return program.emit(opcode, result(program, case), *sides)
+        return program.emit(opcode, result(program, case), *sides, **unsigned(case))
 
     return build
 
@@ -47,7 +52,9 @@ def average(program: TorchProgram, case: Case) -> str:
     given = program.tensor(x, case["x_scale"], case["x_zp"])
     sizes = {"Kernels": [size, size], "Strides": [size, size], "Pads": [0, 0, 0, 0]}
     y = result(program, case)
-    return program.emit("avgpool", y, given, **sizes, Layout=0, CountIncludePads=0)
+    is_global = {"Global": 1} if case["kind"] == "QLinearGlobalAveragePool" else {}
+    more = is_global or unsigned(case)
+    return program.emit("avgpool", y, given, **sizes, Layout=0, CountIncludePads=0, **more)
 
 
 BUILD: dict[str, Build] = {
@@ -57,10 +64,13 @@ BUILD: dict[str, Build] = {
     "mul": both_sides("elementmul"),
     "quantize": quantize,
     "adaptive": average,
+    "QLinearAdd": both_sides("elementadd"),
+    "QLinearMul": both_sides("elementmul"),
+    "QLinearAveragePool": average,
     "QLinearGlobalAveragePool": average,
 }
-ELSEWHERE = {"blocks", "QLinearAdd", "QLinearMul", "QLinearAveragePool"}
-"""Exceptions: torch-average-blocks, onnx-pointwise."""
+ELSEWHERE = {"blocks"}
+"""Exception: torch-average-blocks."""
 
 
 def numerics_of(case: Case) -> str:

@@ -108,7 +108,7 @@ BAD: list[tuple[str, dict[str, int | str], str]] = [
     ("nmp.conv", {"clip_wanted": 4}, "clip_wanted"),
     ("nmp.conv", {"element": 2}, "element"),
     ("nmp.conv", {"profile": "qnnpack"}, "profile"),
-    ("nmp.conv", {"profile": 10}, "profile"),
+    ("nmp.conv", {"profile": 11}, "profile"),
     ("nmp.conv", {"profile": HUGE}, "profile"),
     ("nmp.conv", {"channels": TABLE + 4}, "channels"),
     ("nmp.conv", {"channels": SPM + 131072 - 248}, "channels"),

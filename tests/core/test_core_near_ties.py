@@ -1,7 +1,7 @@
 """PyTorch and ONNX Runtime on near-ties, by instructions on both engines.
 
-What has no instruction of its own (ONNX Runtime's elementwise operations and its average of
-dequantized taps) is not here.
+ONNX Runtime's elementwise operations and its average of dequantized taps are in
+``tests/conformance/test_torch_near_ties.py``.
 """
 
 from __future__ import annotations

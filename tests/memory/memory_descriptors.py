@@ -23,6 +23,7 @@ ONE = 0x3F80_0000
 PROFILES = {
     "glow_int": 0, "glow_float": 1, "glow_float_late": 2, "nmp": 3, "q31": 4, "float": 5,
     "fbgemm": 6, "onednn": 7, "qnnpack": 8, "q31_once": 9,
+    "onnx": 10,
 }  # fmt: skip
 INT8, INT16 = 0, 1
 Words = dict[str, int]

@@ -99,8 +99,8 @@ ALLOWED = {
     "conv": (*INTEGER, "q31", "q31_once", *REAL),
     "dwconv": (*INTEGER, "q31", "q31_once", *REAL),
     "gemm": (*INTEGER, "q31", "q31_once", "glow_float", "glow_float_late", "float"),
-    "avgpool": (*INTEGER, "q31", "glow_float", "float", "fbgemm"),
-    "eltwise": (*INTEGER, "q31", "glow_float", "float", "qnnpack"),
+    "avgpool": (*INTEGER, "q31", "glow_float", "float", "fbgemm", "onnx"),
+    "eltwise": (*INTEGER, "q31", "glow_float", "float", "qnnpack", "onnx"),
     "rescale": (*INTEGER, "q31", "glow_float", "float"),
 }
 """Profiles that an instruction has."""
@@ -219,7 +219,7 @@ def test_profiles(name: str) -> None:
     for profile, number in PROFILES.items():
         expected = None if profile in ALLOWED[name] else "profile"
         assert fault(name, possible(name, {"profile": number})) == expected, profile
-    for number in (10, 30, 31, 32, 33, 64, 1 << 26, 0xFFFF_FFFF):
+    for number in (11, 30, 31, 32, 33, 64, 1 << 26, 0xFFFF_FFFF):
         assert fault(name, possible(name, {"profile": number})) == "profile"
 
 
@@ -233,13 +233,13 @@ def test_scales(name: str, scale: str, profile: str, element: int) -> None:
         )
 
     bad = f"{scale}_pre"
-    if profile in REAL:
+    if profile in (*REAL, "onnx"):
         for bits in (0, 1, ONE, INFINITY - 1):
             assert named(mul=bits) is None
         for bits in (-1, INFINITY, INFINITY + 1, 0xFFFF_FFFF):
             assert named(mul=bits) == bad
         assert named(pre=32) is None, "there are no shifts"
-        if (name, profile) != ("eltwise", "float"):
+        if (name, profile) != ("eltwise", "float") and profile != "onnx":
             assert named(post=0xFFFF_FFFF) is None
         return
     for mul in (-(1 << 31), -1, 0, (1 << 31) - 1):
@@ -256,10 +256,21 @@ def test_scales(name: str, scale: str, profile: str, element: int) -> None:
             assert named(pre=pre, post=post) == (None if good else bad), (pre, post)
 
 
+def test_onnx_has_a_scale_and_an_addend_of_the_average() -> None:
+    onnx = {"profile": PROFILES["onnx"]}
+    assert fault("avgpool", possible("avgpool", {**onnx, "result_scale": ONE})) is None
+    for bits in (-1, 0, INFINITY):
+        words = possible("avgpool", {**onnx, "result_scale": bits})
+        assert fault("avgpool", words) == "result_scale"
+    for bits in (INFINITY, 0xFFFF_FFFF):
+        words = possible("avgpool", {**onnx, "result_scale": ONE, "out_post": bits})
+        assert fault("avgpool", words) == "out_post"
+
+
 @pytest.mark.parametrize("name", ["conv", "dwconv"])
 def test_onednn_has_a_scale_of_the_result(name: str) -> None:
     for profile, number in PROFILES.items():
-        if profile == "qnnpack":
+        if profile not in ALLOWED[name]:
             continue
         for bits in (1, ONE, INFINITY - 1):
             assert fault(name, possible(name, {"profile": number, "result_scale": bits})) is None
@@ -295,6 +306,9 @@ def test_what_each_pair_has(operation: int, name: str) -> None:
             expected = None if name in ("add", "sub") else "operation"
             assert fault("eltwise", words) == expected
             continue
+        if profile == "onnx" and name not in ("add", "mul"):
+            assert fault("eltwise", words) == "operation"
+            continue
         assert fault("eltwise", words) is None
         divides = (profile == "glow_float" and name in ("max", "min")) or (
             profile == "float" and name != "mul"
@@ -304,10 +318,10 @@ def test_what_each_pair_has(operation: int, name: str) -> None:
             assert fault("eltwise", {**words, "result_scale": bits}) == expected
         for bits in (1, INFINITY - 1):
             assert fault("eltwise", {**words, "result_scale": bits}) is None
-        if profile == "float":
+        if profile in ("float", "onnx"):
             for side in ("lhs_post", "rhs_post"):
                 for bits in (INFINITY, INFINITY + 1, 0xFF80_0000, 0xFFFF_FFFF):
-                    expected = side if name != "mul" else None
+                    expected = side if (profile, name) != ("float", "mul") else None
                     assert fault("eltwise", {**words, side: bits}) == expected
                 for bits in (0, ONE, INFINITY - 1, 0x8000_0000, 0xFF7F_FFFF):
                     assert fault("eltwise", {**words, side: bits}) is None

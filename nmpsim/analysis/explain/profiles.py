@@ -12,7 +12,7 @@ from nmpsim.analysis.weighted import WEIGHTED, scales_of, values_of
 from nmpsim.compiler.numerics import PROFILES, Bias, Profile, Sums, Words, effective
 from nmpsim.compiler.resolve import place_of
 from nmpsim.compiler.tiling.channelwise import average_of
-from nmpsim.compiler.tiling.elementwise import BINARY
+from nmpsim.compiler.tiling.elementwise import BINARY, is_unsigned
 from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.isa.profiles import ROWS, ScaleForm, ScaleKind, real_factor
@@ -139,7 +139,7 @@ def _form(words: Words, prefix: str) -> IntegerScale:
 
 def _pair(profile: Profile, op: Operation, place: Place) -> Words:
     target, lhs, rhs = op.operands
-    return profile.pair(op.instruction.opcode, (target, lhs, rhs), place)
+    return profile.pair(op.instruction.opcode, (target, lhs, rhs), place, is_unsigned(op))
 
 
 def _matmul(profile: Profile, op: Operation, place: Place) -> Words:

@@ -6,6 +6,7 @@ float32, each operation rounded on its own, unless a comment says otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -23,9 +24,13 @@ from nmpsim.compiler.numerics.ratios import (
 )
 from nmpsim.compiler.work import View
 from nmpsim.diagnostics import Place
-from nmpsim.isa.profiles import FLOAT
+from nmpsim.isa.profiles import FLOAT, ONNX
+from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
+from nmpsim.kernels.hostops.rounding import fused_multiply_add
 
 Floats = npt.NDArray[np.float32]
+UNSIGNED = 128
+"""An Int8 tensor is an unsigned one less this."""
 
 
 def reciprocal(value: float) -> float:
@@ -49,6 +54,14 @@ def rounded(values: Array, bits: int = 32) -> npt.NDArray[np.int64]:
     return integers
 
 
+def _constant(left: float, right: float, zeros: Sequence[int]) -> float:
+    """``Oy - fma(Ml, Ol, Mr * Or)``: all zero points of an addition, in float32."""
+    with np.errstate(all="ignore"):
+        rhs = np.float32(right) * np.float32(zeros[2])
+        (both,) = fused_multiply_add(np.array(zeros[1:2]), np.float32(left), rhs)
+        return float(np.float32(zeros[0]) - both)
+
+
 class Float(Profile):
     """ONNX Runtime: ``rne((sum + bias) * m) + Oy``, ``m = Sx * Sw / Sy``."""
 
@@ -66,10 +79,51 @@ class Float(Profile):
         return self._words(place, out=self._ratio(lhs, rhs, target))
 
     def average(self, window: Average) -> Words:
-        """``rne(sum * (Sx / Sy / n)) + Oy``."""
-        return window.words(FLOAT, float_form)
+        """The mean of dequantized taps, ``rne(mean / Sy + Oy)``; Oy of uint8 is unsigned.
 
-    def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
+        GlobalAveragePool: ``rne(sum * (Sx / Sy / n)) + Oy``.
+        """
+        if window.is_global:
+            return window.words(FLOAT, float_form)
+        source, target, place = window.source, window.target, window.place
+        moved = UNSIGNED if window.is_unsigned else 0
+        return {
+            "profile": ONNX,
+            "divide": 0 if window.counts_padding else DIVIDE_BY_VALID_TAPS,
+            **scale_words("out", float_form(source.scale, place)),
+            "out_post": word_of(float(target.offset + moved), place),
+            "result_scale": word_of(target.scale, place),
+            "out_offset": -moved,
+        }
+
+    def pair(
+        self, opcode: str, operands: tuple[View, View, View], place: Place, unsigned: bool = False
+    ) -> Words:
+        """add: ``rne(fma(l, Sl / Sy, fma(r, Sr / Sy, c)))`` of the integers as they are.
+
+        mul: ``rne(l * r * m + Oy)``. c and Oy are those of uint8, where the tensors are; what else
+        there is, is as in PyTorch.
+        """
+        target, lhs, rhs = operands
+        if opcode not in ("elementadd", "elementmul"):
+            return self._of_reals(opcode, operands, place)
+        moved = UNSIGNED if unsigned else 0
+        zeros = [view.offset + moved for view in operands]
+        if opcode == "elementmul":
+            words = self._words(place, out=self._ratio(lhs, rhs, target))
+            addend = float(zeros[0])
+        else:
+            left, right = quotient(lhs.scale, target.scale), quotient(rhs.scale, target.scale)
+            addend = _constant(left, right, zeros)
+            words = self._words(place, lhs=left, rhs=right)
+            words |= {"lhs_offset": -moved, "rhs_offset": -moved}
+        return words | {
+            "profile": ONNX,
+            "rhs_post": word_of(addend, place),
+            "out_offset": -moved,
+        }
+
+    def _of_reals(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
         """Real values added, then ``rne(t * (1 / Sy)) + Oy``; mul: ``rne(l * r * m) + Oy``."""
         target, lhs, rhs = operands
         if opcode == "elementmul":

@@ -38,7 +38,9 @@ class Qnnpack(Torch):
         """Always over the whole window; the zero point after rounding."""
         return attrs.evolve(window, counts_padding=True).words(FLOAT, float_form)
 
-    def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
+    def pair(
+        self, opcode: str, operands: tuple[View, View, View], place: Place, unsigned: bool = False
+    ) -> Words:
         """Add and sub: factors of 22 bits, and one shift."""
         if opcode not in ("elementadd", "elementsub", "batchedadd"):
             return super().pair(opcode, operands, place)

@@ -44,7 +44,9 @@ class GlowFloat(Glow):
         """``rha(sum * (Sx / Sy / n) + Oy)``."""
         return window.words(GLOW_FLOAT, float_form)
 
-    def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
+    def pair(
+        self, opcode: str, operands: tuple[View, View, View], place: Place, unsigned: bool = False
+    ) -> Words:
         """add at a scale of 2^-15, sub with ``S / Sy``, max and min of requantized sides."""
         target, lhs, rhs = operands
         if opcode == "elementmul":

@@ -38,7 +38,9 @@ class GlowInt(Glow):
         bits = window.target.accumulator_bits
         return window.words(self.device, partial(integer_form, accumulator_bits=bits))
 
-    def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
+    def pair(
+        self, opcode: str, operands: tuple[View, View, View], place: Place, unsigned: bool = False
+    ) -> Words:
         """Each side on the result's scale, ``scale(l - Ol; Sl / Sy)``; mul as matmul."""
         target, lhs, rhs = operands
         if opcode == "elementmul":

@@ -119,6 +119,8 @@ class Average:
     """Whether some windows lie partly outside the input."""
     is_unsigned: bool
     """Whether the values are those of uint8 less 128."""
+    is_global: bool
+    """Whether it is ONNX's GlobalAveragePool."""
     place: Place
 
     @property
@@ -196,8 +198,10 @@ class Profile:
         if beta != 1:
             raise self.unknown("softmax with a Beta", place)
 
-    def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
-        """Elementwise operation: target, lhs, rhs."""
+    def pair(
+        self, opcode: str, operands: tuple[View, View, View], place: Place, unsigned: bool = False
+    ) -> Words:
+        """Elementwise operation: target, lhs, rhs; are they those of uint8 less 128?"""
         raise self.unknown(opcode, place)
 
     def unary(self, source: View, target: View, alpha: float | None, place: Place) -> Words:

@@ -84,7 +84,9 @@ class Q31(Profile):
         if (target.scale, target.offset) != RESULTS[elem]:
             raise self.unknown(f"softmax to scale {target.scale:g}", place)
 
-    def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
+    def pair(
+        self, opcode: str, operands: tuple[View, View, View], place: Place, unsigned: bool = False
+    ) -> Words:
         """add and sub at twice the larger scale; mul with a float32 ratio; max, min by side."""
         target, lhs, rhs = operands
         if opcode == "elementmul":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.compiler.numerics.float import Float, reciprocal
+from nmpsim.compiler.numerics.float import UNSIGNED, Float, reciprocal
 from nmpsim.compiler.numerics.profile import Average, Words
 from nmpsim.compiler.numerics.ratios import float_form, product, word_of
 from nmpsim.compiler.work import View
@@ -17,8 +17,6 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.isa.profiles import FBGEMM
 
 ONE = np.float32(1)
-UNSIGNED = 128
-"""An Int8 tensor is PyTorch's unsigned one less this."""
 
 
 class Torch(Float):
@@ -49,9 +47,11 @@ class Torch(Float):
         """``m = (Sl*Sr) * (1 / Sy)``."""
         return product(product(lhs.scale, rhs.scale), reciprocal(target.scale))
 
-    def pair(self, opcode: str, operands: tuple[View, View, View], place: Place) -> Words:
+    def pair(
+        self, opcode: str, operands: tuple[View, View, View], place: Place, unsigned: bool = False
+    ) -> Words:
         """``A = fma(q, S, -O*S)`` of unsigned integers, which Int8 is less 128."""
-        words = super().pair(opcode, operands, place)
+        words = self._of_reals(opcode, operands, place)
         if opcode == "elementmul":
             return words
         for side, view in (("lhs", operands[1]), ("rhs", operands[2])):

@@ -284,7 +284,8 @@ def average_of(op: Operation, place: Place) -> Average:
     counts_padding = bool(op.instruction.attributes["CountIncludePads"])
     has_padding = any(numbers(op.instruction, "Pads"))
     unsigned = bool(op.instruction.attributes.get("Unsigned"))
-    return Average(source, target, taps, counts_padding, has_padding, unsigned, place)
+    is_global = bool(op.instruction.attributes.get("Global"))
+    return Average(source, target, taps, counts_padding, has_padding, unsigned, is_global, place)
 
 
 def _average_words(op: Operation, context: Context) -> dict[str, int]:

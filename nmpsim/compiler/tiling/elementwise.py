@@ -302,6 +302,11 @@ def batchedadd_options(op: Operation, context: Context) -> Options[FlatScheme]:
     return _options(_Range(op, columns, needs, (left, target), rows), context, plan)
 
 
+def is_unsigned(op: Operation) -> bool:
+    """Whether an operation's tensors are those of uint8 less 128."""
+    return bool(op.instruction.attributes.get("Unsigned"))
+
+
 def _pair_words(op: Operation, context: Context) -> dict[str, int]:
     target, lhs, rhs = op.operands
     opcode = op.instruction.opcode
@@ -310,8 +315,8 @@ def _pair_words(op: Operation, context: Context) -> dict[str, int]:
         "element": lhs.element,
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,
-        **context.profile.pair(known_as, (target, lhs, rhs), context.place),
         "out_offset": target.offset,
+        **context.profile.pair(known_as, (target, lhs, rhs), context.place, is_unsigned(op)),
         **clip_words(op, target),
     }
 

@@ -51,6 +51,7 @@ def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[AVGPOOL.in_offset],
         d[AVGPOOL.divide],
         scale_at(d, AVGPOOL.out_pre),
+        d[AVGPOOL.result_scale],
         d[AVGPOOL.out_offset],
         clip_at(d, AVGPOOL.clip_low),
     )

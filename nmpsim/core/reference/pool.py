@@ -5,13 +5,15 @@ Each instruction: operands, effect.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nmpsim.core.reference.events import LayerCounters, ResultPositions
 from nmpsim.core.reference.formula_steps import Steps, result_of
 from nmpsim.core.reference.mac import channel_index, pixels_of, put_results
 from nmpsim.core.reference.operands import Words, element_of
-from nmpsim.core.reference.profiles import AVERAGES
+from nmpsim.core.reference.profiles import AVERAGES, TOTALS
 from nmpsim.core.reference.scales import clip
 from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
@@ -46,7 +48,12 @@ def maxpool(s: Step, d: Words, _: LayerCounters) -> None:
         put_results(spm, d, y, x, best)
 
 
-def average(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Steps:
+def total(taps: Int64s, d: Words) -> Any:
+    """What the taps [taps, channels] of a window add up to, less their zero point."""
+    return TOTALS[d["profile"]](taps, d)
+
+
+def average(sums: Any, divisor: int, d: Words, place: ResultPositions) -> Steps:
     """Averages of the sums of windows: profile, clip."""
     values = yield from AVERAGES[d["profile"]](sums, divisor, d, place)
     yield clip(values, d, place)
@@ -59,7 +66,7 @@ def avgpool(s: Step, d: Words, account: LayerCounters) -> None:
         place = ResultPositions(account, channel_index(d, y, x, d["channels"]))
         taps = existing_taps(d, spm, y, x) - d["in_offset"]
         divisor = len(taps) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
-        steps = average(taps.sum(axis=0), max(divisor, 1), d, place)
+        steps = average(total(taps, d), max(divisor, 1), d, place)
         put_results(spm, d, y, x, result_of(steps))
     account.add_elements(d["out_h"] * d["out_w"] * d["channels"])
 

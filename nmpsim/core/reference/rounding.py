@@ -37,6 +37,23 @@ def whole(values: Any) -> Int64s:
 
 
 @quietly
+def fused_multiply_add(integers: Int64s, factor: Any, addend: Any) -> Float32s:
+    """``f32(x * factor + addend)``, rounded once: float64 holds the product of 24 and 16 bits.
+
+    The sum is rounded to odd there, so that rounding it again is the only rounding seen.
+    """
+    product = integers.astype(np.float64) * np.float64(factor)
+    wide = np.asarray(addend).astype(np.float64)
+    total = product + wide
+    back = total - product
+    lost = (product - (total - back)) + (wide - back)
+    is_even = total.view(np.int64) & 1 == 0
+    towards = np.nextafter(total, np.where(lost > 0, np.inf, -np.inf))
+    result: Float32s = np.where((lost != 0) & is_even, towards, total).astype(np.float32)
+    return result
+
+
+@quietly
 def round_away(values: Float32s) -> Int64s:
     """Nearest integer, halves away from zero (C's ``roundf``); float64 holds value and half."""
     wide = values.astype(np.float64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from nmpsim.core.reference.elementwise import pair
 from nmpsim.core.reference.operands import Words, element_of
-from nmpsim.core.reference.pool import average
+from nmpsim.core.reference.pool import average, total
 from nmpsim.core.reference.scratchpad import Scratchpad
 from nmpsim.core.reference.unary import rescaled
 from nmpsim.debugger.arithmetic.formulas import why_steps
@@ -50,12 +50,13 @@ def _maxpool(spm: Scratchpad, d: Words, at: Element) -> Made:
 
 def _avgpool(spm: Scratchpad, d: Words, at: Element) -> Made:
     terms = _taps(spm, d, at)
-    total = int(sum(term.input - d["in_offset"] for term in terms))
+    taps = np.array([[term.input - d["in_offset"]] for term in terms], np.int64).reshape(-1, 1)
+    (added,) = total(taps, d)
     divisor = max(len(terms), 1) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
     return _made(
         terms,
-        WhyStep("sum", f"of {len(terms)} taps less {d['in_offset']}", total),
-        *why_steps(average(np.array([total]), divisor, d, nowhere())),
+        WhyStep("sum", f"of {len(terms)} taps less {d['in_offset']}", added.item()),
+        *why_steps(average(np.array([added]), divisor, d, nowhere())),
     )
 
 

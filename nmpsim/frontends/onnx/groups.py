@@ -35,6 +35,8 @@ _CARRIED = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice")
 """Moves through which ONNX Runtime carries both conversions."""
 _DROPPED = (*_CARRIED, "Flatten", "Expand", "Gather", "Resize", "Tile")
 """Moves of integers, if they lie between both conversions by one scale."""
+_BIAS_TOLERANCE, _BIAS_DIFFERENCE = 1e-2, 1e-6
+"""How far a bias's scale may be from that of the sum, as ONNX Runtime 1.32 answers."""
 _UNARY = ("AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax")
 _SOURCES: Mapping[str, int] = {
     **dict.fromkeys(("Add", "Conv", "Gemm", "MatMul", "Mul"), 2),
@@ -224,10 +226,10 @@ class _Finder:
         sources = [self._source(name) for name in node.inputs[:count]]
         bias = ""
         if node.input(count) and not is_concat:
-            bias = self._bias(node.input(count))
+            bias = self._bias(node.input(count), sources)
         parts: list[Node] = []
         last = node
-        if node.op == "MatMul" and (added := self._added(node)) is not None:
+        if node.op == "MatMul" and (added := self._added(node, sources)) is not None:
             last, bias = added
             parts.append(last)
         between = self._edges.only_reader(last.outputs[0])
@@ -274,21 +276,25 @@ class _Finder:
         expected = 0 if node.op == "Conv" else columns
         return int(before.attributes.get("axis", 1)) % rank == expected
 
-    def _bias(self, name: str) -> str:
-        """The int32 constant of a bias."""
+    def _bias(self, name: str, sources: list[Quantized]) -> str:
+        """The int32 constant of a bias on the scale of the sum, nearly."""
         source = self._source(name)
         if source.dtype != "int32" or source.name not in self._constants:
             raise UnsupportedError(f"a bias of {source.dtype}")
+        products = sources[0].scales * sources[1].scales
+        allowed = _BIAS_TOLERANCE * products + _BIAS_DIFFERENCE
+        if (np.abs(source.scales - products) > allowed).any() or source.zero_points.any():
+            raise UnsupportedError("a bias on another scale")
         return source.name
 
-    def _added(self, node: Node) -> tuple[Node, str] | None:
+    def _added(self, node: Node, sources: list[Quantized]) -> tuple[Node, str] | None:
         """The addition of a bias to a product, as ONNX Runtime fuses it."""
         after = self._edges.only_reader(node.outputs[0])
         if after is None or after.op != "Add" or len(after.inputs) != 2:
             return None
         other = after.inputs[1 if after.inputs[0] == node.outputs[0] else 0]
         try:
-            bias = self._bias(other)
+            bias = self._bias(other, sources)
         except UnsupportedError:
             return None
         return (after, bias) if self._constants[bias].ndim == 1 else None

@@ -161,6 +161,10 @@ class Sums:
     counts_padding: bool
     is_unsigned: bool
     """Whether the values are those of uint8 less 128."""
+    is_global: bool
+    """Whether it is ONNX's GlobalAveragePool."""
+    reals: Callable[[], FloatArray]
+    """Sums of dequantized taps, one after the other, as ``totals``."""
     src: HostTensor
     dest: HostTensor
 
@@ -213,8 +217,18 @@ def _tflite_mean(s: Sums) -> IntArray:
     return scaled + np.int64(s.dest.offset)
 
 
+def _onnx(s: Sums) -> IntArray:
+    """ONNX Runtime: ``rne(fl(mean of reals / Sy) + Oy)``, Oy of uint8 being unsigned."""
+    if s.is_global:
+        return _late(s)
+    moved = UNSIGNED if s.is_unsigned else 0
+    count = np.float32(s.taps) if s.counts_padding else float32_of(s.existing)
+    placed = s.reals() / count / s.dest.scale32 + np.float32(s.dest.offset + moved)
+    return round_half_even(placed) - np.int64(moved)
+
+
 def _late(s: Sums) -> IntArray:
-    """ONNX Runtime: ``rne(t) + Oy``."""
+    """ONNX Runtime's GlobalAveragePool: ``rne(t) + Oy``."""
     return round_half_even(s.scaled()) + np.int64(s.dest.offset)
 
 
@@ -272,7 +286,7 @@ ARITHMETIC = total(
         "glow-float": HostArithmetic(_interpreter, softmax=_GLOW, has=_all),
         "nmp": HostArithmetic(_by_integers, softmax=_GLOW, has=_without_bias),
         "q31": HostArithmetic(_tflite, _quantize_tflite, _TFLITE, _of_tflite),
-        "float": HostArithmetic(_late, _quantize_onnx, {"int8": softmax_onnx.softmax_int8}),
+        "float": HostArithmetic(_onnx, _quantize_onnx, {"int8": softmax_onnx.softmax_int8}),
         "float-fbgemm": HostArithmetic(_early, _quantize_torch),
         "float-qnnpack": HostArithmetic(_qnnpack, _quantize_torch),
         "float-onednn": HostArithmetic(_early, _quantize_torch),

@@ -13,6 +13,7 @@ from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
+    FloatArray,
     HostResult,
     HostTensor,
     UnsupportedHostOp,
@@ -107,15 +108,28 @@ def avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
     existing = np.maximum(_valid_taps(dest.shape, src, window), 1)[:, :, None]
     if src.is_float:
         counts = np.full_like(existing, window.taps) if count_all else existing
-        sums = np.zeros(dest.shape, np.float32)
-        for _, _, view in window.views(window.padded(src.values, 0), rows, columns):
-            sums += view
-        return whole(sums / counts.astype(np.float32), dest)
+        return whole(_sums_of_reals(dest, src, window) / counts.astype(np.float32), dest)
     totals = window.reduced(np.add, window.padded(src.centered(), 0), rows, columns)
     windows = Sums(
-        totals, existing, window.taps, count_all, bool(attributes.get("Unsigned")), src, dest
+        totals,
+        existing,
+        window.taps,
+        count_all,
+        bool(attributes.get("Unsigned")),
+        bool(attributes.get("Global")),
+        lambda: _sums_of_reals(dest, src, window),
+        src,
+        dest,
     )
     return clipped(ARITHMETIC[dest.numerics].average(windows), dest)
+
+
+def _sums_of_reals(dest: HostTensor, src: HostTensor, window: Window) -> FloatArray:
+    """Real taps added one after the other, padding as zeros: [N, rows, columns, C]."""
+    sums = np.zeros(dest.shape, np.float32)
+    for _, _, view in window.views(window.padded(src.reals(), 0), *dest.shape[1:3]):
+        sums += view
+    return sums
 
 
 def adaptive_avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:

@@ -37,16 +37,17 @@ def round_half_away(x: FloatArray) -> IntArray:
     return to_int64(np.trunc(wide + np.copysign(0.5, wide)))
 
 
-def fused_multiply_add(x: AnyArray, factor: np.float32, addend: int) -> FloatArray:
+def fused_multiply_add(x: AnyArray, factor: np.float32, addend: np.float32 | int) -> FloatArray:
     """``x * factor + addend`` of float32 values, rounded once.
 
     The product is exact in float64. What the sum then loses is made to show in its last bit (it is
     rounded to odd), so that the second rounding, to float32, is that of the exact value.
     """
     product = np.asarray(x, dtype=np.float64) * np.float64(factor)
-    total = product + addend
+    wide = np.float64(addend)
+    total = product + wide
     back = total - product
-    lost = (product - (total - back)) + (addend - back)
+    lost = (product - (total - back)) + (wide - back)
     even = np.ascontiguousarray(total).view(np.int64) & 1 == 0
     towards = np.where(lost > 0, np.inf, -np.inf)
     odd = np.where((lost != 0) & even, np.nextafter(total, towards), total)

@@ -43,12 +43,14 @@ class Formulas:
     """What a sum begins with, before the zero term."""
     result: Callable[[Int64s, Requantizer, ResultPositions], Steps] | None = None
     """Of a finished sum, before the activation."""
-    average: Callable[[Int64s, int, Words, ResultPositions], Steps] | None = None
-    """Of a pool's sum, and by how many it is divided."""
+    average: Callable[[Any, int, Words, ResultPositions], Steps] | None = None
+    """Of a pool's ``total``, and by how many it is divided."""
     pair: Callable[[Int64s, Int64s, Words, ResultPositions], Steps] | None = None
     """Of two sides less their zero points."""
     rescale: Callable[[Int64s, Any, Words, ResultPositions], Steps] | None = None
     """Of a value less its zero point; and for which values the leaky scale holds (bool)."""
+    total: Callable[[Int64s, Words], Any] = lambda taps, d: taps.sum(axis=0)
+    """Of a pool's taps [taps, channels] less their zero point: what ``average`` takes."""
 
 
 def plain_bias(q: Requantizer, place: ResultPositions) -> Steps:
