@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from nmpsim.experiments import SweepResult as SweepResult
     from nmpsim.experiments import evaluate as evaluate
     from nmpsim.experiments import sweep as sweep
+    from nmpsim.frontends.imported import Imported as Imported
+    from nmpsim.frontends.torch import from_torch as from_torch
     from nmpsim.lir.layers import find_layer as find_layer
     from nmpsim.quantization import Calibrated as Calibrated
     from nmpsim.quantization import QuantizedProgram as QuantizedProgram
@@ -60,6 +62,7 @@ _HOMES = {
     "Device": "nmpsim.session",
     "DeviceConfig": "nmpsim.config",
     "Evaluation": "nmpsim.experiments",
+    "Imported": "nmpsim.frontends.imported",
     "Limits": "nmpsim.session",
     "Progress": "nmpsim.session",
     "QuantizedProgram": "nmpsim.quantization",
@@ -76,6 +79,7 @@ _HOMES = {
     "device_of": "nmpsim.session",
     "evaluate": "nmpsim.experiments",
     "find_layer": "nmpsim.lir.layers",
+    "from_torch": "nmpsim.frontends.torch",
     "histograms": "nmpsim.analysis.histograms",
     "lint": "nmpsim.session",
     "load": "nmpsim.session",

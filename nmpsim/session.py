@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nmpsim.analysis.lint import Finding
     from nmpsim.compiler.passes.rescale_bias import RescaledBias
     from nmpsim.compiler.tiling.search import TiledLayer
+    from nmpsim.frontends import Imported
     from nmpsim.quantization import Calibrated, QuantizedProgram
 
 __all__ = [
@@ -68,7 +69,7 @@ class Compiled:
 
 
 def compile(
-    model: Path | str,
+    model: Path | str | Imported,
     weights: Path | str | None = None,
     tensors: Path | str | None = None,
     *,
@@ -82,19 +83,19 @@ def compile(
     explain_slicing: bool = False,
     progress: Listener | None = None,
 ) -> Compiled:
-    """Compile a model for a device: a TFLite or ONNX file, or LIR text.
+    """Compile a model for a device: a TFLite or ONNX file, LIR text, or what ``from_torch`` read.
 
     Args:
         model: a ``.tflite`` or ``.onnx`` file, or one of Glow's ``-dump-ir`` text; the file's
-            first bytes tell.
+            first bytes tell. Or a model that is imported already.
         weights: ``.npz`` with the constants by their names in the LIR; of LIR only.
         tensors: JSON with exact scales; the file next to the LIR is taken if there is one.
         input_shapes: of inputs of an ONNX model, by name; else a dimension that the file leaves
             open is 1.
         device: the default device if None.
         numerics: whose arithmetic to follow, a name of ``nmpsim.isa.profiles.NUMERICS``; if None
-            what the model's format calls for: ``glow-int`` for LIR, ``q31`` for TFLite,
-            ``float`` for ONNX.
+            what the model calls for: ``glow-int`` for LIR, ``q31`` for TFLite, ``float`` for
+            ONNX, for PyTorch that of its engine.
         layer_numerics: that of single layers, named as :func:`find_layer` takes them; an
             activation and what it fuses with have one, unless both are named.
         rescale_biases: requantize biases onto the scale of each layer's result first.
@@ -110,13 +111,18 @@ def compile(
     from nmpsim.compiler.driver import compile_module
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
-    from nmpsim.frontends import import_model
+    from nmpsim.frontends import Imported, import_model
     from nmpsim.isa.profiles import DEFAULT_NUMERICS
 
-    path = Path(model)
-    imported = import_model(path, weights, tensors, input_shapes)
+    if not isinstance(model, Imported):
+        imported = import_model(Path(model), weights, tensors, input_shapes)
+    elif weights is None and tensors is None and not input_shapes:
+        imported = model
+    else:
+        raise fail("ARG001", "an imported model has its own weights, tensors and shapes")
     warnings: tuple[str, ...] = ()
     if imported is None:
+        path = Path(str(model))
         module = parse_file(path)
         exact = default_tensors_file(path) if tensors is None else Path(tensors)
         files = [] if weights is None else [Path(weights)]
@@ -125,6 +131,8 @@ def compile(
     else:
         module = imported.module
     own_numerics = imported.numerics if imported else DEFAULT_NUMERICS
+    if imported and numerics is None:
+        layer_numerics = {**imported.layer_numerics, **layer_numerics}
     rescaled: tuple[RescaledBias, ...] = ()
     if rescale_biases:
         module, rescaled = rescale_bias(module)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import attrs
 
 from nmpsim.bundle.metadata import Fate, Normalization
@@ -23,3 +26,5 @@ class Imported:
     """The arithmetic profile that the file calls for."""
     normalizations: tuple[Normalization, ...] = ()
     """What the file says of inputs that are images."""
+    layer_numerics: Mapping[str, str] = MappingProxyType({})
+    """Names of layers that it calls for another one for, and which."""

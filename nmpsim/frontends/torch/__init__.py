@@ -1,0 +1,98 @@
+"""PyTorch's quantized models, live: from the eager mode, from FX, scripted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.bundle.metadata import Fate
+from nmpsim.diagnostics import Diagnostic, UserError
+from nmpsim.frontends.builder import Builder
+from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.torch.lowering import PROFILES, Lowering, UnsupportedError
+from nmpsim.frontends.torch.operators import OPERATORS
+from nmpsim.frontends.torch.record import Call, Recorded
+from nmpsim.lir.names import legal_name
+from nmpsim.lir.parser import MAX_ERRORS
+
+
+def from_torch(model: Any, example: Any, *, engine: str | None = None) -> Imported:
+    """A live PyTorch model as LIR, for :func:`nmpsim.compile`.
+
+    The model is run once on the example, and what it does is recorded: shapes and control flow are
+    those of the example.
+
+    Args:
+        model: a quantized ``torch.nn.Module`` in evaluation mode.
+        example: a tensor, or a tuple of them, as ``forward`` takes it.
+        engine: ``fbgemm``, ``qnnpack``, ``onednn`` or ``x86``, that the model was converted for;
+            ``torch.backends.quantized.engine`` if None.
+
+    Raises:
+        UserError: MODEL002 (not supported), ARG001 for an unknown engine, LIR codes.
+    """
+    from nmpsim.frontends.torch.live import record
+
+    return lower(record(model, example, engine))
+
+
+def lower(recorded: Recorded) -> Imported:
+    """A recorded run as LIR.
+
+    Raises:
+        UserError: MODEL002, LIR codes.
+    """
+    builder = Builder(legal_name(recorded.name), None)
+    graph = Lowering(recorded, builder)
+    fates: list[Fate] = []
+    problems: list[Diagnostic] = []
+    unsigned = _bind(graph, recorded)
+    for call in recorded.calls:
+        try:
+            fates.append(_lower(graph, call))
+        except UnsupportedError as why:
+            problems.append(graph.unsupported(call, why))
+            _assume(graph, call)
+    if problems:
+        raise UserError(problems[:MAX_ERRORS])
+    graph.finish(recorded)
+    numerics = PROFILES[recorded.engine]
+    return Imported(
+        builder.module(),
+        unsigned,
+        tuple(fates),
+        numerics,
+        layer_numerics=graph.layer_numerics,
+    )
+
+
+def _bind(graph: Lowering, recorded: Recorded) -> frozenset[str]:
+    try:
+        return graph.bind(recorded)
+    except UnsupportedError as why:
+        message = "an input or output cannot be compiled"
+        wanted = "float32 or quint8"
+        raise UserError(
+            [Diagnostic("MODEL002", message, graph.place, found=str(why), expected=wanted)]
+        ) from why
+
+
+def _lower(graph: Lowering, call: Call) -> Fate:
+    graph.builder.node = call.node
+    before = len(graph.builder.names)
+    if call.operation not in OPERATORS:
+        raise UnsupportedError(
+            "an operation that nmpsim does not know"
+            if call.results
+            else "control flow or a number that depends on the values of a tensor"
+        )
+    result = OPERATORS[call.operation](graph, call)
+    return Fate(call.node, tuple(graph.builder.names[before:]), result.why)
+
+
+def _assume(graph: Lowering, call: Call) -> None:
+    """Room for what was not made, so that its readers are judged on their own."""
+    for place in range(len(call.results)):
+        try:
+            graph.target(call, result=place)
+        except UnsupportedError:
+            return

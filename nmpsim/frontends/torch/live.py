@@ -1,0 +1,365 @@
+"""Reads a live PyTorch model: runs it once on an example, and records what it did.
+
+The only module that imports PyTorch. Control flow is recorded as the example takes it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import attrs
+import numpy as np
+import torch
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.frontends.torch.record import BLOCK, JOINING, POINTWISE, Call, Packed, Recorded, Tensor
+
+_ENGINES = ("fbgemm", "qnnpack", "onednn", "x86")
+_OBSERVED = ".activation_post_process"
+"""What a module calls its observer; in a converted model it does nothing, on a sum's result."""
+_MOST_GROUPS = 100
+"""Of a convolution that engine x86 gives to onednn; source: ``should_use_onednn_quant``."""
+
+
+def record(model: Any, example: Any, engine: str | None) -> Recorded:
+    """What a model does with an example.
+
+    Args:
+        model: a ``torch.nn.Module`` in evaluation mode.
+        example: a tensor, or a tuple of them, as ``forward`` takes it.
+        engine: that the model was converted for; ``torch.backends.quantized.engine`` if None.
+
+    Raises:
+        UserError: MODEL002, ARG001.
+    """
+    chosen = torch.backends.quantized.engine if engine is None else engine
+    if chosen not in _ENGINES:
+        raise fail("ARG001", "unknown engine", found=chosen, expected=", ".join(_ENGINES))
+    if model.training:
+        raise _unsupported(model, "training mode", "evaluation mode", "model.eval()")
+    examples = (example,) if isinstance(example, torch.Tensor) else tuple(example)
+    if not all(isinstance(one, torch.Tensor) for one in examples):
+        raise _unsupported(model, "an example that is no tensor", "tensors, one an input")
+    recorder = _Recorder(model, chosen)
+    inputs = tuple(
+        (name, recorder.begin(one))
+        for name, one in zip(_names(model, len(examples)), examples, strict=True)
+    )
+    with torch.no_grad(), _engine(chosen), recorder.naming(), recorder:
+        answer = model(*examples)
+    outputs = []
+    for name, value in _outputs(model, answer):
+        if not recorder.is_made(value):
+            raise _unsupported(
+                model, f"output {name} is an input or a constant", "the result of an operation"
+            )
+        outputs.append((name, recorder.tensor(value)))
+    calls = _needed(recorder.calls, [tensor for _, tensor in outputs])
+    return Recorded(type(model).__name__, chosen, inputs, tuple(outputs), calls)
+
+
+@contextmanager
+def _engine(name: str) -> Iterator[None]:
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = name
+    try:
+        yield
+    finally:
+        torch.backends.quantized.engine = before
+
+
+def _unsupported(model: Any, found: str, expected: str, hint: str | None = None) -> UserError:
+    place = Place(type(model).__name__)
+    message = "the model cannot be compiled"
+    return fail("MODEL002", message, place=place, found=found, expected=expected, hint=hint)
+
+
+def _names(model: Any, count: int) -> list[str]:
+    """What ``forward`` calls its first arguments; a scripted one does not tell."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()  # type: ignore[assignment]
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [one.name for one in parameters if one.kind in plain]
+    return names[:count] if len(names) >= count else [f"input_{place}" for place in range(count)]
+
+
+def _outputs(model: Any, answer: Any) -> list[tuple[str, torch.Tensor]]:
+    if isinstance(answer, torch.Tensor):
+        named = [("output", answer)]
+    elif isinstance(answer, Mapping):
+        named = [(str(name), value) for name, value in answer.items()]
+    elif isinstance(answer, Sequence):
+        named = [(f"output_{place}", value) for place, value in enumerate(answer)]
+    else:
+        named = []
+    if not named or not all(isinstance(value, torch.Tensor) for _, value in named):
+        found = f"an answer that is {type(answer).__name__}"
+        raise _unsupported(model, found, "a tensor, or a tuple or dictionary of them")
+    return named
+
+
+def _needed(calls: Sequence[Call], outputs: Sequence[Tensor]) -> tuple[Call, ...]:
+    """The calls that outputs depend on; one that gives no tensor may have steered the model."""
+    wanted = {tensor.number for tensor in outputs}
+    kept: list[Call] = []
+    for call in reversed(calls):
+        if call.results and not any(result.number in wanted for result in call.results):
+            continue
+        kept.append(call)
+        wanted |= {tensor.number for tensor in _tensors(call.arguments)}
+    return tuple(reversed(kept))
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _tensors(one)
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _tensors(one)
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]
+    """Sees every operation below modules, functions and methods, also those of a scripted model."""
+
+    def __init__(self, model: Any, engine: str) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self._engine = engine
+        self._tensors: dict[int, Tensor] = {}
+        """Identity of a tensor -> what it holds now."""
+        self._alive: list[torch.Tensor] = []
+        """No identity is given out twice while its tensor is alive."""
+        self._made: set[int] = set()
+        """Numbers of tensors that depend on the inputs."""
+        self._storages: dict[int, set[int]] = {}
+        """Address of a storage -> identities of the tensors that share it."""
+        self._count = 0
+        self._packed: dict[int, Packed] = {}
+        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._parameters = {
+            id(value): path
+            for values in (model.named_parameters(), model.named_buffers())
+            for path, value in values
+        }
+        self._stack: list[tuple[str, bool]] = [("", True)]
+        """Path of each module that is at work, and whether it is the user's."""
+
+    def begin(self, value: torch.Tensor) -> Tensor:
+        """An input."""
+        tensor = self._set(value)
+        self._made.add(tensor.number)
+        return tensor
+
+    def is_made(self, value: torch.Tensor) -> bool:
+        """Whether the run has made a tensor from inputs."""
+        held = self._tensors.get(id(value))
+        return held is not None and any(held in call.results for call in self.calls)
+
+    def tensor(self, value: torch.Tensor) -> Tensor:
+        """What is known of a tensor; one that nobody has made is a constant."""
+        known = self._tensors.get(id(value))
+        return known or self._set(value, self._parameters.get(id(value), ""), is_constant=True)
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Follow which module is at work."""
+
+        def enter(module: Any, arguments: Any) -> None:
+            path = self._paths.get(id(module), self._stack[-1][0])
+            is_users = not path or not type(module).__module__.startswith("torch.")
+            self._stack.append((path, is_users))
+
+        def leave(module: Any, arguments: Any, result: Any) -> None:
+            path, _ = self._stack.pop()
+            if path.endswith(_OBSERVED) and self.calls and isinstance(result, torch.Tensor):
+                last = self.calls[-1]
+                if self._tensors.get(id(result)) in last.results:
+                    self.calls[-1] = attrs.evolve(last, name=path.removesuffix(_OBSERVED))
+
+        with ExitStack() as hooks:
+            for hook in (
+                register_module_forward_pre_hook(enter),
+                register_module_forward_hook(leave),
+            ):
+                hooks.callback(hook.remove)
+            yield
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Do an operation and write down what it was."""
+        given = dict(zip((one.name for one in func._schema.arguments), args, strict=False))
+        given |= kwargs or {}
+        bound = {one.name: given.get(one.name, one.default_value) for one in func._schema.arguments}
+        arguments = {name: self._held(value) for name, value in bound.items()}
+        operation = str(func._schema.name).replace("::", ".").removesuffix("_")
+        before = _stored(next(iter(bound.values()), None))  # it may be changed in place
+        result = func(*args, **(kwargs or {}))
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        answers = [one for one in results if isinstance(one, torch.Tensor)]
+        if func._schema.is_mutable or bound.get("inplace") is True:
+            self._forget_aliases(answers)
+        if not any(tensor.number in self._made for tensor in _tensors(arguments)):
+            for one in answers:
+                self._set(one, is_constant=True)
+            return result
+        tables: tuple[Any, ...] = ()
+        if operation in POINTWISE and before is not None:
+            tables = _table(func, bound, before, answers[0])
+        elif operation in JOINING:
+            tables = _tables_of_parts(func, bound)
+        held = tuple(map(self._set, answers))
+        self._made |= {tensor.number for tensor in held}
+        name = self._name(operation)
+        self.calls.append(Call(len(self.calls), operation, name, arguments, held, tables))
+        return result
+
+    def _name(self, operation: str) -> str:
+        path, is_users = self._stack[-1]
+        own = operation.rpartition(".")[2].strip("_")
+        return ".".join(filter(None, (path, own))) if is_users else path
+
+    def _set(self, value: torch.Tensor, name: str = "", is_constant: bool = False) -> Tensor:
+        self._alive.append(value)
+        self._count += 1
+        is_plain = value.is_quantized and value.qscheme() == torch.per_tensor_affine
+        values = None
+        if is_constant:
+            plain = value.int_repr() if value.is_quantized else value
+            values = plain.detach().cpu().numpy().copy()
+        tensor = Tensor(
+            self._count,
+            str(value.dtype).removeprefix("torch."),
+            tuple(value.shape),
+            value.q_scale() if is_plain else None,
+            value.q_zero_point() if is_plain else 0,
+            value.ndim == 4 and value.is_contiguous(memory_format=torch.channels_last),
+            values,
+            name,
+        )
+        self._tensors[id(value)] = tensor
+        self._storages.setdefault(value.untyped_storage().data_ptr(), set()).add(id(value))
+        return tensor
+
+    def _forget_aliases(self, changed: Sequence[torch.Tensor]) -> None:
+        """What shares the memory of a tensor that changed in place is another value now."""
+        for value in changed:
+            for other in self._storages.get(value.untyped_storage().data_ptr(), set()):
+                if other != id(value) and other in self._tensors:
+                    stale = self._tensors[other]
+                    self._count += 1
+                    self._tensors[other] = attrs.evolve(stale, number=self._count, values=None)
+                    self._made.add(self._count)
+
+    def _held(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.tensor(value)
+        if isinstance(value, torch.ScriptObject):
+            return self._weights(value)
+        if isinstance(value, (tuple, list)):
+            return tuple(map(self._held, value))
+        if isinstance(value, (torch.dtype, torch.layout, torch.device, torch.memory_format)):
+            return str(value).removeprefix("torch.")
+        return value
+
+    def _weights(self, packed: Any) -> Packed | None:
+        if id(packed) not in self._packed:
+            kind = str(packed._type()).rpartition(".")[2]
+            if kind not in ("Conv2dPackedParamsBase", "LinearPackedParamsBase"):
+                return None
+            self._packed[id(packed)] = _unpacked(packed, kind, self._engine)
+            self._alive.append(packed)
+        return self._packed[id(packed)]
+
+
+def _stored(value: Any) -> Any:
+    is_narrow = isinstance(value, torch.Tensor) and value.dtype == torch.quint8
+    return value.int_repr().numpy().copy() if is_narrow else None
+
+
+def _table(func: Any, bound: Mapping[str, Any], before: Any, answer: torch.Tensor) -> Any:
+    """PyTorch's results for all 256 values, at once or, if the run was like that, one by one.
+
+    Both differ in ties, and a run may have both (torch-tails). None at all if the results of the
+    run are others: then PyTorch does not compute a function of each value.
+    """
+    name, given = next(iter(bound.items()))
+
+    def results(values: torch.Tensor) -> Any:
+        return _stored(func(**{**bound, name: _like(given, values)}))
+
+    every = torch.arange(256, dtype=torch.uint8)
+    at_once = results(every)
+    found = _stored(answer).astype(np.int16)
+    if np.array_equal(at_once[before], found):
+        return (at_once,)
+    one_by_one = np.concatenate([results(every[i : i + 1]) for i in range(256)])
+    steps, table = min(
+        ((abs(table[before] - found), table) for table in (at_once, one_by_one)),
+        key=lambda pair: np.count_nonzero(pair[0]),
+    )
+    return (table,) if steps.max() <= 1 else ()
+
+
+def _tables_of_parts(func: Any, bound: Mapping[str, Any]) -> tuple[Any, ...]:
+    """For each part of a concatenation the results of single channels, and of whole blocks."""
+    name, parts = next(iter(bound.items()))
+    every, found = torch.arange(256, dtype=torch.uint8), []
+    for part in parts:
+        if part.dtype != torch.quint8:
+            return ()
+        for shape, dimension in (((256,), 0), ((1, BLOCK, 256 // BLOCK, 1), 1)):
+            given = _like(part, every.reshape(shape))
+            if len(shape) == 4:
+                given = given.contiguous(memory_format=torch.channels_last)
+            found.append(_stored(func(**{**bound, name: [given], "dim": dimension})).reshape(-1))
+    return tuple(found)
+
+
+def _like(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return torch._make_per_tensor_quantized_tensor(values, tensor.q_scale(), tensor.q_zero_point())
+
+
+def _unpacked(packed: Any, kind: str, engine: str) -> Packed:
+    ops = torch.ops.quantized
+    if kind == "LinearPackedParamsBase":
+        weights, bias = ops.linear_unpack(packed)
+        sizes: dict[str, Any] = {}
+    else:
+        weights, bias = ops.conv2d_unpack(packed)
+        sizes = {
+            name: tuple(getattr(ops, f"conv2d_{name}")(packed))
+            for name in ("stride", "padding", "dilation")
+        }
+        sizes["groups"] = int(ops.conv2d_groups(packed))
+    by_channel = weights.qscheme() != torch.per_tensor_affine
+    scales = weights.q_per_channel_scales() if by_channel else torch.tensor([weights.q_scale()])
+    zeros = (
+        weights.q_per_channel_zero_points()
+        if by_channel
+        else torch.tensor([weights.q_zero_point()])
+    )
+    if engine == "x86":
+        is_symmetric = not bool(zeros.any())
+        fits = bool(sizes) and sizes["groups"] <= _MOST_GROUPS and is_symmetric
+        engine = "onednn" if fits else "fbgemm"
+    return Packed(
+        weights.int_repr().numpy().copy(),
+        scales.numpy().astype(np.float32),
+        zeros.numpy().astype(np.int64),
+        by_channel,
+        None if bias is None else bias.detach().numpy().astype(np.float32),
+        engine,
+        **sizes,
+    )

@@ -1,0 +1,265 @@
+"""Live PyTorch models: every activation is PyTorch's. Skipped where PyTorch is not installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_records import Digits
+
+import nmpsim
+from nmpsim.frontends.torch import lower
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nniq = pytest.importorskip("torch.ao.nn.intrinsic.quantized")
+nnq = pytest.importorskip("torch.ao.nn.quantized")
+quantization = pytest.importorskip("torch.ao.quantization")
+nn = torch.nn
+live = pytest.importorskip("nmpsim.frontends.torch.live")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # what PyTorch deprecates
+ENGINES = ("fbgemm", "qnnpack", "onednn", "x86")
+
+
+class Block(nn.Module):
+    """Two convolutions and their input again."""
+
+    def __init__(self, dw: Any, pw: Any, add: Any) -> None:
+        super().__init__()
+        self.dw, self.pw, self.add = dw, pw, add
+
+    def forward(self, x: Any) -> Any:
+        return self.add.add_relu(self.pw(self.dw(x)), x)
+
+
+class LiveDigits(nn.Module):
+    """The small network of golden/torch_digits out of live modules."""
+
+    def __init__(self, digits: Digits, engine: str) -> None:
+        super().__init__()
+        self._digits, self._engine = digits, engine
+        scale, zero, _ = digits.info["act_q"]
+        self.q = nnq.Quantize(scale, zero, torch.quint8)
+        self.c1 = self._layer("c1")
+        add = nnq.QFunctional()
+        add.scale, add.zero_point = digits.info["act_blk"][:2]
+        self.blk = Block(self._layer("blk.dw"), self._layer("blk.pw"), add)
+        self.mp = nn.MaxPool2d(2)
+        self.c2 = self._layer("c2")
+        self.ap = nn.AdaptiveAvgPool2d(1)
+        self.fc = self._layer("fc")
+        self.dq = nnq.DeQuantize()
+        self.eval()
+
+    def forward(self, x: Any) -> Any:
+        x = self.mp(self.blk(self.c1(self.q(x))))
+        return self.dq(self.fc(torch.flatten(self.ap(self.c2(x)), 1)))
+
+    def _layer(self, name: str) -> Any:
+        about, layer = self._digits.info[f"layer_{name}"], self._digits.layer(name, self._engine)
+        outs, ins = layer.weights.shape[0], layer.weights.shape[1] * layer.groups
+        if layer.weights.ndim == 2:
+            made = nnq.Linear(ins, outs)
+        else:
+            kind = nniq.ConvReLU2d if "ReLU" in about["type"] else nnq.Conv2d
+            made = kind(
+                ins, outs, layer.weights.shape[2:], about["stride"], about["padding"], 1,
+                layer.groups,
+            )  # fmt: skip
+        values = torch.from_numpy(layer.weights)
+        if layer.by_channel:
+            scales = torch.from_numpy(layer.scales.astype(np.float64))
+            zeros = torch.zeros(outs, dtype=torch.int64)
+            weights = torch._make_per_channel_quantized_tensor(values, scales, zeros, 0)
+        else:
+            weights = torch._make_per_tensor_quantized_tensor(values, float(layer.scales[0]), 0)
+        made.set_weight_bias(weights, torch.from_numpy(layer.bias))
+        made.scale, made.zero_point = about["scale"], about["zp"]
+        return made
+
+
+@pytest.fixture(autouse=True)
+def engine_stays() -> Any:
+    before = torch.backends.quantized.engine
+    yield
+    torch.backends.quantized.engine = before
+
+
+def compare(model: Any, example: Any, engine: str) -> int:
+    """Compare every layer that holds an operation's result; how many there were."""
+    kept: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        plain = live._Recorder._set
+
+        def set_and_keep(self: Any, value: Any, *more: Any, **given: Any) -> Any:
+            tensor = plain(self, value, *more, **given)
+            stored = value.int_repr() if value.is_quantized else value
+            kept[tensor.number] = stored.detach().numpy().copy()
+            return tensor
+
+        patch.setattr(live._Recorder, "_set", set_and_keep)
+        recorded = live.record(model, example, engine)
+    imported = lower(recorded)
+    bundle = nmpsim.compile(imported, slicing="simple", fuse=False).bundle
+    report = nmpsim.Device(threads=1).run(bundle, [example.numpy()], save_layers=True)
+    layers = {key.partition(":")[2]: values for key, values in report.layer_outputs.items()}
+    compared = 0
+    for call, fate in zip(recorded.calls, imported.fates, strict=True):
+        expected = kept[call.results[-1].number]
+        if fate.layers and not fate.layers[-1].endswith("_turned"):
+            found = layers[fate.layers[-1]]
+            if expected.dtype == np.uint8:
+                expected = (expected.astype(np.int16) - 128).astype(np.int8)
+            if found.shape != expected.shape or not np.array_equal(found, expected):
+                expected = np.moveaxis(expected, 1, -1)
+            np.testing.assert_array_equal(found, expected, err_msg=call.node)
+            compared += 1
+    for name, tensor in recorded.outputs:
+        np.testing.assert_array_equal(report.outputs[name], kept[tensor.number])
+    return compared
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_digits(engine: str, shared: Path) -> None:
+    torch.backends.quantized.engine = engine
+    digits = Digits(shared, "qnnpack" if engine == "qnnpack" else "fbgemm", 32)
+    model = LiveDigits(digits, engine)
+    example = torch.from_numpy(digits.arrays["input_f32"])
+    assert compare(model, example, engine) == 10
+    if engine in ("fbgemm", "qnnpack"):
+        np.testing.assert_array_equal(model(example).numpy(), digits.arrays["logits"])
+    imported = nmpsim.from_torch(model, example)
+    names = [fate.layers[-1] for fate in imported.fates if fate.layers]
+    assert names == ["q", "c1", "blk.dw", "blk.pw", "blk.add", "mp", "c2", "ap", "fc", "dq"]
+
+
+class Everything(nn.Module):
+    """Float, to be quantized: operations that digits does not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.dq = quantization.QuantStub(), quantization.DeQuantStub()
+        self.stem = nn.Conv2d(3, 20, 3, padding=1)
+        self.wide = nn.Conv2d(20, 20, 3, dilation=2, padding=2, groups=4, bias=False)
+        self.gate = nn.Conv2d(20, 20, 1)
+        self.se, self.cat = nn.quantized.FloatFunctional(), nn.quantized.FloatFunctional()
+        self.hard, self.swish, self.tanh = nn.Hardsigmoid(), nn.Hardswish(), nn.Tanh()
+        self.pool, self.mean = nn.AvgPool2d(3, 1, 1), nn.AdaptiveAvgPool2d(1)
+        self.relu, self.drop = nn.ReLU(inplace=True), nn.Dropout()
+        self.fc, self.last = nn.Linear(48 * 9, 7), nn.Linear(7, 3)
+
+    def forward(self, x: Any) -> Any:
+        x = self.relu(self.stem(self.q(x)))
+        x = self.se.mul(x, self.hard(self.gate(self.mean(x))))
+        n, c, h, w = x.shape
+        x = x.reshape(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+        first, second = self.swish(self.wide(x)).chunk(2, 1)
+        x = self.cat.cat([second, self.pool(x), self.tanh(first), first], 1)
+        x = torch.max_pool2d(x[:, :48], 3, ceil_mode=True, stride=2)
+        return {"scores": self.dq(self.last(self.relu(self.fc(self.drop(x.flatten(1))))))}
+
+
+def converted(engine: str) -> Any:
+    torch.backends.quantized.engine = engine
+    torch.manual_seed(3)
+    model = Everything().eval()
+    model.qconfig = quantization.get_default_qconfig(engine)
+    quantization.prepare(model, inplace=True)
+    model(torch.randn(4, 3, 6, 6))
+    return quantization.convert(model)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_operations(engine: str) -> None:
+    assert compare(converted(engine), torch.randn(2, 3, 6, 6), engine) > 15
+
+
+def test_scripted() -> None:
+    model, example = converted("fbgemm"), torch.randn(1, 3, 6, 6)
+    scripted = torch.jit.trace(model, example, strict=False)
+    assert compare(scripted, example, "fbgemm") > 15
+
+
+def refusal(model: Any, *examples: Any, **given: Any) -> Any:
+    with pytest.raises(nmpsim.UserError) as error:
+        nmpsim.from_torch(model.eval(), examples, **given)
+    return error.value.diagnostics[0]
+
+
+class Function(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.q, self.function = nnq.Quantize(0.1, 10, torch.quint8), function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self.q(x))
+
+
+def test_refusals() -> None:
+    x = torch.randn(1, 2, 4, 4)
+
+    def changed_behind_its_back(q: Any) -> Any:
+        q[:, :1].relu_()
+        return torch.sigmoid(q)
+
+    def steered(q: Any) -> Any:
+        return q.relu() if float(q.dequantize()[0, 0, 0, 0]) > 0 else q.sigmoid()
+
+    assert "memory another operation" in refusal(Function(changed_behind_its_back), x).found
+    assert "depends on the values" in refusal(Function(steered), x).found
+    assert "is an input or a constant" in refusal(nn.Identity(), x).found
+    assert refusal(Function(torch.relu), x, engine="none").code == "ARG001"
+    assert refusal(Function(lambda q: "text"), x).found == "an answer that is str"
+    torch.backends.quantized.engine = "qnnpack"
+    images = x.to(memory_format=torch.channels_last)
+    assert "mixes up the pixels" in refusal(Function(lambda q: torch.clamp(q, 0, 1)), images).found
+    training = Function(torch.relu)
+    with pytest.raises(nmpsim.UserError, match=r"model\.eval\(\)"):
+        nmpsim.from_torch(training, x)
+
+
+TIES = 2.0**-6, 64, 2.0**-7
+"""Scale and zero point of the input, scale of the result: many results lie between two steps."""
+
+
+@pytest.mark.parametrize("size", [1, 256])
+def test_functions_of_a_few_values_and_of_many(size: int) -> None:
+    """torch-tails: what does not fill a vector rounds by another form."""
+    scale, zero, to = TIES
+
+    def swish(x: Any) -> Any:
+        return torch.ops.quantized.hardswish(x, to, 5)
+
+    model = Function(swish).eval()
+    model.q = nnq.Quantize(scale, zero, torch.quint8)
+    values = torch.linspace(-1, 1.9, 256)[:size] if size > 1 else torch.tensor([1.1])
+    assert compare(model, values, "fbgemm") == 2
+
+
+def test_joined_in_blocks() -> None:
+    """Channels that lie next to each other, 64 at once."""
+    scale, zero, to = TIES
+
+    def join(x: Any) -> Any:
+        x = x.contiguous(memory_format=torch.channels_last)
+        few = x[:, :5].contiguous(memory_format=torch.channels_last)
+        return torch.ops.quantized.cat([x, few], 1, to * 6, 5)
+
+    model = Function(join).eval()
+    model.q = nnq.Quantize(scale, zero, torch.quint8)
+    assert compare(model, torch.randn(1, 70, 4, 4), "fbgemm") > 1
+
+
+def test_what_is_not_needed_is_left_out() -> None:
+    def logs(q: Any) -> Any:
+        q.dequantize().cumsum(1)
+        return q.relu()
+
+    imported = nmpsim.from_torch(Function(logs).eval(), torch.randn(1, 2, 4, 4))
+    assert [fate.node.split()[1] for fate in imported.fates] == [
+        "aten.quantize_per_tensor",
+        "aten.relu",
+    ]
+    assert imported.unsigned == {"output"}

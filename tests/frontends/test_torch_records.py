@@ -1,0 +1,195 @@
+"""PyTorch's layers and its small network, from records: to the bit what PyTorch answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from numerics.vectors import torch_files
+from torch_records import Digits, Run, one_operation
+
+import nmpsim
+from nmpsim.frontends.torch import lower
+from nmpsim.frontends.torch.record import Recorded
+
+ENGINES = ("fbgemm", "x86", "qnnpack", "onednn")
+Array = npt.NDArray[Any]
+
+
+def report_of(recorded: Recorded, inputs: dict[str, Array], engine: str = "reference") -> Any:
+    bundle = nmpsim.compile(lower(recorded), slicing="simple").bundle
+    return nmpsim.Device(threads=1, engine=engine).run(bundle, inputs, save_layers=True)
+
+
+@pytest.mark.parametrize("torch_engine", ENGINES)
+def test_one_operation(torch_engine: str, shared: Path) -> None:
+    kinds = {"conv", "linear", "add", "add_relu", "mul"}
+    cases = list(torch_files(shared, torch_engine, kinds))
+    assert len(cases) == 22
+    for case in cases:
+        recorded, inputs = one_operation(case, torch_engine)
+        report = report_of(recorded, inputs, "compiled")
+        assert {layer.placement for layer in report.layers} == {"device"}
+        np.testing.assert_array_equal(report.outputs["output"], case["y"], err_msg=case["name"])
+
+
+@pytest.mark.parametrize("torch_engine", ["fbgemm", "qnnpack"])
+def test_every_activation_of_a_network(torch_engine: str, shared: Path) -> None:
+    digits = Digits(shared, torch_engine, 32)
+    report = report_of(digits.recorded(torch_engine), {"x": digits.arrays["input_f32"]}, "compiled")
+    layers = {key.partition(":")[2]: values for key, values in report.layer_outputs.items()}
+    names = ("q", "c1", "blk.dw", "blk.pw", "blk.add", "mp", "c2", "ap", "fc")
+    for name in names:
+        expected = digits.activation({"blk.add": "blk"}.get(name, name)).astype(np.int16) - 128
+        is_image = expected.ndim == 4 and name != "q"
+        held = np.moveaxis(expected, 1, -1) if is_image else expected
+        np.testing.assert_array_equal(layers[name], held, err_msg=name)
+    np.testing.assert_array_equal(report.outputs["output"], digits.arrays["logits"])
+    on_host = {layer.name for layer in report.layers if layer.placement == "host"}
+    assert on_host == {"q", "dq"}
+
+
+def test_x86_follows_two_engines(shared: Path) -> None:
+    imported = lower(Digits(shared, "fbgemm", 1).recorded("x86"))
+    assert imported.numerics == "float-fbgemm"
+    assert imported.layer_numerics == dict.fromkeys(
+        ("c1", "blk.dw", "blk.pw", "c2"), "float-onednn"
+    )
+    bundle = nmpsim.compile(imported, slicing="simple").bundle
+    profiles = {layer.name: layer.numerics for layer in bundle.metadata.layers}
+    assert (profiles["c1"], profiles["fc"]) == ("float-onednn", "float-fbgemm")
+    own = nmpsim.compile(imported, slicing="simple", numerics="float-qnnpack").bundle
+    assert {layer.numerics for layer in own.metadata.layers} <= {"float-qnnpack", ""}
+
+
+def average(channels_last: bool, channels: int, engine: str = "fbgemm") -> tuple[Recorded, Array]:
+    run = Run(engine)
+    x = run.tensor((1, channels, 4, 4), 0.05, 77, channels_last=channels_last)
+    y = run.tensor((1, channels, 2, 2), 0.05, 77)
+    run.call("aten.avg_pool2d", "ap", y, self=x, kernel_size=(2, 2), stride=(2, 2))
+    values = np.random.default_rng(5).integers(0, 256, x.shape).astype(np.uint8)
+    return run.recorded({"x": x}, y), values
+
+
+def mean(values: Array, late: int) -> Array:
+    """Of windows of 2 x 2; the first ``late`` channels add the zero point after rounding."""
+    n, c, h, w = values.shape
+    taps = values.astype(np.int64).reshape(n, c, h // 2, 2, w // 2, 2) - 77
+    quarter = taps.sum(axis=(3, 5)) / 4
+    rounded = np.where(np.arange(c)[:, None, None] < late, np.rint(quarter) + 77, 0)
+    early = np.rint(quarter + 77)
+    return np.where(np.arange(c)[:, None, None] < late, rounded, early).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("channels_last", "channels", "late"), [(False, 32, 0), (True, 32, 32), (True, 20, 16)]
+)
+def test_an_average_knows_how_its_input_lay_in_memory(
+    channels_last: bool, channels: int, late: int
+) -> None:
+    recorded, values = average(channels_last, channels)
+    expected = mean(values, late)
+    assert not np.array_equal(expected, mean(values, 0 if late else channels)), "there are ties"
+    np.testing.assert_array_equal(report_of(recorded, {"x": values}).outputs["output"], expected)
+
+
+def pointwise(operation: str, table: Array, scale: float = 0.05, zero: int = 10) -> Recorded:
+    run = Run("fbgemm")
+    x, y = run.tensor((1, 256), 0.05, 10), run.tensor((1, 256), scale, zero)
+    run.call(operation, "act", y, (table.astype(np.uint8),), self=x)
+    return run.recorded({"x": x}, y)
+
+
+def test_a_function_of_one_value_is_a_table_or_a_clip() -> None:
+    values = np.arange(256)
+    tables = {
+        "relu": np.maximum(values, 10),
+        "clip": np.clip(values, 10, 130),
+        "intlookuptable": values[::-1],
+    }
+    for opcode, table in tables.items():
+        report = report_of(
+            pointwise("aten.relu", table), {"x": values.astype(np.uint8).reshape(1, 256)}
+        )
+        assert [layer.op for layer in report.layers] == [opcode]
+        np.testing.assert_array_equal(report.outputs["output"][0], table)
+    other_scale = pointwise("aten.sigmoid", np.maximum(values, 10), 1 / 256, 0)
+    assert "intlookuptable" in {i.opcode for i in lower(other_scale).module.instructions}
+
+
+def test_permutations_move_nothing_until_something_needs_an_order() -> None:
+    """A channel shuffle: two groups of channels taken in turn."""
+    run = Run("fbgemm")
+    x = run.tensor((1, 6, 2, 3), 0.05, 10)
+    apart = run.tensor((1, 2, 3, 2, 3), 0.05, 10)
+    turned = run.tensor((1, 3, 2, 2, 3), 0.05, 10)
+    y = run.tensor(x.shape, 0.05, 10)
+    run.call("aten.view", "view", apart, self=x, size=apart.shape)
+    run.call("aten.transpose", "transpose", turned, self=apart, dim0=1, dim1=2)
+    run.call("aten.view", "view", y, self=turned, size=y.shape)
+    imported = lower(run.recorded({"x": x}, y))
+    assert [fate.layers for fate in imported.fates][:2] == [(), ()]
+    values = np.arange(36, dtype=np.uint8).reshape(x.shape)
+    report = report_of(run.recorded({"x": x}, y), {"x": values})
+    shuffled = values.reshape(1, 2, 3, 2, 3).swapaxes(1, 2).reshape(x.shape)
+    np.testing.assert_array_equal(report.outputs["output"], shuffled)
+
+
+def test_parts_and_smaller_operands() -> None:
+    """Concatenation by tables, slices, an image times one value a channel."""
+    run = Run("fbgemm")
+    x = run.tensor((2, 4, 3, 3), 0.05, 10)
+    gate = run.tensor((2, 4, 1, 1), 1 / 256, 0)
+    scaled = run.tensor(x.shape, 0.05, 10)
+    run.call("quantized.mul", "se", scaled, qa=gate, qb=x)
+    first = run.tensor((2, 2, 3, 3), 0.05, 10)
+    run.call("aten.slice", "slice", first, self=scaled, dim=1, start=0, end=2, step=1)
+    y = run.tensor((2, 6, 3, 3), 0.1, 10)
+    half = np.rint((np.arange(256) - 10) / 2).astype(np.int64) + 10
+    tables = (half.astype(np.uint8),) * 4
+    run.call("quantized.cat", "cat", y, tables, qx=(first, x), dim=1)
+    rng = np.random.default_rng(2)
+    values = rng.integers(0, 256, x.shape).astype(np.uint8)
+    gates = rng.integers(0, 256, gate.shape).astype(np.uint8)
+    report = report_of(run.recorded({"x": x, "gate": gate}, y), {"x": values, "gate": gates})
+    product = (values.astype(np.float32) - 10) * gates.astype(np.float32)
+    mul = np.clip(np.rint(product * np.float32(1 / 256)) + 10, 0, 255).astype(int)
+    expected = half[np.concatenate([mul[:, :2], values], axis=1)]
+    np.testing.assert_array_equal(report.outputs["output"], expected)
+
+
+def test_joined_channels_follow_another_form_in_blocks() -> None:
+    run = Run("fbgemm")
+    parts = [run.tensor((1, c, 2, 2), 0.05, 10, channels_last=True) for c in (70, 3)]
+    y = run.tensor((1, 73, 2, 2), 0.1, 10)
+    single, block = (np.clip(np.arange(256) // 2 + d, 0, 255).astype(np.uint8) for d in (0, 1))
+    run.call("quantized.cat", "cat", y, (single, block) * 2, qx=tuple(parts), dim=1)
+    rng = np.random.default_rng(4)
+    values = [rng.integers(0, 256, part.shape).astype(np.uint8) for part in parts]
+    given = dict(zip("ab", values, strict=True))
+    report = report_of(run.recorded(dict(zip("ab", parts, strict=True)), y), given)
+    whole = np.concatenate(values, axis=1)
+    expected = np.where(np.arange(73)[:, None, None] < 64, block[whole], single[whole])
+    np.testing.assert_array_equal(report.outputs["output"], expected)
+
+
+def test_what_is_not_known_is_refused_by_name() -> None:
+    run = Run("fbgemm")
+    x, y, z = (run.tensor((1, 4), 0.05, 10) for _ in range(3))
+    run.call("aten.cumsum", "blk.cumsum", y, self=x, dim=1)
+    run.call("aten.sigmoid", "act", z, self=y)
+    with pytest.raises(nmpsim.UserError) as error:
+        lower(run.recorded({"x": x}, z))
+    first, second = error.value.diagnostics
+    assert first.code == second.code == "MODEL002"
+    assert first.message == "operation 0 aten.cumsum blk.cumsum cannot be compiled"
+    assert first.found == "an operation that nmpsim does not know"
+    assert second.message == "operation 1 aten.sigmoid act cannot be compiled"
+
+
+def test_weights_and_scales_are_the_models_own() -> None:
+    with pytest.raises(nmpsim.UserError, match="ARG001"):
+        nmpsim.compile(lower(pointwise("aten.relu", np.arange(256))), weights="w.npz")

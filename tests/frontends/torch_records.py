@@ -1,0 +1,153 @@
+"""Runs of PyTorch models as the front end records them, written from recorded files: no PyTorch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
+
+Array = npt.NDArray[Any]
+
+
+def two(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def engine_of(engine: str, is_linear: bool) -> str:
+    """Engine x86 gives its convolutions to onednn, its fully connected layers to fbgemm."""
+    if engine != "x86":
+        return engine
+    return "fbgemm" if is_linear else "onednn"
+
+
+def packed(engine: str, weights: Array, scales: Array, bias: Array | None, **sizes: Any) -> Packed:
+    return Packed(
+        weights,
+        np.asarray(scales, np.float32),
+        np.zeros(len(scales), np.int64),
+        len(scales) > 1,
+        bias if bias is not None and bias.size else None,
+        engine_of(engine, weights.ndim == 2),
+        **sizes,
+    )
+
+
+class Run:
+    """A run that is being written."""
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.calls: list[Call] = []
+        self._count = 0
+
+    def tensor(
+        self, shape: tuple[int, ...], scale: Any = None, zero: Any = 0, **more: Any
+    ) -> Tensor:
+        self._count += 1
+        dtype = "float32" if scale is None else "quint8"
+        real = None if scale is None else float(scale)
+        return Tensor(self._count, dtype, shape, real, int(zero), **more)
+
+    def call(
+        self,
+        operation: str,
+        name: str,
+        result: Tensor,
+        tables: tuple[Array, ...] = (),
+        /,
+        **arguments: Any,
+    ) -> Tensor:
+        number = len(self.calls)
+        self.calls.append(Call(number, operation, name, arguments, (result,), tables))
+        return result
+
+    def recorded(self, inputs: dict[str, Tensor], output: Tensor) -> Recorded:
+        outputs = (("output", output),)
+        return Recorded("Net", self.engine, tuple(inputs.items()), outputs, tuple(self.calls))
+
+
+def one_operation(case: dict[str, Any], engine: str) -> tuple[Recorded, dict[str, Array]]:
+    """A file of golden/torch as a run of one operation, with its inputs."""
+    run, kind = Run(engine), case["meta"]["kind"]
+    result = run.tensor(case["y"].shape, case["y_scale"], case["y_zp"])
+    if kind in ("add", "add_relu", "mul"):
+        names = {"qa": "a", "qb": "b"}
+    else:
+        names = {"X" if kind == "linear" else "qx": "x"}
+    inputs = {
+        name: run.tensor(case[key].shape, case[f"{key}_scale"], case[f"{key}_zp"])
+        for name, key in names.items()
+    }
+    more: dict[str, Any] = {}
+    if kind in ("conv", "linear"):
+        meta, sizes = case["meta"], {}
+        if kind == "conv":
+            sizes = {
+                "stride": two(meta["stride"]),
+                "padding": two(meta["pad"]),
+                "dilation": two(meta["dil"]),
+                "groups": meta["groups"],
+            }
+        weights = packed(engine, case["w"], case["w_scale"], case["bias"], **sizes)
+        more = {"W_prepack" if kind == "linear" else "packed_weight": weights}
+        kind = {"conv": "conv2d"}.get(kind, kind) + ("_relu" if meta["relu"] else "")
+    run.call(f"quantized.{kind}", "layer", result, **inputs, **more)
+    return run.recorded(inputs, result), {name: case[key] for name, key in names.items()}
+
+
+class Digits:
+    """The small network of golden/torch_digits; its first ``count`` images."""
+
+    def __init__(self, shared: Path, engine: str, count: int) -> None:
+        file = shared / "golden" / "torch_digits" / f"digits_cnn_{engine}.npz"
+        with np.load(file) as archive:
+            self.arrays = {name: archive[name] for name in archive.files}
+        self.info = json.loads(str(self.arrays["info"]))
+        self.count = count
+
+    def activation(self, name: str) -> Array:
+        """As PyTorch made it, uint8."""
+        return self.arrays[f"act_{name}"][: self.count]
+
+    def layer(self, name: str, engine: str) -> Packed:
+        about = self.info[f"layer_{name}"]
+        names = ("stride", "padding", "groups")
+        sizes = {n: about[n] if n == "groups" else two(about[n]) for n in names if about[n]}
+        arrays = (self.arrays[f"{what}_{name}"] for what in ("w", "ws", "b"))
+        return packed(engine, *arrays, **sizes)
+
+    def recorded(self, engine: str) -> Recorded:
+        run = Run(engine)
+
+        def made(name: str) -> Tensor:
+            scale, zero, _ = self.info[f"act_{name}"]
+            return run.tensor(self.activation(name).shape, scale, zero)
+
+        def weighted(name: str, source: Tensor) -> Tensor:
+            layer = self.layer(name, engine)
+            kind = "linear" if layer.weights.ndim == 2 else "conv2d"
+            has_relu = "ReLU" in self.info[f"layer_{name}"]["type"]
+            names = ("X", "W_prepack") if kind == "linear" else ("qx", "packed_weight")
+            given = dict(zip(names, (source, layer), strict=True))
+            operation = f"quantized.{kind}{'_relu' if has_relu else ''}"
+            return run.call(operation, name, made(name), **given)
+
+        image = run.tensor((self.count, 1, 8, 8))
+        q = run.call("aten.quantize_per_tensor", "q", made("q"), self=image)
+        c1 = weighted("c1", q)
+        pw = weighted("blk.pw", weighted("blk.dw", c1))
+        block = run.call("quantized.add_relu", "blk.add", made("blk"), qa=pw, qb=c1)
+        window = {"kernel_size": (2, 2), "stride": (2, 2)}
+        pooled = run.call("aten.quantized_max_pool2d", "mp", made("mp"), self=block, **window)
+        average = run.call(
+            "aten._adaptive_avg_pool2d", "ap", made("ap"), self=weighted("c2", pooled)
+        )
+        flat = run.tensor((self.count, 32), average.scale, average.zero_point)
+        logits = weighted("fc", run.call("aten.view", "view", flat, self=average, size=flat.shape))
+        output = run.call("aten.dequantize", "dq", run.tensor(logits.shape), self=logits)
+        return run.recorded({"x": image}, output)
