@@ -12,8 +12,10 @@ import pytest
 from page_blocks import blocks_of, check_output, command_lines, pages, run_block, run_here
 from PIL import Image
 from tflite_files import small_network
+from torch_records import question
 
 import nmpsim
+from nmpsim.frontends.torch import lower
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "programs" / "digits"
@@ -71,6 +73,9 @@ def prepared(tmp_path_factory):
     np.save(folder / "image.npy", np.zeros((1, 4, 4, 3), np.uint8))
     shutil.copy(ROOT / "tests/fuzz/corpus/onnx/small-qdq.onnx", folder / "network.onnx")
     np.save(folder / "picture.npy", np.zeros((1, 2, 4, 4), np.uint8))
+    for engine in ("qnnpack", "onednn", "fbgemm"):
+        nmpsim.save(nmpsim.compile(lower(question(engine))), folder / f"{engine}.bin")
+    np.save(folder / "ones.npy", np.ones((1, 5, 5, 5), np.float32))
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
     one = [folder / "NET.bin", "--input", folder / "X.npy"]
     kept = ["--save-layers", folder / "reference.npz", "--save-outputs", folder / "answer.npz"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from torch_records import Digits
+from torch_records import Digits, question
 
 import nmpsim
 from nmpsim.frontends.torch import lower
@@ -133,6 +133,34 @@ def test_digits(engine: str, shared: Path) -> None:
     imported = nmpsim.from_torch(model, example)
     names = [fate.layers[-1] for fate in imported.fates if fate.layers]
     assert names == ["q", "c1", "blk.dw", "blk.pw", "blk.add", "mp", "c2", "ap", "fc", "dq"]
+
+
+class Question(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.quant, self.dequant = quantization.QuantStub(), quantization.DeQuantStub()
+        self.conv = nn.Conv2d(5, 2, 3)
+        nn.init.zeros_(self.conv.weight)
+        nn.init.constant_(self.conv.bias, 0.5)
+
+    def forward(self, x: Any) -> Any:
+        return self.dequant(self.conv(self.quant(x)))
+
+
+@pytest.mark.parametrize("engine", ["qnnpack", "onednn", "fbgemm"])
+def test_the_tutorial_s_bundles_are_a_live_model_s(engine: str) -> None:
+    torch.backends.quantized.engine = engine
+    model, ones = Question().eval(), torch.ones(1, 5, 5, 5)
+    model.qconfig = quantization.get_default_qconfig(engine)
+    quantization.prepare(model, inplace=True)(ones)
+    live_one = nmpsim.from_torch(quantization.convert(model, inplace=True), ones)
+    written = lower(question(engine))
+    assert [fate.layers for fate in live_one.fates] == [fate.layers for fate in written.fates]
+    for name, values in written.module.constants.items():
+        np.testing.assert_array_equal(values, live_one.module.constants[name])
+    kinds = [{weight.name: weight.type for weight in one.module.weights} for one in
+             (live_one, written)]  # fmt: skip
+    assert kinds[0] == kinds[1]
 
 
 class Everything(nn.Module):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from numerics.vectors import torch_files
-from torch_records import Digits, Run, one_operation
+from torch_records import Digits, Run, one_operation, question
 
 import nmpsim
 from nmpsim.frontends.torch import lower
@@ -50,6 +50,15 @@ def test_every_activation_of_a_network(torch_engine: str, shared: Path) -> None:
     np.testing.assert_array_equal(report.outputs["output"], digits.arrays["logits"])
     on_host = {layer.name for layer in report.layers if layer.placement == "host"}
     assert on_host == {"q", "dq"}
+
+
+@pytest.mark.parametrize(("torch_engine", "stored"), [("qnnpack", 255), ("fbgemm", 127)])
+def test_one_half(torch_engine: str, stored: int) -> None:
+    """What a convolution without weights makes of its bias: two integers, one number."""
+    report = report_of(question(torch_engine), {"x": np.ones((1, 5, 5, 5), np.float32)})
+    (convolved,) = (values for key, values in report.layer_outputs.items() if key.endswith(":conv"))
+    assert set(convolved.reshape(-1).tolist()) == {stored - 128}
+    assert set(report.outputs["output"].reshape(-1).tolist()) == {0.5}
 
 
 def test_x86_follows_two_engines(shared: Path) -> None:

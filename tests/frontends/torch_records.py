@@ -151,3 +151,18 @@ class Digits:
         logits = weighted("fc", run.call("aten.view", "view", flat, self=average, size=flat.shape))
         output = run.call("aten.dequantize", "dq", run.tensor(logits.shape), self=logits)
         return run.recorded({"x": image}, output)
+
+
+def question(engine: str) -> Recorded:
+    """A question from a forum: weights of zero, a bias of 0.5, an input of ones."""
+    run, few = Run(engine), 127 if engine == "fbgemm" else 255
+    x = run.tensor((1, 5, 5, 5))
+    q = run.tensor(x.shape, np.float32(1 / few))
+    y = run.tensor((1, 2, 3, 3), np.float32(0.5 / few))
+    weights = np.zeros((2, 5, 3, 3), np.int8)
+    channels = 1 if engine == "qnnpack" else 2
+    layer = packed(engine, weights, np.full(channels, 2.0**-23), np.full(2, 0.5, np.float32))
+    run.call("aten.quantize_per_tensor", "quant", q, self=x)
+    run.call("quantized.conv2d", "conv", y, qx=q, packed_weight=layer)
+    output = run.call("aten.dequantize", "dequant", run.tensor(y.shape), self=y)
+    return run.recorded({"x": x}, output)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from nmpsim.analysis.explain.profiles import ProfileFacts, profile_facts
+from nmpsim.analysis.explain.profiles import ProfileFacts, profile_facts, real_biases
 from nmpsim.analysis.explain.stages import (
     Stage,
     arithmetic_of,
@@ -118,6 +118,13 @@ def _notes(module: Module, op: Operation) -> Iterator[str]:
         yield "each channel has its own scales, and their values are not known: give --weights"
     if op.instruction.opcode in WEIGHTED and op.operands[3].type.quant is None:
         yield "the bias is float: no integers of Glow's bring it to the sum"
+    if biases := real_biases(module, op):
+        channel, value, kept = biases
+        yield f"the bias is largest in channel {channel}, {value:.9g}; at run time it is"
+        yield ", ".join(
+            f"{number:.17g} ({name}{', real' if isinstance(number, float) else ''})"
+            for name, number in kept.items()
+        )
     elem = op.operands[0].type.elem
     if elem == "i16" and op.instruction.opcode != "rescalequantized" and stages_of(module, op):
         yield (

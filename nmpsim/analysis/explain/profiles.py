@@ -15,7 +15,7 @@ from nmpsim.compiler.tiling.channelwise import average_of
 from nmpsim.compiler.tiling.elementwise import BINARY, is_unsigned
 from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import Place, UserError
-from nmpsim.isa.profiles import ROWS, ScaleForm, ScaleKind, real_factor
+from nmpsim.isa.profiles import FBGEMM, ONEDNN, ROWS, ScaleForm, ScaleKind, real_factor
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 
@@ -59,6 +59,30 @@ def profile_facts(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
         return ()
     return tuple(_facts(name, op, ask) for name in PROFILES)
 
+
+def real_biases(module: Module, op: Operation) -> tuple[int, float, Mapping[str, float]] | None:
+    """What a real bias is at run time, that of the channel where it is largest.
+
+    The channel, the bias, and what each profile that has one keeps in the channel's record: an
+    integer or, of fbgemm and onednn, a real number. None where the bias is not real, or not known.
+    """
+    sums = _sums(module, op) if op.instruction.opcode in WEIGHTED else None
+    if sums is None or not sums.bias.is_float or values_of(module, op.operands[3]) is None:
+        return None
+    channel = int(np.argmax(np.abs(sums.bias.reals)))
+    kept: dict[str, float] = {}
+    for name in PROFILES:
+        try:
+            made = PROFILES[effective(name, op)].sums(sums)
+        except UserError:
+            continue
+        word = made.bias[channel]
+        kept[name] = float(word.view(np.float64)) if made.profile in _REAL else int(word)
+    return channel, float(sums.bias.reals[channel]), kept
+
+
+_REAL = (FBGEMM, ONEDNN)
+"""Profiles of the device whose channel records hold real biases."""
 
 _Answer: TypeAlias = tuple[int, Mapping[str, tuple[IntegerScale, ...]]]
 """The number of the device's profile, and the forms of each stage."""

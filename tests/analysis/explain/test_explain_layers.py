@@ -53,6 +53,21 @@ def test_a_float_bias_has_no_integers() -> None:
     assert "bias is float" in layer.notes[0]
 
 
+def test_a_real_bias_is_told_as_each_profile_keeps_it() -> None:
+    draft = Draft()
+    source = draft.input(int8((1, 4), 0.5))
+    weights = draft.constant(np.ones((4, 2), np.int8), "i8", 0.25)
+    bias = draft.constant(np.float32([0.1, -0.7]), "float")
+    draft.emit("fullyconnected", draft.output(int8((1, 2))), source, weights, bias)
+    (layer,) = layers_of(draft)
+    assert layer.notes[1] == "the bias is largest in channel 1, -0.699999988; at run time it is"
+    real, steps = float(np.float32(-0.7)), float(np.float32(-0.7)) * 8
+    assert layer.notes[2] == (
+        f"-6 (float), {steps:.17g} (float-fbgemm, real), -6 (float-qnnpack),"
+        f" {real:.17g} (float-onednn, real)"
+    )
+
+
 def test_scales_that_are_not_positive_have_no_form() -> None:
     draft = Draft()
     source = draft.input(int8((4,), 1e-30))
