@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.report import notebook
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline
 from nmpsim.report.fields import (
     BY_NAME,
@@ -511,6 +512,28 @@ class RunReport:
         Mapping[str, str],
         "source of each setting: `published`, `measured`, `assumed`, `given`",
     ]
+
+    def __repr__(self) -> str:
+        return notebook.in_short(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.as_html(self)
+
+    def to_pandas(self) -> Any:
+        """A pandas ``DataFrame`` with a row for each layer (extra ``nmpsim[pandas]``).
+
+        Raises:
+            UserError: PKG001 if pandas is not installed.
+        """
+        return notebook.data_frame("pandas", self.layers)
+
+    def to_polars(self) -> Any:
+        """A polars ``DataFrame`` with a row for each layer (extra ``nmpsim[polars]``).
+
+        Raises:
+            UserError: PKG001 if polars is not installed.
+        """
+        return notebook.data_frame("polars", self.layers)
 
     @property
     def use(

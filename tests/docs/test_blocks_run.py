@@ -75,6 +75,7 @@ def prepared(tmp_path_factory):
     np.save(folder / "picture.npy", np.zeros((1, 2, 4, 4), np.uint8))
     for engine in ("qnnpack", "onednn", "fbgemm"):
         nmpsim.save(nmpsim.compile(lower(question(engine))), folder / f"{engine}.bin")
+    np.savez(folder / "expected.npz", output=np.full((1, 2, 3, 3), 0.5, np.float32))
     np.save(folder / "ones.npy", np.ones((1, 5, 5, 5), np.float32))
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
     one = [folder / "NET.bin", "--input", folder / "X.npy"]

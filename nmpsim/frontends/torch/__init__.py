@@ -41,7 +41,7 @@ def lower(recorded: Recorded) -> Imported:
     Raises:
         UserError: MODEL002, LIR codes.
     """
-    builder = Builder(legal_name(recorded.name), None)
+    builder = Builder(legal_name(recorded.name), "a PyTorch module")
     graph = Lowering(recorded, builder)
     fates: list[Fate] = []
     problems: list[Diagnostic] = []

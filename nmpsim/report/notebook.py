@@ -1,0 +1,93 @@
+"""A run where people look at tables: a line, a table of a notebook, a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from importlib import import_module
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from nmpsim.diagnostics import fail
+from nmpsim.visible import visible_line
+
+if TYPE_CHECKING:
+    from nmpsim.report.data import LayerReport, RunReport
+
+COLUMNS = (
+    "index",
+    "name",
+    "op",
+    "placement",
+    "numerics",
+    "elem",
+    "scale",
+    "offset",
+    "cycles",
+    "cores",
+    "macs",
+    "utilization",
+    "bytes_read",
+    "bytes_written",
+    "bursts",
+    "burst_efficiency",
+    "row_misses",
+    "elements",
+    "saturated",
+    "distance",
+)
+"""Attributes of a layer with one value each."""
+_SHOWN = ("index", "name", "op", "placement", "cycles", "macs", "bytes_read", "bytes_written")
+"""Those of a notebook's table; behind them shape and saturated."""
+
+
+def columns(layers: Sequence[LayerReport]) -> dict[str, list[Any]]:
+    """A list for each column, with one value a layer; ``shape`` is text."""
+    table = {name: [*map(attrgetter(name), layers)] for name in COLUMNS}
+    return {
+        **table,
+        "shape": [_shape(layer) for layer in layers],
+        "bound_cycles": [layer.bound.cycles for layer in layers],
+        "bound_kind": [layer.bound.kind for layer in layers],
+    }
+
+
+def data_frame(library: str, layers: Sequence[LayerReport]) -> Any:
+    """The columns as a ``DataFrame`` of pandas or polars; PKG001 without it."""
+    try:
+        frames = import_module(library)
+    except ImportError as error:
+        raise fail(
+            "PKG001",
+            f"a data frame needs {library}",
+            found=f"{library} is not installed",
+            hint=f"pip install 'nmpsim[{library}]'",
+        ) from error
+    return frames.DataFrame(columns(layers))
+
+
+def in_short(report: RunReport) -> str:
+    """One line: what it was, how it ended."""
+    layers = "1 layer" if len(report.layers) == 1 else f"{len(report.layers)} layers"
+    end = report.limited_by if report.trap is None else f"{report.trap.kind}: {report.trap.message}"
+    text = f"{report.program}: {layers}, {report.cycles:,} cycles"
+    return visible_line(f"<RunReport {text}{f'; {end}' if end else ''}>")
+
+
+def as_html(report: RunReport) -> str:
+    """A table of layers below that line."""
+    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in (*_SHOWN, "shape", "saturated"))
+    rows = "".join(f"<tr>{''.join(_cells(layer))}</tr>" for layer in report.layers)
+    title = escape(in_short(report)[1:-1])
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f"<div><p>{title}</p>{table if report.layers else ''}</div>"
+
+
+def _cells(layer: LayerReport) -> Sequence[str]:
+    values = [getattr(layer, name) for name in _SHOWN]
+    texts = [f"{v:,}" if isinstance(v, int) else visible_line(str(v)) for v in values]
+    return [f"<td>{escape(t)}</td>" for t in (*texts, _shape(layer), f"{layer.saturated:,}")]
+
+
+def _shape(layer: LayerReport) -> str:
+    return "x".join(map(str, layer.shape))
