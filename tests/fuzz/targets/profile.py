@@ -1,0 +1,31 @@
+"""Glow's profiles: YAML, and lines."""
+
+from __future__ import annotations
+
+import math
+
+from nmpsim.quantization import read_profile
+from nmpsim.quantization.recorded import Recorded
+
+from ..mutate import text_bytes_changed
+from ..target import Target, as_file, refusals
+
+PIECES = (
+    "---\n", "...\n", "- ", "NodeOutputName: ", "Min: ", "Max: ", "Histogram: [ 1, 2 ]", "'a:0'",
+    "a__1:1", "\t", "\n", "  ", "[", "]", "{", "}", ": ", "&a ", "*a", "!!float ", "? ", "<<: *a",
+    "%YAML 1.1\n", "# ", "|\n", ">\n", "nan", ".inf", "1e39", "-0.0", "1_0", "0x1", "\x85",
+    "\ufeff",
+)  # fmt: skip
+
+
+def run(data: bytes) -> None:
+    """Read it, and ask it for each of its names."""
+    with refusals("CONST001"):
+        profile = read_profile(as_file(data, "profile.yaml"))
+        recorded = Recorded(profile)
+        for name, range_ in profile.items():
+            assert recorded.find(name) == range_
+            assert -math.inf < range_.low <= range_.high < math.inf
+
+
+TARGET = Target(run, mutate=text_bytes_changed(PIECES))
