@@ -291,6 +291,16 @@ def test_the_first_screen():
     assert [row[place].mark for row in table.rows] == ["alarm", "", "", "alarm"]
 
 
+def test_every_colour_of_the_page_has_a_dark_one(text):
+    style = re.search(r"<style>(.*?)</style>", text, re.S)[1]
+    light, dark = (
+        dict(re.findall(r"(--\w+): (#\w+)", found)) for found in re.findall(r":root {(.*?)}", style)
+    )
+    assert set(light) == set(dark)
+    assert not set(light.values()) & set(dark.values())
+    assert set(re.findall(r"#[0-9a-f]{3,8}\b", style)) == {*light.values(), *dark.values()}
+
+
 def test_a_quiet_first_screen():
     first = headline(sample_report(layers=(layer(0, "a"),), device={"name": "x"}))
     assert "no value saturated" in first.verdict
