@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -22,6 +22,7 @@ FREQUENT = 0.05
 """Share of all elements that is frequent."""
 
 _CLIPS = ("layer L", "source L")
+_OF_CHANNELS = ": a weight, a bias, a factor?"
 
 
 @attrs.frozen
@@ -69,7 +70,7 @@ def patterns(
     limit = _limit(actual, expected, wrong)
     found = regions(wrong, inner if limit is None else limit.visible, owners)
     if limit is not None:
-        return (*(_where(one, Nature(False, False)) for one in found), limit.pattern)
+        return (*_places(found, Nature(False, False)), limit.pattern)
     within = found[-1].mask if found else np.ones(wrong.shape, np.bool_)
     own, other = (np.where(within, side, 0).astype(np.float64) for side in (actual, expected))
     side = _Sides(own - offset, other - offset, wrong, within & inner)
@@ -77,11 +78,11 @@ def patterns(
     moved = move(actual, expected, wrong, parts)
     if moved is not None:
         how: Pattern | None = _moved(moved, actual.shape, nature)
-    elif nature.has_weights and any(one.kind == "channel" for one in found):
+    elif any(one.text.endswith(_OF_CHANNELS) for one in _places(found, nature)):
         how = None  # an amount or a factor of a channel: that is said already
     else:
         how = _how(side)
-    return (*(_where(one, nature) for one in found), *(() if how is None else (how,)))
+    return (*_places(found, nature), *(() if how is None else (how,)))
 
 
 def _inner(actual: Array, expected: Array) -> Mask:
@@ -92,12 +93,20 @@ def _inner(actual: Array, expected: Array) -> Mask:
     return inner
 
 
+def _places(found: Sequence[Region], nature: Nature) -> Iterator[Pattern]:
+    """Where it is wrong; a cause only of the first along the axes, in which the others just lie."""
+    for one in found:
+        yield _where(one, nature)
+        if not one.places:
+            nature = Nature(False, False)
+
+
 def _where(one: Region, nature: Nature) -> Pattern:
     if one.kind == "border":
         cause = ": pads, what padding is filled with?" if nature.has_window else ""
         return Pattern(f"only at the border{cause}", ("source L",))
     if one.kind == "channel":
-        cause = ": a weight, a bias, a factor?" if nature.has_weights else ""
+        cause = _OF_CHANNELS if nature.has_weights else ""
         return Pattern(f"only in {one.text}{cause}", ("constants FILE.npz", "integers L"))
     if one.places:
         box = extent(one.mask)

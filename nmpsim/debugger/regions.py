@@ -28,6 +28,8 @@ MAX_SHARE = 0.25
 """Share of all that still is a few of them."""
 MARGINS = (1, 2)
 """Outermost rows and columns that are a border."""
+MIN_SIDES = 2
+"""Sides of a border: what is wrong on one side is wrong in some rows, or columns."""
 PERIODS = (2, 3, 4)
 AXES = ("image", "row", "column", "channel")
 """Of a tensor of four dimensions; others have dimensions, and channels last."""
@@ -176,9 +178,18 @@ def _border(wrong: Mask) -> Iterator[Region]:
     for margin in MARGINS if wrong.ndim == 4 else ():
         mask = np.ones(wrong.shape, np.bool_)
         mask[:, margin:-margin, margin:-margin] = False
-        if not mask.all() and not (wrong & ~mask).any():
+        if not mask.all() and not (wrong & ~mask).any() and _sides(wrong, margin) >= MIN_SIDES:
             yield Region("border", (margin,), "the border", mask, log2(len(MARGINS)))
             return
+
+
+def _sides(wrong: Mask, margin: int) -> int:
+    """Sides along at least half of which something is wrong, corners left out."""
+    flat: Mask = np.asarray(wrong.any(axis=(0, 3)))
+    rows, columns = flat[margin:-margin], flat[:, margin:-margin]
+    lines = (columns[:margin].any(axis=0), columns[-margin:].any(axis=0),
+             rows[:, :margin].any(axis=1), rows[:, -margin:].any(axis=1))  # fmt: skip
+    return sum(line.size > 0 and bool(line.mean() >= 0.5) for line in lines)
 
 
 def extent(mask: Mask) -> str:

@@ -68,6 +68,15 @@ def test_a_part_within_a_part() -> None:
     assert set(found) == {"only in rows 2, 3 of 8", "only in column 5 of 10"}
 
 
+def test_elements_that_lie_together_are_no_channels() -> None:
+    right = RNG.integers(-90, 90, (1, 8, 8, 64)).astype(np.int8)
+    wrong = right.copy()
+    wrong[0, 3, 4, 20:36] ^= 5
+    found = words(wrong, right)
+    assert "only in channels 20 to 35 of 64" in found
+    assert not any(text.endswith("?") for text in found)
+
+
 @pytest.mark.parametrize("step", [2, 0.5])
 def test_columns_that_are_further_apart(step: float) -> None:
     wrong = RNG.integers(-90, 90, RIGHT.shape).astype(np.int8)
