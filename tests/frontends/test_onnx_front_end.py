@@ -13,6 +13,7 @@ from onnx_files import Kind, Node, scales, small_network, write
 
 import nmpsim
 from nmpsim.bundle.metadata import Metadata
+from nmpsim.frontends import import_model
 
 
 @pytest.fixture
@@ -53,6 +54,13 @@ def test_what_became_of_each_node(model: Path) -> None:
     assert fates["6 DequantizeLinear conv_r"].why == "the operations that read it take integers"
     assert len(fates) == 12
     assert on_host(metadata) == []
+
+
+def test_instructions_know_their_node(model: Path) -> None:
+    imported = import_model(model)
+    assert imported is not None
+    nodes = {one.name: one.span.node for one in imported.module.instructions}
+    assert nodes["conv_q"] == "3 Conv sum"
 
 
 def test_a_network_by_hand(model: Path) -> None:

@@ -154,6 +154,7 @@ def _lower_all(
         if failed.intersection(step.reads):
             failed.update(step.makes)
             continue
+        lowering.builder.node = labels[index]
         before = len(lowering.builder.names)
         try:
             why = _lower(lowering, step)
