@@ -185,7 +185,8 @@ def _sample(
         for name, source in part.items():
             if name in sources:
                 place = Place(str(source.path))
-                raise fail("INPUT001", f"input {name!r} is given twice", place=place)
+                hint = "several runs are a folder, or a pattern in quotes: --input 'images/*.png'"
+                raise fail("INPUT001", f"input {name!r} is given twice", place=place, hint=hint)
             sources[name] = source
     _check_complete(sources, taker.tensors)
     return Sample(next((str(one.path) for one in own.values()), ""), sources, taker)

@@ -135,6 +135,12 @@ MISTAKES = [
     ("- of nothing", "run u8.bin --input -", "FILE001", "there is nothing to read"),
     ("no input", "run u8.bin", "INPUT001", "--input FILE: an array, an image"),
     ("another input", "run u8.bin --input img=photo.png", "INPUT001", "`nmpsim inspect` shows"),
+    (
+        "two images",
+        "run u8.bin --input photo.png --input photo.png",
+        "INPUT001",
+        "several runs are a folder",
+    ),
     ("a missing file", "run u8.bin --input photo.jpg", "FILE001", "No such file"),
     ("a path in two words", "run u8.bin --input a photo.png", "ARG001", "need quotes"),
     ("a pattern by the shell", "run u8.bin --input a.png b.png", "ARG001", "need quotes"),
