@@ -32,6 +32,7 @@ from nmpsim.views.compile_text import CompileDocument
 from nmpsim.views.device_table import DeviceDocument
 from nmpsim.views.inspect_text import InspectDocument
 from nmpsim.views.quantize_text import QuantizeDocument
+from nmpsim.views.several_text import RunsDocument
 from nmpsim.views.sweep_text import SweepDocument
 
 
@@ -48,6 +49,7 @@ class Document:
 
 DOCUMENTS = (
     Document("report", "nmpsim run --format json", "Report of one run of nmpsim", RunReport),
+    Document("runs", "nmpsim run --format json, several inputs", "A line for a run", RunsDocument),
     Document("check", "nmpsim check --format json", "What checks found", CheckDocument),
     Document("baseline", "nmpsim check --update-baseline", "A run as it was", Baseline),
     Document("compile", "nmpsim compile --format json", "What compiling did", CompileDocument),

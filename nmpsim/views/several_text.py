@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Final, Literal, TypedDict
 
 import attrs
 from rich.console import Console
@@ -15,8 +15,39 @@ from nmpsim.views.console import line
 from nmpsim.views.text import plural
 from nmpsim.visible import visible_line
 
-SCHEMA = "nmpsim-runs-1"
-"""Version of the JSON document; docs/inputs.md describes it."""
+SCHEMA: Final = "nmpsim-runs-1"
+
+
+class ClassDocument(TypedDict):
+    """A class and its score."""
+
+    index: Annotated[int, "of the class, from 0"]
+    value: Annotated[float, "its score as a real number"]
+
+
+class AnswerDocument(TypedDict):
+    """An output of one run."""
+
+    top: Annotated[list[ClassDocument], "best classes, best first; none if it has no classes"]
+
+
+class OneRunDocument(TypedDict):
+    """A run on one input."""
+
+    input: Annotated[str, "the file"]
+    cycles: int
+    saturated: Annotated[int, "values that saturated, over all layers"]
+    trap: Annotated[str | None, "null, or why the run stopped"]
+    outputs: Annotated[dict[str, AnswerDocument], "by name; none if the run stopped"]
+
+
+class RunsDocument(TypedDict):
+    """What `nmpsim run --format json` writes for several inputs."""
+
+    schema: Literal["nmpsim-runs-1"]
+    program: str
+    bundle: Annotated[str, "digest of the bundle"]
+    runs: list[OneRunDocument]
 
 
 @attrs.frozen
@@ -84,7 +115,7 @@ def _cell(run: OneRun, output: str) -> str:
     return next((one.text for one in run.answers if one.output == output), "stopped")
 
 
-def several_json(program: str, bundle: str, runs: Sequence[OneRun]) -> dict[str, Any]:
+def several_json(program: str, bundle: str, runs: Sequence[OneRun]) -> RunsDocument:
     """The runs as one document; ``bundle`` is the bundle's digest."""
     return {
         "schema": SCHEMA,
@@ -98,7 +129,7 @@ def several_json(program: str, bundle: str, runs: Sequence[OneRun]) -> dict[str,
                 "trap": run.trap,
                 "outputs": {
                     answer.output: {
-                        "top": [{"class": index, "value": value} for index, value in answer.top]
+                        "top": [{"index": index, "value": value} for index, value in answer.top]
                     }
                     for answer in run.answers
                 },

@@ -75,6 +75,7 @@ def test_every_document_is_of_a_version_of_its_own():
     [
         ("compile", ("compile", *NET, "-o", "again.bin", "--rescale-bias")),
         ("compile", ("compile", *NET, "-o", "again.bin", "--explain-tiling")),
+        ("runs", ("run", "net.bin", "--input", DIGITS / "images" / "[67].npy")),
         ("inspect", ("inspect", "net.bin")),
         ("inspect", ("inspect", "float.bin")),
         ("device", ("device",)),
