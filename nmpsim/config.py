@@ -184,7 +184,8 @@ def _preset_entries(
     clock = flat["cores_clock_mhz"].value
     names = dram_presets.names()
     if name not in names:
-        near = difflib.get_close_matches(str(name), names, 1)
+        near = [known for known in names if known.startswith(str(name))]
+        near = near or difflib.get_close_matches(str(name), names, 1)
         hint = f"did you mean {near[0]}?" if near else None
         message = "unknown [dram] preset"
         found = repr(name)[:80]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import attrs
 import numpy as np
@@ -21,7 +22,7 @@ from nmpsim.compiler.tiling.compiled.items import NEVER
 from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.plan import Command, StridedRuns, TileStep, load, plan_of, store
 from nmpsim.compiler.tiling.simulate import Estimate, simulate, work_of
-from nmpsim.config import DeviceConfig, default_device
+from nmpsim.config import DeviceConfig, default_device, load_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
 from nmpsim.memory.dram import CURSOR_WORDS, next_address, start_transfer, take_grant
@@ -137,6 +138,21 @@ def test_every_layer_takes_what_was_expected(program: Program, size: Size) -> No
 @pytest.mark.parametrize("changes", FEW, ids=str)
 def test_on_other_devices(slicing: str, changes: dict[str, int]) -> None:
     check(digits(), attrs.evolve(default_device(), **changes), slicing)
+
+
+@pytest.mark.parametrize("preset", ["lpddr4-3200", "lpddr5-6400", "ddr4-3200"])
+def test_on_a_dram_with_banks(preset: str, tmp_path: Path) -> None:
+    """Which rows are open when a layer begins, and when a refresh comes, is not in a plan."""
+    path = tmp_path / "device.toml"
+    path.write_text(f'[dram]\npreset = "{preset}"\n', encoding="utf-8")
+    config = load_device(path)
+    bundle, layers = sliced(digits(), config, "burst")
+    report = Device(config).run(bundle, digits().inputs)
+    taken = [report.layers[layer.layer.index] for layer in layers]
+    expected = [layer.chosen.estimate for layer in layers]
+    cycles = sum(layer.cycles for layer in taken)
+    assert abs(sum(one.cycles for one in expected) / cycles - 1) < 0.03
+    assert [layer.bursts for layer in taken] == [one.bursts for one in expected]
 
 
 def check(program: Program, config: DeviceConfig, slicing: str = "burst") -> None:

@@ -1,0 +1,181 @@
+"""When the DRAM serves a grant: each rule of docs/timing.md alone, in ticks counted by hand.
+
+At 10 bytes a cycle a cycle has 10 ticks. Rows have 100 bytes here, so row 3 begins at 300.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from nmpsim.config import default_device
+from nmpsim.timing import Costs, costs_of
+from nmpsim.timing.dram import (
+    BANKS,
+    CHANNEL_WORDS,
+    FREE,
+    MAX_BANKS,
+    MAX_CHANNELS,
+    NONE,
+    OPEN_ROW,
+    READY,
+    REFRESHES,
+    WRITES,
+    bank_of,
+    channel_of,
+    first_burst,
+    next_request,
+    refresh,
+    reset_dram,
+    serve_grant,
+)
+
+LOAD, STORE = 0, 1
+
+
+def costs(**dram: int) -> Costs:
+    settings = {"bytes_per_cycle": 10, "row_bytes": 100, "row_miss_cycles": 7, **dram}
+    return costs_of(
+        attrs.evolve(default_device(), **{f"dram_{name}": v for name, v in settings.items()})
+    )
+
+
+def new_channel() -> Any:
+    dram = np.full((2, CHANNEL_WORDS), 99, np.int64)
+    reset_dram(dram)
+    return dram[1]
+
+
+def test_at_first_nothing_is_open() -> None:
+    channel = new_channel()
+    assert (channel[FREE], channel[REFRESHES], channel[WRITES]) == (0, 0, NONE)
+    assert (channel.size, MAX_CHANNELS, MAX_BANKS, NONE) == (3 + 32 * 2, 8, 32, -1)
+    for bank in range(32):
+        words = channel[BANKS + 2 * bank :]
+        assert (words[OPEN_ROW], words[READY]) == (NONE, 0)
+
+
+def test_rows_go_round_channels_then_banks() -> None:
+    numbers = costs(channels=2, banks=4)
+    assert [channel_of(row, numbers) for row in range(5)] == [0, 1, 0, 1, 0]
+    banks = [(bank_of(row, numbers) - BANKS) // 2 for row in range(18)]
+    assert banks == [0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3, 0, 0]
+    assert [bank_of(row, costs()) for row in (0, 1, 7)] == [BANKS] * 3
+
+
+@pytest.mark.parametrize(
+    ("known", "request_at", "row", "miss_cycles", "begin"),
+    [
+        # Free from 500 on, bank 0 has row 4 open and is ready from 520 on; bank 1 is closed.
+        (600, 600, 4, 7, 600),
+        (450, 450, 4, 7, 500),
+        # Bank 0 closes and opens: 70 ticks from when it is ready and the request is known.
+        (450, 450, 8, 7, 520 + 70),
+        (600, 600, 8, 7, 670),
+        (530, 600, 8, 7, 600),
+        (530, 600, 8, 8, 610),
+        # Bank 1 need not close: 20 ticks less.
+        (450, 450, 5, 7, 500),
+        (460, 460, 5, 7, 510),
+        (600, 600, 5, 7, 650),
+    ],
+)
+def test_the_first_burst(
+    known: int, request_at: int, row: int, miss_cycles: int, begin: int
+) -> None:
+    numbers = costs(banks=4, row_miss_cycles=miss_cycles, precharge_cycles=2)
+    channel = new_channel()
+    channel[FREE], channel[WRITES] = 500, LOAD
+    channel[BANKS + OPEN_ROW], channel[BANKS + READY] = 4, 520
+    before = channel.copy()
+    assert first_burst(channel, row, LOAD, known, request_at, numbers) == begin
+    assert (channel == before).all()
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "request_at", "begin"),
+    [
+        (LOAD, LOAD, 400, 500),
+        (STORE, STORE, 400, 500),
+        (NONE, STORE, 400, 500),
+        (NONE, LOAD, 400, 500),
+        (LOAD, STORE, 400, 500 + 30),
+        (STORE, LOAD, 400, 500 + 50),
+        (STORE, LOAD, 540, 550),
+        (STORE, LOAD, 560, 560),
+    ],
+)
+def test_the_bus_turns(last: int, now: int, request_at: int, begin: int) -> None:
+    numbers = costs(read_write_cycles=3, write_read_cycles=5)
+    channel = new_channel()
+    channel[FREE], channel[WRITES], channel[BANKS + OPEN_ROW] = 500, last, 4
+    assert first_burst(channel, 4, now, request_at, request_at, numbers) == begin
+
+
+@pytest.mark.parametrize(
+    ("free", "done", "tick", "free_after", "done_after"),
+    [
+        # Every 100 cycles, 1000 ticks; it takes 300.
+        (0, 0, 999, 0, 0),
+        (0, 0, 1000, 1300, 1),
+        (0, 0, 1299, 1300, 1),
+        (1200, 0, 1200, 1500, 1),
+        (1200, 1, 1200, 1200, 1),
+        # Two are due: both are done, or the first one was long ago.
+        (2100, 0, 2100, 2700, 2),
+        (100, 0, 2100, 2300, 2),
+        (1900, 0, 2000, 2500, 2),
+        (1900, 1, 2000, 2300, 2),
+    ],
+)
+def test_refresh(free: int, done: int, tick: int, free_after: int, done_after: int) -> None:
+    numbers = costs(banks=2, refresh_interval_cycles=100, refresh_cycles=30)
+    channel = new_channel()
+    channel[FREE], channel[REFRESHES], channel[WRITES] = free, done, STORE
+    channel[BANKS : BANKS + 4] = 4, 11, 5, 12
+    refresh(channel, tick, numbers)
+    assert (channel[FREE], channel[REFRESHES]) == (free_after, done_after)
+    banks = channel[BANKS : BANKS + 4].tolist()
+    if done_after == done:
+        assert (channel[WRITES], banks) == (STORE, [4, 11, 5, 12])
+    else:
+        assert (channel[WRITES], banks) == (NONE, [NONE, free_after, NONE, free_after])
+    assert (channel[BANKS + 5 :: 2] == 0).all()
+
+
+def test_without_an_interval_nothing_is_refreshed() -> None:
+    channel = new_channel()
+    refresh(channel, 10**12, costs())
+    assert channel[REFRESHES] == channel[FREE] == 0
+
+
+def test_what_a_grant_leaves() -> None:
+    numbers = costs(banks=2, write_recovery_cycles=4, write_read_cycles=1)
+    channel = new_channel()
+    assert serve_grant(channel, 3, STORE, 100, 100, 25, numbers) == (100 + 70 + 25, True)
+    assert (channel[FREE], channel[WRITES]) == (195, STORE)
+    assert channel[BANKS : BANKS + 4].tolist() == [NONE, 0, 3, 195 + 40]
+    # The row is open; the bus turns.
+    assert serve_grant(channel, 3, LOAD, 150, 150, 25, numbers) == (195 + 10 + 25, False)
+    assert (channel[FREE], channel[WRITES]) == (230, LOAD)
+    assert channel[BANKS : BANKS + 4].tolist() == [NONE, 0, 3, 230]
+
+
+def test_a_refresh_before_a_grant_closes_its_row() -> None:
+    numbers = costs(refresh_interval_cycles=100, refresh_cycles=30)
+    channel = new_channel()
+    channel[FREE], channel[BANKS + OPEN_ROW] = 990, 3
+    assert serve_grant(channel, 3, LOAD, 980, 980, 25, numbers) == (990 + 25, False)
+    assert serve_grant(channel, 3, LOAD, 990, 990, 25, numbers) == (1015 + 300 + 70 + 25, True)
+
+
+def test_when_a_transfer_requests_its_next_grant() -> None:
+    numbers = costs(channels=2)
+    # The same channel: in the cycle in which this grant ends.
+    assert next_request(2, 4, 105, 219, 300, numbers) == 21
+    # The other one: when this grant begins, but not before the one before it has ended.
+    assert next_request(2, 3, 105, 219, 0, numbers) == 10
+    assert next_request(2, 3, 105, 219, 187, numbers) == 18
