@@ -23,11 +23,9 @@ NONE = -1
 
 def reset_dram(dram: Any) -> None:
     """All at rest since tick 0, no row open."""
-    for channel in range(dram.shape[0]):
-        dram[channel, :] = 0
-        dram[channel, WRITES] = NONE
-        for bank in range(MAX_BANKS):
-            dram[channel, BANKS + bank * BANK_WORDS + OPEN_ROW] = NONE
+    dram[:] = 0
+    dram[:, WRITES] = NONE
+    dram[:, BANKS + OPEN_ROW :: BANK_WORDS] = NONE
 
 
 def channel_of(row: int, costs: Any) -> int:
