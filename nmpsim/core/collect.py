@@ -29,6 +29,7 @@ from nmpsim.report.data import (
     Saturation,
 )
 from nmpsim.report.details import UNITS
+from nmpsim.report.use import use_of
 from nmpsim.timing import Costs, costs_of
 from nmpsim.timing.bounds import (
     burst_efficiency,
@@ -191,7 +192,7 @@ def layer_report(
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
     peak = cycles * macs_per_cycle(of.config, is_wide(layer))
     moved = BytesMoved(counts[Count.BYTES_READ], counts[Count.BYTES_WRITTEN])
-    return LayerReport(
+    report = LayerReport(
         index=layer.index,
         name=layer.name,
         op=layer.op,
@@ -222,6 +223,7 @@ def layer_report(
         bound=layer_bound(layer, of),
         burst_efficiency=burst_efficiency(moved.read + moved.written, bursts, of.config),
     )
+    return attrs.evolve(report, use=use_of([report], report.cycles, of.config.dram_channels))
 
 
 def activities(counts: Sequence[int]) -> Mapping[str, int]:

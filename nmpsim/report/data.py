@@ -233,6 +233,9 @@ class LayerReport:
     ] = 0.0
     row_misses: Annotated[Count, "grants for which the DRAM had to open another row"]
     bound: Annotated[Bound, "what it takes at least: a [bound](#bound)"] = Bound()
+    use: Annotated[
+        DeviceUse, "what the device was doing, as shares of `cycles`: a [device_use](#device_use)"
+    ] = attrs.field(factory=DeviceUse)
     critical_path: Annotated[
         Mapping[str, Count], "`cycles` by what was on the critical path then, see below"
     ] = attrs.field(factory=dict)
@@ -267,21 +270,10 @@ class LayerReport:
     ) -> Annotated[
         Share | None,
         "`cycles` / `bound.cycles`; null without a bound",
-        Before("critical_path"),
+        Before("use"),
     ]:
         """Cycles as a multiple of the bound; None if nothing bounds the layer."""
         return self.cycles / self.bound.cycles if self.bound.cycles else None
-
-    @property
-    def use(
-        self,
-    ) -> Annotated[
-        DeviceUse,
-        "what the device was doing, as shares of `cycles`: a [device_use](#device_use)",
-        Before("critical_path"),
-    ]:
-        """Shares of the layer's cycles."""
-        return use_of([self], self.cycles)
 
     @property
     def burst_cycles(self) -> int:
@@ -544,7 +536,8 @@ class RunReport:
         Before("seconds"),
     ]:
         """Shares of the device's cycles."""
-        return use_of(tuple(self.layers), self.device_cycles)
+        channels = int(self.device.get("dram_channels", 1))
+        return use_of(tuple(self.layers), self.device_cycles, channels)
 
     @property
     def critical_path(

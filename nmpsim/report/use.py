@@ -26,10 +26,13 @@ LIMITERS: Mapping[str, tuple[str, ...]] = {
 class DeviceUse:
     """Shares of cycles; those of the DRAM's three lines are parts of ``dram_busy``."""
 
-    dram_busy: Annotated[Share, "the DRAM served loads or stores"] = 0.0
-    row_misses: Annotated[Share, "a part of `dram_busy`: it did not transfer, but opened rows"] = (
+    dram_busy: Annotated[Share, "the DRAM served loads or stores; of several channels the mean"] = (
         0.0
     )
+    row_misses: Annotated[
+        Share,
+        "a part of `dram_busy`: it transferred nothing; it opened rows, turned round or refreshed",
+    ] = 0.0
     bursts_wasted: Annotated[
         Share, "another part: it transferred bytes of bursts that nobody asked for"
     ] = 0.0
@@ -60,14 +63,13 @@ class Used(Protocol):
     def utilization(self) -> float: ...  # noqa: D102 - as there
 
 
-def use_of(layers: Iterable[Used], cycles: int) -> DeviceUse:
-    """What the device did for some layers, as shares of ``cycles``."""
+def use_of(layers: Iterable[Used], cycles: int, channels: int) -> DeviceUse:
+    """What the device, whose DRAM has ``channels``, did for some layers; shares of ``cycles``."""
     if not cycles:
         return DeviceUse()
-    busy = bursts = 0
-    wasted = multiplied = 0.0
+    busy = bursts = wasted = multiplied = 0.0
     for layer in layers:
-        busy += layer.busy.get("load", 0) + layer.busy.get("store", 0)
+        busy += (layer.busy.get("load", 0) + layer.busy.get("store", 0)) / channels
         bursts += layer.burst_cycles
         wasted += layer.burst_cycles * max(1 - layer.burst_efficiency, 0)
         multiplied += layer.utilization * layer.cycles

@@ -25,7 +25,7 @@ from nmpsim.visible import visible_line
 MAX_SATURATED = 10
 """Layers whose stages of saturation are listed: the worst."""
 MAX_SLOW = 5
-"""Layers that are listed as furthest from their bound."""
+"""Layers that are listed as furthest from their bound, and with what they waited for."""
 MAX_PATH = 3
 """Causes of a layer's critical path that are listed: the largest."""
 CAUSE_WORDS = {
@@ -190,10 +190,13 @@ def _print_path(report: RunReport, console: Console) -> None:
     heading(console, "critical path: what the run waited for")
     for name, count in sorted(path.items(), key=lambda item: -item[1]):
         if count:
-            line(console, f"  {percent(count, report.cycles):>5}%  {PATH_WORDS[name]}")
+            line(console, f"  {percent(count, report.device_cycles):>5}%  {PATH_WORDS[name]}")
     if report.queueing:
-        share = percent(report.queueing, report.cycles)
+        share = percent(report.queueing, report.device_cycles)
         line(console, f"  in {share}% the DRAM served other transfers first (queueing)")
+    for layer in sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]:
+        if any(layer.critical_path.values()):
+            line(console, f"  layer {layer.index} {visible_line(layer.name)}: {path_text(layer)}")
 
 
 def path_text(layer: LayerReport) -> str:
@@ -216,7 +219,6 @@ def _print_bounds(report: RunReport, console: Console) -> None:
         Column("bound", [f"{layer.bound.cycles:,}" for layer in slow], right=True),
         Column("bound by", [layer.bound.kind for layer in slow]),
         Column("bound is", [layer.bound.formula for layer in slow], least=20),
-        Column("critical path", [path_text(layer) for layer in slow], least=20),
     ]
     console.print(fitted_table(columns, console))
 

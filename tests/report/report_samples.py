@@ -17,6 +17,7 @@ from nmpsim.report.data import (
 )
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline, WorkSpan
 from nmpsim.report.sensitivity import MovedSetting, SensitivityReport, SettingEffect
+from nmpsim.report.use import use_of
 
 STALLS = {"control": 10, "wait_mac": 60, "wait_load": 20, "barrier": 9, "idle": 1}
 
@@ -55,7 +56,8 @@ def layer(index: int, name: str = "", **values: Any) -> LayerReport:
         "bound": Bound(mac=782, memory=80, formula="50000 MACs / (1 cores x 64 MACs a cycle)"),
         "burst_efficiency": 1500 / 1280,
     }
-    return LayerReport(index=index, name=name or f"layer{index}", **(usual | values))
+    made = LayerReport(index=index, name=name or f"layer{index}", **(usual | values))
+    return attrs.evolve(made, use=use_of([made], made.cycles, 1))
 
 
 CUTS = (

@@ -6,6 +6,7 @@ import pytest
 from report_samples import CUTS, TRAP, layer, sample_report
 
 from nmpsim.report.data import OutputReport, RunReport
+from nmpsim.report.use import use_of
 from nmpsim.views.answers import is_classifier, output_lines, top_classes
 from nmpsim.views.console import text_of
 from nmpsim.views.run_text import print_run
@@ -71,6 +72,7 @@ def test_totals_and_activities():
     assert "DRAM         busy 12.9% of cycles: 6.0% opening rows, 0.0% for bytes" in shown
     assert shown.splitlines()[1] == "limited by the MAC arrays (60 % of the critical path)"
     assert "51.4%  MAC array\n" in shown, "1,800 of 3,500 cycles"
+    assert "  layer 1 fc: mac 24.0%, dram_service 8.0%, latency 3.2%\n" in shown
     assert "in 6.0% the DRAM served other transfers first (queueing)" in shown
     bound = "1.28 782 compute 50000 MACs / (1 cores x 64 MACs a cycle)"
     assert bound in " ".join(shown.split())
@@ -97,6 +99,12 @@ def test_one_sentence_says_what_limits_a_run(path, sentence):
     report = sample_report(layers=(layer(0, critical_path=path),), cycles=1000)
     assert report.limited_by == sentence
     assert sentence in text(report).splitlines()[1]
+
+
+def test_a_dram_is_as_busy_as_its_channels_are_on_average():
+    busy = layer(0, busy={"load": 120, "store": 80, "mac": 800, "vector": 0})
+    use = use_of([busy], 1000, channels=2)
+    assert (use.dram_busy, use.row_misses) == (0.1, 0.02), "80 of these 100 cycles are bursts"
 
 
 def test_saturation_is_told_by_stage_and_clipping_is_not():
