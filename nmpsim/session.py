@@ -74,6 +74,7 @@ def compile(
     tensors: Path | str | None = None,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    integer_islands: bool | None = None,
     device: DeviceConfig | None = None,
     numerics: str | None = None,
     layer_numerics: Mapping[str, str] = MappingProxyType({}),
@@ -92,6 +93,8 @@ def compile(
         tensors: JSON with exact scales; the file next to the LIR is taken if there is one.
         input_shapes: of inputs of an ONNX model, by name; else a dimension that the file leaves
             open is 1.
+        integer_islands: compute on integers what ONNX Runtime computes in float32 between
+            conversions, where that is possible; if None in models of 16 bits only.
         device: the default device if None.
         numerics: whose arithmetic to follow, a name of ``nmpsim.isa.profiles.NUMERICS``; if None
             what the model calls for: ``glow-int`` for LIR, ``q31`` for TFLite, ``float`` for
@@ -111,15 +114,16 @@ def compile(
     from nmpsim.compiler.driver import compile_module
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
-    from nmpsim.frontends import Imported, import_model
+    from nmpsim.frontends import NO_WISHES, Imported, Wishes, import_model
     from nmpsim.isa.profiles import DEFAULT_NUMERICS
 
+    wishes = Wishes(input_shapes, integer_islands)
     if not isinstance(model, Imported):
-        imported = import_model(Path(model), weights, tensors, input_shapes)
-    elif weights is None and tensors is None and not input_shapes:
+        imported = import_model(Path(model), weights, tensors, wishes)
+    elif weights is None and tensors is None and wishes == NO_WISHES:
         imported = model
     else:
-        raise fail("ARG001", "an imported model has its own weights, tensors and shapes")
+        raise fail("ARG001", "an imported model has its own weights, tensors, shapes and integers")
     warnings: tuple[str, ...] = ()
     if imported is None:
         path = Path(str(model))
@@ -129,7 +133,7 @@ def compile(
         module, warnings = attach_constants(module, files, exact)
         verify(module)
     else:
-        module = imported.module
+        module, warnings = imported.module, imported.warnings
     own_numerics = imported.numerics if imported else DEFAULT_NUMERICS
     if imported and numerics is None:
         layer_numerics = {**imported.layer_numerics, **layer_numerics}

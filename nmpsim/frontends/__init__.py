@@ -5,24 +5,27 @@ Whoever takes a program's file asks here first what it is, by its first bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 
 import attrs
 
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import onnx, tflite
-from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.imported import NO_WISHES, Imported, Wishes
 
-__all__ = ["FRONT_ENDS", "FrontEnd", "Imported", "front_end_of", "import_model"]
+__all__ = [
+    "FRONT_ENDS",
+    "NO_WISHES",
+    "FrontEnd",
+    "Imported",
+    "Wishes",
+    "front_end_of",
+    "import_model",
+]
 
 _HEAD = 64
 """Bytes of a file that tell what it is."""
-
-
-Shapes = Mapping[str, tuple[int, ...]]
-"""Name of an input -> its shape."""
 
 
 @attrs.frozen
@@ -32,8 +35,7 @@ class FrontEnd:
     name: str
     recognize: Callable[[bytes], bool]
     """Whether a file that begins with these bytes is one."""
-    read: Callable[[Path, Shapes], Imported]
-    """The shapes are of inputs, by name, where the file leaves them open."""
+    read: Callable[[Path, Wishes], Imported]
 
 
 FRONT_ENDS = (
@@ -61,21 +63,19 @@ def import_model(
     path: Path,
     weights: Path | str | None = None,
     tensors: Path | str | None = None,
-    shapes: Shapes = MappingProxyType({}),
+    wishes: Wishes = NO_WISHES,
 ) -> Imported | None:
     """What a front end makes of a model's file; None if it is none's.
 
-    ``shapes`` are of inputs, by name, where the file leaves them open.
-
     Raises:
         UserError: ARG001 for ``weights`` or ``tensors``, which the file has itself, and for
-            ``shapes`` of LIR; codes of FILE, PKG, MODEL and LIR.
+            wishes if it is LIR; codes of FILE, PKG, MODEL and LIR.
     """
     front_end = front_end_of(path)
     if front_end is None:
-        if shapes:
-            message = "the inputs of LIR have their shapes in the text"
-            raise fail("ARG001", message, place=Place(str(path)), found=next(iter(shapes)))
+        if wishes != NO_WISHES:
+            message = "shapes of inputs and integer islands are for ONNX models"
+            raise fail("ARG001", message, place=Place(str(path)), found="LIR")
         return None
     for given, what in ((weights, "weights"), (tensors, "tensors")):
         if given is not None:
@@ -86,4 +86,4 @@ def import_model(
                 found=f"--{what} {given}",
                 hint=f"leave out --{what}",
             )
-    return front_end.read(path, shapes)
+    return front_end.read(path, wishes)

@@ -12,6 +12,20 @@ from nmpsim.lir import Module
 
 
 @attrs.frozen
+class Wishes:
+    """What a user says of a model, besides its file."""
+
+    shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    """Of inputs, by name, where the file leaves them open."""
+    integer_islands: bool | None = None
+    """Compute on integers what is float32 in the reference, where that is possible; None: where
+    there is no integer reference at all."""
+
+
+NO_WISHES = Wishes()
+
+
+@attrs.frozen
 class Imported:
     """A model as LIR, and how it goes with its file."""
 
@@ -28,3 +42,5 @@ class Imported:
     """What the file says of inputs that are images."""
     layer_numerics: Mapping[str, str] = MappingProxyType({})
     """Names of layers that it calls for another one for, and which."""
+    warnings: tuple[str, ...] = ()
+    """What a user should know of it."""

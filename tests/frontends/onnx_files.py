@@ -66,13 +66,14 @@ def small_network(path: Path) -> Path:
         "w_s": rng.uniform(0.005, 0.01, 4).astype(np.float32),
         "w_z": np.zeros(4, np.int8),
         "b": rng.integers(-500, 500, 4).astype(np.int32),
-        "b_s": np.float32(0.05) * np.float32(0.0075),
-        "b_z": np.int32(0),
+        "b_z": np.zeros(4, np.int32),
         "v": rng.integers(0, 255, (16, 3)).astype(np.uint8),
         "v_s": np.float32(0.01),
         "v_z": np.uint8(120),
         "flat": np.array([1, -1], np.int64),
     }
+
+    constants["b_s"] = np.float32(0.05) * constants["w_s"]
 
     def both(name: str, result: str) -> list[Node]:
         return [
@@ -83,7 +84,7 @@ def small_network(path: Path) -> Path:
     nodes: list[Node] = [
         ("DequantizeLinear", ["image", "x_s", "x_z"], ["real"], {}),
         ("DequantizeLinear", ["w", "w_s", "w_z"], ["filter"], {"axis": 0}),
-        ("DequantizeLinear", ["b", "b_s", "b_z"], ["bias"], {}),
+        ("DequantizeLinear", ["b", "b_s", "b_z"], ["bias"], {"axis": 0}),
         ("Conv", ["real", "filter", "bias"], ["sum"], {"pads": [1, 1, 1, 1]}),
         ("Relu", ["sum"], ["conv"], {}),
         *both("conv", "conv"),

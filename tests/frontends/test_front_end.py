@@ -126,6 +126,12 @@ def test_weights_are_in_the_file(model: Path, tmp_path: Path) -> None:
     assert (finding.code, finding.hint) == ("ARG001", "leave out --weights")
 
 
+def test_shapes_and_islands_are_for_onnx(model: Path) -> None:
+    for given in ({"input_shapes": {"image;a/b:0": (1, 4, 4, 2)}}, {"integer_islands": True}):
+        finding = refused(model, **given).diagnostics[0]
+        assert (finding.code, finding.found) == ("ARG001", "a TFLite file")
+
+
 def test_all_that_is_not_supported_is_told_at_once(tmp_path: Path) -> None:
     tensors = [FileTensor(name, (1, 4)) for name in ("x", "first", "second", "third")]
     operators = [

@@ -159,6 +159,12 @@ def test_a_clip_is_implied_by_the_range_of_the_result(op: str, tmp_path: Path) -
         kind: Kind = ("uint8", (1, 1, 2, 2))
         path = write(tmp_path / "clip.onnx", nodes, {"q": kind}, {"y": kind}, constants)
         assert bool(on_host(nmpsim.compile(path).bundle.metadata)) == is_float
+        island = nmpsim.compile(path, integer_islands=True)
+        assert on_host(island.bundle.metadata) == []
+        assert [text.split(":")[1] for text in island.warnings] == [" 2 Conv s"] * is_float
+        x = np.array([[[[0, 126], [130, 255]]]], np.uint8)
+        found, expected = (run(path, x, integer_islands=choice)[0] for choice in (True, False))
+        assert np.abs(found.astype(int) - expected).max() <= 1
 
 
 def test_a_shape_that_the_file_leaves_open(tmp_path: Path) -> None:

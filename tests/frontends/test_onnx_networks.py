@@ -49,3 +49,21 @@ def test_all_of_a_network_is_on_the_device(shared: Path) -> None:
     path = shared / "models" / "resnet8_int8" / "model_qdq_tf2onnx.onnx"
     steps = nmpsim.compile(path, slicing="simple").bundle.metadata.steps
     assert [step.opcode for step in steps if step.kind == "host"] == ["softmax"]
+
+
+@pytest.mark.parametrize("network", ["mnist_cntk", "resnet8_float_ortq"])
+def test_networks_of_16_bits_are_integer_islands(network: str, shared: Path) -> None:
+    """ONNX Runtime computes them in float32; the classes are the same."""
+    path = shared / "models" / network / "model_qdq_a16w8_perchannel.onnx"
+    inputs = np.load(path.with_name("inputs.npy"))
+    expected = np.load(path.with_name("expected.npz"))["qdq_a16w8_perchannel"]
+    compiled = nmpsim.compile(path, slicing="simple")
+    (warning,) = compiled.warnings
+    assert "at most one step a layer off" in warning
+    on_host = {step.opcode for step in compiled.bundle.metadata.steps if step.kind == "host"}
+    assert on_host <= {"quantize", "dequantize", "softmax"}
+    device = nmpsim.Device(threads=1)
+    for row in range(INPUTS):
+        (output,) = device.run(compiled.bundle, [inputs[row : row + 1]]).outputs.values()
+        assert output.argmax() == expected[row].argmax()
+        assert np.abs(output - expected[row]).max() < np.ptp(expected) / 1000

@@ -50,6 +50,13 @@ if TYPE_CHECKING:
     " them, and report what that costs.",
 )
 @shapes_option
+@click.option(
+    "--integer-islands/--no-integer-islands",
+    "islands",
+    default=None,
+    help="Compute on integers what ONNX Runtime computes in float32 between conversions, where that"
+    " is possible.  [default: in models of 16 bits only]",
+)
 @device_option("the NMP (`nmpsim device`)")
 @patch_option
 @click.option("--no-fuse", is_flag=True, help="Keep every instruction a layer of its own.")
@@ -80,6 +87,7 @@ def command(
     numerics: tuple[str, ...],
     rescale_bias: bool,
     shapes: dict[str, tuple[int, ...]],
+    islands: bool | None,
     device: Path | None,
     patch: Path | None,
     no_fuse: bool,
@@ -103,6 +111,7 @@ def command(
             weights,
             tensors,
             input_shapes=shapes,
+            integer_islands=islands,
             device=config,
             numerics=profile,
             layer_numerics=by_layer,

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import attrs
+import numpy as np
 
 from nmpsim.bundle.metadata import Fate
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.builder import Builder
-from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.imported import Imported, Wishes
 from nmpsim.frontends.onnx.folding import constant_of, folded
-from nmpsim.frontends.onnx.groups import Step, integer_groups
+from nmpsim.frontends.onnx.groups import QUANTIZE, Step, integer_groups
 from nmpsim.frontends.onnx.integers import QOPERATORS, IntegerOperation
 from nmpsim.frontends.onnx.lowering import Lowering
-from nmpsim.frontends.onnx.model import Array, Graph, Shapes, damaged, read_graph
+from nmpsim.frontends.onnx.model import Array, Graph, damaged, read_graph
 from nmpsim.frontends.onnx.operators import INTEGER, NODES
 from nmpsim.frontends.onnx.unsupported import UnsupportedError
 from nmpsim.lir.names import legal_name
 from nmpsim.lir.parser import MAX_ERRORS
 
+MAX_SHOWN = 8
+"""Of operations in a warning."""
 NUMERICS = "float"
 """ONNX Runtime."""
 _FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
@@ -34,23 +37,24 @@ def recognize(head: bytes) -> bool:
     return len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x80 and head[2] in _FIELDS
 
 
-def read(path: Path, shapes: Shapes) -> Imported:
+def read(path: Path, wishes: Wishes) -> Imported:
     """A model as LIR.
 
     Args:
         path: the file; data outside it must lie in its folder.
-        shapes: of inputs, by name; those that are not here have the file's.
+        wishes: shapes of inputs (those that are not here have the file's); whether groups that ONNX
+            Runtime computes in float32 become integer operations, by itself those of 16 bits.
 
     Raises:
         UserError: FILE001, PKG001, ARG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
     """
     place = Place(str(path))
-    graph = read_graph(path, shapes)
+    graph = read_graph(path, wishes.shapes)
     fates: dict[int, Fate] = {}
     problems: list[Diagnostic] = []
     graph = _with_constants(graph, fates, problems, place)
     try:
-        found = integer_groups(graph, graph.constants, islands=False)
+        found = integer_groups(graph, graph.constants, _with_islands(graph, wishes))
     except _ODD as error:
         raise damaged(place, f"{type(error).__name__}: {error}"[:120]) from error
     labels = {node.index: node.label for node in graph.nodes}
@@ -77,7 +81,28 @@ def read(path: Path, shapes: Shapes) -> Imported:
             unsigned.add(outputs[name])
     builder.order([*(one.name for one in graph.inputs), *outputs.values()])
     ordered = tuple(fates[index] for index in sorted(fates))
-    return Imported(builder.module(), frozenset(unsigned), ordered, NUMERICS)
+    warnings = _of_islands(found.islands) if found.islands else ()
+    return Imported(builder.module(), frozenset(unsigned), ordered, NUMERICS, warnings=warnings)
+
+
+def _with_islands(graph: Graph, wishes: Wishes) -> bool:
+    """As asked for; else where activations have 16 bits: there is no integer reference."""
+    if wishes.integer_islands is not None:
+        return wishes.integer_islands
+    wide = (np.int16, np.uint16)
+    return any(
+        graph.constants[node.input(2)].dtype in wide
+        for node in graph.nodes
+        if node.op == QUANTIZE and node.input(2) in graph.constants
+    )
+
+
+def _of_islands(labels: Sequence[str]) -> tuple[str, ...]:
+    shown = ", ".join(labels[:MAX_SHOWN]) + (", ..." if len(labels) > MAX_SHOWN else "")
+    return (
+        f"{len(labels)} operations that ONNX Runtime computes in float32 are computed on integers,"
+        f" at most one step a layer off: {shown}",
+    )
 
 
 def _with_constants(

@@ -43,6 +43,10 @@ _SOURCES: Mapping[str, int] = {
     **dict.fromkeys(_UNARY, 1),
 }
 """Operator -> how many inputs are quantized, without a bias."""
+_ISLANDS: Mapping[str, int] = {"Clip": 1, "Relu": 1, "Sub": 2}
+"""The same of operators that ONNX Runtime has in float32 only."""
+_EIGHT_BITS = ("GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax")
+"""Operators that nmpsim does not have on integers of 16 bits."""
 
 
 @attrs.frozen(eq=False)
@@ -52,6 +56,8 @@ class Steps:
     steps: tuple[Step, ...]
     absorbed: Mapping[int, str]
     """Number of a node that became part of another one -> what became of it."""
+    islands: tuple[str, ...]
+    """Operations on integers that are float32 in ONNX Runtime, as a reader knows them."""
 
 
 def integer_groups(graph: Graph, constants: Constants, islands: bool) -> Steps:
@@ -146,6 +152,8 @@ class _Finder:
         self._outputs = outputs
         self._islands = islands
         self._absorbed: dict[int, str] = {}
+        self._known = {**_SOURCES, **(_ISLANDS if islands else {})}
+        self._island_labels: list[str] = []
 
     def steps(self) -> Steps:
         """All of them, in order."""
@@ -164,7 +172,8 @@ class _Finder:
         for node in self._nodes:
             if id(node) not in gone:
                 found.append(made.get(id(node), node))
-        return Steps(tuple(self._without_unread(found)), self._absorbed)
+        kept = tuple(self._without_unread(found))
+        return Steps(kept, self._absorbed, tuple(self._island_labels))
 
     def _without_unread(self, steps: list[Step]) -> list[Step]:
         """Without conversions to float that only integer operations read."""
@@ -180,7 +189,7 @@ class _Finder:
 
     def _group(self, node: Node) -> tuple[Step, list[Node]] | None:
         """What a node became, and the other nodes that are part of it; None: it stays."""
-        if node.op not in _SOURCES and node.op not in (*_DROPPED, "Concat", "Split"):
+        if node.op not in self._known and node.op not in (*_DROPPED, "Concat"):
             return None
         try:
             return self._moved(node) if node.op in _DROPPED else self._computed(node)
@@ -220,28 +229,29 @@ class _Finder:
 
     def _computed(self, node: Node) -> tuple[Step, list[Node]] | None:
         is_concat = node.op == "Concat"
-        count = len(node.inputs) if is_concat else _SOURCES.get(node.op, 0)
+        count = len(node.inputs) if is_concat else self._known.get(node.op, 0)
         if count == 0 or len(node.inputs) < count:
             return None
         sources = [self._source(name) for name in node.inputs[:count]]
         bias = ""
-        if node.input(count) and not is_concat:
+        if node.input(count) and node.op in ("Conv", "Gemm"):
             bias = self._bias(node.input(count), sources)
         parts: list[Node] = []
         last = node
+        limits = self._limits(node) if node.op in ("Clip", "Relu") else None
+        is_island = node.op in _ISLANDS or sources[0].dtype in ("int16", "uint16")
         if node.op == "MatMul" and (added := self._added(node, sources)) is not None:
             last, bias = added
             parts.append(last)
         between = self._edges.only_reader(last.outputs[0])
-        limits: tuple[float, float | None] | None = None
-        if between is not None and between.op in ("Relu", "Clip"):
+        if between is not None and between.op in ("Relu", "Clip") and limits is None:
             parts.append(between)
             last = between
         after = self._last(last)
         if after is None:
             return None
         result = self._result(after)
-        if last.op in ("Relu", "Clip"):
+        if last.op in ("Relu", "Clip") and last is not node:
             limits = self._limits(last)
             if limits is None:
                 return None
@@ -249,14 +259,20 @@ class _Finder:
                 limits = None
             elif not self._islands:
                 return None
+            else:
+                is_island = True
         if not self._types_agree(node.op, sources, result) or not self._channels_agree(node):
             return None
+        if is_island:
+            self._island_labels.append(node.label)
         kind = "Gemm" if node.op == "MatMul" and bias else node.op
         parts.append(after)
         return IntegerOperation(node, kind, tuple(sources), result, bias, limits), parts
 
     def _types_agree(self, op: str, sources: list[Quantized], result: Quantized) -> bool:
         types = [source.dtype or "uint8" for source in sources]
+        if op in _EIGHT_BITS and result.dtype not in ("uint8", "int8"):
+            return False
         narrow = ("uint8", "int8", *(("uint16", "int16") if self._islands else ()))
         if types[0] != result.dtype or any(one not in narrow for one in types):
             return False

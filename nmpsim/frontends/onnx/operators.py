@@ -12,6 +12,7 @@ from nmpsim.frontends.onnx.model import Node
 INTEGER: dict[str, Callable[[Lowering, IntegerOperation], Result]] = {
     "Add": pointwise.pair("elementadd"),
     "AveragePool": pointwise.average_pool,
+    "Clip": pointwise.limited,
     "Concat": pointwise.concatenation,
     "Conv": weighted.convolution,
     "Gemm": weighted.gemm,
@@ -19,8 +20,10 @@ INTEGER: dict[str, Callable[[Lowering, IntegerOperation], Result]] = {
     "LeakyRelu": pointwise.look_up,
     "MatMul": weighted.product,
     "Mul": pointwise.pair("elementmul"),
+    "Relu": pointwise.limited,
     "Sigmoid": pointwise.look_up,
     "Softmax": pointwise.softmax,
+    "Sub": pointwise.pair("elementsub"),
 }
 """Operation on integers -> what makes LIR of it."""
 

@@ -41,12 +41,23 @@ def pair(opcode: str) -> Lower:
         made = target
         if step.limits is not None:
             made = graph.temporary(f"{step.result.name}_sum", target.type)
-        graph.add(opcode, step.result.name, (made, *sides), **is_unsigned(step.result))
+        more = {} if opcode == "elementsub" else is_unsigned(step.result)
+        graph.add(opcode, step.result.name, (made, *sides), **more)
         if step.limits is not None:
             clip(graph, step, made, target)
         return Result()
 
     return lower
+
+
+def limited(graph: Lowering, step: IntegerOperation) -> Result:
+    """A ReLU or clip of its own, between any two scales."""
+    (source,) = step.sources
+    layout = graph.layout(source.name)
+    value = graph.value(source.name, layout, source)
+    target = graph.target(step.result.name, graph.shape(source.name), step.result, layout)
+    clip(graph, step, value, target)
+    return Result()
 
 
 # --- pools -----------------------------------------------------------------------------------

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from nmpsim.bundle.limits import CHANNELS
 from nmpsim.bundle.metadata import Fate, Normalization
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.builder import Builder
-from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.imported import Imported, Wishes
 from nmpsim.frontends.tflite.lowering import Lowering, UnsupportedError
 from nmpsim.frontends.tflite.model import IDENTIFIER, Graph, Operator, Tensor, read_graph
 from nmpsim.frontends.tflite.operators import OPERATORS
@@ -26,17 +26,17 @@ def recognize(head: bytes) -> bool:
     return head[4:8] == IDENTIFIER
 
 
-def read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Imported:
+def read(path: Path, wishes: Wishes) -> Imported:
     """A model as LIR; its inputs have the file's shapes.
 
     Raises:
-        UserError: ARG001 if ``shapes`` are given, FILE001, PKG001, MODEL001 (damaged), MODEL002
-            (not supported), LIR codes.
+        UserError: ARG001 if shapes or integer islands are asked for, FILE001, PKG001, MODEL001
+            (damaged), MODEL002 (not supported), LIR codes.
     """
     place = Place(str(path))
-    if shapes:
-        message = "the inputs of a TFLite file have its shapes"
-        raise fail("ARG001", message, place=place, found=next(iter(shapes)))
+    if wishes.shapes or wishes.integer_islands is not None:
+        message = "shapes of inputs and integer islands are for ONNX models"
+        raise fail("ARG001", message, place=place, found="a TFLite file")
     graph = read_graph(path)
     builder = Builder(legal_name(path.stem), str(path))
     lowering = Lowering(graph, builder, place)
