@@ -369,6 +369,8 @@ def _parameters(
             known.setdefault(step.result.name, step.result)
         elif step.op == "QuantizeLinear":
             _learn(known, step.outputs[0], step, constants, "uint8")
+        elif step.op == "DynamicQuantizeLinear":
+            known |= {name: _plain_integers(name, "uint8") for name in step.makes}
     for step in reversed(steps):
         if isinstance(step, IntegerOperation):
             for source in step.sources:

@@ -40,6 +40,7 @@ NODES: dict[str, Callable[[Lowering, Node], Result]] = {
     "DequantizeLinear": real.dequantize,
     "Div": real.pair("elementdiv"),
     "Dropout": movement.identity,
+    "DynamicQuantizeLinear": real.quantize_dynamically,
     "Erf": real.unary("elementerf"),
     "Exp": real.unary("elementexp"),
     "Flatten": movement.flatten,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import numpy as np
@@ -18,6 +19,7 @@ from nmpsim.frontends.onnx.model import Array, Node
 from nmpsim.frontends.onnx.pointwise import as_image
 from nmpsim.frontends.onnx.unsupported import UnsupportedError
 from nmpsim.frontends.onnx.windows import window_of
+from nmpsim.lir.nodes import TensorType
 
 Lower = Callable[[Lowering, Node], Result]
 REAL = "float32"
@@ -59,6 +61,60 @@ def dequantize(graph: Lowering, node: Node) -> Result:
     if value.type.quant is None:
         raise UnsupportedError(f"{name} is {value.type.elem}")
     graph.add("dequantize", result, (graph.target(result, graph.shape(name), REAL, layout), value))
+    return Result()
+
+
+def quantize_dynamically(graph: Lowering, node: Node) -> Result:
+    """``DynamicQuantizeLinear``: scale and zero point are those of the values.
+
+    The scale is (largest - smallest) / 255 with 0 between them, or 1 where all are 0; the zero
+    point is ``rint(0 - smallest / scale)``. Integers of a scale that is not known stand for
+    themselves.
+    """
+    name, (result, scale_name, zero_name) = node.inputs[0], node.outputs
+    shape, one = graph.shape(name), TensorType("float", (1,))
+    count = math.prod(shape)
+    flat = TensorType("float", (count,))
+    integers = [graph.parameters(each) for each in (result, zero_name)]
+    if integers[0] is None or integers[1] is None:
+        raise UnsupportedError("outputs that are left out")
+
+    def make(opcode: str, type: TensorType, *operands: Value, **given: Any) -> Value:
+        target = graph.temporary(f"{result}_{opcode}", type)
+        graph.add(opcode, result, (target, *operands), **given)
+        return target
+
+    def number(value: float) -> Value:
+        return graph.real_constant(f"{result}_number", np.array([value], np.float32))
+
+    def spread(value: Value) -> Value:
+        wide = graph.temporary(f"{result}_wide", flat)
+        graph.builder.add("touch", f"{result}_touch", (wide,))
+        graph.add("inserttensor", result, (wide, value), Offsets=(0,), Count=count, Axis=0)
+        return wide
+
+    x = graph.view(_real(graph, name, PLAIN), (count,))
+    low, high = (
+        make(pair, one, graph.view(make(reduce, TensorType("float", ()), x, Axes=(0,)), (1,)), zero)
+        for pair, reduce, zero in (
+            ("elementmin", "batchedreducemin", number(0)),
+            ("elementmax", "batchedreducemax", number(0)),
+        )
+    )
+    span = make("elementsub", one, high, low)
+    nothing = make("elementcmpeq", TensorType("bool", (1,)), span, number(0))
+    steps = make("elementdiv", one, span, number(255))
+    scale = graph.view(graph.target(scale_name, (), REAL), (1,))
+    graph.add("elementselect", scale_name, (scale, nothing, number(1), steps))
+    zero = make("elementsub", one, number(0), make("elementdiv", one, low, scale))
+    zero = make("elementround", one, zero)
+    held = graph.view(graph.target(zero_name, (), integers[1]), (1,))
+    graph.add("quantize", zero_name, (held, zero))
+    rounded = make("elementround", flat, make("elementdiv", flat, x, spread(scale)))
+    placed = make("elementadd", flat, rounded, spread(zero))
+    graph.add(
+        "quantize", result, (graph.view(graph.target(result, shape, integers[0]), (count,)), placed)
+    )
     return Result()
 
 
