@@ -12,6 +12,7 @@ from frontend_cases import Operations
 import nmpsim
 
 CASES = {
+    "DynamicQuantizeLinear": ("float",),
     "QLinearConcat": ("int8", "uint8"),
     "QLinearConv": ("int8", "uint8"),
     "QLinearGlobalAveragePool": ("int8", "uint8"),
@@ -21,7 +22,7 @@ CASES = {
     "QLinearSoftmax": ("int8", "uint8"),
     "QuantizeLinear": ("float-int16", "float-int8", "float-uint8"),
 }
-REFUSED = ("DynamicQuantizeLinear_float", "QuantizeLinear_float-uint16")
+REFUSED = ("QuantizeLinear_float-uint16",)
 
 
 @pytest.fixture(scope="module")
