@@ -201,6 +201,18 @@ def test_all_that_is_not_supported_is_told_at_once(tmp_path: Path) -> None:
     ]
 
 
+def test_nodes_in_a_circle_are_damage(tmp_path: Path) -> None:
+    nodes: list[Node] = [
+        ("Transpose", ["c"], ["a"], {}),
+        ("QuantizeLinear", ["a", "x_s", "x_z"], ["b"], {}),
+        ("DequantizeLinear", ["b", "x_s", "x_z"], ["c"], {}),
+    ]
+    kind: Kind = ("float32", (4,))
+    path = write(tmp_path / "circle.onnx", nodes, {"x": kind}, {"c": kind}, scales(x=(1, 0)))
+    finding = refused(path)
+    assert (finding.code, finding.found) == ("MODEL001", "node 0 Transpose a reads c too early")
+
+
 def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     nodes: list[Node] = [("Relu", ["x"], ["y"], {})]

@@ -163,10 +163,22 @@ class _Reader:
                 expected=", ".join(one.name for one in inputs) or "no shape",
             )
         nodes = tuple(self._node(one, index) for index, one in enumerate(graph.node))
+        self._check_order(nodes, {*constants, *(one.name for one in inputs)})
         outputs = tuple(one.name for one in graph.output)
         if not outputs:
             raise damaged(self._place, "no outputs")
         return Graph(nodes, constants, inputs, outputs, self._opset())
+
+    def _check_order(self, nodes: tuple[Node, ...], known: set[str]) -> None:
+        """Each tensor is made once, before it is read; so there is no circle."""
+        made = {name for node in nodes for name in node.makes}
+        for node in nodes:
+            early = [name for name in node.reads if name in made and name not in known]
+            twice = [name for name in node.makes if name in known]
+            if early or twice or len(set(node.makes)) != len(node.makes):
+                what = f"reads {early[0]} too early" if early else "makes a tensor again"
+                raise damaged(self._place, f"node {node.label} {what}")
+            known.update(node.makes)
 
     def _opset(self) -> int:
         own = [one.version for one in self._model.opset_import if one.domain in ("", "ai.onnx")]
