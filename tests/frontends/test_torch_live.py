@@ -210,6 +210,37 @@ def test_scripted() -> None:
     assert compare(scripted, example, "fbgemm") > 15
 
 
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.c1, self.c2 = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.mp, self.ap, self.fc = nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.relu(self.c1(x))
+        return self.fc(self.ap(self.mp(torch.relu(x + self.c2(x)))).flatten(1))
+
+
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_pt2e_is_a_step_off_at_most(by_channel: bool) -> None:
+    pt2e = pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e")
+    kinds = pytest.importorskip("torchao.testing.pt2e._xnnpack_quantizer")
+    torch.manual_seed(1)
+    examples = (torch.randn(2, 3, 8, 8),)
+    config = kinds.get_symmetric_quantization_config(is_per_channel=by_channel)
+    exported = torch.export.export(Small().eval(), examples).module()
+    prepared = pt2e.prepare_pt2e(exported, kinds.XNNPACKQuantizer().set_global(config))
+    prepared(*examples)
+    model = pt2e.convert_pt2e(prepared)
+    again = torch.export.export(model, examples)
+    for one in (model, again):
+        bundle = nmpsim.compile(nmpsim.from_torch(one, examples), slicing="simple").bundle
+        report = nmpsim.Device(threads=1).run(bundle, [examples[0].numpy()])
+        expected = model(*examples).detach().numpy()
+        (found,) = report.outputs.values()
+        assert np.abs(found - expected).max() <= 0.01, "a few steps of some 0.003"
+
+
 def refusal(model: Any, *examples: Any, **given: Any) -> Any:
     with pytest.raises(nmpsim.UserError) as error:
         nmpsim.from_torch(model.eval(), examples, **given)

@@ -1,14 +1,15 @@
-"""PyTorch's quantized models, live: from the eager mode, from FX, scripted."""
+"""PyTorch's quantized models, live: from the eager mode, FX, PT2E, scripted or exported."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nmpsim.bundle.metadata import Fate
-from nmpsim.diagnostics import Diagnostic, UserError
+from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.imported import Imported
-from nmpsim.frontends.torch.lowering import PROFILES, Lowering, UnsupportedError
+from nmpsim.frontends.torch.islands import is_pt2e, with_islands
+from nmpsim.frontends.torch.lowering import PROFILES, Lowering, UnsupportedError, unsupported
 from nmpsim.frontends.torch.operators import OPERATORS
 from nmpsim.frontends.torch.record import Call, Recorded
 from nmpsim.lir.names import legal_name
@@ -22,10 +23,11 @@ def from_torch(model: Any, example: Any, *, engine: str | None = None) -> Import
     those of the example.
 
     Args:
-        model: a quantized ``torch.nn.Module`` in evaluation mode.
+        model: a quantized ``torch.nn.Module`` in evaluation mode, or a quantized
+            ``torch.export.ExportedProgram``.
         example: a tensor, or a tuple of them, as ``forward`` takes it.
         engine: ``fbgemm``, ``qnnpack``, ``onednn`` or ``x86``, that the model was converted for;
-            ``torch.backends.quantized.engine`` if None.
+            ``torch.backends.quantized.engine`` if None. A model of PT2E has none.
 
     Raises:
         UserError: MODEL002 (not supported), ARG001 for an unknown engine, LIR codes.
@@ -41,16 +43,23 @@ def lower(recorded: Recorded) -> Imported:
     Raises:
         UserError: MODEL002, LIR codes.
     """
+    problems: list[Diagnostic] = []
+    if is_pt2e(recorded):
+        place = Place(recorded.name)
+        recorded = with_islands(
+            recorded, lambda call, why: problems.append(unsupported(call, why, place))
+        )
+    if problems:
+        raise UserError(problems[:MAX_ERRORS])
     builder = Builder(legal_name(recorded.name), "a PyTorch module")
     graph = Lowering(recorded, builder)
     fates: list[Fate] = []
-    problems: list[Diagnostic] = []
     unsigned = _bind(graph, recorded)
     for call in recorded.calls:
         try:
             fates.append(_lower(graph, call))
         except UnsupportedError as why:
-            problems.append(graph.unsupported(call, why))
+            problems.append(unsupported(call, why, graph.place))
             _assume(graph, call)
     if problems:
         raise UserError(problems[:MAX_ERRORS])

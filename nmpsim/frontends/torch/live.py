@@ -33,7 +33,7 @@ def record(model: Any, example: Any, engine: str | None) -> Recorded:
     """What a model does with an example.
 
     Args:
-        model: a ``torch.nn.Module`` in evaluation mode.
+        model: a ``torch.nn.Module`` in evaluation mode, or what ``torch.export`` has exported.
         example: a tensor, or a tuple of them, as ``forward`` takes it.
         engine: that the model was converted for; ``torch.backends.quantized.engine`` if None.
 
@@ -43,7 +43,9 @@ def record(model: Any, example: Any, engine: str | None) -> Recorded:
     chosen = torch.backends.quantized.engine if engine is None else engine
     if chosen not in _ENGINES:
         raise fail("ARG001", "unknown engine", found=chosen, expected=", ".join(_ENGINES))
-    if model.training:
+    if isinstance(model, torch.export.ExportedProgram):
+        model = model.module()
+    if model.training and not isinstance(model, torch.fx.GraphModule):  # PT2E's has no modes
         raise _unsupported(model, "training mode", "evaluation mode", "model.eval()")
     examples = (example,) if isinstance(example, torch.Tensor) else tuple(example)
     if not all(isinstance(one, torch.Tensor) for one in examples):
@@ -210,7 +212,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
         answers = [one for one in results if isinstance(one, torch.Tensor)]
         if func._schema.is_mutable or bound.get("inplace") is True:
             self._forget_aliases(answers)
-        if not any(tensor.number in self._made for tensor in _tensors(arguments)):
+        is_made = any(tensor.number in self._made for tensor in _tensors(arguments))
+        if not is_made and not operation.startswith("quantized_decomposed."):
             for one in answers:
                 self._set(one, is_constant=True)
             return result

@@ -222,15 +222,6 @@ class Lowering:
         given = {"Offsets": tuple(offsets), "Count": count, "Axis": axis}
         self.add_before("inserttensor", "part", call, (target, part), **given)
 
-    def unsupported(self, call: Call, why: UnsupportedError) -> Diagnostic:
-        """The finding that an operation cannot be compiled."""
-        return Diagnostic(
-            "MODEL002",
-            f"operation {call.node} cannot be compiled",
-            place=self.place,
-            found=str(why),
-        )
-
     def _ordered(self, tensor: Tensor, order: Order) -> TensorType:
         return self.type_of(tensor, tuple(tensor.shape[dimension] for dimension in order))
 
@@ -252,6 +243,12 @@ class Lowering:
         else:
             self.builder.add("transpose", name, (target, held.value), Shuffle=shuffle)
         return target
+
+
+def unsupported(call: Call, why: UnsupportedError, place: Place) -> Diagnostic:
+    """The finding that an operation cannot be compiled."""
+    message = f"operation {call.node} cannot be compiled"
+    return Diagnostic("MODEL002", message, place, found=str(why))
 
 
 def _moves_nothing(held: Held, order: Order) -> bool:

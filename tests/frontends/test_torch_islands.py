@@ -1,0 +1,133 @@
+"""Models quantized by PT2E: what lies between dequantize and quantize is done in integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from torch_records import Run
+
+import nmpsim
+from nmpsim.frontends.torch import lower
+from nmpsim.frontends.torch.record import Tensor
+
+Array = npt.NDArray[Any]
+RNG = np.random.default_rng(12)
+STEM = {"scale": 0.05, "zero_point": -3}
+MID = {"scale": 0.04, "zero_point": -128}
+SPACE = "quantized_decomposed."
+INT8 = {"quant_min": -128, "quant_max": 127, "dtype": "int8"}
+
+
+class FloatRun(Run):
+    """A run of real numbers between stored integers."""
+
+    def real(self, *shape: int) -> Tensor:
+        return self.tensor(shape)
+
+    def stored(self, x: Tensor, **given: Any) -> Tensor:
+        result = Tensor(self.real().number, given.get("dtype", "int8"), x.shape)
+        operation = f"{SPACE}quantize_per_tensor"
+        return self.call(operation, "q", result, input=x, **{**INT8, **given})
+
+    def back(self, q: Tensor, **given: Any) -> Tensor:
+        operation = f"{SPACE}dequantize_per_tensor"
+        return self.call(operation, "dq", self.real(*q.shape), input=q, **INT8, **given)
+
+    def between(self, x: Tensor, **given: Any) -> Tensor:
+        return self.back(self.stored(x, **given), **given)
+
+    def constant(self, values: Array) -> Tensor:
+        return Tensor(self.real().number, values.dtype.name, values.shape, values=values)
+
+    def weights(self, values: Array, scales: Array) -> Tensor:
+        operation = f"{SPACE}dequantize_per_channel"
+        zeros = np.zeros(len(scales), np.int64)
+        given = {"input": values, "scales": scales, "zero_points": zeros}
+        held = {name: self.constant(value) for name, value in given.items()}
+        return self.call(operation, "w", self.real(*values.shape), axis=0, **held)
+
+
+def run_of(run: FloatRun, x: Tensor, y: Tensor, values: Array) -> Any:
+    bundle = nmpsim.compile(lower(run.recorded({"x": x}, y)), slicing="simple").bundle
+    return nmpsim.Device(threads=1, engine="reference").run(bundle, {"x": values})
+
+
+def on_grid(x: Array, scale: float, zero_point: int, low: int = -128, high: int = 127) -> Array:
+    return (np.clip(np.rint(x / scale) + zero_point, low, high) - zero_point) * scale
+
+
+@pytest.mark.parametrize("low", [-128, -100])
+def test_a_convolution_its_relu_and_a_product(low: int) -> None:
+    run, values = FloatRun("x86"), RNG.normal(size=(1, 3, 4, 4)).astype(np.float32)
+    filters = RNG.integers(-127, 128, (4, 3, 1, 1)).astype(np.int8)
+    scales = RNG.uniform(0.001, 0.01, 4)
+    bias = RNG.normal(size=4).astype(np.float32)
+    rows = RNG.integers(-127, 128, (5, 4)).astype(np.int8)
+    x = run.real(1, 3, 4, 4)
+    sizes = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+    convolved = run.call(
+        "aten.convolution", "c", run.real(1, 4, 4, 4), input=run.between(x, **STEM),
+        weight=run.weights(filters, scales), bias=run.constant(bias), transposed=False, **sizes,
+    )  # fmt: skip
+    relu = run.call("aten.relu", "r", run.real(1, 4, 4, 4), self=convolved)
+    mid = run.back(run.stored(relu, **MID, quant_min=low), **MID)
+    mean = run.call("aten.mean", "m", run.real(1, 4, 1, 1), self=mid, dim=(-1, -2), keepdim=True)
+    flat = run.call("aten.view", "v", run.real(1, 4), self=run.between(mean, **MID), size=(1, 4))
+    turned = run.call("aten.t", "t", run.real(4, 5), self=run.weights(rows, np.full(5, 0.01)))
+    scores = run.call(
+        "aten.addmm", "fc", run.real(1, 5), self=run.constant(np.ones(5, np.float32)),
+        mat1=flat, mat2=turned, beta=1, alpha=1,
+    )  # fmt: skip
+    y = run.between(scores, **STEM)
+    report = run_of(run, x, y, values)
+    real_filters = filters[:, :, 0, 0] * scales[:, None]
+    product = np.einsum("nchw,oc->nohw", on_grid(values, **STEM), real_filters)
+    real = on_grid(np.maximum(product + bias[:, None, None], 0), **MID, low=low)
+    flat_mean = on_grid(real.mean(axis=(2, 3)), **MID)
+    expected = on_grid(flat_mean @ (rows.T * 0.01) + 1, **STEM)
+    found = report.outputs["output"]
+    assert np.abs(found - expected).max() <= 0.051, "a step at most"
+    assert (np.abs(found - expected) < 1e-4).mean() >= 0.8
+    on_host = {layer.op for layer in report.layers if layer.placement == "host"}
+    assert on_host == {"quantize", "dequantize"}
+
+
+def test_pairs_moves_and_another_scale() -> None:
+    run, values = FloatRun("x86"), RNG.normal(size=(2, 6)).astype(np.float32)
+    x = run.real(2, 6)
+    held = run.between(x, **STEM)
+    part = run.call("aten.slice", "s", run.real(2, 3), self=held, dim=1, start=3, end=6, step=1)
+    other = run.call("aten.slice", "s", run.real(2, 3), self=held, dim=1, start=0, end=3, step=1)
+    clipped = run.call("aten.relu", "r", run.real(2, 3), self=other)
+    rescaled = run.between(clipped, **MID)
+    total = run.call("aten.add", "a", run.real(2, 3), self=part, other=rescaled, alpha=1)
+    y = run.between(total, scale=0.07, zero_point=5)
+    found = run_of(run, x, y, values).outputs["output"]
+    real = on_grid(values, **STEM)
+    expected = real[:, 3:] + on_grid(np.maximum(real[:, :3], 0), **MID)
+    assert np.abs(found - on_grid(expected, 0.07, 5)).max() <= 0.071
+
+
+def test_what_stays_float_is_refused_by_name() -> None:
+    run = FloatRun("x86")
+    x = run.real(2, 6)
+    held = run.between(x, **STEM)
+    grown = run.call("aten.exp", "blk.exp", run.real(2, 6), self=held)
+    with pytest.raises(nmpsim.UserError) as error:
+        lower(run.recorded({"x": x}, run.between(grown, **STEM)))
+    first = error.value.diagnostics[0]
+    assert (first.code, first.message) == (
+        "MODEL002", "operation 2 aten.exp blk.exp cannot be compiled",
+    )  # fmt: skip
+    run = FloatRun("x86")
+    x = run.real(2, 6)
+    held = run.between(x, **STEM)
+    total = run.call("aten.add", "sum", run.real(2, 6), self=held, other=held, alpha=1)
+    with pytest.raises(nmpsim.UserError, match="nothing quantizes"):
+        lower(run.recorded({"x": x}, total))
+    wide = run.stored(x, **{**STEM, "dtype": "int16"})
+    with pytest.raises(nmpsim.UserError, match="int16"):
+        lower(run.recorded({"x": x}, wide))
