@@ -74,11 +74,13 @@ def test_x86_follows_two_engines(shared: Path) -> None:
     assert {layer.numerics for layer in own.metadata.layers} <= {"float-qnnpack", ""}
 
 
-def average(channels_last: bool, channels: int, engine: str = "fbgemm") -> tuple[Recorded, Array]:
+def average(
+    channels_last: bool, channels: int, engine: str = "fbgemm", **more: Any
+) -> tuple[Recorded, Array]:
     run = Run(engine)
     x = run.tensor((1, channels, 4, 4), 0.05, 77, channels_last=channels_last)
     y = run.tensor((1, channels, 2, 2), 0.05, 77)
-    run.call("aten.avg_pool2d", "ap", y, self=x, kernel_size=(2, 2), stride=(2, 2))
+    run.call("aten.avg_pool2d", "ap", y, self=x, kernel_size=(2, 2), stride=(2, 2), **more)
     values = np.random.default_rng(5).integers(0, 256, x.shape).astype(np.uint8)
     return run.recorded({"x": x}, y), values
 
@@ -102,6 +104,18 @@ def test_an_average_knows_how_its_input_lay_in_memory(
     recorded, values = average(channels_last, channels)
     expected = mean(values, late)
     assert not np.array_equal(expected, mean(values, 0 if late else channels)), "there are ties"
+    np.testing.assert_array_equal(report_of(recorded, {"x": values}).outputs["output"], expected)
+
+
+@pytest.mark.parametrize(
+    ("ceil_mode", "channels_last", "late"), [(False, True, 20), (True, True, 16), (True, False, 0)]
+)
+def test_qnnpack_has_no_average_of_rounded_up_size(
+    ceil_mode: bool, channels_last: bool, late: int
+) -> None:
+    """PyTorch then takes the other engines', which may divide by fewer taps than a window has."""
+    recorded, values = average(channels_last, 20, "qnnpack", ceil_mode=ceil_mode)
+    expected = mean(values, late)
     np.testing.assert_array_equal(report_of(recorded, {"x": values}).outputs["output"], expected)
 
 

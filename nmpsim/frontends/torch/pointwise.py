@@ -12,6 +12,7 @@ from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.torch.lowering import (
     NHWC,
+    PROFILES,
     Lowering,
     Result,
     UnsupportedError,
@@ -22,6 +23,8 @@ from nmpsim.frontends.torch.record import BLOCK, Call, Tensor
 Lower = Callable[[Lowering, Call], Result]
 _LATE = "float"
 """A profile whose averages add the zero point after rounding."""
+_EARLY = "float-fbgemm"
+"""One that adds it before; both know windows that do not count padding."""
 _AVERAGED = 16
 """Channels that PyTorch averages at once where they lie next to each other."""
 
@@ -182,7 +185,7 @@ def average_pool(graph: Lowering, call: Call) -> Result:
     if any(window.beyond) and (counts or is_qnnpack):
         raise UnsupportedError("windows that reach beyond the padding")
     late = _AVERAGED * (source.shape[1] // _AVERAGED) if source.channels_last else 0
-    _average(graph, call, source, window, counts, source.shape[1] if is_qnnpack else late)
+    _average(graph, call, source, window, counts, None if is_qnnpack else late)
     return Result()
 
 
@@ -196,30 +199,33 @@ def adaptive_average_pool(graph: Lowering, call: Call) -> Result:
         raise UnsupportedError(f"{list(sizes)} pooled to {list(out)}, by windows of several sizes")
     kernel = tuple(i // o for i, o in zip(sizes, out, strict=True))
     window = _Window(kernel, kernel, (0, 0), (0, 0))
-    _average(graph, call, source, window, True, 0)
+    _average(graph, call, source, window, True, None if graph.engine == "qnnpack" else 0)
     return Result()
 
 
 def _average(
-    graph: Lowering, call: Call, source: Tensor, window: _Window, counts: bool, late: int
+    graph: Lowering, call: Call, source: Tensor, window: _Window, counts: bool, late: int | None
 ) -> None:
-    """The first ``late`` channels add the zero point after rounding, where the engine has both."""
+    """The first ``late`` channels add the zero point after rounding; None: all as qnnpack does."""
     words = {**window.words, "CountIncludePads": int(counts)}
     target, value = graph.target(call, NHWC), graph.value(source, NHWC)
-    channels = source.shape[1]
-    if graph.engine == "qnnpack" or late in (0, channels):
-        name = graph.add("avgpool", call, (target, value), **words)
-        if late and graph.engine != "qnnpack":
-            graph.layer_numerics[name] = _LATE
-        return
-    for first, count, profile in ((0, late, _LATE), (late, channels - late, "")):
-        part = _channels(graph, call, value, 3, first, count)
-        kind = attrs.evolve(target.type, shape=(*target.shape[:3], count))
-        mean = graph.temporary(call, "mean", kind)
+    channels, own = source.shape[1], PROFILES[graph.engine]
+    parts = [(0, channels, own)]
+    if late is not None:
+        early = _EARLY if graph.engine == "qnnpack" else own
+        parts = [(0, late, _LATE), (late, channels - late, early)]
+    for first, count, profile in parts:
+        if not count:
+            continue
+        part, mean = _channels(graph, call, value, 3, first, count), target
+        if count < channels:
+            kind = attrs.evolve(target.type, shape=(*target.shape[:3], count))
+            mean = graph.temporary(call, "mean", kind)
         name = graph.add("avgpool", call, (mean, part), **words)
-        graph.insert(call, target, mean, (0, 0, 0, first))
-        if profile:
+        if profile != own:
             graph.layer_numerics[name] = profile
+        if mean is not target:
+            graph.insert(call, target, mean, (0, 0, 0, first))
 
 
 @attrs.frozen
