@@ -199,6 +199,20 @@ def test_joined_channels_follow_another_form_in_blocks() -> None:
     np.testing.assert_array_equal(report.outputs["output"], expected)
 
 
+def test_what_is_float_stays_float_on_the_host() -> None:
+    run = Run("fbgemm")
+    x = run.tensor((2, 3))
+    clipped = run.call("aten.relu", "relu", run.tensor(x.shape), self=x)
+    y = run.call("aten._softmax", "softmax", run.tensor(x.shape), self=clipped, dim=-1)
+    values = np.float32([[-1, 0, 2], [3, -4, 1]])
+    report = report_of(run.recorded({"x": x}, y), {"x": values})
+    grown = np.exp(np.maximum(values, 0))
+    np.testing.assert_allclose(
+        report.outputs["output"], grown / grown.sum(axis=1, keepdims=True), rtol=1e-6
+    )
+    assert {layer.placement for layer in report.layers} == {"host"}
+
+
 def test_what_is_not_known_is_refused_by_name() -> None:
     run = Run("fbgemm")
     x, y, z = (run.tensor((1, 4), 0.05, 10) for _ in range(3))

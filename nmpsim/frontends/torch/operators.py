@@ -15,6 +15,7 @@ from nmpsim.frontends.torch.pointwise import (
     pair,
     pointwise,
     quantize,
+    softmax,
 )
 from nmpsim.frontends.torch.record import POINTWISE, Call
 from nmpsim.frontends.torch.weighted import convolution, linear
@@ -22,6 +23,7 @@ from nmpsim.frontends.torch.weighted import convolution, linear
 OPERATORS: dict[str, Callable[[Lowering, Call], Result]] = {
     "aten._adaptive_avg_pool2d": adaptive_average_pool,
     "aten._reshape_alias": view,
+    "aten._softmax": softmax,
     "aten._unsafe_view": view,
     "aten.alias": same,
     "aten.avg_pool2d": average_pool,

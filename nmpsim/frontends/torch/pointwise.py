@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import attrs
@@ -67,6 +68,8 @@ def pair(opcode: str) -> Lower:
 
 def pointwise(graph: Lowering, call: Call) -> Result:
     """A function of one value: a clip where its table says so, else the table."""
+    if call.operation == "aten.relu" and tensor_of(call, "self", "quint8", "float32").scale is None:
+        return _real_relu(graph, call)
     source = tensor_of(call, next(iter(call.arguments)))
     if len(call.tables) != 1:
         raise UnsupportedError(
@@ -87,6 +90,26 @@ def pointwise(graph: Lowering, call: Call) -> Result:
     scale = target.type.quant.scale if target.type.quant else 0.0
     low, high = (scale * (int(bound) - zero) for bound in (table[0], table[-1]))
     graph.add("clip", call, (target, value), Min=low, Max=high)
+    return Result()
+
+
+def _real_relu(graph: Lowering, call: Call) -> Result:
+    """In float32, as FX leaves it where it knows no fused form; on the host."""
+    source = tensor_of(call, "self", "float32")
+    order = graph.order_of(source)
+    graph.add("relu", call, (graph.target(call, order), graph.value(source, order)))
+    return Result()
+
+
+def softmax(graph: Lowering, call: Call) -> Result:
+    """In float32 along the last dimension, on the host."""
+    source = tensor_of(call, "self", "float32")
+    rank = len(source.shape)
+    if not rank or int(call.arguments["dim"]) % rank != rank - 1:
+        raise UnsupportedError(f"softmax along dimension {call.arguments['dim']}")
+    rows = (math.prod(source.shape[:-1]), source.shape[-1])
+    sides = (graph.target(call), graph.value(source))
+    graph.add("softmax", call, tuple(graph.view(side, rows) for side in sides))
     return Result()
 
 
