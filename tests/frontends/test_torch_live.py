@@ -274,6 +274,8 @@ def test_refusals() -> None:
     torch.backends.quantized.engine = "qnnpack"
     images = x.to(memory_format=torch.channels_last)
     assert "mixes up the pixels" in refusal(Function(lambda q: torch.clamp(q, 0, 1)), images).found
+    with pytest.raises(nmpsim.UserError, match=r"a torch\.nn\.Module"):
+        nmpsim.from_torch("model.pt", x)
     training = Function(torch.relu)
     with pytest.raises(nmpsim.UserError, match=r"model\.eval\(\)"):
         nmpsim.from_torch(training, x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,14 @@ def test_what_is_not_known_is_refused_by_name() -> None:
     assert first.message == "operation 0 aten.cumsum blk.cumsum cannot be compiled"
     assert first.found == "an operation that nmpsim does not know"
     assert second.message == "operation 1 aten.sigmoid act cannot be compiled"
+
+
+def test_without_pytorch_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "nmpsim.frontends.torch.live", raising=False)
+    with pytest.raises(nmpsim.UserError, match="a PyTorch model needs PyTorch") as error:
+        nmpsim.from_torch(object(), ())
+    assert error.value.diagnostics[0].code == "PKG001"
 
 
 def test_weights_and_scales_are_the_models_own() -> None:

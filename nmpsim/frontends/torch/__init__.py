@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.bundle.metadata import Fate
-from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.imported import Imported
 from nmpsim.frontends.torch.islands import is_pt2e, with_islands
@@ -30,9 +30,15 @@ def from_torch(model: Any, example: Any, *, engine: str | None = None) -> Import
             ``torch.backends.quantized.engine`` if None. A model of PT2E has none.
 
     Raises:
-        UserError: MODEL002 (not supported), ARG001 for an unknown engine, LIR codes.
+        UserError: MODEL002 (not supported), ARG001 for an unknown engine, LIR codes; PKG001 without
+            PyTorch.
     """
-    from nmpsim.frontends.torch.live import record
+    try:
+        from nmpsim.frontends.torch.live import record
+    except ImportError as error:
+        message = "a PyTorch model needs PyTorch"
+        hint = "pip install torch; a compiled bundle runs without it"
+        raise fail("PKG001", message, found=str(error), hint=hint) from error
 
     return lower(record(model, example, engine))
 

@@ -45,6 +45,8 @@ def record(model: Any, example: Any, engine: str | None) -> Recorded:
         raise fail("ARG001", "unknown engine", found=chosen, expected=", ".join(_ENGINES))
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
+    if not isinstance(model, torch.nn.Module):
+        raise _unsupported(model, type(model).__name__, "a torch.nn.Module")
     if model.training and not isinstance(model, torch.fx.GraphModule):  # PT2E's has no modes
         raise _unsupported(model, "training mode", "evaluation mode", "model.eval()")
     examples = (example,) if isinstance(example, torch.Tensor) else tuple(example)
