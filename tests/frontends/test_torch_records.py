@@ -108,6 +108,12 @@ def test_an_average_knows_how_its_input_lay_in_memory(
     np.testing.assert_array_equal(report_of(recorded, {"x": values}).outputs["output"], expected)
 
 
+def test_an_average_that_no_profile_has_is_refused() -> None:
+    more = {"padding": (1, 1), "count_include_pad": False}
+    with pytest.raises(nmpsim.UserError, match="does not count padding"):
+        lower(average(True, 16, **more)[0])
+
+
 @pytest.mark.parametrize(
     ("ceil_mode", "channels_last", "late"), [(False, True, 20), (True, True, 16), (True, False, 0)]
 )

@@ -22,10 +22,10 @@ from nmpsim.frontends.torch.lowering import (
 from nmpsim.frontends.torch.record import BLOCK, Call, Tensor
 
 Lower = Callable[[Lowering, Call], Result]
-_LATE = "float"
-"""A profile whose averages add the zero point after rounding."""
+_LATE = "float-qnnpack"
+"""A profile whose averages add the zero point after rounding; it always counts padding."""
 _EARLY = "float-fbgemm"
-"""One that adds it before; both know windows that do not count padding."""
+"""One that adds it before, and knows windows that do not count padding."""
 _AVERAGED = 16
 """Channels that PyTorch averages at once where they lie next to each other."""
 
@@ -236,6 +236,10 @@ def _average(
     parts = [(0, channels, own)]
     if late is not None:
         early = _EARLY if graph.engine == "qnnpack" else own
+        if late and not counts and any((*window.pads, *window.beyond)):
+            raise UnsupportedError(
+                "an average that does not count padding, of channels that come last"
+            )
         parts = [(0, late, _LATE), (late, channels - late, early)]
     for first, count, profile in parts:
         if not count:
