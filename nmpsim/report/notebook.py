@@ -1,4 +1,8 @@
-"""A run where people look at tables: a line, a table of a notebook, a data frame."""
+"""A run where people look at tables: a line, a table of a notebook, a data frame.
+
+A ``report`` is a :class:`~nmpsim.report.data.RunReport`, which shows itself by these functions;
+``layers`` are its layers.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,10 @@ from collections.abc import Sequence
 from html import escape
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmpsim.diagnostics import fail
 from nmpsim.visible import visible_line
-
-if TYPE_CHECKING:
-    from nmpsim.report.data import LayerReport, RunReport
 
 COLUMNS = (
     "index",
@@ -41,7 +42,7 @@ _SHOWN = ("index", "name", "op", "placement", "cycles", "macs", "bytes_read", "b
 """Those of a notebook's table; behind them shape and saturated."""
 
 
-def columns(layers: Sequence[LayerReport]) -> dict[str, list[Any]]:
+def columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
     """A list for each column, with one value a layer; ``shape`` is text."""
     table = {name: [*map(attrgetter(name), layers)] for name in COLUMNS}
     return {
@@ -52,7 +53,7 @@ def columns(layers: Sequence[LayerReport]) -> dict[str, list[Any]]:
     }
 
 
-def data_frame(library: str, layers: Sequence[LayerReport]) -> Any:
+def data_frame(library: str, layers: Sequence[Any]) -> Any:
     """The columns as a ``DataFrame`` of pandas or polars; PKG001 without it."""
     try:
         frames = import_module(library)
@@ -66,7 +67,7 @@ def data_frame(library: str, layers: Sequence[LayerReport]) -> Any:
     return frames.DataFrame(columns(layers))
 
 
-def in_short(report: RunReport) -> str:
+def in_short(report: Any) -> str:
     """One line: what it was, how it ended."""
     layers = "1 layer" if len(report.layers) == 1 else f"{len(report.layers)} layers"
     end = report.limited_by if report.trap is None else f"{report.trap.kind}: {report.trap.message}"
@@ -74,7 +75,7 @@ def in_short(report: RunReport) -> str:
     return visible_line(f"<RunReport {text}{f'; {end}' if end else ''}>")
 
 
-def as_html(report: RunReport) -> str:
+def as_html(report: Any) -> str:
     """A table of layers below that line."""
     head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in (*_SHOWN, "shape", "saturated"))
     rows = "".join(f"<tr>{''.join(_cells(layer))}</tr>" for layer in report.layers)
@@ -83,11 +84,11 @@ def as_html(report: RunReport) -> str:
     return f"<div><p>{title}</p>{table if report.layers else ''}</div>"
 
 
-def _cells(layer: LayerReport) -> Sequence[str]:
+def _cells(layer: Any) -> Sequence[str]:
     values = [getattr(layer, name) for name in _SHOWN]
     texts = [f"{v:,}" if isinstance(v, int) else visible_line(str(v)) for v in values]
     return [f"<td>{escape(t)}</td>" for t in (*texts, _shape(layer), f"{layer.saturated:,}")]
 
 
-def _shape(layer: LayerReport) -> str:
+def _shape(layer: Any) -> str:
     return "x".join(map(str, layer.shape))

@@ -27,7 +27,10 @@ NOT_COMPILED = {
     "nmpsim.atomic",
     "nmpsim.children",
     "nmpsim.config",
+    "nmpsim.core.critical_path",
+    "nmpsim.core.work",
     "nmpsim.diagnostics",
+    "nmpsim.dram_presets",
     "nmpsim.host_memory",
     "nmpsim.visible",
 }

@@ -39,12 +39,14 @@ def test_operands_of_a_kind_are_in_the_same_places(row: Opcode) -> None:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_a_formula_takes_what_is_read_and_the_attributes(row: Opcode) -> None:
+    """But for those that say how integers are rounded, which Glow does not have."""
     if row.formula is None:
         return
     sources = [np.array([0.25, 0.5]) for role in row.operands if role.kind == IN]
     if row.name.startswith(("elementbitwise", "modulo")):
         sources = [np.array([1, 2]) for _ in sources]
-    assert np.shape(row.formula(*sources, *(1 for _ in row.attributes))) == (2,)
+    numbers = [1 for attribute in row.attributes if not attribute.is_extension]
+    assert np.shape(row.formula(*sources, *numbers)) == (2,)
 
 
 @pytest.mark.parametrize("row", ROWS)
