@@ -31,6 +31,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONGEST = (
+    "test_kernels_give_the_same_uncompiled",
+    "test_a_whole_program_is_the_same_with_all_kinds_of_kernels",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests first: at the end one worker would wait for the other."""
+    items.sort(key=lambda item: item.name not in LONGEST)
+
+
 @pytest.fixture(autouse=True)
 def numbers_begin_anew(request: pytest.FixtureRequest) -> None:
     """A test module's ``RNG`` gives a test the same numbers whichever tests ran before it."""
