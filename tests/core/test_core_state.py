@@ -13,11 +13,13 @@ from nmpsim.core import state
 from nmpsim.core.state import (
     CSR_COLUMN,
     NEVER,
+    Awaited,
     Count,
     Csr,
     Job,
     Machine,
     Outcome,
+    PathCause,
     Spent,
     Status,
     Trap,
@@ -48,7 +50,7 @@ def machine() -> Machine:
     return make_machine(config, IMAGE, 0x8000_0000, 0xA000_0000, 4096, [5, 7], [0, 2, 1])
 
 
-@pytest.mark.parametrize("numbers", [Status, Outcome, Count, Spent, Trap])
+@pytest.mark.parametrize("numbers", [Status, Outcome, Count, Spent, PathCause, Awaited, Trap])
 def test_members_are_numbered_from_zero(numbers: type[IntEnum]) -> None:
     assert [int(member) for member in numbers.__members__.values()] == [*range(len(numbers))]
 

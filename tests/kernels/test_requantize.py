@@ -458,3 +458,22 @@ def test_biases_of_the_reference(profile: int, element: int) -> None:
         ]
         assert found.tolist() == expected, seed
         ledger.assert_equal(counters)
+
+
+@pytest.mark.parametrize(("profile", "element"), [*layers()])
+def test_what_a_sum_of_the_reference_begins_with(profile: int, element: int) -> None:
+    """Bias plus zero term, in as many bits as a sum has."""
+    largest = (1 << (47 if element else 31)) - 1
+    for seed in range(CASES):
+        layer = layer_of(profile, element, seed)
+        q, place = requantizer_of(layer), place_of(new_counters(), PIXELS)
+        biases = formula_steps.result_of(reference.BIASES[profile](q, place)).tolist()
+        zero_terms = [7, -3, largest, -largest, *range(100, 100 + COUNT)][:COUNT]
+        steps = reference.start(
+            words_of(layer), np.array(zero_terms, np.int64), requantizer_of(layer), place
+        )
+        expected = [
+            min(max(bias + term, -largest - 1), largest)
+            for bias, term in zip(biases, zero_terms, strict=True)
+        ]
+        assert formula_steps.result_of(steps).tolist() == expected, seed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numba
@@ -21,6 +22,7 @@ from rescale_oracle import (
 
 from nmpsim.core.reference import operands
 from nmpsim.core.reference import rounding as reference
+from nmpsim.kernels import profiles
 from nmpsim.kernels import rounding as kernels
 
 float_entry: Any = numba.njit(lambda word: kernels.float_of_bits(word))
@@ -28,6 +30,9 @@ away_entry: Any = numba.njit(lambda value: kernels.round_away(value))
 even_entry: Any = numba.njit(lambda value: kernels.round_even(value))
 held_entry: Any = numba.njit(lambda value, limit: kernels.held(value, limit))
 product_entry: Any = numba.njit(lambda x, mul: kernels.doubling_high(x, mul))
+fused_entry: Any = numba.njit(
+    lambda x, factor, addend: profiles.fused_multiply_add(x, factor, addend)
+)
 shift_entry: Any = numba.njit(lambda x, shift: kernels.rounding_shift(x, shift))
 
 REALS = [
@@ -130,3 +135,39 @@ def test_shifts_by_hand() -> None:
     xs, halved = [-5, -3, -2, -1, 0, 1, 2, 3, 5], [-3, -2, -1, -1, 0, 1, 1, 2, 3]
     assert [shift_entry(np.int64(x), np.int64(1)) for x in xs] == halved
     assert reference.shift_away(np.array(xs, np.int64), 1).tolist() == halved
+
+
+def nearest_float32(exact: Fraction) -> Any:
+    """Halves to even."""
+    first = F32(float(exact))
+    around = [np.nextafter(first, F32(-np.inf)), first, np.nextafter(first, F32(np.inf))]
+    return min(around, key=lambda value: (abs(Fraction(float(value)) - exact), bits_of(value) & 1))
+
+
+def test_a_product_and_a_sum_rounded_once() -> None:
+    """Products near a half of the sum's last place; what float64 loses decides about some."""
+    rng = np.random.default_rng(24)
+    twice = 0
+    for x in rng.integers(1, 1 << 15, 300).tolist():
+        for sign, addend_sign in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+            power = int(rng.integers(-10, 10))
+            factor = F32(sign * 2.0**power / x)
+            odd = 2 * int(rng.integers(1 << 22, 1 << 23)) + 1
+            addend = F32(addend_sign * odd * 2.0 ** (power + 1))
+            exact = Fraction(x) * Fraction(float(factor)) + Fraction(float(addend))
+            expected = nearest_float32(exact)
+            twice += F32(np.float64(x) * np.float64(factor) + np.float64(addend)) != expected
+            assert fused_entry(np.float64(x), np.float64(factor), np.float64(addend)) == expected
+            got = reference.fused_multiply_add(np.array([x, 0]), factor, addend)
+            assert got.tolist() == [expected, addend]
+    assert twice > 30, "rounding twice shows"
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_beyond_float32_is_infinite(sign: int) -> None:
+    infinite = F32(sign * np.inf)
+    assert fused_entry(np.float64(sign), 3e38, np.float64(infinite)) == infinite
+    assert fused_entry(np.float64(100 * sign), 3e38, 1.0) == infinite
+    assert reference.fused_multiply_add(np.array([sign]), F32(3e38), infinite).tolist() == [
+        infinite
+    ]
