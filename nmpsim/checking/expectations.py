@@ -19,7 +19,8 @@ from nmpsim.diagnostics import fail
 from nmpsim.experiments.samples import is_scores
 from nmpsim.experiments.worker import ranking, scores_of
 from nmpsim.lir.layers import find_layer
-from nmpsim.report.data import LayerReport, OutputReport, TrapReport
+from nmpsim.report.data import LayerReport, OutputReport
+from nmpsim.report.ended import TrapReport
 
 Array = npt.NDArray[Any]
 

@@ -17,7 +17,8 @@ from nmpsim.core.critical_path import CriticalPath, PathPart
 from nmpsim.core.host import HostClip, read_tensor
 from nmpsim.core.host_cost import host_cycles
 from nmpsim.core.state import NEVER, Count, Machine
-from nmpsim.report.data import ContractReport, OutputReport, RunReport, TrapReport
+from nmpsim.report.data import OutputReport, RunReport
+from nmpsim.report.ended import ContractReport, TrapReport
 
 
 @attrs.define

@@ -25,7 +25,8 @@ from nmpsim.core.trapped import trap_report
 from nmpsim.core.violation import tail_found, trap_of, violation_report
 from nmpsim.core.work import WorkListener, take_work, with_waits
 from nmpsim.isa.table import Csr
-from nmpsim.report.data import ContractReport, RunReport, TrapReport, ViolationReport
+from nmpsim.report.data import RunReport
+from nmpsim.report.ended import ContractReport, TrapReport, ViolationReport
 from nmpsim.timing import costs_of
 
 if TYPE_CHECKING:

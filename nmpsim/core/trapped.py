@@ -12,7 +12,7 @@ from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import DESCRIPTORS, Cause, Unit, Word
 from nmpsim.memory.address_map import word_at
-from nmpsim.report.data import TrapReport
+from nmpsim.report.ended import TrapReport
 
 KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit", "timeout"]] = {
     Outcome.TRAP: "trap",

@@ -16,7 +16,7 @@ from nmpsim.isa.contract import CASES, NUMBER_OF_CASE
 from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, Unit
 from nmpsim.memory.address_map import word_at
 from nmpsim.memory.footprint import OPERANDS
-from nmpsim.report.data import TrapReport, ViolationReport
+from nmpsim.report.ended import TrapReport, ViolationReport
 
 
 def violation_report(bundle: Bundle, machine: Machine, found: Int64s) -> ViolationReport:

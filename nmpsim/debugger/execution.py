@@ -40,7 +40,8 @@ from nmpsim.debugger.snapshots import (
     take_pages,
 )
 from nmpsim.host_memory import checked_limit
-from nmpsim.report.data import ContractReport, RunReport, TrapReport
+from nmpsim.report.data import RunReport
+from nmpsim.report.ended import ContractReport, TrapReport
 from nmpsim.timing import costs_of
 
 TRACE_ROWS = 1 << 14

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from nmpsim.report import notebook
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline
+from nmpsim.report.ended import NOT_CHECKED, ContractReport, TrapReport
 from nmpsim.report.fields import (
     BY_NAME,
     NOT_IN_JSON,
@@ -29,7 +30,7 @@ from nmpsim.report.fields import (
 )
 from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
-from nmpsim.report.use import DeviceUse, limiter, use_of
+from nmpsim.report.use import HOST_COSTS, DeviceUse, HostWork, limiter, use_of
 
 SCHEMA: Final = "nmpsim-report-4"
 """Version of the JSON report."""
@@ -61,14 +62,6 @@ CAUSES = (
 )
 """Where the cycles of cores went: each has one cause, together they are cores times cycles."""
 
-
-HOST_COSTS = (
-    "host_operation_cycles",
-    "host_kilo_mac_cycles",
-    "host_kilo_element_cycles",
-    "host_kilo_function_cycles",
-)
-"""Settings of the device that give the host's layers cycles."""
 
 PATH_CAUSES = (
     "mac",
@@ -307,77 +300,6 @@ class LayerReport:
 
 
 @attrs.frozen
-class TrapReport:
-    """Why a run did not reach its end."""
-
-    kind: Annotated[
-        Literal["trap", "deadlock", "cycle_limit", "timeout", "contract"],
-        "`trap`; `deadlock` (all cores wait, and nothing can release them); `cycle_limit` (beyond"
-        " `limits_cycles`, or `--max-cycles`); `timeout` (longer than `--timeout`); `contract` (it"
-        " violates the contract, see below)",
-    ]
-    message: Annotated[str, "the same in words"]
-    core: Annotated[Whole | None, "number of the core; null if it is none in particular"]
-    pc: Annotated[Whole | None, "address of its instruction"]
-    cause: Annotated[Whole | None, "`mcause`, for a `trap`; [isa.md](isa.md) lists them"]
-    value: Annotated[
-        Whole | None,
-        "`mtval`: the address or word at fault, for a `trap`; the first address, for a `contract`",
-    ]
-    instruction: Annotated[
-        str | None, "the instruction as assembly text; null if it cannot be read"
-    ]
-    layer: Annotated[str | None, "name of the layer that the core worked on; null if unknown"]
-    line: Annotated[Whole | None, "line of that layer in the LIR text"]
-
-
-@attrs.frozen
-class ViolationReport:
-    """How a program has broken the contract of the instruction set, and where."""
-
-    code: Annotated[str, "of the [error](errors.md), by category"]
-    category: Annotated[str, "undefined, unpredictable value used, missing synchronization"]
-    case: Annotated[str, "which case, as `unit_order`"]
-    message: Annotated[str, "the whole in words"]
-    hint: Annotated[str, "what to do about it"]
-    core: Annotated[Whole | None, "number of the core; null if it is the host"]
-    pc: Annotated[Whole | None, "address of the instruction"]
-    instruction: Annotated[str | None, "as assembly text"]
-    layer: Annotated[
-        str | None,
-        "name of the layer that it works for, or else that of the earlier instruction",
-    ]
-    line: Annotated[Whole | None, "line of that layer in the LIR text"]
-    operand: Annotated[
-        str,
-        "which operand: `input`, `weights`, `output`, `spm`, `dram`, `word` of a scalar access,"
-        " `descriptor`, `code`, `tensor` of the host",
-    ]
-    first: Annotated[Count, "address of the first byte concerned"]
-    last: Annotated[Count, "of the last one; bytes between them may not be concerned"]
-    tensor: Annotated[str | None, "tensor at that address in DRAM; null if unknown"]
-    other_core: Annotated[Whole | None, "of the earlier instruction, where there are two"] = None
-    other_pc: Annotated[Whole | None, "likewise"] = None
-    other_instruction: Annotated[str | None, "likewise"] = None
-    other_layer: Annotated[str | None, "likewise"] = None
-
-
-@attrs.frozen
-class ContractReport:
-    """Did the run keep to the contract of the instruction set?"""
-
-    status: Annotated[
-        Literal["proved", "checked", "violated", "not_checked"],
-        "`proved`: obeyed for every input; `checked`: obeyed in this run, whose instructions"
-        " depend on data; `violated`; `not_checked`: with `--no-strict`, or if it could not be",
-    ]
-    message: Annotated[str, "why it was not checked, or what could not be; empty otherwise"] = ""
-    violation: Annotated[ViolationReport | None, "null, or the first [violation](#violation)"] = (
-        None
-    )
-
-
-@attrs.frozen
 class OutputReport:
     """An output of the program, as the device left it and as real numbers."""
 
@@ -402,27 +324,6 @@ class OutputReport:
         if self.scale is None:
             return self.values
         return (self.values.astype("float64") - (self.offset or 0)) * self.scale
-
-
-@attrs.frozen
-class HostWork:
-    """What the host computes for the program."""
-
-    layers: Annotated[Count, "layers that run there"]
-    elements: Annotated[Count, "their results"]
-    cycles: Annotated[
-        Count | None,
-        "cycles that they took, by `[host]` of the device file; null if that counts none",
-    ]
-
-    @property
-    def text(self) -> str:
-        """``3 host layers, 1,210 elements, not counted``"""
-        if not self.layers:
-            return "no host layers"
-        cost = "not counted" if self.cycles is None else f"{self.cycles:,} cycles"
-        layers = "layer" if self.layers == 1 else "layers"
-        return f"{self.layers} host {layers}, {self.elements:,} elements, {cost}"
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -450,7 +351,7 @@ class RunReport:
     contract: Annotated[
         ContractReport,
         "whether the program obeyed the contract of the instruction set: a [contract](#contract)",
-    ] = ContractReport("not_checked")
+    ] = NOT_CHECKED
     notes: Annotated[tuple[str, ...], "list of texts: remarks about the numbers"] = ()
     outputs: Annotated[Mapping[str, npt.NDArray[Any]], NOT_IN_JSON]
     """Every output in its logical shape."""

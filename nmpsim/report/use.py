@@ -1,4 +1,4 @@
-"""What the device was doing in a run or a layer, as shares of its cycles."""
+"""What the device was doing in a run or a layer, as shares of its cycles; and what the host was."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Protocol
 
 import attrs
 
-from nmpsim.report.fields import Share
+from nmpsim.report.fields import Count, Share
 
 MOSTLY = 0.5
 """Share of the critical path from which on one thing alone limits a run."""
@@ -20,6 +20,36 @@ LIMITERS: Mapping[str, tuple[str, ...]] = {
     "synchronization": ("barrier", "semaphore"),
 }
 """What can limit a run -> its causes of cycles on the critical path."""
+
+
+HOST_COSTS = (
+    "host_operation_cycles",
+    "host_kilo_mac_cycles",
+    "host_kilo_element_cycles",
+    "host_kilo_function_cycles",
+)
+"""Settings of the device that give the host's layers cycles."""
+
+
+@attrs.frozen
+class HostWork:
+    """What the host computes for the program."""
+
+    layers: Annotated[Count, "layers that run there"]
+    elements: Annotated[Count, "their results"]
+    cycles: Annotated[
+        Count | None,
+        "cycles that they took, by `[host]` of the device file; null if that counts none",
+    ]
+
+    @property
+    def text(self) -> str:
+        """``3 host layers, 1,210 elements, not counted``"""
+        if not self.layers:
+            return "no host layers"
+        cost = "not counted" if self.cycles is None else f"{self.cycles:,} cycles"
+        layers = "layer" if self.layers == 1 else "layers"
+        return f"{self.layers} host {layers}, {self.elements:,} elements, {cost}"
 
 
 @attrs.frozen

@@ -6,15 +6,9 @@ from collections import Counter
 
 from rich.console import Console
 
-from nmpsim.report.data import (
-    CAUSES,
-    ContractReport,
-    HostWork,
-    LayerReport,
-    RunReport,
-    TrapReport,
-    ViolationReport,
-)
+from nmpsim.report.data import CAUSES, LayerReport, RunReport
+from nmpsim.report.ended import ContractReport, TrapReport, ViolationReport
+from nmpsim.report.use import HostWork
 from nmpsim.views.answers import output_lines
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line

@@ -10,7 +10,7 @@ from rich.console import Console
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.grid import dotted
 from nmpsim.experiments.table import Row
-from nmpsim.report.data import HostWork
+from nmpsim.report.use import HostWork
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.text import duration, percent, plural

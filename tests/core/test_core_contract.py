@@ -18,7 +18,8 @@ from nmpsim.core.compiled.contract_state import MAX_OPEN, MAX_POSTS, Limit, make
 from nmpsim.core.decode import OP
 from nmpsim.core.shown import Event, Found
 from nmpsim.isa.contract import CASES
-from nmpsim.report.data import RunReport, ViolationReport
+from nmpsim.report.data import RunReport
+from nmpsim.report.ended import ViolationReport
 
 TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)
 THREE_CORES = attrs.evolve(TWO_CORES, cores_count=3)

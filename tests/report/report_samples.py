@@ -6,16 +6,9 @@ import attrs
 import numpy as np
 
 from nmpsim.config import default_device
-from nmpsim.report.data import (
-    Bound,
-    BytesMoved,
-    LayerReport,
-    OutputReport,
-    RunReport,
-    Saturation,
-    TrapReport,
-)
+from nmpsim.report.data import Bound, BytesMoved, LayerReport, OutputReport, RunReport, Saturation
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline, WorkSpan
+from nmpsim.report.ended import TrapReport
 from nmpsim.report.sensitivity import MovedSetting, SensitivityReport, SettingEffect
 from nmpsim.report.use import use_of
 

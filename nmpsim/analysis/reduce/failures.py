@@ -12,7 +12,8 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import fail
-from nmpsim.report.data import RunReport, TrapReport, ViolationReport
+from nmpsim.report.data import RunReport
+from nmpsim.report.ended import TrapReport, ViolationReport
 
 Array = npt.NDArray[Any]
 Coordinates = tuple[int, ...]

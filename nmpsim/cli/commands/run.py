@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from nmpsim.core.limits import TimeBudget
     from nmpsim.core.run import Listener, Progress
     from nmpsim.core.work import WorkListener
-    from nmpsim.report.data import RunReport, TrapReport
+    from nmpsim.report.data import RunReport
+    from nmpsim.report.ended import TrapReport
     from nmpsim.session import Shadow
 
 

@@ -1,0 +1,83 @@
+"""How a run ended: what stopped it, and whether it kept to the contract of the instruction set."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import attrs
+
+from nmpsim.report.fields import Count, Whole
+
+
+@attrs.frozen
+class TrapReport:
+    """Why a run did not reach its end."""
+
+    kind: Annotated[
+        Literal["trap", "deadlock", "cycle_limit", "timeout", "contract"],
+        "`trap`; `deadlock` (all cores wait, and nothing can release them); `cycle_limit` (beyond"
+        " `limits_cycles`, or `--max-cycles`); `timeout` (longer than `--timeout`); `contract` (it"
+        " violates the contract, see below)",
+    ]
+    message: Annotated[str, "the same in words"]
+    core: Annotated[Whole | None, "number of the core; null if it is none in particular"]
+    pc: Annotated[Whole | None, "address of its instruction"]
+    cause: Annotated[Whole | None, "`mcause`, for a `trap`; [isa.md](isa.md) lists them"]
+    value: Annotated[
+        Whole | None,
+        "`mtval`: the address or word at fault, for a `trap`; the first address, for a `contract`",
+    ]
+    instruction: Annotated[
+        str | None, "the instruction as assembly text; null if it cannot be read"
+    ]
+    layer: Annotated[str | None, "name of the layer that the core worked on; null if unknown"]
+    line: Annotated[Whole | None, "line of that layer in the LIR text"]
+
+
+@attrs.frozen
+class ViolationReport:
+    """How a program has broken the contract of the instruction set, and where."""
+
+    code: Annotated[str, "of the [error](errors.md), by category"]
+    category: Annotated[str, "undefined, unpredictable value used, missing synchronization"]
+    case: Annotated[str, "which case, as `unit_order`"]
+    message: Annotated[str, "the whole in words"]
+    hint: Annotated[str, "what to do about it"]
+    core: Annotated[Whole | None, "number of the core; null if it is the host"]
+    pc: Annotated[Whole | None, "address of the instruction"]
+    instruction: Annotated[str | None, "as assembly text"]
+    layer: Annotated[
+        str | None,
+        "name of the layer that it works for, or else that of the earlier instruction",
+    ]
+    line: Annotated[Whole | None, "line of that layer in the LIR text"]
+    operand: Annotated[
+        str,
+        "which operand: `input`, `weights`, `output`, `spm`, `dram`, `word` of a scalar access,"
+        " `descriptor`, `code`, `tensor` of the host",
+    ]
+    first: Annotated[Count, "address of the first byte concerned"]
+    last: Annotated[Count, "of the last one; bytes between them may not be concerned"]
+    tensor: Annotated[str | None, "tensor at that address in DRAM; null if unknown"]
+    other_core: Annotated[Whole | None, "of the earlier instruction, where there are two"] = None
+    other_pc: Annotated[Whole | None, "likewise"] = None
+    other_instruction: Annotated[str | None, "likewise"] = None
+    other_layer: Annotated[str | None, "likewise"] = None
+
+
+@attrs.frozen
+class ContractReport:
+    """Did the run keep to the contract of the instruction set?"""
+
+    status: Annotated[
+        Literal["proved", "checked", "violated", "not_checked"],
+        "`proved`: obeyed for every input; `checked`: obeyed in this run, whose instructions"
+        " depend on data; `violated`; `not_checked`: with `--no-strict`, or if it could not be",
+    ]
+    message: Annotated[str, "why it was not checked, or what could not be; empty otherwise"] = ""
+    violation: Annotated[ViolationReport | None, "null, or the first [violation](#violation)"] = (
+        None
+    )
+
+
+NOT_CHECKED = ContractReport("not_checked")
