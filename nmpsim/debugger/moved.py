@@ -107,9 +107,9 @@ def _stretch(there: Array, distance: Array, shape: tuple[int, ...]) -> Move | No
     kept = np.ones(there.size, np.bool_)
     for _ in range(6):  # without what was recognized by accident
         solution = np.linalg.lstsq(terms[kept], distance[kept], rcond=None)[0]
-        apart = np.abs(terms @ solution - distance)
-        kept = apart <= max(float(np.median(apart[kept])), 0.25)
-    if (apart < 0.5).mean() < 0.8 or np.abs(solution[1:]).max() < 0.4:
+        errors = np.abs(terms @ solution - distance)
+        kept = errors <= max(float(np.median(errors[kept])), 0.25)
+    if (errors < 0.5).mean() < 0.8 or np.abs(solution[1:]).max() < 0.4:
         return None
     distance_, by_row, by_column = (float(np.round(one * 2) / 2) for one in solution)
     return Move(distance_, by_row, by_column)

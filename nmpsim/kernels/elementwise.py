@@ -18,7 +18,7 @@ from nmpsim.kernels.elementwise_int32 import (
 from nmpsim.kernels.jit import jit_allocating
 from nmpsim.kernels.movement import Scratchpad, read_run, write_run
 from nmpsim.kernels.operands import Pair, PairScales, Place
-from nmpsim.kernels.profiles import pair_results
+from nmpsim.kernels.pair_profiles import pair_results
 from nmpsim.kernels.saturate import SaturationCounters, clip_run, saturate_run, stages_of
 from nmpsim.kernels.saturation_stages import RESCALE
 from nmpsim.kernels.scale_runs import add_integer

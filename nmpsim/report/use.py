@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Protocol
+from typing import Annotated, Any
 
 import attrs
 
@@ -78,23 +78,11 @@ class DeviceUse:
         )
 
 
-class Used(Protocol):
-    """What shares are made of: see :class:`~nmpsim.report.data.LayerReport`."""
+def use_of(layers: Iterable[Any], cycles: int, channels: int) -> DeviceUse:
+    """What the device, whose DRAM has ``channels``, did for some layers; shares of ``cycles``.
 
-    @property
-    def cycles(self) -> int: ...  # noqa: D102 - as there
-    @property
-    def busy(self) -> Mapping[str, int]: ...  # noqa: D102 - as there
-    @property
-    def burst_cycles(self) -> int: ...  # noqa: D102 - as there
-    @property
-    def burst_efficiency(self) -> float: ...  # noqa: D102 - as there
-    @property
-    def utilization(self) -> float: ...  # noqa: D102 - as there
-
-
-def use_of(layers: Iterable[Used], cycles: int, channels: int) -> DeviceUse:
-    """What the device, whose DRAM has ``channels``, did for some layers; shares of ``cycles``."""
+    ``layers`` are each a :class:`~nmpsim.report.data.LayerReport`, which shows itself by this.
+    """
     if not cycles:
         return DeviceUse()
     busy = bursts = wasted = multiplied = 0.0

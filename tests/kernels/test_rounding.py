@@ -22,7 +22,7 @@ from rescale_oracle import (
 
 from nmpsim.core.reference import operands
 from nmpsim.core.reference import rounding as reference
-from nmpsim.kernels import profiles
+from nmpsim.kernels import pair_profiles
 from nmpsim.kernels import rounding as kernels
 
 float_entry: Any = numba.njit(lambda word: kernels.float_of_bits(word))
@@ -31,7 +31,7 @@ even_entry: Any = numba.njit(lambda value: kernels.round_even(value))
 held_entry: Any = numba.njit(lambda value, limit: kernels.held(value, limit))
 product_entry: Any = numba.njit(lambda x, mul: kernels.doubling_high(x, mul))
 fused_entry: Any = numba.njit(
-    lambda x, factor, addend: profiles.fused_multiply_add(x, factor, addend)
+    lambda x, factor, addend: pair_profiles.fused_multiply_add(x, factor, addend)
 )
 shift_entry: Any = numba.njit(lambda x, shift: kernels.rounding_shift(x, shift))
 

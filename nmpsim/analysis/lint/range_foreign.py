@@ -86,8 +86,8 @@ def _by_constants(subject: Subject, recorded: Recorded) -> Evidence | None:
 
 def _differs(reals: Array, step: float, recorded: Range) -> bool:
     """By more than rounding."""
-    apart = max(abs(reals.min() - recorded.low), abs(reals.max() - recorded.high))
-    return bool(apart > 1.01 * step)
+    error = max(abs(reals.min() - recorded.low), abs(reals.max() - recorded.high))
+    return bool(error > 1.01 * step)
 
 
 def _by_results(

@@ -6,6 +6,7 @@ the words go into are the device's, in ``docs/isa.md``; ``docs/numerics.md`` has
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -171,7 +172,7 @@ class Requantization:
         )
 
 
-class Profile:
+class Profile(ABC):
     """A reference's arithmetic. What a method does not know, it refuses with COMP001."""
 
     name: str
@@ -212,9 +213,9 @@ class Profile:
         """A leaky activation after a sum, where ``has_leaky``."""
         raise self.unknown("leaky activation after a sum", place)
 
+    @abstractmethod
     def quantized(self, value: float, grid: View) -> int:
         """A real value on a tensor's grid, where an activation clips; not yet clipped."""
-        raise NotImplementedError
 
     def unknown(self, what: str, place: Place) -> UserError:
         """The error that the profile has no such arithmetic."""

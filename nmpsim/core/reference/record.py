@@ -66,34 +66,20 @@ def note_grant(
     core: Core, unit: Unit, transfer: Any, cursor: Any, begin: int, end: int, nbytes: int
 ) -> None:
     """A grant of the DRAM; ``cursor`` is the transfer's before it."""
-    note(
-        core,
-        unit,
-        is_grant=1,
-        **_origin(transfer),
-        begin=begin,
-        end=end,
-        done=end,
-        bytes=nbytes,
-        cursor=cursor,
-    )
+    _note_grant(core, unit, _origin(transfer), cursor, begin, end, nbytes)
 
 
 def note_fetch(core: Core, layer: int, cursor: Any, begin: int, end: int, nbytes: int) -> None:
     """A grant of the DRAM that reads a descriptor, or a part of it; ``cursor`` is before it."""
-    note(
-        core,
-        Unit.LOAD,
-        is_grant=1,
-        pc=core.pc,
-        descriptor=core.descriptor,
-        layer=layer,
-        begin=begin,
-        end=end,
-        done=end,
-        bytes=nbytes,
-        cursor=cursor,
-    )
+    origin = {"pc": core.pc, "descriptor": core.descriptor, "layer": layer}
+    _note_grant(core, Unit.LOAD, origin, cursor, begin, end, nbytes)
+
+
+def _note_grant(
+    core: Core, unit: Unit, origin: dict[str, Any], cursor: Any, begin: int, end: int, nbytes: int
+) -> None:
+    moved = {"begin": begin, "end": end, "done": end, "bytes": nbytes, "cursor": cursor}
+    note(core, unit, is_grant=1, **origin, **moved)
 
 
 def _origin(transfer: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nmpsim.config import from_settings
@@ -136,24 +136,29 @@ def _causes(report: RunReport) -> Figure:
         for order, cause in enumerate(CAUSES)
         if (count := layer.core_cycles.get(cause, 0))
     ]
-    spec = figure_spec(
+    spec = _bars(values, "cycles, mean of all cores", CAUSE_COLOURS)
+    present = [cause for cause in CAUSES if any(one["cause"] == cause for one in values)]
+    words = "; ".join(f"{cause}: {CAUSE_WORDS[cause]}" for cause in present)
+    text = f"How long each layer took, and what its cores did in that time. {words}."
+    return Figure("Cycles by layer and cause", text, spec)
+
+
+def _bars(values: list[dict[str, Any]], what: str, shades: Mapping[str, str]) -> dict[str, Any]:
+    """A bar for each layer, of its causes on one another; ``what`` is its height."""
+    return figure_spec(
         values,
         320,
         mark={"type": "bar"},
         encoding={
             "x": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 120}),
-            "y": axis("cycles", "quantitative", "cycles, mean of all cores"),
-            "color": axis("cause", "nominal", "cause", scale=colours(CAUSE_COLOURS)),
+            "y": axis("cycles", "quantitative", what),
+            "color": axis("cause", "nominal", "cause", scale=colours(shades)),
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": tooltips(
                 layer="layer", cause="cause", meaning="that is", cycles="cycles", share="of layer"
             ),
         },
     )
-    present = [cause for cause in CAUSES if any(one["cause"] == cause for one in values)]
-    words = "; ".join(f"{cause}: {CAUSE_WORDS[cause]}" for cause in present)
-    text = f"How long each layer took, and what its cores did in that time. {words}."
-    return Figure("Cycles by layer and cause", text, spec)
 
 
 def _path(report: RunReport) -> Figure:
@@ -170,20 +175,7 @@ def _path(report: RunReport) -> Figure:
         for order, cause in enumerate(PATH_CAUSES)
         if (count := layer.critical_path.get(cause, 0))
     ]
-    spec = figure_spec(
-        values,
-        320,
-        mark={"type": "bar"},
-        encoding={
-            "x": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 120}),
-            "y": axis("cycles", "quantitative", "cycles"),
-            "color": axis("cause", "nominal", "cause", scale=colours(_PATH_COLOURS)),
-            "order": {"field": "order", "type": "quantitative"},
-            "tooltip": tooltips(
-                layer="layer", cause="cause", meaning="that is", cycles="cycles", share="of layer"
-            ),
-        },
-    )
+    spec = _bars(values, "cycles", _PATH_COLOURS)
     total = sum(report.critical_path.values())
     shares = sorted(report.critical_path.items(), key=lambda item: -item[1])
     words = "; ".join(f"{percent(n, total)}% {PATH_WORDS[cause]}" for cause, n in shares if n)

@@ -1,0 +1,263 @@
+"""What each profile makes of two tensors, element by element, on whole runs.
+
+As :mod:`nmpsim.kernels.profiles`, which has all else. A result goes into ``left`` unless a function
+says otherwise; ``reals`` and ``other`` (float32) are room to work in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.isa.profiles import (
+    FLOAT,
+    GLOW_FLOAT,
+    GLOW_INT,
+    NMP,
+    ONNX,
+    Q31,
+    QNNPACK,
+    decides_profiles,
+)
+from nmpsim.isa.shared_words import OPERATIONS
+from nmpsim.isa.total import decides
+from nmpsim.isa.words import INT16, OP_ADD, OP_MAX, OP_MIN, OP_MUL, OP_SUB
+from nmpsim.kernels.array_types import Float32s, Int, Int64s
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.operands import IntegerScale, Pair, PairScales
+from nmpsim.kernels.rounding import (
+    float_of_bits,
+    held,
+    round_away,
+    rounding_shift,
+)
+from nmpsim.kernels.saturate import (
+    SaturationCounters,
+    saturate_run,
+)
+from nmpsim.kernels.saturation_stages import RESCALE
+from nmpsim.kernels.scale_runs import (
+    add_integer,
+    add_real,
+    multiply_reals,
+    round_run_away,
+    round_run_even,
+    scale_integers,
+)
+
+WIDEST_SIDE: Any = np.int64(1 << 61)
+"""The sum of two fits 64 bits."""
+
+
+@jit
+@decides_profiles("eltwise")
+def pair_results(
+    left: Int64s,
+    right: Int64s,
+    reals: Float32s,
+    other: Float32s,
+    count: Int,
+    t: Pair,
+    q: PairScales,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
+) -> None:
+    """Results of two sides before the clip, into ``left``; the reals are room to work in."""
+    is_mul = t.operation == OP_MUL
+    if q.profile == GLOW_FLOAT and not is_mul:
+        pair_of_glow_reals(left, right, count, t.operation, q, reals, other)
+        return
+    if is_mul and q.profile in (GLOW_FLOAT, FLOAT):
+        product_of_reals(left, right, count, q, reals)
+    elif q.profile == FLOAT:
+        pair_of_reals(left, right, count, t.operation, q, reals, other)
+    elif q.profile == ONNX:
+        pair_of_onnx(left, right, count, is_mul, q, reals)
+    elif q.profile == QNNPACK:
+        pair_on_common_scale(left, right, count, t.operation, q)
+    elif q.profile in (GLOW_INT, NMP, Q31):
+        pair_of_integers(left, right, count, t, q, index, layer, counters)
+    add_integer(left, count, q.out_offset)
+
+
+@jit
+@decides(
+    ("OP_ADD", "OP_SUB", "OP_MAX", "OP_MIN"),
+    (f"OP_{name.upper()}" for name in OPERATIONS if name != "mul"),
+)
+def combine(operation: Int, left: Int64s | Float32s, right: Int64s | Float32s, count: Int) -> None:
+    """add, sub, max or min of two runs, into ``left``."""
+    if operation == OP_ADD:
+        for i in range(count):
+            left[i] += right[i]
+    elif operation == OP_SUB:
+        for i in range(count):
+            left[i] -= right[i]
+    elif operation == OP_MAX:
+        for i in range(count):
+            left[i] = max(left[i], right[i])
+    elif operation == OP_MIN:
+        for i in range(count):
+            left[i] = min(left[i], right[i])
+
+
+@jit
+def multiply_runs(left: Int64s, right: Int64s, count: Int) -> None:
+    """Product of two runs, into ``left``."""
+    for i in range(count):
+        left[i] *= right[i]
+
+
+@jit
+def pair_of_integers(
+    left: Int64s,
+    right: Int64s,
+    count: Int,
+    t: Pair,
+    q: PairScales,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
+) -> None:
+    """glow_int, nmp and q31, into ``left``, without the zero point of the result."""
+    if t.operation == OP_MUL:
+        multiply_runs(left, right, count)
+        if q.profile != Q31 and t.element != INT16:
+            saturate_run(left, count, RESCALE, index, layer, counters)
+    else:
+        scale_integers(left, count, q.lhs_scale, q.profile, t.element, index, layer, counters)
+        scale_integers(right, count, q.rhs_scale, q.profile, t.element, index, layer, counters)
+        combine(t.operation, left, right, count)
+    is_sum = t.operation == OP_ADD or t.operation == OP_SUB
+    if t.operation == OP_MUL or (q.profile == Q31 and is_sum):
+        scale_integers(left, count, q.out_scale, q.profile, t.element, index, layer, counters)
+
+
+@jit
+def pair_on_common_scale(
+    left: Int64s, right: Int64s, count: Int, operation: Int, q: PairScales
+) -> None:
+    """qnnpack: integer factors, the operation, one shift; into ``left``, no zero point."""
+    for i in range(count):
+        left[i] *= q.lhs_scale.mul
+        right[i] *= q.rhs_scale.mul
+    combine(operation, left, right, count)
+    for i in range(count):
+        left[i] = rounding_shift(left[i], q.out_scale.post)
+
+
+@jit
+def product_of_reals(
+    left: Int64s, right: Int64s, count: Int, q: PairScales, reals: Float32s
+) -> None:
+    """mul of the float profiles, into ``left``, without the zero point of the result."""
+    multiply_runs(left, right, count)
+    multiply_reals(left, count, float_of_bits(q.out_scale.mul), reals)
+    if q.profile == GLOW_FLOAT:
+        round_run_away(reals, count, left)
+    else:
+        round_run_even(reals, count, left)
+
+
+@jit
+def dequantize(values: Int64s, count: Int, scale: IntegerScale, reals: Float32s) -> None:
+    """PyTorch's fused multiply-add: ``value * mul + addend`` rounded to float32 once.
+
+    ``post`` holds the addend; float64 holds the product of an element and a float32.
+    """
+    factor = np.float64(float_of_bits(scale.mul))
+    addend = np.float64(float_of_bits(scale.post))
+    for i in range(count):
+        reals[i] = np.float32(np.float64(values[i]) * factor + addend)
+
+
+@jit
+def pair_of_reals(
+    left: Int64s,
+    right: Int64s,
+    count: Int,
+    operation: Int,
+    q: PairScales,
+    reals: Float32s,
+    other: Float32s,
+) -> None:
+    """float: both sides as real numbers, the operation, the result's scale; into ``left``."""
+    dequantize(left, count, q.lhs_scale, reals)
+    dequantize(right, count, q.rhs_scale, other)
+    combine(operation, reals, other, count)
+    factor = float_of_bits(q.result_scale)
+    for i in range(count):
+        reals[i] *= factor
+    round_run_even(reals, count, left)
+
+
+@jit
+def fused_multiply_add(x: Any, factor: Any, addend: Any) -> Any:
+    """``f32(x * factor + addend)`` of float64 numbers, rounded once.
+
+    ``x`` is an element and ``factor`` a float32, so float64 holds their product. The sum is rounded
+    to odd, so that rounding it to float32 is the only rounding seen.
+    """
+    product = x * factor
+    total = product + addend
+    back = total - product
+    lost = (product - (total - back)) + (addend - back)
+    bits = np.float64(total).view(np.int64)
+    if (lost > 0 or lost < 0) and bits & 1 == 0:  # of an infinite sum it is no number
+        bits += 1 if (lost > 0) == (total > 0) else -1
+        total = np.int64(bits).view(np.float64)
+    return np.float32(total)
+
+
+@jit
+def pair_of_onnx(
+    left: Int64s, right: Int64s, count: Int, is_mul: bool, q: PairScales, reals: Float32s
+) -> None:
+    """onnx: add in two fused steps, or a product and an addend; into ``left``, not moved yet."""
+    addend = float_of_bits(q.rhs_scale.post)
+    if is_mul:
+        multiply_runs(left, right, count)
+        multiply_reals(left, count, float_of_bits(q.out_scale.mul), reals)
+        for i in range(count):
+            reals[i] += addend
+    else:
+        lhs = np.float64(float_of_bits(q.lhs_scale.mul))
+        rhs = np.float64(float_of_bits(q.rhs_scale.mul))
+        for i in range(count):
+            inner = fused_multiply_add(np.float64(right[i]), rhs, np.float64(addend))
+            reals[i] = fused_multiply_add(np.float64(left[i]), lhs, np.float64(inner))
+    round_run_even(reals, count, left)
+
+
+@jit
+def pair_of_glow_reals(
+    left: Int64s,
+    right: Int64s,
+    count: Int,
+    operation: Int,
+    q: PairScales,
+    reals: Float32s,
+    other: Float32s,
+) -> None:
+    """glow_float: as Glow's Interpreter; into ``left``, with the zero point of the result."""
+    multiply_reals(left, count, float_of_bits(q.lhs_scale.mul), reals)
+    multiply_reals(right, count, float_of_bits(q.rhs_scale.mul), other)
+    if operation == OP_ADD:
+        factor = float_of_bits(q.out_scale.mul)
+        for i in range(count):
+            total = held(round_away(reals[i]), WIDEST_SIDE)
+            total += held(round_away(other[i]), WIDEST_SIDE)
+            reals[i] = np.float32(total) * factor
+    else:
+        combine(operation, reals, other, count)
+    if operation != OP_ADD and operation != OP_SUB:
+        divisor = float_of_bits(q.result_scale)
+        for i in range(count):
+            reals[i] /= divisor
+    add_real(reals, count, q.out_offset)
+    if operation in (OP_ADD, OP_SUB):
+        round_run_away(reals, count, left)
+    else:
+        round_run_even(reals, count, left)
