@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import re
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import click
 
@@ -15,6 +18,8 @@ from nmpsim.diagnostics import Place, fail
 _OWN = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 """Names of what the process was started with, such as a shell's ``<(command)``."""
 _KEY = "nmpsim.stdin"
+MAX_BYTES = 4 << 30
+"""Of a pipe: the other end may never stop."""
 
 
 def spooled(name: str, context: click.Context | None, *, named: bool = False) -> str:
@@ -37,9 +42,15 @@ def spooled(name: str, context: click.Context | None, *, named: bool = False) ->
         )
     context.meta[_KEY].add(name)
     folder = Path(tempfile.mkdtemp(prefix="nmpsim-"))
-    context.call_on_close(lambda: shutil.rmtree(folder, ignore_errors=True))
+    remove = partial(shutil.rmtree, folder, ignore_errors=True)
+    context.call_on_close(remove)
+    atexit.register(remove)  # click closes no context whose arguments are wrong
     path = folder / ("stdin" if name == "-" else Path(name).name)
-    _copy(name, path)
+    try:
+        _copy(name, path)
+    except BaseException:
+        remove()
+        raise
     return str(path)
 
 
@@ -58,11 +69,21 @@ def _copy(name: str, path: Path) -> None:
     try:
         with path.open("wb") as file:
             if name == "-":
-                shutil.copyfileobj(sys.stdin.buffer, file)
+                _copy_up_to(MAX_BYTES, sys.stdin.buffer, file, place)
             else:
                 with Path(name).open("rb") as source:
-                    shutil.copyfileobj(source, file)
+                    _copy_up_to(MAX_BYTES, source, file, place)
     except OSError as error:
         raise fail("FILE001", "cannot read it", place=place, found=error.strerror) from error
     if path.stat().st_size == 0:
         raise fail("FILE001", "there is nothing to read", place=place, found="0 bytes")
+
+
+def _copy_up_to(most: int, source: IO[bytes], file: IO[bytes], place: Place) -> None:
+    copied = 0
+    while piece := source.read(1 << 20):
+        copied += len(piece)
+        if copied > most:
+            expected = f"at most {most:,} bytes"
+            raise fail("FILE001", "there is too much to read", place=place, expected=expected)
+        file.write(piece)

@@ -57,6 +57,18 @@ def test_nothing_is_left_behind(fake, one_input, tmp_path: Path, monkeypatch) ->
     assert list(folder.iterdir()) == []
 
 
+def test_a_pipe_without_end_is_refused(fake, one_input, tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setattr("nmpsim.cli.stdin.MAX_BYTES", 3 << 20)
+    result = invoke("run", one_input, "--input", "-", given=b"\0" * (4 << 20))
+    assert result.exit_code == 2
+    assert "error[FILE001]: there is too much to read" in result.stderr
+    assert "standard input" in result.stderr
+    assert list(folder.iterdir()) == []
+
+
 def test_a_pipe_that_was_opened_for_us_is_read(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     thread = threading.Thread(target=lambda: (os.write(writing, b"abc"), os.close(writing)))

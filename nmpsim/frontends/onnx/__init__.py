@@ -18,7 +18,7 @@ from nmpsim.frontends.onnx.integers import QOPERATORS, IntegerOperation
 from nmpsim.frontends.onnx.lowering import Lowering
 from nmpsim.frontends.onnx.model import Array, Graph, damaged, read_graph
 from nmpsim.frontends.onnx.operators import INTEGER, NODES
-from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.names import legal_name
 from nmpsim.lir.parser import MAX_ERRORS
 

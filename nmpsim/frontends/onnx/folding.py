@@ -9,7 +9,7 @@ import numpy as np
 
 from nmpsim.frontends.onnx.lowering import Lowering
 from nmpsim.frontends.onnx.model import DTYPES, Array, Node
-from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.frontends.unsupported import UnsupportedError
 
 _MAX_ELEMENTS = 1 << 24
 """Of a result; each of these functions makes no more than that of its inputs."""

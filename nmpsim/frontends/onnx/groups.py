@@ -22,7 +22,7 @@ from nmpsim.frontends.onnx.integers import (
     quantized,
 )
 from nmpsim.frontends.onnx.model import Graph, Node
-from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.frontends.unsupported import UnsupportedError
 
 Step = Node | IntegerOperation
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"

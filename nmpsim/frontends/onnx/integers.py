@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.onnx.model import Array, Node
-from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.frontends.unsupported import UnsupportedError
 
 Constants = Mapping[str, Array]
 LIMITS = {

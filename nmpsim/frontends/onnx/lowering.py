@@ -20,7 +20,7 @@ from nmpsim.frontends.builder import quantized as quantized_type
 from nmpsim.frontends.onnx.groups import MOVES, Step
 from nmpsim.frontends.onnx.integers import LIMITS, IntegerOperation, Quantized, quantized
 from nmpsim.frontends.onnx.model import Array, Graph, Node
-from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.limits import size_problem
 from nmpsim.lir.nodes import TensorType
 

@@ -13,8 +13,8 @@ from nmpsim.frontends.onnx.integers import IntegerOperation, Quantized
 from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Layout, Lowering, Result, Shape, turned
 from nmpsim.frontends.onnx.model import Node
 from nmpsim.frontends.onnx.pointwise import as_image, join, joined, place_of
-from nmpsim.frontends.onnx.unsupported import UnsupportedError
 from nmpsim.frontends.onnx.windows import window_of
+from nmpsim.frontends.unsupported import UnsupportedError
 
 _VIEW = "a view of its input, nothing moves"
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.onnx.integers import LIMITS, IntegerOperation, Quantized
 from nmpsim.frontends.onnx.lowering import LAST, MOVED, PLAIN, Layout, Lowering, Result
-from nmpsim.frontends.onnx.unsupported import UnsupportedError
 from nmpsim.frontends.onnx.weighted import clip
 from nmpsim.frontends.onnx.windows import window_of
+from nmpsim.frontends.unsupported import UnsupportedError
 
 Lower = Callable[[Lowering, IntegerOperation], Result]
 Reals = npt.NDArray[np.float32]

@@ -17,8 +17,8 @@ from nmpsim.frontends.onnx.integers import quantized
 from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Layout, Lowering, Result, Shape
 from nmpsim.frontends.onnx.model import Array, Node
 from nmpsim.frontends.onnx.pointwise import as_image
-from nmpsim.frontends.onnx.unsupported import UnsupportedError
 from nmpsim.frontends.onnx.windows import window_of
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 Lower = Callable[[Lowering, Node], Result]

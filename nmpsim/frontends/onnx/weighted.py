@@ -11,8 +11,8 @@ import numpy.typing as npt
 from nmpsim.frontends.builder import Value, quantized
 from nmpsim.frontends.onnx.integers import IntegerOperation, Quantized
 from nmpsim.frontends.onnx.lowering import LAST, MOVED, Lowering, Result, Shape
-from nmpsim.frontends.onnx.unsupported import UnsupportedError
 from nmpsim.frontends.onnx.windows import Window, window_of
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import AttributeValue
 
 

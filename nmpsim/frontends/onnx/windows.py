@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from nmpsim.frontends.onnx.lowering import Shape
-from nmpsim.frontends.onnx.unsupported import UnsupportedError
+from nmpsim.frontends.unsupported import UnsupportedError
 
 
 @attrs.frozen

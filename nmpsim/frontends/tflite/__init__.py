@@ -11,9 +11,10 @@ from nmpsim.bundle.metadata import Fate, Normalization
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.imported import Imported, Wishes
-from nmpsim.frontends.tflite.lowering import Lowering, UnsupportedError
+from nmpsim.frontends.tflite.lowering import Lowering
 from nmpsim.frontends.tflite.model import IDENTIFIER, Graph, Operator, Tensor, read_graph
 from nmpsim.frontends.tflite.operators import OPERATORS
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.names import legal_name
 from nmpsim.lir.parser import MAX_ERRORS
 

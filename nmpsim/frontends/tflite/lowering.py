@@ -14,6 +14,7 @@ from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.diagnostics import Diagnostic, Place
 from nmpsim.frontends.builder import Builder, Value, quantized
 from nmpsim.frontends.tflite.model import Graph, Operator, Tensor
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 Array = npt.NDArray[Any]
@@ -32,10 +33,6 @@ _ELEMS = {
 ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
 """By their number in the schema."""
 BOUNDS = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
-
-
-class UnsupportedError(Exception):
-    """An operator, or this form of it, is not known. The text says what was found."""
 
 
 @attrs.frozen

@@ -7,16 +7,11 @@ import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.tflite.lowering import (
-    Lowering,
-    Result,
-    UnsupportedError,
-    activation_of,
-    same_parameters,
-)
+from nmpsim.frontends.tflite.lowering import Lowering, Result, activation_of, same_parameters
 from nmpsim.frontends.tflite.model import Operator, Tensor
 from nmpsim.frontends.tflite.tables import rescaled_part
 from nmpsim.frontends.tflite.weighted import VALID
+from nmpsim.frontends.unsupported import UnsupportedError
 
 _PADDED_BY = ("CONV_2D", "DEPTHWISE_CONV_2D")
 

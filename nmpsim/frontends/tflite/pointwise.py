@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nmpsim.frontends.tflite.lowering import Lowering, Result, UnsupportedError, same_parameters
+from nmpsim.frontends.tflite.lowering import Lowering, Result, same_parameters
 from nmpsim.frontends.tflite.model import Operator, Tensor
 from nmpsim.frontends.tflite.tables import TABLES, WIDE_TABLES
 from nmpsim.frontends.tflite.weighted import paddings
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 Lower = Callable[[Lowering, Operator], Result]

@@ -10,14 +10,9 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.builder import Value, quantized
-from nmpsim.frontends.tflite.lowering import (
-    BOUNDS,
-    Lowering,
-    Result,
-    UnsupportedError,
-    activation_of,
-)
+from nmpsim.frontends.tflite.lowering import BOUNDS, Lowering, Result, activation_of
 from nmpsim.frontends.tflite.model import Operator, Tensor
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import AttributeValue, TensorType
 
 Array = npt.NDArray[Any]

@@ -9,9 +9,10 @@ from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.imported import Imported
 from nmpsim.frontends.torch.islands import is_pt2e, with_islands
-from nmpsim.frontends.torch.lowering import PROFILES, Lowering, UnsupportedError, unsupported
+from nmpsim.frontends.torch.lowering import PROFILES, Lowering, unsupported
 from nmpsim.frontends.torch.operators import OPERATORS
 from nmpsim.frontends.torch.record import Call, Recorded
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.names import legal_name
 from nmpsim.lir.parser import MAX_ERRORS
 

@@ -91,9 +91,10 @@ def _names(model: Any, count: int) -> list[str]:
     try:
         parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):
-        parameters = ()  # type: ignore[assignment]
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [one.name for one in parameters if one.kind in plain]
+        names = []
+    else:
+        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = [one.name for one in parameters if one.kind in plain]
     return names[:count] if len(names) >= count else [f"input_{place}" for place in range(count)]
 
 

@@ -18,6 +18,7 @@ from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.diagnostics import Diagnostic, Place
 from nmpsim.frontends.builder import Builder, Value, quantized
 from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 Array = npt.NDArray[Any]
@@ -32,10 +33,6 @@ PROFILES = {
 }
 """Engine -> arithmetic profile."""
 _ELEMS = {"quint8": "i8", "float32": "float"}
-
-
-class UnsupportedError(Exception):
-    """An operation, or this form of it, is not known. The text says what was found."""
 
 
 @attrs.frozen

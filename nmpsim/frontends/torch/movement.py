@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.torch.lowering import VIEW, Lowering, Order, Result, UnsupportedError, plain
+from nmpsim.frontends.torch.lowering import VIEW, Lowering, Order, Result, plain
 from nmpsim.frontends.torch.record import Call, Tensor
+from nmpsim.frontends.unsupported import UnsupportedError
 
 
 def view(graph: Lowering, call: Call) -> Result:

@@ -11,15 +11,9 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.torch.lowering import (
-    NHWC,
-    PROFILES,
-    Lowering,
-    Result,
-    UnsupportedError,
-    tensor_of,
-)
+from nmpsim.frontends.torch.lowering import NHWC, PROFILES, Lowering, Result, tensor_of
 from nmpsim.frontends.torch.record import BLOCK, Call, Tensor
+from nmpsim.frontends.unsupported import UnsupportedError
 
 Lower = Callable[[Lowering, Call], Result]
 _LATE = "float-qnnpack"

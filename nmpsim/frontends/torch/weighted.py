@@ -9,15 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value, quantized
-from nmpsim.frontends.torch.lowering import (
-    NHWC,
-    Lowering,
-    Result,
-    UnsupportedError,
-    tensor_of,
-    weights_of,
-)
+from nmpsim.frontends.torch.lowering import NHWC, Lowering, Result, tensor_of, weights_of
 from nmpsim.frontends.torch.record import Call, Packed
+from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import AttributeValue, TensorType
 
 _NO_TABLES: tuple[Value, ...] = ()

@@ -1,4 +1,4 @@
-"""What a lowering raises."""
+"""What the lowerings of all formats raise."""
 
 
 class UnsupportedError(Exception):
