@@ -20,6 +20,7 @@ import numpy as np
 
 from nmpsim.cli.input_options import MODES, ImageOptions
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.extras import missing
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.views.text import elem_text, shape_text
 
@@ -233,13 +234,7 @@ def _opened(path: Path) -> Iterator[Image]:
     try:
         from PIL import Image
     except ImportError as error:
-        raise fail(
-            "PKG001",
-            "images need the package Pillow",
-            place=place,
-            found="Pillow is not installed",
-            hint="pip install 'nmpsim[image]'",
-        ) from error
+        raise missing(error, "image", "images need the package Pillow", place=place) from error
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             # Else a file of a few bytes takes gigabytes.

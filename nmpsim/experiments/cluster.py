@@ -14,6 +14,7 @@ from nmpsim.diagnostics import UserError, fail
 from nmpsim.experiments.identity import code_version
 from nmpsim.experiments.pool import Item, Job, Pool, Result
 from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
+from nmpsim.extras import missing
 
 CONNECT_SECONDS = 10
 
@@ -68,12 +69,8 @@ def _connected(scheduler: str) -> Any:
         connect: Any = import_module("distributed").Client
         checked: Any = import_module("distributed.comm").get_address_host_port
     except ImportError as error:
-        raise fail(
-            "PKG001",
-            "--scheduler needs Dask",
-            found="the package distributed is not installed",
-            hint="pip install 'nmpsim[distributed]'; without --scheduler, local processes do it",
-        ) from error
+        instead = "without --scheduler, local processes do it"
+        raise missing(error, "distributed", "--scheduler needs Dask", instead=instead) from error
     try:
         checked(scheduler)  # a client of what is no address cannot be closed without a traceback
         return connect(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)

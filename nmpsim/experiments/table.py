@@ -17,6 +17,7 @@ import attrs
 from nmpsim.atomic import is_special, write_file
 from nmpsim.config import setting_names
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.extras import missing
 from nmpsim.report.data import ACTIVITIES
 
 Row = Mapping[str, Any]
@@ -121,13 +122,8 @@ def _check_kind(path: Path) -> None:
         try:
             import pyarrow.parquet  # noqa: F401 - whether it is there
         except ImportError as error:
-            raise fail(
-                "PKG001",
-                "Parquet files need pyarrow",
-                place=place,
-                found="pyarrow is not installed",
-                hint="pip install 'nmpsim[parquet]', or name a .csv file",
-            ) from error
+            needed, instead = "Parquet files need pyarrow", "or name a .csv file"
+            raise missing(error, "parquet", needed, place=place, instead=instead) from error
 
 
 def _not_ours(path: Path, message: str, found: object, expected: object = None) -> UserError:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.extras import missing
 
 MAX_BYTES = 1 << 26
 """Of a file; a thousand results with histograms of two thousand bins take a tenth of it."""
@@ -138,9 +139,9 @@ def _documents(text: str, place: Place) -> list[Any]:
     try:
         import yaml
     except ImportError as error:
-        hint = "pip install 'nmpsim[yaml]', or write lines of name, minimum and maximum"
-        message = "Glow's profile cannot be read without the package pyyaml"
-        raise fail("PKG001", message, place=place, hint=hint) from error
+        needed = "Glow's profile needs the package pyyaml"
+        instead = "or write lines of name, minimum and maximum"
+        raise missing(error, "yaml", needed, place=place, instead=instead) from error
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     depth = 0
     try:

@@ -12,7 +12,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
-from nmpsim.diagnostics import fail
+from nmpsim.extras import missing
 from nmpsim.visible import visible_line
 
 COLUMNS = (
@@ -58,12 +58,7 @@ def data_frame(library: str, layers: Sequence[Any]) -> Any:
     try:
         frames = import_module(library)
     except ImportError as error:
-        raise fail(
-            "PKG001",
-            f"a data frame needs {library}",
-            found=f"{library} is not installed",
-            hint=f"pip install 'nmpsim[{library}]'",
-        ) from error
+        raise missing(error, library, f"a data frame needs {library}") from error
     return frames.DataFrame(columns(layers))
 
 

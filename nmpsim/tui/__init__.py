@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nmpsim.diagnostics import EXIT_BUG, EXIT_OK, fail
+from nmpsim.extras import missing
 
 if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
@@ -34,12 +35,8 @@ def check_screen(terminal: str) -> None:
     try:
         import textual  # noqa: F401 - whether it is there
     except ImportError as error:
-        raise fail(
-            "PKG001",
-            "the debugger's screen needs Textual",
-            found="textual is not installed",
-            hint="pip install 'nmpsim[tui]'; --plain does without",
-        ) from error
+        needed = "the debugger's screen needs Textual"
+        raise missing(error, "tui", needed, instead="--plain does without") from error
 
 
 def run_tui(shell: Shell) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nmpsim.checking import CaseResult, Check, LayerOutcome
-from nmpsim.diagnostics import fail
+from nmpsim.extras import missing
 from nmpsim.visible import visible
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ def require_junitparser() -> None:
     try:
         import junitparser  # noqa: F401 - only whether it is there
     except ImportError as error:
-        message = "JUnit XML cannot be written without the package junitparser"
-        raise fail("PKG001", message, hint="pip install 'nmpsim[ci]'") from error
+        raise missing(error, "ci", "JUnit XML needs the package junitparser") from error
 
 
 def junit_text(results: Sequence[CaseResult]) -> str:

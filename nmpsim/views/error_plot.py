@@ -10,7 +10,8 @@ import numpy as np
 
 from nmpsim.analysis.explain import ErrorBand, Factor
 from nmpsim.atomic import write_file
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, fail
+from nmpsim.extras import missing
 
 ROWS = 13
 """Lines of the text plot; odd, so that one is 0."""
@@ -58,16 +59,8 @@ def check_figure(path: Path) -> None:
     try:
         import matplotlib.figure  # noqa: F401 - whether it is there
     except ImportError as error:
-        raise _no_matplotlib() from error
-
-
-def _no_matplotlib() -> UserError:
-    return fail(
-        "PKG001",
-        "plots in files need matplotlib",
-        found="matplotlib is not installed",
-        hint="pip install 'nmpsim[plot]'; without --plot the plot is text",
-    )
+        instead = "without --plot the plot is text"
+        raise missing(error, "plot", "plots in files need matplotlib", instead=instead) from error
 
 
 def write_figure(path: Path, factor: Factor, band: ErrorBand) -> None:

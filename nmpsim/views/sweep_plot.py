@@ -10,10 +10,10 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from nmpsim.atomic import cannot_write, write_file
-from nmpsim.diagnostics import fail
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.grid import dotted
 from nmpsim.experiments.table import Row
+from nmpsim.extras import missing
 from nmpsim.views.text import plural
 
 if TYPE_CHECKING:
@@ -36,12 +36,8 @@ def check_plots(folder: Path) -> None:
     try:
         import matplotlib.figure  # noqa: F401 - whether it is there
     except ImportError as error:
-        raise fail(
-            "PKG001",
-            "plots need matplotlib",
-            found="matplotlib is not installed",
-            hint="pip install 'nmpsim[plot]', or leave --plot out",
-        ) from error
+        instead = "or leave --plot out"
+        raise missing(error, "plot", "plots need matplotlib", instead=instead) from error
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import nmpsim
+from nmpsim.extras import install_command
 
 DIGITS = Path(__file__).parents[2] / "programs/digits"
 LIR, WEIGHTS = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
@@ -163,7 +164,7 @@ def test_a_figure_without_matplotlib(nmpsim_cli, tmp_path, monkeypatch):
     result = nmpsim_cli("explain", "--scale", "0.0123", "--plot", tmp_path / "a.svg")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "error[PKG001]" in result.stderr
-    assert "pip install 'nmpsim[plot]'" in result.stderr
+    assert install_command("plot") in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,6 +10,7 @@ import pytest
 from tflite_files import FileOperator, FileTensor, normalization, small_network, tflite_file
 
 import nmpsim
+from nmpsim.extras import install_command
 from nmpsim.lir import parse, print_module
 
 
@@ -173,7 +174,7 @@ def test_an_empty_file_is_no_model(model: Path) -> None:
 def test_the_package_that_is_missing_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tflite", None)
     finding = refused(model).diagnostics[0]
-    assert (finding.code, finding.hint) == ("PKG001", "pip install 'nmpsim[tflite]'")
+    assert (finding.code, finding.hint) == ("PKG001", install_command("tflite"))
 
 
 AMOUNTS = FileTensor("amounts", (2, 2), "INT32", (), (), np.array([[0, 0], [1, 1]], np.int32))

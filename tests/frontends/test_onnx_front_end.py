@@ -13,6 +13,7 @@ from onnx_files import Kind, Node, scales, small_network, write
 
 import nmpsim
 from nmpsim.bundle.metadata import Metadata
+from nmpsim.extras import install_command
 from nmpsim.frontends import import_model
 
 
@@ -230,7 +231,7 @@ def test_a_truncated_file_is_damaged(model: Path, kept: int) -> None:
 def test_the_package_that_is_missing_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     finding = refused(model)
-    assert (finding.code, finding.hint) == ("PKG001", "pip install 'nmpsim[onnx]'")
+    assert (finding.code, finding.hint) == ("PKG001", install_command("onnx"))
 
 
 def outside(model: Path, location: str) -> None:

@@ -105,41 +105,61 @@ def repository(tmp_path_factory):
 
 
 def steps():
-    """Name, condition and shell line of each step that runs one here."""
-    workflow = yaml.safe_load((CI / "nmpsim.yml").read_text())
-    for step in workflow["jobs"]["check"]["steps"]:
+    """Name, condition, variables and shell line of each step that runs one here."""
+    for step in _all_steps():
         if "run" in step and step["name"] != INSTALL:
-            yield step["name"], step.get("if"), step["run"]
+            yield step["name"], step.get("if"), _variables(step), step["run"]
+
+
+def _all_steps():
+    return yaml.safe_load((CI / "action.yml").read_text())["runs"]["steps"]
+
+
+def _variables(step):
+    """What the step's variables are, given what the workflow says and the action's own defaults."""
+    action = yaml.safe_load((CI / "action.yml").read_text())
+    (use,) = [step for step in _workflow_steps() if "programs/ci" in step["uses"]]
+    inputs = {name: one["default"] for name, one in action["inputs"].items()} | use["with"]
+    return {
+        name: inputs[text.removeprefix("${{ inputs.").removesuffix(" }}")]
+        for name, text in step.get("env", {}).items()
+    }
+
+
+def _workflow_steps():
+    return yaml.safe_load((CI / "nmpsim.yml").read_text())["jobs"]["check"]["steps"]
 
 
 def run_workflow(repository):
     """Exit code and output of each step, as GitHub goes on after a failed one."""
     results = {}
-    for name, condition, line in steps():
+    for name, condition, variables, line in steps():
         if condition is None and any(code for code, _ in results.values()):
             continue
-        done = repository.run("bash", "-e", "-c", line, GITHUB_ACTIONS="true")
+        variables["GITHUB_ACTIONS"] = "true"
+        done = repository.run("bash", "-e", "-c", line, **variables)
         results[name] = done.returncode, done.stdout + done.stderr
     return results
 
 
-def test_the_workflow_is_one():
-    words = ("-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows")
-    done = subprocess.run(
-        [sys.executable, *words, str(CI / "nmpsim.yml")], capture_output=True, text=True
-    )
+@pytest.mark.parametrize(
+    ("name", "schema"), [("nmpsim.yml", "github-workflows"), ("action.yml", "github-actions")]
+)
+def test_a_file_is_valid_by_its_schema(name, schema):
+    words = ("-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}")
+    done = subprocess.run([sys.executable, *words, str(CI / name)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    installs = [s for s in _all_steps() if s.get("name") == INSTALL]
-    assert len(installs) == 1
-    assert "ci]" in yaml.safe_load((CI / "nmpsim.yml").read_text())["env"]["NMPSIM"]
 
 
-def _all_steps():
-    return yaml.safe_load((CI / "nmpsim.yml").read_text())["jobs"]["check"]["steps"]
+def test_the_action_installs_the_sources_that_it_comes_with():
+    (line,) = [step["run"] for step in _all_steps() if step.get("name") == INSTALL]
+    folder, _, rest = line.removeprefix("python -m pip install ").partition("[ci]")
+    assert rest == '" pytest'
+    assert (CI / folder.removeprefix('"$GITHUB_ACTION_PATH/') / "pyproject.toml").is_file()
 
 
 def test_what_steps_keep_is_what_steps_write():
-    written = {word for _, _, line in steps() for word in line.split() if "." in word}
+    written = {word for *_, line in steps() for word in line.split() if "." in word}
     for step in _all_steps():
         named = step.get("with", {})
         for name in str(named.get("sarif_file", "")).split() + (
@@ -209,8 +229,9 @@ def test_each_change_turns_the_right_check_red(repository, tmp_path, change, cod
     changed = copy.copy(repository)
     changed.folder = shutil.copytree(repository.folder, tmp_path / "changed")
     change(changed.folder)
-    (line,) = [line for name, _, line in steps() if name == "Check"]
-    done = changed.run("bash", "-e", "-c", line)
+    (step,) = [step for step in steps() if step[0] == "Check"]
+    _, _, variables, line = step
+    done = changed.run("bash", "-e", "-c", line, **variables)
     assert done.returncode == code, done.stdout + done.stderr
     assert words in done.stdout
     cases = [case for suite in JUnitXml.fromfile(changed.folder / "junit.xml") for case in suite]

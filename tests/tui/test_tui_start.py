@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 
 import nmpsim.tui
 from nmpsim.diagnostics import UserError
+from nmpsim.extras import install_command
 from nmpsim.tui import check_screen
 from nmpsim.tui.look import ASCII, UNICODE, glyphs_for, heat_style
 
@@ -52,7 +54,7 @@ def test_a_terminal_that_cannot_place_its_cursor_is_refused(
 
 def test_without_textual(terminal: pytest.MonkeyPatch) -> None:
     terminal.setitem(sys.modules, "textual", None)
-    with pytest.raises(UserError, match=r"pip install 'nmpsim\[tui\]'") as error:
+    with pytest.raises(UserError, match=re.escape(install_command("tui"))) as error:
         check_screen("xterm")
     assert code(error) == "PKG001"
 

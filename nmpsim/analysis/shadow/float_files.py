@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.shadow.batch_norms import folded_arrays
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.extras import missing
 from nmpsim.lir.npz import NpzFile
 
 Array = npt.NDArray[Any]
@@ -46,9 +47,8 @@ def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]
         import onnx
         from onnx import numpy_helper
     except ImportError as error:
-        message = "an ONNX model cannot be read without the package onnx"
-        hint = "pip install 'nmpsim[onnx]', or save the weights as an .npz file"
-        raise fail("PKG001", message, place=Place(str(path)), hint=hint) from error
+        needed, instead = "ONNX files need the package onnx", "or save the weights as an .npz file"
+        raise missing(error, "onnx", needed, place=Place(str(path)), instead=instead) from error
     data = _bytes(path)
     floats = {
         onnx.TensorProto.DataType.Value(k) for k in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.extras import missing
 from nmpsim.lir.limits import size_problem
 
 Array = npt.NDArray[Any]
@@ -105,13 +106,8 @@ def read_graph(path: Path, shapes: Shapes) -> Graph:
     try:
         import onnx
     except ImportError as error:
-        raise fail(
-            "PKG001",
-            "ONNX files need the package onnx",
-            place=place,
-            found="onnx is not installed",
-            hint="pip install 'nmpsim[onnx]'",
-        ) from error
+        needed = "ONNX files need the package onnx"
+        raise missing(error, "onnx", needed, place=place) from error
     try:
         data = path.read_bytes()
     except OSError as error:

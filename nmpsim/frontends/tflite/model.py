@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.extras import missing
 from nmpsim.lir.limits import size_problem
 
 IDENTIFIER = b"TFL3"
@@ -160,13 +161,8 @@ def read_graph(path: Path) -> Graph:
     try:
         import tflite
     except ImportError as error:
-        raise fail(
-            "PKG001",
-            "TFLite files need the package tflite",
-            place=place,
-            found="tflite is not installed",
-            hint="pip install 'nmpsim[tflite]'",
-        ) from error
+        needed = "TFLite files need the package tflite"
+        raise missing(error, "tflite", needed, place=place) from error
     try:
         data = path.read_bytes()
     except OSError as error:

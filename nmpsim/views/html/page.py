@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.diagnostics import fail
+from nmpsim.extras import missing
 from nmpsim.report.data import RunReport
 from nmpsim.views.answers import output_lines
 from nmpsim.views.html import compare, tables
@@ -77,12 +77,8 @@ def require_html() -> None:
         import pygraphviz  # noqa: F401 - likewise
         import vl_convert  # noqa: F401 - likewise
     except ImportError as error:
-        raise fail(
-            "PKG001",
-            "HTML reports need jinja2, pygraphviz and vl-convert-python",
-            found=f"{error.name} is not installed",
-            hint="pip install 'nmpsim[html]'",
-        ) from error
+        needed = "HTML reports need jinja2, pygraphviz and vl-convert-python"
+        raise missing(error, "html", needed) from error
 
 
 def html_page(runs: Mapping[str, RunReport], listener: Listener | None = None) -> str:

@@ -17,6 +17,7 @@ from nmpsim.analysis.shadow.float_files import read_floats
 from nmpsim.analysis.shadow.layouts import best_layout
 from nmpsim.analysis.shadow.matching import match_constants
 from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.extras import install_command
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)
@@ -223,7 +224,7 @@ def test_a_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(builtins, "__import__", without_onnx)
     found = refused(tmp_path / "m.onnx", {1})
     assert found.code == "PKG001"
-    assert found.hint == "pip install 'nmpsim[onnx]', or save the weights as an .npz file"
+    assert found.hint == f"{install_command('onnx')}; or save the weights as an .npz file"
 
 
 def test_a_file_without_any_of_the_weights(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""How an optional package is said to be installed: from where nmpsim itself was."""
+
+import json
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import nmpsim.extras
+from nmpsim.extras import install_command, missing
+
+CLONE = Path(nmpsim.extras.__file__).parents[1]
+
+
+class Installed:
+    """A distribution with what pip notes of its origin."""
+
+    def __init__(self, origin: dict[str, object] | None) -> None:
+        self.origin = origin
+
+    def read_text(self, name: str) -> str | None:
+        assert name == "direct_url.json"
+        return None if self.origin is None else json.dumps(self.origin)
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        ({"url": "file:///a%20b/nmpsim", "dir_info": {}}, "pip install '/a b/nmpsim[tui]'"),
+        (
+            {"url": "file:///src/nmpsim", "dir_info": {"editable": True}},
+            "pip install -e '/src/nmpsim[tui]'",
+        ),
+        (
+            {"url": "file:///w/nmpsim-0.1.0-py3-none-any.whl", "archive_info": {}},
+            "pip install '/w/nmpsim-0.1.0-py3-none-any.whl[tui]'",
+        ),
+        (
+            {"url": "https://e.org/nmpsim.whl", "archive_info": {}},
+            "pip install 'nmpsim[tui] @ https://e.org/nmpsim.whl'",
+        ),
+        (
+            {"url": "https://e.org/n.git", "vcs_info": {"vcs": "git", "commit_id": "12ab"}},
+            "pip install 'nmpsim[tui] @ git+https://e.org/n.git@12ab'",
+        ),
+        (None, "pip install 'nmpsim[tui]'"),
+    ],
+)
+def test_an_extra_comes_from_where_nmpsim_came_from(
+    monkeypatch: pytest.MonkeyPatch, origin: dict[str, object] | None, command: str
+) -> None:
+    monkeypatch.setattr(nmpsim.extras, "distribution", lambda name: Installed(origin))
+    assert install_command("tui") == command
+
+
+def test_sources_that_are_not_installed_name_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(name: str) -> metadata.Distribution:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(nmpsim.extras, "distribution", none)
+    assert install_command("tui") == f"pip install '{CLONE}[tui]'"
+
+
+def test_an_error_names_the_package_the_command_and_what_does_without() -> None:
+    error = missing(ImportError(name="textual"), "tui", "it needs Textual", instead="--plain")
+    (finding,) = error.diagnostics
+    assert (finding.code, finding.found) == ("PKG001", "textual is not installed")
+    assert finding.hint == f"{install_command('tui')}; --plain"
