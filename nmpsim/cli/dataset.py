@@ -14,7 +14,7 @@ from nmpsim.cli.images import ENDINGS as IMAGE_ENDINGS
 from nmpsim.cli.inputs import ARRAY_ENDINGS, PREFIX, Taker
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import digest_of
-from nmpsim.experiments.samples import ArraySamples, Samples
+from nmpsim.experiments.samples import UNLABELLED, ArraySamples, Samples
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -61,6 +61,27 @@ def load_dataset(
     said_by = dataset if labels in file.keys else Path(labels)
     arrays = _arrays(file, list(taker.tensors), max_memory)
     return Labelled(ArraySamples.of(arrays), numbers, said_by)
+
+
+def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
+    """A name for each class, one a line.
+
+    Raises:
+        UserError: FILE001; DATA001 if there is not one for each of ``classes`` classes.
+    """
+    try:
+        names = path.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as error:
+        message, place = "cannot read the names of classes", Place(str(path))
+        raise fail("FILE001", message, place=place, found=error.strerror) from error
+    except UnicodeDecodeError as error:
+        raise _unusable(path, "names of classes are text in UTF-8", found=error) from error
+    if len(names) != classes or not all(name.strip() for name in names):
+        empty = [number for number, name in enumerate(names, 1) if not name.strip()]
+        message = "a file of classes has a line with a name for each class of the program"
+        found = f"{len(names):,} lines" + (f", line {empty[0]} is empty" if empty else "")
+        raise _unusable(path, message, found=found, expected=f"{classes:,} lines")
+    return tuple(name.strip() for name in names)
 
 
 def _arrays(
@@ -200,13 +221,17 @@ def _csv_rows(path: Path) -> list[list[str]]:
         ) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise _unusable(path, "labels are an .npy or a .csv file", found=error) from error
-    return rows[1:] if rows and not rows[0][-1].isdigit() else rows
+    return rows[1:] if rows and not _is_label(rows[0][-1]) else rows
+
+
+def _is_label(text: str) -> bool:
+    return text.isascii() and (text.isdigit() or text == str(UNLABELLED))
 
 
 def _labels_of_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[int]:
     """Rows ``CLASS`` in the order of the samples, or ``NAME,CLASS`` in any order."""
     for row in rows:
-        if len(row) not in (1, 2) or not row[-1].isdigit():
+        if len(row) not in (1, 2) or not _is_label(row[-1]):
             found, expected = ",".join(row)[:80], "CLASS or NAME,CLASS, the class as a number"
             raise _unusable(path, "a line is no label", found=found, expected=expected)
     if not rows:

@@ -1,6 +1,6 @@
 """Many runs of a program: over devices (sweep), over a data set (evaluate); in parallel."""
 
-from nmpsim.experiments.accuracy import evaluate
+from nmpsim.experiments.accuracy import evaluate, write_confusion
 from nmpsim.experiments.accuracy_result import Evaluation, evaluation_json
 from nmpsim.experiments.grid import Grid, read_grid
 from nmpsim.experiments.program import SweptProgram, load_swept
@@ -19,4 +19,5 @@ __all__ = [
     "read_grid",
     "sweep",
     "sweep_program",
+    "write_confusion",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from nmpsim.experiments.local import fitting_jobs
 from nmpsim.experiments.pool import run_all
 from nmpsim.experiments.pools import open_pool
 from nmpsim.experiments.samples import (
+    UNLABELLED,
     ArraySamples,
     Samples,
     checked_labels,
@@ -63,8 +66,8 @@ def evaluate(
     Args:
         program: a bundle, what ``compile`` gave, or the file of a bundle or of a model.
         inputs: for each input an array whose first axis counts the samples, or ``Samples``.
-        labels: the right class of each sample.
-        class_names: names of the classes, by label.
+        labels: the right class of each sample, or -1 for one to leave out.
+        class_names: names of all classes, by label, or none.
         top: of how many best classes the label must be one, for ``results``.
         limit: only the first this many samples.
         results: JSON file that is written after every few samples; samples that it already has
@@ -90,7 +93,8 @@ def evaluate(
         found = resumed(path, found)
     wanted = len(checked) if limit is None else min(limit, len(checked))
     have = {answer.index for answer in found.answers}
-    todo = [index for index in range(wanted) if index not in have]
+    labelled = [index for index in range(wanted) if checked[index] != UNLABELLED]
+    todo = [index for index in labelled if index not in have]
     if todo:
         jobs = fitting_jobs(jobs, len(todo))
         limit = checked_limit(max_memory)
@@ -104,7 +108,7 @@ def evaluate(
             for result in run_all(pool, evaluate_chunk, chunks):
                 found = found.with_chunk(result)
                 _write_partly(path, found, top)
-                _tell(progress, found, wanted)
+                _tell(progress, found, len(labelled))
     if path is not None:
         write_results(path, found, top)
     return found
@@ -126,6 +130,23 @@ def write_results(path: Path, evaluation: Evaluation, top: Sequence[int]) -> Non
     """Put the evaluation into a file, whole or not at all."""
     text = json_text(evaluation_json(evaluation, top))
     write_file(path, lambda file: file.write(text.encode()))
+
+
+def write_confusion(path: Path, evaluation: Evaluation, classes: int) -> None:
+    """Put the confusion matrix into a CSV file, whole or not at all.
+
+    A row for each of ``classes`` classes and a column for each answer, named on both sides; samples
+    whose run did not reach its end are in none.
+    """
+    counts = np.zeros((classes, classes), np.int64)
+    for one in evaluation.confusions():
+        counts[one.label, one.best] = one.samples
+    names = [evaluation.class_name(label) for label in range(classes)]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["class", *names])
+    writer.writerows([name, *row] for name, row in zip(names, counts.tolist(), strict=True))
+    write_file(path, lambda file: file.write(text.getvalue().encode()))
 
 
 def _fresh(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict
@@ -10,10 +11,11 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 import attrs
 
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.experiments.samples import UNLABELLED
 from nmpsim.experiments.worker import Answer, ChunkResult
 from nmpsim.report.json import to_json
 
-SCHEMA: Final = "nmpsim-eval-1"
+SCHEMA: Final = "nmpsim-eval-2"
 
 
 @attrs.frozen
@@ -54,12 +56,21 @@ class ClassTally:
 
 
 @attrs.frozen
+class Confusion:
+    """Samples of a class that were taken for a class, which may be the same."""
+
+    label: int
+    best: int
+    samples: int
+
+
+@attrs.frozen
 class Evaluation:
     """Answers so far, in the order of the data set."""
 
     subject: Subject
     labels: tuple[int, ...]
-    """Of the whole data set."""
+    """Of the whole data set; -1 for samples that are left out."""
     class_names: tuple[str, ...]
     """By label; empty where nothing names them."""
     answers: tuple[Answer, ...]
@@ -97,9 +108,26 @@ class Evaluation:
             samples, right = counts.get(self.labels[answer.index], (0, 0))
             counts[self.labels[answer.index]] = samples + 1, right + (answer.rank == 0)
         return [
-            ClassTally(label, self.class_names[label] if self.class_names else str(label), *count)
+            ClassTally(label, self.class_name(label), *count)
             for label, count in sorted(counts.items())
         ]
+
+    def class_name(self, label: int) -> str:
+        """What a class is called: its number where nothing names it."""
+        return self.class_names[label] if label < len(self.class_names) else str(label)
+
+    def unlabelled(self) -> int:
+        """Samples of the data set without a class; they are left out."""
+        return self.labels.count(UNLABELLED)
+
+    def confusions(self) -> list[Confusion]:
+        """What classes were taken for, over samples with an answer; by class and answer."""
+        counts = Counter(
+            (self.labels[answer.index], answer.best)
+            for answer in self.answers
+            if answer.best is not None
+        )
+        return [Confusion(*pair, samples) for pair, samples in sorted(counts.items())]
 
     def with_chunk(self, chunk: ChunkResult) -> Evaluation:
         """With some more samples."""
@@ -136,12 +164,13 @@ class AnswersDocument(TypedDict):
 class EvaluationDocument(TypedDict):
     """What `nmpsim eval --format json` and its file of results have."""
 
-    schema: Literal["nmpsim-eval-1"]
+    schema: Literal["nmpsim-eval-2"]
     nmpsim: str
     program: str
     bundle: Annotated[str, "digest of the bundle"]
     dataset: Annotated[str, "digest of samples and labels"]
     dataset_samples: int
+    unlabelled: Annotated[int, "in the data set, left out for their label is -1"]
     samples: Annotated[int, "those that have an answer"]
     failed: int
     accuracy: Annotated[dict[str, float], "by k of top-k"]
@@ -149,6 +178,7 @@ class EvaluationDocument(TypedDict):
     cycles: CyclesDocument
     layers: list[LayerTally]
     classes: list[ClassTally]
+    confusions: Annotated[list[Confusion], "over samples with an answer; those that occurred"]
     answers: AnswersDocument
 
 
@@ -163,6 +193,7 @@ def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDoc
         "bundle": subject.bundle,
         "dataset": subject.dataset,
         "dataset_samples": len(evaluation.labels),
+        "unlabelled": evaluation.unlabelled(),
         "samples": len(answers),
         "failed": len(evaluation.failed),
         "accuracy": {str(k): evaluation.accuracy(k) for k in top},
@@ -170,6 +201,7 @@ def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDoc
         "cycles": {"min": least, "mean": mean, "max": most},
         "layers": [to_json(layer) for layer in evaluation.layers],
         "classes": [to_json(one) for one in evaluation.by_class()],
+        "confusions": [to_json(one) for one in evaluation.confusions()],
         "answers": {
             "index": [answer.index for answer in answers],
             "best": [answer.best for answer in answers],

@@ -16,6 +16,9 @@ from nmpsim.experiments.identity import digest_of_arrays
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+UNLABELLED = -1
+"""The label of a sample whose class nobody knows; it is left out."""
+
 
 class Samples(Protocol):
     """Inputs of a program, sample after sample."""
@@ -104,7 +107,7 @@ def classes_of(bundle: Bundle) -> int:
 
 
 def checked_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
-    """A class for each of ``count`` samples; DATA001 otherwise."""
+    """A class, or ``UNLABELLED``, for each of ``count`` samples; DATA001 otherwise."""
     if count == 0:
         raise fail("DATA001", "there are no samples")
     given = np.asarray(labels)
@@ -121,12 +124,14 @@ def checked_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]
             found=f"labels: {len(given):,}",
             expected=f"as many as samples: {count:,}",
         )
-    wrong = np.flatnonzero((given < 0) | (given >= classes))
+    wrong = np.flatnonzero((given < UNLABELLED) | (given >= classes))
     if wrong.size:
         raise fail(
             "DATA001",
             f"label {wrong[0]} (counted from 0) is no class of the program",
             found=int(given[wrong[0]]),
-            expected=f"0 to {classes - 1}",
+            expected=f"0 to {classes - 1}, or {UNLABELLED} for a sample to leave out",
         )
+    if (given == UNLABELLED).all():
+        raise fail("DATA001", "no sample has a label", found=f"{UNLABELLED} for all")
     return [int(label) for label in given]

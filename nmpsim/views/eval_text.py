@@ -16,6 +16,7 @@ MAX_CLASSES = 20
 """Of more classes, the worst are shown."""
 MAX_FAILED = 5
 MAX_LAYERS = 20
+MAX_MISTAKES = 10
 
 
 def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) -> None:
@@ -23,7 +24,9 @@ def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) ->
     count = len(found.answers)
     line(console, f"{found.subject.program}: {plural(count, 'sample')}", "bold")
     if count < len(found.labels):
-        line(console, f"  of {len(found.labels):,} in the data set")
+        without = found.unlabelled()
+        left_out = f", {without:,} of them without a label" if without else ""
+        line(console, f"  of {len(found.labels):,} in the data set{left_out}")
     heading(console, "accuracy")
     for k in top:
         right = found.right(k)
@@ -35,6 +38,7 @@ def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) ->
     line(console, f"  {'' if least == most else 'least '}{least:,}, {same}")
     _print_layers(found, console)
     _print_classes(found, console)
+    _print_confusions(found, console)
 
 
 def _print_failed(found: Evaluation, console: Console) -> None:
@@ -80,3 +84,19 @@ def _print_classes(found: Evaluation, console: Console) -> None:
         Column("%", [percent(one.right, one.samples) for one in shown], right=True),
     ]
     console.print(fitted_table(columns, console))
+
+
+def _print_confusions(found: Evaluation, console: Console) -> None:
+    wrong = [one for one in found.confusions() if one.label != one.best]
+    if not wrong:
+        return
+    heading(console, "most frequent mistakes")
+    shown = sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES]
+    columns = [
+        Column("class", [visible_line(found.class_name(one.label)) for one in shown], least=8),
+        Column("taken for", [visible_line(found.class_name(one.best)) for one in shown], least=8),
+        Column("samples", [f"{one.samples:,}" for one in shown], right=True),
+    ]
+    console.print(fitted_table(columns, console))
+    if len(wrong) > MAX_MISTAKES:
+        line(console, f"and {plural(len(wrong) - MAX_MISTAKES, 'pair')} of classes more")

@@ -1,5 +1,6 @@
 """The digits' accuracy, from every kind of data set; going on; what cannot be used."""
 
+import csv
 import json
 
 import numpy as np
@@ -38,6 +39,50 @@ def test_answers_are_those_of_single_runs(digits, digits_bin):
         assert answer.cycles == report.cycles
 
 
+def test_samples_without_a_label_are_left_out(cli, digits, digits_bin, tmp_path):
+    with np.load(digits / "testset.npz") as data:
+        images, labels = data["x"][:6], data["labels"][:6].astype(np.int8)
+    labels[[0, 4]] = -1
+    np.savez(tmp_path / "some.npz", x=images, labels=labels)
+    (tmp_path / "l.csv").write_text("".join(f"{label}\n" for label in labels))
+    words = ("eval", digits_bin, "--jobs", 1, "--dataset", tmp_path / "some.npz", "--labels")
+    found = json.loads(cli(*words, "labels", "--format", "json").stdout)
+    assert found["answers"]["index"] == [1, 2, 3, 5]
+    assert (found["dataset_samples"], found["samples"], found["unlabelled"]) == (6, 4, 2)
+    assert json.loads(cli(*words, tmp_path / "l.csv", "--format", "json").stdout) == found
+    assert "of 6 in the data set, 2 of them without a label" in cli(*words, "labels").stdout
+
+
+def test_classes_have_names_and_what_they_are_taken_for(cli, digits, digits_bin, tmp_path):
+    with np.load(digits / "testset.npz") as data:
+        np.savez(tmp_path / "d.npz", x=data["x"][:8], labels=[3, 3, 3, 3, 3, 3, 3, 1])
+    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "größe"]
+    (tmp_path / "names.txt").write_bytes("\r\n".join(names).encode())
+    words = ["eval", digits_bin, "--jobs", 1, "--dataset", tmp_path / "d.npz"]
+    words += ["--labels", "labels", "--classes", tmp_path / "names.txt"]
+    table = tmp_path / "a b.csv"
+    found = json.loads(cli(*words, "--confusion", table, "--format", "json").stdout)
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["class", *names]
+    assert [row[0] for row in rows[1:]] == names
+    matrix = np.array([row[1:] for row in rows[1:]], int)
+    assert matrix.sum(1)[[1, 3]].tolist() == [1, 7]
+    for best in found["answers"]["best"][:7]:
+        matrix[3, best] -= 1
+    matrix[1, found["answers"]["best"][7]] -= 1
+    assert not matrix.any()
+    text = cli(*words).stdout.partition("most frequent mistakes")[2]
+    assert "three" in text
+
+    (tmp_path / "names.txt").write_text("one\n\n")
+    done = cli(*words)
+    assert done.exit_code == 2
+    assert "names.txt: error[DATA001]" in done.stderr
+    assert "2 lines, line 2 is empty" in done.stderr
+    assert "10 lines" in done.stderr
+
+
 def test_folders(cli, digits, digits_bin, tmp_path):
     by_class, flat = tmp_path / "by class", tmp_path / "flat"
     flat.mkdir()
@@ -62,11 +107,13 @@ def test_folders(cli, digits, digits_bin, tmp_path):
         (None, "does not say what its samples are"),
         ("short.csv", "not one label for each sample"),
         ("high.npy", "is no class of the program"),
+        ("none.npy", "no sample has a label"),
     ],
 )
 def test_labels_that_cannot_be_used(cli, digits, digits_bin, tmp_path, labels, message):
     (tmp_path / "short.csv").write_text("1\n2\n")
     np.save(tmp_path / "high.npy", np.full(450, 10))
+    np.save(tmp_path / "none.npy", np.full(450, -1))
     words = ["eval", digits_bin, "--dataset", digits / "testset.npz"]
     if labels is not None:
         words += ["--labels", tmp_path / labels if "." in labels else labels]

@@ -17,6 +17,7 @@ from nmpsim.cli.interrupt import noting
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
+    OUTPUT,
     Command,
     bundle_argument,
     check_workers,
@@ -41,6 +42,7 @@ class _Request:
     bundle: Path
     dataset: Path
     labels: str | None
+    classes: Path | None
     top: str
     limit: int | None
     images: ImageOptions
@@ -50,6 +52,7 @@ class _Request:
     scheduler: str | None
     max_memory: int | None
     style: str
+    confusion: Path | None
     output: Path | None
 
 
@@ -67,7 +70,10 @@ class _Request:
     "--labels",
     metavar="L.npy|L.csv|KEY",
     help="The right classes: a file (lines CLASS, or NAME,CLASS), or the name of an array in the"
-    " data set. Not needed with a folder for each class.",
+    " data set; -1 leaves a sample out. Not needed with a folder for each class.",
+)
+@click.option(
+    "--classes", metavar="FILE", type=FILE, help="Names of all classes in their order, one a line."
 )
 @click.option(
     "--top",
@@ -82,6 +88,12 @@ class _Request:
 @jobs_option
 @scheduler_option
 @max_memory_option
+@click.option(
+    "--confusion",
+    metavar="OUT.csv",
+    type=OUTPUT,
+    help="Also write the confusion matrix: a row for each class, a column for each answer.",
+)
 @format_option
 @output_option(
     "OUT.json",
@@ -101,14 +113,15 @@ def command(**arguments: Any) -> int:
 
 def _evaluate(request: _Request) -> int:
     labels_file = None if request.labels is None else Path(request.labels)
-    check_outputs([request.output, STDOUT], [request.bundle, request.dataset, labels_file])
+    inputs = [request.bundle, request.dataset, labels_file, request.classes]
+    check_outputs([request.output, request.confusion, STDOUT], inputs)
     check_workers(request.jobs, request.scheduler)
     top = _top(request.top)
     from nmpsim import session
-    from nmpsim.cli.dataset import load_dataset
+    from nmpsim.cli.dataset import load_dataset, read_class_names
     from nmpsim.cli.inputs import Taker
     from nmpsim.core.limits import Limits
-    from nmpsim.experiments import evaluate
+    from nmpsim.experiments import evaluate, write_confusion
     from nmpsim.experiments.samples import checked_labels, classes_of
     from nmpsim.views.progress import RunProgress, stderr_console
 
@@ -118,13 +131,16 @@ def _evaluate(request: _Request) -> int:
     classes = classes_of(bundle)
     with about(data.said_by):
         checked_labels(data.labels, len(data.samples), classes)
+    names = data.class_names
+    if request.classes is not None:
+        names = read_class_names(request.classes, classes)
     kept = partial(what_is_kept, request.output)
     with noting(kept), RunProgress(stderr_console()) as progress:
         found = evaluate(
             bundle,
             data.samples,
             data.labels,
-            class_names=data.class_names,
+            class_names=names,
             top=top,
             limit=request.limit,
             results=request.output,
@@ -136,6 +152,8 @@ def _evaluate(request: _Request) -> int:
         )
     if found.reused:
         say(f"{found.reused} of {len(found.answers)} samples were in {request.output} already")
+    if request.confusion is not None:
+        write_confusion(request.confusion, found, classes)
     _show(request, found, top)
     return EXIT_WORSE if found.failed else EXIT_OK
 
