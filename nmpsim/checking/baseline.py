@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from cattrs import Converter
 
 SCHEMA: Final = "nmpsim-baseline-2"
+OLD_SCHEMA: Final = "nmpsim-baseline-1"
+"""Has no ``placement``."""
 MAX_VALUES = 4096
 """Of an output with more elements only the digest is kept."""
 MAX_BYTES = 64 << 20
@@ -40,7 +42,9 @@ class BaselineLayer:
     name: str
     op: str
     shape: tuple[int, ...]
-    placement: Literal["device", "host"]
+    placement: Annotated[
+        Literal["device", "host"] | None, "null where an old nmpsim did not note it"
+    ]
     cycles: int = attrs.field(validator=attrs.validators.ge(0))
     saturated: Annotated[
         Mapping[str, int],
@@ -175,13 +179,22 @@ def read_baseline(path: Path) -> Baseline:
         document = json.loads(raw.decode("utf-8-sig")) if len(raw) <= MAX_BYTES else None
     except (ValueError, RecursionError) as error:
         raise _unusable(place, f"it is not JSON: {error}") from error
-    if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
+    if not isinstance(document, dict) or document.get("schema") not in (SCHEMA, OLD_SCHEMA):
         raise _unusable(place, f"it is no {SCHEMA}")
+    if document.pop("schema") == OLD_SCHEMA:
+        _add_placements(document)
     return _structured(document, place)
 
 
+def _add_placements(document: dict[str, Any]) -> None:
+    layers = document.get("layers")
+    for layer in layers if isinstance(layers, list) else ():
+        if isinstance(layer, dict):
+            layer["placement"] = None
+
+
 def refuse_foreign(baseline: Baseline, run: Run, place: Place) -> None:
-    """BASE002 if the baseline is of something else, or of another nmpsim."""
+    """BASE002 if the baseline is of something else."""
     report = run.report
     now = tuple((layer.name, layer.op, layer.shape) for layer in report.layers)
     before = tuple(layer.identity for layer in baseline.layers)
@@ -194,11 +207,15 @@ def refuse_foreign(baseline: Baseline, run: Run, place: Place) -> None:
         ),
         ("other layers", *_first_difference(before, now)),
         ("other inputs", baseline.inputs, run.inputs),
-        ("another version of nmpsim", baseline.nmpsim, code_version()),
     )
     for what, found, expected in facts:
         if found != expected:
             raise foreign(place, what, found, expected)
+
+
+def other_version(baseline: Baseline | None) -> str | None:
+    """The nmpsim that made a baseline, if it is not this one."""
+    return None if baseline is None or baseline.nmpsim == code_version() else baseline.nmpsim
 
 
 def foreign(place: Place, what: str, found: object, expected: object) -> UserError:

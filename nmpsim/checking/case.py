@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.checking.baseline import (
     Baseline,
     baseline_of,
+    other_version,
     read_baseline,
     refuse_foreign,
     write_baseline,
@@ -74,10 +76,16 @@ def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
 
     ``progress`` is called with ``compiling`` if kernels must be compiled, and with ``layer``.
     """
+    begin = time.perf_counter()
+    result = _checked(work, progress)
+    return attrs.evolve(result, seconds=time.perf_counter() - begin)
+
+
+def _checked(work: CaseWork, progress: Listener | None) -> CaseResult:
     case = work.case
+    before = None
     try:
         bundle = work.bundle
-        before = None
         if case.baseline is not None and not work.update_baseline:
             before = read_baseline(case.baseline)
         # One thread: cases are shared by processes.
@@ -107,7 +115,9 @@ def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
             result = attrs.evolve(result, baseline_written=True)
         return result
     except UserError as error:
-        return CaseResult(case.name, case.lir, errors=error.diagnostics)
+        return CaseResult(
+            case.name, case.lir, baseline_version=other_version(before), errors=error.diagnostics
+        )
 
 
 def judged(case: Case, run: Run, expected: Expected, baseline: Baseline | None) -> CaseResult:
@@ -141,6 +151,7 @@ def judged(case: Case, run: Run, expected: Expected, baseline: Baseline | None) 
         device_changes=()
         if baseline is None
         else changed_settings(baseline.device, run.report.device),
+        baseline_version=other_version(baseline),
         errors=errors,
     )
 

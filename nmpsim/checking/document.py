@@ -9,7 +9,7 @@ from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome, e
 from nmpsim.experiments.identity import code_version
 from nmpsim.report.json import to_json
 
-SCHEMA: Final = "nmpsim-check-4"
+SCHEMA: Final = "nmpsim-check-5"
 
 
 class CaseDocument(TypedDict):
@@ -22,6 +22,7 @@ class CaseDocument(TypedDict):
     cycles: int
     cycles_before: Annotated[int | None, "null without a baseline"]
     device_changes: Annotated[list[str], "settings that are not what they were in the baseline"]
+    baseline_version: Annotated[str | None, "the nmpsim that made the baseline, if another one"]
     baseline_written: bool
     core: Annotated[CoreFile | None, "of a failed case, where one was asked for"]
     errors: Annotated[list[str], "why it could not be checked"]
@@ -32,7 +33,7 @@ class CaseDocument(TypedDict):
 class CheckDocument(TypedDict):
     """What `nmpsim check --format json` writes."""
 
-    schema: Literal["nmpsim-check-4"]
+    schema: Literal["nmpsim-check-5"]
     nmpsim: Annotated[str, "version, and a digest of the sources"]
     exit_code: int
     cases: list[CaseDocument]
@@ -57,6 +58,7 @@ def _case(result: CaseResult) -> CaseDocument:
         "cycles": result.cycles,
         "cycles_before": result.cycles_before,
         "device_changes": list(result.device_changes),
+        "baseline_version": result.baseline_version,
         "baseline_written": result.baseline_written,
         "core": None if result.core is None else to_json(result.core),
         "errors": [str(error) for error in result.errors],

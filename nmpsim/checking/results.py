@@ -139,6 +139,10 @@ class CaseResult:
     cycles_before: int | None = None
     device_changes: tuple[str, ...] = ()
     """Settings that are not what they were in the baseline."""
+    baseline_version: str | None = None
+    """The nmpsim that made the baseline, if it was another one."""
+    seconds: float = 0.0
+    """What checking took here."""
     baseline_written: bool = False
     core: CoreFile | None = None
     """Of a failed case, where one was asked for."""
@@ -149,6 +153,16 @@ class CaseResult:
     def failed(self) -> tuple[Check, ...]:
         """Checks that did not pass."""
         return tuple(check for check in self.checks if check.failed)
+
+    @property
+    def version_note(self) -> str | None:
+        """That the baseline is another nmpsim's, and what that means for what failed."""
+        if self.baseline_version is None:
+            return None
+        text = f"the baseline was made by nmpsim {self.baseline_version}, this is another one"
+        if self.failed or self.errors:
+            text += "; the version tells whose change it is: check the same bundle with that nmpsim"
+        return text
 
     @property
     def status(self) -> Literal["passed", "wrong", "over", "error"]:

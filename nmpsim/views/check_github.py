@@ -25,12 +25,15 @@ def github_annotations(results: Sequence[CaseResult]) -> Iterator[str]:
                 yield _command(result.source, 0, title, check.message)
             for one in check.culprits[:MAX_OF_CHECK]:
                 yield _command(result.source, one.line, title, f"layer {one.name}: {one.message}")
+        if result.version_note is not None:
+            title = f"{result.name}: baseline"
+            yield _command(result.source, 0, title, result.version_note, "warning")
 
 
-def _command(file: str, line: int, title: str, message: str) -> str:
+def _command(file: str, line: int, title: str, message: str, kind: str = "error") -> str:
     place = f"file={_property(file)}," if file else ""
     place += f"line={line}," if line and file else ""
-    return f"::error {place}title={_property(title)}::{_data(message)}"
+    return f"::{kind} {place}title={_property(title)}::{_data(message)}"
 
 
 def _data(text: str) -> str:

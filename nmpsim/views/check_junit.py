@@ -33,7 +33,10 @@ def junit_text(results: Sequence[CaseResult]) -> str:
     document = JUnitXml("nmpsim check")
     for result in results:
         suite = TestSuite(_plain(result.name))
-        suite.add_testcases([*_errors(result), *_checks(result), *_layers(result)])
+        cases = [*_errors(result), *_checks(result), *_layers(result)]
+        for case in cases[:1]:  # readers add up the times of test cases
+            case.time = round(result.seconds, 3)
+        suite.add_testcases(cases)
         document.add_testsuite(suite)
     sink = io.BytesIO()
     document.write(sink, pretty=True)
@@ -65,8 +68,10 @@ def _checks(result: CaseResult) -> Iterator[TestCase]:
 
 
 def _details(result: CaseResult, check: Check) -> Iterator[str]:
-    """What a reader unfolds: all layers concerned, and what opens the core file."""
+    """What a reader unfolds: all layers concerned, another nmpsim, and what opens the core file."""
     yield from (f"{one.place}: {one.message}" for one in check.culprits)
+    if result.version_note is not None:
+        yield result.version_note
     if result.core is not None:
         yield f"core file: {result.core.command} stops {result.core.stands}"
 

@@ -65,6 +65,8 @@ def _case(result: CaseResult) -> Iterator[str]:
         yield f"- **{error.code}** {_plain(error.message)}"
     for check in result.failed:
         yield f"- **{check.name}**: {_plain(check.message)}"
+    if result.version_note is not None:
+        yield f"- {_plain(result.version_note)}"
     if result.core is not None:
         yield f"- core file: {_plain(result.core.command)} stops {_plain(result.core.stands)}"
     for name, layers in groups.items():

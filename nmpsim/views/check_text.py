@@ -46,6 +46,8 @@ def _print_case(result: CaseResult, console: Console) -> None:
         line(console, f"  {word} {check.name:<10} {check.message}", _STYLES[check.status])
         for text in _culprit_lines(check.culprits):
             line(console, f"         {text}")
+    if result.version_note is not None:
+        line(console, f"  {result.version_note}", "yellow")
     if result.contract == "not_checked" and not result.errors:
         line(console, "  the contract of the instruction set was not checked")
     if result.core is not None:

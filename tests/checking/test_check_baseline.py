@@ -75,9 +75,38 @@ def test_of_other_inputs(project):
     refused(project, "BASE002", "other inputs")
 
 
-def test_of_another_version(project, baseline):
+def test_of_another_version_it_is_compared_and_the_version_named(project, baseline):
     baseline(nmpsim="0.0.1+12345678")
-    refused(project, "BASE002", "another version of nmpsim")
+    made_by = "the baseline was made by nmpsim 0.0.1+12345678"
+    good = project.check("--github")
+    assert good.exit_code == 0
+    assert made_by in good.stdout
+    assert "check the same bundle with that nmpsim" not in good.stdout
+    assert f"::warning file=digits.lir.txt,title=seven%3A baseline::{made_by}" in good.stderr
+
+    cycles = json.loads((project.folder / "seven.json").read_text())["cycles"]
+    baseline(nmpsim="0.0.1+12345678", cycles=cycles - 1)
+    junit, markdown = project.folder / "j.xml", project.folder / "m.md"
+    bad = project.check("--junit", junit, "--markdown", markdown)
+    assert bad.exit_code == 4
+    for text in (bad.stdout, junit.read_text(), markdown.read_text()):
+        assert "the baseline was made by nmpsim 0.0.1" in text.replace("\\", "")
+        assert "check the same bundle with that nmpsim" in text
+
+
+def test_of_the_schema_before_it_says_nothing_of_placement(project):
+    path = project.folder / "seven.json"
+    document = json.loads(path.read_text())
+    document["schema"] = "nmpsim-baseline-1"
+    for layer in document["layers"]:
+        del layer["placement"]
+    path.write_text(json.dumps(document))
+    found = json.loads(project.check("--format", "json").stdout)["cases"][0]
+    assert found["status"] == "passed"
+    assert {layer["placement_before"] for layer in found["layers"]} == {None}
+    for layers in (3, [3], [{}]):
+        path.write_text(json.dumps({**document, "layers": layers}))
+        refused(project, "BASE001", "cannot be used")
 
 
 def test_of_another_program(project, baseline):

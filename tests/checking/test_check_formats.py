@@ -49,6 +49,8 @@ def test_junit_is_valid_and_has_a_case_a_layer(outcome):
     xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd").validate(path)
     (suite,) = ElementTree.parse(path).getroot()
     assert suite.get("name") == "seven"
+    assert suite.get("time") == suite[0].get("time")
+    assert float(suite.get("time")) > 0 or kind == "broken"
     layers = [case for case in suite if case.get("classname") == "seven.layers"]
     failed = [case.get("name") for case in suite if case.find("failure") is not None]
     if kind == "broken":

@@ -95,6 +95,7 @@ def test_the_document_has_the_kinds_of_values_that_it_had(project):
         cycles=count,
         cycles_before=maybe,
         device_changes=many(text),
+        baseline_version={"type": ["string", "null"]},
         baseline_written={"type": "boolean"},
         core={"anyOf": [{"type": "null"}, record(path=text, stands=text)]},
         errors=many(text),
@@ -102,7 +103,7 @@ def test_the_document_has_the_kinds_of_values_that_it_had(project):
         layers=many(layer),
     )
     schema = record(
-        schema={"const": "nmpsim-check-4"}, nmpsim=text, exit_code=count, cases=many(case)
+        schema={"const": "nmpsim-check-5"}, nmpsim=text, exit_code=count, cases=many(case)
     )
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
     for words in ((), ("--update-baseline",)):
