@@ -11,7 +11,8 @@ import attrs
 
 from nmpsim.cli.arrays import ArrayFile, StoredArray, read_all
 from nmpsim.cli.images import ENDINGS as IMAGE_ENDINGS
-from nmpsim.cli.inputs import ARRAY_ENDINGS, PREFIX, Taker
+from nmpsim.cli.inputs import ARRAY_ENDINGS, PREFIX
+from nmpsim.cli.samples import Taker
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import digest_of
 from nmpsim.experiments.samples import UNLABELLED, ArraySamples, Samples

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import difflib
 import glob
+import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from nmpsim.cli.arrays import ArrayFile, StoredArray
-from nmpsim.cli.images import ENDINGS, ImageFormat, image_format, is_image, read_image
-from nmpsim.cli.input_options import NOTHING_SAID, GivenInputs, ImageOptions
+from nmpsim.cli.images import ENDINGS, is_image
+from nmpsim.cli.input_options import GivenInputs
+from nmpsim.cli.samples import Run, Sample, Source, Taker, batched, listed
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.npy import MAGIC
@@ -28,7 +29,7 @@ from nmpsim.views.text import plural, shape_text
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from nmpsim.bundle.metadata import Metadata, Normalization, Tensor
+    from nmpsim.bundle.metadata import Metadata, Tensor
 
     Array = npt.NDArray[Any]
 
@@ -39,96 +40,6 @@ RAW_ENDINGS = (".bin", ".raw", "")
 """Without an ending: standard input."""
 _HEAD = 16
 """Bytes that tell what a file is."""
-
-
-@attrs.frozen(eq=False)
-class Taker:
-    """A program's inputs, and how it takes images."""
-
-    tensors: Mapping[str, Tensor]
-    """By name, as a user has them."""
-    images: ImageOptions = NOTHING_SAID
-    channel_order: str = "RGB"
-    """Of images, where the options say nothing."""
-    normalizations: Mapping[str, Normalization] = MappingProxyType({})
-    """By input, as far as the model's file says it."""
-
-    @classmethod
-    def of(cls, metadata: Metadata, images: ImageOptions) -> Taker:
-        """That of a bundle."""
-        tensors = {tensor.name: tensor for tensor in metadata.user_inputs}
-        normalizations = {one.input: one for one in metadata.normalizations}
-        return cls(tensors, images, metadata.channel_order, normalizations)
-
-    def image_format(self, name: str) -> ImageFormat:
-        """How an input takes images."""
-        normalization = self.normalizations.get(name)
-        return image_format(self.tensors[name], self.images, self.channel_order, normalization)
-
-    def only(self, path: Path) -> str:
-        """The input that a file is for which holds one thing; INPUT001 if there are several."""
-        if len(self.tensors) != 1:
-            raise fail(
-                "INPUT001",
-                "this file does not say which input it is",
-                place=Place(str(path)),
-                expected=f"one of the inputs {_listed(list(self.tensors))}",
-                hint="--input " + shlex.quote(f"{next(iter(self.tensors), 'NAME')}={path}"),
-            )
-        return next(iter(self.tensors))
-
-    def read_image(self, name: str, path: Path) -> Array:
-        """An image in the shape of an input."""
-        return read_image(path, self.tensors[name], self.image_format(name), self.images.resize)
-
-
-@attrs.frozen(eq=False)
-class Source:
-    """Where the values of an input come from."""
-
-    path: Path
-    read: Callable[[], Array]
-    """The values, in the shape of the input where only dimensions of 1 differ."""
-    is_image: bool = False
-
-
-@attrs.frozen(eq=False)
-class Sample:
-    """Where the inputs of one run come from."""
-
-    name: str
-    """The file that tells it from others."""
-    sources: Mapping[str, Source]
-    taker: Taker
-
-    def read(self) -> dict[str, Array]:
-        """The values of each input as they are in the files.
-
-        Raises :class:`~nmpsim.diagnostics.UserError`: FILE001, INPUT002, INPUT003 and PKG001.
-        """
-        return {name: source.read() for name, source in self.sources.items()}
-
-    def fitting(self) -> dict[str, Array]:
-        """As :meth:`read`; what a run would refuse is refused here, with its file (INPUT002)."""
-        from nmpsim.core.inputs import mismatch
-
-        values = self.read()
-        for name, array in values.items():
-            wrong = mismatch(self.taker.tensors[name], array)
-            if wrong is not None:
-                place = Place(str(self.sources[name].path))
-                hint = _mend(self.taker.tensors[name], array) or wrong.hint
-                raise UserError(attrs.evolve(wrong, place=place, hint=hint))
-        return values
-
-    @property
-    def formats(self) -> dict[str, ImageFormat]:
-        """How its images are taken, by input."""
-        return {
-            name: self.taker.image_format(name)
-            for name, source in self.sources.items()
-            if source.is_image
-        }
 
 
 def fitting_inputs(given: GivenInputs, metadata: Metadata) -> dict[str, Array]:
@@ -161,35 +72,44 @@ def samples_of(arguments: Sequence[str], taker: Taker) -> list[Sample]:
     """
     names = list(taker.tensors)
     lists = [
-        [_sources(name, path, taker) for path in paths]
+        batched([_sources(name, path, taker) for path in paths])
         for name, paths in (_expanded(argument, names) for argument in arguments)
     ]
-    longest = max(lists, key=len, default=[])
+    longest = max(lists, key=lambda runs: (len(runs), _files(runs)), default=[])
     for argument, found in zip(arguments, lists, strict=True):
         if len(found) not in (1, len(longest)):
             raise fail(
                 "INPUT001",
                 "the inputs have different numbers of files",
-                found=f"--input {argument}: {len(found)}",
-                expected=f"1 or {len(longest)}",
+                found=f"--input {argument}: {_count(found)}",
+                expected=f"1 or {_count(longest)}",
             )
     runs = [[found[index % len(found)] for found in lists] for index in range(len(longest) or 1)]
     return [_sample(run, taker, own) for run, own in zip(runs, longest or [{}], strict=True)]
 
 
-def _sample(
-    parts: Sequence[Mapping[str, Source]], taker: Taker, own: Mapping[str, Source]
-) -> Sample:
-    sources: dict[str, Source] = {}
+def _files(runs: Sequence[Run]) -> int:
+    """Of one argument; an archive is one, however many inputs it holds."""
+    return sum(max(map(len, run.values()), default=0) for run in runs)
+
+
+def _count(runs: Sequence[Run]) -> str:
+    files = _files(runs)
+    return str(files) if files == len(runs) else f"{files}, {len(runs)} batches"
+
+
+def _sample(parts: Sequence[Run], taker: Taker, own: Run) -> Sample:
+    sources: dict[str, tuple[Source, ...]] = {}
     for part in parts:
-        for name, source in part.items():
+        for name, found in part.items():
             if name in sources:
-                place = Place(str(source.path))
+                place = Place(str(found[0].path))
                 hint = "several runs are a folder, or a pattern in quotes: --input 'images/*.png'"
                 raise fail("INPUT001", f"input {name!r} is given twice", place=place, hint=hint)
-            sources[name] = source
+            sources[name] = found
     _check_complete(sources, taker.tensors)
-    return Sample(next((str(one.path) for one in own.values()), ""), sources, taker)
+    files = tuple(str(source.path) for source in next(iter(own.values()), ()))
+    return Sample(files, sources, taker)
 
 
 def input_paths(arguments: Sequence[str], names: Sequence[str]) -> list[Path]:
@@ -257,16 +177,30 @@ def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Pat
     raise _unknown(head, names, None)
 
 
+def is_array_file(path: Path) -> bool:
+    """Whether this is, or claims to be, a file of arrays; not a folder, pattern, image or raw."""
+    head = _head(path)
+    if not head:
+        return path.suffix.lower() in ARRAY_ENDINGS and not glob.has_magic(str(path))
+    return head[:2] == b"PK" or head[: len(MAGIC)] == MAGIC
+
+
 def _sources(name: str | None, path: Path, taker: Taker) -> dict[str, Source]:
     """What a file holds, by input."""
     head = _head(path)
-    if head[:2] != b"PK" and head[: len(MAGIC)] != MAGIC:
+    if not is_array_file(path):
         if is_image(path, head):
             own = name or taker.only(path)
-            return {own: Source(path, lambda: taker.read_image(own, path), is_image=True)}
+            item = taker.item(own)
+            read = partial(taker.read_image, own, path)
+            if taker.batch(own) > 1:
+                taker.image_format(own)  # an input that takes no images says so first
+            return {own: Source(path, read, item, taker.batch(own), is_image=True)}
         if head and path.suffix.lower() in RAW_ENDINGS:
-            tensor = taker.tensors[name or taker.only(path)]
-            return {tensor.name: Source(path, lambda: _raw(path, tensor))}
+            own = name or taker.only(path)
+            nbytes = _size(path)
+            fitting = taker.fitting(own, nbytes // ELEM_DTYPES[taker.tensors[own].elem].itemsize)
+            return {own: Source(path, lambda: _raw(path, nbytes, fitting[0]), *fitting)}
         if head:
             raise fail(
                 "INPUT003",
@@ -283,7 +217,7 @@ def _sources(name: str | None, path: Path, taker: Taker) -> dict[str, Source]:
         found = _matching(file, taker.tensors)
     else:
         found = {taker.only(path): file.array("")}
-    return {name: _array(array, taker.tensors[name]) for name, array in found.items()}
+    return {name: _array(array, name, taker) for name, array in found.items()}
 
 
 def _head(path: Path) -> bytes:
@@ -297,25 +231,33 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-def _array(stored: StoredArray, tensor: Tensor) -> Source:
-    return Source(stored.file.path, lambda: _read(stored, tensor))
+def _array(stored: StoredArray, name: str, taker: Taker) -> Source:
+    fitting = taker.fitting(name, stored.size)
+    return Source(stored.file.path, lambda: _read(stored, fitting[0]), *fitting)
 
 
-def _raw(path: Path, tensor: Tensor) -> Array:
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        message = f"cannot read the input: {error.strerror}"
+        raise fail("FILE001", message, place=Place(str(path))) from error
+
+
+def _raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
     """Values of the input's type one after the other, little-endian."""
     dtype = ELEM_DTYPES[tensor.elem].newbyteorder("<")
-    expected = dtype.itemsize * int(np.prod(tensor.shape, dtype=np.int64))
+    expected = dtype.itemsize * math.prod(tensor.shape)
+    if nbytes != expected:
+        raise fail(
+            "INPUT002",
+            f"these are not the raw values of input {tensor.name!r}",
+            place=Place(str(path)),
+            found=f"{nbytes:,} bytes",
+            expected=f"{expected:,} bytes: {shape_text(tensor.shape)} of {dtype.name}",
+            hint="an .npy file says its type and shape itself",
+        )
     try:
-        nbytes = path.stat().st_size
-        if nbytes != expected:
-            raise fail(
-                "INPUT002",
-                f"these are not the raw values of input {tensor.name!r}",
-                place=Place(str(path)),
-                found=f"{nbytes:,} bytes",
-                expected=f"{expected:,} bytes: {shape_text(tensor.shape)} of {dtype.name}",
-                hint="an .npy file says its type and shape itself",
-            )
         data = path.read_bytes()
     except OSError as error:
         message = f"cannot read the input: {error.strerror}"
@@ -329,7 +271,7 @@ def _unknown(name: str, names: Sequence[str], place: Place | None) -> UserError:
         "INPUT001",
         f"the program has no input {name!r}",
         place=place,
-        expected=_listed(names) or "no input at all",
+        expected=listed(names) or "no input at all",
         hint=f"did you mean {near[0]!r}?" if near else "`nmpsim inspect` shows the inputs",
     )
 
@@ -362,8 +304,8 @@ def _no_match(file: ArrayFile, names: Sequence[str]) -> UserError:
         "INPUT001",
         "none of the file's arrays is an input of the program",
         place=Place(str(file.path)),
-        found=_listed(file.keys) or "no arrays",
-        expected=_listed(names) or "no input at all",
+        found=listed(file.keys) or "no arrays",
+        expected=listed(names) or "no input at all",
         hint=_rename_hint(file, names),
     )
 
@@ -377,7 +319,7 @@ def _rename_hint(file: ArrayFile, names: Sequence[str]) -> str:
     return "save the arrays under the names of the inputs"
 
 
-def _check_complete(found: Mapping[str, Source], tensors: Mapping[str, Tensor]) -> None:
+def _check_complete(found: Mapping[str, object], tensors: Mapping[str, Tensor]) -> None:
     missing = [name for name in tensors if name not in found]
     if missing:
         hint = " ".join(f"--input {shlex.quote(f'{name}=FILE.npy')}" for name in missing[:4])
@@ -385,8 +327,8 @@ def _check_complete(found: Mapping[str, Source], tensors: Mapping[str, Tensor]) 
             hint = "--input FILE: an array, an image, a folder or a pattern of them, or -"
         raise fail(
             "INPUT001",
-            f"no value for {'input' if len(missing) == 1 else 'inputs'} {_listed(missing)}",
-            found=f"values for {_listed(list(found))}" if found else "no value for any input",
+            f"no value for {'input' if len(missing) == 1 else 'inputs'} {listed(missing)}",
+            found=f"values for {listed(list(found))}" if found else "no value for any input",
             hint=hint,
         )
 
@@ -409,26 +351,3 @@ def _read(array: StoredArray, tensor: Tensor) -> Array:
         )
     values = array.read()
     return values.reshape(tensor.shape) if tensor.holds(values.shape) else values
-
-
-def _mend(tensor: Tensor, values: Array) -> str | None:
-    """What to do with values that no run takes, where one can tell."""
-    shape, found = tensor.shape, values.shape
-    if len(found) == len(shape) == 4:
-        for order, name in (((0, 2, 3, 1), "NCHW"), ((0, 3, 1, 2), "NHWC")):
-            if tuple(found[axis] for axis in order) == shape and found != shape:
-                return f"the array is {name}: x.transpose{order}"
-    own = ELEM_DTYPES[tensor.elem]
-    if found == shape and values.dtype != own and values.dtype.kind in "iub":
-        if tensor.scale is not None:
-            return (
-                f"real numbers: x.astype('float32'); values on the input's scale:"
-                f" x.astype('{own.name}')"
-            )
-        return f"x.astype('{own.name}')"
-    return None
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = [repr(name) for name in names[:8]]
-    return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nmpsim.bundle import Bundle
-    from nmpsim.cli.inputs import Sample
+    from nmpsim.cli.samples import Sample
     from nmpsim.core.device import Device
     from nmpsim.core.limits import Limits
 
@@ -55,7 +55,7 @@ def run_several(
             report = device.run(
                 bundle, sample.fitting(), progress=compiling, limits=limits, strict=strict
             )
-            runs.append(OneRun.of(sample.name, report))
+            runs.append(OneRun.of(sample.files, report))
             outputs.append(dict(report.outputs) if save_outputs is not None else {})
             if report.trap is not None:
                 late = report.trap.kind == "timeout"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final, Literal, TypedDict
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 import attrs
 from rich.console import Console
@@ -31,14 +31,22 @@ class AnswerDocument(TypedDict):
     top: Annotated[list[ClassDocument], "best classes, best first; none if it has no classes"]
 
 
-class OneRunDocument(TypedDict):
-    """A run on one input."""
+class ItemDocument(TypedDict):
+    """One item of a batch."""
 
     input: Annotated[str, "the file"]
+    outputs: Annotated[dict[str, AnswerDocument], "by name; those that have an item for each"]
+
+
+class OneRunDocument(TypedDict):
+    """A run on one input, or on a batch of them."""
+
+    input: Annotated[str, "the file; of a batch the first"]
     cycles: int
     saturated: Annotated[int, "values that saturated, over all layers"]
     trap: Annotated[str | None, "null, or why the run stopped"]
     outputs: Annotated[dict[str, AnswerDocument], "by name; none if the run stopped"]
+    items: NotRequired[Annotated[list[ItemDocument], "of a batch that several files fill"]]
 
 
 class RunsDocument(TypedDict):
@@ -70,70 +78,108 @@ class Answer:
 
 
 @attrs.frozen
+class Item:
+    """A line: one file, and what the run says of it."""
+
+    input: str
+    answers: tuple[Answer, ...]
+
+
+@attrs.frozen
 class OneRun:
-    """A run in a line."""
+    """A run in a line, or in one for each item of its batch."""
 
     input: str
     cycles: int
     saturated: int
     trap: str | None
     answers: tuple[Answer, ...]
+    items: tuple[Item, ...]
+    """None if one file is all of the input."""
 
     @classmethod
-    def of(cls, input: str, report: RunReport) -> OneRun:
-        """A run on the input of this name."""
+    def of(cls, files: Sequence[str], report: RunReport) -> OneRun:
+        """A run on this file, or on these items of a batch."""
+        outputs = report.output_reports if report.trap is None else []
+        input = files[0] if files else ""
         return cls(
             input,
             report.cycles,
             sum(layer.saturated for layer in report.layers),
             None if report.trap is None else report.trap.message,
-            tuple(map(Answer.of, report.output_reports)) if report.trap is None else (),
+            tuple(map(Answer.of, outputs)),
+            tuple(_items(files, outputs)) if len(files) > 1 else (),
         )
+
+    @property
+    def lines(self) -> tuple[Item, ...]:
+        """Its files and what it says of each."""
+        return self.items or (Item(self.input, self.answers),)
+
+
+def _items(files: Sequence[str], outputs: Sequence[OutputReport]) -> Iterator[Item]:
+    apart = [one for one in outputs if one.values.shape[:1] == (len(files),)]
+    for index, file in enumerate(files):
+        parts = (attrs.evolve(one, values=one.values[index : index + 1]) for one in apart)
+        yield Item(file, tuple(map(Answer.of, parts)))
 
 
 def print_several(program: str, runs: Sequence[OneRun], console: Console) -> None:
-    """A table with a line for each run."""
-    line(console, f"{program}: {plural(len(runs), 'input')}", "bold")
+    """A table with a line for each input; cycles of a batch are on its first one."""
+    lines = [(run, item) for run in runs for item in run.lines]
+    batches = f" in {plural(len(runs), 'run')}" if len(runs) < len(lines) else ""
+    line(console, f"{program}: {plural(len(lines), 'input')}{batches}", "bold")
     console.print()
-    names = list(dict.fromkeys(answer.output for run in runs for answer in run.answers))
-    columns = [Column("input", [visible_line(run.input) for run in runs], least=12)]
+    names = list(dict.fromkeys(answer.output for _, item in lines for answer in item.answers))
+    columns = [Column("input", [visible_line(item.input) for _, item in lines], least=12)]
     for name in names:
-        best = any(answer.top for run in runs for answer in run.answers)
+        best = any(answer.top for _, item in lines for answer in item.answers)
         title = f"{visible_line(name)}: best classes" if best else visible_line(name)
-        columns.append(Column(title, [_cell(run, name) for run in runs], least=16))
-    columns += [
-        Column("cycles", [f"{run.cycles:,}" for run in runs], right=True),
-        Column("saturated", [f"{run.saturated:,}" for run in runs], right=True),
-    ]
+        columns.append(Column(title, [_cell(run, item, name) for run, item in lines], least=16))
+    for title, numbers in (
+        ("cycles", [run.cycles for run in runs]),
+        ("saturated", [run.saturated for run in runs]),
+    ):
+        cells = [
+            f"{number:,}" if item is run.lines[0] else ""
+            for run, number in zip(runs, numbers, strict=True)
+            for item in run.lines
+        ]
+        columns.append(Column(title, cells, right=True))
     console.print(fitted_table(columns, console))
     for run in runs:
         if run.trap is not None:
             line(console, f"{run.input}: the run stopped: {run.trap}", "red")
 
 
-def _cell(run: OneRun, output: str) -> str:
-    return next((one.text for one in run.answers if one.output == output), "stopped")
+def _cell(run: OneRun, item: Item, output: str) -> str:
+    found = next((one.text for one in item.answers if one.output == output), None)
+    return found or ("" if run.trap is None else "stopped")
 
 
 def several_json(program: str, bundle: str, runs: Sequence[OneRun]) -> RunsDocument:
     """The runs as one document; ``bundle`` is the bundle's digest."""
+    documents = [_document(run) for run in runs]
+    return {"schema": SCHEMA, "program": program, "bundle": bundle, "runs": documents}
+
+
+def _document(run: OneRun) -> OneRunDocument:
+    document: OneRunDocument = {
+        "input": run.input,
+        "cycles": run.cycles,
+        "saturated": run.saturated,
+        "trap": run.trap,
+        "outputs": _outputs(run.answers),
+    }
+    if run.items:
+        document["items"] = [
+            {"input": item.input, "outputs": _outputs(item.answers)} for item in run.items
+        ]
+    return document
+
+
+def _outputs(answers: Sequence[Answer]) -> dict[str, AnswerDocument]:
     return {
-        "schema": SCHEMA,
-        "program": program,
-        "bundle": bundle,
-        "runs": [
-            {
-                "input": run.input,
-                "cycles": run.cycles,
-                "saturated": run.saturated,
-                "trap": run.trap,
-                "outputs": {
-                    answer.output: {
-                        "top": [{"index": index, "value": value} for index, value in answer.top]
-                    }
-                    for answer in run.answers
-                },
-            }
-            for run in runs
-        ],
+        answer.output: {"top": [{"index": index, "value": value} for index, value in answer.top]}
+        for answer in answers
     }

@@ -14,7 +14,8 @@ from nmpsim.bundle import Tensor, read_bundle
 from nmpsim.bundle.metadata import Normalization
 from nmpsim.cli.dataset import load_dataset
 from nmpsim.cli.input_options import MODES, ImageOptions
-from nmpsim.cli.inputs import Taker, samples_of
+from nmpsim.cli.inputs import samples_of
+from nmpsim.cli.samples import Taker
 from nmpsim.diagnostics import UserError
 
 PIXELS = np.arange(0, 240, 10, dtype=np.uint8).reshape(2, 4, 3)

@@ -9,7 +9,8 @@ import pytest
 
 from nmpsim.bundle import read_bundle
 from nmpsim.cli.input_options import NOTHING_SAID
-from nmpsim.cli.inputs import Taker, samples_of
+from nmpsim.cli.inputs import samples_of
+from nmpsim.cli.samples import Taker
 from nmpsim.diagnostics import UserError
 
 DATA = np.array([[1, 2, 3, 4]], np.int8)
@@ -27,7 +28,7 @@ def error(bundle, *arguments: object) -> str:
 def arrays(bundle, *arguments: object) -> dict[str, np.ndarray]:
     taker = Taker.of(read_bundle(bundle).metadata, NOTHING_SAID)
     (sample,) = samples_of([str(a) for a in arguments], taker)
-    return sample.read()
+    return {name: one.read() for name, (one,) in sample.sources.items()}
 
 
 @pytest.fixture

@@ -318,6 +318,7 @@ def test_nothing_to_reduce_and_nothing_written(nmpsim_cli, tmp_path):
     for folder, extra in (
         (tmp_path, ()),
         (tmp_path / "a" / "b", ()),
+        ("-", ()),
         (tmp_path / "part", ("--reference", net, "--saturates", "conv1")),
         (tmp_path / "part", ("--reference", net)),
     ):

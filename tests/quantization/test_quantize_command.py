@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from nmpsim.cli.app import app
 
@@ -173,6 +174,28 @@ def test_calibration_inputs_that_cannot_be_used(tmp_path, arrays, code, words):
     assert words in message
     assert "samples.npz" in message
     assert not (tmp_path / "net.lir").exists()
+
+
+def test_a_folder_of_images_or_arrays_has_a_sample_in_each(tmp_path, few):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    with np.load(few) as archive:
+        values = archive["x"][:, 0]
+    pixels = np.round((values - values.min()) * 16).clip(0, 255).astype(np.uint8)
+    for number, one in enumerate(pixels):
+        Image.fromarray(one).save(folder / f"{number:02}.png")
+    np.savez(tmp_path / "same.npz", x=pixels[:, None] * np.float32(1 / 255))
+    options = ("--image-mode", "0to1", "--image-layout", "NCHW")
+    expected = digits("-o", tmp_path / "a.lir", samples=tmp_path / "same.npz")
+    assert expected.exit_code == 0, expected.stderr
+    for samples in (folder, folder / "*.png"):
+        result = digits("-o", tmp_path / "b.lir", *options, samples=samples)
+        assert result.exit_code == 0, result.stderr
+        assert "note: images are taken as NCHW, 0to1" in result.stderr
+        assert (tmp_path / "b.lir").read_text() == (tmp_path / "a.lir").read_text()
+    assert "--image-mode" in refused(digits("-o", tmp_path / "c.lir", samples=folder), "INPUT002")
+    small = digits("-o", folder / "00.lir", samples=folder / "none*.png")
+    assert "no file is called like that" in refused(small, "FILE001")
 
 
 @pytest.mark.parametrize(

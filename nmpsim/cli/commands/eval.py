@@ -119,7 +119,7 @@ def _evaluate(request: _Request) -> int:
     top = _top(request.top)
     from nmpsim import session
     from nmpsim.cli.dataset import load_dataset, read_class_names
-    from nmpsim.cli.inputs import Taker
+    from nmpsim.cli.samples import Taker
     from nmpsim.core.limits import Limits
     from nmpsim.experiments import evaluate, write_confusion
     from nmpsim.experiments.samples import checked_labels, classes_of

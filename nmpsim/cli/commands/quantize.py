@@ -12,12 +12,14 @@ import click
 
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
+from nmpsim.cli.input_options import image_options
 from nmpsim.cli.options import FILE, LAYER, Command, format_option, output_option, show
 from nmpsim.diagnostics import Place, UserError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from nmpsim.cli.input_options import ImageOptions
     from nmpsim.quantization import Settings
 
 _SCHEMAS = ("asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale")
@@ -30,6 +32,7 @@ class _Request:
     lir: Path
     weights: Path | None
     calibration: Path | None
+    images: ImageOptions
     profile: Path | None
     schema: str
     precision: str
@@ -60,11 +63,13 @@ class _Request:
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of the network, float.")
 @click.option(
     "--calibration",
-    metavar="C.npz",
+    metavar="C.npz|DIR|PATTERN",
     type=FILE,
-    help="Samples of the inputs, one after the other: an .npz file with an array for each input,"
-    " or an .npy file for a network with one.",
+    help="Samples of the inputs: an .npz file with an array for each input, one sample after the"
+    " other, or an .npy file for a network with one; or a folder, or a pattern in quotes, of files"
+    " with one sample each, images too, as for `nmpsim run`.",
 )
+@image_options
 @click.option(
     "--profile",
     metavar="P.yaml",
@@ -134,16 +139,18 @@ def _quantize(request: _Request) -> None:
     if request.calibration is None and (request.compare or request.profile is None):
         also = "" if request.compare else " or --profile P.yaml"
         raise click.UsageError(f"--calibration C.npz{also} is needed")
+    from nmpsim.cli.inputs import input_paths
     from nmpsim.quantization import ProgramFiles, compare
     from nmpsim.session import calibrate
     from nmpsim.views.quantize_text import print_quantization, quantization_document
 
     files = None if request.output is None else ProgramFiles.of(request.output)
     outputs = [] if files is None else [files.lir, files.constants, files.tensors]
-    check_outputs(outputs, [request.lir, request.weights, request.calibration, request.profile])
+    read = [] if request.calibration is None else input_paths([str(request.calibration)], ())
+    check_outputs(outputs, [request.lir, request.weights, request.profile, *read])
     settings = request.settings()
     with _place_of_samples(request.calibration):
-        samples = None if request.calibration is None else _Samples(request.calibration)
+        samples = None if request.calibration is None else _samples(request, request.calibration)
         calibrated = calibrate(request.lir, request.weights, samples, profile=request.profile)
     program = None if files is None else calibrated.quantize(settings)
     comparisons = compare(calibrated, settings) if request.compare else ()
@@ -170,6 +177,32 @@ def _place_of_samples(path: Path | None) -> Iterator[None]:
             else d
             for d in error.diagnostics
         ) from None
+
+
+def _samples(request: _Request, path: Path) -> Mapping[str, npt.NDArray[Any]]:
+    """Arrays with one sample after the other: those of a file, or one file after the other."""
+    from nmpsim.cli.inputs import is_array_file
+
+    return _Samples(path) if is_array_file(path) else _stacked(request, path)
+
+
+def _stacked(request: _Request, path: Path) -> dict[str, npt.NDArray[Any]]:
+    import numpy as np
+
+    from nmpsim.cli.inputs import samples_of
+    from nmpsim.cli.samples import Taker
+    from nmpsim.experiments import load_swept
+    from nmpsim.host_memory import Part, check_memory
+
+    program = load_swept(request.lir, request.weights)
+    tensors = {tensor.name: tensor for tensor in program.inputs()}
+    samples = samples_of([str(path)], Taker(tensors, request.images, program.channel_order))
+    for image in dict.fromkeys(str(one) for sample in samples for one in sample.formats.values()):
+        say(f"note: images are taken as {image}")
+    nbytes = sum(array.nbytes for array in samples[0].fitting().values())
+    check_memory("reading the samples", [Part("the values", 2 * nbytes * len(samples))])
+    read = [sample.fitting() for sample in samples]
+    return {name: np.stack([one[name] for one in read]) for name in tensors}
 
 
 class _Samples(Mapping[str, "npt.NDArray[Any]"]):

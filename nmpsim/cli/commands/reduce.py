@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from nmpsim.atomic import STDOUT
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import input_option
 from nmpsim.cli.options import (
@@ -142,6 +143,9 @@ def _results(path: Path) -> dict[str, Any]:
 
 def _check_folder(folder: Path) -> None:
     """Refuse before anything is run what could not be written at the end."""
+    if folder == STDOUT:
+        hint = "name a new folder; one that is called - is ./-"
+        raise fail("ARG001", "a folder cannot go to standard output", place=Place("-"), hint=hint)
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists():

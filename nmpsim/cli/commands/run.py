@@ -179,7 +179,8 @@ def _run(request: _Request) -> int:
     _check(request)
     config = load_device(request.device)
     from nmpsim import session
-    from nmpsim.cli.inputs import Taker, input_paths, samples_of
+    from nmpsim.cli.inputs import input_paths, samples_of
+    from nmpsim.cli.samples import Taker
     from nmpsim.core.limits import Limits, TimeBudget, TimeIsUpError
     from nmpsim.views.progress import RunProgress, stderr_console
 
@@ -188,8 +189,9 @@ def _run(request: _Request) -> int:
     taker = Taker.of(bundle.metadata, request.inputs.images)
     samples = samples_of(request.inputs.arguments, taker)
     check_outputs(request.outputs, input_paths(request.inputs.arguments, list(taker.tensors)))
-    if len(samples) > 1:
-        _check_several(request, len(samples))
+    several = sum(len(sample.files) for sample in samples)
+    if several > 1:
+        _check_several(request, several)
     arrays = samples[0].fitting()
     for image in dict.fromkeys(str(one) for sample in samples for one in sample.formats.values()):
         say(f"note: images are taken as {image}")
@@ -200,7 +202,7 @@ def _run(request: _Request) -> int:
         max_memory=request.max_memory,
     )
     limits = Limits(request.max_cycles, request.timeout)
-    if len(samples) > 1:
+    if several > 1:
         return run_several(
             device,
             bundle,
@@ -280,8 +282,8 @@ def _check_several(request: _Request, count: int) -> None:
     }
     for option, given in asked.items():
         if given:
-            message = f"{option} is for one run"
-            raise fail("ARG001", message, found=f"{count} inputs", hint="give one input")
+            hint = "give one file; an .npy file can hold a whole batch"
+            raise fail("ARG001", f"{option} is for one run", found=f"{count} inputs", hint=hint)
 
 
 def _is_late(report: RunReport) -> bool:

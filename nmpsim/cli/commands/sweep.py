@@ -117,7 +117,8 @@ def _sweep(request: _Request) -> int:
         from nmpsim.views.sweep_plot import check_plots
 
         check_plots(request.plot)
-    from nmpsim.cli.inputs import Taker, only_sample, samples_of
+    from nmpsim.cli.inputs import only_sample, samples_of
+    from nmpsim.cli.samples import Taker
     from nmpsim.core.limits import Limits
     from nmpsim.experiments import load_swept, sweep_program
     from nmpsim.views.progress import RunProgress, stderr_console
