@@ -261,3 +261,36 @@ def test_no_data_is_read_outside_the_folder_of_the_model(model: Path, location: 
     finding = refused(model)
     assert finding.code == "MODEL001"
     assert "folder" in str(finding.expected)
+
+
+def test_an_output_that_is_a_constant(tmp_path: Path) -> None:
+    """With an operator beside it, or as the whole model."""
+    nodes: list[Node] = [
+        ("MaxPool", ["x"], ["y"], {"kernel_shape": [2]}),
+        ("Shape", ["x"], ["shape"], {}),
+        ("Identity", ["held"], ["c"], {}),
+    ]
+    inputs: dict[str, Kind] = {"x": ("uint8", (1, 1, 3))}
+    outputs: dict[str, Kind] = {
+        "shape": ("int64", (3,)),
+        "c": ("uint8", (2,)),
+        "y": ("uint8", (1, 1, 2)),
+    }
+    constants = {"held": np.array([3, 200], np.uint8)}
+    path = write(tmp_path / "constant.onnx", nodes, inputs, outputs, constants)
+    shape, c, y = run(path, np.array([[[250, 3, 4]]], np.uint8))
+    assert shape.tolist() == [1, 1, 3]
+    assert (c.dtype, c.tolist()) == (np.uint8, [3, 200])
+    assert (y.dtype, y.tolist()) == (np.uint8, [[[250, 4]]])
+
+
+def test_nothing_is_dropped_but_in_training(tmp_path: Path) -> None:
+    nodes: list[Node] = [("Dropout", ["x", "", "training"], ["y"], {})]
+    inputs: dict[str, Kind] = {"x": ("float32", (2,))}
+    for training in (False, True):
+        constants = {"training": np.array(training)}
+        path = write(tmp_path / "dropout.onnx", nodes, inputs, {"y": inputs["x"]}, constants)
+        if training:
+            assert refused(path).found == "training"
+        else:
+            assert run(path, np.ones(2, np.float32))[0].tolist() == [1, 1]

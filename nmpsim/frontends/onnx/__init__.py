@@ -18,7 +18,7 @@ from nmpsim.frontends.onnx.integers import QOPERATORS, IntegerOperation
 from nmpsim.frontends.onnx.lowering import Lowering
 from nmpsim.frontends.onnx.model import Array, Graph, damaged, read_graph
 from nmpsim.frontends.onnx.operators import INTEGER, NODES
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.unsupported import NotConstantError, UnsupportedError
 from nmpsim.lir.names import legal_name
 from nmpsim.lir.parser import MAX_ERRORS
 
@@ -37,6 +37,13 @@ def recognize(head: bytes) -> bool:
     return len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x80 and head[2] in _FIELDS
 
 
+class NotLoweredError(UserError):
+    """A graph cannot be compiled, by some tensors because nothing is known of their values yet."""
+
+    unknown: frozenset[str] = frozenset()
+    """Names of these tensors; empty if no values would help."""
+
+
 def read(path: Path, wishes: Wishes) -> Imported:
     """A model as LIR.
 
@@ -48,11 +55,20 @@ def read(path: Path, wishes: Wishes) -> Imported:
     Raises:
         UserError: FILE001, PKG001, ARG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
     """
-    place = Place(str(path))
     graph = read_graph(path, wishes.shapes)
+    return lower(graph, Builder(legal_name(path.stem), str(path)), Place(str(path)), wishes)
+
+
+def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Imported:
+    """A graph as LIR.
+
+    Raises:
+        UserError: MODEL001 (damaged), LIR codes.
+        NotLoweredError: MODEL002.
+    """
     fates: dict[int, Fate] = {}
-    problems: list[Diagnostic] = []
-    graph = _with_constants(graph, fates, problems, place)
+    problems = _Problems(place)
+    graph = _with_constants(graph, fates, problems)
     try:
         found = integer_groups(graph, graph.constants, _with_islands(graph, wishes))
     except _ODD as error:
@@ -60,29 +76,51 @@ def read(path: Path, wishes: Wishes) -> Imported:
     labels = {node.index: node.label for node in graph.nodes}
     for index, why in found.absorbed.items():
         fates[index] = Fate(labels[index], (), why)
-    steps = tuple(_on_integers(found.steps, graph, problems, place))
-    builder = Builder(legal_name(path.stem), str(path))
+    steps = tuple(_on_integers(found.steps, graph, problems))
     lowering = Lowering(graph, steps, builder, place)
     unsigned = _bind(graph, lowering)
     _lower_all(steps, lowering, labels, fates, problems)
-    if problems:
-        raise UserError(problems[:MAX_ERRORS])
+    problems.check()
     outputs = lowering.output_names()
     for name in graph.outputs:
-        if not lowering.is_made(name):
-            raise fail(
-                "MODEL002",
-                f"output {name} cannot be compiled",
-                place=place,
-                found="an input, a constant, or what nothing makes",
-                expected="the result of an operator",
-            )
+        try:
+            lowering.finish(name)
+        except UnsupportedError as why:
+            message = f"output {name} cannot be compiled"
+            raise fail("MODEL002", message, place=place, found=why) from why
         if lowering.is_unsigned(name):
             unsigned.add(outputs[name])
     builder.order([*(one.name for one in graph.inputs), *outputs.values()])
     ordered = tuple(fates[index] for index in sorted(fates))
     warnings = _of_islands(found.islands) if found.islands else ()
     return Imported(builder.module(), frozenset(unsigned), ordered, NUMERICS, warnings=warnings)
+
+
+class _Problems:
+    """Nodes that cannot be compiled: all are told at once."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._found: list[Diagnostic] = []
+        self._unknown: set[str] = set()
+        self._is_certain = False
+
+    def add(self, label: str, why: Exception) -> None:
+        """A node cannot be compiled."""
+        found = str(why) if isinstance(why, UnsupportedError) else f"{type(why).__name__}: {why}"
+        message = f"operator {label} cannot be compiled"
+        self._found.append(Diagnostic("MODEL002", message, self._place, found=found[:240]))
+        if isinstance(why, NotConstantError) and why.name:
+            self._unknown.add(why.name)
+        else:
+            self._is_certain = True
+
+    def check(self) -> None:
+        """Raise NotLoweredError if there was any."""
+        if self._found:
+            error = NotLoweredError(self._found[:MAX_ERRORS])
+            error.unknown = frozenset() if self._is_certain else frozenset(self._unknown)
+            raise error
 
 
 def _with_islands(graph: Graph, wishes: Wishes) -> bool:
@@ -105,9 +143,7 @@ def _of_islands(labels: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _with_constants(
-    graph: Graph, fates: dict[int, Fate], problems: list[Diagnostic], place: Place
-) -> Graph:
+def _with_constants(graph: Graph, fates: dict[int, Fate], problems: _Problems) -> Graph:
     """The graph without nodes that hold a constant, or pass one on."""
     constants: dict[str, Array] = dict(graph.constants)
     nodes = []
@@ -121,14 +157,12 @@ def _with_constants(
                 nodes.append(node)
                 continue
         except (UnsupportedError, *_ODD) as why:
-            problems.append(_unsupported(node.label, why, place))
+            problems.add(node.label, why)
         fates[node.index] = Fate(node.label, (), "a constant")
     return attrs.evolve(graph, nodes=tuple(nodes), constants=constants)
 
 
-def _on_integers(
-    steps: Iterable[Step], graph: Graph, problems: list[Diagnostic], place: Place
-) -> Iterable[Step]:
+def _on_integers(steps: Iterable[Step], graph: Graph, problems: _Problems) -> Iterable[Step]:
     """The steps, with operators that have scales among their inputs understood."""
     for step in steps:
         if isinstance(step, IntegerOperation) or step.op not in QOPERATORS:
@@ -137,7 +171,7 @@ def _on_integers(
         try:
             yield QOPERATORS[step.op](step, graph.constants)
         except (UnsupportedError, *_ODD) as why:
-            problems.append(_unsupported(step.label, why, place))
+            problems.add(step.label, why)
 
 
 def _bind(graph: Graph, lowering: Lowering) -> set[str]:
@@ -170,7 +204,7 @@ def _lower_all(
     lowering: Lowering,
     labels: dict[int, str],
     fates: dict[int, Fate],
-    problems: list[Diagnostic],
+    problems: _Problems,
 ) -> None:
     """Every step; what reads the results of one that failed is not judged."""
     failed: set[str] = set()
@@ -185,7 +219,7 @@ def _lower_all(
             why = _lower(lowering, step)
             lowering.settle(step.makes)
         except (UnsupportedError, *_ODD) as error:
-            problems.append(_unsupported(step.label, error, lowering.place))
+            problems.add(step.label, error)
             failed.update(step.makes)
             continue
         layers = tuple(lowering.builder.names[before:])
@@ -205,10 +239,3 @@ def _lower(lowering: Lowering, step: Step) -> str:
     if step.op not in NODES:
         raise UnsupportedError("an operator that nmpsim does not know")
     return NODES[step.op](lowering, step).why
-
-
-def _unsupported(label: str, why: Exception, place: Place) -> Diagnostic:
-    found = str(why) if isinstance(why, UnsupportedError) else f"{type(why).__name__}: {why}"
-    return Diagnostic(
-        "MODEL002", f"operator {label} cannot be compiled", place=place, found=found[:240]
-    )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.onnx.model import Array, Node
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.unsupported import NotConstantError, UnsupportedError
 
 Constants = Mapping[str, Array]
 LIMITS = {
@@ -99,11 +99,11 @@ class IntegerOperation:
 
 def quantized(constants: Constants, name: str, scale: str, zero_point: str) -> Quantized:
     """A tensor by the names of its scale and zero point, which are constants."""
-    scales = _constant(scale, constants).reshape(-1)
-    dtype = str(constants[name].dtype) if name in constants else ""
+    scales = constant(constants, scale, "a scale").reshape(-1)
+    dtype = str(constant(constants, name).dtype) if name in constants else ""
     zeros = np.zeros(scales.size, np.int64)
     if zero_point:
-        given = _constant(zero_point, constants)
+        given = constant(constants, zero_point)
         dtype, zeros = str(given.dtype), given.reshape(-1)
     if dtype and dtype not in LIMITS:
         raise UnsupportedError(f"{name} is {dtype}")
@@ -115,10 +115,14 @@ def quantized(constants: Constants, name: str, scale: str, zero_point: str) -> Q
     return Quantized(name, dtype, scales.astype(np.float32), wide)
 
 
-def _constant(name: str, constants: Constants) -> Array:
+def constant(constants: Constants, name: str, what: str = "an input") -> Array:
+    """A tensor's values, which are known; ``what`` it is for a reader if it has no name."""
     if name not in constants:
-        raise UnsupportedError(f"{name or 'a scale'} is not a constant")
-    return constants[name]
+        raise NotConstantError(name, what)
+    values = constants[name]
+    if values.dtype == object:
+        raise UnsupportedError(f"{name} is {values.item()}")
+    return values
 
 
 @attrs.frozen

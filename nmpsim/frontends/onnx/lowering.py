@@ -18,7 +18,13 @@ from nmpsim.diagnostics import Place
 from nmpsim.frontends.builder import Builder, Value
 from nmpsim.frontends.builder import quantized as quantized_type
 from nmpsim.frontends.onnx.groups import MOVES, Step
-from nmpsim.frontends.onnx.integers import LIMITS, IntegerOperation, Quantized, quantized
+from nmpsim.frontends.onnx.integers import (
+    LIMITS,
+    IntegerOperation,
+    Quantized,
+    constant,
+    quantized,
+)
 from nmpsim.frontends.onnx.model import Array, Graph, Node
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.limits import size_problem
@@ -81,12 +87,7 @@ class Lowering:
 
     def constant(self, name: str) -> Array:
         """A constant's values as the file has them."""
-        if name not in self.constants:
-            raise UnsupportedError(f"{name or 'an input'} is not a constant")
-        values = self.constants[name]
-        if values.dtype == object:
-            raise UnsupportedError(f"{name} is of a type that is not known")
-        return values
+        return constant(self.constants, name)
 
     def integers(self, name: str, limit: int = 64) -> list[int]:
         """A constant that holds a few whole numbers, in a row."""
@@ -155,9 +156,8 @@ class Lowering:
 
     def bind_input(self, name: str, dtype: str, shape: Shape) -> str:
         """An input of the program; its name there."""
-        kind: Quantized | str = dtype
-        if dtype in MOVED or dtype in ("int8", "int16"):
-            kind = self._parameters.get(name) or _plain_integers(name, dtype)
+        kind: Quantized | str = self._parameters.get(name, dtype)
+        if isinstance(kind, Quantized):
             if kind.dtype and kind.dtype != dtype:
                 raise UnsupportedError(f"{dtype}, its zero point {kind.dtype}")
             kind = attrs.evolve(kind, dtype=dtype)
@@ -206,8 +206,6 @@ class Lowering:
     def fold(self, name: str, values: Array) -> None:
         """A tensor's values are known now."""
         self._check_new(name)
-        if name in self._outputs:
-            raise UnsupportedError("an output that is a constant")
         self.constants[name] = values
 
     def settle(self, names: Sequence[str]) -> None:
@@ -216,13 +214,21 @@ class Lowering:
             if name in self._outputs and name in self._held:
                 self.value(name, PLAIN)
 
-    def is_made(self, name: str) -> bool:
-        """Whether an output is written."""
+    def finish(self, name: str) -> None:
+        """See that an output is written; one that is a constant is copied."""
+        if name in self.constants and name not in self._held:
+            value = self.value(name)
+            own = self.builder.reserved(self._outputs[name], value.type)
+            self.builder.add("copy", name, (own, value))
+            self._held[name] = {PLAIN: own}
         held = self._held.get(name, {}).get(PLAIN)
-        return held is not None and held.name == self._outputs[name]
+        if held is None or held.name != self._outputs[name]:
+            raise UnsupportedError("an input, or what nothing makes")
 
     def is_unsigned(self, name: str) -> bool:
         """Whether an output is uint8 in the file."""
+        if name in self.constants:
+            return self.constants[name].dtype == np.uint8
         parameters = self._parameters.get(name)
         elem = self._held[name][PLAIN].type.elem
         return elem == "i8" and parameters is not None and parameters.dtype == "uint8"
@@ -380,6 +386,9 @@ def _parameters(
             _learn(known, step.inputs[0], step, constants, "")
         elif step.op in MOVES and step.outputs[0] in known:
             known.setdefault(step.inputs[0], known[step.outputs[0]])
+    for one in graph.inputs:
+        if one.dtype in LIMITS and one.dtype != "int32":
+            known.setdefault(one.name, _plain_integers(one.name, one.dtype))
     for step in steps:
         if isinstance(step, Node) and step.op in MOVES and step.inputs[0] in known:
             for name in step.outputs:

@@ -115,13 +115,29 @@ def read_graph(path: Path, shapes: Shapes) -> Graph:
         raise fail("FILE001", message, place=place, found=error.strerror or error) from error
     try:
         model = onnx.load_model_from_string(data)
-        graph = _Reader(onnx, model, place).graph(shapes)
+    except Exception as error:  # whatever protobuf raises for damaged files
+        raise damaged(place, _first_line(error)) from error
+    return graph_of(model, shapes, place)
+
+
+def graph_of(model: Any, shapes: Shapes, place: Place) -> Graph:
+    """The main graph of an ``onnx.ModelProto``; without a file it has no data outside.
+
+    Raises:
+        UserError: MODEL001, MODEL002, ARG001, as for :func:`read_graph`.
+    """
+    import onnx
+
+    try:
+        return _Reader(onnx, model, place).graph(shapes)
     except UserError:
         raise
-    except Exception as error:  # whatever protobuf and onnx raise for damaged files
-        found = f"{type(error).__name__}: {error}".split("\n", 1)[0][:120]
-        raise damaged(place, found) from error
-    return graph
+    except Exception as error:  # whatever onnx raises for fields of no meaning
+        raise damaged(place, _first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".split("\n", 1)[0][:120]
 
 
 def damaged(place: Place, found: str) -> UserError:
@@ -186,7 +202,7 @@ class _Reader:
         kind = one.type.tensor_type
         dtype = DTYPES.get(kind.elem_type)
         if not one.name or dtype is None:
-            found = f"element type {kind.elem_type}" if one.name else "an input without a name"
+            found = self._type_name(kind.elem_type) if one.name else "an input without a name"
             message = f"input {one.name} cannot be compiled"
             raise fail("MODEL002", message, place=self._place, found=found)
         if one.name in shapes:
@@ -195,6 +211,10 @@ class _Reader:
             return Input(one.name, dtype, None)
         dims = tuple(int(d.dim_value) if d.HasField("dim_value") else 1 for d in kind.shape.dim)
         return Input(one.name, dtype, self._checked(dims, one.name))
+
+    def _type_name(self, number: int) -> str:
+        kinds = self._onnx.TensorProto.DataType
+        return kinds.Name(number).lower() if number in kinds.values() else f"type {number}"
 
     def _checked(self, shape: tuple[int, ...], name: str) -> tuple[int, ...]:
         if (problem := size_problem(shape)) or min(shape, default=1) < 1:
@@ -222,7 +242,7 @@ class _Reader:
         return None  # graphs, types, lists of texts: no operator that is known reads them
 
     def _values(self, tensor: Any, name: str) -> Array:
-        """A tensor's values, of a type that is not known an empty array of objects."""
+        """A tensor's values; of a type that is not known its name, an object."""
         shape = tuple(int(dim) for dim in tensor.dims)
         problem = size_problem(shape)
         if problem or min(shape, default=0) < 0:
@@ -231,7 +251,7 @@ class _Reader:
             raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
         dtype = DTYPES.get(tensor.data_type)
         if dtype is None:
-            return np.empty(0, object)
+            return np.array(self._type_name(tensor.data_type), object)
         if tensor.data_location == self._onnx.TensorProto.EXTERNAL:
             return self._outside(tensor, name, np.dtype(dtype), shape)
         values: Array = np.asarray(self._onnx.numpy_helper.to_array(tensor))
@@ -247,7 +267,11 @@ class _Reader:
         location = where.get("location", "")
         nbytes = math.prod(shape) * dtype.itemsize
         offset, length = int(where.get("offset", 0)), int(where.get("length", nbytes))
-        folder = Path(self._place.file or ".").parent.resolve()
+        if self._place.file is None:
+            message = f"tensor {name} lies in a file"
+            hint = "load the model with onnx.load, which reads it all"
+            raise fail("MODEL001", message, place=self._place, found=location[:120], hint=hint)
+        folder = Path(self._place.file).parent.resolve()
         path = (folder / location).resolve()
         parts = PurePosixPath(location.replace("\\", "/"))
         inside = path.is_relative_to(folder) and path.is_file()

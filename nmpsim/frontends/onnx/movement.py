@@ -37,6 +37,13 @@ def identity(graph: Lowering, node: Node) -> Result:
     return _viewed(graph, node, graph.shape(node.inputs[0]))
 
 
+def dropout(graph: Lowering, node: Node) -> Result:
+    """Nothing is dropped, but in training, which is another operation."""
+    if node.input(2) and graph.constant(node.input(2)).any():
+        raise UnsupportedError("training")
+    return identity(graph, node)
+
+
 def _viewed(graph: Lowering, node: Node, shape: Shape) -> Result:
     name, result = node.inputs[0], node.outputs[0]
     if graph.shape(name) == shape:

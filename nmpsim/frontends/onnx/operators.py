@@ -39,7 +39,7 @@ NODES: dict[str, Callable[[Lowering, Node], Result]] = {
     "DepthToSpace": movement.depth_to_space,
     "DequantizeLinear": real.dequantize,
     "Div": real.pair("elementdiv"),
-    "Dropout": movement.identity,
+    "Dropout": movement.dropout,
     "DynamicQuantizeLinear": real.quantize_dynamically,
     "Erf": real.unary("elementerf"),
     "Exp": real.unary("elementexp"),

@@ -1,0 +1,302 @@
+"""ONNX's backend interface: what takes an ``onnx.backend.base.Backend`` takes this module, too.
+
+    import nmpsim.onnx_backend as backend
+    outputs = backend.prepare(onnx.load("network.onnx")).run([image])
+
+Weights, scales, zero points, shapes and the like have to be known when a program is compiled. Where
+a model has them among its inputs they are bound at ``run``, which compiles the model for their
+values; other values compile it anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unittest
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx.backend.base import Backend, BackendRep, namedtupledict
+
+from nmpsim import session
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.frontends.builder import Builder
+from nmpsim.frontends.imported import Imported, Wishes
+from nmpsim.frontends.onnx import NotLoweredError, lower
+from nmpsim.frontends.onnx.model import Graph, graph_of
+from nmpsim.lir.names import legal_name
+from nmpsim.report.data import RunReport
+
+__all__ = [
+    "NmpBackend",
+    "PreparedModel",
+    "RefusedError",
+    "is_compatible",
+    "prepare",
+    "run_model",
+    "run_node",
+    "supports_device",
+]
+
+Array = npt.NDArray[Any]
+_KEPT = 8
+"""Programs of one model that are kept, for the values that were bound last."""
+_PLACE = Place()
+
+
+class RefusedError(UserError, unittest.SkipTest):
+    """A model that nmpsim does not compile; a test that meets it is skipped, with the reason."""
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        raise RefusedError(error.diagnostics) from error
+
+
+class PreparedModel(BackendRep):
+    """A model, compiled for the values that it is run with, where these decide what it computes."""
+
+    report: RunReport | None = None
+    """Of the last run."""
+
+    def __init__(self, model: onnx.ModelProto, wishes: Wishes) -> None:
+        self._model = model
+        self._wishes = wishes
+        self._device = session.Device()
+        self._bound: frozenset[str] = frozenset()
+        self.programs: dict[bytes, session.Compiled] = {}
+        held = {one.name for one in model.graph.initializer}
+        self._infos = {one.name: one for one in model.graph.input}
+        self._needed = [name for name in self._infos if name not in held]
+        shapes = [_dimensions(self._infos[name]) for name in self._needed]
+        with _refusing():
+            graph = graph_of(model, {}, _PLACE)
+            if all(shape is not None and None not in shape for shape in shapes):
+                self._check(graph)
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
+        """Compile what is not compiled yet, and run it.
+
+        Args:
+            inputs: an array for each input, by name or in the model's order; those that have an
+                initializer may be left out.
+            kwargs: what other backends know means nothing here.
+
+        Returns:
+            The outputs in the model's order; also by name, ``result["y"]``.
+
+        Raises:
+            RefusedError: MODEL, LIR and COMP codes.
+            UserError: INPUT001, INPUT002.
+        """
+        values = self._checked(self._by_name(inputs))
+        program = self._program(values)
+        given = {one.name: values[one.name] for one in program.bundle.metadata.user_inputs}
+        self.report = self._device.run(program, given)
+        if self.report.trap is not None:
+            raise RuntimeError(f"the run ended in a trap: {self.report.trap}")
+        names = [one.name for one in self._model.graph.output]
+        made: tuple[Array, ...] = namedtupledict("Outputs", names)(*self.report.outputs.values())
+        return made
+
+    def _by_name(self, inputs: Any) -> Mapping[str, Any]:
+        if isinstance(inputs, Mapping):
+            given = dict(inputs)
+        else:
+            row = inputs if isinstance(inputs, Sequence) else [inputs]
+            names = list(self._infos) if len(row) == len(self._infos) else self._needed
+            if len(row) != len(names):
+                raise fail("INPUT001", "wrong number of inputs", found=len(row), expected=names)
+            given = dict(zip(names, row, strict=True))
+        missing = [name for name in self._needed if name not in given]
+        unknown = [name for name in given if name not in self._infos]
+        if missing or unknown:
+            message = "an input is missing" if missing else "the model has no such input"
+            raise fail("INPUT001", message, found=unknown or None, expected=missing or self._needed)
+        return given
+
+    def _checked(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        """Arrays of the types and shapes that the model says, where it does."""
+        values = {}
+        for name, value in given.items():
+            array, info = np.asarray(value), self._infos[name]
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+            shape = _dimensions(info)
+            fits = shape is None or (
+                len(shape) == array.ndim
+                and all(d in (None, own) for d, own in zip(shape, array.shape, strict=True))
+            )
+            if array.dtype != dtype or not fits:
+                dims = "" if shape is None else [d or "any" for d in shape]
+                found = f"{array.dtype} {list(array.shape)}"
+                message = f"input {name!r} has the wrong shape or type"
+                raise fail("INPUT002", message, found=found, expected=f"{dtype} {dims}")
+            values[name] = array
+        return values
+
+    def _check(self, graph: Graph) -> None:
+        """Refuse what no values could make possible."""
+        try:
+            self._lowered(graph)
+        except NotLoweredError as error:
+            if not error.unknown:
+                raise
+
+    def _program(self, values: Mapping[str, Array]) -> session.Compiled:
+        """What the model is for these values."""
+        key = self._key(values)
+        if key not in self.programs:
+            with _refusing():
+                imported = self._imported(values)
+                program = session.compile(imported, slicing="simple")
+            key = self._key(values)  # more may be bound than was known
+            self.programs[key] = program
+            if len(self.programs) > _KEPT:
+                del self.programs[next(iter(self.programs))]
+        return self.programs[key]
+
+    def _key(self, values: Mapping[str, Array]) -> bytes:
+        digest = hashlib.sha256()
+        for name in sorted(values):
+            digest.update(repr((name, values[name].shape)).encode())
+            if name in self._bound or name not in self._needed:
+                digest.update(np.ascontiguousarray(values[name]).tobytes())
+        return digest.digest()
+
+    def _imported(self, values: Mapping[str, Array]) -> Imported:
+        """Bind what the lowering asks for, until it asks for nothing more."""
+        shapes = {name: values[name].shape for name in self._needed}
+        graph = graph_of(self._model, shapes, _PLACE)
+        given = {name: values[name] for name in values if name not in self._needed}
+        while True:
+            bound = {**given, **{name: values[name] for name in self._bound}}
+            try:
+                return self._lowered(_with_values(graph, bound))
+            except NotLoweredError as error:
+                more = _inputs_of(graph, error.unknown) - self._bound
+                if not more or len(self._bound | more) == len(self._needed):
+                    raise
+                self._bound |= more
+
+    def _lowered(self, graph: Graph) -> Imported:
+        return lower(graph, Builder(legal_name(self._model.graph.name), None), _PLACE, self._wishes)
+
+
+def _dimensions(info: Any) -> tuple[int | None, ...] | None:
+    """Those of an input, None where they are open; None if even their number is."""
+    kind = info.type.tensor_type
+    if not kind.HasField("shape"):
+        return None
+    return tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
+
+
+def _with_values(graph: Graph, values: Mapping[str, Array]) -> Graph:
+    """The graph with inputs whose values are known."""
+    inputs = tuple(one for one in graph.inputs if one.name not in values)
+    return attrs.evolve(graph, inputs=inputs, constants={**graph.constants, **values})
+
+
+def _inputs_of(graph: Graph, names: frozenset[str]) -> frozenset[str]:
+    """The inputs that tensors depend on."""
+    wanted = set(names)
+    for node in reversed(graph.nodes):
+        if wanted.intersection(node.makes):
+            wanted.update(node.reads)
+    return frozenset(one.name for one in graph.inputs if one.name in wanted)
+
+
+class NmpBackend(Backend):
+    """The simulated device, and its host for what the device does not have."""
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether nmpsim compiles a model, as far as can be told without values of its inputs."""
+        try:
+            cls.prepare(model, device, **kwargs)
+        except (UserError, onnx.checker.ValidationError):
+            return False
+        return True
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
+        """A model that can be run.
+
+        Args:
+            model: with all its data.
+            device: what :meth:`supports_device` knows.
+            kwargs: ``integer_islands`` is as for :func:`nmpsim.compile`; others mean nothing here.
+
+        Raises:
+            RefusedError: MODEL and LIR codes; ARG001 for another device.
+            onnx.checker.ValidationError: it is no valid model.
+        """
+        _check_device(device)
+        super().prepare(model, device, **kwargs)
+        return PreparedModel(model, Wishes(integer_islands=kwargs.get("integer_islands")))
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Any = None,
+        **kwargs: Any,
+    ) -> tuple[Array, ...]:
+        """Run one operator.
+
+        Args:
+            node: the operator.
+            inputs: an array for each of its inputs, without those that are left out.
+            device: what :meth:`supports_device` knows.
+            outputs_info: not needed.
+            kwargs: ``opset_version``, of ONNX's operators; those of :meth:`prepare`.
+
+        Raises:
+            RefusedError, UserError, onnx.checker.ValidationError: as for a model of this node.
+        """
+        _check_device(device)
+        super().run_node(node, inputs, device, outputs_info, **kwargs)
+        names = list(dict.fromkeys(name for name in node.input if name))
+        row = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        values = [np.asarray(one) for one in row]
+        infos = [
+            onnx.helper.make_tensor_value_info(name, _element_type(one), one.shape)
+            for name, one in zip(names, values, strict=True)
+        ]
+        outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+        graph = onnx.helper.make_graph([node], node.op_type, infos, outputs)
+        version = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
+        opsets = [onnx.helper.make_opsetid("", version), onnx.helper.make_opsetid(node.domain, 1)]
+        model = onnx.helper.make_model(graph, opset_imports=opsets[: 2 if node.domain else 1])
+        wishes = Wishes(integer_islands=kwargs.get("integer_islands"))
+        return PreparedModel(model, wishes).run(values)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """``CPU``: the device is simulated there, and is the only one."""
+        return device.partition(":")[0] == "CPU"
+
+
+def _check_device(device: str) -> None:
+    if not NmpBackend.supports_device(device):
+        with _refusing():
+            raise fail("ARG001", "there is no such device", found=device, expected="CPU")
+
+
+def _element_type(values: Array) -> int:
+    return int(onnx.helper.np_dtype_to_tensor_dtype(values.dtype))
+
+
+is_compatible = NmpBackend.is_compatible
+prepare = NmpBackend.prepare
+run_model = NmpBackend.run_model
+run_node = NmpBackend.run_node
+supports_device = NmpBackend.supports_device
