@@ -108,7 +108,7 @@ def put_integers(q: Quantizer, bias: Int, out: IntegerScale, integers: Int64s, c
         pre, post = np.int64(0), 15 - out.pre + out.post
         mul = np.int64(0x7FFF) if mul >= 0x7FFF_0000 else (mul + 0x8000) >> 16
     elif q.profile == Q31_ONCE:
-        pre, post = np.int64(0), 31 - out.pre + out.post
+        post = 31 - out.pre + out.post
     elif q.element == INT16:
         most = MAX_PRODUCT // max(abs(mul), ONCE)
     integers[PRE, c] = pre

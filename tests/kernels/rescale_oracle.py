@@ -83,6 +83,19 @@ def rounded_even(value: Any) -> int:
     return min(max(round(Fraction(float(value))), -HELD), HELD)
 
 
+def nearest_float32(exact: Fraction) -> Any:
+    """Of an exact number; halves to even. Infinity stands where 2^128 would be."""
+    with np.errstate(over="ignore"):
+        first = F32(float(exact))
+        around = [np.nextafter(first, F32(-np.inf)), first, np.nextafter(first, F32(np.inf))]
+
+    def distance(value: Any) -> tuple[Fraction, int]:
+        near = min(max(float(value), -(2.0**128)), 2.0**128)
+        return abs(Fraction(near) - exact), bits_of(value) & 1
+
+    return min(around, key=distance)
+
+
 def divided_away(x: int, shift: int) -> int:
     """``x / 2^shift``, halves away from zero."""
     size = int(abs(Fraction(x, 1 << shift)) + Fraction(1, 2))
@@ -126,6 +139,13 @@ def reduced_form(x: int, scale: tuple[int, int, int]) -> int:
     reduced = 0x7FFF if mul >= 0x7FFF0000 else (mul + 0x8000) // 0x10000
     shift = 15 - pre + post
     return (x * reduced + half_of(shift)) >> shift
+
+
+def once_form(x: int, scale: tuple[int, int, int]) -> int:
+    """``x * mul / 2^(31 - pre + post)``, halves away from zero; held at 2^61."""
+    pre, mul, post = scale
+    size = min(divided_away(abs(x) * mul, 31 - pre + post), 1 << 61)
+    return size if x > 0 else -size
 
 
 def float_of(bits: int) -> Any:

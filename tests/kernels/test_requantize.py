@@ -34,6 +34,7 @@ from rescale_oracle import (
     float_of,
     integer_form,
     new_counters,
+    once_form,
     reduced_form,
     rounded_away,
     rounded_even,
@@ -47,7 +48,10 @@ from nmpsim.kernels import channel_tables, channels, requantize
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Clip, IntegerScale, Place
 
-GLOW_INT, GLOW_FLOAT, GLOW_FLOAT_LATE, NMP, Q31, FLOAT, FBGEMM, ONEDNN = range(8)
+PROFILES = GLOW_INT, GLOW_FLOAT, GLOW_FLOAT_LATE, NMP, Q31, FLOAT, FBGEMM, ONEDNN, Q31_ONCE = (
+    *range(8),
+    9,
+)
 INTEGER = (GLOW_INT, NMP)
 REALS = (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN)
 COUNT, INDEX, PIXELS = 13, 8, 3
@@ -129,6 +133,8 @@ def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> 
         if layer.element == INT16:
             return reduced_form(total, c.out) + offset
         return fixed_form(total, c.out, index, ledger) + offset
+    if profile == Q31_ONCE:
+        return once_form(total, c.out) + offset
     real, factor = F32(total), float_of(c.out[1])
     with np.errstate(all="ignore"):
         if profile == GLOW_FLOAT:
@@ -191,6 +197,9 @@ def real_scale(random: Random) -> Three:
 def scale(random: Random, profile: int, element: int) -> Three:
     if profile in INTEGER:
         return integer_scale(random)
+    if profile == Q31_ONCE:
+        pre, mul, post = fixed_scale(random, INT8)
+        return pre, abs(mul), post
     return fixed_scale(random, element) if profile == Q31 else real_scale(random)
 
 
@@ -232,7 +241,7 @@ def sums_of(layer: Layer, seed: int) -> list[int]:
 
 
 def layers() -> Iterator[Any]:
-    for profile in range(8):
+    for profile in PROFILES:
         for element in (INT8, INT16):
             yield pytest.param(profile, element, id=f"{profile}-{'int16' if element else 'int8'}")
 

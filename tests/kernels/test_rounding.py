@@ -16,6 +16,7 @@ from rescale_oracle import (
     divided_away,
     float_of,
     high_product,
+    nearest_float32,
     rounded_away,
     rounded_even,
 )
@@ -137,13 +138,6 @@ def test_shifts_by_hand() -> None:
     assert reference.shift_away(np.array(xs, np.int64), 1).tolist() == halved
 
 
-def nearest_float32(exact: Fraction) -> Any:
-    """Halves to even."""
-    first = F32(float(exact))
-    around = [np.nextafter(first, F32(-np.inf)), first, np.nextafter(first, F32(np.inf))]
-    return min(around, key=lambda value: (abs(Fraction(float(value)) - exact), bits_of(value) & 1))
-
-
 def test_a_product_and_a_sum_rounded_once() -> None:
     """Products near a half of the sum's last place; what float64 loses decides about some."""
     rng = np.random.default_rng(24)
@@ -161,6 +155,19 @@ def test_a_product_and_a_sum_rounded_once() -> None:
             got = reference.fused_multiply_add(np.array([x, 0]), factor, addend)
             assert got.tolist() == [expected, addend]
     assert twice > 30, "rounding twice shows"
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("power", [0, -30])
+def test_what_float64_loses_decides_halves(power: int, sign: int) -> None:
+    """97 times 172961 is 2^24 + 1, half way between two float32 numbers."""
+    factor, unit = F32(sign * 172961 * 2.0**power), sign * 2.0**power
+    for addend, steps in ((1e-30, 2), (0.0, 0), (-1e-30, 0)):
+        addend *= sign
+        expected = F32(((1 << 24) + steps) * unit)
+        assert fused_entry(np.float64(97), np.float64(factor), np.float64(addend)) == expected
+        found = reference.fused_multiply_add(np.array([97]), factor, F32(addend))
+        assert found.tolist() == [expected]
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -1,0 +1,358 @@
+"""Pairs, averages and single values in every profile of the compiled engine, number by number.
+
+The expectations are plain integers, single float32 operations and exact fractions, by the formulas
+of docs/numerics.md. Sums are in ``test_requantize.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from rescale_oracle import (
+    F32,
+    INT8,
+    INT16,
+    INT32,
+    LAYER_INDEX,
+    RESCALE,
+    Ledger,
+    bits_of,
+    divided_away,
+    fixed_form,
+    float_of,
+    integer_form,
+    nearest_float32,
+    new_counters,
+    rounded_away,
+    rounded_even,
+)
+
+from nmpsim.kernels import pair_profiles, profiles
+from nmpsim.kernels.operands import Average, Clip, IntegerScale, Pair, PairScales, Unary
+
+pair_entry: Any = numba.njit(
+    lambda left, right, reals, other, count, t, q, index, layer, counters: (
+        pair_profiles.pair_results(left, right, reals, other, count, t, q, index, layer, counters)
+    )
+)
+average_entry: Any = numba.njit(
+    lambda sums, count, taps, a, reals, index, layer, counters: profiles.average_results(
+        sums, count, taps, a, reals, index, layer, counters
+    )
+)
+rescale_entry: Any = numba.njit(
+    lambda values, count, u, reals, below, index, layer, counters: profiles.rescale_results(
+        values, count, u, reals, below, index, layer, counters
+    )
+)
+
+GLOW_INT, GLOW_FLOAT, NMP, Q31, FLOAT, FBGEMM, QNNPACK, ONNX = 0, 1, 3, 4, 5, 6, 8, 10
+INTEGER = (GLOW_INT, NMP, Q31)
+PLAIN: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "max": max,
+    "min": min,
+}
+OPERATIONS = (*PLAIN, "mul")
+"""By number."""
+OPERATIONS_OF = {
+    GLOW_INT: OPERATIONS,
+    GLOW_FLOAT: OPERATIONS,
+    NMP: OPERATIONS,
+    Q31: OPERATIONS,
+    FLOAT: OPERATIONS,
+    QNNPACK: ("add", "sub"),
+    ONNX: ("add", "mul"),
+}
+INDEX, BEHIND, OFFSET = 7, 1 << 50, -11
+"""Index of the first value in the layer's output, what lies behind a run, a result's zero point."""
+NONE = (0, 0, 0)
+EDGES = (0, 1, -1, 2, -7, 100, 255, -255)
+PAIRS = [(x, y) for x in EDGES for y in EDGES]
+WIDE_PAIRS = [*PAIRS, (255, INT32[1]), (-255, INT32[1]), (0, INT32[0]), (3, 1 << 24), (1, 1 << 30)]
+"""The right side of Int8 may be Int32."""
+SUMS = [0, 1, -1, 2, -2, 3, -5, 8, -12, 99, -1000, 12_345, (1 << 24) + 1, INT32[1], INT32[0]]
+
+Three = tuple[int, int, int]
+
+SCALES: dict[str, list[Three]] = {
+    "integers": [(0, 1, 0), (1, 181, 7), (0, 77, 5), (0, INT32[1], 3), (2, -9, 1)],
+    "fixed point": [(0, 1 << 30, 0), (20, 1518500250, 1), (0, INT32[1], 2), (9, 1 << 30, 4)],
+}
+REALS = [1.0, 0.5, 0.37, 1.75, 3e38, 1e-30]
+"""Factors of float32; with one half many results are halves."""
+ADDENDS = [0.0, -0.25, 3.5, -3e38]
+
+
+def words_of(profile: int, factor: float, addend: float = 0.0) -> Three:
+    """A float32 factor as a scale; ``pre`` is of no account."""
+    return 5, bits_of(factor), bits_of(addend)
+
+
+def scales_of(profile: int) -> list[Three]:
+    if profile in INTEGER:
+        return SCALES["fixed point" if profile == Q31 else "integers"]
+    return [words_of(profile, factor) for factor in REALS]
+
+
+def numbers(scale: Three) -> IntegerScale:
+    return IntegerScale(*map(np.int64, scale))
+
+
+CLIP = Clip(np.int64(-128), np.int64(127), np.int64(0))
+AT = np.int64(INDEX), np.int64(LAYER_INDEX)
+
+
+def scaled(x: int, scale: Three, profile: int, element: int, i: int, ledger: Ledger) -> int:
+    """An integer profile's value on another scale."""
+    if profile == Q31:
+        return fixed_form(x, scale, INDEX + i, ledger)
+    return integer_form(x, scale, element, RESCALE, INDEX + i, ledger)
+
+
+def divided(x: int, by: int) -> int:
+    """``x / by``, halves away from zero."""
+    size = int(Fraction(abs(x), by) + Fraction(1, 2))
+    return size if x > 0 else -size
+
+
+def fused(x: int, factor: Any, addend: Any) -> Any:
+    """``x * factor + addend`` rounded to float32 once."""
+    if np.isinf(addend):
+        return addend
+    return nearest_float32(Fraction(x) * Fraction(float(factor)) + Fraction(float(addend)))
+
+
+# --- two tensors ----------------------------------------------------------------------------------
+
+
+class PairWords:
+    """What a descriptor says of two tensors; scales are (pre, mul, post)."""
+
+    def __init__(
+        self, profile: int, element: int, lhs: Three, rhs: Three, out: Three, last: float = 1.0
+    ) -> None:
+        self.profile, self.element = profile, element
+        self.lhs, self.rhs, self.out, self.last = lhs, rhs, out, F32(last)
+
+
+def pair_of(name: str, x: int, y: int, w: PairWords, i: int, ledger: Ledger) -> int:
+    """The result of two values less their zero points, before the clip."""
+    if w.profile in INTEGER:
+        return integer_pair(name, x, y, w, i, ledger) + OFFSET
+    if w.profile == QNNPACK:
+        return divided_away(PLAIN[name](x * w.lhs[1], y * w.rhs[1]), w.out[2]) + OFFSET
+    lhs, rhs, out = (float_of(scale[1]) for scale in (w.lhs, w.rhs, w.out))
+    if w.profile == ONNX:
+        addend = float_of(w.rhs[2])
+        if name == "mul":
+            return rounded_even(F32(x * y) * out + addend) + OFFSET
+        return rounded_even(fused(x, lhs, fused(y, rhs, addend))) + OFFSET
+    if name == "mul":
+        rounded = rounded_away if w.profile == GLOW_FLOAT else rounded_even
+        return rounded(F32(x * y) * out) + OFFSET
+    if w.profile == FLOAT:
+        left, right = fused(x, lhs, float_of(w.lhs[2])), fused(y, rhs, float_of(w.rhs[2]))
+        return rounded_even(F32(PLAIN[name](left, right)) * w.last) + OFFSET
+    left, right, zero_point = F32(x) * lhs, F32(y) * rhs, F32(OFFSET)
+    if name == "add":
+        most = 1 << 61
+        sides = [min(max(rounded_away(side), -most), most) for side in (left, right)]
+        return rounded_away(F32(sum(sides)) * out + zero_point)
+    if name == "sub":
+        return rounded_away((left - right) + zero_point)
+    return PLAIN[name](*(rounded_even(side / w.last + zero_point) for side in (left, right)))
+
+
+def integer_pair(name: str, x: int, y: int, w: PairWords, i: int, ledger: Ledger) -> int:
+    if name == "mul":
+        product = x * y
+        if w.profile != Q31 and w.element == INT8:
+            product = ledger.limit(product, *INT32, (RESCALE,) * 2, INDEX + i)
+        return scaled(product, w.out, w.profile, w.element, i, ledger)
+    left = scaled(x, w.lhs, w.profile, w.element, i, ledger)
+    right = scaled(y, w.rhs, w.profile, w.element, i, ledger)
+    both = PLAIN[name](left, right)
+    if w.profile == Q31 and name in ("add", "sub"):
+        return scaled(both, w.out, w.profile, w.element, i, ledger)
+    return both
+
+
+def pair_words(profile: int, element: int) -> Iterator[PairWords]:
+    """Each scale at each place, beside others."""
+    if profile == QNNPACK:
+        for post in (0, 1, 5, 21):
+            yield PairWords(profile, element, (9, 3, 9), (9, 1 << 20, 9), (9, 9, post))
+        return
+    scales = scales_of(profile)
+    for place, last in zip(range(2 * len(scales)), itertools.cycle([1.0, 0.5, 31.25, 1e-3])):
+        lhs, rhs, out = (
+            scales[(place + more) % len(scales)] for more in (0, place // 2, 2 * place)
+        )
+        if profile in (FLOAT, ONNX):
+            lhs = (*lhs[:2], bits_of(ADDENDS[place % 4]))
+            rhs = (*rhs[:2], bits_of(ADDENDS[(place // 2 + 1) % 4]))
+        yield PairWords(profile, element, lhs, rhs, out, last)
+
+
+def run_pairs(name: str, pairs: list[tuple[int, int]], w: PairWords, counters: Any) -> list[int]:
+    """What the kernel makes of the pairs, and of one behind them, which is not its own."""
+    left, right = (np.array([*side, BEHIND], np.int64) for side in zip(*pairs, strict=True))
+    reals, other = (np.full(left.size, 77, F32) for _ in range(2))
+    t = Pair(*map(np.int64, (OPERATIONS.index(name), w.element, *[0] * 9)))
+    zero = np.int64(0)
+    three = (numbers(scale) for scale in (w.lhs, w.rhs, w.out))
+    last, offset = np.int64(bits_of(w.last)), np.int64(OFFSET)
+    q = PairScales(np.int64(w.profile), zero, zero, *three, last, offset, CLIP)
+    with np.errstate(all="ignore"):
+        pair_entry(left, right, reals, other, np.int64(len(pairs)), t, q, *AT, counters)
+    assert left[-1] == right[-1] == BEHIND
+    return left[:-1].tolist()
+
+
+@pytest.mark.parametrize("element", [INT8, INT16])
+@pytest.mark.parametrize(
+    ("profile", "name"), [(p, name) for p, names in OPERATIONS_OF.items() for name in names]
+)
+def test_pairs(profile: int, name: str, element: int) -> None:
+    pairs = WIDE_PAIRS if element == INT8 else PAIRS
+    for w in pair_words(profile, element):
+        counters, ledger = new_counters(), Ledger()
+        found = run_pairs(name, pairs, w, counters)
+        with np.errstate(all="ignore"):
+            expected = [pair_of(name, x, y, w, i, ledger) for i, (x, y) in enumerate(pairs)]
+        assert found == expected, vars(w)
+        ledger.assert_equal(counters)
+
+
+def test_sides_beyond_all_integers() -> None:
+    """glow_float's add holds each side at 2^61, so that their sum fits 64 bits."""
+    huge = words_of(GLOW_FLOAT, 3e38)
+    w = PairWords(GLOW_FLOAT, INT8, huge, huge, words_of(GLOW_FLOAT, 1e-15))
+    assert run_pairs("add", [(1, 1), (1, -1), (-1, -1), (1, 0)], w, new_counters()) == [
+        rounded_away(F32(sides * 2**61) * F32(1e-15) + F32(OFFSET)) for sides in (2, 0, -2, 1)
+    ]
+
+
+# --- averages -------------------------------------------------------------------------------------
+
+
+def average_of(
+    total: int, taps: int, scale: Three, profile: int, element: int, by_taps: bool, i: int,
+    ledger: Ledger,
+) -> int:  # fmt: skip
+    """The average of a sum, before the clip."""
+    if profile in INTEGER:
+        value = scaled(total, scale, profile, element, i, ledger)
+        return (divided(value, taps) if by_taps and taps else value) + OFFSET
+    factor = float_of(scale[1])
+    if by_taps and taps:
+        factor = factor / F32(taps)
+    value = F32(total) * factor
+    if profile == FLOAT:
+        return rounded_even(value) + OFFSET
+    if profile == FBGEMM:
+        unsigned = 128 if element == INT8 else 0
+        return rounded_even(value + F32(OFFSET + unsigned)) - unsigned
+    return rounded_away(value + F32(OFFSET))
+
+
+def run_averages(sums: list[Any], taps: int, a: Average, counters: Any) -> list[int]:
+    """Of integers, or for ONNX Runtime of reals."""
+    is_onnx = a.profile == ONNX
+    integers = np.array([0 if is_onnx else total for total in sums] + [BEHIND], np.int64)
+    reals = np.array([total if is_onnx else 77 for total in sums] + [77], F32)
+    with np.errstate(all="ignore"):
+        average_entry(integers, np.int64(len(sums)), np.int64(taps), a, reals, *AT, counters)
+    assert (integers[-1], reals[-1]) == (BEHIND, 77)
+    return integers[:-1].tolist()
+
+
+def average_words(
+    profile: int, element: int, by_taps: bool, scale: Three, last: float = 1.0
+) -> Average:
+    first = map(np.int64, (element, profile, 0, by_taps))
+    return Average(*first, numbers(scale), np.int64(bits_of(last)), np.int64(OFFSET), CLIP)
+
+
+@pytest.mark.parametrize("element", [INT8, INT16])
+@pytest.mark.parametrize("profile", [*INTEGER, GLOW_FLOAT, FLOAT, FBGEMM])
+def test_averages(profile: int, element: int) -> None:
+    cases = itertools.product(scales_of(profile), (0, 1, 2, 3, 49), (False, True))
+    for scale, taps, by_taps in cases:
+        counters, ledger = new_counters(), Ledger()
+        a = average_words(profile, element, by_taps, scale)
+        found = run_averages(SUMS, taps, a, counters)
+        with np.errstate(all="ignore"):
+            expected = [
+                average_of(total, taps, scale, profile, element, by_taps, i, ledger)
+                for i, total in enumerate(SUMS)
+            ]
+        assert found == expected, (scale, taps, by_taps)
+        ledger.assert_equal(counters)
+
+
+@pytest.mark.parametrize("taps", [0, 1, 2, 3, 49])
+def test_averages_of_reals(taps: int) -> None:
+    """ONNX Runtime's: the sum is real, and each operation on it is rounded."""
+    sums = [F32(total) * F32(0.37) for total in SUMS]
+    for last, addend in ((1.0, 0.0), (0.5, -3.5), (0.007, 12.0), (1e-30, 0.0)):
+        a = average_words(ONNX, INT8, True, (0, 0, bits_of(addend)), last)
+        with np.errstate(all="ignore"):
+            reals = [total / F32(max(taps, 1)) / F32(last) + F32(addend) for total in sums]
+        expected = [rounded_even(real) + OFFSET for real in reals]
+        assert run_averages(sums, taps, a, new_counters()) == expected, last
+
+
+# --- single values --------------------------------------------------------------------------------
+
+
+def rescaled(
+    x: int, scale: Three, leaky: Three | None, last: float, profile: int, element: int, i: int,
+    ledger: Ledger,
+) -> int:  # fmt: skip
+    """A value less its zero point on another scale, before the clip."""
+    is_below = leaky is not None and x < 0
+    if profile in INTEGER:
+        # Zero takes part in the other half, too, where it saturates only if a half does: never.
+        return scaled(x, leaky if is_below else scale, profile, element, i, ledger) + OFFSET
+    factor = float_of(scale[1])
+    if profile == GLOW_FLOAT:
+        value = F32(x) * (float_of(leaky[1]) if is_below else factor) / F32(last)
+        return rounded_even(value + F32(OFFSET))
+    value = F32(x) * factor
+    if is_below:
+        value = value * float_of(leaky[1])
+    return rounded_even(value * F32(last)) + OFFSET
+
+
+@pytest.mark.parametrize("element", [INT8, INT16])
+@pytest.mark.parametrize("profile", [*INTEGER, GLOW_FLOAT, FLOAT])
+def test_single_values(profile: int, element: int) -> None:
+    values, count = [*EDGES, *range(-20, 20)], np.int64(len(EDGES) + 40)
+    scales = scales_of(profile)
+    for place, scale in enumerate(scales):
+        for leaky, last in ((None, 0.5), (scales[place - 1], 31.25), (scales[place - 2], 1.0)):
+            counters, ledger = new_counters(), Ledger()
+            first = map(np.int64, (element, profile, -128, 127, 0))
+            u = Unary(
+                *first, numbers(scale), np.int64(leaky is not None), numbers(leaky or NONE),
+                np.int64(bits_of(last)), np.int64(OFFSET), CLIP,
+            )  # fmt: skip
+            run = np.array([*values, BEHIND], np.int64)
+            reals, below = np.full(run.size, 77, F32), np.full(run.size, 77, np.int64)
+            with np.errstate(all="ignore"):
+                rescale_entry(run, count, u, reals, below, *AT, counters)
+                expected = [
+                    rescaled(x, scale, leaky, last, profile, element, i, ledger)
+                    for i, x in enumerate(values)
+                ]
+            assert run.tolist() == [*expected, BEHIND], (scale, leaky, last)
+            ledger.assert_equal(counters)
