@@ -18,10 +18,8 @@ from nmpsim.core.critical_path import PathPart
 from nmpsim.core.host import HostClip
 from nmpsim.core.state import Count, Machine, PathCause
 from nmpsim.kernels.saturation_stages import SIDE_NAMES, STAGE_NAMES
+from nmpsim.report.causes import ACTIVITIES, CAUSES, PATH_CAUSES
 from nmpsim.report.data import (
-    ACTIVITIES,
-    CAUSES,
-    PATH_CAUSES,
     Bound,
     BytesMoved,
     ChannelCounts,

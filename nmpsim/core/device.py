@@ -19,11 +19,14 @@ from nmpsim.core.inputs import Inputs, checked_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import machine_of
 from nmpsim.core.run import Clock, DataDecideError, Listener, Progress, Proof, Run, Wanted
-from nmpsim.core.state import Machine, reset
+from nmpsim.core.state import Machine, reset, restart
 from nmpsim.core.threads import checked_threads
 from nmpsim.core.work import WorkListener
+from nmpsim.diagnostics import fail
 from nmpsim.host_memory import checked_limit
 from nmpsim.report.data import RunReport
+from nmpsim.report.throughput import Throughput, batch_of
+from nmpsim.timing import costs_of
 
 
 class Device:
@@ -60,6 +63,7 @@ class Device:
         work: WorkListener | None = None,
         limits: Limits = NO_LIMITS,
         strict: bool = True,
+        repeat: int = 1,
     ) -> RunReport:
         """Run a bundle on inputs.
 
@@ -76,12 +80,18 @@ class Device:
             strict: stop where the program breaks the contract of the instruction set (docs/isa.md),
                 with a trap of the kind ``contract``. A program that does not depend on data is
                 proved once, at its first run; the others are checked in every run.
+            repeat: so many runs on the same inputs, one after the other, each on what the one
+                before left in memory and in the DRAM's open rows. The report is that of the first
+                one, with the ``throughput`` of all; so are ``work`` and ``save_layers``.
 
         Raises:
-            UserError: INPUT001, INPUT002 or BUN004, ARG001 for what is no bundle, MEM001 if it
-                needs too much memory; a trap is no error but part of the report.
+            UserError: INPUT001, INPUT002 or BUN004, ARG001 for what is no bundle and for fewer
+                runs than one, MEM001 if it needs too much memory; a trap is no error but part of
+                the report.
         """
         bundle = bundle_of(bundle)
+        if repeat < 1:
+            raise fail("ARG001", "a program runs at least once", found=f"repeat={repeat}")
         wanted = Wanted(
             save_layers=save_layers, progress=progress, work=work, limits=limits, strict=strict
         )
@@ -91,11 +101,46 @@ class Device:
             clock = Clock(self._engine, limits)
             while True:  # at most twice again: each time less is known of the program in advance
                 try:
-                    return self._run(loaded, values, wanted, clock)
+                    return self._runs(loaded, values, wanted, clock, repeat)
                 except ReplayDivergedError:
                     loaded.proof = "none"
                 except DataDecideError:
                     loaded.proof = "impossible"
+
+    def _runs(
+        self,
+        loaded: _Loaded,
+        values: Mapping[str, npt.NDArray[Any]],
+        wanted: Wanted,
+        clock: Clock,
+        repeat: int,
+    ) -> RunReport:
+        """The first of several runs one after the other, with the throughput of all."""
+        first = last = self._run(loaded, values, wanted, clock)
+        run_cycles, others = [first.cycles], []
+        plain = attrs.evolve(wanted, save_layers=False, work=None)
+        while last.trap is None and len(run_cycles) < repeat:
+            last = self._run(loaded, values, plain, clock, again=True)
+            run_cycles.append(last.cycles)
+            if not _same(first.outputs, last.outputs):
+                others.append(str(len(run_cycles)))
+        if last.trap is not None and last is not first:
+            message = f"run {len(run_cycles)} of {repeat}: {last.trap.message}"
+            trap, contract = attrs.evolve(last.trap, message=message), last.contract
+            return attrs.evolve(first, trap=trap, contract=contract, host_seconds=last.host_seconds)
+        metadata, notes = loaded.bundle.metadata, first.notes
+        batch = batch_of([one.shape for one in (*metadata.inputs, *metadata.outputs)])
+        if last.trap is not None or (batch == 1 and repeat == 1):
+            return first
+        if others:
+            notes += (
+                f"run {', '.join(others)} did not give the answer of the first one: the program"
+                " depends on what an earlier run has left in memory",
+            )
+        throughput = Throughput(batch, tuple(run_cycles), self.config.cores_clock_mhz)
+        return attrs.evolve(
+            first, throughput=throughput, notes=notes, host_seconds=last.host_seconds
+        )
 
     def _run(
         self,
@@ -103,11 +148,16 @@ class Device:
         values: Mapping[str, npt.NDArray[Any]],
         wanted: Wanted,
         clock: Clock,
+        *,
+        again: bool = False,
     ) -> RunReport:
-        """Run from the beginning, with values in the inputs' own types."""
+        """Run from rest, or on what a run has left, with values in the inputs' own types."""
         bundle, machine, progress = loaded.bundle, loaded.machine, wanted.progress
         self._engine.when_compiling(lambda: progress(Progress("compiling")) if progress else None)
-        reset(machine)
+        if again:
+            restart(machine, costs_of(self.config))
+        else:
+            reset(machine)
         for tensor in bundle.metadata.inputs:
             write_tensor(machine, tensor, values[tensor.name])
         proof = loaded.proof if wanted.strict else "unwanted"
@@ -145,3 +195,7 @@ class _Loaded:
     bundle: Bundle
     machine: Machine
     proof: Proof = "none"
+
+
+def _same(outputs: Mapping[str, npt.NDArray[Any]], others: Mapping[str, npt.NDArray[Any]]) -> bool:
+    return all(values.tobytes() == others[name].tobytes() for name, values in outputs.items())

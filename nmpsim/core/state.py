@@ -14,7 +14,7 @@ from nmpsim.isa.csrs import CSR_ROWS, Csr
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.memory.dram import CURSOR_WORDS
-from nmpsim.timing.dram import CHANNEL_WORDS, MAX_CHANNELS, reset_dram
+from nmpsim.timing.dram import CHANNEL_WORDS, MAX_CHANNELS, reset_dram, restart_dram
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -343,9 +343,22 @@ def make_machine(
 
 
 def reset(machine: Machine) -> None:
-    """Back to cycle 0: memory cleared, queues empty, counters zero."""
-    for memory in (machine.ram, machine.control, machine.scratchpad):
+    """Back to cycle 0: memory cleared, no row open, queues empty, counters zero."""
+    for memory in (machine.ram, machine.scratchpad):
         memory[...] = 0
+    reset_dram(machine.shared.dram[0])
+    _reset_cores(machine)
+
+
+def restart(machine: Machine, costs: Any) -> None:
+    """Back to cycle 0 for another run, which finds memory and the DRAM as they are."""
+    restart_dram(machine.shared.dram[0], int(machine.cores.clock.max()), costs)
+    _reset_cores(machine)
+
+
+def _reset_cores(machine: Machine) -> None:
+    """The cores with their queues and control blocks, and all counters."""
+    machine.control[...] = 0
     cores, layers, shared = machine.cores, machine.layers, machine.shared
     machine.channel_saturated[layers.saturated.any(axis=0)] = 0  # saturation is counted in both
     cores.view(np.uint8)[:] = 0
@@ -359,7 +372,6 @@ def reset(machine: Machine) -> None:
         layers[account][...] = 0
     layers.first[:] = NEVER
     machine.barriers.cycle[:] = NEVER
-    reset_dram(shared.dram[0])
     shared.last_barrier[:] = -1
     shared.noted[:] = 0
     shared.waited[:] = 0

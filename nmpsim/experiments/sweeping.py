@@ -26,7 +26,8 @@ from nmpsim.experiments.program import SweptProgram, load_swept
 from nmpsim.experiments.table import COLUMNS, ResultsFile, Row
 from nmpsim.experiments.worker import Measured, Point, SweepWork, measure_point
 from nmpsim.host_memory import checked_limit, share_of
-from nmpsim.report.data import ACTIVITIES, LayerReport, RunReport
+from nmpsim.report.causes import ACTIVITIES
+from nmpsim.report.data import LayerReport, RunReport
 
 
 @attrs.frozen

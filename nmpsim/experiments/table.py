@@ -18,7 +18,7 @@ from nmpsim.atomic import is_special, write_file
 from nmpsim.config import setting_names
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
-from nmpsim.report.data import ACTIVITIES
+from nmpsim.report.causes import ACTIVITIES
 
 Row = Mapping[str, Any]
 """Column -> text, number or None."""

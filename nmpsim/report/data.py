@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.report import notebook
+from nmpsim.report.causes import PATH_CAUSES
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline
 from nmpsim.report.ended import NOT_CHECKED, ContractReport, TrapReport
 from nmpsim.report.fields import (
@@ -30,51 +31,11 @@ from nmpsim.report.fields import (
 )
 from nmpsim.report.sensitivity import SensitivityReport
 from nmpsim.report.shadow import ShadowReport
+from nmpsim.report.throughput import Throughput
 from nmpsim.report.use import HOST_COSTS, DeviceUse, HostWork, limiter, use_of
 
-SCHEMA: Final = "nmpsim-report-4"
+SCHEMA: Final = "nmpsim-report-5"
 """Version of the JSON report."""
-
-ACTIVITIES = (
-    "control",
-    "wait_load",
-    "wait_store",
-    "wait_mac",
-    "wait_vector",
-    "barrier",
-    "semaphore",
-    "idle",
-)
-"""What control cores did; together they are cores times cycles."""
-
-CAUSES = (
-    "mac",
-    "vector",
-    "load",
-    "store",
-    "contention",
-    "imbalance",
-    "unused",
-    "barrier",
-    "semaphore",
-    "idle",
-    "control",
-)
-"""Where the cycles of cores went: each has one cause, together they are cores times cycles."""
-
-
-PATH_CAUSES = (
-    "mac",
-    "vector",
-    "dram_service",
-    "row_miss",
-    "latency",
-    "dma_start",
-    "control",
-    "barrier",
-    "semaphore",
-)
-"""What the cycles of the critical path were for; together they are the cycles."""
 
 
 @attrs.frozen
@@ -338,9 +299,16 @@ class RunReport:
     ]
     engine: Annotated[str, "`compiled` or `reference`"]
     cycles: Annotated[
-        Count, "of the whole run, until the last core is done, and those of `host`, if counted"
+        Count,
+        "latency of the whole run, from rest until the last core is done, with cycles of `host`, if"
+        " counted",
     ]
-    seconds: Annotated[Share, "these cycles at `cores_clock_mhz`"]
+    seconds: Annotated[Share, "latency: these cycles at `cores_clock_mhz`"]
+    throughput: Annotated[
+        Throughput | None,
+        "null, or with `--repeat` or of a batch how many inferences the device does in a time: a"
+        " [throughput](#throughput)",
+    ] = None
     host_seconds: Annotated[
         Share,
         "how long the simulation took on the host, without compiling or loading kernels",
@@ -495,6 +463,6 @@ class RunReport:
     @property
     def schema(
         self,
-    ) -> Annotated[Literal["nmpsim-report-4"], "`nmpsim-report-4`", Before("program")]:
+    ) -> Annotated[Literal["nmpsim-report-5"], "`nmpsim-report-5`", Before("program")]:
         """Version of the JSON report."""
         return SCHEMA

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nmpsim.timing.compute import ticks_of
 
-FREE, REFRESHES, WRITES, BANKS = range(4)
-"""Of a channel: the tick from which it is free; refreshes done; 1 if it has written last, 0 if it
-has read, NONE if neither matters; then its banks."""
+FREE, REFRESHES, PHASE, WRITES, BANKS = range(5)
+"""Of a channel: the tick from which it is free; refreshes done; ticks before tick 0 from which they
+fall due; 1 if it has written last, 0 if it has read, NONE if neither matters; then its banks."""
 OPEN_ROW, READY, BANK_WORDS = range(3)
 """Of a bank: its open row or NONE; the tick from which it can be given another one."""
 MAX_CHANNELS, MAX_BANKS = 8, 32
@@ -26,6 +28,24 @@ def reset_dram(dram: Any) -> None:
     dram[:] = 0
     dram[:, WRITES] = NONE
     dram[:, BANKS + OPEN_ROW :: BANK_WORDS] = NONE
+
+
+def restart_dram(dram: Any, cycle: int, costs: Any) -> None:
+    """``cycle`` becomes cycle 0: rows stay open, and refreshes fall due when they would have.
+
+    Without refreshes, states become equal that differ in nothing which a later grant can see.
+    """
+    now = ticks_of(cycle, costs)
+    ready = dram[:, BANKS + READY :: BANK_WORDS]
+    ready[:] = np.maximum(ready - now, 0)
+    dram[:, FREE] -= now
+    interval = ticks_of(costs.dram_refresh_interval_cycles, costs)
+    if interval:
+        over, dram[:, PHASE] = np.divmod(dram[:, PHASE] + now, interval)
+        dram[:, REFRESHES] -= over
+    else:
+        turnaround = max(costs.dram_read_write_cycles, costs.dram_write_read_cycles)
+        dram[:, FREE] = np.maximum(dram[:, FREE], -ticks_of(turnaround, costs))
 
 
 def channel_of(row: int, costs: Any) -> int:
@@ -47,12 +67,12 @@ def refresh(channel: Any, tick: int, costs: Any) -> None:
     interval = ticks_of(costs.dram_refresh_interval_cycles, costs)
     if interval == 0:
         return
-    due = tick // interval
+    due = (tick + channel[PHASE]) // interval
     missed = due - channel[REFRESHES]
     if missed <= 0:
         return
     length = ticks_of(costs.dram_refresh_cycles, costs)
-    channel[FREE] = max(channel[FREE] + missed * length, due * interval + length)
+    channel[FREE] = max(channel[FREE] + missed * length, due * interval - channel[PHASE] + length)
     channel[REFRESHES] = due
     channel[WRITES] = NONE
     for bank in range(costs.dram_banks):

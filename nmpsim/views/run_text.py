@@ -6,14 +6,16 @@ from collections import Counter
 
 from rich.console import Console
 
-from nmpsim.report.data import CAUSES, LayerReport, RunReport
+from nmpsim.report.causes import CAUSES
+from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.ended import ContractReport, TrapReport, ViolationReport
+from nmpsim.report.throughput import Throughput
 from nmpsim.report.use import HostWork
 from nmpsim.views.answers import output_lines
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.run_table import layer_table
-from nmpsim.views.text import duration, percent, plural
+from nmpsim.views.text import duration, per_second, percent, plural
 from nmpsim.visible import visible_line
 
 MAX_SATURATED = 10
@@ -139,14 +141,32 @@ def run_totals(report: RunReport) -> list[tuple[str, str]]:
     macs = sum(layer.macs for layer in report.layers)
     host = report.host
     at_clock = f" at {clock} MHz" if clock else ""
+    took = f"{report.cycles:,} cycles, {duration(report.seconds)}{at_clock}"
+    throughput = report.throughput
     return [
-        ("cycles", f"{report.cycles:,}, {duration(report.seconds)}{at_clock}{_host(host)}"),
+        ("latency", f"{took}{_host(host)}"),
+        *([] if throughput is None else [("throughput", throughput_text(throughput, host))]),
         ("MACs", f"{macs:,}, {percent(report.use.mac_utilization, 1)}% MAC utilization"),
         ("DRAM", report.use.dram_words()),
         ("layers", f"{len(report.layers) - host.layers} on the device, {host.layers} on the host"),
         ("simulation", f"{duration(report.host_seconds)} of wall time"),
         ("contract", contract_text(report.contract)),
     ]
+
+
+def throughput_text(throughput: Throughput, host: HostWork) -> str:
+    """Inferences a second and cycles of each, and what was measured for it."""
+    later = throughput.run_cycles[1:]
+    least, most = (f"{of(later or throughput.run_cycles):,}" for of in (min, max))
+    took = least if least == most else f"{least} to {most}"
+    runs = "run 2" if len(later) == 1 else f"runs 2 to {len(later) + 1}"
+    batch = f" for a batch of {throughput.batch:,}" if throughput.batch > 1 else ""
+    how = f"{runs if later else 'one run from rest'} took {took}{batch}"
+    rate = throughput.inferences_per_second
+    pace = "-" if rate is None else per_second(rate)
+    each = f"{throughput.cycles_per_inference:,.1f} cycles each"
+    uncounted = f"; + {host.text}" if host.layers and host.cycles is None else ""
+    return f"{pace} inferences a second, {each}: {how}{uncounted}"
 
 
 def _host(host: HostWork) -> str:

@@ -42,7 +42,7 @@ class OneRunDocument(TypedDict):
     """A run on one input, or on a batch of them."""
 
     input: Annotated[str, "the file; of a batch the first"]
-    cycles: int
+    cycles: Annotated[int, "latency: of this run, from rest"]
     saturated: Annotated[int, "values that saturated, over all layers"]
     trap: Annotated[str | None, "null, or why the run stopped"]
     outputs: Annotated[dict[str, AnswerDocument], "by name; none if the run stopped"]

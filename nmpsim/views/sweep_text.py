@@ -73,7 +73,7 @@ def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Column]:
         Column(
             "x best", [f"{row['cycles'] / best:.2f}" if best else "-" for row in rows], right=True
         ),
-        Column("time", [duration(row["seconds"]) for row in rows], right=True),
+        Column("latency", [duration(row["seconds"]) for row in rows], right=True),
         Column("MAC util%", [percent(row["utilization"], 1.0) for row in rows], right=True),
         Column("bound", [row["bound"] for row in rows]),
         Column("bound%", [percent(row["bound_cycles"], row["cycles"]) for row in rows], right=True),

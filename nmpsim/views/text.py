@@ -55,6 +55,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns" if seconds > 0 else "0 s"
 
 
+def per_second(rate: float) -> str:
+    """How often something happens in a second: ``1,234`` or ``3.25``."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:,.2f}"
+
+
 def short_count(count: int) -> str:
     """At most four characters: 999, 1.2k, 57k, 3.4M."""
     for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):

@@ -65,9 +65,9 @@ class Session(types.ModuleType):
         self, config: Any = None, engine: str = "compiled", **_: Any
     ) -> types.SimpleNamespace:
         def run(
-            bundle: Any, inputs: Any, *, save_layers: bool = False, progress: Any, **_: Any
+            bundle: Any, inputs: Any, *, save_layers: bool = False, progress: Any, **more: Any
         ) -> Any:
-            self.calls.append({"inputs": inputs, "config": config, "engine": engine})
+            self.calls.append({"inputs": inputs, "config": config, "engine": engine, **more})
             return self._run(save_layers, progress)
 
         return types.SimpleNamespace(run=run, config=config)

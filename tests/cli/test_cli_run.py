@@ -34,6 +34,15 @@ def test_json_report_is_one_document(fake, nmpsim_cli, one_input, data):
     jsonschema.validate(json.loads(result.stdout), report_schema())
 
 
+def test_repeat(fake, nmpsim_cli, one_input, data, tmp_path):
+    assert nmpsim_cli("run", one_input, "--input", data, "--repeat", 3).exit_code == 0
+    assert nmpsim_cli("run", one_input, "--input", data).exit_code == 0
+    assert [call["repeat"] for call in fake.calls] == [3, 1]
+    for words in (("--repeat", 0), ("--repeat", 2, "--core-on-trap", tmp_path / "x.core")):
+        result = nmpsim_cli("run", one_input, "--input", data, *words)
+        assert (result.exit_code, "ARG001" in result.stderr) == (2, True)
+
+
 def test_node_data(fake, nmpsim_cli, one_input, data, tmp_path):
     path = tmp_path / "nodes.json"
     result = nmpsim_cli("run", one_input, "--input", data, "--node-data", path)

@@ -26,9 +26,11 @@ from nmpsim.core.state import (
     end_segment,
     make_machine,
     reset,
+    restart,
     start_cores,
 )
 from nmpsim.isa.table import Unit
+from nmpsim.timing import costs_of
 from nmpsim.timing.dram import (
     BANK_WORDS,
     BANKS,
@@ -157,6 +159,24 @@ def test_reset() -> None:
     assert (shared.trap == -1).all()
     assert not shared.semaphores.any()
     assert layers.channels.tolist() == [5, 7, 1]
+
+
+def test_another_run_finds_memory_and_open_rows() -> None:
+    m = machine()
+    for memory in (m.ram, m.control, m.scratchpad):
+        memory[...] = 77
+    m.shared.dram[0, 0, BANKS + OPEN_ROW] = 5
+    m.cores.clock[:] = [30, 40, 20]
+    m.cores.registers[:] = 77
+    m.layers.counts[...] = 77
+    m.barriers.cycle[:] = 77
+    restart(m, costs_of(default_device()))
+    assert (m.ram == 77).all() and (m.scratchpad == 77).all()
+    assert m.shared.dram[0, 0, BANKS + OPEN_ROW] == 5
+    assert m.shared.dram[0, 0, FREE] == 0, "no turnaround: what is past does not matter"
+    for array in (m.control, m.cores.clock, m.cores.registers, m.layers.counts):
+        assert not array.any()
+    assert (m.barriers.cycle == NEVER).all()
 
 
 def test_a_cycle_that_does_not_come() -> None:

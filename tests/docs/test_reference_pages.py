@@ -17,7 +17,7 @@ from nmpsim.diagnostics import (
     EXIT_WORSE,
 )
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
-from nmpsim.report.data import ACTIVITIES
+from nmpsim.report.causes import ACTIVITIES
 from nmpsim.report.json import report_schema
 from nmpsim.report.page import filled
 from nmpsim.views.schemas import DOCUMENTS

@@ -20,7 +20,7 @@ from nmpsim.core import critical_path
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.state import Awaited, Machine, Outcome, PathCause
 from nmpsim.core.work import take_work, with_waits
-from nmpsim.report.data import PATH_CAUSES
+from nmpsim.report.causes import PATH_CAUSES
 from nmpsim.timing import costs_of
 
 CAUSES = list(PathCause)[: PathCause.QUEUEING]

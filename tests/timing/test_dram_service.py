@@ -21,6 +21,7 @@ from nmpsim.timing.dram import (
     MAX_CHANNELS,
     NONE,
     OPEN_ROW,
+    PHASE,
     READY,
     REFRESHES,
     WRITES,
@@ -30,6 +31,7 @@ from nmpsim.timing.dram import (
     next_request,
     refresh,
     reset_dram,
+    restart_dram,
     serve_grant,
 )
 
@@ -51,8 +53,8 @@ def new_channel() -> Any:
 
 def test_at_first_nothing_is_open() -> None:
     channel = new_channel()
-    assert (channel[FREE], channel[REFRESHES], channel[WRITES]) == (0, 0, NONE)
-    assert (channel.size, MAX_CHANNELS, MAX_BANKS, NONE) == (3 + 32 * 2, 8, 32, -1)
+    assert (channel[FREE], channel[REFRESHES], channel[PHASE], channel[WRITES]) == (0, 0, 0, NONE)
+    assert (channel.size, MAX_CHANNELS, MAX_BANKS, NONE) == (4 + 32 * 2, 8, 32, -1)
     for bank in range(32):
         words = channel[BANKS + 2 * bank :]
         assert (words[OPEN_ROW], words[READY]) == (NONE, 0)
@@ -179,3 +181,57 @@ def test_when_a_transfer_requests_its_next_grant() -> None:
     # The other one: when this grant begins, but not before the one before it has ended.
     assert next_request(2, 3, 105, 219, 0, numbers) == 10
     assert next_request(2, 3, 105, 219, 187, numbers) == 18
+
+
+def test_another_run_finds_rows_open_and_refreshes_due() -> None:
+    numbers = costs(banks=2, refresh_interval_cycles=100, refresh_cycles=30)
+    dram = new_channel().reshape(1, -1)
+    (channel,) = dram
+    channel[FREE], channel[WRITES] = 1300, STORE
+    channel[BANKS : BANKS + 4] = 4, 1380, 5, 12
+    restart_dram(dram, 135, numbers)
+    assert (channel[FREE], channel[WRITES]) == (-50, STORE)
+    assert channel[BANKS : BANKS + 4].tolist() == [4, 30, 5, 0]
+    # That of tick 1000 was not done, as nobody asked: it is over. The next one is due at 650.
+    assert (channel[PHASE], channel[REFRESHES]) == (350, -1)
+    refresh(channel, 649, numbers)
+    assert (channel[FREE], channel[REFRESHES]) == (-50 + 300, 0)
+    refresh(channel, 650, numbers)
+    assert (channel[FREE], channel[REFRESHES]) == (650 + 300, 1)
+    restart_dram(dram, 2 * 65, numbers)
+    assert (channel[PHASE], channel[REFRESHES]) == (650, 0)
+
+
+def test_runs_after_one_another_come_to_begin_alike() -> None:
+    numbers = costs(read_write_cycles=2, write_read_cycles=3)
+    dram = new_channel().reshape(1, -1)
+    states = []
+    for cycle in (500, 70, 70):
+        assert serve_grant(dram[0], 5, LOAD, 40, 40, 25, numbers)[0] in (135, 65)
+        restart_dram(dram, cycle, numbers)
+        states.append(dram.tolist())
+    assert states[0] == states[1] == states[2]
+    assert dram[0, FREE] == -30, "as long as a read could still be followed too soon by a write"
+
+
+@pytest.mark.parametrize("interval", [0, 37])
+def test_a_restart_changes_no_grant(interval: int) -> None:
+    """Random grants, once by a clock that goes on and once by one that begins again."""
+    rng = np.random.default_rng(5)
+    dram: dict[str, int] = {"banks": 3, "precharge_cycles": 2, "write_recovery_cycles": 4}
+    dram |= {"read_write_cycles": 5, "write_read_cycles": 6, "refresh_cycles": 9}
+    numbers = costs(**dram, refresh_interval_cycles=interval)
+    one, other = new_channel().reshape(1, -1), new_channel().reshape(1, -1)
+    tick = begin = 0
+    for _ in range(300):
+        tick += int(rng.integers(0, 250))
+        if rng.random() < 0.2:
+            cycle = -(-tick // 10)
+            restart_dram(other, cycle - begin // 10, numbers)
+            tick = begin = cycle * 10
+        row, is_store, ticks = (int(n) for n in rng.integers((0, 0, 1), (7, 2, 90)))
+        known = tick - int(rng.integers(0, tick - begin + 1))
+        end, is_miss = serve_grant(one[0], row, is_store, known, tick, ticks, numbers)
+        now, asked = tick - begin, known - begin
+        again = serve_grant(other[0], row, is_store, asked, now, ticks, numbers)
+        assert again == (end - begin, is_miss)

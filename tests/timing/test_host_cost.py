@@ -76,7 +76,7 @@ def test_a_total_has_the_host_or_says_what_it_leaves_out(bundle: nmpsim.Compiled
     assert len(host) > 1
 
     assert without.host == HostWork(len(host), elements, None)
-    assert dict(run_totals(without))["cycles"].endswith(
+    assert dict(run_totals(without))["latency"].endswith(
         f"; + {len(host)} host layers, {elements:,} elements, not counted"
     )
 
@@ -85,7 +85,7 @@ def test_a_total_has_the_host_or_says_what_it_leaves_out(bundle: nmpsim.Compiled
     assert counted.host == HostWork(len(host), elements, added)
     assert counted.cycles == without.cycles + added == sum(one.cycles for one in counted.layers)
     assert counted.seconds == pytest.approx(counted.cycles / 800e6)
-    assert dict(run_totals(counted))["cycles"].endswith(f"; {added:,} of them on the host")
+    assert dict(run_totals(counted))["latency"].endswith(f"; {added:,} of them on the host")
 
 
 def test_the_clock_of_the_device_does_not_see_the_host(bundle: nmpsim.Compiled) -> None:

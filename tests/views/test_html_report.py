@@ -15,6 +15,7 @@ from nmpsim.diagnostics import UserError
 from nmpsim.report.data import Bound, BytesMoved, RunReport
 from nmpsim.report.details import Histogram, Timeline, WorkSpan
 from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport, Split
+from nmpsim.report.throughput import Throughput
 from nmpsim.views.html import html_page
 from nmpsim.views.html.compare import (
     change_figure,
@@ -278,6 +279,10 @@ def test_the_first_screen():
         "rounding alone, layer 1",
         1,
     )
+    often = headline(attrs.evolve(report, throughput=Throughput(2, (4000, 2000), 800.0)))
+    assert ("throughput", "800,000 / s", "1,000.0 cycles per inference") in [
+        (one.label, one.value, one.note) for one in often.numbers
+    ]
     assert [one.name for one in first.slow] == ["a", "b", "c"]
     assert first.slow[0].words == "50.0% of the cycles, 2.00 x its bound; 60.0% MAC array at work"
     assert [one.name for one in first.saturated] == ["d", "a"]

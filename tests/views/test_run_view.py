@@ -64,7 +64,7 @@ def test_the_header_says_whose_arithmetic_it_is():
 
 def test_totals_and_activities():
     shown = text(sample_report())
-    assert "cycles       3,500, 4.38 us at 800 MHz" in shown
+    assert "latency      3,500 cycles, 4.38 us at 800 MHz" in shown
     assert "layers       2 on the device, 1 on the host" in shown
     assert "simulation   12.3 ms of wall time" in shown
     assert "60.0%  MAC array at work" in shown

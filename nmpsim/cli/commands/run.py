@@ -71,6 +71,7 @@ class _Request:
     sensitivity: bool
     histogram: tuple[str, ...]
     timeline: bool
+    repeat: int
     node_data: Path | None
     traces: TraceRequest
     max_cycles: int | None
@@ -139,6 +140,14 @@ class _Request:
     is_flag=True,
     help="Run again with each assumed number of the device 20% lower and higher: which of them the"
     " cycles depend on.",
+)
+@click.option(
+    "--repeat",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Run N times, one after the other, and report the throughput in steady state: cycles per"
+    " inference of all runs but the first. All else is of the first run, which tells the latency.",
 )
 @click.option(
     "--histogram",
@@ -225,6 +234,7 @@ def _run(request: _Request) -> int:
                 work=_all_of(traces.listener, recorder),
                 limits=limits,
                 strict=request.strict,
+                repeat=request.repeat,
             )
             traces.finish(report)
         budget, late = TimeBudget(limits, report.host_seconds), None
@@ -264,6 +274,9 @@ def _check(request: _Request) -> None:
     )
     if request.float_weights is not None and not request.shadow:
         raise fail("ARG001", "--float-weights is for --shadow alone", hint="add --shadow")
+    if request.repeat > 1 and request.core_on_trap is not None:
+        message = "--core-on-trap repeats a single run"
+        raise fail("ARG001", message, found=f"--repeat {request.repeat}", hint="--repeat 1")
     if (request.histogram or request.timeline) and request.style != "json":
         message = "--histogram and --timeline are for the JSON report alone"
         raise fail("ARG001", message, hint="add --format json; `nmpsim report` draws them")
@@ -278,12 +291,14 @@ def _check_several(request: _Request, count: int) -> None:
         "--sensitivity": request.sensitivity,
         "--histogram": request.histogram,
         "--timeline": request.timeline,
+        "--repeat": request.repeat > 1,
         "--trace and --dram-trace": any(request.traces.outputs),
     }
     for option, given in asked.items():
         if given:
             hint = "give one file; an .npy file can hold a whole batch"
-            raise fail("ARG001", f"{option} is for one run", found=f"{count} inputs", hint=hint)
+            message = f"{option} is for one input"
+            raise fail("ARG001", message, found=f"{count} inputs", hint=hint)
 
 
 def _is_late(report: RunReport) -> bool:

@@ -46,6 +46,9 @@ MAX_STEPS = 1 << 24
 MAX_TURNS = 1 << 22
 """Instructions, and turns, after which recording is given up."""
 
+MAX_STATES = 4
+"""Recordings that are kept of one part of a program: from rest, and from what other runs left."""
+
 RecordEvents = Callable[[Machine, Recorder, int], Outcome | None]
 """Records some more turns; None where data decides what happens."""
 
@@ -180,5 +183,9 @@ class Recordings:
         """Add a recording; None says that the program depends on data."""
         if recording is None:
             self._known, self._has_some = [], False
-        else:
-            self._known.append(recording)
+            return
+        begin = recording.before.cores.pc[0]
+        same = [r for r in self._known if r.before.cores.pc[0] == begin]
+        if len(same) == MAX_STATES:
+            self._known.remove(same[1])
+        self._known.append(recording)

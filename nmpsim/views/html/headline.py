@@ -13,7 +13,7 @@ from nmpsim.views.html.figures import NAME_CHARACTERS
 from nmpsim.views.html.findings import causes_of
 from nmpsim.views.html.tables import NOTABLE_SHARE, saturates_notably
 from nmpsim.views.shadow_text import own_error, result_error
-from nmpsim.views.text import duration, percent, plural, shorten_middle
+from nmpsim.views.text import duration, per_second, percent, plural, shorten_middle
 from nmpsim.visible import visible_line
 
 FUNCTION = "main"
@@ -109,6 +109,7 @@ def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[Number,
     return (
         Number("cycles", f"{report.cycles:,}"),
         Number("latency", duration(report.seconds), f"at {clock} MHz" if clock else ""),
+        *_throughput(report),
         Number("DRAM busy", _percent(report.use.dram_busy, report), "of the cycles"),
         Number(
             "MAC utilization",
@@ -123,6 +124,16 @@ def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[Number,
         ),
         _sqnr(report),
     )
+
+
+def _throughput(report: RunReport) -> Iterator[Number]:
+    if report.throughput is not None and report.throughput.inferences_per_second is not None:
+        rate = report.throughput.inferences_per_second
+        yield Number(
+            "throughput",
+            f"{per_second(rate)} / s",
+            f"{report.throughput.cycles_per_inference:,.1f} cycles per inference",
+        )
 
 
 def _sqnr(report: RunReport) -> Number:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nmpsim.config import from_settings
-from nmpsim.report.data import CAUSES, PATH_CAUSES, LayerReport, RunReport
+from nmpsim.report.causes import CAUSES, PATH_CAUSES
+from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.details import Histogram
 from nmpsim.views.html.figures import (
     Figure,
