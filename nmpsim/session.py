@@ -69,7 +69,7 @@ class Compiled:
 
 
 def compile(
-    model: Path | str | Imported,
+    model: Path | str | Imported | QuantizedProgram,
     weights: Path | str | None = None,
     tensors: Path | str | None = None,
     *,
@@ -88,7 +88,7 @@ def compile(
 
     Args:
         model: a ``.tflite`` or ``.onnx`` file, or one of Glow's ``-dump-ir`` text; the file's
-            first bytes tell. Or a model that is imported already.
+            first bytes tell. Or a model that is imported already, or what ``quantize`` gave.
         weights: ``.npz`` with the constants by their names in the LIR; of LIR only.
         tensors: JSON with exact scales; the file next to the LIR is taken if there is one.
         input_shapes: of inputs of an ONNX model, by name; else a dimension that the file leaves
@@ -115,16 +115,18 @@ def compile(
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
     from nmpsim.frontends import NO_WISHES, Imported, Wishes, import_model
-    from nmpsim.isa.profiles import DEFAULT_NUMERICS
+    from nmpsim.frontends.origin import read_origin
+    from nmpsim.quantization import QuantizedProgram, imported_lir
 
     wishes = Wishes(input_shapes, integer_islands)
+    if isinstance(model, QuantizedProgram):
+        model = model.imported
     if not isinstance(model, Imported):
         imported = import_model(Path(model), weights, tensors, wishes)
     elif weights is None and tensors is None and wishes == NO_WISHES:
         imported = model
     else:
         raise fail("ARG001", "an imported model has its own weights, tensors, shapes and integers")
-    warnings: tuple[str, ...] = ()
     if imported is None:
         path = Path(str(model))
         module = parse_file(path)
@@ -132,10 +134,9 @@ def compile(
         files = [] if weights is None else [Path(weights)]
         module, warnings = attach_constants(module, files, exact)
         verify(module)
-    else:
-        module, warnings = imported.module, imported.warnings
-    own_numerics = imported.numerics if imported else DEFAULT_NUMERICS
-    if imported and numerics is None:
+        imported = attrs.evolve(imported_lir(module, read_origin(path)), warnings=warnings)
+    module = imported.module
+    if numerics is None:
         layer_numerics = {**imported.layer_numerics, **layer_numerics}
     rescaled: tuple[RescaledBias, ...] = ()
     if rescale_biases:
@@ -144,59 +145,80 @@ def compile(
     image = compile_module(
         module,
         given_device(device),
-        numerics=own_numerics if numerics is None else numerics,
+        numerics=imported.numerics if numerics is None else numerics,
         layer_numerics=layer_numerics,
         fuse_activations=fuse,
         slicing=DEFAULT_TILING if slicing is None else slicing,
         on_slicing=sliced.append if explain_slicing else None,
-        unsigned=imported.unsigned if imported else (),
-        fates=imported.fates if imported else (),
-        normalizations=imported.normalizations if imported else (),
+        unsigned=imported.unsigned,
+        fates=imported.fates,
+        normalizations=imported.normalizations,
         on_layer=progress
         and (lambda done, total, name: progress(Progress("layer", done, total, name))),
     )
-    return Compiled(image, warnings, rescaled, tuple(sliced))
+    return Compiled(image, imported.warnings, rescaled, tuple(sliced))
+
+
+def float_program(
+    model: Path | str | Imported,
+    weights: Path | str | None = None,
+    *,
+    input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+) -> Imported:
+    """A float network that is to be quantized; arguments and errors as of :func:`calibrate`."""
+    from nmpsim.frontends import Imported, Wishes, import_model
+    from nmpsim.quantization import imported_lir
+
+    if isinstance(model, Imported):
+        return model
+    path = Path(model)
+    imported = import_model(path, weights, None, Wishes(input_shapes, to_quantize=True))
+    if imported is not None:
+        return imported
+    files = [] if weights is None else [Path(weights)]
+    module, _ = attach_constants(parse_file(path), files, None)
+    verify(module)
+    return imported_lir(module)
 
 
 def calibrate(
-    lir: Path | str,
-    weights: Path | str | None,
+    model: Path | str | Imported,
+    weights: Path | str | None = None,
     calibration: Mapping[str, npt.ArrayLike] | None = None,
     *,
     profile: Path | str | None = None,
+    input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> Calibrated:
     """Run a float program on samples of its inputs, for the ranges of its values.
 
     Args:
-        lir: file of LIR text with float tensors only.
-        weights: ``.npz`` with its constants by their names.
+        model: an ONNX file, or LIR text with float tensors only; or one that is imported already.
+        weights: ``.npz`` with the constants of LIR by their names.
         calibration: for each input an array with one sample after the other.
         profile: Glow's profile of the network; ranges are then those that it recorded, and samples
             are needed for a comparison only.
+        input_shapes: of inputs of an ONNX model, by name.
 
     Raises:
-        UserError: LIR, CONST, INPUT and FILE codes; QUANT001, QUANT002, QUANT005; PKG001; ARG001
-            without samples and profile.
+        UserError: LIR, CONST, INPUT, MODEL and FILE codes; QUANT001, QUANT002, QUANT005; PKG001;
+            ARG001 without samples and profile.
     """
     from nmpsim.quantization import Calibrated, read_profile
 
     if calibration is None and profile is None:
         raise fail("ARG001", "no ranges: calibration or profile is needed")
     ranges = None if profile is None else read_profile(Path(profile))
-
-    module, _ = attach_constants(
-        parse_file(Path(lir)), [] if weights is None else [Path(weights)], None
-    )
-    verify(module)
-    return Calibrated.of(module, calibration, ranges)
+    program = float_program(model, weights, input_shapes=input_shapes)
+    return Calibrated.of(program, calibration, ranges)
 
 
 def quantize(
-    lir: Path | str,
-    weights: Path | str | None,
+    model: Path | str | Imported,
+    weights: Path | str | None = None,
     calibration: Mapping[str, npt.ArrayLike] | None = None,
     *,
     profile: Path | str | None = None,
+    input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     schema: str = "asymmetric",
     precision: str = "int8",
     bias_precision: str = "int32",
@@ -204,13 +226,14 @@ def quantize(
     bias_scale: str = "product",
     keep_float: Iterable[str] = (),
 ) -> QuantizedProgram:
-    """Quantize a float program as Glow does; ``.save(path)`` writes it for ``compile``.
+    """Quantize a float program as Glow does; ``compile`` takes it, ``.save(path)`` writes LIR.
 
     Args:
-        lir: file of LIR text with float tensors only.
-        weights: ``.npz`` with its constants by their names.
+        model: an ONNX file, or LIR text with float tensors only; or one that is imported already.
+        weights: ``.npz`` with the constants of LIR by their names.
         calibration: for each input an array with one sample after the other.
         profile: Glow's profile of the network, in place of samples.
+        input_shapes: of inputs of an ONNX model, by name.
         schema: asymmetric, symmetric, symmetric-with-uint8 or symmetric-with-power2-scale.
         precision: of activations and weights, int8 or int16.
         bias_precision: int8, int16 or int32.
@@ -231,7 +254,8 @@ def quantize(
         bias_scale=bias_scale,
         keep_float=keep_float,
     )
-    return calibrate(lir, weights, calibration, profile=profile).quantize(settings)
+    calibrated = calibrate(model, weights, calibration, profile=profile, input_shapes=input_shapes)
+    return calibrated.quantize(settings)
 
 
 def save(compiled: Compiled, path: Path | str) -> None:
@@ -283,7 +307,8 @@ class Shadow:
         Args:
             bundle: the program; it must carry its LIR.
             float_weights: ``.npz`` with the float values of constants by their names in the LIR,
-                or an ONNX model; without it only rounding and saturation can be told.
+                or an ONNX model. Without it they are those that the bundle has, as one has that
+                was quantized from a model; else only rounding and saturation can be told.
 
         Raises:
             UserError: BUN005 if the bundle has no LIR; FILE001, CONST001, CONST003 or PKG001 for

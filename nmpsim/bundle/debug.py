@@ -61,6 +61,8 @@ class ModuleIndex:
 
     scales: tuple[ExactScale, ...]
     constants: tuple[ConstantPlace, ...]
+    floats: tuple[ConstantPlace, ...] = ()
+    """Where float32 values from before quantization lie, of constants that have such."""
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-lir-1"], Before("scales")]:
@@ -73,16 +75,23 @@ def debug_sections(module: Module, held: Mapping[str, int]) -> dict[str, list[Bu
     places: list[ConstantPlace] = []
     chunks: list[Buffer] = []
     end = 0
+
+    def put(name: str, values: npt.NDArray[Any]) -> ConstantPlace:
+        nonlocal end
+        start = align_up(end, TENSOR_ALIGNMENT)
+        values = _little_endian(values)
+        chunks.extend((bytes(start - end), values.reshape(-1).view(np.uint8).data))
+        end = start + values.nbytes
+        return ConstantPlace(name, "section", start)
+
     for weight in _constants(module):
         if weight.name in held:
             places.append(ConstantPlace(weight.name, "image", held[weight.name]))
-            continue
-        start = align_up(end, TENSOR_ALIGNMENT)
-        values = _little_endian(module.constants[weight.name])
-        places.append(ConstantPlace(weight.name, "section", start))
-        chunks += [bytes(start - end), values.reshape(-1).view(np.uint8).data]
-        end = start + values.nbytes
-    index = ModuleIndex(tuple(_scales(module)), tuple(places))
+        else:
+            places.append(put(weight.name, module.constants[weight.name]))
+    names = [weight.name for weight in _constants(module) if weight.name in module.floats]
+    floats = tuple(put(name, module.floats[name]) for name in names)
+    index = ModuleIndex(tuple(_scales(module)), tuple(places), floats)
     return {
         LIR_TEXT: [print_module(module).encode()],
         LIR_INDEX: [record_to_json(index, SCHEMA)],
@@ -118,14 +127,21 @@ def read_module(
     stored = np.frombuffer(sections[LIR_CONSTANTS], np.uint8)
     memories = {"image": (image, image_base), "section": (stored, 0)}
     places = {one.name: one for one in index.constants}
-    constants = {}
-    for weight in _constants(module):
-        where = places.get(weight.name)
-        data = _inside(*memories[where.space], where.at, weight.type.nbytes) if where else None
+    of_floats = {one.name: one for one in index.floats}
+    constants, floats = {}, {}
+
+    def values(where: ConstantPlace | None, name: str, type: TensorType) -> npt.NDArray[Any]:
+        data = _inside(*memories[where.space], where.at, type.nbytes) if where else None
         if data is None:
-            raise _unusable(place, f"the values of %{weight.name} are not in the bundle")
-        constants[weight.name] = _array(data, weight.type)
-    return attrs.evolve(module, constants=constants)
+            raise _unusable(place, f"the values of %{name} are not in the bundle")
+        return _array(data, type)
+
+    for weight in _constants(module):
+        constants[weight.name] = values(places.get(weight.name), weight.name, weight.type)
+        if weight.name in of_floats:
+            type = TensorType("float", weight.type.shape)
+            floats[weight.name] = values(of_floats[weight.name], weight.name, type)
+    return attrs.evolve(module, constants=constants, floats=floats)
 
 
 def _inside(

@@ -178,17 +178,24 @@ def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Pat
 
 
 def is_array_file(path: Path) -> bool:
-    """Whether this is, or claims to be, a file of arrays; not a folder, pattern, image or raw."""
+    """Whether a path is to be read as an ``.npy`` or ``.npz`` file, by its first bytes.
+
+    Also what is nothing else: a file that is not there, or is empty.
+    """
+    if (_exists(path) and path.is_dir()) or (glob.has_magic(str(path)) and not _exists(path)):
+        return False
     head = _head(path)
-    if not head:
-        return path.suffix.lower() in ARRAY_ENDINGS and not glob.has_magic(str(path))
+    return not head or _begins_arrays(head)
+
+
+def _begins_arrays(head: bytes) -> bool:
     return head[:2] == b"PK" or head[: len(MAGIC)] == MAGIC
 
 
 def _sources(name: str | None, path: Path, taker: Taker) -> dict[str, Source]:
     """What a file holds, by input."""
     head = _head(path)
-    if not is_array_file(path):
+    if not _begins_arrays(head):
         if is_image(path, head):
             own = name or taker.only(path)
             item = taker.item(own)

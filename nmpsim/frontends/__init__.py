@@ -73,7 +73,7 @@ def import_model(
     """
     front_end = front_end_of(path)
     if front_end is None:
-        if wishes != NO_WISHES:
+        if wishes.shapes or wishes.integer_islands is not None:
             message = "shapes of inputs and integer islands are for ONNX models"
             raise fail("ARG001", message, place=Place(str(path)), found="LIR")
         return None

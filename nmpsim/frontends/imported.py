@@ -20,6 +20,9 @@ class Wishes:
     integer_islands: bool | None = None
     """Compute on integers what is float32 in the reference, where that is possible; None: where
     there is no integer reference at all."""
+    to_quantize: bool = False
+    """The float model is to be quantized: batch norms, and factors and sums with constants, become
+    part of the weights before them."""
 
 
 NO_WISHES = Wishes()

@@ -24,7 +24,9 @@ from nmpsim.lir.scales import exact_scales, read_tensors
 
 Array = npt.NDArray[Any]
 
-_PREFIX = "const/"
+CONSTANT_PREFIX = "const/"
+FLOAT_PREFIX = "float/"
+"""Of an array with what a constant was before it was quantized."""
 LIR_SUFFIXES = (".lir.txt", ".lir", ".txt")
 """Endings of names of LIR files; what belongs to one has another ending in place of it."""
 _MAX_HINTS = 20
@@ -34,10 +36,15 @@ _COPIES = 2
 
 def default_tensors_file(lir_path: Path) -> Path | None:
     """``X.tensors.json`` next to ``X.lir.txt``, if it is there."""
+    path = beside(lir_path, ".tensors.json")
+    return path if path is not None and path.is_file() else None
+
+
+def beside(lir_path: Path, ending: str) -> Path | None:
+    """The file that belongs to LIR with this ending; None if the LIR's is none of LIR."""
     for suffix in LIR_SUFFIXES:
         if lir_path.name.endswith(suffix):
-            path = lir_path.with_name(lir_path.name.removesuffix(suffix) + ".tensors.json")
-            return path if path.is_file() else None
+            return lir_path.with_name(lir_path.name.removesuffix(suffix) + ending)
     return None
 
 
@@ -46,17 +53,21 @@ def attach_constants(
 ) -> tuple[Module, tuple[str, ...]]:
     """The module with the constants of ``.npz`` files and exact scales, and warnings.
 
-    A constant is the array ``const/NAME`` or ``NAME``, from the last file that has it; other
-    arrays are ignored. Raises ``UserError`` for what is missing, does not fit or is damaged.
+    A constant is the array ``const/NAME`` or ``NAME``, from the last file that has it; what it was
+    before it was quantized is ``float/NAME``, if that is there. Other arrays are ignored. Raises
+    ``UserError`` for what is missing, does not fit or is damaged.
     """
     files = [weights_files] if isinstance(weights_files, Path) else weights_files
     if not files and _constants(module):
         raise _no_values(module)
     arrays: dict[str, Array] = {}
+    floats: dict[str, Array] = {}
     for file in files:
         arrays |= read_constants(module, file)
+        floats |= _read_floats(module, file)
     tensors = read_tensors(tensors_file) if tensors_file is not None else None
-    return _attached(module, arrays, tensors, tensors_file)
+    attached, warnings = _attached(module, arrays, tensors, tensors_file)
+    return attrs.evolve(attached, floats=floats), warnings
 
 
 def attach_constants_from(
@@ -92,7 +103,7 @@ def read_constants(module: Module, file: Path) -> dict[str, Array]:
     check_memory("the program's constants", needed, place=Place(str(file)))
     with NpzFile(file) as npz:
         for weight in _constants(module):
-            key = next((k for k in (_PREFIX + weight.name, weight.name) if k in npz), None)
+            key = next((k for k in (CONSTANT_PREFIX + weight.name, weight.name) if k in npz), None)
             if key is None:
                 continue
             header = npz.header(key)
@@ -106,6 +117,19 @@ def read_constants(module: Module, file: Path) -> dict[str, Array]:
     return arrays
 
 
+def _read_floats(module: Module, file: Path) -> dict[str, Array]:
+    """What constants were, as far as a file has them in their shapes, as float32."""
+    found: dict[str, Array] = {}
+    with NpzFile(file) as npz:
+        for weight in _constants(module):
+            key = FLOAT_PREFIX + weight.name
+            if key in npz:
+                header = npz.header(key)
+                if header.dtype == np.float32 and header.shape == weight.type.shape:
+                    found[weight.name] = _frozen_copy(npz.read(key), np.dtype(np.float32))
+    return found
+
+
 def _constants(module: Module) -> list[WeightVar]:
     return [weight for weight in module.weights if weight.constant]
 
@@ -114,7 +138,7 @@ def _checked_constants(module: Module, arrays: Mapping[str, Array]) -> dict[str,
     constants: dict[str, Array] = {}
     problems: list[Diagnostic] = []
     for weight in _constants(module):
-        array = arrays.get(_PREFIX + weight.name, arrays.get(weight.name))
+        array = arrays.get(CONSTANT_PREFIX + weight.name, arrays.get(weight.name))
         if array is None:
             problems.append(_missing(module, weight, arrays, hints=len(problems) < _MAX_HINTS))
         elif problem := _misfit(module, weight, array.dtype, array.shape):
@@ -135,13 +159,13 @@ def _frozen_copy(array: Array, dtype: np.dtype[Any]) -> Array:
 def _missing(
     module: Module, weight: WeightVar, arrays: Mapping[str, Array], hints: bool
 ) -> Diagnostic:
-    known = (name.removeprefix(_PREFIX) for name in arrays)
+    known = (name.removeprefix(CONSTANT_PREFIX) for name in arrays)
     return Diagnostic(
         "CONST002",
         f"there are no values for %{weight.name}",
         _place(module, weight),
         "nothing",
-        f"an array {_PREFIX}{weight.name} or {weight.name}",
+        f"an array {CONSTANT_PREFIX}{weight.name} or {weight.name}",
         did_you_mean(weight.name, known) if hints else None,
     )
 

@@ -136,3 +136,5 @@ class Module:
     constants: Mapping[str, npt.NDArray[Any]] = attrs.field(factory=dict, eq=False)
     file: str | None = attrs.field(default=None, eq=False)
     """Where the text came from, for messages."""
+    floats: Mapping[str, npt.NDArray[np.float32]] = attrs.field(factory=dict, eq=False)
+    """What constants were before they were quantized, in their shapes, where that is known."""

@@ -153,11 +153,15 @@ def _retyped_instruction(instruction: Instruction, retype: Retype) -> Instructio
 
 
 def scales_by_name(tensors: Mapping[str, Any], place: Place | None) -> dict[str, ExactScale]:
-    """Tensor name -> its scale; a key is ``const/NAME`` or ``act/NUMBER:INSTRUCTION:NAME``."""
+    """Tensor name -> its scale; a key is ``const/NAME`` or ``act/NUMBER:INSTRUCTION:NAME``.
+
+    An entry may say its ``name`` itself, as it has to where that holds ``/`` or ``:``.
+    """
     scales: dict[str, ExactScale] = {}
     for key, entry in tensors.items():
         if isinstance(entry, Mapping) and ("scale" in entry or "scale_hex" in entry):
-            name = key.rpartition("/")[2].rpartition(":")[2]
+            own = entry.get("name")
+            name = own if isinstance(own, str) else key.rpartition("/")[2].rpartition(":")[2]
             scales.setdefault(name, _exact_scale(key, entry, place))
     return scales
 

@@ -8,7 +8,13 @@ order, ``compare`` runs the result.
 """
 
 from nmpsim.quantization.compare import Comparison, compare
-from nmpsim.quantization.driver import Calibrated, QuantizedProgram, Result
+from nmpsim.quantization.driver import (
+    Calibrated,
+    QuantizedProgram,
+    Result,
+    float_inputs,
+    imported_lir,
+)
 from nmpsim.quantization.files import ProgramFiles
 from nmpsim.quantization.parameters import SCHEMAS, Parameters, Schema, choose_parameters
 from nmpsim.quantization.profile import Range, read_profile
@@ -29,6 +35,8 @@ __all__ = [
     "Settings",
     "choose_parameters",
     "compare",
+    "float_inputs",
+    "imported_lir",
     "read_profile",
     "settings_of",
 ]

@@ -8,7 +8,11 @@ from pathlib import Path
 import attrs
 import numpy.typing as npt
 
+from nmpsim.bundle.metadata import Fate
 from nmpsim.diagnostics import Place, about, fail
+from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.origin import Origin
+from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir import NO_WORK, verify
 from nmpsim.lir.layers import PlainLayer, find_layer
 from nmpsim.lir.nodes import Module, TensorType
@@ -52,16 +56,24 @@ class Result:
 class QuantizedProgram:
     """A quantized module, and what became of each result."""
 
-    module: Module
+    imported: Imported
+    """The quantized module for :func:`nmpsim.compile`, and what became of the operations of the
+    model's file."""
     results: tuple[Result, ...]
     settings: Settings
+
+    @property
+    def module(self) -> Module:
+        """The quantized module; it knows what its constants were before."""
+        return self.imported.module
 
     def save(self, lir: Path | str) -> ProgramFiles:
         """Write LIR, constants and exact scales: ``X.lir``, ``X.npz``, ``X.tensors.json``.
 
-        Raises FILE002; each file appears whole or not at all.
+        Of a model that was imported ``X.model.json``, too. Raises FILE002; each file appears whole
+        or not at all.
         """
-        return write_program(self.module, Path(lir))
+        return write_program(self.imported, Path(lir))
 
     @property
     def computed(self) -> tuple[Result, ...]:
@@ -81,11 +93,13 @@ class Calibrated:
     graph: Graph
     samples: Sequence[Sample]
     ranges: Mapping[Value, Range]
+    origin: Imported
+    """What the float program is from."""
 
     @classmethod
     def of(
         cls,
-        module: Module,
+        program: Module | Imported,
         arrays: Mapping[str, npt.ArrayLike] | None,
         profile: Mapping[str, Range] | None = None,
     ) -> Calibrated:
@@ -96,13 +110,13 @@ class Calibrated:
         Raises QUANT001 if the module is not a float one, QUANT002 for what is not finite, QUANT005
         for the profile of another network, and INPUT001 and INPUT002 for the samples.
         """
-        _require_float(module)
-        graph = build_graph(module)
-        inputs = {value.name: value.type for value in graph.inputs}
+        origin = program if isinstance(program, Imported) else imported_lir(program)
+        inputs = float_inputs(origin)
+        graph = build_graph(origin.module)
         samples = [] if arrays is None else cut_samples(inputs, arrays)
         if profile is None:
-            return cls(graph, samples, calibrate(graph, samples))
-        return cls(graph, samples, recorded_ranges(graph, profile))
+            return cls(graph, samples, calibrate(graph, samples), origin)
+        return cls(graph, samples, recorded_ranges(graph, profile), origin)
 
     def quantize(self, settings: Settings) -> QuantizedProgram:
         """The quantized program.
@@ -134,7 +148,36 @@ class Calibrated:
             for value, (node, name) in rewritten.made_by.items()
             if value == node.results[0] and not node.is_made_up
         )
-        return QuantizedProgram(rewritten.module, results, settings)
+        imported = Imported(
+            rewritten.module,
+            frozenset(),
+            _fates(self.origin.fates, rewritten.names),
+            "nmp" if settings.bias_on_result else DEFAULT_NUMERICS,
+            self.origin.normalizations,
+        )
+        return QuantizedProgram(imported, results, settings)
+
+
+def float_inputs(program: Imported) -> dict[str, TensorType]:
+    """The inputs of a float program by name; QUANT001 if it is none."""
+    _require_float(program.module)
+    return {value.name: value.type for value in build_graph(program.module).inputs}
+
+
+def imported_lir(module: Module, origin: Origin | None = None) -> Imported:
+    """A module of LIR text; ``origin`` says what that was made of, if that was a model's file."""
+    fates, normalizations = (origin.fates, origin.normalizations) if origin else ((), ())
+    return Imported(module, frozenset(), fates, DEFAULT_NUMERICS, normalizations)
+
+
+def _fates(fates: Sequence[Fate], names: Mapping[str, str]) -> tuple[Fate, ...]:
+    """What became of a model's operations, with the names of the quantized program's layers."""
+    found = []
+    for fate in fates:
+        layers = tuple(names[name] for name in fate.layers if name in names)
+        why = fate.why or ("" if layers else "no layer of its own")
+        found.append(attrs.evolve(fate, layers=layers, why=why))
+    return tuple(found)
 
 
 def _require_float(module: Module) -> None:
@@ -163,6 +206,7 @@ def _require_float(module: Module) -> None:
             place=span.place(module.file),
             found=f"{len(quantized)} quantized tensors, the first is %{name}, {type_.elem}",
             expected="a program with float tensors only",
+            hint="nmpsim compile takes it as it is",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict
 
@@ -11,8 +12,10 @@ import attrs
 import numpy as np
 
 from nmpsim.atomic import write_file, write_npz
+from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.origin import SUFFIX, Origin
 from nmpsim.lir import print_module
-from nmpsim.lir.constants import LIR_SUFFIXES
+from nmpsim.lir.constants import CONSTANT_PREFIX, FLOAT_PREFIX, LIR_SUFFIXES
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import IN
 
@@ -22,6 +25,7 @@ class TensorFacts(TypedDict):
 
     elem: str
     shape: list[int]
+    name: NotRequired[Annotated[str, "of the tensor, if it holds : or /, as the key does"]]
     scale: NotRequired[Annotated[float, "the exact scale; of a quantized tensor, as the next two"]]
     scale_hex: NotRequired[Annotated[str, "the same as C's `%a` prints it"]]
     offset: NotRequired[int]
@@ -30,29 +34,51 @@ class TensorFacts(TypedDict):
 
 @attrs.frozen
 class ProgramFiles:
-    """Where a program's three files are: those that ``nmpsim compile`` finds next to the LIR."""
+    """Where a program's files are: those that ``nmpsim compile`` finds next to the LIR."""
 
     lir: Path
     constants: Path
     tensors: Path
+    model: Path
+    """Only of a program that is from a model's file."""
 
     @classmethod
     def of(cls, lir: Path) -> ProgramFiles:
-        """``X.npz`` and ``X.tensors.json`` next to ``X.lir`` or ``X.lir.txt``."""
+        """``X.npz``, ``X.tensors.json`` and ``X.model.json`` next to ``X.lir`` or ``X.lir.txt``."""
         suffix = next((s for s in LIR_SUFFIXES if lir.name.endswith(s)), "")
         stem = lir.name.removesuffix(suffix)
-        return cls(lir, lir.with_name(f"{stem}.npz"), lir.with_name(f"{stem}.tensors.json"))
+        others = (lir.with_name(stem + end) for end in (".npz", ".tensors.json", SUFFIX))
+        return cls(lir, *others)
+
+    def written(self, program: Imported) -> tuple[Path, ...]:
+        """Those that a program has."""
+        own = (self.lir, self.constants, self.tensors)
+        return (*own, self.model) if program.fates else own
 
 
-def write_program(module: Module, lir: Path) -> ProgramFiles:
-    """Write a module; each file appears whole or not at all. Raises FILE002."""
-    files = ProgramFiles.of(lir)
-    write_npz(files.constants, module.constants)
+def write_program(program: Imported, lir: Path) -> ProgramFiles:
+    """Write a module; each file appears whole or not at all. Raises FILE002.
+
+    That of a model's file with the float values of its constants, and with what became of the
+    operations of that file.
+    """
+    files, module = ProgramFiles.of(lir), program.module
+    arrays = {_key(name): values for name, values in module.constants.items()}
+    if program.fates:
+        arrays |= {FLOAT_PREFIX + name: values for name, values in module.floats.items()}
+        origin = Origin(program.fates, program.normalizations).as_json()
+        write_file(files.model, lambda file: file.write(origin))
+    write_npz(files.constants, arrays)
     sidecar = json.dumps(tensor_facts(module), indent=1)
     write_file(files.tensors, lambda file: file.write(sidecar.encode() + b"\n"))
     text = print_module(module)
     write_file(files.lir, lambda file: file.write(text.encode()))
     return files
+
+
+def _key(name: str) -> str:
+    """Of a constant's array: its name, but for one that a folder's path could begin with."""
+    return CONSTANT_PREFIX + name if re.match(r"[/\\]|[A-Za-z]:", name) else name
 
 
 def tensor_facts(module: Module) -> dict[str, TensorFacts]:
@@ -62,7 +88,7 @@ def tensor_facts(module: Module) -> dict[str, TensorFacts]:
     types = {weight.name: weight.type for weight in module.weights}
     for weight in module.weights:
         kind = "const" if weight.constant else "output" if weight.name in written else "input"
-        facts[f"{kind}/{weight.name}"] = _fact(weight.type)
+        facts[f"{kind}/{weight.name}"] = _fact(weight.name, weight.type)
         if weight.constant:
             data = np.ascontiguousarray(module.constants[weight.name]).tobytes()
             facts[f"{kind}/{weight.name}"]["sha256"] = hashlib.sha256(data).hexdigest()[:16]
@@ -74,18 +100,16 @@ def tensor_facts(module: Module) -> dict[str, TensorFacts]:
             stem = f"act/{instruction.number:04d}:{instruction.name}"
             for operand in instruction.operands:
                 if operand.kind != IN:
-                    facts[f"{stem}:{operand.name}"] = _fact(types[operand.name])
+                    facts[f"{stem}:{operand.name}"] = _fact(operand.name, types[operand.name])
     return facts
 
 
-def _fact(type_: TensorType) -> TensorFacts:
-    elem, shape, quant = type_.elem, list(type_.shape), type_.quant
-    if quant is None:
-        return {"elem": elem, "shape": shape}
-    return {
-        "elem": elem,
-        "shape": shape,
-        "scale": quant.scale,
-        "scale_hex": quant.scale.hex(),
-        "offset": quant.offset,
-    }
+def _fact(name: str, type_: TensorType) -> TensorFacts:
+    fact: TensorFacts = {"elem": type_.elem, "shape": list(type_.shape)}
+    if ":" in name or "/" in name:
+        fact["name"] = name
+    if (quant := type_.quant) is not None:
+        fact["scale"] = quant.scale
+        fact["scale_hex"] = quant.scale.hex()
+        fact["offset"] = quant.offset
+    return fact

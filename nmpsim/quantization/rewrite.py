@@ -27,6 +27,8 @@ class Rewritten:
     """The last node that writes each value that is still there, and its instruction's name."""
     saturated: dict[Value, int]
     """Results of operations with a bias -> elements of the bias that saturated, if any."""
+    names: dict[str, str]
+    """Instruction of the float program that computes -> what it became."""
 
 
 def rewrite(
@@ -47,6 +49,7 @@ class _Rewriter:
         self._settings = settings
         self._tensors = Tensors(graph, quantized, scales)
         self._made_by: dict[Value, tuple[Node, str]] = {}
+        self._names: dict[str, str] = {}
 
     def rewritten(self) -> Rewritten:
         """Write all nodes that matter, then the outputs that are not written yet."""
@@ -54,7 +57,8 @@ class _Rewriter:
             self._write(node)
         self._write_outputs()
         module = self._tensors.writer.module(self._graph.module)
-        return Rewritten(module, self._made_by, self._tensors.saturated)
+        module = attrs.evolve(module, floats=self._tensors.floats)
+        return Rewritten(module, self._made_by, self._tensors.saturated, self._names)
 
     def _needed(self) -> list[Node]:
         """The nodes that outputs depend on; not what is written into a value after its last use."""
@@ -132,6 +136,8 @@ class _Rewriter:
             instruction.name, form.opcode, operands, form.attributes, instruction.span
         )
         self._made_by.update(dict.fromkeys(node.results, (node, name)))
+        if not node.is_made_up:
+            self._names[instruction.name] = name
 
     def _write_view(self, node: Node) -> None:
         (result,), (source,) = node.results, node.sources

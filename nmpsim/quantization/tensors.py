@@ -31,6 +31,8 @@ class Tensors:
         self._outputs = self._direct_outputs()
         self.saturated: dict[Value, int] = {}
         """Results of operations with a bias -> elements of the bias that saturated."""
+        self.floats: dict[str, npt.NDArray[np.float32]] = {}
+        """Constants of the program -> what they were before they were quantized."""
 
     def type_of(self, value: Value) -> TensorType:
         """The type in which the value is computed."""
@@ -65,11 +67,18 @@ class Tensors:
         array = self.graph.constant(value)
         if array is not None:
             name = self.constant(value.name, array, type_, reader)
+            if type_.quant is not None:
+                self.note_float(name, array)
         else:
             name = self._converted(value, type_, reader)
         if len(self.makers.get(value, ())) < 2:  # one in parts may change before the next use
             self._names[value, type_] = name
         return name
+
+    def note_float(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Remember what a constant was."""
+        if array.dtype == np.float32:
+            self.floats[name] = array
 
     def constant(
         self, name: str, array: npt.NDArray[Any], type_: TensorType, reader: Instruction

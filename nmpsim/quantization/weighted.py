@@ -117,7 +117,7 @@ def _rowwise(node: Node, tensors: Tensors, settings: Settings) -> Form:
     weights = quantize(rows, _column(chosen, 2), settings.elem)
     names = (
         _source(node, tensors),
-        _constant(node, tensors, node.sources[1].name, weights, settings.elem),
+        _constant(node, tensors, 1, weights, rows, settings.elem),
         _bias(node, tensors, settings),
         *_scales(node, tensors, "", chosen),
     )
@@ -136,8 +136,8 @@ def _channelwise(node: Node, tensors: Tensors, settings: Settings) -> Form:
     _note_saturation(node, bias, of_bias, tensors, settings)
     names = (
         _source(node, tensors),
-        _constant(node, tensors, node.sources[1].name, integers, settings.elem),
-        _constant(node, tensors, node.sources[2].name, biases, settings.bias_elem),
+        _constant(node, tensors, 1, integers, filters, settings.elem),
+        _constant(node, tensors, 2, biases, bias, settings.bias_elem),
         *_scales(node, tensors, "filter", chosen),
         *_scales(node, tensors, "bias", of_bias),
     )
@@ -177,10 +177,15 @@ def _column(parameters: Parameters, dimensions: int) -> Parameters:
     return Parameters(parameters.scale.reshape(shape), parameters.offset.reshape(shape))
 
 
-def _constant(node: Node, tensors: Tensors, name: str, values: Array, elem: str) -> str:
-    """A constant whose scales are elsewhere."""
+def _constant(
+    node: Node, tensors: Tensors, place: int, values: Array, reals: Array, elem: str
+) -> str:
+    """A constant whose scales are elsewhere, named as the source at this place."""
     type_ = TensorType(elem, values.shape, _DUMMY)
-    return tensors.writer.constant(name, values, type_, node.instruction.span)
+    wanted, span = node.sources[place].name, node.instruction.span
+    name = tensors.writer.constant(wanted, values, type_, span)
+    tensors.note_float(name, reals)
+    return name
 
 
 def _scales(node: Node, tensors: Tensors, what: str, parameters: Parameters) -> tuple[str, str]:

@@ -90,7 +90,7 @@ class FloatWeight:
 class ShadowReport:
     """The whole comparison."""
 
-    float_weights: Annotated[str | None, "file of the float weights; null without"]
+    float_weights: Annotated[str | None, "file of the float weights, or `the bundle`; null without"]
     constants: Annotated[
         tuple[FloatWeight, ...],
         "list: each quantized constant for which float values were found, a"

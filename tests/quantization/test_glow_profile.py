@@ -15,6 +15,7 @@ from random_float_nets import real
 import nmpsim
 from nmpsim.cli.app import app
 from nmpsim.diagnostics import UserError
+from nmpsim.extras import install_command
 from nmpsim.quantization import Calibrated, Range, Settings, profile, read_profile
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -87,7 +88,7 @@ def test_a_profile_quantizes_like_the_samples_that_it_was_taken_of(digits_profil
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [([], "--profile P.yaml is needed"), (["--compare"], "--calibration C.npz is needed")],
+    [([], "--profile P.yaml is needed"), (["--compare"], "--calibration FILE is needed")],
 )
 def test_what_is_missing_on_the_command_line(more, said):
     result = CliRunner().invoke(app, ["quantize", str(LIR), "-o", "x.lir", *more])
@@ -170,7 +171,7 @@ def test_without_the_package(tmp_path, monkeypatch):
     with pytest.raises(UserError) as error:
         read_profile(path)
     assert code_of(error) == "PKG001"
-    assert "nmpsim[yaml]" in error.value.diagnostics[0].hint
+    assert install_command("yaml") in error.value.diagnostics[0].hint
 
 
 @pytest.mark.parametrize("other", ["lir_real/mnist_cntk", "lir/minires"])

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.shadow.batch_norms import forms_of
 from nmpsim.analysis.shadow.errors import Real
-from nmpsim.analysis.shadow.layouts import Layout, best_layout
+from nmpsim.analysis.shadow.layouts import AS_IS, Layout, best_layout
 from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.names import legal_name, without_suffix
 from nmpsim.report.shadow import FloatWeight
@@ -88,6 +88,20 @@ def match_constants(
         {name: match.layout.values() for name, match in found.items()},
         tuple(_described(name, constants[name], match) for name, match in found.items()),
         tuple(name for name in constants if name not in found),
+    )
+
+
+def known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
+    """The float values of constants whose names and shapes they have."""
+    matches = {
+        name: _Match(name, "name", Layout(AS_IS, floats[name]))
+        for name in constants
+        if name in floats
+    }
+    return Matches(
+        {name: match.layout.values() for name, match in matches.items()},
+        tuple(_described(name, constants[name], match) for name, match in matches.items()),
+        tuple(name for name in constants if name not in matches),
     )
 
 

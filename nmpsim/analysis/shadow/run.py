@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
 from nmpsim.analysis.shadow.constants import filters_of_biases, quantized_constants
 from nmpsim.analysis.shadow.float_files import read_floats
-from nmpsim.analysis.shadow.matching import Matches, match_constants
+from nmpsim.analysis.shadow.matching import Matches, known_floats, match_constants
 from nmpsim.diagnostics import Place, fail
 from nmpsim.interpreter import dequantize
 from nmpsim.lir.nodes import Module
@@ -22,6 +22,8 @@ from nmpsim.report.shadow import ShadowLayer, ShadowReport
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Listener = Callable[[ShadowLayer], None]
+IN_BUNDLE = "the bundle"
+"""Where float values are that no file was given for."""
 _CUT_LAST = ("input", "result", "activation")
 """Stages of saturation that the range of the output's type explains."""
 
@@ -31,8 +33,8 @@ class ShadowEvaluation:
     """A program with the float values of its constants, to compare its runs with."""
 
     module: Module
-    weights: Path | None
-    """File of the float values."""
+    weights: str | None
+    """Where the float values are from."""
     matches: Matches | None
     """None without float values."""
 
@@ -40,11 +42,17 @@ class ShadowEvaluation:
     def of(cls, module: Module, weights: Path | None) -> ShadowEvaluation:
         """From what the bundle was made of, and a file of float values if there is one.
 
+        Without such a file the float values are those that the module itself knows, if any.
+
         Raises:
             UserError: FILE001, CONST001, PKG001 (see :func:`read_floats`), or CONST003 if no
                 array of the file is the float form of one of the program's constants.
         """
-        return cls(module, weights, None if weights is None else float_weights(module, weights))
+        if weights is not None:
+            return cls(module, str(weights), float_weights(module, weights))
+        if not module.floats:
+            return cls(module, None, None)
+        return cls(module, IN_BUNDLE, known_floats(quantized_constants(module), module.floats))
 
     def beside(
         self, report: RunReport, stored: Arrays, given: Arrays, done: Listener | None = None
@@ -67,7 +75,7 @@ class ShadowEvaluation:
             if done is not None:
                 done(layer)
         return ShadowReport(
-            float_weights=None if self.weights is None else str(self.weights),
+            float_weights=self.weights,
             constants=self.matches.found if self.matches else (),
             unmatched=self.matches.unmatched if self.matches else (),
             layers=tuple(layers),

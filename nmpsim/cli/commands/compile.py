@@ -125,7 +125,7 @@ def command(
         image = session.patched(compiled.image, patch, str(output))
         compiled = attrs.evolve(compiled, image=image)
     session.save(compiled, output)
-    _tell(compiled, output, style, rescale_bias)
+    _tell(compiled, model, output, style, rescale_bias)
     if explain_slicing and style == "text":
         from nmpsim.views.tiling_text import print_tiling
 
@@ -152,18 +152,16 @@ def _numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]]:
     return profile, by_layer
 
 
-def _tell(compiled: Compiled, output: Path, style: str, rescale_bias: bool) -> None:
+def _tell(compiled: Compiled, model: Path, output: Path, style: str, rescale_bias: bool) -> None:
     """Warnings and a summary on stderr; what was asked for on stdout."""
     from nmpsim.bundle import bundle_from_bytes
+    from nmpsim.cli.float_models import say_if_float
     from nmpsim.views.compile_text import compile_json, host_notes, print_biases, summary
-    from nmpsim.views.elements import nothing_quantized
-    from nmpsim.views.inspect_text import NOTHING_QUANTIZED
 
     bundle = bundle_from_bytes(compiled.image, str(output))
     for warning in compiled.warnings:
         say(f"warning: {warning}")
-    if nothing_quantized(bundle):
-        say(f"warning: {NOTHING_QUANTIZED}")
+    say_if_float(bundle, model)
     for note in host_notes(bundle):
         say(f"note: {note}")
     say(summary(compiled, bundle, output))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,16 +12,23 @@ import click
 
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
-from nmpsim.cli.input_options import image_options
-from nmpsim.cli.options import FILE, LAYER, Command, format_option, output_option, show
+from nmpsim.cli.input_options import GivenInputs, ImageOptions, image_options, spooled_arguments
+from nmpsim.cli.options import (
+    FILE,
+    LAYER,
+    Command,
+    format_option,
+    output_option,
+    shapes_option,
+    show,
+)
 from nmpsim.diagnostics import Place, UserError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from nmpsim.quantization import QuantizedProgram, Settings
 
-    from nmpsim.cli.input_options import ImageOptions
-    from nmpsim.quantization import Settings
-
+BUNDLE_SUFFIX = ".bin"
+"""Of an output that is to be a bundle."""
 _SCHEMAS = ("asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale")
 
 
@@ -29,10 +36,9 @@ _SCHEMAS = ("asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-p
 class _Request:
     """What the command line asks for."""
 
-    lir: Path
+    model: Path
     weights: Path | None
-    calibration: Path | None
-    images: ImageOptions
+    calibration: GivenInputs
     profile: Path | None
     schema: str
     precision: str
@@ -41,8 +47,14 @@ class _Request:
     bias_scale: str
     keep_float: tuple[str, ...]
     compare: bool
+    shapes: dict[str, tuple[int, ...]]
     style: str
     output: Path | None
+
+    @property
+    def makes_bundle(self) -> bool:
+        """Whether the output is to be a bundle."""
+        return self.output is not None and self.output.suffix.lower() == BUNDLE_SUFFIX
 
     def settings(self) -> Settings:
         """The choices about quantization."""
@@ -59,17 +71,17 @@ class _Request:
 
 
 @click.command("quantize", cls=Command, short_help="Quantize a float network.")
-@click.argument("lir", metavar="NET.lir", type=FILE)
-@click.option("--weights", metavar="W.npz", type=FILE, help="Constants of the network, float.")
+@click.argument("model", metavar="MODEL", type=FILE)
+@click.option("--weights", metavar="W.npz", type=FILE, help="Constants of a network in LIR, float.")
 @click.option(
     "--calibration",
-    metavar="C.npz|DIR|PATTERN",
-    type=FILE,
-    help="Samples of the inputs: an .npz file with an array for each input, one sample after the"
-    " other, or an .npy file for a network with one; or a folder, or a pattern in quotes, of files"
-    " with one sample each, images too, as for `nmpsim run`.",
+    metavar="[NAME=]FILE",
+    multiple=True,
+    callback=spooled_arguments,
+    help="Samples of the inputs. A folder, or a pattern in quotes, of images or .npy files: one"
+    " sample a file. Or one after the other in an .npz file with an array for each input, or in an"
+    " .npy file for a network with one. With NAME= for one input; may be given several times.",
 )
-@image_options
 @click.option(
     "--profile",
     metavar="P.yaml",
@@ -119,50 +131,80 @@ class _Request:
     is_flag=True,
     help="Compare all schemas, Int8 and Int16, on the calibration inputs.",
 )
+@shapes_option
+@image_options
 @format_option
 @output_option(
-    "OUT.lir", "The LIR to write; OUT.npz and OUT.tensors.json go next to it.", required=False
+    "NET.bin|OUT.lir",
+    "A bundle, for the default device; or LIR, with OUT.npz and OUT.tensors.json next to it.",
+    required=False,
 )
-def command(**arguments: Any) -> None:
-    """Quantize a network, float LIR, as Glow does: ranges come from samples or from a profile.
+def command(calibration: tuple[str, ...], images: ImageOptions, **arguments: Any) -> None:
+    """Quantize a float network, an ONNX model or LIR: ranges come from samples or from a profile.
 
-    What stays float is listed with the reason. The result compiles as it is:
+    What stays float is listed with the reason. LIR that it writes is compiled as
 
       nmpsim compile OUT.lir --weights OUT.npz -o NET.bin
     """
-    _quantize(_Request(**arguments))
+    _quantize(_Request(calibration=GivenInputs(calibration, images), **arguments))
 
 
 def _quantize(request: _Request) -> None:
     if request.output is None and not request.compare:
-        raise click.UsageError("-o OUT.lir or --compare is needed")
-    if request.calibration is None and (request.compare or request.profile is None):
+        raise click.UsageError("-o NET.bin, -o OUT.lir or --compare is needed")
+    given = request.calibration.arguments
+    if not given and (request.compare or request.profile is None):
         also = "" if request.compare else " or --profile P.yaml"
-        raise click.UsageError(f"--calibration C.npz{also} is needed")
-    from nmpsim.cli.inputs import input_paths
-    from nmpsim.quantization import ProgramFiles, compare
-    from nmpsim.session import calibrate
+        raise click.UsageError(f"--calibration FILE{also} is needed")
+    from nmpsim.cli.calibration import calibration_arrays, paths_of
+    from nmpsim.quantization import compare
+    from nmpsim.session import calibrate, float_program
     from nmpsim.views.quantize_text import print_quantization, quantization_document
 
-    files = None if request.output is None else ProgramFiles.of(request.output)
-    outputs = [] if files is None else [files.lir, files.constants, files.tensors]
-    read = [] if request.calibration is None else input_paths([str(request.calibration)], ())
-    check_outputs(outputs, [request.lir, request.weights, request.profile, *read])
+    sources = [Path(path) for path in paths_of(given)]
+    read = [request.model, request.weights, request.profile, *sources]
+    check_outputs(_outputs(request), read)
     settings = request.settings()
-    with _place_of_samples(request.calibration):
-        samples = None if request.calibration is None else _samples(request, request.calibration)
-        calibrated = calibrate(request.lir, request.weights, samples, profile=request.profile)
-    program = None if files is None else calibrated.quantize(settings)
+    network = float_program(request.model, request.weights, input_shapes=request.shapes)
+    with _place_of_samples(sources[0] if len(sources) == 1 else None):
+        samples = calibration_arrays(request.calibration, network) if given else None
+        calibrated = calibrate(network, None, samples, profile=request.profile)
+    program = None if request.output is None else calibrated.quantize(settings)
     comparisons = compare(calibrated, settings) if request.compare else ()
-    if program is not None and files is not None:
-        program.save(files.lir)
-        say(f"wrote {files.lir}, {files.constants}, {files.tensors}")
+    if program is not None:
+        _write(program, request)
     count = len(calibrated.samples)
     show(
         request.style,
         lambda: quantization_document(program, comparisons, count),
         lambda console: print_quantization(program, comparisons, count, console),
     )
+
+
+def _outputs(request: _Request) -> list[Path]:
+    """The files that it may write."""
+    if request.output is None or request.makes_bundle:
+        return [path for path in (request.output,) if path is not None]
+    from nmpsim.quantization import ProgramFiles
+
+    return list(attrs.astuple(ProgramFiles.of(request.output)))
+
+
+def _write(program: QuantizedProgram, request: _Request) -> None:
+    """The bundle, or LIR and what belongs to it."""
+    assert request.output is not None
+    if not request.makes_bundle:
+        files = program.save(request.output)
+        say(f"wrote {', '.join(map(str, files.written(program.imported)))}")
+        return
+    from nmpsim import session
+    from nmpsim.views.compile_text import host_notes, summary
+
+    compiled = session.compile(program)
+    session.save(compiled, request.output)
+    for note in host_notes(compiled.bundle):
+        say(f"note: {note}")
+    say(summary(compiled, compiled.bundle, request.output))
 
 
 @contextmanager
@@ -177,52 +219,3 @@ def _place_of_samples(path: Path | None) -> Iterator[None]:
             else d
             for d in error.diagnostics
         ) from None
-
-
-def _samples(request: _Request, path: Path) -> Mapping[str, npt.NDArray[Any]]:
-    """Arrays with one sample after the other: those of a file, or one file after the other."""
-    from nmpsim.cli.inputs import is_array_file
-
-    return _Samples(path) if is_array_file(path) else _stacked(request, path)
-
-
-def _stacked(request: _Request, path: Path) -> dict[str, npt.NDArray[Any]]:
-    import numpy as np
-
-    from nmpsim.cli.inputs import samples_of
-    from nmpsim.cli.samples import Taker
-    from nmpsim.experiments import load_swept
-    from nmpsim.host_memory import Part, check_memory
-
-    program = load_swept(request.lir, request.weights)
-    tensors = {tensor.name: tensor for tensor in program.inputs()}
-    samples = samples_of([str(path)], Taker(tensors, request.images, program.channel_order))
-    for image in dict.fromkeys(str(one) for sample in samples for one in sample.formats.values()):
-        say(f"note: images are taken as {image}")
-    nbytes = sum(array.nbytes for array in samples[0].fitting().values())
-    check_memory("reading the samples", [Part("the values", 2 * nbytes * len(samples))])
-    read = [sample.fitting() for sample in samples]
-    return {name: np.stack([one[name] for one in read]) for name in tensors}
-
-
-class _Samples(Mapping[str, "npt.NDArray[Any]"]):
-    """The arrays of a file; each is read when it is asked for."""
-
-    def __init__(self, path: Path) -> None:
-        from nmpsim.cli.arrays import ArrayFile
-
-        self._file = ArrayFile(path)
-
-    def __getitem__(self, key: str) -> npt.NDArray[Any]:
-        if key not in self:
-            raise KeyError(key)
-        return self._file.array(key).read()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._file.keys)
-
-    def __len__(self) -> int:
-        return len(self._file.keys)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._file.keys

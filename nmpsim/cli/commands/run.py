@@ -133,7 +133,8 @@ class _Request:
     metavar="F.npz|F.onnx",
     type=FILE,
     help="The weights before quantization, for --shadow: arrays by their names in the LIR, or an"
-    " ONNX model. Without them only rounding and saturation are known.",
+    " ONNX model. Without them those that a bundle of `nmpsim quantize` has; else only"
+    " rounding and saturation are known.",
 )
 @click.option(
     "--sensitivity",
@@ -188,12 +189,16 @@ def _run(request: _Request) -> int:
     _check(request)
     config = load_device(request.device)
     from nmpsim import session
+    from nmpsim.cli.float_models import say_if_float
     from nmpsim.cli.inputs import input_paths, samples_of
     from nmpsim.cli.samples import Taker
     from nmpsim.core.limits import Limits, TimeBudget, TimeIsUpError
+    from nmpsim.frontends import front_end_of
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = session.load(request.bundle, request.patch, device=config)
+    if front_end_of(request.bundle) is not None:
+        say_if_float(bundle, request.bundle)
     request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
     taker = Taker.of(bundle.metadata, request.inputs.images)
     samples = samples_of(request.inputs.arguments, taker)

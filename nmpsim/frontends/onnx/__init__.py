@@ -18,6 +18,7 @@ from nmpsim.frontends.onnx.integers import QOPERATORS, IntegerOperation
 from nmpsim.frontends.onnx.lowering import Lowering
 from nmpsim.frontends.onnx.model import Array, Graph, damaged, read_graph
 from nmpsim.frontends.onnx.operators import INTEGER, NODES
+from nmpsim.frontends.onnx.weight_folding import with_folded_weights
 from nmpsim.frontends.unsupported import NotConstantError, UnsupportedError
 from nmpsim.lir.names import legal_name
 from nmpsim.lir.parser import MAX_ERRORS
@@ -50,7 +51,8 @@ def read(path: Path, wishes: Wishes) -> Imported:
     Args:
         path: the file; data outside it must lie in its folder.
         wishes: shapes of inputs (those that are not here have the file's); whether groups that ONNX
-            Runtime computes in float32 become integer operations, by itself those of 16 bits.
+            Runtime computes in float32 become integer operations, by itself those of 16 bits;
+            whether it is to be quantized.
 
     Raises:
         UserError: FILE001, PKG001, ARG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
@@ -70,6 +72,9 @@ def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Impor
     problems = _Problems(place)
     graph = _with_constants(graph, fates, problems)
     try:
+        if wishes.to_quantize:
+            graph, absorbed = with_folded_weights(graph)
+            fates |= absorbed
         found = integer_groups(graph, graph.constants, _with_islands(graph, wishes))
     except _ODD as error:
         raise damaged(place, f"{type(error).__name__}: {error}"[:120]) from error

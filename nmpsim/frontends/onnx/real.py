@@ -17,6 +17,7 @@ from nmpsim.frontends.onnx.integers import quantized
 from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Layout, Lowering, Result, Shape
 from nmpsim.frontends.onnx.model import Array, Node
 from nmpsim.frontends.onnx.pointwise import as_image
+from nmpsim.frontends.onnx.weight_folding import AS_CONVOLUTION
 from nmpsim.frontends.onnx.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
@@ -245,6 +246,9 @@ def batch_normalization(graph: Lowering, node: Node) -> Result:
         raise UnsupportedError("parameters that are no float32")
     value = _real(graph, name, LAST)
     target = graph.target(result, shape, REAL, LAST)
+    if AS_CONVOLUTION in node.attributes and 3 <= len(shape) <= 4:
+        _by_channel(graph, node, target, value)
+        return Result()
     graph.add(
         "batchnormalization",
         result,
@@ -266,6 +270,27 @@ def batch_normalization(graph: Lowering, node: Node) -> Result:
         Momentum=float(node.attributes.get("momentum", 0.9)),
     )
     return Result()
+
+
+def _by_channel(graph: Lowering, node: Node, target: Value, value: Value) -> None:
+    """The same as a convolution of each channel by itself, which the device has."""
+    names = [node.input(place) for place in range(1, 5)]
+    scale, bias, mean, variance = (graph.constant(name).astype(np.float64) for name in names)
+    factor = scale / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+    constants = (
+        graph.real_constant(names[0], factor.astype(np.float32).reshape(-1, 1, 1, 1)),
+        graph.real_constant(names[1], (bias - mean * factor).astype(np.float32)),
+    )
+    graph.add(
+        "convolution",
+        node.outputs[0],
+        (as_image(graph, target), as_image(graph, value), *constants),
+        Kernels=(1, 1),
+        Strides=(1, 1),
+        Pads=(0, 0, 0, 0),
+        Group=len(factor),
+        Dilation=(1, 1),
+    )
 
 
 # --- weights ---------------------------------------------------------------------------------
@@ -342,8 +367,9 @@ def product(graph: Lowering, node: Node) -> Result:
     if min(len(shape), len(other)) < 2 or shape[-1] != other[-2]:
         raise UnsupportedError(f"{list(shape)} times {list(other)}")
     if graph.is_constant(names[1]) and len(other) == 2:
-        bias = graph.real_constant(f"{result}_bias", np.zeros(other[1], np.float32))
-        return _connected(graph, node, shape, _weights(graph, names[1]), bias)
+        return _connected(
+            graph, node, shape, _weights(graph, names[1]), _bias(graph, node, other[1])
+        )
     lead = shape[:-2]
     if lead != other[:-2]:
         raise UnsupportedError(f"{list(shape)} times {list(other)}")

@@ -1,0 +1,58 @@
+"""What is known of a model's file beside LIR that was made of it: ``X.model.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import attrs
+
+from nmpsim.bundle import limits
+from nmpsim.bundle.metadata import Fate, Normalization
+from nmpsim.bundle.schema import record_from_json, record_to_json
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.lir.constants import beside
+from nmpsim.report.fields import Before
+
+SCHEMA: Final = "nmpsim-model-1"
+SUFFIX = ".model.json"
+
+
+@attrs.frozen
+class Origin:
+    """What became of a model's operations, and what its file says of inputs."""
+
+    fates: Annotated[tuple[Fate, ...], limits.LAYERS]
+    """Of the operations of the model's file, in its order."""
+    normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
+    """Of inputs that are images, as far as the model's file says it."""
+
+    @property
+    def schema(self) -> Annotated[Literal["nmpsim-model-1"], Before("fates")]:
+        """Version of the document."""
+        return SCHEMA
+
+    def as_json(self) -> bytes:
+        """The file's content."""
+        return record_to_json(self, SCHEMA) + b"\n"
+
+
+def read_origin(lir: Path) -> Origin | None:
+    """What the file next to LIR text says; None if there is none. Raises FILE001, CONST004."""
+    path = beside(lir, SUFFIX)
+    if path is None or not path.is_file():
+        return None
+    place = Place(str(path))
+    try:
+        return record_from_json(path.read_bytes(), Origin, SCHEMA, place, "model")
+    except OSError as error:
+        raise fail("FILE001", f"cannot read the file: {error.strerror}", place=place) from None
+    except UserError as error:
+        raise fail(
+            "CONST004",
+            "what the file says of the model cannot be understood",
+            place=place,
+            found=error.diagnostics[0].found,
+            expected=error.diagnostics[0].expected,
+            hint="quantize the model again, or remove the file",
+        ) from error

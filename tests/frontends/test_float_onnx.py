@@ -1,0 +1,264 @@
+"""Float ONNX models: equal to ONNX's own evaluator before they are quantized, near it behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx.reference import ReferenceEvaluator
+from onnx_files import Kind, Node, small_network, write
+from PIL import Image
+
+import nmpsim
+from nmpsim.cli.app import app
+from nmpsim.frontends import Imported, Wishes, import_model
+from nmpsim.interpreter import execute_real, sqnr_db
+from nmpsim.lir import OPCODES
+
+Array = np.ndarray[Any, Any]
+PICTURE = (1, 3, 8, 8)
+
+
+def numbers(*shape: int) -> Array:
+    return np.random.default_rng(shape).normal(0, 0.5, shape).astype(np.float32)
+
+
+def norm(name: str, channels: int) -> dict[str, Array]:
+    """Parameters of a batch norm."""
+    return {
+        f"{name}_s": 1 + numbers(channels, 1).reshape(-1) / 2,
+        f"{name}_b": numbers(channels, 2)[:, 0],
+        f"{name}_m": numbers(channels, 3)[:, 0],
+        f"{name}_v": 0.5 + numbers(channels, 4)[:, 0] ** 2,
+    }
+
+
+def float_model(path: Path, nodes: list[Node], constants: dict[str, Array], *out: int) -> Path:
+    inputs: dict[str, Kind] = {"image": ("float32", PICTURE)}
+    return write(path, nodes, inputs, {"y": ("float32", out)}, constants)
+
+
+def network(path: Path) -> Path:
+    """What exporters write: batch norms behind and before convolutions, factors, a residual."""
+    nodes: list[Node] = [
+        ("Conv", ["image", "w1"], ["c1"], {"pads": [1, 1, 1, 1]}),
+        ("BatchNormalization", ["c1", "n1_s", "n1_b", "n1_m", "n1_v"], ["n1"], {}),
+        ("Clip", ["n1", "low", "high"], ["r1"], {}),
+        ("BatchNormalization", ["r1", "n2_s", "n2_b", "n2_m", "n2_v"], ["n2"], {}),
+        ("Conv", ["n2", "w2"], ["c2"], {"pads": [1, 1, 1, 1]}),
+        ("Mul", ["f2", "c2"], ["m2"], {}),
+        ("Add", ["m2", "b2"], ["a2"], {}),
+        ("Add", ["a2", "r1"], ["sum"], {}),
+        ("Relu", ["sum"], ["r2"], {}),
+        ("MaxPool", ["r2"], ["pool"], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+        ("Flatten", ["pool"], ["row"], {}),
+        ("Gemm", ["row", "w3", "b3"], ["g"], {"alpha": 0.5, "beta": 2.0, "transB": 1}),
+        ("Sigmoid", ["g"], ["sg"], {}),
+        ("MatMul", ["sg", "w4"], ["p"], {}),
+        ("Add", ["p", "b4"], ["scores"], {}),
+        ("Softmax", ["scores"], ["y"], {}),
+    ]
+    constants = {
+        "w1": numbers(4, 3, 3, 3),
+        "w2": numbers(4, 4, 3, 3),
+        "f2": numbers(1, 4, 1, 1),
+        "b2": numbers(4, 1, 1),
+        "w3": numbers(6, 64),
+        "b3": numbers(6),
+        "w4": numbers(6, 5),
+        "b4": numbers(5),
+        **norm("n1", 4),
+        **norm("n2", 4),
+        "low": np.float32(0),
+        "high": np.float32(6),
+    }
+    return float_model(path, nodes, constants, 1, 5)
+
+
+def samples(count: int) -> Array:
+    return np.random.default_rng(3).uniform(-1, 1, (count, *PICTURE)).astype(np.float32)
+
+
+def expected(path: Path, image: Array) -> Array:
+    (y,) = ReferenceEvaluator(onnx.load(path)).run(None, {"image": image})
+    return y
+
+
+def imported(path: Path) -> Imported:
+    found = import_model(path, wishes=Wishes(to_quantize=True))
+    assert found is not None
+    return found
+
+
+def in_float(program: Imported, image: Array) -> Array:
+    """The float program's output, which is the last that it computes."""
+    *_, (_, _, values) = execute_real(program.module, {"image": image}, hidden_relu=False)
+    (y,) = (one for one in program.module.weights if one.name == "y")
+    return values.reshape(y.type.shape)
+
+
+def computing(program: Imported) -> list[str]:
+    lines = program.module.instructions
+    return [
+        one.opcode for one in lines if OPCODES[one.opcode].operands and one.opcode != "tensorview"
+    ]
+
+
+def test_a_float_model_is_the_same_with_its_norms_in_its_weights(tmp_path: Path) -> None:
+    path, image = network(tmp_path / "net.onnx"), samples(1)[0]
+    program = imported(path)
+    np.testing.assert_allclose(in_float(program, image), expected(path, image), atol=1e-6)
+    fates = {fate.node: fate.why for fate in program.fates}
+    assert fates["1 BatchNormalization n1"] == "part of 0 Conv n1"
+    assert fates["6 Add a2"] == fates["5 Mul m2"] == "part of 4 Conv a2"
+    assert fates["14 Add scores"] == "part of 13 MatMul scores"
+    assert "batchnormalization" not in computing(program)
+    assert computing(program).count("elementadd") == 1
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        # The sum is read twice: what it was is still needed.
+        [
+            ("Conv", ["image", "w"], ["c"], {}),
+            ("BatchNormalization", ["c", "n_s", "n_b", "n_m", "n_v"], ["n"], {}),
+            ("Mul", ["n", "c"], ["y"], {}),
+        ],
+        # One filter for two convolutions, only one of which has a factor behind it.
+        [
+            ("Conv", ["image", "w"], ["c"], {}),
+            ("Mul", ["c", "three"], ["m"], {}),
+            ("Conv", ["image", "w"], ["d"], {}),
+            ("Sub", ["m", "d"], ["y"], {}),
+        ],
+        # Constants that differ by pixel, and that are subtracted from.
+        [
+            ("Conv", ["image", "w"], ["c"], {}),
+            ("Add", ["c", "pixels"], ["a"], {}),
+            ("Sub", ["three", "a"], ["y"], {}),
+        ],
+        [
+            ("Conv", ["image", "w", "b"], ["c"], {}),
+            ("Sub", ["c", "b1"], ["s"], {}),
+            ("Div", ["s", "three"], ["y"], {}),
+        ],
+    ],
+    ids=["read twice", "shared filter", "by pixel", "difference and quotient"],
+)
+def test_what_only_looks_like_a_factor_by_channel(tmp_path: Path, nodes: list[Node]) -> None:
+    constants = {"w": numbers(4, 3, 3, 3), "b": numbers(4), "b1": numbers(4, 1, 1), **norm("n", 4)}
+    constants |= {"three": np.float32([3]), "pixels": numbers(1, 1, 1, 6)}
+    path = float_model(tmp_path / "net.onnx", nodes, constants, 1, 4, 6, 6)
+    image = samples(1)[0]
+    np.testing.assert_allclose(
+        in_float(imported(path), image), expected(path, image), atol=1e-5, rtol=1e-5
+    )
+
+
+def test_a_product_of_any_rank_takes_a_bias_of_one_dimension_only(tmp_path: Path) -> None:
+    nodes: list[Node] = [
+        ("MatMul", ["image", "w"], ["p"], {}),
+        ("Add", ["p", "by_row"], ["a"], {}),
+        ("MatMul", ["a", "v"], ["q"], {}),
+        ("Add", ["b", "q"], ["y"], {}),
+    ]
+    constants = {"w": numbers(8, 5), "by_row": numbers(8, 1), "v": numbers(5, 8), "b": numbers(8)}
+    path, image = float_model(tmp_path / "net.onnx", nodes, constants, *PICTURE), samples(1)[0]
+    program = imported(path)
+    np.testing.assert_allclose(in_float(program, image), expected(path, image), atol=1e-5)
+    assert computing(program).count("elementadd") == 1
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def test_from_a_float_model_to_where_its_errors_come_from(tmp_path: Path) -> None:
+    path, held = network(tmp_path / "a net.onnx"), samples(6)
+    for place, image in enumerate(held):
+        np.save(tmp_path / f"{place}.npy", image)
+    bundle = tmp_path / "net.bin"
+    made = run("quantize", path, "--calibration", tmp_path, "--per-channel", "-o", bundle)
+    assert made.exit_code == 0, made.stderr
+    assert "1 result stays float" in made.stdout
+    assert f"wrote {bundle}: 10 layers on the device" in made.stderr
+    # The same by way of LIR.
+    lir = tmp_path / "net.lir"
+    made = run("quantize", path, "--calibration", tmp_path / "*.npy", "--per-channel", "-o", lir)
+    assert made.exit_code == 0, made.stderr
+    assert made.stderr.endswith("net.model.json\n")
+    made = run("compile", lir, "--weights", tmp_path / "net.npz", "-o", tmp_path / "other.bin")
+    assert (made.exit_code, made.stderr.count("warning")) == (0, 0), made.stderr
+    bundles = [nmpsim.load(one) for one in (bundle, tmp_path / "other.bin")]
+    assert bundles[0].metadata.fates == bundles[1].metadata.fates
+    device = nmpsim.Device(threads=1)
+    reports = [device.run(one, {"image": held[0]}, save_layers=True) for one in bundles]
+    np.testing.assert_array_equal(*(report.outputs["y"] for report in reports))
+    right = expected(path, held[0])
+    assert sqnr_db(right, reports[0].outputs["y"] - right) > 30
+    shadows = [
+        nmpsim.Shadow(one).beside(report, {"image": held[0]}).shadow
+        for one, report in zip(bundles, reports, strict=True)
+    ]
+    assert shadows[0] is not None
+    assert shadows[0] == shadows[1]
+    assert (shadows[0].float_weights, shadows[0].unmatched) == ("the bundle", ())
+    sizes = {layer.name: layer.accumulated for layer in shadows[0].layers}
+    assert {"r1", "n2", "r2", "scores", "y__1"} <= sizes.keys()
+    assert all(size is not None and size.sqnr_db > 20 for size in sizes.values())
+
+
+def test_images_are_taken_as_in_a_run(tmp_path: Path) -> None:
+    path = network(tmp_path / "net.onnx")
+    pixels = np.random.default_rng(1).integers(0, 256, (8, 8, 3)).astype(np.uint8)
+    (tmp_path / "images").mkdir()
+    Image.fromarray(pixels).save(tmp_path / "images" / "one.png")
+    options = ("--calibration", tmp_path / "images", "--format", "json")
+    made = run("quantize", path, *options, "--image-mode", "0to1", "-o", tmp_path / "net.bin")
+    assert made.exit_code == 0, made.stderr
+    module = nmpsim.load(tmp_path / "net.bin").module()
+    (first,) = (one for one in module.instructions if one.opcode == "quantize")
+    types = {i.name: i.attributes["Ty"] for i in module.instructions if "Ty" in i.attributes}
+    quant = types[first.operands[0].name].quant
+    assert quant.scale == np.float32(pixels.max() / 255 / 255)
+    made = run("quantize", path, *options, "-o", tmp_path / "net.bin")
+    assert "--image-mode" in made.stderr
+
+
+@pytest.mark.parametrize("command", ["compile", "run"])
+def test_a_float_model_is_to_be_quantized_first(tmp_path: Path, command: str) -> None:
+    path = float_model(tmp_path / "a net.onnx", [("Relu", ["image"], ["y"], {})], {}, *PICTURE)
+    np.save(tmp_path / "x.npy", samples(1)[0])
+    more = ("-o", tmp_path / "x.bin") if command == "compile" else ("--input", tmp_path / "x.npy")
+    said = run(command, path, *more).stderr
+    assert f"hint: quantize it first: nmpsim quantize '{path}' --calibration" in said
+
+
+def test_a_quantized_model_is_none_to_quantize(tmp_path: Path) -> None:
+    path = small_network(tmp_path / "net.onnx")
+    np.save(tmp_path / "x.npy", np.zeros((1, 2, 4, 4), np.float32))
+    made = run("quantize", path, "--calibration", tmp_path / "x.npy", "-o", tmp_path / "x.bin")
+    assert made.exit_code == 2
+    assert "error[QUANT001]" in made.stderr
+    assert "hint: nmpsim compile takes it as it is" in made.stderr
+
+
+def test_samples_of_several_inputs(tmp_path: Path) -> None:
+    nodes: list[Node] = [("Add", ["a", "b"], ["y"], {})]
+    kind: Kind = ("float32", (1, 4))
+    path = write(tmp_path / "net.onnx", nodes, {"a": kind, "b": kind}, {"y": kind}, {})
+    np.save(tmp_path / "two.npy", np.float32([[1, 2, 3, 4], [5, 6, 7, 8]]))
+    (tmp_path / "b").mkdir()
+    for place in range(2):
+        np.save(tmp_path / "b" / f"{place}.npy", np.float32([[place, 0, 0, -1]]))
+    given = ("--calibration", f"a={tmp_path / 'two.npy'}", "--calibration", f"b={tmp_path / 'b'}")
+    made = run("quantize", path, *given, "-o", tmp_path / "net.lir")
+    assert made.exit_code == 0, made.stderr
+    assert "error[INPUT001]" in run("quantize", path, *given[:2], "-o", tmp_path / "x.lir").stderr
+    wrong = run("quantize", path, "--calibration", f"a={tmp_path / 'nothing'}", "-o", "x.lir")
+    assert "error[FILE001]" in wrong.stderr
