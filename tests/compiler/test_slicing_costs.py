@@ -19,7 +19,7 @@ from slicing_runs import FEW, digits, sliced
 
 from nmpsim.compiler.tiling.compiled.events import new_state, simulated
 from nmpsim.compiler.tiling.compiled.items import NEVER
-from nmpsim.compiler.tiling.cost_model import Memory
+from nmpsim.compiler.tiling.cost_model import Memory, box_cycles
 from nmpsim.compiler.tiling.plan import Command, StridedRuns, TileStep, load, plan_of, store
 from nmpsim.compiler.tiling.simulate import Estimate, simulate, work_of
 from nmpsim.config import DeviceConfig, default_device, load_device
@@ -166,3 +166,23 @@ def check(program: Program, config: DeviceConfig, slicing: str = "burst") -> Non
         assert taken.bursts == expected.bursts
         assert taken.bytes_read + taken.bytes_written == expected.nbytes
         assert abs(taken.row_misses - expected.row_misses) <= 1
+
+
+@pytest.mark.parametrize(
+    ("box", "bursts", "rows"),
+    [
+        # A run of 5376 bytes, 84 bursts of 64, touches (5376 - 1) / 2048 + 1 rows of 2048.
+        ((5376, 1, 0, 1, 0), 84, 5375 / 2048 + 1),
+        # Four of them, 14 rows from one to the next: what lies between them is not opened.
+        ((256, 21, 256, 4, 28_672), 336, 4 * (5375 / 2048 + 1)),
+        # Sixteen runs of 64 bytes in 15 * 128 + 64 = 1984, and two such pieces far away.
+        ((64, 16, 128, 1, 0), 16, 1983 / 2048 + 1),
+        ((64, 16, 128, 2, 100_000), 32, 2 * (1983 / 2048 + 1)),
+        # Rows of a tile that are near each other share those of the DRAM: 3 * 300 + 64 = 964 bytes.
+        ((64, 1, 0, 4, 300), 4 * (1 + 63 / 64), 963 / 2048 + 1),
+    ],
+)
+def test_the_cost_model_counts_the_rows_that_a_box_touches(
+    box: tuple[int, int, int, int, int], bursts: float, rows: float
+) -> None:
+    assert box_cycles(Memory(COSTS), *box) == pytest.approx(4 * bursts + 20 * rows)

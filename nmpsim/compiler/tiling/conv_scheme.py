@@ -17,7 +17,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 from nmpsim.timing.compute import ceil_div, conv_cycles
 
-MAX_GRIDS = 24
+MAX_GRIDS = 48
 """Grids of cores whose tilings are looked at."""
 SUM_BYTES = 4
 """Of a running sum, for each byte of an element."""

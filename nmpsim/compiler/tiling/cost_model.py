@@ -62,16 +62,14 @@ class RoughCost:
     def cycles(self) -> Any:
         """About what the layer takes.
 
-        The DRAM is busy with all traffic; a core with its sums, after its first loads and before
-        its last store; the core that is served last waits for all first loads. What does not
-        overlap perfectly adds an eighth of the smaller of the first two.
+        The DRAM serves all traffic while cores compute, each after its first loads: on average half
+        of the cores are served before it. The more equal the two are, the less they overlap
+        perfectly. The last tile's sums and its store come after all others.
         """
-        first = sum(load.cycles for load in self.loads)
-        memory = self.memory
-        alone = first + self.compute + self.store.cycles
-        last = self.cores * first + self.compute / self.tiles + self.store.cycles
-        longest = np.maximum(np.maximum(memory, alone), last)
-        return longest + np.minimum(memory, self.compute) / 8
+        memory, first = self.memory * 1.0, sum(load.cycles for load in self.loads)
+        cores = self.compute + self.cores * first / 2
+        overlapped = np.sqrt(np.sqrt(memory**2 * memory**2 + cores**2 * cores**2))
+        return overlapped + self.compute / self.tiles + self.store.cycles
 
 
 def box_cycles(
@@ -100,8 +98,15 @@ def box_cycles(
     bursts = (run - 1) // burst + 1
     split = np.minimum(bursts + (run - 1) % burst / burst, np.maximum(stride_x, run) / burst)
     bursts = np.where((runs > 1) & (stride_x % burst != 0), split, bursts)
-    extent = np.where(runs == 1, run, count_y * (stride_x * (count_x - 1) + run))
-    rows = extent / costs.dram_row_bytes
-    opened = np.where(aligned, np.ceil(rows), rows + 1)
+    extent, opened = run, _rows_of(run, costs)
+    for count, stride in ((count_x, stride_x), (count_y, stride_y)):
+        extent = extent + (count - 1) * stride
+        opened = np.minimum(count * opened, _rows_of(extent, costs))
+    opened = np.where(aligned, np.ceil(extent / costs.dram_row_bytes), opened)
     opening = costs.dram_row_miss_cycles / (costs.dram_channels * costs.dram_banks)
     return bursts * runs * burst / costs.dram_bytes_per_cycle + opened * opening
+
+
+def _rows_of(extent: Any, costs: Costs) -> Any:
+    """DRAM rows that so many consecutive bytes touch, on average over all places."""
+    return (extent - 1) / costs.dram_row_bytes + 1
