@@ -6,6 +6,7 @@ What only one of them needs is imported there: a run is not to wait for the comp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +16,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle, bundle_from_bytes, bundle_of, read_bundle, write_bundle
+from nmpsim.bundle.elf import MAGIC
 from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.config import DeviceConfig, from_settings, given_device
 from nmpsim.core.device import Device
@@ -282,15 +284,25 @@ def load(
         UserError: FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch; for a model those
             of :func:`compile`.
     """
-    from nmpsim.frontends import front_end_of
-
-    if front_end_of(Path(path)) is None:
-        bundle = read_bundle(path)
-    else:
+    if _is_model(Path(path)):
         bundle = bundle_from_bytes(compile(path, device=device).image, str(path))
+    else:
+        bundle = read_bundle(path)
     if patch is None:
         return bundle
     return bundle_from_bytes(patched(bytes(bundle.file), patch, str(path)), str(path))
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a front end reads a file; none is imported for one that begins as a bundle does."""
+    with suppress(OSError, ValueError):
+        if path.is_file():
+            with path.open("rb") as file:
+                if file.read(len(MAGIC)) == MAGIC:
+                    return False
+    from nmpsim.frontends import front_end_of
+
+    return front_end_of(path) is not None
 
 
 def patched(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:

@@ -95,11 +95,11 @@ def device_option(default: str) -> Callable[[_Command], _Command]:
 
 
 def engine_option(text: str) -> Callable[[_Command], _Command]:
-    """``--engine compiled|reference``"""
+    """``--engine auto|compiled|reference``"""
     return click.option(
         "--engine",
-        type=click.Choice(["compiled", "reference"]),
-        default="compiled",
+        type=click.Choice(["auto", "compiled", "reference"]),
+        default="auto",
         show_default=True,
         help=text,
     )

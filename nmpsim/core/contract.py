@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from nmpsim.bundle.metadata import ProgramStep, Tensor
-from nmpsim.core.compiled.contract import check_events
 from nmpsim.core.compiled.contract_state import Contract, Limit, copied, make_contract
-from nmpsim.core.decode import ACCESS_BYTES, IS_WRITE, OP
+from nmpsim.core.decode import ACCESS_BYTES, IS_ACCESS, IS_WRITE, OP
 from nmpsim.core.demand import nbytes_of
+from nmpsim.core.engine import CheckEvents
 from nmpsim.core.shown import EVENT_WORDS, Event, HostEvent
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.core.stops import Noted, Row, StopConditions
@@ -26,8 +26,12 @@ SEMAPHORES = (OP.nmp_post, OP.nmp_pend)
 class ContractCheck:
     """Follows one run; each method says whether the contract holds so far."""
 
-    def __init__(self, machine: Machine, costs: Costs) -> None:
+    def __init__(self, machine: Machine, costs: Costs, check: CheckEvents) -> None:
         shared = machine.shared[0]
+        self._check = check
+        self._image = int(shared.image_base), int(shared.image_base) + machine.image.size
+        self.depends_on_data = False
+        """True if an instruction that was traced may have read what the run has written."""
         self._state = make_contract(
             machine.cores.size,
             int(shared.scratchpad_bytes),
@@ -73,10 +77,10 @@ class ContractCheck:
         if self._before is None and np.isin(events[:, Event.NUMBER], SEMAPHORES).any():
             self._before = copied(self._state)
         if self._before is None:
-            return bool(check_events(self._state, events, words, first_word))
+            return self._check(self._state, events, words, first_word)
         rows = int(events[:, Event.ITEM].max(initial=-1)) + 1
         self._shown.append((events.copy(), words[:rows].copy(), first_word))
-        is_kept = bool(check_events(self._state, *self._shown[-1]))
+        is_kept = self._check(self._state, *self._shown[-1])
         while self._state.numbers[Limit.IS_TOO_STRICT]:
             is_kept = self._again(self._before)
         return is_kept
@@ -85,13 +89,17 @@ class ContractCheck:
         """All since the first post or pend, with the rivals known that have come so far."""
         known = np.maximum(self._state.rivals, self._state.known_rivals)
         self._state = copied(before)._replace(known_rivals=known)
-        return all(check_events(self._state, *shown) for shown in self._shown)
+        return all(self._check(self._state, *shown) for shown in self._shown)
 
     def take_trace(self, stops: StopConditions) -> bool:
         """The instructions that an engine has traced with their descriptors; makes room."""
-        rows = int(stops.noted[Noted.ROWS])
+        trace = stops.trace[: int(stops.noted[Noted.ROWS])]
         stops.noted[Noted.ROWS] = 0
-        return self.show(events_of(stops.trace[:rows]), stops.words, 0)
+        begin, end = self._image
+        pc = trace[:, Row.PC]
+        looks = IS_ACCESS[trace[:, Row.NUMBER]] | (pc < begin) | (pc >= end)
+        self.depends_on_data |= bool(looks.any())
+        return self.show(events_of(trace), stops.words, 0)
 
     def _host(self, what: HostEvent, address: int = 0, nbytes: int = 0) -> bool:
         events = np.zeros((1, EVENT_WORDS), np.int64)

@@ -19,7 +19,7 @@ from nmpsim.core.state import BARRIER, CORE, LAYER, SCRATCHPAD_SLACK, STAGES
 from nmpsim.diagnostics import Place, fail
 from nmpsim.host_memory import Part, check_memory
 from nmpsim.isa.words import CHANNEL_BYTES
-from nmpsim.kernels.conv_workspace import workspace_words
+from nmpsim.kernels.workspace_size import workspace_words
 from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
 from nmpsim.lir.single import instruction_problem
 

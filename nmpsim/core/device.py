@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import DeviceConfig, given_device
+from nmpsim.core.auto import AutoEngine
 from nmpsim.core.demand import check_saved
 from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.engines import make_engine
@@ -36,6 +37,9 @@ class Device:
     use. No result, no cycle and no count depends on it. Runs that Python threads ask for at the
     same time are done one after the other. A run that would allocate more than ``max_memory`` bytes
     is refused; by default that is what is free, less a margin.
+
+    ``engine`` is compiled, reference or auto: the reference engine for what it has done before the
+    other one could begin. Reports differ in nothing but its name and the seconds.
     """
 
     def __init__(
@@ -97,6 +101,8 @@ class Device:
         )
         with self._turn:
             loaded = self._load(bundle, save_layers)
+            if isinstance(self._engine, AutoEngine):
+                self._engine.choose(bundle, limits)
             values = checked_inputs(bundle.metadata, inputs)
             clock = Clock(self._engine, limits)
             while True:  # at most twice again: each time less is known of the program in advance

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions
 from nmpsim.timing import Costs
+
+if TYPE_CHECKING:
+    from nmpsim.core.compiled.contract_state import Contract
 
 Reached = Callable[[int], None]
 """Told now and then that all layers below one are done."""
@@ -19,11 +22,17 @@ ShowInstructions = Callable[[Int64s, Int64s, int], bool]
 :class:`~nmpsim.core.shown.Event`; an array that holds the words of their
 descriptors in its rows, and the column at which they begin. False ends it."""
 
+CheckEvents = Callable[["Contract", Int64s, Int64s, int], bool]
+"""What the contract check knows so far, and shown instructions; False where it is broken."""
+
 
 class Engine(Protocol):
     """Advances a machine; all state is in the machine."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As reports have it."""
+        ...
 
     @property
     def compiling_seconds(self) -> float:
@@ -71,6 +80,10 @@ class Engine(Protocol):
         Raises:
             ContractBrokenError: ``show`` did not want to see more.
         """
+        ...
+
+    def check_events(self, known: Contract, events: Int64s, words: Int64s, first_word: int) -> bool:
+        """Check what cores and host do, see :func:`nmpsim.core.compiled.contract.check`."""
         ...
 
     def replay(

@@ -6,6 +6,8 @@ from nmpsim.core.engine import Engine
 from nmpsim.diagnostics import fail
 
 ENGINES = ("compiled", "reference")
+AUTO = "auto"
+"""Whichever of them suits."""
 
 
 def make_engine(name: str, threads: int = 1) -> Engine:
@@ -13,13 +15,17 @@ def make_engine(name: str, threads: int = 1) -> Engine:
 
     ``threads`` of the host share the work of the compiled one; nothing else depends on it.
     """
-    if name not in ENGINES:
-        expected = " or ".join(ENGINES)
+    if name not in (AUTO, *ENGINES):
+        expected = " or ".join((AUTO, *ENGINES))
         raise fail("ARG001", "there is no such engine", found=repr(name), expected=expected)
     if name == "reference":
         from nmpsim.core.reference.engine import ReferenceEngine
 
         return ReferenceEngine()
+    if name == AUTO:
+        from nmpsim.core.auto import AutoEngine
+
+        return AutoEngine(threads)
     from nmpsim.core.compiled.engine import CompiledEngine
 
     return CompiledEngine(threads)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import attrs
+import numpy as np
+
 from nmpsim.bundle.read import Bundle
-from nmpsim.config import DeviceConfig
+from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.collect import layer_channels
 from nmpsim.core.demand import check_run
 from nmpsim.core.state import Machine, make_machine
@@ -42,6 +45,13 @@ def machine_of(
         [layer_channels(layer) for layer in layers],
         barriers,
     )
+
+
+def empty_machine() -> Machine:
+    """The smallest machine there is, without a program."""
+    config = attrs.evolve(default_device(), cores_count=1)
+    image = np.zeros(64, np.uint8)
+    return make_machine(config, image, DRAM_BASE, DRAM_BASE + image.size, 64, [], [])
 
 
 def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:

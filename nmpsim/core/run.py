@@ -132,6 +132,7 @@ class Run:
         self._done = 0
         self._clock = clock
         self._has_ended = False
+        self._handles_traps = False
         self._path: PathRecorder | None = None
 
     def report(self) -> RunReport:
@@ -139,7 +140,7 @@ class Run:
         if self._proof in ("none", "impossible"):
             from nmpsim.core.contract import ContractCheck  # a run that is proved needs none
 
-            self._contract = ContractCheck(self._machine, self._costs)
+            self._contract = ContractCheck(self._machine, self._costs, self._engine.check_events)
         # No turns: the engine is compiled or read from the cache, which is no simulation.
         self._engine.run(self._machine, self._costs, 0, False)
         self._clock.start()
@@ -171,7 +172,14 @@ class Run:
     def is_proof(self) -> bool:
         """Did the run prove that every run keeps to the contract?"""
         is_done = self._violation is None and self._has_ended
-        return self._proof == "none" and is_done and not self._contract_message()
+        return self._holds_for_all and is_done and not self._contract_message()
+
+    @property
+    def _holds_for_all(self) -> bool:
+        """Is what was checked true of every input, if the run came to its end?"""
+        if self._proof == "impossible" and self._contract is not None:
+            return not (self._contract.depends_on_data or self._handles_traps)
+        return self._proof == "none"
 
     def _steps(self) -> TrapReport | None:
         """All that the bundle asks for; what it ended with if not at its end."""
@@ -208,7 +216,7 @@ class Run:
             return ContractReport("not_checked", "nobody asked for it")
         if self._contract_message():
             return ContractReport("not_checked", self._contract_message())
-        is_proved = self._proof == "done" or (self._proof == "none" and trap is None)
+        is_proved = self._proof == "done" or (self._holds_for_all and trap is None)
         return ContractReport("proved" if is_proved else "checked")
 
     def _broken(self, found: Int64s) -> TrapReport:
@@ -282,8 +290,8 @@ class Run:
 
     def _refuse_handled_traps(self, is_checked: bool) -> None:
         """A proof knows nothing of what a program does after a trap that data have caused."""
-        is_proved = self._proof != "unwanted" and not is_checked
-        if is_proved and self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any():
+        self._handles_traps |= bool(self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any())
+        if self._handles_traps and self._proof != "unwanted" and not is_checked:
             raise DataDecideError
 
     def _run_to_violation(self, step: ProgramStep) -> TrapReport:

@@ -21,10 +21,11 @@ from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.account import Account, book_cycles, book_host, run_report
+from nmpsim.core.auto import AutoEngine
 from nmpsim.core.engines import make_engine
 from nmpsim.core.host import run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
-from nmpsim.core.limits import TimeBudget
+from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.core.load import machine_of
 from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start_cores
 from nmpsim.core.stops import Noted, StopConditions, make_stops
@@ -107,6 +108,8 @@ class Execution:
         self.bundle, self.config = bundle, config
         self.machine: Machine = with_work(machine_of(bundle, config, limit, save_layers=True))
         self.engine, self.costs = make_engine(engine), costs_of(config)
+        if isinstance(self.engine, AutoEngine):
+            self.engine.choose(bundle, NO_LIMITS)
         self.inputs = checked_inputs(bundle.metadata, inputs)
         self.edits: tuple[Edit, ...] = ()
         """Changes to the program and to DRAM, see ``change``."""

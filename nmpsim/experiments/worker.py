@@ -16,11 +16,10 @@ from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.core.device import Device
 from nmpsim.core.engines import make_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
-from nmpsim.core.state import make_machine
+from nmpsim.core.load import empty_machine
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.program import SweptProgram
 from nmpsim.experiments.samples import Arrays, is_scores
-from nmpsim.isa.table import DRAM_BASE
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.timing import costs_of
 
@@ -37,11 +36,8 @@ def kernels_are_ready(_: object, __: object) -> bool:
 
 def compile_kernels(_: object, __: object) -> None:
     """Compile the kernels and leave them in the cache."""
-    config = attrs.evolve(default_device(), cores_count=1)
-    image = np.zeros(64, np.uint8)
-    machine = make_machine(config, image, DRAM_BASE, DRAM_BASE + image.size, 64, [], [])
     engine = make_engine("compiled")
-    engine.run(machine, costs_of(config), 0, False)
+    engine.run(empty_machine(), costs_of(default_device()), 0, False)
     engine.compile_all()
 
 

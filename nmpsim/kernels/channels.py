@@ -15,12 +15,11 @@ from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import IntegerScale, Operands, Quantizer
 from nmpsim.kernels.rounding import HELD, held
+from nmpsim.kernels.workspace_size import INTEGERS, REALS
 
-INTEGERS = 8
 OFFSET, START, PRE, MUL, HALF, POST, MOST, ADDEND = range(INTEGERS)
 """Rows of the integers: zero point of the weights, start of a sum, integer scale, largest factor
 of an Int16 product, what is added to the scaled sum."""
-REALS = 4
 AHEAD, FACTOR, BIAS_REAL, AFTER = range(REALS)
 """Rows of the reals: ``t = f32(sum) * ahead * factor``, ``t = (t + bias) * after``; each operation
 is rounded to float32. All are float32 values but the bias, which is float64."""

@@ -22,8 +22,6 @@ from nmpsim.kernels.array_types import Float64s, Int, Int16s, Int64s
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.conv_int8 import conv_int8
 from nmpsim.kernels.conv_workspace import (
-    IS_KEPT,
-    MAX_START,
     ConvWorkspace,
     put_tables,
     workspace_at,
@@ -36,6 +34,7 @@ from nmpsim.kernels.operands import ConvShape, Operands, Parts, Place, Quantizer
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
+from nmpsim.kernels.workspace_size import IS_KEPT, MAX_START
 
 
 @jit

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
-from nmpsim.kernels.conv_workspace import HAS_OFFSETS, ConvWorkspace
+from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.microkernel import AT_ONCE, MAX_PIXELS, InputWindow, products
+from nmpsim.kernels.microkernel import AT_ONCE, InputWindow, products
 from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, Operands, Parts, Place, Quantizer
@@ -23,6 +23,7 @@ from nmpsim.kernels.requantize_int32 import (
 )
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
+from nmpsim.kernels.workspace_size import HAS_OFFSETS, MAX_PIXELS
 
 _ONE: Any = np.int64(1)
 _FOUR: Any = np.int64(4)

@@ -15,20 +15,26 @@ from nmpsim.isa.words import CHANNEL_BYTES, INT16, SCALE_BYTES
 from nmpsim.kernels.accumulate import largest
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.channel_tables import put_channels, put_starts
-from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START
+from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.microkernel import MAX_PIXELS
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Operands, Parts, Place, Quantizer
-from nmpsim.kernels.requantize_int32 import ROWS, put_int32_tables
+from nmpsim.kernels.requantize_int32 import put_int32_tables
 from nmpsim.kernels.saturate import SaturationCounters
-from nmpsim.kernels.vector_code import LANES
+from nmpsim.kernels.workspace_size import (
+    FIRST_WORD,
+    HAS_OFFSETS,
+    HEAD,
+    INTEGERS,
+    IS_KEPT,
+    LANES,
+    MAX_PIXELS,
+    MAX_START,
+    REALS,
+    ROWS,
+    WORDS,
+)
 
-IS_KEPT, MAX_START, HAS_OFFSETS, FIRST_WORD = range(4)
-"""Entries of ``ConvWorkspace.head``: 1 if the tables are valid; largest magnitude of an initial
-sum; 1 if weights have zero points. Then come the words of the tables, and the new ones."""
-WORDS = 17
-_HEAD = FIRST_WORD + 2 * WORDS
 _RECORD = CHANNEL_BYTES // 8
 _SCALE = SCALE_BYTES // 4
 
@@ -58,18 +64,10 @@ class ConvWorkspace(NamedTuple):
     results: Int8s
 
 
-def workspace_words(channels: int) -> int:
-    """64-bit words of a workspace for convolutions of up to ``channels`` channels."""
-    lanes = channels + 2 * LANES
-    longs = _HEAD + MAX_PIXELS + channels * (_RECORD + INTEGERS + REALS + 1)
-    words = 2 * MAX_PIXELS + _SCALE * channels + (ROWS + MAX_PIXELS) * lanes
-    return longs + (words + MAX_PIXELS * lanes // 4) // 2 + 1
-
-
 @jit_allocating
 def workspace_at(memory: Int64s, channels: Int, lanes: Int) -> Any:
     """A workspace for ``channels`` channels, in ``lanes`` lanes, on int64 memory."""
-    offsets = _HEAD + MAX_PIXELS
+    offsets = HEAD + MAX_PIXELS
     records = offsets + _RECORD * channels
     integers = records + INTEGERS * channels
     reals = integers + REALS * channels
@@ -80,14 +78,14 @@ def workspace_at(memory: Int64s, channels: Int, lanes: Int) -> Any:
     sums = table + MAX_PIXELS * lanes
     results = sums + MAX_PIXELS * lanes // 4
     return ConvWorkspace(
-        memory[:_HEAD],
+        memory[:HEAD],
         memory[offsets:records],
         words[results : results + _SCALE * channels],
         memory[records:integers].reshape((INTEGERS, channels)),
         memory[integers:reals].view(np.float64).reshape((REALS, channels)),
         words[excess:table].reshape((lanes // LANES, ROWS, LANES)),
         memory[reals:run],
-        memory[_HEAD:offsets],
+        memory[HEAD:offsets],
         words[:MAX_PIXELS],
         words[MAX_PIXELS:excess],
         words[table:sums].reshape((MAX_PIXELS, lanes)),

@@ -10,7 +10,7 @@ from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import largest, may_overflow, saturate_sums
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.channel_tables import put_channels, put_starts
-from nmpsim.kernels.channels import INTEGERS, OFFSET, REALS, START
+from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.depthwise_simd import add_taps_int8, add_taps_int16
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, write_run
@@ -18,6 +18,7 @@ from nmpsim.kernels.operands import ConvShape, Operands, Place, Quantizer
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
+from nmpsim.kernels.workspace_size import INTEGERS, REALS
 
 
 class DepthwiseBuffers(NamedTuple):

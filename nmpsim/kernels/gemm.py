@@ -8,12 +8,12 @@ from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import largest, may_overflow, read_sums, saturate_sums
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.channel_tables import put_channels
-from nmpsim.kernels.channels import INTEGERS, REALS
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, Scratchpad, read_run, write_run
 from nmpsim.kernels.operands import Operands, Parts, Place, Product, Quantizer
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.saturate import SaturationCounters
+from nmpsim.kernels.workspace_size import INTEGERS, REALS
 
 
 @jit

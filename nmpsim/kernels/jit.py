@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import gc
-import hashlib
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
-import llvmlite
 import numba
-import numpy as np
 from numba.extending import register_jitable
 
 from nmpsim.kernels.cache_folder import cache_folder, entry_name
@@ -25,42 +20,14 @@ from nmpsim.kernels.numba_internals import (
     compile_cfunc,
     keep,
 )
+from nmpsim.kernels.plain import take_declared
+from nmpsim.kernels.sources import source_digest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-COMPILED_SOURCES = (
-    "compiler/tiling/compiled/*.py",
-    "core/compiled/*.py",
-    "core/decode.py",
-    "core/engine.py",
-    "core/shown.py",
-    "core/state.py",
-    "core/stops.py",
-    "isa/*.py",
-    "kernels/*.py",
-    "kernels/numba_internals/*.py",
-    "memory/*.py",
-    "timing/*.py",
+CACHE = (
+    cache_folder(f"kernels-{source_digest(FLAVOUR)}", numba.config.CACHE_DIR) if CAN_KEEP else None
 )
-"""What compiled code is made of, its constants included."""
-
-
-def compiled_sources() -> list[Path]:
-    """The files that COMPILED_SOURCES names."""
-    root = Path(__file__).parents[1]
-    return [path for pattern in COMPILED_SOURCES for path in sorted(root.glob(pattern))]
-
-
-def _source_digest() -> str:
-    """Digest of all that compiled code is made of: sources, compilers, chosen instructions."""
-    versions = (sys.version, np.__version__, numba.__version__, llvmlite.__version__)
-    digest = hashlib.sha256(f"{versions} {FLAVOUR}".encode())
-    for path in compiled_sources():
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-CACHE = cache_folder(f"kernels-{_source_digest()}", numba.config.CACHE_DIR) if CAN_KEEP else None
 """Where compiled kernels are kept; None if nothing can be. Numba reads ``NUMBA_CACHE_DIR``."""
 
 
@@ -99,17 +66,15 @@ def jit_pure(function: Callable[..., Any]) -> None:
     register_jitable(**_PART, **NOT_COUNTING)(function)
 
 
-def jit_general(function: _F) -> _F:
-    """As ``jit``, but compiled once for all constants that callers pass, not once for each.
-
-    For code that is large and not hot; LLVM still sees the constants where it inlines.
-    """
-    jit_pure(function)
-    return function
+def _know_declared() -> None:
+    """Let compiled code call what ``jit_general`` has declared."""
+    for function in take_declared():
+        jit_pure(function)
 
 
 def jit_entry(function: _F) -> _F:
     """Compile a function that Python calls, and keep it with all that it calls in the cache."""
+    _know_declared()
     compiled: _F = keep(CACHE, numba.njit(nogil=True, error_model="numpy")(function), function)
     return compiled
 
@@ -119,6 +84,7 @@ def jit_cfunc(function: Callable[..., Any]) -> Any:
 
     It is kept in the cache with all that it calls. The address is good as long as the answer lives.
     """
+    _know_declared()
     count = function.__code__.co_argcount
     signature = numba.int64(*[numba.int64] * count)
     return compile_cfunc(CACHE, signature, function)

@@ -31,6 +31,7 @@ from nmpsim.kernels.vector_code import (
     store,
     vector,
 )
+from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 _BYTES, _HALF_BYTES = vector(8, 4 * LANES), vector(8, 2 * LANES)
 _PAIRS, _PRODUCTS, _SUMS = vector(16, 2 * LANES), vector(32, 2 * LANES), vector(32)
@@ -237,9 +238,6 @@ AT_ONCE = 8
 _HAS_EXCESS = _flavour.has_excess
 _excess: Any = function_of("excess", _emit_excess)
 _products: Any = function_of("products", _emit_products)
-
-MAX_PIXELS = 56
-"""Rows of sums that one call fills: a multiple of what is done at once, sums and excess."""
 
 
 def _first_shape(pixels: int, blocks: int) -> tuple[int, int]:

@@ -33,9 +33,8 @@ from nmpsim.kernels.vector_code import (
     vector,
     words,
 )
+from nmpsim.kernels.workspace_size import ROWS
 
-ROWS = 12
-"""Rows of a block's table."""
 _BASE, _ZERO, _PRE, _LIMIT, _MUL, _HALF, _POST, _ADDEND, _BELOW, _ABOVE, _LEAST, _MOST = range(ROWS)
 """Start of a sum, zero point of the weights, scale with the largest shifted sum that it can take,
 what is added to a result; results limited from below and above, and the extremes before that."""

@@ -9,9 +9,9 @@ import numba
 from llvmlite import ir
 from numba.extending import intrinsic
 
+from nmpsim.kernels.workspace_size import LANES as LANES
+
 I32, I64 = ir.IntType(32), ir.IntType(64)
-LANES = 16
-"""Channels that lie side by side in a vector."""
 
 
 def constant(value: int) -> Any:

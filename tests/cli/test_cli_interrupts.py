@@ -153,7 +153,8 @@ def test_while_kernels_are_compiled_for_the_first_time(
 ) -> None:
     ready, cache = tmp_path / "ready", tmp_path / "cache"
     code = TELLING.format(patch=IN_LLVM.format(ready=str(ready)))
-    running = Running(code, "run", bundle(LOOP), NUMBA_CACHE_DIR=str(cache))
+    words = ("run", bundle(LOOP), "--engine", "compiled")
+    running = Running(code, *words, NUMBA_CACHE_DIR=str(cache))
     running.wait_until(ready.exists)
     code_, said = running.end()
     assert (code_, said.splitlines()[-1]) == (130, "interrupted")

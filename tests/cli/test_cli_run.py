@@ -25,7 +25,7 @@ def test_text_report(fake, nmpsim_cli, one_input, data):
     assert "\x1b" not in result.stdout
     assert result.stderr == ""
     assert np.array_equal(fake.calls[0]["inputs"]["data"], [[0, 1, 2, 3]])
-    assert fake.calls[0]["engine"] == "compiled"
+    assert fake.calls[0]["engine"] == "auto"
     assert fake.calls[0]["config"] == default_device()  # the one that the bundle was made for
 
 

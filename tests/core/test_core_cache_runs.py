@@ -38,7 +38,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def words(program: Path) -> list[str]:
-    return [sys.executable, "-m", "nmpsim", "run", str(program)]
+    return [sys.executable, "-m", "nmpsim", "run", "--engine", "compiled", str(program)]
 
 
 def start(program: Path, cache: Path) -> subprocess.Popen[str]:

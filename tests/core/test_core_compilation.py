@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nmpsim.bundle.assembly import assemble
+from nmpsim.config import default_device
+
 HERE = Path(__file__).parent
 SELECTION = [
     "test_core_integer.py",
@@ -60,7 +63,7 @@ def run_python(code: str) -> str:
 def test_the_digest_of_the_cache_covers_what_is_compiled() -> None:
     code = (
         "import sys, nmpsim.core.compiled.engine\n"
-        "from nmpsim.kernels.jit import compiled_sources\n"
+        "from nmpsim.kernels.sources import compiled_sources\n"
         "known = {str(p) for p in compiled_sources()}\n"
         "names = [n for n, m in sys.modules.items() if n.split('.')[0] == 'nmpsim'\n"
         "         and m.__file__ not in known]\n"
@@ -81,3 +84,18 @@ def test_the_reference_engine_needs_no_compiler() -> None:
     assert {m for m in modules if m.startswith("nmpsim.kernels.")} == {
         "nmpsim.kernels.saturation_stages"
     }
+
+
+def test_a_run_on_the_reference_engine_needs_no_compiler(tmp_path: Path) -> None:
+    """Its contract is checked all the same, and what small work runs on is this engine."""
+    bundle = tmp_path / "halt.bin"
+    bundle.write_bytes(assemble("_start: nmp.halt", "halt.s", default_device().settings()).bundle())
+    code = (
+        "import sys, nmpsim\n"
+        f"bundle = nmpsim.load({str(bundle)!r})\n"
+        "for engine in ('reference', 'auto'):\n"
+        "    report = nmpsim.Device(engine=engine).run(bundle, {})\n"
+        "    print(report.engine, report.contract.status)\n"
+        "print(*(n for n in sys.modules if n in ('numba', 'llvmlite', 'nmpsim.frontends')))"
+    )
+    assert run_python(code) == "reference proved\nreference proved\n\n"

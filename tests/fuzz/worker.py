@@ -26,7 +26,7 @@ from typing import Any
 import atheris
 
 import nmpsim
-from nmpsim.kernels.jit import compiled_sources
+from nmpsim.kernels.sources import compiled_sources
 
 from .target import CORPUS, Target, corpus, target
 

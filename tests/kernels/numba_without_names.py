@@ -83,8 +83,9 @@ def what_kernels_answer() -> list[object]:
 
     from nmpsim.kernels import dot, jit
     from nmpsim.kernels.function_pointers import call
-    from nmpsim.kernels.microkernel import AT_ONCE, MAX_PIXELS, InputWindow, products
+    from nmpsim.kernels.microkernel import AT_ONCE, InputWindow, products
     from nmpsim.kernels.numba_internals import struct_pointer
+    from nmpsim.kernels.workspace_size import MAX_PIXELS
 
     class Scaled(NamedTuple):
         values: Any

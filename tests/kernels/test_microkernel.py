@@ -17,7 +17,8 @@ from nmpsim.cli.kernels import numba_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for
-from nmpsim.kernels.microkernel import MAX_PIXELS, InputWindow, products
+from nmpsim.kernels.microkernel import InputWindow, products
+from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 Array = npt.NDArray[Any]
 LANES = 16

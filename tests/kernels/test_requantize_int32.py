@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from nmpsim.isa.profiles import GLOW_INT, NMP, Q31
-from nmpsim.kernels.channels import ADDEND, HALF, INTEGERS, MUL, OFFSET, POST, PRE, START
+from nmpsim.kernels.channels import ADDEND, HALF, MUL, OFFSET, POST, PRE, START
 from nmpsim.kernels.operands import Clip
-from nmpsim.kernels.requantize_int32 import ROWS, complete_sums, put_int32_tables, scale_sums
+from nmpsim.kernels.requantize_int32 import complete_sums, put_int32_tables, scale_sums
+from nmpsim.kernels.workspace_size import INTEGERS, ROWS
 
 LANES, PIXELS, COUNT = 16, 9, 20
 LANE = 4

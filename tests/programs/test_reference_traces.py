@@ -34,10 +34,7 @@ def test_digits(engine: str) -> None:
     expected = json.loads((ROOT / "traces" / "digits-7.json").read_text(encoding="utf-8"))
     given = json.loads(json.dumps(to_json(report)))
     del given["host_seconds"]
-    # The reference engine runs what the other one records, so it checks and proves nothing.
-    status = {"compiled": "proved", "reference": "checked"}[engine]
-    contract = {**expected["contract"], "status": status}
-    assert given == {**expected, "engine": engine, "contract": contract}
+    assert given == {**expected, "engine": engine}
 
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])

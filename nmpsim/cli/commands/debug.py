@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from nmpsim.cli.ahead import engine_for
 from nmpsim.cli.files import emit
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import input_option
@@ -227,7 +228,7 @@ def _debugger(request: _Request) -> Debugger:
         bundle,
         arrays,
         config=config,
-        engine=request.engine,
+        engine=engine_for(request.engine),
         budget_mib=request.budget,
         max_memory=request.max_memory,
     )

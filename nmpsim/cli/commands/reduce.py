@@ -9,6 +9,7 @@ import attrs
 import click
 
 from nmpsim.atomic import STDOUT
+from nmpsim.cli.ahead import engine_for
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import input_option
 from nmpsim.cli.options import (
@@ -91,7 +92,7 @@ def _reduce(request: _Request) -> int:
     _check_folder(request.output)
     bundle = session.load(request.bundle, device=config)
     arrays = fitting_inputs(request.inputs, bundle.metadata)
-    device = session.Device(config or session.device_of(bundle), engine=request.engine)
+    device = session.Device(config or session.device_of(bundle), engine=engine_for(request.engine))
     with RunProgress(stderr_console()) as progress:
         # A wrong or saturated result may come after a violation of the contract.
         strict = request.reference is None and request.saturates is None

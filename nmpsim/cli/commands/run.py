@@ -10,6 +10,7 @@ import attrs
 import click
 
 from nmpsim.atomic import STDOUT, write_npz
+from nmpsim.cli.ahead import engine_for
 from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import input_option
@@ -104,7 +105,10 @@ class _Request:
 )
 @device_option("the device that the bundle was made for")
 @patch_option
-@engine_option("The fast engine, or the slow and simple one; both give the same report.")
+@engine_option(
+    "The fast engine, which must be compiled once, or the slow and simple one, or whichever has the"
+    " answer first; all give the same report."
+)
 @click.option(
     "--threads",
     metavar="N",
@@ -211,7 +215,7 @@ def _run(request: _Request) -> int:
         say(f"note: images are taken as {image}")
     device = session.Device(
         config or session.device_of(bundle),
-        engine=request.engine,
+        engine=engine_for(request.engine, runs_often=request.sensitivity),
         threads=request.threads,
         max_memory=request.max_memory,
     )
@@ -255,7 +259,7 @@ def _run(request: _Request) -> int:
     if late is not None:
         say(str(attrs.evolve(late, place=Place(str(request.bundle)))))
     if report.trap is not None and request.core_on_trap is not None:
-        _save_core(request, bundle, arrays, report.trap, limits.of_device(device.config))
+        _save_core(request, bundle, arrays, report, limits.of_device(device.config))
     if recorder is not None:
         report = recorder.added_to(report)
     _show(request, _with_details(request, bundle, report))
@@ -443,10 +447,12 @@ def _save_core(
     request: _Request,
     bundle: Bundle,
     arrays: Mapping[str, npt.NDArray[Any]],
-    trap: TrapReport,
+    report: RunReport,
     config: DeviceConfig,
 ) -> None:
     """What the run was made of: opening it comes to the same trap."""
+    trap = report.trap
+    assert trap is not None
     if trap.kind == "timeout":
         say(f"warning: time was up, which is no trap; {request.core_on_trap} is not written")
         return
@@ -457,7 +463,7 @@ def _save_core(
     path = request.core_on_trap
     if path is not None:
         position = _violation_position(request, bundle, arrays, config, trap)
-        save_core(path, Core(bytes(bundle.file), inputs, config, request.engine, position))
+        save_core(path, Core(bytes(bundle.file), inputs, config, report.engine, position))
         say(f"wrote {path}; `nmpsim debug {path}` opens it where the run stopped")
 
 

@@ -1,6 +1,7 @@
 """The check of the contract: instructions in the order of their effects, one after the other.
 
-Recordings of programs that do not depend on data, and traces of those that do, are checked alike.
+Recordings of programs that do not depend on data, and traces of those that do, are checked alike:
+by these functions as they are, or compiled (``contract_entry.py``).
 What an instruction accesses is in :mod:`nmpsim.memory.footprint`, what it is ordered after in
 :mod:`~nmpsim.core.compiled.contract_order`, which of two accesses nothing orders in
 :mod:`~nmpsim.core.compiled.contract_access`, what is written in
@@ -53,7 +54,6 @@ from nmpsim.core.compiled.contract_state import (
     WORK_PER_EVENT,
     Contract,
     Limit,
-    make_contract,
 )
 from nmpsim.core.decode import (
     ACCESS_BYTES,
@@ -63,12 +63,11 @@ from nmpsim.core.decode import (
     OP,
     WORD_COUNT,
 )
-from nmpsim.core.shown import EVENT_WORDS, Event, HostEvent
+from nmpsim.core.shown import Event, HostEvent
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.jit import jit_entry, jit_general
-from nmpsim.kernels.numba_internals import struct_pointer
+from nmpsim.kernels.plain import jit_general
 from nmpsim.memory.footprint import (
     CODE,
     COUNT,
@@ -237,14 +236,13 @@ def core_event(c: Contract, event: Int64s, words: Int64s, first_word: Int) -> No
         synchronise(c, core, number, event[FIRST], event[SECOND])
 
 
-@jit_entry
-def check_events(given: Contract, events: Int64s, words: Int64s, first_word: Int) -> Any:
+@jit_general
+def check(c: Contract, events: Int64s, words: Int64s, first_word: Int) -> Any:
     """Check what cores and host do, int64 [n, Event]; True if it keeps to the contract.
 
     ``words`` has a row for each descriptor, whose words begin at column ``first_word``. It stops at
     the first violation, which is in ``found`` then, and where the order shows as too strict.
     """
-    c = struct_pointer(given)
     for i in range(events.shape[0]):
         event = events[i]
         c.numbers[WORK] = max(c.numbers[WORK] - WORK_PER_EVENT, 0)
@@ -255,9 +253,3 @@ def check_events(given: Contract, events: Int64s, words: Int64s, first_word: Int
         if is_found(c) or c.numbers[IS_TOO_STRICT]:
             return False
     return True
-
-
-def compile_check() -> None:
-    """Compile the check, or read it from the cache."""
-    nothing = np.zeros((0, EVENT_WORDS), np.int64)
-    check_events(make_contract(1, 0, 0, 0, 1), nothing, nothing, 0)

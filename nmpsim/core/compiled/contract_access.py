@@ -32,7 +32,7 @@ from nmpsim.core.compiled.dram_conflicts import (
 )
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.jit import jit_general
+from nmpsim.kernels.plain import jit_general
 from nmpsim.memory.footprint import (
     COUNT,
     END,

@@ -10,7 +10,7 @@ from nmpsim.core.compiled.contract_state import Contract, Doer
 from nmpsim.core.shown import Found
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.jit import jit_general
+from nmpsim.kernels.plain import jit_general
 from nmpsim.memory.footprint import CODE, DESCRIPTOR, END, START, WHAT, WRITES
 
 CASE, NUMBER, CORE, PC = int(Found.CASE), int(Found.NUMBER), int(Found.CORE), int(Found.PC)

@@ -15,7 +15,7 @@ from nmpsim.core.compiled.contract_state import KNOWN, Contract, Limit
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.kernels.array_types import Bytes, Int, Int64s
-from nmpsim.kernels.jit import jit_general
+from nmpsim.kernels.plain import jit_general
 from nmpsim.memory.footprint import END, FIRST_AXIS, RUN, START, WHAT, WORD
 
 SCRATCHPAD_BYTES = int(Limit.SCRATCHPAD_BYTES)

@@ -23,7 +23,7 @@ from nmpsim.core.compiled.contract_state import (
     Served,
 )
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.jit import jit_general
+from nmpsim.kernels.plain import jit_general
 
 RUNNING, AT_BARRIER, PENDING, HALTED = range(4)
 IS_UNSURE, IS_TOO_STRICT = int(Limit.IS_UNSURE), int(Limit.IS_TOO_STRICT)

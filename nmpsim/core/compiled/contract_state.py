@@ -12,7 +12,6 @@ from nmpsim.core.shown import Found
 from nmpsim.core.state import MAX_QUEUED, Bytes, Int64s
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
 from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
-from nmpsim.memory.pure import register_pure_functions
 
 UNITS = len(Unit)
 SCALAR = UNITS
@@ -135,11 +134,7 @@ def copied(contract: Contract) -> Contract:
 def make_contract(
     cores: int, scratchpad_bytes: int, ram_base: int, ram_bytes: int, depth: int
 ) -> Contract:
-    """Nothing has run yet and nothing is written; ``depth`` is that of the units' queues.
-
-    The check of what it holds may be compiled next, also where no compiled engine was made.
-    """
-    register_pure_functions()
+    """Nothing has run yet and nothing is written; ``depth`` is that of the units' queues."""
     numbers = np.zeros(len(Limit), np.int64)
     numbers[Limit.SCRATCHPAD_BYTES] = scratchpad_bytes
     numbers[Limit.RAM_BASE] = ram_base

@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.copies import extent
-from nmpsim.isa.words import LOAD
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.plain import jit_general
 
 READS, WRITES = np.int64(0), np.int64(1)
 KINDS = 2
@@ -25,24 +23,7 @@ RANGE_BEGIN, RANGE_END, STRIDE, FROM, TO = range(5)
 RANGE_WORDS = 5
 
 
-@jit
-def put_range(d: Int64s, accessed: Int64s) -> None:
-    """What a load or store (their first words are the same) accesses in DRAM, as an entry."""
-    start, run = d[LOAD.dram], d[LOAD.run_bytes]
-    step_x, step_y = d[LOAD.dram_stride_x], d[LOAD.dram_stride_y]
-    accessed[RANGE_BEGIN], accessed[RANGE_END] = start, start + extent(d)
-    stride = step_y if d[LOAD.count_x] == 1 else step_x
-    regular = d[LOAD.count_x] == 1 or d[LOAD.count_y] == 1 or (step_x > 0 and step_y % step_x == 0)
-    accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
-    if regular and stride > 0 and start % stride + run <= stride:
-        accessed[STRIDE], accessed[FROM], accessed[TO] = (
-            stride,
-            start % stride,
-            start % stride + run,
-        )
-
-
-@jit
+@jit_general
 def share_a_byte(a: Int64s, b: Int64s) -> Any:
     """False if two ranges certainly have no byte in common."""
     if a[RANGE_BEGIN] >= b[RANGE_END] or b[RANGE_BEGIN] >= a[RANGE_END]:
@@ -51,7 +32,7 @@ def share_a_byte(a: Int64s, b: Int64s) -> Any:
     return not (a[STRIDE] > 0 and a[STRIDE] == b[STRIDE] and disjoint)
 
 
-@jit
+@jit_general
 def any_share_a_byte(kept: Int64s, accessed: Int64s) -> Any:
     """True if one of a core's ranges of a kind may share a byte with another one."""
     for i in range(RANGES):
@@ -62,7 +43,7 @@ def any_share_a_byte(kept: Int64s, accessed: Int64s) -> Any:
     return False
 
 
-@jit
+@jit_general
 def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int) -> Any:
     """True if another core may access the same bytes, and one of the two writes."""
     for other in range(ranges.shape[0]):
@@ -75,13 +56,13 @@ def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int
     return False
 
 
-@jit
+@jit_general
 def have_same_stride(a: Int64s, b: Int64s) -> Any:
     """True if two ranges have the same part of the same stride."""
     return a[STRIDE] == b[STRIDE] and a[FROM] == b[FROM] and a[TO] == b[TO]
 
 
-@jit
+@jit_general
 def keep_range(kept: Int64s, accessed: Int64s) -> None:
     """Add a range to those of a core and kind."""
     for i in range(RANGES):
@@ -95,7 +76,7 @@ def keep_range(kept: Int64s, accessed: Int64s) -> None:
     extend(kept[RANGES - 1], accessed)
 
 
-@jit
+@jit_general
 def extend(kept: Int64s, accessed: Int64s) -> None:
     """Extend a range to contain another one."""
     if kept[RANGE_END] == 0:

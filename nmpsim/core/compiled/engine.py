@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.core.compiled.contract import check_events, compile_check
+from nmpsim.core.compiled.contract_entry import check_events, compile_check
+from nmpsim.core.compiled.contract_state import Contract
 from nmpsim.core.compiled.dispatch import KERNELS, KernelTable
 from nmpsim.core.compiled.event_loop import NO_RESULT, run
 from nmpsim.core.compiled.issue import IS_PLAIN
@@ -21,7 +22,7 @@ from nmpsim.core.compiled.replay import Workers, compile_replay, replay_epochs
 from nmpsim.core.compiled.warmup import Warmup
 from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.engine import Reached, ReplayDivergedError, ShowInstructions
-from nmpsim.core.state import Machine, Outcome
+from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions, make_stops, no_stops
 from nmpsim.kernels.jit import CACHE, is_cached, uncollected
 from nmpsim.memory.pure import register_pure_functions
@@ -92,6 +93,10 @@ class CompiledEngine:
         self._compile_once(machine, costs)
         self._kernels.announce(check_events)
         return self._record(machine, costs, show) is not None
+
+    def check_events(self, known: Contract, events: Int64s, words: Int64s, first_word: int) -> bool:
+        """The check of the contract, compiled; see :class:`~nmpsim.core.engine.Engine`."""
+        return bool(check_events(known, events, words, first_word))
 
     def replay(
         self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
@@ -168,14 +173,15 @@ class CompiledEngine:
         if self._is_compiled:
             return
         self._kernels.announce(run)
-        if CACHE is not None and not is_cached(run):
+        is_part_missing = not (is_cached(replay_epochs) and is_cached(check_events))
+        if CACHE is not None and not is_cached(run) and is_part_missing:
             warmup = Warmup()
             warmup.start()
             self._kernels.wait_for_warmup = warmup.wait
         context = self._context(machine, make_recorder(machine.cores.size, 0))
         with uncollected():
             run(machine, costs, context, 0, False, no_stops(machine.cores.size))
-            if not is_cached(replay_epochs) or not is_cached(check_events):
+            if is_part_missing:
                 self._kernels.wait_for_warmup()
             compile_replay()
         self._is_compiled = True

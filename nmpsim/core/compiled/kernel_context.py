@@ -15,12 +15,12 @@ from nmpsim.core.state import LAYER, STAGES, Int64s, Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CHANNEL_BYTES, MAX_WORDS
 from nmpsim.kernels.array_types import Bytes, Int, Records
-from nmpsim.kernels.conv_workspace import workspace_words
 from nmpsim.kernels.function_pointers import pointer
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Clip, IntegerScale
 from nmpsim.kernels.saturate import SaturationCounters
+from nmpsim.kernels.workspace_size import workspace_words
 
 
 @jit

@@ -11,15 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpsim.core.compiled.copies import extent
 from nmpsim.core.compiled.dram_conflicts import (
+    FROM,
     KINDS,
+    RANGE_BEGIN,
+    RANGE_END,
     RANGE_WORDS,
     RANGES,
     READS,
+    STRIDE,
+    TO,
     WRITES,
     conflicts_with_others,
     keep_range,
-    put_range,
 )
 from nmpsim.core.compiled.fields import outstanding_of, rs1_of, rs2_of, unit_of
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
@@ -118,6 +123,23 @@ def looks_at_data(m: Machine, core: Int, number: Int) -> Any:
     """True if a scalar instruction may read what a run has written, or may write."""
     region, _ = locate(m, m.cores[core].pc, np.int64(1))
     return region != IMAGE or IS_ACCESS[number]
+
+
+@jit
+def put_range(d: Int64s, accessed: Int64s) -> None:
+    """What a load or store (their first words are the same) accesses in DRAM, as an entry."""
+    start, run = d[LOAD.dram], d[LOAD.run_bytes]
+    step_x, step_y = d[LOAD.dram_stride_x], d[LOAD.dram_stride_y]
+    accessed[RANGE_BEGIN], accessed[RANGE_END] = start, start + extent(d)
+    stride = step_y if d[LOAD.count_x] == 1 else step_x
+    regular = d[LOAD.count_x] == 1 or d[LOAD.count_y] == 1 or (step_x > 0 and step_y % step_x == 0)
+    accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
+    if regular and stride > 0 and start % stride + run <= stride:
+        accessed[STRIDE], accessed[FROM], accessed[TO] = (
+            stride,
+            start % stride,
+            start % stride + run,
+        )
 
 
 @jit

@@ -21,7 +21,8 @@ class Warmup:
         """Start the process; if that fails, this process compiles everything."""
         if self._process is not None:
             return
-        command = [sys.executable, "-m", "nmpsim.core.compiled.warmup"]
+        command = [sys.executable, "-P", "-m", "nmpsim.core.compiled.warmup"]
+        # Not from the folder at hand, whose files are no modules of ours: -P.
         quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
         try:
             # Its standard input ends when this process does, however that ends.
@@ -47,7 +48,7 @@ def _end_with_parent() -> None:
 
 def _compile_common_kernels() -> None:
     # Imported here: that takes seconds on a busy host, in which the parent may end.
-    from nmpsim.core.compiled.contract import compile_check
+    from nmpsim.core.compiled.contract_entry import compile_check
     from nmpsim.core.compiled.dispatch import compiled_kernel
     from nmpsim.core.compiled.replay import compile_replay
     from nmpsim.core.decode import OP

@@ -7,6 +7,7 @@ turn, ties by core number.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from nmpsim.core.engine import Reached, ShowInstructions
 from nmpsim.core.reference.access import ACCESS
@@ -26,13 +27,16 @@ from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
 from nmpsim.core.reference.units import Queue, look_ahead, serve
 from nmpsim.core.reference.watch import Watch
-from nmpsim.core.state import NEVER, Machine, Outcome, Status, Trap
+from nmpsim.core.state import NEVER, Int64s, Machine, Outcome, Status, Trap
 from nmpsim.core.stops import StopConditions, no_stops
 from nmpsim.core.work import steps_with_room
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import Cause, Kind, Unit, of_kind
 from nmpsim.isa.total import total
 from nmpsim.timing import Costs
+
+if TYPE_CHECKING:
+    from nmpsim.core.compiled.contract_state import Contract
 
 INSTRUCTIONS: dict[str, Callable[[Step], None]] = total(
     f"{__name__}.INSTRUCTIONS",
@@ -68,6 +72,12 @@ class ReferenceEngine:
     def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
         """Never; see :class:`~nmpsim.core.engine.Engine`."""
         return False
+
+    def check_events(self, known: Contract, events: Int64s, words: Int64s, first_word: int) -> bool:
+        """The check that the compiled engine compiles, as plain Python."""
+        from nmpsim.core.compiled.contract import check
+
+        return bool(check(known, events, words, first_word))
 
     def replay(
         self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False

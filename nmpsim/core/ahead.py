@@ -1,0 +1,117 @@
+"""Kernels are compiled ahead: by a process of low priority, while the reference engine answers.
+
+It survives the command that starts it, says nothing, and one user has one at a time. What it leaves
+is in the cache of kernels, and a note that all of them are there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from nmpsim.kernels.cache_folder import CacheFolder, cache_folder
+from nmpsim.kernels.sources import source_digest
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks, and nothing is compiled ahead there
+    fcntl = None  # type: ignore[assignment]
+
+AGAIN_SECONDS = 900
+"""So long after one that did not come to its end no other one is started."""
+_HOST = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+"""Settings of Numba that choose a processor."""
+
+
+@attrs.frozen
+class Ahead:
+    """Where it is noted that all kernels of these sources are kept."""
+
+    folder: CacheFolder
+    """That of the folders of kernels."""
+    note: str
+
+    @property
+    def lock(self) -> Path:
+        """Of the process that compiles."""
+        return self.folder.path / "compiling.lock"
+
+    def is_done(self) -> bool:
+        """True if all kernels were kept, and their folder is still there."""
+        kept = self.folder.read(self.note)
+        return kept is not None and (self.folder.path / kept.decode()).is_dir()
+
+    def is_tried(self) -> bool:
+        """True if somebody compiles, or has lately begun to."""
+        try:
+            return time.time() - self.lock.stat().st_mtime < AGAIN_SECONDS
+        except OSError:
+            return False
+
+    def is_writable(self) -> bool:
+        """False where nothing could be kept."""
+        path = self.folder.path
+        return os.access(next(one for one in (path, *path.parents) if one.exists()), os.W_OK)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[bool]:
+        """True if no other process compiles; none begins while this lasts."""
+        self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self.lock.open("ab") as file:
+            is_alone = _locked(file.fileno())
+            if is_alone:
+                os.utime(self.lock)
+            yield is_alone
+
+
+def _locked(file: int) -> bool:
+    """True if nobody else has locked an open file; now this process has, until it is closed."""
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def ahead() -> Ahead | None:
+    """Of this user and host; None if nothing can be kept."""
+    folder = cache_folder("", os.environ.get("NUMBA_CACHE_DIR", ""))
+    if folder is None or fcntl is None:
+        return None
+    settings = (f"{name}={os.environ.get(name, '')}" for name in _HOST)
+    return Ahead(folder, f"complete-{source_digest(_processor(), *settings)}")
+
+
+def _processor() -> str:
+    """What tells processors with other instructions apart."""
+    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open("rb") as file:
+        lines = file.read(1 << 13).split(b"\n")
+        kinds = [line for line in lines if line.startswith((b"flags", b"Features"))]
+        return hashlib.sha256(b"".join(kinds[:1])).hexdigest()
+    return f"{platform.machine()} {platform.processor()}"
+
+
+def compile_ahead() -> None:
+    """Start the process, unless all is compiled, or it cannot be kept; it is not waited for."""
+    wanted = ahead()
+    if wanted is None or wanted.is_done() or wanted.is_tried() or not wanted.is_writable():
+        return
+    # Not from this folder, whose files are no modules of ours.
+    command = [sys.executable, "-P", "-m", "nmpsim.core.ahead_process"]
+    nothing = subprocess.DEVNULL
+    with contextlib.suppress(OSError):
+        process = subprocess.Popen(
+            command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/"
+        )
+        process.returncode = 0  # it may outlive this one, of which Python would warn

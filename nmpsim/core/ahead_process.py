@@ -1,0 +1,37 @@
+"""The process that compiles all kernels ahead; see :mod:`nmpsim.core.ahead`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from nmpsim.core.ahead import ahead
+
+
+def compile_all_ahead() -> None:
+    """Compile what is missing, the event loop last: where it is kept, everything is."""
+    known = ahead()
+    if known is None or known.is_done():
+        return
+    with known.alone() as is_alone:
+        if is_alone:
+            # Imported here: who is not alone ends at once.
+            from nmpsim.config import default_device
+            from nmpsim.core.compiled.engine import CompiledEngine
+            from nmpsim.core.compiled.replay import compile_replay
+            from nmpsim.core.load import empty_machine
+            from nmpsim.kernels.jit import CACHE
+            from nmpsim.timing import costs_of
+
+            engine = CompiledEngine()
+            engine.compile_all()
+            compile_replay()
+            engine.run(empty_machine(), costs_of(default_device()), 0, False)
+            if CACHE is not None and engine.is_complete():
+                known.folder.write(known.note, CACHE.path.name.encode())
+
+
+if __name__ == "__main__":
+    if sys.platform != "win32":
+        os.nice(19)
+    compile_all_ahead()

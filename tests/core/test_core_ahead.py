@@ -1,0 +1,161 @@
+"""Kernels that are compiled in the background: when, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmpsim.cli.ahead import SETTING, engine_for, is_wanted
+from nmpsim.core import ahead as module
+from nmpsim.core.ahead import AGAIN_SECONDS, Ahead, ahead, compile_ahead
+from nmpsim.core.ahead_process import compile_all_ahead
+from nmpsim.core.compiled.engine import CompiledEngine
+from nmpsim.kernels.cache_folder import cache_folder
+
+pytestmark = pytest.mark.skipif(module.fcntl is None, reason="nothing is compiled ahead here")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    cache_folder.cache_clear()
+    yield tmp_path / "cache"
+    cache_folder.cache_clear()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """How processes were started; none is."""
+    calls: list[dict[str, Any]] = []
+
+    class Nothing:
+        def __init__(self, command: list[str], **how: Any) -> None:
+            calls.append({"command": command, **how})
+
+    monkeypatch.setattr(module.subprocess, "Popen", Nothing)
+    return calls
+
+
+def known() -> Ahead:
+    found = ahead()
+    assert found is not None
+    return found
+
+
+def test_it_is_for_people_unless_it_is_said() -> None:
+    assert is_wanted({})
+    assert not any(is_wanted({name: "1"}) for name in ("CI", "PYTEST_VERSION", "NUMBA_DISABLE_JIT"))
+    assert is_wanted({SETTING: "1", "CI": "true"})
+    assert not is_wanted({SETTING: "0"})
+    assert is_wanted({SETTING: "", "CI": ""})
+
+
+def test_only_who_leaves_the_choice_has_kernels_compiled(
+    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SETTING, "1")
+    assert [engine_for(name) for name in ("compiled", "reference")] == ["compiled", "reference"]
+    assert engine_for("auto", runs_often=True) == "compiled"
+    assert started == []
+    assert engine_for("auto") == "auto"
+    assert len(started) == 1
+    monkeypatch.setenv(SETTING, "0")
+    assert engine_for("auto") == "auto"
+    assert len(started) == 1
+
+
+def test_the_process_is_silent_and_survives_the_command(started: list[dict[str, Any]]) -> None:
+    compile_ahead()
+    (how,) = started
+    assert how["start_new_session"]
+    assert {how["stdin"], how["stdout"], how["stderr"]} == {subprocess.DEVNULL}
+    assert "-P" in how["command"], "files of the folder at hand are no modules"
+
+
+def test_none_is_started_where_all_is_kept(cache: Path, started: list[dict[str, Any]]) -> None:
+    (cache / "kernels-1").mkdir(parents=True, mode=0o700)
+    cache.chmod(0o700)
+    known().folder.write(known().note, b"kernels-1")
+    compile_ahead()
+    assert started == []
+    (cache / "kernels-1").rmdir()
+    compile_ahead()
+    assert len(started) == 1
+
+
+def test_what_is_kept_of_other_sources_does_not_count(
+    cache: Path, started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cache / "kernels-1").mkdir(parents=True, mode=0o700)
+    cache.chmod(0o700)
+    known().folder.write(known().note, b"kernels-1")
+    monkeypatch.setenv("NUMBA_CPU_NAME", "another")
+    compile_ahead()
+    assert len(started) == 1
+
+
+def test_one_at_a_time(started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiles(_: object) -> None:
+        raise AssertionError("it is not alone")
+
+    monkeypatch.setattr(CompiledEngine, "compile_all", compiles)
+    with known().alone() as is_alone:
+        assert is_alone
+        with known().alone() as other:
+            assert not other
+        compile_all_ahead()
+        compile_ahead()
+    assert started == []
+    compile_ahead()
+    assert started == [], "one that failed is not tried at once again"
+    long_ago = time.time() - AGAIN_SECONDS - 1
+    os.utime(known().lock, (long_ago, long_ago))
+    compile_ahead()
+    assert len(started) == 1
+
+
+def test_none_is_started_where_nothing_can_be_kept(
+    cache: Path, started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module.os, "access", lambda *_: False)  # as for a file system that is read
+        compile_ahead()
+    cache.mkdir(mode=0o700)
+    cache.chmod(0o777)  # anybody could put code there
+    cache_folder.cache_clear()
+    compile_ahead()
+    assert started == []
+
+
+def test_a_system_that_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(module.subprocess, "Popen", none)
+    compile_ahead()
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_what_is_complete_is_noted(is_complete: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(CompiledEngine, "compile_all", lambda _: done.append("kernels"))
+    monkeypatch.setattr(CompiledEngine, "run", lambda *_: done.append("loop"))
+    monkeypatch.setattr(CompiledEngine, "is_complete", lambda _: is_complete)
+    monkeypatch.setattr("nmpsim.core.compiled.replay.compile_replay", lambda: done.append("replay"))
+    from nmpsim.kernels import jit
+
+    folder = cache_folder("kernels-1", str(known().folder.path))
+    assert folder is not None
+    folder.write("run", b"code")
+    monkeypatch.setattr(jit, "CACHE", folder)
+    compile_all_ahead()
+    assert done == ["kernels", "replay", "loop"], "whoever finds the loop finds all"
+    assert known().is_done() is is_complete
+    compile_all_ahead()
+    assert len(done) == (3 if is_complete else 6)
