@@ -1,5 +1,7 @@
 """How far two outputs of a layer are apart: elements that differ, the first, the worst.
 
+Elements of another kind than the output's are real numbers that it should be near to.
+
 A unit of the last place is one of the integers that an element can hold; of a float element, one
 of the numbers that its format can hold: two neighbours are one unit apart, and zero has one place,
 whatever its sign.
@@ -16,6 +18,7 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import energy, sqnr_db
+from nmpsim.lir.nodes import ELEM_DTYPES
 
 Array = npt.NDArray[Any]
 NAN_ULP = (1 << 64) - 1
@@ -28,6 +31,21 @@ _BITS: dict[int, np.dtype[Any]] = {
 """Bytes of a float format -> unsigned integers of its bits."""
 _BFLOAT16 = "bfloat16"
 """NumPy has no such type: its arrays hold the bits."""
+
+
+@attrs.frozen
+class Tolerance:
+    """What does not count as a difference; an element that one of these admits is near enough."""
+
+    ulp: int = 0
+    """Units of the last place; not of floats, whose smallest neighbours say nothing."""
+    absolute: float = 0.0
+    """Of real values."""
+    relative: float = 0.0
+    """Of the expected real value, to which ``absolute`` is added."""
+
+
+EXACT = Tolerance()
 
 
 @attrs.frozen
@@ -54,13 +72,17 @@ class Difference:
     first: Element | None
     """In row-major order; None if all are equal."""
     worst: Element | None
-    """Furthest in units of the last place; the first of equals."""
+    """Furthest in units of the last place, a float in real values; the first of equals."""
     mean_ulp: float
     """Over all elements."""
     sqnr_db: float
     """Of real values: the expected ones are the signal. Not a number if one of them is none."""
     cosine: float
     """Of the angle between both outputs as vectors of real values; 1 if both are zero."""
+    max_error: float
+    """The largest distance of two real values; NaN of a NaN and a number."""
+    beyond: int
+    """Elements that differ by more than the tolerance."""
 
     @property
     def equal(self) -> bool:
@@ -74,20 +96,30 @@ class Difference:
 
 
 def compare(
-    actual: Array, expected: Array, elem: str, scale: float | None = None, offset: int | None = None
+    actual: Array,
+    expected: Array,
+    elem: str,
+    scale: float | None = None,
+    offset: int | None = None,
+    tolerance: Tolerance = EXACT,
 ) -> Difference:
     """How far ``actual`` is from ``expected``, two arrays of one shape.
 
     Args:
         actual: an output as the device stores it.
-        expected: what it should be, likewise.
-        elem: element kind of both as the LIR has it: i8, float, ...
+        expected: what it should be, likewise; or, of a quantized output, real values (float).
+        elem: element kind of the output as the LIR has it: i8, float, ...
         scale: real size of a unit; None if the output is not quantized.
         offset: the integer that stands for zero.
+        tolerance: what does not count in ``beyond``.
 
     Raises:
-        UserError: INPUT002 if they are not of one shape, or of two types.
+        UserError: INPUT002 if they are not of one shape, or of types that cannot be compared.
     """
+    reals = None
+    if scale is not None and actual.dtype.kind in "iu" and expected.dtype.kind == "f":
+        # The real values themselves are the signal, not what is left of them in integers.
+        reals, expected = expected.astype(np.float64), nearest_stored(expected, elem, scale, offset)
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise fail(
             "INPUT002",
@@ -98,19 +130,26 @@ def compare(
     ulp = ulp_between(actual, expected, elem)
     apart = np.flatnonzero(ulp)
     numbers = _numbers(actual, elem), _numbers(expected, elem)
-    real = real_values(expected, elem, scale, offset)
+    real = real_values(expected, elem, scale, offset) if reals is None else reals
     other = real_values(actual, elem, scale, offset)
     with np.errstate(invalid="ignore", over="ignore"):  # of infinities and NaN
-        sqnr, cosine = sqnr_db(real, _error(other, real, ulp)), _cosine(other, real)
+        error = other - real if reals is not None else _error(other, real, ulp)
+        sqnr, cosine = sqnr_db(real, error), _cosine(other, real)
+        is_near = np.abs(error) <= tolerance.absolute + tolerance.relative * np.abs(real)
+    is_float = numbers[0].dtype.kind == "f"
+    is_near |= ulp <= (0 if is_float else tolerance.ulp)
+    distance = _no_nan(np.abs(error)) if is_float else ulp
     return Difference(
         shape=actual.shape,
         elements=actual.size,
         differing=apart.size,
         first=_element(numbers, ulp, int(apart[0])) if apart.size else None,
-        worst=_element(numbers, ulp, int(ulp.argmax())) if apart.size else None,
+        worst=_element(numbers, ulp, int(distance.argmax())) if apart.size else None,
         mean_ulp=float(ulp.mean(dtype=np.float64)) if ulp.size else 0.0,
         sqnr_db=sqnr,
         cosine=cosine,
+        max_error=float(np.abs(error).max()) if error.size else 0.0,
+        beyond=int(np.count_nonzero(~is_near)),
     )
 
 
@@ -130,6 +169,20 @@ def real_values(
     """What stored elements stand for: ``scale * (q - offset)``, or themselves."""
     real = _numbers(stored, elem).astype(np.float64)
     return real if scale is None else scale * (real - (offset or 0))
+
+
+def nearest_stored(real: Array, elem: str, scale: float, offset: int | None) -> Array:
+    """Real values as a quantized output stores them: the nearest integers, saturated."""
+    dtype = ELEM_DTYPES[elem]
+    limits = np.iinfo(dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        scaled = np.rint(real.astype(np.float64) / scale) + (offset or 0)
+    return np.asarray(np.clip(np.nan_to_num(scaled), limits.min, limits.max).astype(dtype))
+
+
+def _no_nan(distance: Array) -> Array:
+    """A NaN is further off than any number."""
+    return np.where(np.isnan(distance), np.inf, distance)
 
 
 def _numbers(stored: Array, elem: str) -> Array:

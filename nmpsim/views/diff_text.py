@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, TensorDifference
-from nmpsim.analysis.difference import Element
+from nmpsim.analysis.difference import Element, Tolerance
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.text import elem_text, plural, real_text, shape_text
@@ -27,7 +27,7 @@ def print_run_difference(found: RunDifference, console: Console, *, show_all: bo
     rows = found.tensors if show_all else differing
     if rows:
         console.print()
-        console.print(_table(rows if show_all else rows[:MAX_ROWS], found.within, console))
+        console.print(_table(rows if show_all else rows[:MAX_ROWS], console))
         if not show_all and len(rows) > MAX_ROWS:
             line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
     for one in differing:
@@ -72,10 +72,13 @@ def _print_place(title: str, one: TensorDifference, which: str, console: Console
     if element is not None:
         at = ", ".join(map(str, element.at))
         numbers = f"{real_text(element.actual)}, not {real_text(element.expected)}"
-        line(console, f"  at [{at}]: {numbers} ({element.ulp:,} ulp)")
+        apart = f"{element.ulp:,} ulp"
+        if one.is_real or is_float(one):
+            apart = f"largest error {real_text(one.difference.max_error)}"
+        line(console, f"  at [{at}]: {numbers} ({apart})")
 
 
-def _table(rows: tuple[TensorDifference, ...], within: int, console: Console) -> object:
+def _table(rows: tuple[TensorDifference, ...], console: Console) -> object:
     def told(text: str, one: TensorDifference) -> str:
         return "-" if one.difference is None else text
 
@@ -88,15 +91,18 @@ def _table(rows: tuple[TensorDifference, ...], within: int, console: Console) ->
                 visible_line(_name(one)),
                 elem_text(one.elem),
                 shape_text(one.shape),
-                told(f"{difference.differing:,}" if difference else "", one),
+                told(f"{difference.beyond:,}" if difference else "", one),
                 f"{one.compared:,}",
-                told(f"{difference.worst_ulp:,}" if difference else "", one),
+                told(f"{difference.worst_ulp:,}" if difference and not is_float(one) else "-", one),
+                real_text(difference.max_error) if difference and one.has_scale else "-",
                 f"{difference.sqnr_db:.1f}" if difference and one.has_scale else "-",
-                _note(one, within),
+                f"{difference.cosine:.4f}" if difference and one.has_scale else "-",
+                _note(one),
             ]
         )
-    titles = ("#", "layer", "type", "shape", "differ", "of", "worst ulp", "SQNR dB", "")
-    right = {0, 4, 5, 6, 7}
+    titles = ("#", "layer", "type", "shape", "differ", "of", "worst ulp", "error", "SQNR dB",
+              "cosine", "")  # fmt: skip
+    right = {0, 4, 5, 6, 7, 8, 9}
     columns = [
         Column(title, [row[index] for row in cells], 8 if index == 1 else None, index in right)
         for index, title in enumerate(titles)
@@ -104,8 +110,13 @@ def _table(rows: tuple[TensorDifference, ...], within: int, console: Console) ->
     return fitted_table(columns, console)
 
 
-def _note(one: TensorDifference, within: int) -> str:
-    notes = [] if one.differs(within) else ["equal"]
+def is_float(one: TensorDifference) -> bool:
+    """True if units of the last place say nothing."""
+    return "float" in one.elem
+
+
+def _note(one: TensorDifference) -> str:
+    notes = [] if one.differs else ["equal"]
     if one.problem:
         notes.append("not compared")
     if one.renamed:
@@ -125,11 +136,19 @@ def _print_only(whose: str, names: tuple[str, ...], console: Console) -> None:
 
 def _sum(found: RunDifference) -> str:
     compared = plural(len(found.tensors), "tensor")
-    allowed = f" by more than {found.within} ulp" if found.within else ""
+    allowed = _allowed(found.tolerance)
     if not found.differing:
-        within = f" within {found.within} ulp" if found.within else ""
-        return f"{compared} compared, all equal{within}"
-    return f"{compared} compared, {len(found.differing):,} differ{allowed}"
+        return f"{compared} compared, all equal{f' within {allowed}' if allowed else ''}"
+    differ = f"{compared} compared, {len(found.differing):,} differ"
+    return f"{differ}{f' by more than {allowed}' if allowed else ''}"
+
+
+def _allowed(tolerance: Tolerance) -> str:
+    """Absolute and relative tolerance add up; units of the last place stand for themselves."""
+    reals = [f"{tolerance.absolute:g}"] if tolerance.absolute else []
+    reals += [f"{100 * tolerance.relative:g} %"] if tolerance.relative else []
+    units = [f"{tolerance.ulp} ulp"] if tolerance.ulp else []
+    return " or ".join([*units, *([" + ".join(reals)] if reals else [])])
 
 
 def _name(one: TensorDifference) -> str:

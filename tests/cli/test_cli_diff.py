@@ -62,13 +62,48 @@ def test_one_wrong_element(nmpsim_cli, runs, tmp_path):
             "diff", runs / "7.npz", tmp_path / "wrong.npz", *options, "--format", "json"
         ).stdout
     )
-    assert (document["schema"], document["equal"]) == ("nmpsim-diff-2", False)
+    assert (document["schema"], document["equal"]) == ("nmpsim-diff-3", False)
     assert document["first"] == document["worst"] == name[5:]
     wrong = next(one for one in document["tensors"] if one["differs"])
     assert (wrong["differing_elements"], wrong["worst_ulp"]) == (1, 8)
     assert wrong["first"]["at"] == [0, 1, 2, 3]
     assert wrong["first"]["first"] == right
     assert wrong["sqnr_db"] > 20
+
+
+def test_float_activations_of_a_model_by_its_own_names(nmpsim_cli, runs, tmp_path):
+    import nmpsim
+
+    layers = nmpsim.load(runs / "digits.bin").metadata.layers
+    with np.load(runs / "7.npz") as saved:
+        real = {
+            f"/net/{one.name}": one.output.scale * (saved[key] - np.float32(one.output.offset))
+            for key in saved.files
+            for one in layers
+            if one.name == key[5:] and one.output.scale is not None
+        }
+    np.savez(tmp_path / "float.npz", **real)
+    pairs = "".join(f"{name} = {name[5:]}\r\n" for name in real)
+    (tmp_path / "a map").write_text(f"# model = program\r\n\r\n{pairs}", newline="")
+    words = ["diff", tmp_path / "float.npz", runs / "7.npz", "--bundle", runs / "digits.bin"]
+    result = nmpsim_cli(*words, "--map", tmp_path / "a map")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert f"{len(real)} tensors compared, all equal" in result.stdout
+    np.savez(tmp_path / "float.npz", **{name: 1.01 * values for name, values in real.items()})
+    loose = ("--rtol", 0.011, "--atol", 0.001, "--map", tmp_path / "a map")
+    assert nmpsim_cli(*words, *loose).exit_code == 0
+    off = nmpsim_cli(*words, *loose[2:], "--format", "json")
+    document = json.loads(off.stdout)
+    assert (off.exit_code, document["rtol"], document["atol"]) == (1, 0.0, 0.001)
+    assert all(one["compared_as_real"] for one in document["tensors"])
+
+    for given, said in (
+        ("conv1", "--map takes a pair of names"),
+        ("a=b=", "--map takes a pair of names"),
+        ("no=where", "which the first run does not have"),
+    ):
+        bad = nmpsim_cli(*words, "--map", given)
+        assert (bad.exit_code, said in bad.stderr) == (2, True), bad.stderr
 
 
 def test_two_reports(nmpsim_cli, runs, tmp_path):

@@ -21,7 +21,7 @@ from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.instructions import Done
 from nmpsim.debugger.patch_points import index_of, pieces_of
-from nmpsim.debugger.reference import Reference
+from nmpsim.debugger.reference import Reference, real_numbers
 from nmpsim.debugger.tracing import trace_of
 from nmpsim.isa.codec import encode
 from nmpsim.lir import parse, verify
@@ -249,3 +249,45 @@ def test_a_store_over_what_the_layer_itself_reads(planted: Planted) -> None:
 
 def test_the_right_program_has_no_cause(planted: Planted) -> None:
     assert planted.found([])["causes"] == []
+
+
+def real_reference(planted: Planted) -> dict[str, Any]:
+    """What a float network might have that rounds to the layers' right answers."""
+    rng = np.random.default_rng(4)
+    known = {}
+    for layer in planted.debugger.bundle.metadata.layers:
+        stored = planted.right[layer_key(layer)]
+        if layer.output.scale is None:
+            known[layer_key(layer)] = stored
+        else:
+            exact = real_numbers(layer.output, stored) + layer.output.scale * rng.uniform(
+                -0.4, 0.4, stored.shape
+            )
+            known[layer_key(layer)] = exact.astype(np.float32)
+    return known
+
+
+def test_a_float_reference_leads_to_where_the_error_jumps(planted: Planted) -> None:
+    known = real_reference(planted)
+    told = planted.found([], known)
+    assert (told["jump"], told["causes"]) == (None, [])
+    assert len(told["layers"]) == sum(
+        one.output.scale is not None for one in planted.debugger.layers
+    )
+
+    (conv,) = {one.index for one in planted.debugger.layers if one.name == "conv2__2"}
+    fault = words(planted.done("conv2", "nmp.conv"), "out_post", lambda post: post + 1)
+    told = planted.found(fault, known)
+    assert (told["jump"], planted.debugger.current_layer()) == ("conv2__2", conv + 1)
+
+
+def test_a_range_that_does_not_fit_is_told(planted: Planted) -> None:
+    known = real_reference(planted)
+    layer = planted.layer("fc")
+    key = layer_key(layer)
+    told = planted.found([], {**known, key: 3 * known[key]})
+    assert told["jump"] == layer.name
+    assert "values lie beyond its range" in told["causes"][0]
+    told = planted.found([], {**known, key: known[key] / 20})
+    assert told["worst"] == layer.name
+    assert told["causes"][0].startswith("its range is too wide: values are")

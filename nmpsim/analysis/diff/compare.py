@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.diff.pairs import order_of, pair, permuted
 from nmpsim.analysis.diff.printed import stored
 from nmpsim.analysis.diff.tensors import Tensor, Values
-from nmpsim.analysis.difference import Difference, Element, compare
+from nmpsim.analysis.difference import (
+    EXACT,
+    Difference,
+    Element,
+    Tolerance,
+    compare,
+    real_values,
+)
 from nmpsim.diagnostics import fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Array = npt.NDArray[Any]
-
-LAYOUTS = ("auto", "same", "nchw", "nhwc")
-"""What the first run's tensors of four dimensions are, where the second's are the other."""
-_TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
-_ORDERS = {"nchw": (_TO_NHWC, "NCHW"), "nhwc": (_TO_NCHW, "NHWC")}
 
 
 @attrs.frozen
@@ -53,15 +57,18 @@ class TensorDifference:
     """Layout of the first run's tensor, if it is another than the second's."""
     has_scale: bool = False
     """False if real values, and so their SQNR, are not known."""
+    is_real: bool = False
+    """True if real values are compared, for one of the two is not quantized."""
 
     @property
     def worst_ulp(self) -> int:
         """The largest distance in units of the last place, 0 if there is none to tell."""
         return 0 if self.difference is None else self.difference.worst_ulp
 
-    def differs(self, within: int) -> bool:
-        """True unless all that is known is the same, up to ``within`` units of the last place."""
-        return self.difference is None or self.worst_ulp > within
+    @property
+    def differs(self) -> bool:
+        """True unless all that is known is the same, or near enough."""
+        return self.difference is None or self.difference.beyond > 0
 
 
 @attrs.frozen
@@ -72,21 +79,24 @@ class RunDifference:
     only_first: tuple[str, ...]
     """Instructions whose result only the first run has."""
     only_second: tuple[str, ...]
-    within: int
-    """Units of the last place that do not count."""
+    tolerance: Tolerance
+    """What does not count."""
 
     @property
     def differing(self) -> tuple[TensorDifference, ...]:
         """Those that differ."""
-        return tuple(one for one in self.tensors if one.differs(self.within))
+        return tuple(one for one in self.tensors if one.differs)
 
     @property
     def worst(self) -> TensorDifference | None:
-        """Of those with a number, the one that is furthest off in units of the last place."""
+        """Of those with a number the one with the least SQNR, if all have one.
+
+        Else the one that is furthest off in units of the last place.
+        """
         told = [one for one in self.differing if one.difference is not None]
-        return max(
-            told, key=lambda one: one.difference.worst_ulp if one.difference else 0, default=None
-        )
+        if all(one.has_scale for one in told):
+            return min(told, key=_sqnr, default=None)
+        return max(told, key=lambda one: one.worst_ulp, default=None)
 
 
 def compare_runs(
@@ -94,8 +104,10 @@ def compare_runs(
     second: Iterable[Tensor],
     *,
     layout: str = "auto",
-    within: int = 0,
+    tolerance: Tolerance = EXACT,
     parameters: Mapping[str, Parameters] | None = None,
+    names: Mapping[str, str] | None = None,
+    origins: Mapping[str, str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> RunDifference:
     """Compare what two runs have in common.
@@ -104,43 +116,62 @@ def compare_runs(
         first: tensors of the run before, or of the one that is taken for right.
         second: tensors of the run in question.
         layout: one of LAYOUTS; auto turns a tensor whose shape says so.
-        within: units of the last place up to which tensors count as equal.
+        tolerance: up to which elements count as equal.
         parameters: scale and offset of results by instruction.
+        names: what the first run calls a result of the second, first name -> second name.
+        origins: the operation of a model's file that an instruction of the second run comes from.
         progress: called after every tensor with its number, their count and its name.
 
     Raises:
-        UserError: DIFF001 if they have nothing in common; what reading a tensor raises.
+        UserError: DIFF001 if they have nothing in common, or not what ``names`` says; what reading
+            a tensor raises.
     """
     mine, theirs = list(second), list(first)
-    pairs = _with_renamed(list(_pairs(mine, theirs)), mine, theirs)
+    pairs = pair(mine, theirs, names or {}, origins or {})
     if not pairs:
         raise fail(
             "DIFF001",
             "the two have no tensor in common",
             found=f"{_names(theirs)} and {_names(mine)}",
-            hint="tensors are matched by the names of LIR instructions",
+            hint="tensors are matched by the names of LIR instructions; --map says other names",
         )
     differences = []
     for number, (one, other) in enumerate(pairs, 1):
-        differences.append(compare_tensors(one, other, layout, parameters or {}))
+        found = compare_tensors(one, other, layout, parameters or {}, tolerance)
+        differences.append(found)
         if progress is not None:
             progress(number, len(pairs), one.name)
     known, known_first = ({pair[side].name for pair in pairs} for side in (0, 1))
     only = _rest(theirs, known_first), _rest(mine, known)
-    return RunDifference(tuple(differences), *only, within)
+    return RunDifference(tuple(differences), *only, tolerance)
 
 
 def compare_tensors(
-    one: Tensor, other: Tensor, layout: str, parameters: Mapping[str, Parameters]
+    one: Tensor,
+    other: Tensor,
+    layout: str,
+    parameters: Mapping[str, Parameters],
+    tolerance: Tolerance = EXACT,
 ) -> TensorDifference:
     """How far ``one``, of the run in question, is from ``other``."""
     values, turned, problem = _alike(one.load(), other.load(), layout)
     type = one.type or other.type
     elem = type.elem if type is not None else _elem_of(values[0].array.dtype)
     known = _parameters(one, other, parameters)
+    kinds = [each.array.dtype.kind for each in values]
+    is_real = not problem and known is not None and sorted(kinds) in (["f", "i"], ["f", "u"])
+    if is_real and known is not None and kinds[0] == "f":
+        stored_elem = _elem_of(values[1].array.dtype)
+        real = real_values(values[1].array, stored_elem, known.scale, known.offset)
+        values = values[0], attrs.evolve(values[1], array=real.astype(values[0].array.dtype))
+    if not (problem or is_real) and values[0].array.dtype != values[1].array.dtype:
+        problem = f"types differ: {values[1].array.dtype} in the first, "
+        problem += f"{values[0].array.dtype} in the second"
+        if "f" in kinds:
+            problem += "; --bundle tells what the integers stand for"
     difference = None
     if not problem:
-        difference = _difference(values, elem, known)
+        difference = _difference(values, elem, known if kinds[0] != "f" else None, tolerance)
     return TensorDifference(
         name=one.name,
         operand=None if one.is_result else one.operand,
@@ -152,52 +183,18 @@ def compare_tensors(
         problem=problem,
         renamed=other.name if other.name != one.name else "",
         turned=turned,
-        has_scale=known is not None or values[0].array.dtype.kind not in "iu",
+        has_scale=known is not None or kinds[0] not in "iu",
+        is_real=is_real,
     )
 
 
-def _pairs(mine: Sequence[Tensor], theirs: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-    """By name and operand; a result also where operands are called by other names."""
-    by_operand = {(one.name, one.operand): one for one in theirs}
-    results = {one.name: one for one in theirs if one.is_result}
-    for one in mine:
-        other = by_operand.get((one.name, one.operand))
-        if other is None and one.is_result:
-            other = results.get(one.name)
-        if other is not None:
-            yield one, other
-
-
-def _with_renamed(
-    pairs: list[tuple[Tensor, Tensor]], mine: Sequence[Tensor], theirs: Sequence[Tensor]
-) -> list[tuple[Tensor, Tensor]]:
-    """Also results that only one run has by name, of the same number, shape and type; in order."""
-    known = [{pair[side].name for pair in pairs} for side in (0, 1)]
-    left = [
-        {one.number: one for one in run if one.is_result and one.name not in names}
-        for run, names in zip((mine, theirs), known, strict=True)
-    ]
-    numbers = (left[0].keys() & left[1].keys()) - {None}
-    renamed = [(left[0][n], left[1][n]) for n in numbers if _same_form(left[0][n], left[1][n])]
-    place = {id(one): index for index, one in enumerate(mine)}
-    return sorted([*pairs, *renamed], key=lambda pair: place[id(pair[0])])
-
-
-def _same_form(one: Tensor, other: Tensor) -> bool:
-    values = one.load(), other.load()
-    return values[0].shape == values[1].shape and values[0].array.dtype == values[1].array.dtype
-
-
 def _alike(mine: Values, theirs: Values, layout: str) -> tuple[tuple[Values, Values], str, str]:
-    """Both in one shape and type; the layout of theirs, if turned; why they are not alike."""
-    order = _order(mine.shape, theirs.shape, layout)
+    """Both in one shape; the layout of theirs, if turned; why they are not alike."""
+    order = order_of(mine.shape, theirs.shape, layout)
     if order is None:
         found = f"{_shape(theirs.shape)} in the first, {_shape(mine.shape)} in the second"
         return (mine, theirs), "", f"shapes differ: {found}"
     mine, theirs = _typed(mine, theirs), _typed(theirs, mine)
-    if mine.array.dtype != theirs.array.dtype:
-        found = f"{theirs.array.dtype} in the first, {mine.array.dtype} in the second"
-        return (mine, theirs), "", f"types differ: {found}"
     axes, name = order
     if axes == ():
         return (mine, attrs.evolve(theirs, shape=mine.shape)), "", ""
@@ -215,26 +212,6 @@ def _typed(values: Values, by: Values) -> Values:
     return attrs.evolve(values, array=stored(values.array, by.array.dtype), is_typed=True)
 
 
-def _order(
-    mine: tuple[int, ...], theirs: tuple[int, ...], layout: str
-) -> tuple[tuple[int, ...], str] | None:
-    """How to turn the axes of theirs into those of mine, () for not at all, and their layout."""
-    if layout in _ORDERS and len(mine) == len(theirs) == 4:
-        axes, name = _ORDERS[layout]
-        return (axes, name) if _permuted(theirs, axes) == mine else None
-    if [n for n in mine if n != 1] == [n for n in theirs if n != 1]:
-        return (), ""
-    if layout == "auto" and len(mine) == len(theirs) == 4:
-        for axes, name in _ORDERS.values():
-            if _permuted(theirs, axes) == mine:
-                return axes, name
-    return None
-
-
-def _permuted(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(shape[axis] for axis in axes)
-
-
 def _turned(values: Values, axes: tuple[int, ...]) -> Values:
     def turn(flat: Array) -> Array:
         return flat.reshape(values.shape).transpose(axes).reshape(-1)
@@ -242,26 +219,29 @@ def _turned(values: Values, axes: tuple[int, ...]) -> Values:
     tolerance = values.tolerance
     return attrs.evolve(
         values,
-        shape=_permuted(values.shape, axes),
+        shape=permuted(values.shape, axes),
         array=turn(values.array),
         tolerance=turn(tolerance) if isinstance(tolerance, np.ndarray) else tolerance,
     )
 
 
 def _difference(
-    values: tuple[Values, Values], elem: str, parameters: Parameters | None
+    values: tuple[Values, Values],
+    elem: str,
+    parameters: Parameters | None,
+    tolerance: Tolerance,
 ) -> Difference:
     """Of the elements that both tell; what a printed number may stand for is equal to it."""
     mine, theirs = values
     count = min(mine.array.size, theirs.array.size)
     actual, expected = mine.array[:count], theirs.array[:count]
-    tolerance = _first(mine.tolerance, count) + _first(theirs.tolerance, count)
-    if not np.array_equal(tolerance, 0):
+    printed = _first(mine.tolerance, count) + _first(theirs.tolerance, count)
+    if not np.array_equal(printed, 0):
         with np.errstate(invalid="ignore"):
-            near = np.abs(actual.astype(np.float64) - expected.astype(np.float64)) <= tolerance
+            near = np.abs(actual.astype(np.float64) - expected.astype(np.float64)) <= printed
         expected = np.where(near, actual, expected)
     scale, offset = (parameters.scale, parameters.offset) if parameters else (None, None)
-    found = compare(actual, expected, elem, scale, offset)
+    found = compare(actual, expected, elem, scale, offset, tolerance)
     return attrs.evolve(
         found,
         shape=mine.shape,
@@ -290,6 +270,12 @@ def _parameters(one: Tensor, other: Tensor, known: Mapping[str, Parameters]) -> 
 
 def _elem_of(dtype: np.dtype[Any]) -> str:
     return next((name for name, known in ELEM_DTYPES.items() if known == dtype), dtype.name)
+
+
+def _sqnr(one: TensorDifference) -> float:
+    """A NaN is worse than any number."""
+    sqnr = math.inf if one.difference is None else one.difference.sqnr_db
+    return -math.inf if math.isnan(sqnr) else sqnr
 
 
 def _rest(tensors: Sequence[Tensor], known: set[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from nmpsim.analysis.difference import NAN_ULP, Element
 from nmpsim.report.fields import Range, RealText, float_text
 from nmpsim.report.json import to_json
 
-SCHEMA: Final = "nmpsim-diff-2"
+SCHEMA: Final = "nmpsim-diff-3"
 """Version of the document."""
 Distance = Annotated[int, Range(0, NAN_ULP)]
 
@@ -37,19 +37,26 @@ class TensorDocument(TypedDict):
     differs: bool
     problem: Annotated[str | None, "why they cannot be compared"]
     layout_of_first: Annotated[str | None, "if it is another than the second's"]
+    compared_as_real: Annotated[bool, "one of the two is not quantized: real values are compared"]
     differing_elements: int | None
+    beyond_elements: Annotated[int | None, "that differ by more than what does not count"]
     worst_ulp: Distance | None
     mean_ulp: float | None
+    max_error: Annotated[RealText | None, "the largest distance of two real values"]
     sqnr_db: RealText | None
     cosine: RealText | None
     first: Annotated[ElementDocument | None, "the first that differs, in row-major order"]
-    worst: Annotated[ElementDocument | None, "furthest in units of the last place"]
+    worst: Annotated[
+        ElementDocument | None, "furthest in units of the last place; a float, in real values"
+    ]
 
 
 class TensorsDocument(TypedDict):
     """Two runs, tensor by tensor."""
 
-    within_ulp: Annotated[int, "units of the last place that do not count"]
+    within_ulp: Annotated[int, "units of the last place that do not count, but for floats"]
+    atol: Annotated[float, "absolute distance of real values that does not count"]
+    rtol: Annotated[float, "the same, as a share of the first's value; added to atol"]
     compared: int
     differing: int
     first: Annotated[str | None, "the first tensor that differs"]
@@ -62,7 +69,7 @@ class TensorsDocument(TypedDict):
 class RunDifferenceDocument(TensorsDocument):
     """What `nmpsim diff --format json` writes of two runs."""
 
-    schema: Literal["nmpsim-diff-2"]
+    schema: Literal["nmpsim-diff-3"]
     kind: Literal["runs"]
     equal: bool
 
@@ -70,7 +77,7 @@ class RunDifferenceDocument(TensorsDocument):
 class ReportDifferenceDocument(TypedDict):
     """What `nmpsim diff --format json` writes of two reports."""
 
-    schema: Literal["nmpsim-diff-2"]
+    schema: Literal["nmpsim-diff-3"]
     kind: Literal["reports"]
     equal: bool
     facts: Annotated[list[Change], "of the whole run"]
@@ -101,18 +108,20 @@ def report_document(found: ReportDifference) -> ReportDifferenceDocument:
 
 def _run(found: RunDifference) -> TensorsDocument:
     return {
-        "within_ulp": found.within,
+        "within_ulp": found.tolerance.ulp,
+        "atol": found.tolerance.absolute,
+        "rtol": found.tolerance.relative,
         "compared": len(found.tensors),
         "differing": len(found.differing),
         "first": found.differing[0].name if found.differing else None,
         "worst": None if found.worst is None else found.worst.name,
         "only_first": list(found.only_first),
         "only_second": list(found.only_second),
-        "tensors": [_tensor(one, found.within) for one in found.tensors],
+        "tensors": [_tensor(one) for one in found.tensors],
     }
 
 
-def _tensor(one: TensorDifference, within: int) -> TensorDocument:
+def _tensor(one: TensorDifference) -> TensorDocument:
     difference = one.difference
     return {
         "name": one.name,
@@ -122,9 +131,12 @@ def _tensor(one: TensorDifference, within: int) -> TensorDocument:
         "elem": one.elem,
         "shape": list(one.shape),
         "compared_elements": one.compared,
-        "differs": one.differs(within),
+        "differs": one.differs,
         "problem": one.problem or None,
         "layout_of_first": one.turned or None,
+        "compared_as_real": one.is_real,
+        "beyond_elements": None if difference is None else difference.beyond,
+        "max_error": _number(difference.max_error) if difference and one.has_scale else None,
         "differing_elements": None if difference is None else difference.differing,
         "worst_ulp": None if difference is None else difference.worst_ulp,
         "mean_ulp": None if difference is None else difference.mean_ulp,

@@ -10,6 +10,7 @@ import numpy as np
 
 from nmpsim.analysis.diff.compare import Parameters, RunDifference, compare_runs
 from nmpsim.analysis.diff.tensors import Tensor, Values
+from nmpsim.analysis.difference import EXACT, Tolerance
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, RunReport
 
@@ -63,8 +64,10 @@ class ReportDifference:
         )
 
 
-def compare_reports(first: RunReport, second: RunReport, *, within: int = 0) -> ReportDifference:
-    """What changed from the first report to the second; ``within`` is as for ``compare_runs``."""
+def compare_reports(
+    first: RunReport, second: RunReport, *, tolerance: Tolerance = EXACT
+) -> ReportDifference:
+    """What changed from the first report to the second; ``tolerance`` is that of outputs."""
     mine = {layer.name: layer for layer in first.layers}
     theirs = {layer.name: layer for layer in second.layers}
     return ReportDifference(
@@ -72,7 +75,7 @@ def compare_reports(first: RunReport, second: RunReport, *, within: int = 0) -> 
         layers=tuple(_layer_changes(mine, theirs)),
         only_first=tuple(name for name in mine if name not in theirs),
         only_second=tuple(name for name in theirs if name not in mine),
-        outputs=_outputs(first, second, within),
+        outputs=_outputs(first, second, tolerance),
     )
 
 
@@ -130,7 +133,7 @@ def _layer_facts(layer: LayerReport) -> dict[str, str | Number | None]:
     }
 
 
-def _outputs(first: RunReport, second: RunReport, within: int) -> RunDifference | None:
+def _outputs(first: RunReport, second: RunReport, tolerance: Tolerance) -> RunDifference | None:
     before = [_tensor(output) for output in first.output_reports]
     after = [_tensor(output) for output in second.output_reports]
     if not {one.name for one in before} & {one.name for one in after}:
@@ -140,7 +143,7 @@ def _outputs(first: RunReport, second: RunReport, within: int) -> RunDifference 
         for output in second.output_reports
         if output.scale is not None
     }
-    return compare_runs(before, after, within=within, parameters=parameters)
+    return compare_runs(before, after, tolerance=tolerance, parameters=parameters)
 
 
 def _tensor(output: OutputReport) -> Tensor:

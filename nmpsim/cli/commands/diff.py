@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,14 @@ import click
 
 from nmpsim.cli.options import FILE, Command, format_option, output_option, show
 from nmpsim.cli.runs import Given, given
-from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, fail
+from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, Place, fail
 
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import Parameters, ReportDifference, RunDifference
+    from nmpsim.analysis.difference import Tolerance
     from nmpsim.bundle import Bundle
+
+TOLERANCE = click.FloatRange(0, math.inf, max_open=True)
 
 
 @attrs.frozen
@@ -54,7 +58,29 @@ class _SoFar:
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Units of the last place by which elements may differ.",
+    help="Units of the last place by which elements may differ; floats may not.",
+)
+@click.option(
+    "--atol",
+    metavar="X",
+    type=TOLERANCE,
+    default=0.0,
+    help="Distance by which real values may differ.",
+)
+@click.option(
+    "--rtol",
+    metavar="X",
+    type=TOLERANCE,
+    default=0.0,
+    help="The same, as a share of A's value; added to --atol.",
+)
+@click.option(
+    "--map",
+    "maps",
+    metavar="A=B|FILE",
+    multiple=True,
+    help="A's name of a result, and B's; or a file with such a pair in each line. Other names are"
+    " matched where they, the model's operations (--bundle) or shapes leave no doubt.",
 )
 @click.option("--all", "show_all", is_flag=True, help="List equal layers too.")
 @click.option("--strict", is_flag=True, help="Exit with 5 where a layer is only in A or only in B.")
@@ -66,6 +92,9 @@ def command(
     bundle: Path | None,
     layout: str,
     within: int,
+    atol: float,
+    rtol: float,
+    maps: tuple[str, ...],
     show_all: bool,
     strict: bool,
     style: str,
@@ -87,13 +116,16 @@ def command(
     with --strict 5 if what both have is equal, and a run has more.
     """
     from nmpsim.analysis.diff import report_document, run_document
+    from nmpsim.analysis.difference import Tolerance
     from nmpsim.cli.files import check_outputs
     from nmpsim.views.diff_text import print_report_difference, print_run_difference
 
     check_outputs([output], [first, second, bundle])
+    names = _read_names(maps)
+    tolerance = Tolerance(within, atol, rtol)
     one, other = given(first), given(second)
     if "report" in (one.kind, other.kind):
-        reports = _reports(one, other, within)
+        reports = _reports(one, other, tolerance)
         show(
             style,
             lambda: report_document(reports),
@@ -101,7 +133,7 @@ def command(
             output,
         )
         return EXIT_WORSE if reports.differs else EXIT_OK
-    found = _runs(one, other, layout, within, _loaded(bundle))
+    found = _runs(one, other, layout, tolerance, _loaded(bundle), names)
     show(
         style,
         lambda: run_document(found),
@@ -113,7 +145,7 @@ def command(
     return EXIT_INCOMPLETE if strict and (found.only_first or found.only_second) else EXIT_OK
 
 
-def _reports(one: Given, other: Given, within: int) -> ReportDifference:
+def _reports(one: Given, other: Given, tolerance: Tolerance) -> ReportDifference:
     from nmpsim.analysis.diff import compare_reports
     from nmpsim.report.read import read_report
 
@@ -124,11 +156,16 @@ def _reports(one: Given, other: Given, within: int) -> ReportDifference:
             found=f"{one.path}: {one.kind}; {other.path}: {other.kind}",
             hint="nmpsim run --save-layers L.npz keeps what Glow's dumps can be compared with",
         )
-    return compare_reports(read_report(one.path), read_report(other.path), within=within)
+    return compare_reports(read_report(one.path), read_report(other.path), tolerance=tolerance)
 
 
 def _runs(
-    one: Given, other: Given, layout: str, within: int, bundle: Bundle | None
+    one: Given,
+    other: Given,
+    layout: str,
+    tolerance: Tolerance,
+    bundle: Bundle | None,
+    names: Mapping[str, str],
 ) -> RunDifference:
     from nmpsim.analysis.diff import compare_runs
     from nmpsim.views.progress import RunProgress, stderr_console
@@ -138,10 +175,43 @@ def _runs(
             one.tensors(bundle),
             other.tensors(bundle),
             layout=layout,
-            within=within,
+            tolerance=tolerance,
             parameters=_parameters(bundle),
+            names=names,
+            origins={} if bundle is None else bundle.metadata.origins,
             progress=lambda *so_far: progress(_SoFar(*so_far)),
         )
+
+
+def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
+    """What ``--map`` says: A's name -> B's; ARG001 for what is neither a pair nor a file."""
+    lines = []
+    for text in maps:
+        if Path(text).is_file():
+            lines += _lines(Path(text))
+        else:
+            lines.append(text)
+    names: dict[str, str] = {}
+    for line in lines:
+        name, equals, other = (part.strip() for part in line.rpartition("="))
+        if not (name and equals and other):
+            message = "--map takes a pair of names or a file with such pairs"
+            raise fail("ARG001", message, found=line, expected="A's name=B's name")
+        if name in names or other in names.values():
+            twice = name if name in names else other
+            raise fail("ARG001", "--map names a result twice", found=twice)
+        names[name] = other
+    return names
+
+
+def _lines(path: Path) -> list[str]:
+    """Lines with something in them; what follows # at a line's start is a comment."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        message, place = "cannot read the names of --map", Place(str(path))
+        raise fail("FILE001", message, place=place, found=error) from error
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 def _loaded(path: Path | None) -> Bundle | None:

@@ -14,6 +14,7 @@ from nmpsim.debugger.commands.run import told as told_stop
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.diverge import causes
 from nmpsim.debugger.inspect import find_layer
+from nmpsim.debugger.jump import layers_alone, range_faults, sqnr_alone
 from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer, isolate
 from nmpsim.debugger.stores import overwritten_results
 from nmpsim.diagnostics import fail
@@ -124,17 +125,27 @@ def _difference(d: Difference | None) -> dict[str, Any] | None:
         "elements": d.elements,
         "worst_ulp": d.worst_ulp,
         "first": None if d.first is None else list(d.first.at),
-        "sqnr_db": d.sqnr_db if abs(d.sqnr_db) < float("inf") else str(d.sqnr_db),
+        "sqnr_db": _finite(d.sqnr_db),
         "cosine": d.cosine,
     }
 
 
+def _finite(value: float) -> float | str:
+    """As JSON has it."""
+    return value if abs(value) < float("inf") else str(value)
+
+
 def diverge(context: Context, arguments: Arguments) -> Result:
-    """Go to the end of the first layer that differs, or breaks by more than a limit."""
+    """Go to the end of the first layer that differs, or breaks by more than a limit.
+
+    With the values of a float network: of the layer where the error jumps.
+    """
     reference = _reference(context)
     limit = arguments.integer("units of the last place", 0)
     arguments.end()
     debugger = context.debugger
+    if not limit and reference.is_float():
+        return _jump(context, reference)
     for index in debugger.layer_order():
         stopped = debugger.reach_layer(index)
         if stopped.reason in ("interrupted", "trap"):
@@ -158,6 +169,39 @@ def diverge(context: Context, arguments: Arguments) -> Result:
         "  next: `hazards` shows whether that depends on when transfers land",
         layers=[], differing=0, first=None, causes=[],
     )  # fmt: skip
+
+
+def _jump(context: Context, reference: Reference) -> Result:
+    """Go to the end of the layer that loses most by itself."""
+    debugger = context.debugger
+    stopped = debugger.reach_layer(debugger.layer_order()[-1])
+    if stopped.reason in ("interrupted", "trap"):
+        return told_stop(stopped)
+    alone = layers_alone(debugger, reference)
+    if alone is None:
+        return say("the reference has no layer that could run alone", layers=[], jump=None)
+    worst, median = alone.worst, alone.median_db
+    debugger.reach_layer(worst.index)
+    faults = list(range_faults(debugger, reference, worst.index))
+    its = f"{worst.name} has {sqnr_alone(worst):.1f} dB alone on the reference's values"
+    most = f"layers mostly have {median:.1f} dB"
+    verdict = "the error jumps" if alone.jumps else "no layer stands out"
+    hints = ["compare isolated", f"layer {worst.name}", f"saturation {worst.name}"]
+    lines = [
+        *_told([worst], True).lines[:-1],
+        f"{verdict}: {its}, {most}",
+        *(f"  {fault}" for fault in faults),
+    ]
+    lines.append("  next: " + ", ".join(f"`{hint}`" for hint in hints))
+    data = {
+        "layers": [_data(one) for one in alone.layers],
+        "jump": worst.name if alone.jumps else None,
+        "worst": worst.name,
+        "median_db": _finite(median),
+        "causes": faults,
+        "next": hints,
+    }
+    return Result(tuple(lines), data)
 
 
 def _diverged(context: Context, reference: Reference, one: LayerComparison, limit: int) -> Result:
@@ -219,6 +263,7 @@ COMMANDS = (
         ("first-difference",),
         (),
         "With N to the first that by itself is further than N units of the last place: for a"
-        " reference of another arithmetic.",
+        " reference of another arithmetic. Without N, and with the values of a float network, to"
+        " the layer that loses most by itself.",
     ),
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nmpsim.analysis.diff import Parameters, compare_runs, run_document, saved_tensors
+from nmpsim.analysis.difference import Tolerance
 from nmpsim.diagnostics import UserError
 
 RNG = np.random.default_rng(5)
@@ -80,14 +81,80 @@ def test_dimensions_of_one_do_not_count():
 
 def test_types_that_differ_are_told():
     (one,) = compare_runs(run(a=A.astype(np.float32)), run(a=A)).differing
-    assert one.problem == "types differ: float32 in the first, int8 in the second"
+    told = "types differ: float32 in the first, int8 in the second"
+    assert one.problem == f"{told}; --bundle tells what the integers stand for"
+    (one,) = compare_runs(run(a=A.astype(np.int16)), run(a=A)).differing
+    assert one.problem == "types differ: int16 in the first, int8 in the second"
 
 
 def test_within():
     other = A.copy()
     other[0, 0, 0, 0] ^= 1
     assert compare_runs(run(a=other), run(a=A)).differing
-    assert not compare_runs(run(a=other), run(a=A), within=1).differing
+    assert not compare_runs(run(a=other), run(a=A), tolerance=Tolerance(ulp=1)).differing
+
+
+SCALED = {"a": Parameters(0.5, 3)}
+REAL = 0.5 * (A.astype(np.float32) - 3)
+
+
+@pytest.mark.parametrize("float_is_first", [True, False])
+def test_a_float_run_is_compared_with_what_integers_stand_for(float_is_first):
+    wrong = REAL.copy()
+    wrong[0, 1, 2, 3] += 10
+    for real, differ in (
+        (REAL, 0),
+        (REAL + np.float32(0.2), 0 if float_is_first else 120),
+        (wrong, 1),
+    ):
+        runs = (run(a=real), run(a=A)) if float_is_first else (run(a=A), run(a=real))
+        (one,) = compare_runs(*runs, parameters=SCALED).tensors
+        assert (one.is_real, one.problem, one.difference.beyond) == (True, "", differ)
+    assert one.difference.max_error == 10
+    assert one.difference.first.at == one.difference.worst.at == (0, 1, 2, 3)
+    signal, noise = (
+        float((x**2).sum()) for x in (wrong if float_is_first else REAL, np.array([10.0]))
+    )
+    assert one.difference.sqnr_db == pytest.approx(10 * np.log10(signal / noise))
+    tolerance = Tolerance(absolute=10)
+    assert not compare_runs(*runs, parameters=SCALED, tolerance=tolerance).differing
+
+
+def test_floats_are_judged_by_their_distance_not_by_their_places():
+    a = np.array([1.0, 1e-30, 200.0], np.float32)
+    b = np.array([1.0, -1e-30, 201.0], np.float32)
+    (one,) = compare_runs(run(a=a), run(a=b)).differing
+    assert (one.difference.worst.at, one.difference.max_error) == ((2,), 1.0)
+    for tolerance, beyond in (
+        (Tolerance(ulp=1 << 60), 2),
+        (Tolerance(absolute=1e-6), 1),
+        (Tolerance(relative=0.0049), 2),
+        (Tolerance(absolute=1e-6, relative=0.005), 0),
+    ):
+        (one,) = compare_runs(run(a=a), run(a=b), tolerance=tolerance).tensors
+        assert one.difference.beyond == beyond
+    nan = np.array([np.nan, np.inf, 1], np.float32)
+    assert not compare_runs(run(a=nan), run(a=nan)).differing
+    assert compare_runs(run(a=nan), run(a=a), tolerance=Tolerance(absolute=1e9)).differing
+
+
+def test_names_of_a_model_are_matched_where_they_leave_no_doubt():
+    b, c = A[:, :3], A[:, :2]
+    onnx = {"/conv1/Conv_output_0": A, "x:0": b, "other": c, "twice": A, "more": A}
+    mine = keyed({"0001:conv1_Conv__2": A, "0002:fc__1": b, "0003:pool": c, "0004:relu": A})
+    found = compare_runs(run(**onnx), mine, origins={"fc__1": "x:0"})
+    pairs = {one.name: one.renamed for one in found.tensors}
+    assert pairs == {"conv1_Conv__2": "/conv1/Conv_output_0", "fc__1": "x:0", "pool": "other"}
+    assert (found.only_first, found.only_second) == (("twice", "more"), ("relu",))
+
+
+def test_a_map_comes_before_all_else():
+    found = compare_runs(run(a=A, b=A), run(a=A, c=A), names={"b": "a", "a": "c"})
+    assert {one.name: one.renamed for one in found.tensors} == {"a": "b", "c": "a"}
+    with pytest.raises(UserError, match="--map names z, which the first run does not have"):
+        compare_runs(run(a=A), run(a=A), names={"z": "a"})
+    with pytest.raises(UserError, match="--map names z, which the second run does not have"):
+        compare_runs(run(a=A), run(a=A), names={"a": "z"})
 
 
 def test_sqnr_needs_scale_and_offset():
@@ -104,7 +171,7 @@ def test_sqnr_needs_scale_and_offset():
 
 def test_nothing_in_common():
     with pytest.raises(UserError, match="DIFF001"):
-        compare_runs(run(b=A), run(a=A))
+        compare_runs(run(b=A[:, :1]), run(a=A))
 
 
 def test_a_renamed_tensor_is_compared_by_its_number():
