@@ -105,6 +105,8 @@ def test_large_layers_are_searched_too() -> None:
         ((16, 16, 32), 4_614),
         ((12, 48, 24), 8_210),
         ((56, 64, 64), 124_579),
+        # On 24 cores of 32, which few grids have that would be fast if everything overlapped.
+        ((112, 256, 256), 5_183_149),
     ],
     ids=str,
 )

@@ -17,8 +17,8 @@ from nmpsim.config import DeviceConfig
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 from nmpsim.timing.compute import ceil_div, conv_cycles
 
-MAX_GRIDS = 48
-"""Grids of cores whose tilings are looked at."""
+GRIDS_AT_ONCE = 24
+"""Grids of cores whose tilings are looked at together."""
 SUM_BYTES = 4
 """Of a running sum, for each byte of an element."""
 
@@ -132,19 +132,40 @@ def schemes_of(
 ) -> tuple[Scheme, RoughCost]:
     """Every scheme worth a look that fits the scratchpad, and what they cost.
 
-    ``known`` are the tilings of grids that were looked at with another memory.
+    Grids are looked at in groups, the most promising first, while one is left that could be faster
+    than all schemes so far. ``known`` are the tilings of grids that were looked at with another
+    memory.
     """
-    tilings: list[Scheme] = []
-    for grid in _promising_grids(layer, slicer.atoms, config.cores_count, memory):
-        if grid not in known:
-            known[grid] = tuple(_tilings(layer, slicer, grid, config))
-        tilings += known[grid]
-    schemes = Scheme(*(np.concatenate(column) for column in zip(*tilings, strict=True)))
+    grids, bounds = _grids(layer, slicer.atoms, config.cores_count, memory)
+    groups: list[Scheme] = []
+    costs: list[RoughCost] = []
+    fastest = np.inf
+    for begin in range(0, bounds.size, GRIDS_AT_ONCE):
+        if bounds[begin] > fastest:
+            break
+        tilings: list[Scheme] = []
+        for grid in grids[begin : begin + GRIDS_AT_ONCE]:
+            if grid not in known:
+                known[grid] = tuple(_tilings(layer, slicer, grid, config))
+            tilings += known[grid]
+        groups.append(_joined(tilings))
+        costs.append(rough_cost_of(layer, slicer.atoms, groups[-1], memory))
+        fastest = costs[-1].cycles.min(initial=fastest)
+    schemes = _joined(groups)
     return schemes, rough_cost_of(layer, slicer.atoms, schemes, memory)
 
 
-def _promising_grids(layer: Weighted, atoms: int, cores: int, memory: Memory) -> list[Scheme]:
-    """The grids that would be fastest if all transfers overlapped with all sums."""
+def _joined(schemes: list[Scheme]) -> Scheme:
+    return Scheme(*(np.concatenate(column) for column in zip(*schemes, strict=True)))
+
+
+def _grids(
+    layer: Weighted, atoms: int, cores: int, memory: Memory
+) -> tuple[list[Scheme], Integers]:
+    """All grids, and what each would take if all transfers overlapped with all sums, least first.
+
+    No scheme of a grid costs less: none moves or computes less than one with a single tile.
+    """
     total_rows = layer.images * layer.rows.out
     grids = [
         (across, down, beside)
@@ -157,7 +178,8 @@ def _promising_grids(layer: Weighted, atoms: int, cores: int, memory: Memory) ->
     depth, stays = np.full_like(across, layer.depth), np.zeros(across.size, bool)
     every = Scheme(across, down, beside, ceil_div(atoms, across), rows, columns, depth, stays)
     bound = rough_cost_of(layer, atoms, every, memory).bound
-    return every.chosen(np.argsort(bound, kind="stable")[:MAX_GRIDS]).each()
+    order = np.argsort(bound, kind="stable")
+    return every.chosen(order).each(), bound[order]
 
 
 def _tilings(
