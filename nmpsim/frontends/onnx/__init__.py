@@ -174,7 +174,7 @@ def _on_integers(steps: Iterable[Step], graph: Graph, problems: _Problems) -> It
             yield step
             continue
         try:
-            yield QOPERATORS[step.op](step, graph.constants)
+            yield QOPERATORS[step.op](step, graph.constants) or step
         except (UnsupportedError, *_ODD) as why:
             problems.add(step.label, why)
 

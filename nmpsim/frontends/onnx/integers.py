@@ -99,7 +99,10 @@ class IntegerOperation:
 
 def quantized(constants: Constants, name: str, scale: str, zero_point: str) -> Quantized:
     """A tensor by the names of its scale and zero point, which are constants."""
-    scales = constant(constants, scale, "a scale").reshape(-1)
+    given_scales = constant(constants, scale, "a scale")
+    if given_scales.ndim > 1 and given_scales.size > 1:
+        raise UnsupportedError(f"blocks of scales {list(given_scales.shape)}")
+    scales = given_scales.reshape(-1)
     dtype = str(constant(constants, name).dtype) if name in constants else ""
     zeros = np.zeros(scales.size, np.int64)
     if zero_point:
@@ -113,6 +116,11 @@ def quantized(constants: Constants, name: str, scale: str, zero_point: str) -> Q
         raise UnsupportedError(f"a scale of {name} that is not above 0")
     wide = np.broadcast_to(zeros.astype(np.int64), scales.shape)
     return Quantized(name, dtype, scales.astype(np.float32), wide)
+
+
+def plain_integers(name: str, dtype: str) -> Quantized:
+    """Integers that stand for themselves."""
+    return Quantized(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
 
 
 def constant(constants: Constants, name: str, what: str = "an input") -> Array:
@@ -151,15 +159,18 @@ _FORMS = {
 }
 
 
-def _by_form(form: _Form) -> Callable[[Node, Constants], IntegerOperation]:
-    def read(node: Node, constants: Constants) -> IntegerOperation:
+Read = Callable[[Node, Constants], IntegerOperation | None]
+
+
+def _by_form(form: _Form) -> Read:
+    def read(node: Node, constants: Constants) -> IntegerOperation | None:
         sources = tuple(
             quantized(constants, *(node.input(3 * i + j) for j in range(3)))
             for i in range(form.sources)
         )
         at = 3 * form.sources if form.result is None else form.result
-        if not node.input(at):
-            raise UnsupportedError("a result that is not quantized")
+        if form.result is not None and not node.input(at):
+            return None
         result = quantized(constants, node.outputs[0], node.input(at), node.input(at + 1))
         bias = node.input(form.bias) if form.bias is not None else ""
         return IntegerOperation(node, form.kind, sources, _of_one_type(result, sources), bias)
@@ -182,8 +193,8 @@ def _of_one_type(result: Quantized, sources: tuple[Quantized, ...]) -> Quantized
     return attrs.evolve(result, dtype=result.dtype or sources[0].dtype)
 
 
-QOPERATORS: Mapping[str, Callable[[Node, Constants], IntegerOperation]] = {
+QOPERATORS: Mapping[str, Read] = {
     **{op: _by_form(form) for op, form in _FORMS.items()},
     "com.microsoft.QLinearConcat": _concatenation,
 }
-"""Operator -> what reads its scales."""
+"""Operator -> what reads its scales; None if its result is real numbers."""

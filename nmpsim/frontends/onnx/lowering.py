@@ -23,6 +23,7 @@ from nmpsim.frontends.onnx.integers import (
     IntegerOperation,
     Quantized,
     constant,
+    plain_integers,
     quantized,
 )
 from nmpsim.frontends.onnx.model import Array, Graph, Node
@@ -319,7 +320,7 @@ class Lowering:
         wanted = wanted or self._parameters.get(name)
         is_quantized = str(values.dtype) in LIMITS and wanted is not None
         if values.dtype in (np.int8, np.uint8, np.int16, np.uint16) and wanted is None:
-            wanted, is_quantized = _plain_integers(name, str(values.dtype)), True
+            wanted, is_quantized = plain_integers(name, str(values.dtype)), True
         kind: Quantized | str = str(values.dtype)
         if is_quantized and wanted is not None:
             kind = attrs.evolve(wanted, dtype=str(values.dtype))
@@ -360,11 +361,6 @@ class Lowering:
         return target
 
 
-def _plain_integers(name: str, dtype: str) -> Quantized:
-    """Integers that stand for themselves."""
-    return Quantized(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
-
-
 def _parameters(
     graph: Graph, steps: Sequence[Step], constants: Mapping[str, Array]
 ) -> dict[str, Quantized]:
@@ -376,7 +372,7 @@ def _parameters(
         elif step.op == "QuantizeLinear":
             _learn(known, step.outputs[0], step, constants, "uint8")
         elif step.op == "DynamicQuantizeLinear":
-            known |= {name: _plain_integers(name, "uint8") for name in step.makes}
+            known |= {name: plain_integers(name, "uint8") for name in step.makes}
     for step in reversed(steps):
         if isinstance(step, IntegerOperation):
             for source in step.sources:
@@ -388,7 +384,7 @@ def _parameters(
             known.setdefault(step.inputs[0], known[step.outputs[0]])
     for one in graph.inputs:
         if one.dtype in LIMITS and one.dtype != "int32":
-            known.setdefault(one.name, _plain_integers(one.name, one.dtype))
+            known.setdefault(one.name, plain_integers(one.name, one.dtype))
     for step in steps:
         if isinstance(step, Node) and step.op in MOVES and step.inputs[0] in known:
             for name in step.outputs:
@@ -415,5 +411,7 @@ def _learn(
         found = quantized(constants, name, node.input(1), node.input(2))
     except UnsupportedError:
         return
-    if found.scales.size == 1:
+    if found.scales.size > 1:
+        known[name] = plain_integers(name, found.dtype or dtype)
+    else:
         known[name] = attrs.evolve(found, dtype=found.dtype or dtype)

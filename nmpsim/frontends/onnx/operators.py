@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.frontends.onnx import movement, pointwise, real, weighted
+from nmpsim.frontends.onnx import conversions, exact, movement, pointwise, real, weighted
 from nmpsim.frontends.onnx.integers import IntegerOperation
 from nmpsim.frontends.onnx.lowering import Lowering, Result
 from nmpsim.frontends.onnx.model import Node
@@ -35,12 +35,14 @@ NODES: dict[str, Callable[[Lowering, Node], Result]] = {
     "Ceil": real.unary("elementceil"),
     "Clip": real.clip,
     "Concat": movement.concatenation,
+    "Cast": conversions.cast,
     "Conv": real.convolution,
+    "ConvInteger": exact.conv_integer,
     "DepthToSpace": movement.depth_to_space,
-    "DequantizeLinear": real.dequantize,
+    "DequantizeLinear": conversions.dequantize,
     "Div": real.pair("elementdiv"),
     "Dropout": movement.dropout,
-    "DynamicQuantizeLinear": real.quantize_dynamically,
+    "DynamicQuantizeLinear": conversions.quantize_dynamically,
     "Erf": real.unary("elementerf"),
     "Exp": real.unary("elementexp"),
     "Flatten": movement.flatten,
@@ -54,6 +56,7 @@ NODES: dict[str, Callable[[Lowering, Node], Result]] = {
     "LeakyRelu": real.unary("leakyrelu", Alpha=0.01),
     "Log": real.unary("elementlog"),
     "MatMul": real.product,
+    "MatMulInteger": exact.matmul_integer,
     "Max": real.pair("elementmax"),
     "MaxPool": movement.max_pool,
     "Min": real.pair("elementmin"),
@@ -62,7 +65,7 @@ NODES: dict[str, Callable[[Lowering, Node], Result]] = {
     "PRelu": real.prelu,
     "Pad": movement.pad,
     "Pow": real.pair("elementpow"),
-    "QuantizeLinear": real.quantize,
+    "QuantizeLinear": conversions.quantize,
     "Reciprocal": real.unary("elementreciprocal"),
     "ReduceMean": real.mean,
     "Relu": real.unary("relu"),
@@ -79,5 +82,6 @@ NODES: dict[str, Callable[[Lowering, Node], Result]] = {
     "Transpose": movement.transpose,
     "Unsqueeze": movement.unsqueeze,
     "Upsample": movement.resize,
+    "com.microsoft.QGemm": exact.gemm,
 }
 """Node on real numbers, or on integers as they are -> what makes LIR of it."""

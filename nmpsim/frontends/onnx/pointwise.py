@@ -73,9 +73,11 @@ def average_pool(graph: Lowering, step: IntegerOperation) -> Result:
     layout: Layout = PLAIN if is_last else LAST
     value = graph.value(source.name, layout, source)
     images, *spatial, channels = value.shape
-    is_global = step.kind == "GlobalAveragePool"
-    attributes = {"kernel_shape": tuple(spatial)} if is_global else step.attributes
+    whole = {"kernel_shape": tuple(spatial)}
+    attributes = whole if step.kind == "GlobalAveragePool" else step.attributes
     window = window_of(attributes, tuple(spatial))
+    # ONNX Runtime takes one window over all as GlobalAveragePool, which rounds otherwise.
+    is_global = window.kernel[2 - len(spatial) :] == tuple(spatial) and not any(window.pads)
     if window.dilation != (1, 1) or (window.is_extended and window.counts_padding):
         raise UnsupportedError(f"dilations {window.dilation}, or ceil_mode with counted padding")
     held = (images, *window.out[2 - len(spatial) :], channels)

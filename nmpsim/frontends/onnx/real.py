@@ -1,4 +1,4 @@
-"""Nodes on real numbers, which the host computes in float32, and the conversions to them and back.
+"""Nodes on real numbers, which the host computes in float32.
 
 ONNX Runtime computes them in float32, too, but adds in other orders; so a last bit may differ.
 """
@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
-import attrs
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.onnx.integers import quantized
 from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Layout, Lowering, Result, Shape
 from nmpsim.frontends.onnx.model import Array, Node
 from nmpsim.frontends.onnx.pointwise import as_image
 from nmpsim.frontends.onnx.weight_folding import AS_CONVOLUTION
-from nmpsim.frontends.onnx.windows import window_of
+from nmpsim.frontends.onnx.windows import Window, window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
@@ -26,104 +23,22 @@ Lower = Callable[[Lowering, Node], Result]
 REAL = "float32"
 
 
-# --- conversions -----------------------------------------------------------------------------
-
-
-def quantize(graph: Lowering, node: Node) -> Result:
-    """Real numbers to integers."""
-    name, result = node.inputs[0], node.outputs[0]
-    made = quantized(graph.constants, result, node.input(1), node.input(2))
-    made = attrs.evolve(made, dtype=made.dtype or "uint8")
-    layout = graph.layout(name)
-    value = _real(graph, name, layout)
-    if made.dtype not in ("int8", "uint8", "int16", "uint16"):
-        raise UnsupportedError(f"a result of {made.dtype}")
-    graph.add("quantize", result, (graph.target(result, graph.shape(name), made, layout), value))
-    return Result()
-
-
-def dequantize(graph: Lowering, node: Node) -> Result:
-    """Integers to real numbers; a constant's are known."""
-    name, result = node.inputs[0], node.outputs[0]
-    given = quantized(graph.constants, name, node.input(1), node.input(2))
-    if graph.is_constant(name):
-        values = graph.constant(name)
-        scales, zeros = given.scales, given.zero_points
-        if scales.size > 1:
-            axis = int(node.attributes.get("axis", 1)) % max(values.ndim, 1)
-            if values.shape[axis] != scales.size or node.attributes.get("block_size"):
-                raise UnsupportedError(f"{scales.size} scales for {list(values.shape)}")
-            ends = (1,) * (values.ndim - 1 - axis)
-            scales, zeros = scales.reshape(-1, *ends), zeros.reshape(-1, *ends)
-        graph.fold(result, (values.astype(np.int64) - zeros).astype(np.float32) * scales)
-        return Result("a constant")
-    layout = graph.layout(name)
-    value = graph.value(name, layout, given)
-    if value.type.quant is None:
-        raise UnsupportedError(f"{name} is {value.type.elem}")
-    graph.add("dequantize", result, (graph.target(result, graph.shape(name), REAL, layout), value))
-    return Result()
-
-
-def quantize_dynamically(graph: Lowering, node: Node) -> Result:
-    """``DynamicQuantizeLinear``: scale and zero point are those of the values.
-
-    The scale is (largest - smallest) / 255 with 0 between them, or 1 where all are 0; the zero
-    point is ``rint(0 - smallest / scale)``. Integers of a scale that is not known stand for
-    themselves.
-    """
-    name, (result, scale_name, zero_name) = node.inputs[0], node.outputs
-    shape, one = graph.shape(name), TensorType("float", (1,))
-    count = math.prod(shape)
-    flat = TensorType("float", (count,))
-    integers = [graph.parameters(each) for each in (result, zero_name)]
-    if integers[0] is None or integers[1] is None:
-        raise UnsupportedError("outputs that are left out")
-
-    def make(opcode: str, type: TensorType, *operands: Value, **given: Any) -> Value:
-        target = graph.temporary(f"{result}_{opcode}", type)
-        graph.add(opcode, result, (target, *operands), **given)
-        return target
-
-    def number(value: float) -> Value:
-        return graph.real_constant(f"{result}_number", np.array([value], np.float32))
-
-    def spread(value: Value) -> Value:
-        wide = graph.temporary(f"{result}_wide", flat)
-        graph.builder.add("touch", f"{result}_touch", (wide,))
-        graph.add("inserttensor", result, (wide, value), Offsets=(0,), Count=count, Axis=0)
-        return wide
-
-    x = graph.view(_real(graph, name, PLAIN), (count,))
-    low, high = (
-        make(pair, one, graph.view(make(reduce, TensorType("float", ()), x, Axes=(0,)), (1,)), zero)
-        for pair, reduce, zero in (
-            ("elementmin", "batchedreducemin", number(0)),
-            ("elementmax", "batchedreducemax", number(0)),
-        )
-    )
-    span = make("elementsub", one, high, low)
-    nothing = make("elementcmpeq", TensorType("bool", (1,)), span, number(0))
-    steps = make("elementdiv", one, span, number(255))
-    scale = graph.view(graph.target(scale_name, (), REAL), (1,))
-    graph.add("elementselect", scale_name, (scale, nothing, number(1), steps))
-    zero = make("elementsub", one, number(0), make("elementdiv", one, low, scale))
-    zero = make("elementround", one, zero)
-    held = graph.view(graph.target(zero_name, (), integers[1]), (1,))
-    graph.add("quantize", zero_name, (held, zero))
-    rounded = make("elementround", flat, make("elementdiv", flat, x, spread(scale)))
-    placed = make("elementadd", flat, rounded, spread(zero))
-    graph.add(
-        "quantize", result, (graph.view(graph.target(result, shape, integers[0]), (count,)), placed)
-    )
-    return Result()
-
-
-def _real(graph: Lowering, name: str, layout: Layout) -> Value:
+def real(graph: Lowering, name: str, layout: Layout) -> Value:
+    """A tensor of float32."""
     value = graph.value(name, layout)
     if value.type.elem != "float":
         raise UnsupportedError(f"{name} is {value.type.elem}")
     return value
+
+
+def spread(graph: Lowering, name: str, value: Value, shape: Shape) -> Value:
+    """One number in all places of a shape."""
+    count = math.prod(shape)
+    wide = graph.temporary(f"{name}_wide", TensorType("float", (count,)))
+    graph.builder.add("touch", f"{name}_touch", (wide,))
+    one = graph.view(value, (1,))
+    graph.add("inserttensor", name, (wide, one), Offsets=(0,), Count=count, Axis=0)
+    return graph.view(wide, shape)
 
 
 # --- element by element ----------------------------------------------------------------------
@@ -135,7 +50,7 @@ def unary(opcode: str, **given: float) -> Lower:
     def lower(graph: Lowering, node: Node) -> Result:
         name, result = node.inputs[0], node.outputs[0]
         layout = graph.layout(name)
-        value = _real(graph, name, layout)
+        value = real(graph, name, layout)
         target = graph.target(result, graph.shape(name), REAL, layout)
         numbers = {key: float(node.attributes.get(key.lower(), d)) for key, d in given.items()}
         if not all(map(math.isfinite, numbers.values())):
@@ -162,7 +77,7 @@ def clip(graph: Lowering, node: Node) -> Result:
     if not limits[0] <= limits[1]:
         raise UnsupportedError(f"limits {limits}")
     layout = graph.layout(name)
-    value = _real(graph, name, layout)
+    value = real(graph, name, layout)
     target = graph.target(result, graph.shape(name), REAL, layout)
     graph.add("clip", result, (target, value), Min=limits[0], Max=limits[1])
     return Result()
@@ -199,7 +114,7 @@ def hard_sigmoid(graph: Lowering, node: Node) -> Result:
     alpha = 1 / 6 if is_swish else float(node.attributes.get("alpha", 0.2))
     beta = 0.5 if is_swish else float(node.attributes.get("beta", 0.5))
     layout = graph.layout(name)
-    value = _real(graph, name, layout)
+    value = real(graph, name, layout)
     target = graph.target(result, graph.shape(name), REAL, layout)
     numbers = [
         graph.real_constant(f"{result}_{what}", np.full(value.shape, number, np.float32))
@@ -219,7 +134,7 @@ def prelu(graph: Lowering, node: Node) -> Result:
     """``max(x, 0) + slope * min(x, 0)``: one of the two is always zero."""
     name, slopes, result = node.inputs[0], node.input(1), node.outputs[0]
     shape, layout = graph.shape(name), graph.layout(name)
-    value = _real(graph, name, layout)
+    value = real(graph, name, layout)
     wide = graph.broadcast(slopes, layout, shape, None)
     if wide.type.elem != "float":
         raise UnsupportedError(f"{slopes} is {wide.type.elem}")
@@ -244,7 +159,7 @@ def batch_normalization(graph: Lowering, node: Node) -> Result:
         raise UnsupportedError(f"parameters {list(scale.shape)} for an input {list(shape)}")
     if any(one.dtype != np.float32 for one in (scale, bias, mean, variance)):
         raise UnsupportedError("parameters that are no float32")
-    value = _real(graph, name, LAST)
+    value = real(graph, name, LAST)
     target = graph.target(result, shape, REAL, LAST)
     if AS_CONVOLUTION in node.attributes and 3 <= len(shape) <= 4:
         _by_channel(graph, node, target, value)
@@ -308,25 +223,36 @@ def convolution(graph: Lowering, node: Node) -> Result:
     more = graph.padding.get(name, (0, 0, 0, 0))
     window = window_of(node.attributes, shape[2:], filters.shape[2:], more)
     last = np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
-    value = _real(graph, name, LAST)
+    value = as_image(graph, real(graph, name, LAST))
     made = (shape[0], len(filters), *window.out[4 - len(shape) :])
-    target = graph.target(result, made, REAL, LAST)
+    target = as_image(graph, graph.target(result, made, REAL, LAST))
+    convolve(graph, node, (target, value), last, _bias(graph, node, len(filters)), window, groups)
+    return Result()
+
+
+def convolve(
+    graph: Lowering,
+    node: Node,
+    sides: tuple[Value, Value],
+    filters: Array,
+    bias: Array,
+    window: Window,
+    groups: int,
+) -> None:
+    """Target and source are images, channels last; ``filters`` are OHWI, all float32."""
+    name = node.outputs[0]
+    weights = graph.real_constant(node.input(1), filters)
+    shift = graph.real_constant(node.input(2) or f"{name}_bias", bias)
     graph.add(
         "convolution",
-        result,
-        (
-            as_image(graph, target),
-            as_image(graph, value),
-            graph.real_constant(node.input(1), last),
-            _bias(graph, node, len(filters)),
-        ),
+        name,
+        (*sides, weights, shift),
         Kernels=window.kernel,
         Strides=window.strides,
         Pads=window.pads,
         Group=groups,
         Dilation=window.dilation,
     )
-    return Result()
 
 
 def _weights(graph: Lowering, name: str) -> Array:
@@ -336,14 +262,14 @@ def _weights(graph: Lowering, name: str) -> Array:
     return values
 
 
-def _bias(graph: Lowering, node: Node, outs: int) -> Value:
+def _bias(graph: Lowering, node: Node, outs: int) -> Array:
     values = np.zeros(outs, np.float32)
     if node.input(2):
         given = _weights(graph, node.input(2))
-        if given.size not in (1, outs):
+        if given.size not in (1, outs) or given.size != math.prod(given.shape[-1:]):
             raise UnsupportedError(f"a bias {list(given.shape)}")
         values = np.broadcast_to(given.reshape(-1), (outs,))
-    return graph.real_constant(node.input(2) or f"{node.outputs[0]}_bias", values)
+    return values
 
 
 def gemm(graph: Lowering, node: Node) -> Result:
@@ -357,7 +283,8 @@ def gemm(graph: Lowering, node: Node) -> Result:
         weights = weights.T
     if weights.ndim != 2 or len(shape) != 2 or shape[1] != weights.shape[0]:
         raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(shape)}")
-    return _connected(graph, node, shape, weights, _bias(graph, node, weights.shape[1]))
+    bias = _bias(graph, node, weights.shape[1])
+    return _connected(graph, node, shape, weights, bias)
 
 
 def product(graph: Lowering, node: Node) -> Result:
@@ -378,24 +305,29 @@ def product(graph: Lowering, node: Node) -> Result:
         graph.view(side, (items, *side.shape[-2:]))
         for side in (
             graph.target(result, (*shape[:-1], other[-1]), REAL),
-            _real(graph, names[0], PLAIN),
-            _real(graph, names[1], PLAIN),
+            real(graph, names[0], PLAIN),
+            real(graph, names[1], PLAIN),
         )
     ]
     graph.add("batchmatmul", result, sides)
     return Result()
 
 
-def _connected(graph: Lowering, node: Node, shape: Shape, weights: Array, bias: Value) -> Result:
+def _connected(graph: Lowering, node: Node, shape: Shape, weights: Array, bias: Array) -> Result:
     result = node.outputs[0]
     rows = math.prod(shape[:-1])
-    value = graph.view(_real(graph, node.inputs[0], PLAIN), (rows, shape[-1]))
+    value = graph.view(real(graph, node.inputs[0], PLAIN), (rows, shape[-1]))
     whole = graph.target(result, (*shape[:-1], weights.shape[1]), REAL)
     target = graph.view(whole, (rows, weights.shape[1]))
     graph.add(
         "fullyconnected",
         result,
-        (target, value, graph.real_constant(node.input(1), weights), bias),
+        (
+            target,
+            value,
+            graph.real_constant(node.input(1), weights),
+            graph.real_constant(f"{result}_bias", bias),
+        ),
     )
     return Result()
 
@@ -414,7 +346,7 @@ def average_pool(graph: Lowering, node: Node) -> Result:
     window = window_of(attributes, shape[2:])
     if window.dilation != (1, 1) or (window.is_extended and window.counts_padding):
         raise UnsupportedError(f"dilations {window.dilation}, or ceil_mode with counted padding")
-    value = _real(graph, name, LAST)
+    value = real(graph, name, LAST)
     made = (*shape[:2], *window.out[4 - len(shape) :])
     target = graph.target(result, made, REAL, LAST)
     graph.add(
@@ -442,7 +374,7 @@ def mean(graph: Lowering, node: Node) -> Result:
     first, last = axes[0], axes[-1] + 1
     outer, rows, inner = map(math.prod, (shape[:first], shape[first:last], shape[last:]))
     kept = (1,) * len(axes) if node.attributes.get("keepdims", 1) else ()
-    value = graph.view(_real(graph, name, PLAIN), (outer, rows, 1, inner))
+    value = graph.view(real(graph, name, PLAIN), (outer, rows, 1, inner))
     whole = graph.target(result, (*shape[:first], *kept, *shape[last:]), REAL)
     graph.add(
         "avgpool",
@@ -467,6 +399,6 @@ def softmax(graph: Lowering, node: Node) -> Result:
     if graph.opset >= 13 and math.prod(shape[axis + 1 :]) > 1:
         raise UnsupportedError(f"dimension {axis} of {list(shape)}, which is not the last")
     rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
-    value = graph.view(_real(graph, name, PLAIN), rows)
+    value = graph.view(real(graph, name, PLAIN), rows)
     graph.add("softmax", result, (graph.view(graph.target(result, shape, REAL), rows), value))
     return Result()

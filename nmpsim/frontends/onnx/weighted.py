@@ -95,7 +95,9 @@ def _bias(graph: Lowering, step: IntegerOperation, outs: int, scale: float) -> V
     values = np.zeros(outs, np.int32)
     if step.bias:
         values = graph.constant(step.bias)
-        if values.dtype != np.int32 or values.size not in (1, outs):
+        # One for each row is no bias of the columns, as many as there may be.
+        is_row = values.size == math.prod(values.shape[-1:])
+        if values.dtype != np.int32 or values.size not in (1, outs) or not is_row:
             raise UnsupportedError(f"a bias {list(values.shape)} of {values.dtype}")
         values = np.broadcast_to(values.reshape(-1), (outs,))
     name = step.bias or f"{step.result.name}_bias"
@@ -143,11 +145,19 @@ def _part(graph: Lowering, value: Value, index: tuple[int, ...]) -> Value:
 
 
 def gemm(graph: Lowering, step: IntegerOperation) -> Result:
-    """``Gemm``: alpha 1, the right side a constant; a ``MatMul`` with a bias, too."""
+    """``Gemm``: the right side a constant; a ``MatMul`` with a bias, too.
+
+    alpha is part of the left side's scale, as in ONNX Runtime.
+    """
     left, right = step.sources
     attributes = step.attributes
-    if attributes.get("alpha", 1.0) != 1.0 or attributes.get("transA"):
-        raise UnsupportedError(f"alpha {attributes.get('alpha')}, or the left side transposed")
+    alpha = np.float32(attributes.get("alpha", 1.0))
+    if attributes.get("transA") or not 0 < alpha < np.inf:
+        what = "the left side transposed" if attributes.get("transA") else f"alpha {alpha}"
+        raise UnsupportedError(what)
+    if alpha != 1:
+        left = attrs.evolve(left, scales=alpha * left.scales)
+        step = attrs.evolve(step, sources=(left, right))
     weights = graph.held_values(graph.constant(right.name))
     if weights.ndim != 2:
         raise UnsupportedError(f"weights {list(weights.shape)}")

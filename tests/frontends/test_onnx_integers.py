@@ -1,0 +1,154 @@
+"""Products that stay integers, scales along a dimension, and what random networks have shown.
+
+Expected numbers are ONNX Runtime 1.32's where no formula says them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_files import Kind, Node, scales, write
+
+import nmpsim
+
+Array = Any
+
+
+def answer(
+    folder: Path,
+    nodes: list[Node],
+    inputs: dict[str, Array],
+    constants: dict[str, Array],
+    kind: str,
+) -> Array:
+    """The output y of a model."""
+    kinds: dict[str, Kind] = {name: (str(x.dtype), x.shape) for name, x in inputs.items()}
+    path = write(folder / "m.onnx", nodes, kinds, {"y": (kind, ())}, constants)
+    bundle = nmpsim.compile(path, slicing="simple").bundle
+    return nmpsim.Device(threads=1).run(bundle, inputs).outputs["y"]
+
+
+def found(folder: Path, nodes: list[Node], x: Array, constants: dict[str, Array]) -> str | None:
+    """Why a model is refused."""
+    with pytest.raises(nmpsim.UserError) as error:
+        answer(folder, nodes, {"x": x}, constants, "uint8")
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.code == "MODEL002"
+    return diagnostic.found
+
+
+@pytest.mark.parametrize("depth", [3, 600])
+def test_a_product_that_float32_could_not_hold_is_exact(tmp_path: Path, depth: int) -> None:
+    rng = np.random.default_rng(depth)
+    x = rng.integers(200, 256, (2, 2, depth)).astype(np.uint8)
+    w = rng.integers(-128, -90, (depth, 3)).astype(np.int8)
+    zeros = np.array([127, 0, 126], np.int8)
+    nodes: list[Node] = [("MatMulInteger", ["x", "w", "x_z", "w_z"], ["y"], {})]
+    constants = {"w": w, "x_z": np.uint8(3), "w_z": zeros}
+    y = answer(tmp_path, nodes, {"x": x}, constants, "int32")
+    assert (y.dtype, y.tolist()) == (
+        np.int32,
+        ((x.astype(int) - 3) @ (w - zeros.astype(int))).tolist(),
+    )
+
+
+def test_a_product_with_the_zero_point_of_a_dynamic_quantization(tmp_path: Path) -> None:
+    """What quantize_dynamic makes of a fully connected layer."""
+    nodes: list[Node] = [
+        ("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], {}),
+        ("MatMulInteger", ["q", "w", "z"], ["sum"], {}),
+        ("Cast", ["sum"], ["real"], {"to": 1}),
+        ("Mul", ["s", "w_s"], ["scale"], {}),
+        ("Mul", ["real", "scale"], ["y"], {}),
+    ]
+    w = np.array([[3, -7], [100, 5]], np.int8)
+    x = np.array([[0.5, -1.0], [1.5, 0.25]], np.float32)
+    y = answer(tmp_path, nodes, {"x": x}, {"w": w, "w_s": np.float32(0.01)}, "float32")
+    scale = np.float32(2.5) / np.float32(255)
+    q = np.rint(x / scale) + np.rint(1 / scale)
+    expected = ((q - np.rint(1 / scale)) @ w).astype(np.float32) * (scale * np.float32(0.01))
+    assert y.tolist() == expected.tolist()
+
+
+def test_a_convolution_of_integers(tmp_path: Path) -> None:
+    """More products than float32 holds, and padding with the zero point, not with 0."""
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 256, (1, 300, 1, 2)).astype(np.uint8)
+    w = rng.integers(0, 256, (2, 300, 1, 1)).astype(np.uint8)
+    nodes: list[Node] = [("ConvInteger", ["x", "w", "x_z"], ["y"], {"pads": [0, 1, 0, 0]})]
+    y = answer(tmp_path, nodes, {"x": x}, {"w": w, "x_z": np.uint8(100)}, "int32")
+    inside = np.einsum("nchw,oc->nohw", x.astype(int) - 100, w[:, :, 0, 0].astype(int))
+    assert y.tolist() == np.pad(inside, ((0, 0), (0, 0), (0, 0), (1, 0))).tolist()
+
+
+def test_a_gemm_of_integers_with_a_real_result(tmp_path: Path) -> None:
+    x = np.array([[1, 2], [3, 4]], np.uint8)
+    constants = {
+        **scales(x=(0.5, 1)),
+        "w": np.array([[1, -2], [3, 4]], np.int8),
+        "w_s": np.array([0.1, 0.3], np.float32),
+        "w_z": np.zeros(2, np.int8),
+        "b": np.array([7, -9], np.int32),
+    }
+    names = ["x", "x_s", "x_z", "w", "w_s", "w_z", "b"]
+    nodes: list[Node] = [("com.microsoft.QGemm", names, ["y"], {"alpha": 3.0})]
+    y = answer(tmp_path, nodes, {"x": x}, constants, "float32")
+    sums = (x.astype(int) - 1) @ constants["w"] + constants["b"]
+    factor = np.float32(3) * np.float32(0.5) * constants["w_s"]
+    assert y.tolist() == (sums.astype(np.float32) * factor).tolist()
+
+
+def test_a_bias_for_each_row_is_none_for_each_column(tmp_path: Path) -> None:
+    """Two rows and two columns: the numbers alone would fit."""
+    constants = {
+        **scales(x=(1, 0), w=(1, 0, "int8"), y=(1, 0)),
+        "w": np.eye(2, dtype=np.int8),
+        "b": np.array([[1], [2]], np.int32),
+    }
+    names = ["x", "x_s", "x_z", "w", "w_s", "w_z", "b", "y_s", "y_z"]
+    nodes: list[Node] = [("com.microsoft.QGemm", names, ["y"], {})]
+    assert found(tmp_path, nodes, np.zeros((2, 2), np.uint8), constants) == "a bias [2, 1] of int32"
+
+
+@pytest.mark.parametrize(("kernel", "expected"), [(2, [201]), (1, [200, 200])])
+def test_one_window_over_all_is_rounded_as_a_global_average(
+    tmp_path: Path, kernel: int, expected: list[int]
+) -> None:
+    """-4.5 + 205: to even before the zero point is added, and after it."""
+    names = ["x", "x_s", "x_z", "y_s", "y_z"]
+    nodes: list[Node] = [
+        ("com.microsoft.QLinearAveragePool", names, ["y"], {"kernel_shape": [kernel]})
+    ]
+    x = np.full((1, 1, 2), 219, np.uint8)
+    y = answer(tmp_path, nodes, {"x": x}, scales(x=(0.25, 255), y=(2, 205)), "uint8")
+    assert y.reshape(-1).tolist() == expected
+
+
+def test_windows_that_would_leave_out_the_beginning_are_refused(tmp_path: Path) -> None:
+    """ONNX Runtime begins with the second of nine elements, and refuses real numbers."""
+    attributes = {"kernel_shape": [1], "strides": [3], "auto_pad": "SAME_UPPER"}
+    nodes: list[Node] = [("MaxPool", ["x"], ["y"], attributes)]
+    why = found(tmp_path, nodes, np.zeros((1, 1, 9), np.uint8), {})
+    assert why == "SAME_UPPER at strides [3] beyond the window"
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_scales_along_a_dimension_of_an_activation(tmp_path: Path, axis: int) -> None:
+    x = np.random.default_rng(2).normal(0, 20, (3, 3, 3)).astype(np.float32)
+    s = np.array([0.1, 0.3, 0.7], np.float32)
+    z = np.array([0, 100, 255], np.uint8)
+    nodes: list[Node] = [
+        ("QuantizeLinear", ["x", "s", "z"], ["q"], {"axis": axis}),
+        ("DequantizeLinear", ["q", "s", "z"], ["y"], {"axis": axis}),
+    ]
+    along = [1, 1, 1]
+    along[axis] = 3
+    s_along, z_along = s.reshape(along), z.reshape(along).astype(np.float32)
+    q = np.clip(np.rint(x / s_along) + z_along, 0, 255)
+    y = answer(tmp_path, nodes, {"x": x}, {"s": s, "z": z}, "float32")
+    assert y.tolist() == ((q - z_along) * s_along).tolist()
+    y = answer(tmp_path, [(*nodes[0][:2], ["y"], nodes[0][3])], {"x": x}, {"s": s, "z": z}, "uint8")
+    assert (y.dtype, y.tolist()) == (np.uint8, q.tolist())
