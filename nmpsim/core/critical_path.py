@@ -8,13 +8,13 @@ when it was asked for, or when the grant before it was served.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
 
 from nmpsim.core.state import NEVER, WAIT, Awaited, Int64s, Job, Machine, PathCause
-from nmpsim.core.work import take_waits
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import (
     ADDRESS,
@@ -45,6 +45,13 @@ class CriticalPath:
     """[n, PathCause] from the one before, or from the beginning"""
 
 
+def joined(paths: Sequence[CriticalPath]) -> CriticalPath:
+    """Paths that follow one another, as one."""
+    until = [np.zeros(0, np.int64), *(one.until for one in paths)]
+    cycles = [np.zeros((0, CAUSES), np.int64), *(one.cycles for one in paths)]
+    return CriticalPath(np.concatenate(until), np.concatenate(cycles))
+
+
 class PathPart(NamedTuple):
     """A critical path between two cycles that divide it."""
 
@@ -72,8 +79,8 @@ class PathRecorder:
         self._waits = [np.zeros((0, len(WAIT.names or ())), np.int64)]
         self._known: list[CriticalPath] = []
 
-    def take(self, machine: Machine, work: Any) -> None:
-        """Take what was noted since the last time; of units it is ``work``."""
+    def take(self, machine: Machine, work: Any, waits: Any) -> None:
+        """Take what was noted since the last time of units and of waits."""
         is_grant = work.is_grant != 0
         unit = work.core * UNITS + work.unit
         # A grant that reads a descriptor is no transfer's.
@@ -90,17 +97,21 @@ class PathRecorder:
                 axis=1,
             )
         )
-        waits = take_waits(machine)
         self._waits.append(np.stack([waits[name] for name in waits.dtype.names], axis=1))
         if sum(map(len, self._work)) > ENOUGH:
-            self._let_go(machine)
+            self.let_go(machine)
 
-    def finish(self, machine: Machine) -> CriticalPath:
-        """The path to the core that has come furthest."""
+    def finish(self, machine: Machine, core: int | None = None) -> CriticalPath:
+        """The path to ``core``, or if None to the one that has come furthest."""
         clocks = machine.cores.clock
-        self._follow(*self._notes(), int(clocks.argmax()), int(clocks.max()))
-        until, cycles = zip(*((one.until, one.cycles) for one in self._known), strict=True)
-        return CriticalPath(np.concatenate(until), np.concatenate(cycles))
+        last = int(clocks.argmax()) if core is None else core
+        self._follow(*self._notes(), last, int(clocks[last]))
+        return self.certain
+
+    @property
+    def certain(self) -> CriticalPath:
+        """As far as it is known, whatever comes."""
+        return joined(self._known)
 
     def _channels(self, work: Any) -> Int64s:
         """The DRAM's channel of each grant."""
@@ -114,7 +125,7 @@ class PathRecorder:
     def _notes(self) -> tuple[Int64s, Int64s]:
         return np.concatenate(self._work), np.concatenate(self._waits)
 
-    def _let_go(self, machine: Machine) -> None:
+    def let_go(self, machine: Machine) -> None:
         """Follow the path to the last barrier at which all cores met and no unit had work left."""
         work, waits = self._notes()
         self._work, self._waits = [work], [waits]

@@ -23,7 +23,7 @@ from nmpsim.core.state import CSR_COLUMN, Int64s, Machine, Outcome, end_segment,
 from nmpsim.core.stops import MAX_STEPS, StopConditions, make_stops, no_stops
 from nmpsim.core.trapped import trap_report
 from nmpsim.core.violation import tail_found, trap_of, violation_report
-from nmpsim.core.work import WorkListener, take_work, with_waits
+from nmpsim.core.work import WorkListener, take_waits, take_work, with_waits
 from nmpsim.isa.table import Csr
 from nmpsim.report.data import RunReport
 from nmpsim.report.ended import ContractReport, TrapReport, ViolationReport
@@ -270,7 +270,7 @@ class Run:
     def _take_notes(self) -> None:
         work = take_work(self._machine)
         if self._path is not None:
-            self._path.take(self._machine, work)
+            self._path.take(self._machine, work, take_waits(self._machine))
         if self._work is not None:
             self._work(work)
 

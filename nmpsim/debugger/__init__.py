@@ -13,7 +13,7 @@ reached forwards or backwards (:mod:`nmpsim.debugger.execution`). The parts:
   records of :mod:`nmpsim.debugger.breakpoints`.
 - :mod:`nmpsim.debugger.inspect` looks: ``layer_states``, ``find_layer``, ``find_tensor``,
   ``values_of``, ``saturation``, ``core_states``, ``registers``, ``memory``, ``code``.
-- ``debugger.execution.report()`` is the report of the run so far, as of :meth:`nmpsim.Device.run`.
+- ``debugger.report()`` is the report of the run so far, as of :meth:`nmpsim.Device.run`.
 """
 
 from nmpsim.debugger.breakpoints import Breakpoint, Hit

@@ -26,6 +26,7 @@ from nmpsim.debugger.worklog import WorkLog
 from nmpsim.diagnostics import fail
 from nmpsim.isa.table import Unit
 from nmpsim.memory.address_map import word_at
+from nmpsim.report.data import RunReport
 
 StepUnit = Literal["layer", "tile", "tensor", "instruction"]
 UNITS: dict[StepUnit, int] = {
@@ -130,6 +131,15 @@ class Debugger(RunPosition):
     def work_log(self) -> WorkLog:
         """What units did, if it is kept."""
         return self.known.work or WorkLog()
+
+    def report(self) -> RunReport:
+        """The report of the run up to here; a layer has its critical path when it is done."""
+        paths, here = self.known.paths, self.execution.position
+        if paths.position < here:  # somebody interrupted it
+            with self.execution.visit():
+                self.execution.go_to(paths.position)
+                self.execution.replay(here, paths.watch)
+        return self.execution.report(paths.path)
 
     def change(self, edits: Sequence[Edit]) -> None:
         """Stand at the start of the run that other edits make.
@@ -308,6 +318,7 @@ class Debugger(RunPosition):
             self.execution.take_snapshot()
             if self.progress is not None:
                 self.progress(self.location())
+        known.paths.watch(pause)
         if known.hazards is not None:
             known.hazards.watch(pause)
         if known.work is not None:

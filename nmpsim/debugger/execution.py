@@ -22,6 +22,7 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.account import Account, book_cycles, book_host, run_report
 from nmpsim.core.auto import AutoEngine
+from nmpsim.core.critical_path import CriticalPath, PathPart
 from nmpsim.core.engines import make_engine
 from nmpsim.core.host import run_host_step, write_tensor
 from nmpsim.core.inputs import checked_inputs
@@ -30,7 +31,7 @@ from nmpsim.core.load import machine_of
 from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start_cores
 from nmpsim.core.stops import Noted, StopConditions, make_stops
 from nmpsim.core.trapped import trap_report
-from nmpsim.core.work import take_work, with_work
+from nmpsim.core.work import take_waits, take_work, with_waits
 from nmpsim.debugger.edits import Edit, check_edit, program_pieces, ram_slice, rescaled
 from nmpsim.debugger.snapshots import (
     DEFAULT_BUDGET_MIB,
@@ -79,12 +80,19 @@ class Pause:
     """[rows, MAX_WORDS] words of their descriptors, as they were read."""
     work: Any
     """What units did meanwhile (:data:`nmpsim.core.state.WORK`)."""
+    waits: Any
+    """What cores waited for meanwhile (:data:`nmpsim.core.state.WAIT`)."""
     layers: tuple[int, ...] = ()
     """Layers that are done now, if any."""
     core: int | None = None
     """Core that it stopped for, if any."""
-    is_segment_end: bool = False
-    """Have all cores halted?"""
+    last_core: int | None = None
+    """The core that was the last to halt, if all have now."""
+
+    @property
+    def is_segment_end(self) -> bool:
+        """Have all cores halted?"""
+        return self.last_core is not None
 
 
 class Execution:
@@ -106,7 +114,7 @@ class Execution:
         """
         limit = checked_limit(max_memory)
         self.bundle, self.config = bundle, config
-        self.machine: Machine = with_work(machine_of(bundle, config, limit, save_layers=True))
+        self.machine: Machine = with_waits(machine_of(bundle, config, limit, save_layers=True))
         self.engine, self.costs = make_engine(engine), costs_of(config)
         if isinstance(self.engine, AutoEngine):
             self.engine.choose(bundle, NO_LIMITS)
@@ -120,7 +128,7 @@ class Execution:
         self.trap: TrapReport | None = None
         self.before_moves: Callable[[], None] = lambda: None
         """Called before some moves are made; what it raises ends the advance there."""
-        self._step, self._is_started = 0, False
+        self._step, self._is_started, self._furthest = 0, False, 0
         self.account = Account.of(self.layers)
         self._stops = make_stops(config.cores_count, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS)
         reset(self.machine)
@@ -180,7 +188,10 @@ class Execution:
         if self.position >= until:
             return self._pause(Why.LIMIT, start)
         until = min(until, *(e.position for e in self.edits if e.position > start), FOREVER)
+        if start < self._furthest:  # so a pause is wholly new to who has seen all before it, or not
+            until = min(until, self._furthest)
         pause = self._move(step, until, cycle, after, cores, addresses)
+        self._furthest = max(self._furthest, self.position)
         self._edit_here()
         return pause
 
@@ -300,7 +311,7 @@ class Execution:
             for where, now, _ in pieces:
                 image[where] = np.frombuffer(now, np.uint8)
         self.machine = self.machine._replace(image=image)
-        self.edits = tuple(edits)
+        self.edits, self._furthest = tuple(edits), 0
         self.layers = tuple(
             attrs.evolve(layer, output=rescaled(layer.output, edits))
             for layer in bundle.metadata.layers
@@ -317,11 +328,16 @@ class Execution:
                 if where is not None:
                     self.machine.ram[where] = np.frombuffer(now, np.uint8)
 
-    def report(self) -> RunReport:
-        """The report of the run up to here."""
+    def report(self, path: CriticalPath) -> RunReport:
+        """The report of the run up to here, with its critical path as far as that is known."""
         account = self.account.copy()
         if self._is_started and self.step is not None:
             book_cycles(account, self.machine, self.layers, self.step, False)
+        clock = 0
+        for index in (i for step in self.bundle.metadata.steps for i in step.layers):
+            if self.layers[index].placement == "device":
+                end = clock + account.cycles[index]
+                account.paths[index], clock = PathPart(path, clock, end), end
         return run_report(
             self.bundle,
             self.machine,
@@ -367,6 +383,7 @@ class Execution:
         return self._pause(Why.STOPPED if is_stop else Why.BUSY, start)
 
     def _end(self, step: ProgramStep, start: int) -> Pause:
+        last_core = int(self.machine.cores.clock.argmax())
         end_segment(self.machine)
         book_cycles(self.account, self.machine, self.layers, step, True)
         self._step += 1
@@ -374,7 +391,7 @@ class Execution:
         self.position += 1
         without_barrier = tuple(i for i in step.layers if self.layers[i].barrier is None)
         pause = self._pause(Why.LAYER if without_barrier else Why.BUSY, start, without_barrier)
-        return attrs.evolve(pause, is_segment_end=True)
+        return attrs.evolve(pause, last_core=last_core)
 
     @staticmethod
     def _is_full(stops: StopConditions) -> bool:
@@ -387,6 +404,5 @@ class Execution:
         )
         core = int(noted[Noted.CORE]) if why == Why.STOPPED and noted[Noted.CORE] >= 0 else None
         noted[Noted.ROWS] = 0
-        return Pause(
-            why, start, self.position, rows, words, take_work(self.machine), tuple(layers), core
-        )
+        work, waits = take_work(self.machine), take_waits(self.machine)
+        return Pause(why, start, self.position, rows, words, work, waits, tuple(layers), core)

@@ -26,7 +26,8 @@ from nmpsim.isa.csrs import Csr
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.lir.layers import find_layer as layer_among
 from nmpsim.memory.address_map import bytes_at, word_at
-from nmpsim.report.data import Saturation
+from nmpsim.report.data import RunReport, Saturation
+from nmpsim.report.use import limits
 
 MAX_BYTES = 1 << 20
 """Largest piece of memory that is read at once."""
@@ -43,10 +44,10 @@ class CodeLine:
     is_next: bool
 
 
-def layer_states(debugger: Debugger) -> tuple[LayerState, ...]:
-    """Every layer, in the order of the report."""
+def layer_states(debugger: Debugger, report: RunReport | None = None) -> tuple[LayerState, ...]:
+    """Every layer, in the order of the report of the run so far, which may be known already."""
     current, position = debugger.current_layer(), debugger.execution.position
-    report = debugger.execution.report()
+    report = debugger.report() if report is None else report
     states = []
     for layer, told in zip(debugger.layers, report.layers, strict=True):
         state: Literal["done", "running", "pending"] = "pending"
@@ -63,9 +64,12 @@ def layer_states(debugger: Debugger) -> tuple[LayerState, ...]:
                 line=layer.line,
                 placement=layer.placement,
                 state=state,
-                cycles=told.device_cycles if state != "pending" else 0,
+                cycles=told.cycles if state != "pending" else 0,
                 saturated=saturated,
                 elements=told.elements if state != "pending" else 0,
+                limited_by=next(
+                    (f"{name} {n:.0%}" for name, n in limits(told.critical_path).items()), ""
+                ),
             )
         )
     return tuple(states)

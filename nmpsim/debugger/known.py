@@ -13,6 +13,7 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import Hazards
 from nmpsim.debugger.hazards import Hazard
+from nmpsim.debugger.pathlog import PathLog
 from nmpsim.debugger.worklog import WorkLog
 
 Outputs = Mapping[int, npt.NDArray[Any]]
@@ -23,6 +24,7 @@ class Known:
     """All that was noted of the run that ``edits`` make; another list is another run."""
 
     edits: tuple[Edit, ...]
+    paths: PathLog
     ends: dict[int, int] = attrs.field(factory=dict)
     """Position at which each layer was done."""
     outputs: dict[int, npt.NDArray[Any]] = attrs.field(factory=dict)

@@ -12,6 +12,7 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.core.state import Status
 from nmpsim.debugger.execution import FOREVER, Execution
 from nmpsim.debugger.known import Known, Outputs, outputs_at
+from nmpsim.debugger.pathlog import PathLog
 from nmpsim.debugger.records import Location, Reason, Stopped
 from nmpsim.debugger.worklog import WorkLog
 from nmpsim.isa.assembly import disassemble_word
@@ -23,14 +24,15 @@ class RunPosition:
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
-        self._known = Known(execution.edits)
+        self._known = Known(execution.edits, PathLog(execution))
 
     @property
     def known(self) -> Known:
         """What is known of the run that the edits make now."""
         if self._known.edits is not self.execution.edits:
             work = None if self._known.work is None else WorkLog()
-            self._known = Known(self.execution.edits, work=work)
+            paths = PathLog(self.execution)
+            self._known = Known(self.execution.edits, paths, work=work)
         return self._known
 
     @property

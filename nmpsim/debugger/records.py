@@ -74,3 +74,5 @@ class LayerState:
     """Values that saturated so far, without clips that the network asks for."""
     elements: int
     """Results written so far."""
+    limited_by: str = ""
+    """What has most of its critical path, and how much; empty if the path is not known yet."""

@@ -96,6 +96,18 @@ def use_of(layers: Iterable[Any], cycles: int, channels: int) -> DeviceUse:
     )
 
 
+def limits(path: Mapping[str, int]) -> Mapping[str, float]:
+    """What can limit a run -> its share of the critical path, the largest first; empty without."""
+    total = sum(path.values())
+    if not total:
+        return {}
+    shares = {
+        name: sum(path.get(cause, 0) for cause in causes) / total
+        for name, causes in LIMITERS.items()
+    }
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
 def limiter(path: Mapping[str, int], use: DeviceUse) -> str:
     """What limits a run, as a sentence; empty if its critical path is not known.
 
@@ -103,14 +115,10 @@ def limiter(path: Mapping[str, int], use: DeviceUse) -> str:
         path: cycles by cause.
         use: of the device in these cycles.
     """
-    total = sum(path.values())
-    if not total:
+    shares = limits(path)
+    if not shares:
         return ""
-    shares = {
-        name: sum(path.get(cause, 0) for cause in causes) / total
-        for name, causes in LIMITERS.items()
-    }
-    first, second = sorted(shares, key=lambda name: -shares[name])[:2]
+    first, second, *_ = shares
     told = f"{shares[first]:.0%} of the critical path".replace("%", " %")
     if shares[first] < MOSTLY:
         also = f"{shares[second]:.0%}".replace("%", " %")

@@ -17,6 +17,7 @@ from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.inspect import core_states, layer_states
 from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer
 from nmpsim.debugger.worklog import WorkLog
+from nmpsim.report.data import RunReport
 from nmpsim.tui.facts import Facts, facts_of
 
 
@@ -41,6 +42,8 @@ class View:
     location: Location
     answer: Result
     """What the last command answered."""
+    report: RunReport
+    """Of the run so far."""
     layers: tuple[LayerState, ...]
     cores: tuple[CoreState, ...]
     comparisons: Mapping[int, Compared] = attrs.field(factory=dict)
@@ -88,12 +91,14 @@ def first_view(shell: Shell) -> View:
     """Before anything is done; from here on the record of work is kept."""
     debugger = shell.debugger
     debugger.keep_work()
+    report = debugger.report()
     view = View(
         shell,
         facts_of(debugger.bundle, debugger.execution.edits),
         debugger.location(),
         Result(),
-        layer_states(debugger),
+        report,
+        layer_states(debugger, report),
         core_states(debugger),
     )
     at = view.location.layer
@@ -114,12 +119,14 @@ def next_view(before: View, answer: Result) -> View:
     """How things are after a command; what is looked at stays unless the run has gone elsewhere."""
     debugger = before.debugger
     edits, facts = debugger.execution.edits, before.facts
+    report = debugger.report()
     view = attrs.evolve(
         before,
         facts=facts if facts.edits is edits else facts_of(debugger.bundle, edits),
         location=debugger.location(),
         answer=answer,
-        layers=layer_states(debugger),
+        report=report,
+        layers=layer_states(debugger, report),
         cores=core_states(debugger),
     )
     has_moved = view.location.position != before.location.position

@@ -57,6 +57,30 @@ def test_every_command_has_help_and_answers_plain_data(shell: Shell) -> None:
         json.dumps(result.data, allow_nan=False)
 
 
+def test_a_layer_says_what_limited_it(shell: Shell) -> None:
+    shell.execute("until layer conv2")
+    found = shell.execute("layer conv2")
+    data = found.data
+    assert sum(data["critical_path"].values()) == data["cycles"]
+    assert f"  {data['limited_by']}; {data['queueing']} cycles queued" in found.text
+    assert f"  critical path mac {data['critical_path']['mac']}, " in found.text
+    assert shell.execute("layer fc").data["critical_path"] == {}, "it has not run"
+    assert "on the host: " in shell.execute("layer prob").text
+    assert "cycles not counted" in shell.execute("layer prob").text
+    states = shell.execute("layers").data["layers"]
+    assert [bool(state["limited_by"]) for state in states] == [0 < i < 4 for i in range(8)]
+
+
+def test_the_critical_path_is_known_after_an_interruption(shell: Shell) -> None:
+    debugger = shell.debugger
+    debugger.execution.replay(300)  # as if Ctrl-C had come before anybody looked at it
+    shell.execute("until end")
+    report = debugger.report()
+    assert sum(report.critical_path.values()) == report.cycles
+    shell.execute("restart")
+    assert not sum(debugger.report().critical_path.values())
+
+
 def test_completion_offers_commands_layers_and_words(shell: Shell) -> None:
     assert "continue" in shell.complete("con")
     assert shell.complete("layer conv2") == ["conv2__2"]

@@ -40,17 +40,16 @@ def state(debugger: Debugger) -> list[bytes]:
     return [array.tobytes() for array in (*paged_memories(machine), *small_arrays(machine))]
 
 
-NOT_KNOWN = ("host_seconds", "contract", "critical_path", "queueing", "limited_by")
+NOT_KNOWN = ("host_seconds", "contract")
 
 
 def report(debugger: Debugger) -> Any:
-    return without_what_differs(to_json(debugger.execution.report()))
+    return without_what_differs(to_json(debugger.report()))
 
 
 def without_what_differs(told: Any) -> Any:
-    """All but the host's time, and what the debugger leaves out: contract and critical path."""
-    layers = [{k: v for k, v in layer.items() if k not in NOT_KNOWN} for layer in told["layers"]]
-    return {key: value for key, value in told.items() if key not in NOT_KNOWN} | {"layers": layers}
+    """All but the host's time, and what the debugger leaves out: the contract."""
+    return {key: value for key, value in told.items() if key not in NOT_KNOWN}
 
 
 @cache

@@ -251,7 +251,7 @@ class Session:
         trap = self.debugger.execution.trap
         assert (report.trap is None) == (trap is None)
         if trap is None:  # where one core traps others may have run ahead
-            assert report.cycles == self.debugger.execution.report().cycles
+            assert report.cycles == self.debugger.report().cycles
         found = [(one.position, one.what) for one in find_hazards(other, inputs, config)]
         assert found == [(one.position, one.what) for one in self.debugger.hazards()]
 

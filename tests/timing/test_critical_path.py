@@ -19,7 +19,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core import critical_path
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.state import Awaited, Machine, Outcome, PathCause
-from nmpsim.core.work import take_work, with_waits
+from nmpsim.core.work import take_waits, take_work, with_waits
 from nmpsim.report.causes import PATH_CAUSES
 from nmpsim.timing import costs_of
 
@@ -53,7 +53,7 @@ def recorded(
         grants = work[work.is_grant == 1]
         keys = np.concatenate([grants.core[:, None], grants.unit[:, None], grants.cursor], axis=1)
         order[0].extend(keys.tolist())
-        recorder.take(m, work)
+        recorder.take(m, work, take_waits(m))
     return m, recorder.finish(m), order
 
 

@@ -29,7 +29,7 @@ from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.engine import ContractBrokenError, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
-from nmpsim.core.work import take_work, with_waits
+from nmpsim.core.work import take_waits, take_work, with_waits
 from nmpsim.kernels.array_types import Records
 from nmpsim.timing import Costs
 
@@ -123,7 +123,7 @@ def record(
     retired_before = machine.cores.retired.sum()
     for _ in range(0, MAX_TURNS, TURNS):
         outcome = loop(ahead, recorder, TURNS)
-        path.take(ahead, take_work(ahead))
+        path.take(ahead, take_work(ahead), take_waits(ahead))
         if show and not show(
             recorder.events[: recorder.counters[SEEN]], recorder.items, FIRST_WORD + WORDS
         ):

@@ -33,7 +33,7 @@ def functions_of(context: Context) -> Mapping[str, Function]:
 
     def cycles(words: Sequence[str]) -> Number:
         if not words:
-            return debugger.execution.report().cycles
+            return debugger.report().cycles
         return layer_states(debugger)[find_layer(debugger, words[0]).index].cycles
 
     def differing(words: Sequence[str]) -> Number:

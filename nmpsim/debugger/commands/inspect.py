@@ -27,6 +27,7 @@ from nmpsim.debugger.inspect import (
     saturation,
     values_of,
 )
+from nmpsim.report.use import limiter
 
 MAX_SHOWN = 256
 """Elements of a tensor that are printed; JSON has them too."""
@@ -47,7 +48,17 @@ def layers(context: Context, arguments: Arguments) -> Result:
     """Every layer."""
     arguments.end()
     states = [attrs.asdict(state) for state in layer_states(context.debugger)]
-    names = ("index", "name", "op", "line", "placement", "state", "cycles", "saturated")
+    names = (
+        "index",
+        "name",
+        "op",
+        "line",
+        "placement",
+        "state",
+        "cycles",
+        "saturated",
+        "limited_by",
+    )
     return Result(table(names, [[s[n] for n in names] for s in states]), {"layers": states})
 
 
@@ -55,8 +66,8 @@ def layer(context: Context, arguments: Arguments) -> Result:
     """All about one layer."""
     chosen = _layer(context, arguments)
     arguments.end()
-    report = context.debugger.execution.report().layers[chosen.index]
-    state = layer_states(context.debugger)[chosen.index]
+    run = context.debugger.report()
+    report, state = run.layers[chosen.index], layer_states(context.debugger, run)[chosen.index]
     output = chosen.output
     busy = {name: cycles for name, cycles in report.core_cycles.items() if cycles}
     lines = [
@@ -70,7 +81,8 @@ def layer(context: Context, arguments: Arguments) -> Result:
     if chosen.fused:
         lines.append(f"  made of {', '.join(chosen.fused)}")
     if chosen.reason:
-        lines.append(f"  on the host: {chosen.reason}")
+        cost = "" if run.host.cycles is None else f", {report.cycles} cycles"
+        lines.append(f"  on the host: {chosen.reason}{cost or ', cycles not counted'}")
     operands = context.operands(chosen)
     lines += [f"  {one.role:<8} {one.name}: {one.text}" for one in operands]
     note = context.bias_note(chosen)
@@ -80,12 +92,20 @@ def layer(context: Context, arguments: Arguments) -> Result:
         lines.append(f"  {cores}, MAC utilization {report.use.mac_utilization:.1%}")
         lines.append(f"  DRAM {report.use.dram_words()}")
         lines.append("  core cycles " + ", ".join(f"{n} {c}" for n, c in busy.items()))
+    path = {name: cycles for name, cycles in report.critical_path.items() if cycles}
+    limited_by = limiter(path, report.use)
+    if path:
+        lines.append("  critical path " + ", ".join(f"{n} {c}" for n, c in path.items()))
+        lines.append(f"  {limited_by}; {report.queueing} cycles queued behind other transfers")
     data = attrs.asdict(state) | {
         "cycles": report.cycles,
         "macs": report.macs,
         "cores": report.cores,
         "use": attrs.asdict(report.use),
         "core_cycles": busy,
+        "critical_path": path,
+        "queueing": report.queueing,
+        "limited_by": limited_by,
         "fused": list(chosen.fused),
         "numerics": chosen.numerics,
         "output": _tensor_data(output),

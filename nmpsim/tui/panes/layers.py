@@ -21,7 +21,8 @@ COMPARED_COLUMNS = 14
 OTHER_COLUMNS = 38
 """All but names, operations, and the bar or how a layer compares."""
 OPERATION_COLUMNS = 12
-"""Narrow panes leave operations out."""
+LIMIT_COLUMNS = 30
+"""Narrow panes leave operations out, and those that are not wide what limits a layer."""
 
 
 class LayersPane(LinePane):
@@ -35,6 +36,9 @@ class LayersPane(LinePane):
         """Follow the layer that is looked at."""
         self._states = view.layers
         self._total = sum(state.cycles for state in view.layers)
+        limited_by, host = view.report.limited_by, view.report.host
+        self.border_title = f"{self.title}, {limited_by}" if limited_by else self.title
+        self.border_subtitle = host.text if host.layers else ""
         self.follow(view.layer, view.layer)
 
     def count(self) -> int:
@@ -44,7 +48,7 @@ class LayersPane(LinePane):
     def heading(self, width: int) -> list[Text]:
         """Names of the columns."""
         last = "reference" if self.view is not None and self.view.shell.reference else ""
-        names = ("", "layer", "operation", "cycles", "share", "saturated")
+        names = ("", "layer", "operation", "cycles", "share", "limited by", "saturated")
         return [Text(f" {self._columns(width, *names)} {last}")]
 
     def line(self, index: int, width: int) -> Text:
@@ -58,8 +62,9 @@ class LayersPane(LinePane):
             f"[{index}]" if view.layer == index else f"{index} ",
             visible_line(state.name),
             visible_line(state.op),
-            "host" if state.placement == "host" else f"{state.cycles:,}" if known else "",
+            self._cycles(state),
             f"{percent(state.cycles, self._total)}%" if known else "",
+            state.limited_by,
             f"{self.glyphs.over}{state.saturated:,}" if state.saturated else "",
         )
         text.append(columns, style="bold" if is_current else "" if known else "dim")
@@ -88,22 +93,37 @@ class LayersPane(LinePane):
         differing, worst = short_count(found.differing), short_count(found.worst_ulp)
         return Text(f"{self.glyphs.differs} {differing} by {worst}", VERMILION)
 
+    def _cycles(self, state: LayerState) -> str:
+        if state.placement == "host" and not state.cycles:
+            return "host"
+        return f"{state.cycles:,}" if state.state != "pending" else ""
+
     def _mark(self, state: LayerState, is_current: bool) -> str:
         if is_current:
             return self.glyphs.next
         return self.glyphs.done if state.state == "done" else self.glyphs.pending
 
     def _columns(
-        self, width: int, number: str, name: str, op: str, cycles: str, share: str, sat: str
+        self,
+        width: int,
+        number: str,
+        name: str,
+        op: str,
+        cycles: str,
+        share: str,
+        limit: str,
+        saturated: str,
     ) -> str:
         last = BAR_COLUMNS if self.shown.shell.reference is None else COMPARED_COLUMNS
         room = max(width - OTHER_COLUMNS - last, 11)
         ops = OPERATION_COLUMNS if room >= 2 * OPERATION_COLUMNS else 0
-        names = room - ops
+        limits = LIMIT_COLUMNS if room >= 2 * OPERATION_COLUMNS + LIMIT_COLUMNS else 0
+        names = room - ops - limits
         head = f"{number:>5} {shorten_middle(name, names):{names}}"
         if ops:
             head += f" {shorten_middle(op, ops - 1):{ops - 1}}"
-        return f"{head} {cycles:>11} {share:>6} {sat:>{SATURATED_COLUMNS}}"
+        limited = f" {limit:{limits - 1}}" if limits else ""
+        return f"{head} {cycles:>11} {share:>6}{limited} {saturated:>{SATURATED_COLUMNS}}"
 
     def _bar(self, cycles: int) -> str:
         share = cycles / self._total if self._total else 0.0

@@ -45,10 +45,20 @@ class TimelinePane(LinePane):
 
     def prepare(self, view: View) -> None:
         """Sort the record of work by units, if it has grown."""
+        self.border_title = self._title(view)
         known = (view.work, view.work.rows)
         if known != self._known:
             self._known = known
             self._lanes = _lanes(view.work.spans())
+
+    def _title(self, view: View) -> str:
+        """How busy the layer that is looked at kept the device, and what limited it."""
+        if not view.layers or not view.report.layers[view.layer].device_cycles:
+            return self.title
+        use, limit = view.report.layers[view.layer].use, view.layers[view.layer].limited_by
+        shares = f"DRAM busy {use.dram_busy:.1%}, MAC utilization {use.mac_utilization:.1%}"
+        limited = f", limited by {limit}" if limit else ""
+        return f"{self.title}, layer {view.layer}: {shares}{limited}"
 
     def measure(self) -> None:
         """The record or the width has changed."""
