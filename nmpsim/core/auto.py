@@ -66,6 +66,11 @@ class AutoEngine:
         return self._engine.name
 
     @property
+    def has_scratchpads(self) -> bool:
+        """As the engine at hand has them."""
+        return self._engine.has_scratchpads
+
+    @property
     def compiling_seconds(self) -> float:
         """Seconds spent on compiling kernels, or on reading them."""
         compiling = self._compiled.compiling_seconds if self._compiled else 0.0
@@ -129,10 +134,15 @@ class AutoEngine:
         return is_kept
 
     def replay(
-        self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
+        self,
+        machine: Machine,
+        costs: Costs,
+        reached: Reached,
+        strict: bool = False,
+        whole_layers: bool = False,
     ) -> CriticalPath | None:
         """As the engine at hand does it."""
-        return self._engine.replay(machine, costs, reached, strict)
+        return self._engine.replay(machine, costs, reached, strict, whole_layers)
 
     def _is_late(self, more: float) -> bool:
         """Would the compiled engine be done sooner if this many seconds are still to come?"""

@@ -16,7 +16,7 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import layer_channels
 from nmpsim.core.state import BARRIER, CORE, LAYER, SCRATCHPAD_SLACK, STAGES
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import Part, check_memory
 from nmpsim.isa.words import CHANNEL_BYTES
 from nmpsim.kernels.workspace_size import workspace_words
@@ -40,6 +40,7 @@ def check_run(
     *,
     threads: int = 1,
     save_layers: bool = False,
+    whole_layers: bool = False,
 ) -> None:
     """Refuse a run that would allocate more than it may, before it allocates anything.
 
@@ -49,6 +50,7 @@ def check_run(
         max_memory: bytes; None for what is free, less a margin.
         threads: of the host that share the run.
         save_layers: whether the outputs of all layers are kept.
+        whole_layers: whether a later run may do layers at once.
 
     Raises:
         UserError: MEM001, which names the field that asks for most; BUN001 for a host step whose
@@ -65,6 +67,8 @@ def check_run(
         ]
     if save_layers:
         parts += _saved_parts(bundle)
+    if whole_layers:
+        parts += _whole_parts(bundle, config)
     check_memory("the run", parts, max_memory, place)
 
 
@@ -113,6 +117,26 @@ def _bundle_parts(bundle: Bundle, threads: int) -> Iterator[Part]:
     if barriers:
         last, index = max(barriers)
         yield Part(f"layers[{index}].barrier", (last + 1) * BARRIER.itemsize)
+
+
+def has_room_for_whole_layers(
+    bundle: Bundle, config: DeviceConfig, max_memory: int | None, threads: int
+) -> bool:
+    """True if a run may also take what the proof of whole layers and their weights need."""
+    try:
+        check_run(bundle, config, max_memory, threads=threads, whole_layers=True)
+    except UserError:
+        return False
+    return True
+
+
+def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
+    """What a proof knows of each byte (docs/decisions/0026-whole-layers.md), and weights again."""
+    size = config.cores_count * (config.scratchpad_bytes + SCRATCHPAD_SLACK)
+    yield Part("device.scratchpad_bytes, in a proof", 6 * size)
+    results = sum(nbytes_of(layer.output) for layer in bundle.metadata.layers)
+    yield Part("the writable segments, in a proof", 16 * bundle.rw_bytes + 16 * results)
+    yield Part("the weights of whole layers", 4 * bundle.image.size)
 
 
 def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.auto import AutoEngine
-from nmpsim.core.demand import check_saved
+from nmpsim.core.demand import check_saved, has_room_for_whole_layers
 from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.engines import make_engine
 from nmpsim.core.host import write_tensor
@@ -35,8 +35,9 @@ class Device:
 
     ``threads`` of the host share the work, by default one for each processor that this process may
     use. No result, no cycle and no count depends on it. Runs that Python threads ask for at the
-    same time are done one after the other. A run that would allocate more than ``max_memory`` bytes
-    is refused; by default that is what is free, less a margin.
+    same time are done one after the other. With ``whole_layers`` a run that is repeated computes a
+    layer at once where that is proved to give the same as its tiles. A run that would allocate more
+    than ``max_memory`` bytes is refused; by default that is what is free, less a margin.
 
     ``engine`` is compiled, reference or auto: the reference engine for what it has done before the
     other one could begin. Reports differ in nothing but its name and the seconds.
@@ -48,9 +49,11 @@ class Device:
         engine: str = "compiled",
         threads: int | None = None,
         max_memory: int | None = None,
+        whole_layers: bool = True,
     ) -> None:
         self.config = given_device(config)
-        self._asked = (engine, threads, max_memory)
+        self._asked = (engine, threads, max_memory, whole_layers)
+        self._whole_layers = whole_layers
         self._threads = checked_threads(threads)
         self._max_memory = checked_limit(max_memory)
         self._engine = make_engine(engine, self._threads)
@@ -97,12 +100,19 @@ class Device:
         if repeat < 1:
             raise fail("ARG001", "a program runs at least once", found=f"repeat={repeat}")
         wanted = Wanted(
-            save_layers=save_layers, progress=progress, work=work, limits=limits, strict=strict
+            save_layers=save_layers,
+            progress=progress,
+            work=work,
+            limits=limits,
+            strict=strict,
+            whole_layers=False,
         )
         with self._turn:
             loaded = self._load(bundle, save_layers)
             if isinstance(self._engine, AutoEngine):
                 self._engine.choose(bundle, limits)
+            # The next of several runs may read what scratchpads hold.
+            wanted = attrs.evolve(wanted, whole_layers=loaded.whole_layers and repeat == 1)
             values = checked_inputs(bundle.metadata, inputs)
             clock = Clock(self._engine, limits)
             while True:  # at most twice again: each time less is known of the program in advance
@@ -168,9 +178,13 @@ class Device:
             write_tensor(machine, tensor, values[tensor.name])
         proof = loaded.proof if wanted.strict else "unwanted"
         run = Run(bundle, machine, self.config, self._engine, proof, wanted, clock)
+        loaded.inputs = None
         report = run.report()
         if run.is_proof:
             loaded.proof = "done"
+        if not self._engine.has_scratchpads and report.trap is None:
+            loaded.inputs = {name: value.copy() for name, value in values.items()}
+            loaded.wanted = wanted
         return report
 
     def __reduce__(self) -> tuple[type[Device], tuple[Any, ...]]:
@@ -178,8 +192,19 @@ class Device:
         return Device, (self.config, *self._asked)
 
     def machine_after(self, bundle: Bundle) -> Machine:
-        """The machine as the last run of a bundle left it; at rest if there was none."""
-        return self._load(bundle).machine
+        """The machine as the last run of a bundle left it; at rest if there was none.
+
+        If that run did whole layers at once, it is done again, tile by tile.
+        """
+        with self._turn:
+            loaded = self._load(bundle)
+            if loaded.inputs is not None and loaded.wanted is not None:
+                limits = attrs.evolve(loaded.wanted.limits, timeout=None)
+                wanted = attrs.evolve(
+                    loaded.wanted, whole_layers=False, progress=None, limits=limits
+                )
+                self._run(loaded, loaded.inputs, wanted, Clock(self._engine, limits))
+            return loaded.machine
 
     def _load(self, bundle: Bundle, save_layers: bool = False) -> _Loaded:
         if self._loaded is not None and self._loaded.bundle is bundle:
@@ -190,7 +215,10 @@ class Device:
         machine = machine_of(
             bundle, self.config, self._max_memory, threads=self._threads, save_layers=save_layers
         )
-        self._loaded = _Loaded(bundle, machine)
+        whole_layers = self._whole_layers and has_room_for_whole_layers(
+            bundle, self.config, self._max_memory, self._threads
+        )
+        self._loaded = _Loaded(bundle, machine, whole_layers)
         return self._loaded
 
 
@@ -200,7 +228,11 @@ class _Loaded:
 
     bundle: Bundle
     machine: Machine
+    whole_layers: bool
     proof: Proof = "none"
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None
+    """What the last run was given, if it left out what scratchpads hold; ``wanted`` likewise."""
+    wanted: Wanted | None = None
 
 
 def _same(outputs: Mapping[str, npt.NDArray[Any]], others: Mapping[str, npt.NDArray[Any]]) -> bool:

@@ -35,6 +35,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def has_scratchpads(self) -> bool:
+        """Does the machine's last replay leave in scratchpads what the program does?"""
+        ...
+
+    @property
     def compiling_seconds(self) -> float:
         """Seconds that runs have spent so far on compiling kernels, or on reading them."""
         ...
@@ -87,11 +92,18 @@ class Engine(Protocol):
         ...
 
     def replay(
-        self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
+        self,
+        machine: Machine,
+        costs: Costs,
+        reached: Reached,
+        strict: bool = False,
+        whole_layers: bool = False,
     ) -> CriticalPath | None:
         """Run to the end, with the outcome DONE; None if that must be done by ``run``.
 
-        ``strict`` asks it to leave to ``run`` what comes back from there with VIOLATION.
+        ``strict`` asks it to leave to ``run`` what comes back from there with VIOLATION. With
+        ``whole_layers`` it may do each layer at once, which leaves scratchpads as they were:
+        ``has_scratchpads`` says whether it did not.
 
         Raises:
             ReplayDivergedError: the run must begin again.

@@ -60,6 +60,7 @@ class Wanted:
     work: WorkListener | None
     limits: Limits
     strict: bool
+    whole_layers: bool
 
 
 Proof = Literal["none", "done", "impossible", "unwanted"]
@@ -126,6 +127,7 @@ class Run:
         self._save_layers = wanted.save_layers
         self._progress = wanted.progress
         self._work = wanted.work
+        self._whole_layers = wanted.whole_layers
         self._layers = bundle.metadata.layers
         self._account = Account.of(self._layers)
         self._saved: dict[str, npt.NDArray[Any]] = {}
@@ -340,7 +342,10 @@ class Run:
                 self._clock.check()
 
         strict = self._proof != "unwanted"
-        path = self._engine.replay(self._machine, self._costs, reached, strict)
+        # What comes later may read what scratchpads hold: only the last step may leave it out.
+        is_last = step is [s for s in self._bundle.metadata.steps if s.kind == "device"][-1]
+        whole = self._whole_layers and is_last
+        path = self._engine.replay(self._machine, self._costs, reached, strict, whole)
         if path is None:
             self._done = done
         else:

@@ -71,10 +71,12 @@ def check_program(program: Program, config: DeviceConfig, engine: str = "compile
         report = device.run(bundle, program.inputs, save_layers=True)
         check_laws(report, config)
         at_once = device.run(bundle, program.inputs)
-        assert at_once.layers == report.layers
+        whole = device.run(bundle, program.inputs)  # layers at once, where they are proved
+        assert at_once.layers == whole.layers == report.layers
         for name, values in report.outputs.items():
             np.testing.assert_array_equal(values, final[name], err_msg=name)
             np.testing.assert_array_equal(values, at_once.outputs[name], err_msg=name)
+            np.testing.assert_array_equal(values, whole.outputs[name], err_msg=name)
         check_layers(report, done, fuse)
         if not fuse:
             check_same_cuts(program, config, report)

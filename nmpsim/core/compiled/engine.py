@@ -13,6 +13,7 @@ from nmpsim.core.compiled.kernel_context import context_row
 from nmpsim.core.compiled.recorder import LoopContext, Recorder, make_recorder
 from nmpsim.core.compiled.recording import (
     STEPS_PER_TURN,
+    Epochs,
     Recording,
     Recordings,
     put_timing,
@@ -24,6 +25,7 @@ from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.engine import Reached, ReplayDivergedError, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions, make_stops, no_stops
+from nmpsim.core.whole.planned import whole_epochs
 from nmpsim.kernels.jit import CACHE, is_cached, uncollected
 from nmpsim.memory.pure import register_pure_functions
 from nmpsim.timing import Costs
@@ -40,6 +42,7 @@ class CompiledEngine:
         self._workers = Workers(self._kernels, threads)
         self._recordings = Recordings()
         self._is_compiled = IS_PLAIN
+        self.has_scratchpads = True
 
     @property
     def compiling_seconds(self) -> float:
@@ -82,6 +85,7 @@ class CompiledEngine:
         asked = no_stops(machine.cores.size) if stops is None else stops
         self._compile_once(machine, costs)
         context = self._context(machine, make_recorder(machine.cores.size, 0))
+        self.has_scratchpads = True
         outcome = self._loop(machine, costs, context, turns, stop_at_layers, asked)
         assert outcome is not None  # only recordings are given up
         return outcome
@@ -99,14 +103,25 @@ class CompiledEngine:
         return bool(check_events(known, events, words, first_word))
 
     def replay(
-        self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
+        self,
+        machine: Machine,
+        costs: Costs,
+        reached: Reached,
+        strict: bool = False,
+        whole_layers: bool = False,
     ) -> CriticalPath | None:
         """Run to the end where neither cycles nor the order of instructions depend on data."""
         if IS_PLAIN or not self._recordings.may_have(machine, costs):
             return None
         self._compile_once(machine, costs)
         recording = self._recordings.find(machine) or self._record(machine, costs)
-        if recording is None or not self._replay(machine, recording, reached, strict):
+        if recording is None:
+            return None
+        epochs = recording.epochs
+        if whole_layers and recording.is_tried:
+            epochs = whole_epochs(machine, recording)
+        self.has_scratchpads = epochs is recording.epochs
+        if not self._replay(machine, recording, epochs, reached, strict):
             return None
         return recording.path
 
@@ -144,17 +159,22 @@ class CompiledEngine:
         return recording
 
     def _replay(
-        self, machine: Machine, recording: Recording, reached: Reached, strict: bool
+        self,
+        machine: Machine,
+        recording: Recording,
+        epochs: Epochs,
+        reached: Reached,
+        strict: bool,
     ) -> bool:
         """Replay to the end; False, and nothing is changed, if a first replay diverges."""
         if recording.is_tried:
-            if not self._workers.replay(machine, recording, reached, strict):
+            if not self._workers.replay(machine, epochs, reached, strict):
                 self._recordings.keep(None)
                 raise ReplayDivergedError
         else:
             memories = (machine.ram, machine.scratchpad, machine.layers, machine.channel_saturated)
             before = [memory.copy() for memory in memories]
-            if not self._workers.replay(machine, recording, reached, strict):
+            if not self._workers.replay(machine, epochs, reached, strict):
                 for memory, known in zip(memories, before, strict=True):
                     memory[...] = known
                 self._recordings.keep(None)

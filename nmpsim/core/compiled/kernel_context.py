@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from nmpsim.core.state import LAYER, STAGES, Int64s, Machine
+from nmpsim.core.whole.tasks import HOST_BYTES, ORIGIN
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CHANNEL_BYTES, MAX_WORDS
 from nmpsim.kernels.array_types import Bytes, Int, Records
@@ -81,7 +82,7 @@ class ContextWord(IntEnum):
     SCRATCHPAD = 0
     """Address of the first core's."""
     SCRATCHPAD_BYTES = 1
-    """Bytes from one core's to the next one's."""
+    """Of each core."""
     IMAGE = 2
     IMAGE_BYTES = 3
     IMAGE_BASE = 4
@@ -98,10 +99,13 @@ class ContextWord(IntEnum):
     """The first layer that kernels worked on ..."""
     HIGH_LAYER = 15
     """... and the last one."""
+    SCRATCHPAD_STEP = 16
+    """Bytes from one core's scratchpad to the next one's."""
 
 
 CONTEXT_WORDS = len(ContextWord)
 SCRATCHPAD, SCRATCHPAD_BYTES = int(ContextWord.SCRATCHPAD), int(ContextWord.SCRATCHPAD_BYTES)
+SCRATCHPAD_STEP = int(ContextWord.SCRATCHPAD_STEP)
 IMAGE, IMAGE_BYTES, IMAGE_BASE = (
     int(ContextWord.IMAGE),
     int(ContextWord.IMAGE_BYTES),
@@ -123,12 +127,27 @@ def make_workspace(m: Machine) -> Int64s:
     return np.zeros(workspace_words(m.scratchpad.shape[1] // CHANNEL_BYTES), np.int64)
 
 
+def put_scratchpads(rows: Int64s, m: Machine) -> None:
+    """Let kernels see the scratchpads of the cores; rows [..., CONTEXT_WORDS]."""
+    rows[..., SCRATCHPAD], rows[..., SCRATCHPAD_BYTES] = (
+        m.scratchpad.ctypes.data,
+        m.scratchpad.shape[1],
+    )
+    rows[..., SCRATCHPAD_STEP] = m.scratchpad.shape[1]
+
+
+def put_host_memory(rows: Int64s) -> None:
+    """Let kernels see all memory of the host as if it were the scratchpad of each core."""
+    rows[..., SCRATCHPAD], rows[..., SCRATCHPAD_BYTES] = ORIGIN, HOST_BYTES
+    rows[..., SCRATCHPAD_STEP] = 0
+
+
 def context_row(
     m: Machine, layers: Records, channel_saturated: Int64s, workspace: Int64s
 ) -> Int64s:
     """Addresses and sizes of a machine's arrays, with the counters and workspace of a thread."""
     row = np.zeros(CONTEXT_WORDS, np.int64)
-    row[SCRATCHPAD], row[SCRATCHPAD_BYTES] = m.scratchpad.ctypes.data, m.scratchpad.shape[1]
+    put_scratchpads(row, m)
     row[IMAGE], row[IMAGE_BYTES] = m.image.ctypes.data, m.image.size
     row[RAM], row[RAM_BYTES] = m.ram.ctypes.data, m.ram.size
     row[IMAGE_BASE], row[RAM_BASE] = m.shared[0].image_base, m.shared[0].ram_base
@@ -147,7 +166,7 @@ def context_at(row: Int, core: Int) -> Any:
     """The context of a core, from the address of a row."""
     p = carray(pointer(row), CONTEXT_WORDS, np.int64)
     size = p[SCRATCHPAD_BYTES]
-    start = p[SCRATCHPAD] + core * size
+    start = p[SCRATCHPAD] + core * p[SCRATCHPAD_STEP]
     return KernelContext(
         carray(pointer(start), size, np.uint8),
         Scratchpad(

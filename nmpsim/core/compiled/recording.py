@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from nmpsim.core.compiled.recorder import (
     CORE,
@@ -29,6 +30,7 @@ from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.engine import ContractBrokenError, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
+from nmpsim.core.whole.tasks import Host
 from nmpsim.core.work import take_waits, take_work, with_waits
 from nmpsim.kernels.array_types import Records
 from nmpsim.timing import Costs
@@ -64,9 +66,9 @@ class Timing(NamedTuple):
     worked: Int64s
 
 
-@attrs.define(eq=False)
-class Recording:
-    """Tensor instructions in the order of execution, and the timing that the run ends with."""
+@attrs.frozen(eq=False)
+class Epochs:
+    """Tensor instructions in the order of execution."""
 
     items: Int64s
     """NUMBER, LAYER and the descriptor of each, one after the other."""
@@ -74,11 +76,26 @@ class Recording:
     """[epochs, cores, (begin, end)] positions of each core's instructions in ``items``."""
     reached: Int64s
     """[epochs] after each epoch all layers below this one are done."""
+    is_whole: npt.NDArray[np.bool_]
+    """[epochs] true if it does a whole layer, in the host's memory."""
+    host: Host | None = None
+    """The memory of whole layers."""
+
+
+@attrs.define(eq=False)
+class Recording:
+    """What a run does, and the timing that it ends with."""
+
+    epochs: Epochs
     before: Timing
     after: Timing
     path: CriticalPath
     is_tried: bool = False
     """True once it was replayed to its end."""
+    whole: Epochs | None = None
+    """The same with whole layers, which leaves scratchpads as they are; made when asked for."""
+    is_judged: bool = False
+    """True once it was tried to prove that layers are whole."""
 
 
 def timing_of(machine: Machine) -> Timing:
@@ -153,10 +170,16 @@ def _recording(
     begins = np.concatenate([[0], ends[:-1]])
     parts = np.stack([begins, ends], axis=1).reshape(epochs, cores, 2)
     parts = np.ascontiguousarray(parts, np.int64)
-    lowest = np.full(epochs + 1, machine.layers.size)
+    lowest = np.full(epochs, machine.layers.size)
     np.minimum.at(lowest, recorded[:, EPOCH], recorded[:, FIRST_WORD + LAYER])
-    reached = np.minimum.accumulate(lowest[::-1])[::-1][1:]
-    return Recording(items, parts, reached, timing_of(machine), timing_of(ahead), path)
+    found = Epochs(items, parts, reached_after(lowest, machine), np.zeros(epochs, np.bool_))
+    return Recording(found, timing_of(machine), timing_of(ahead), path)
+
+
+def reached_after(lowest: Int64s, machine: Machine) -> Int64s:
+    """[epochs] the lowest layer after each one; ``lowest`` has the lowest of each."""
+    later = np.append(lowest, machine.layers.size)
+    return np.minimum.accumulate(later[::-1])[::-1][1:]
 
 
 class Recordings:

@@ -18,6 +18,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nmpsim.core.compiled.dispatch import KernelTable
 from nmpsim.core.compiled.issue import IS_PLAIN
@@ -28,10 +29,12 @@ from nmpsim.core.compiled.kernel_context import (
     context_at,
     context_row,
     make_workspace,
+    put_host_memory,
+    put_scratchpads,
     words_at,
 )
 from nmpsim.core.compiled.recorder import LAYER, NUMBER, WORDS
-from nmpsim.core.compiled.recording import Recording
+from nmpsim.core.compiled.recording import Epochs
 from nmpsim.core.compiled.tensor import check_tables
 from nmpsim.core.decode import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.core.engine import Reached
@@ -237,16 +240,17 @@ class Workers:
         self._counters: list[WorkerCounters] = []
         self._workers: list[_Worker] = []
 
-    def replay(
-        self, machine: Machine, recording: Recording, reached: Reached, strict: bool
-    ) -> bool:
+    def replay(self, machine: Machine, epochs: Epochs, reached: Reached, strict: bool) -> bool:
         """Compute all values of a recording; False if data decide what happens."""
         with self._at_work(machine, strict) as context:
-            for first in range(0, len(recording.parts), EPOCHS_PER_CALL):
-                epochs = slice(first, first + EPOCHS_PER_CALL)
-                if not replay_epochs(context, recording.items, recording.parts[epochs]):
+            for first, end, is_whole in runs_of(epochs.is_whole):
+                if is_whole:
+                    put_host_memory(context.kernel_contexts)
+                else:
+                    put_scratchpads(context.kernel_contexts, machine)
+                if not replay_epochs(context, epochs.items, epochs.parts[first:end]):
                     return False
-                reached(int(recording.reached[epochs][-1]))
+                reached(int(epochs.reached[end - 1]))
         return True
 
     def workspace_for(self, machine: Machine) -> Int64s:
@@ -303,6 +307,14 @@ class Workers:
                 weakref.finalize(self, worker.close)
             self._shape, self._context = shape, context
         return self._context
+
+
+def runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
+    """Begin and end of epochs of one kind that one call replays."""
+    ends = [*(np.flatnonzero(is_whole[1:] != is_whole[:-1]) + 1).tolist(), is_whole.size]
+    for begin, end in zip([0, *ends], ends, strict=False):
+        for first in range(begin, end, EPOCHS_PER_CALL):
+            yield first, min(first + EPOCHS_PER_CALL, end), bool(is_whole[first])
 
 
 def make_context(kernels: KernelTable, threads: int, cores: int) -> ReplayContext:

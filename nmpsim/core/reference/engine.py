@@ -52,6 +52,7 @@ class ReferenceEngine:
     """Plain Python: slow and obvious."""
 
     name = "reference"
+    has_scratchpads = True
 
     compiling_seconds = 0.0
 
@@ -80,7 +81,12 @@ class ReferenceEngine:
         return bool(check(known, events, words, first_word))
 
     def replay(
-        self, machine: Machine, costs: Costs, reached: Reached, strict: bool = False
+        self,
+        machine: Machine,
+        costs: Costs,
+        reached: Reached,
+        strict: bool = False,
+        whole_layers: bool = False,
     ) -> None:
         """Never; see :class:`~nmpsim.core.engine.Engine`."""
 

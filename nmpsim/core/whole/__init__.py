@@ -1,0 +1,1 @@
+"""Whole layers: what the tiles of a recorded layer compute together, proved and done at once."""

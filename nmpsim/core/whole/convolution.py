@@ -1,0 +1,331 @@
+"""Convolutions, and fully connected layers, as whole layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.core.decode import OP
+from nmpsim.core.state import Bytes, Int64s
+from nmpsim.core.whole.forms import ImageTiles, are_aligned, common_words
+from nmpsim.core.whole.tasks import Host, Instruction, Task, padded_rows, shares, with_words
+from nmpsim.core.whole.tensors import Canvas, Places, Results, Tensor, put_numbers, seen
+from nmpsim.core.whole.values import Memories, Numbers, UnprovedError, Words, box
+from nmpsim.isa.profiles import PROFILES
+from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.isa.words import (
+    CHANNEL_BYTES,
+    CONV,
+    PART_FIRST,
+    PART_LAST,
+    PART_ONLY,
+    SCALE_BYTES,
+)
+
+LANES, SIDE = 16, 4
+"""Channels of a block of weights, and bytes of each that lie together."""
+MAX_CHANNELS = 256
+"""Output channels of a task: their sums stay in the host's nearest caches."""
+TASKS = 4
+"""Tasks that a layer has at least, if it is large enough, for as many threads."""
+PIXELS = 56
+"""Pixels of a task at least."""
+_SUM_BITS = {0: 32, 1: 48}
+_MAX_PRODUCT = {0: 255 * 128, 1: 65535 * 32768}
+
+
+@attrs.frozen
+class _Sum:
+    """Running sums of a tile: its results, and the input channels that are in them."""
+
+    origin: int
+    shape: tuple[int, int, int]
+    done: int
+
+
+class Convolution:
+    """One group of channels; the input channels may come in parts."""
+
+    number: ClassVar[int] = OP.nmp_conv
+
+    def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
+        w = CONV
+        places = (w.input, w.weights, w.channels, w.scales, w.output, w.partial, w.part)
+        sizes = (w.in_channels, w.out_channels, w.out_h, w.out_w)
+        steps = (w.in_row_stride, w.in_pixel_stride, w.out_row_stride, w.out_pixel_stride)
+        common_words(tiles, (*places, *sizes, *steps, w.event_origin), layer)
+        self._memories, self._layer = memories, layer
+        self._d = d = tiles[0].tolist()
+        self._element, self._has_scales = d[w.element], d[w.scales] != 0
+        if d[w.groups] != 1 or ((tiles[:, w.scales] != 0) != self._has_scales).any():
+            raise UnprovedError(layer)
+        self._tiles = ImageTiles(tiles, w, w.out_channels, layer)
+        self._has_parts = bool((tiles[:, w.part] != PART_ONLY).any())
+        self._depth = self._input_channels(tiles)
+        # A window of one row may lie in any rows: those between need not be there.
+        self._stride = (
+            1 if d[w.kernel_h] == 1 else d[w.stride_h],
+            1 if d[w.kernel_w] == 1 else d[w.stride_w],
+        )
+        rows, columns, channels = self._tiles.shape
+        shape = (*self._reach(rows, columns), self._depth << self._element)
+        self._input = Canvas(shape, self._element)
+        self._results = Results(memories, layer, self._tiles.shape, self._element)
+        self._weights: dict[tuple[int, int, int, int], Numbers] = {}
+        self._records = Canvas((1, 1, channels * CHANNEL_BYTES), 0)
+        self._scales = Canvas((1, 1, channels * SCALE_BYTES), 0)
+        self._sums: dict[int, _Sum] = {}
+
+    def _input_channels(self, tiles: Int64s) -> int:
+        """Input channels of all parts of a sum."""
+        begins = np.isin(tiles[:, CONV.part], (PART_ONLY, PART_FIRST))
+        depth, rest = divmod(int(tiles[:, CONV.in_channels].sum()), max(int(begins.sum()), 1))
+        ends = np.isin(tiles[:, CONV.part], (PART_ONLY, PART_LAST))
+        if rest or depth == 0 or begins.sum() != ends.sum():
+            raise UnprovedError(self._layer)
+        return depth
+
+    def _reach(self, rows: int, columns: int) -> tuple[int, int]:
+        """Rows and columns of the canvas below some rows and columns of results."""
+        d, w, (stride_h, stride_w) = self._d, CONV, self._stride
+        high = (rows - 1) * stride_h + (d[w.kernel_h] - 1) * d[w.dilation_h] + 1
+        return high, (columns - 1) * stride_w + (d[w.kernel_w] - 1) * d[w.dilation_w] + 1
+
+    def tile(self, core: int, d: Words) -> None:
+        """See :class:`Form`."""
+        w = CONV
+        shape = (d[w.out_h], d[w.out_w], d[w.out_channels])
+        begins, ends = d[w.part] in (PART_ONLY, PART_FIRST), d[w.part] in (PART_ONLY, PART_LAST)
+        done = 0 if begins else self._take_sum(core, d, shape)
+        self._read(core, d, shape, done)
+        done += d[w.in_channels]
+        if not ends:
+            self._put_sum(core, d, _Sum(d[w.event_origin], shape, done))
+            return
+        if done != self._depth:
+            raise UnprovedError(self._layer)
+        steps = d[w.out_row_stride], d[w.out_pixel_stride]
+        self._results.put(core, d[w.output], steps, shape, d[w.event_origin])
+
+    def _read(self, core: int, d: Words, shape: tuple[int, int, int], done: int) -> None:
+        """What a tile reads is what all tiles read there."""
+        w, m, element = CONV, self._memories, self._element
+        y, x, channel = self._tiles.place(d[w.event_origin])
+        depth, count = d[w.in_channels], shape[2]
+        steps = (
+            d[w.in_row_stride] * (d[w.stride_h] // self._stride[0]),
+            d[w.in_pixel_stride] * (d[w.stride_w] // self._stride[1]),
+        )
+        reach = (*self._reach(*shape[:2]), depth << element)
+        read = seen(m, core, d[w.input], reach, steps)
+        self._input.add(read, y * self._stride[0], x * self._stride[1], done << element)
+        row = -(-((d[w.kernel_w] * depth) << element) // SIDE)
+        nbytes = -(-count // LANES) * d[w.kernel_h] * row * LANES * SIDE
+        weights = seen(m, core, d[w.weights], (1, 1, nbytes), (0, 0)).reshape(-1)
+        known = self._weights.setdefault((channel, count, done, depth), weights)
+        if known is weights:
+            self._weights[channel, count, done, depth] = weights.copy()
+        elif not np.array_equal(known, weights):
+            raise UnprovedError(self._layer)
+        records = seen(m, core, d[w.channels], (1, 1, count * CHANNEL_BYTES), (0, 0))
+        self._records.add(records, 0, 0, channel * CHANNEL_BYTES)
+        if self._has_scales:
+            scales = seen(m, core, d[w.scales], (1, 1, count * SCALE_BYTES), (0, 0))
+            self._scales.add(scales, 0, 0, channel * SCALE_BYTES)
+
+    def _sums_of(self, core: int, d: Words, shape: tuple[int, int, int]) -> Any:
+        nbytes = math.prod(shape) * (SIDE << self._element)
+        start = d[CONV.partial] - SCRATCHPAD_BASE
+        return box(self._memories.scratchpads[core], start, (nbytes,), (1,))
+
+    def _put_sum(self, core: int, d: Words, made: _Sum) -> None:
+        numbers = self._sums_of(core, d, made.shape)
+        first = self._memories.new(numbers.size)
+        self._sums[first] = made
+        new = np.arange(first, first + numbers.size, dtype=np.int32).reshape(1, 1, -1)
+        put_numbers(self._memories, core, d[CONV.partial], (0, 0), new, self._layer)
+
+    def _take_sum(self, core: int, d: Words, shape: tuple[int, int, int]) -> int:
+        """Input channels that are in the sums that a tile goes on with."""
+        numbers = self._sums_of(core, d, shape)
+        first = int(numbers[0])
+        known = self._sums.pop(first, None)
+        if known is None or (known.origin, known.shape) != (d[CONV.event_origin], shape):
+            raise UnprovedError(self._layer)
+        if not np.array_equal(numbers, np.arange(first, first + numbers.size)):
+            raise UnprovedError(self._layer)
+        return known.done
+
+    # --- the whole layer ---------------------------------------------------------------------
+
+    def has_results(self, numbers: Numbers) -> bool:
+        """See :class:`Form`."""
+        return self._results.has(numbers)
+
+    def tasks(self, begin: int, end: int, places: Places, host: Host) -> list[Task]:
+        """See :class:`Form`."""
+        source, target = self._input.tensor(places), self._results.tensor(begin, end)
+        rows, columns, channels = self._tiles.shape
+        size = (source.rows, source.columns)
+        is_whole = source.fill is not None or size == self._input.numbers.shape[:2]
+        if source.meets(target) or channels > host.max_channels:
+            raise UnprovedError(self._layer)
+        if not are_aligned(self._element, source, target) or not is_whole:
+            raise UnprovedError(self._layer)
+        weights = self._all_weights(host.image)
+        records = self._constants(self._records, host.image)
+        scales = self._constants(self._scales, host.image) if self._has_scales else None
+        if self._has_parts:
+            self._check_sums(records, scales)
+        places.add(self._results.first, target)
+        tasks: list[Task] = []
+        groups = list(shares(channels, -(-channels // MAX_CHANNELS), 4 * LANES))
+        bands = min(-(-TASKS // len(groups)), max(rows * columns // PIXELS, 1))
+        for first, last in groups:
+            tables = {
+                "weights": host.keep(packed(weights[first:last])),
+                "channels": host.keep(records[first * CHANNEL_BYTES : last * CHANNEL_BYTES]),
+                "scales": 0,
+                "out_channels": last - first,
+            }
+            if scales is not None:
+                tables["scales"] = host.keep(scales[first * SCALE_BYTES : last * SCALE_BYTES])
+            for top, bottom in shares(rows, bands):
+                slot = len(tasks) % host.slots
+                tasks.append(self._task(source, target, (top, bottom), first, tables, host, slot))
+        return tasks
+
+    def _task(
+        self,
+        source: Tensor,
+        target: Tensor,
+        rows: tuple[int, int],
+        channel: int,
+        tables: dict[str, int],
+        host: Host,
+        slot: int,
+    ) -> list[Instruction]:
+        """Some rows of some channels."""
+        d, (_, columns, channels) = self._d, self._tiles.shape
+        top, count = rows[0], rows[1] - rows[0]
+        high, _ = self._reach(count, columns)
+        first = top * self._stride[0]
+        task: list[Instruction] = []
+        _, all_columns, nbytes = self._input.numbers.shape
+        # Kernels may read some bytes after a row of a window that is no multiple of four.
+        is_padded = source.fill is not None or d[CONV.kernel_w] * nbytes % SIDE != 0
+        if is_padded:
+            to = host.room(slot, high * all_columns * nbytes)
+            load = padded_rows(source, first, high, all_columns, to, self._element)
+            task.append((OP.nmp_load, load))
+            at, steps = to, (all_columns * nbytes, nbytes)
+        else:
+            at, steps = host.address(source.address) + first * source.steps[0], source.steps
+        to = host.address(target.address) + top * target.steps[0] + (channel << self._element)
+        changes = {
+            **tables,
+            "input": at,
+            "output": to,
+            "partial": 0,
+            "part": PART_ONLY,
+            "in_channels": self._depth,
+            "out_h": count,
+            "out_w": columns,
+            "stride_h": self._stride[0],
+            "stride_w": self._stride[1],
+            "in_row_stride": steps[0],
+            "in_pixel_stride": steps[1],
+            "out_row_stride": target.steps[0],
+            "out_pixel_stride": target.steps[1],
+            "event_origin": top * columns * channels + channel,
+        }
+        task.append((self.number, with_words(d, CONV, changes)))
+        return task
+
+    def _constants(self, canvas: Canvas, image: Bytes) -> Bytes:
+        """The bytes of an operand that lies in the image."""
+        return constants(canvas.numbers.reshape(-1), image, self._layer)
+
+    def _all_weights(self, image: Bytes) -> Bytes:
+        """Weights as [channels, ky, kx, bytes]; what lies beyond the edges of tiles must be 0."""
+        d, element, channels = self._d, self._element, self._tiles.shape[2]
+        high, wide = d[CONV.kernel_h], d[CONV.kernel_w]
+        weights = np.zeros((channels, high, wide, self._depth << element), np.uint8)
+        times = np.zeros((channels, self._depth), np.int8)
+        for (channel, count, done, depth), numbers in self._weights.items():
+            values = constants(numbers, image, self._layer).reshape(
+                -(-count // LANES), high, -1, LANES, SIDE
+            )
+            values = values.transpose(0, 3, 1, 2, 4).reshape(values.shape[0] * LANES, high, -1)
+            row = (wide * depth) << element
+            if values[count:].any() or values[:, :, row:].any():
+                raise UnprovedError(self._layer)
+            part = values[:count, :, :row].reshape(count, high, wide, -1)
+            weights[channel : channel + count, :, :, done << element : done + depth << element] = (
+                part
+            )
+            times[channel : channel + count, done : done + depth] += 1
+        if (times != 1).any():
+            raise UnprovedError(self._layer)
+        return weights
+
+    def _check_sums(self, records: Bytes, scales: Bytes | None) -> None:
+        """Raises UnprovedError if a partial sum might leave the accumulator: then the order of
+        the parts would matter."""
+        d, w = self._d, CONV
+        stored, zero = records.view(np.int64).reshape(-1, 2).T
+        limit = 1 << _SUM_BITS[self._element] - 1
+        profile = PROFILES[d[w.profile]]
+        if np.abs(zero).max() >= limit:
+            raise UnprovedError(self._layer)
+        if profile in ("nmp", "fbgemm", "onednn"):
+            bias = 0
+        elif np.abs(stored).max() >= limit:
+            raise UnprovedError(self._layer)
+        elif profile in ("q31", "q31_once", "float"):
+            bias = int(np.abs(stored).max())
+        elif profile == "glow_int":
+            bias = self._scaled_bias(stored, scales)
+        else:
+            raise UnprovedError(self._layer)
+        row = -(-((d[w.kernel_w] * self._depth) << self._element) // SIDE) * SIDE
+        products = d[w.kernel_h] * row * _MAX_PRODUCT[self._element]
+        if bias + int(np.abs(zero).max()) + products >= limit:
+            raise UnprovedError(self._layer)
+
+    def _scaled_bias(self, stored: Int64s, scales: Bytes | None) -> int:
+        """A bound of the bias on the sums' scale."""
+        table = np.array([[self._d[i] for i in range(CONV.bias_pre, CONV.bias_pre + 3)]])
+        if scales is not None:
+            table = scales.view(np.int32).reshape(-1, SCALE_BYTES // 4)[:, 1:4].astype(np.int64)
+        pre, mul, post = table.T
+        if (pre > 31).any() or (post > 31).any() or (pre < 0).any() or (post < 0).any():
+            raise UnprovedError(self._layer)
+        high = ((np.abs(stored) >> pre) + 1).astype(object) * np.abs(mul).astype(object)
+        return int(max(high // (1 << post.astype(object)))) + 2
+
+
+def constants(numbers: Numbers, image: Bytes, layer: int) -> Bytes:
+    """The bytes of the image that numbers stand for; raises UnprovedError for others."""
+    first = int(numbers[0])
+    if first < 0 or first + numbers.size > image.size:
+        raise UnprovedError(layer)
+    if np.array_equal(numbers, np.arange(first, first + numbers.size, dtype=np.int32)):
+        return image[first : first + numbers.size]
+    if numbers.min() < 0 or numbers.max() >= image.size:
+        raise UnprovedError(layer)
+    return image[numbers]
+
+
+def packed(weights: npt.NDArray[np.uint8]) -> Bytes:
+    """Weights [channels, ky, kx, bytes] as the instruction set has them."""
+    channels, high, wide, nbytes = weights.shape
+    blocks, fours = -(-channels // LANES), -(-wide * nbytes // SIDE)
+    rows = np.zeros((blocks * LANES, high, fours * SIDE), np.uint8)
+    rows[:channels, :, : wide * nbytes] = weights.reshape(channels, high, -1)
+    by_block = rows.reshape(blocks, LANES, high, fours, SIDE).transpose(0, 2, 3, 1, 4)
+    return np.ascontiguousarray(by_block).reshape(-1)

@@ -1,0 +1,270 @@
+"""What the tiles of a layer may be, and which layer they are together.
+
+A form takes a layer's tiles one by one: it checks that each reads what the others have read there,
+and gives its results their numbers. In the end it says what the whole layer is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from nmpsim.core.decode import OP
+from nmpsim.core.state import Int64s
+from nmpsim.core.whole.tasks import Host, Task, shares, with_words
+from nmpsim.core.whole.tensors import Canvas, Places, Results, Tensor, seen
+from nmpsim.core.whole.values import Memories, Numbers, UnprovedError, Words, box
+from nmpsim.isa.words import AVGPOOL, ELTWISE, RESCALE, RHS_ELEMENT
+
+RUN_ELEMENTS = 1 << 15
+"""Elements of a task that works on consecutive ones, about."""
+
+
+class Form(Protocol):
+    """A layer of which tiles are known."""
+
+    def tile(self, core: int, d: Words) -> None:
+        """The next tile; raises UnprovedError if it does not fit the others."""
+        ...
+
+    def has_results(self, numbers: Numbers) -> bool:
+        """Are some numbers those of its results?"""
+        ...
+
+    def tasks(self, begin: int, end: int, places: Places, host: Host) -> list[Task]:
+        """The whole layer, whose stores lie in a range of DRAM; its results are there then."""
+        ...
+
+
+def common_words(tiles: Int64s, own: tuple[int, ...], layer: int) -> None:
+    """Raises UnprovedError unless all tiles [tiles, words] have the same words but for ``own``."""
+    others = np.delete(tiles, own, axis=1)
+    if (others != others[0]).any():
+        raise UnprovedError(layer)
+
+
+class ImageTiles:
+    """Where tiles of images lie in a layer's output."""
+
+    def __init__(self, tiles: Int64s, words: Any, channels: int, layer: int) -> None:
+        origin, row, pixel = (
+            tiles[:, index]
+            for index in (words.event_origin, words.event_stride_y, words.event_stride_x)
+        )
+        self._row, self._pixel = int(row[0]), int(pixel[0])
+        if (row != row[0]).any() or (pixel != pixel[0]).any() or self._pixel <= 0:
+            raise UnprovedError(layer)
+        if self._row <= 0 or self._row % self._pixel or origin.min() < 0:
+            raise UnprovedError(layer)
+        columns = self._row // self._pixel
+        y, rest = np.divmod(origin, self._row)
+        x, channel = np.divmod(rest, self._pixel)
+        is_beyond = x + tiles[:, words.out_w] > columns
+        if (is_beyond | (channel + tiles[:, channels] > self._pixel)).any():
+            raise UnprovedError(layer)
+        self.shape = int((y + tiles[:, words.out_h]).max()), columns, self._pixel
+
+    def place(self, origin: int) -> tuple[int, int, int]:
+        """Row, column and channel of a tile's first result."""
+        y, rest = divmod(origin, self._row)
+        return (y, *divmod(rest, self._pixel))
+
+
+class AveragePool:
+    """Averages of windows that lie in the input."""
+
+    number: ClassVar[int] = OP.nmp_avgpool
+
+    def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
+        w = AVGPOOL
+        sizes = (w.input, w.output, w.channels, w.in_h, w.in_w, w.out_h, w.out_w)
+        steps = (w.in_row_stride, w.in_pixel_stride, w.out_row_stride, w.out_pixel_stride)
+        common_words(tiles, (*sizes, *steps, w.event_origin), layer)
+        self._tiles = ImageTiles(tiles, w, w.channels, layer)
+        self._d: Words = tiles[0].tolist()
+        d, (rows, columns, channels) = self._d, self._tiles.shape
+        if d[w.pad_top] or d[w.pad_left]:
+            raise UnprovedError(layer)
+        self._memories, self._layer, self._element = memories, layer, d[w.element]
+        self._results = Results(memories, layer, self._tiles.shape, self._element)
+        high, wide = self._reach(rows, columns)
+        self._input = Canvas((high, wide, channels << self._element), self._element)
+
+    def _reach(self, rows: int, columns: int) -> tuple[int, int]:
+        w, d = AVGPOOL, self._d
+        high = (rows - 1) * d[w.stride_h] + d[w.kernel_h]
+        return high, (columns - 1) * d[w.stride_w] + d[w.kernel_w]
+
+    def tile(self, core: int, d: Words) -> None:
+        """See :class:`Form`."""
+        w, element = AVGPOOL, self._element
+        y, x, channel = self._tiles.place(d[w.event_origin])
+        high, wide = self._reach(d[w.out_h], d[w.out_w])
+        if high > d[w.in_h] or wide > d[w.in_w]:
+            raise UnprovedError(self._layer)
+        steps = d[w.in_row_stride], d[w.in_pixel_stride]
+        read = seen(self._memories, core, d[w.input], (high, wide, d[w.channels] << element), steps)
+        self._input.add(read, y * d[w.stride_h], x * d[w.stride_w], channel << element)
+        self._results.put(
+            core,
+            d[w.output],
+            (d[w.out_row_stride], d[w.out_pixel_stride]),
+            (d[w.out_h], d[w.out_w], d[w.channels]),
+            d[w.event_origin],
+        )
+
+    def has_results(self, numbers: Numbers) -> bool:
+        """See :class:`Form`."""
+        return self._results.has(numbers)
+
+    def tasks(self, begin: int, end: int, places: Places, host: Host) -> list[Task]:
+        """See :class:`Form`."""
+        w = AVGPOOL
+        source, target = self._input.tensor(places), self._results.tensor(begin, end)
+        high, wide, _ = self._input.numbers.shape
+        is_whole = (source.rows, source.columns) == (high, wide)
+        if not is_whole or source.meets(target) or not are_aligned(self._element, source, target):
+            raise UnprovedError(self._layer)
+        places.add(self._results.first, target)
+        rows, columns, channels = self._tiles.shape
+        return [
+            [
+                (
+                    self.number,
+                    with_words(
+                        self._d,
+                        w,
+                        {
+                            "input": host.address(source.address) + (first << self._element),
+                            "output": host.address(target.address) + (first << self._element),
+                            "channels": last - first,
+                            "in_h": high,
+                            "in_w": wide,
+                            "out_h": rows,
+                            "out_w": columns,
+                            "in_row_stride": source.steps[0],
+                            "in_pixel_stride": source.steps[1],
+                            "out_row_stride": target.steps[0],
+                            "out_pixel_stride": target.steps[1],
+                            "event_origin": first,
+                        },
+                    ),
+                )
+            ]
+            for first, last in shares(channels, 4, 64)
+        ]
+
+
+class Pointwise:
+    """Operations of one or two tensors, element by element, in their order in memory."""
+
+    number: ClassVar[int]
+
+    def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
+        w: Any = ELTWISE if self.number == OP.nmp_eltwise else RESCALE
+        self._w, self._memories, self._layer = w, memories, layer
+        is_pair = w is ELTWISE
+        names = ("lhs", "rhs", "output") if is_pair else ("input", "output")
+        sizes = ("rows", "columns") if is_pair else ("count",)
+        steps = ("lhs_stride", "rhs_stride", "out_stride", "event_stride_y") if is_pair else ()
+        own = tuple(getattr(w, name) for name in (*names, *sizes, *steps, "event_origin"))
+        common_words(tiles, own, layer)
+        self._d: Words = tiles[0].tolist()
+        self._is_pair, self._element = is_pair, self._d[w.element]
+        if is_pair and self._d[w.rhs_kind] != RHS_ELEMENT:
+            raise UnprovedError(layer)
+        count = tiles[:, w.columns] if is_pair else tiles[:, w.count]
+        row = int(self._row(tiles, count, layer)) if is_pair else 0
+        last = tiles[:, w.event_origin] + count
+        if is_pair:
+            last = last + (tiles[:, w.rows] - 1) * row
+        total = int(last.max())
+        if tiles[:, w.event_origin].min() < 0 or (row and total % row):
+            raise UnprovedError(layer)
+        row = row or total
+        self._shape = (total // row, 1, row)
+        self._results = Results(memories, layer, self._shape, self._element)
+        shape = (total // row, 1, row << self._element)
+        self._inputs = {name: Canvas(shape, self._element) for name in names[:-1]}
+
+    def _row(self, tiles: Int64s, count: Int64s, layer: int) -> int:
+        """Elements of a row, where tiles have several; else 0."""
+        several = tiles[tiles[:, self._w.rows] > 1]
+        if several.size == 0:
+            return 0
+        rows = several[:, self._w.event_stride_y]
+        row = int(rows[0])
+        first = tiles[:, self._w.event_origin] % max(row, 1)
+        if row <= 0 or (rows != row).any() or (first + count > row).any():
+            raise UnprovedError(layer)
+        return row
+
+    def tile(self, core: int, d: Words) -> None:
+        """See :class:`Form`."""
+        w, element = self._w, self._element
+        rows, count = (d[w.rows], d[w.columns]) if self._is_pair else (1, d[w.count])
+        origin, row = d[w.event_origin], self._shape[2]
+        for name, canvas in self._inputs.items():
+            step = d[getattr(w, f"{name}_stride")] if rows > 1 else 0
+            if rows > 1 and step == 0:
+                raise UnprovedError(self._layer)
+            shape = (rows, 1, count << element)
+            read = seen(self._memories, core, d[getattr(w, name)], shape, (step, 0))
+            flat = canvas.numbers.reshape(-1)
+            canvas.merge(box(flat, origin << element, shape, (row << element, 0, 1)), read)
+        step = d[w.out_stride] if rows > 1 else 0
+        self._results.put(core, d[w.output], (step, 0), (rows, 1, count), origin)
+
+    def has_results(self, numbers: Numbers) -> bool:
+        """See :class:`Form`."""
+        return self._results.has(numbers)
+
+    def tasks(self, begin: int, end: int, places: Places, host: Host) -> list[Task]:
+        """See :class:`Form`."""
+        target = self._results.tensor(begin, end)
+        sources = {name: canvas.tensor(places) for name, canvas in self._inputs.items()}
+        for source in sources.values():
+            is_whole = source.rows == self._shape[0] and source.nbytes == target.nbytes
+            is_apart = not source.meets(target) or (
+                (source.address, source.steps) == (target.address, target.steps)
+            )
+            if not (is_whole and is_apart and are_aligned(self._element, source, target)):
+                raise UnprovedError(self._layer)
+        places.add(self._results.first, target)
+        tensors = {**sources, "output": target}
+        rows, _, row = self._shape
+        if all(tensor.is_flat for tensor in tensors.values()):
+            rows, row = 1, rows * row
+        tasks: list[Task] = []
+        for y in range(rows):
+            for first, last in shares(row, -(-row // RUN_ELEMENTS), 64 * 16):
+                at = {
+                    name: host.address(tensor.address + y * tensor.steps[0])
+                    + (first << self._element)
+                    for name, tensor in tensors.items()
+                }
+                size = {"rows": 1, "columns": last - first} if self._is_pair else {}
+                if not self._is_pair:
+                    size = {"count": last - first}
+                place = {"event_origin": y * row + first}
+                tasks.append([(self.number, with_words(self._d, self._w, {**at, **size, **place}))])
+        return tasks
+
+
+class Pair(Pointwise):
+    """Operations of two tensors."""
+
+    number: ClassVar[int] = OP.nmp_eltwise
+
+
+class Rescale(Pointwise):
+    """Operations of one tensor."""
+
+    number: ClassVar[int] = OP.nmp_rescale
+
+
+def are_aligned(element: int, *tensors: Tensor) -> bool:
+    """True if the elements of tensors lie where kernels can read them."""
+    mask = (1 << element) - 1
+    return not any((t.address | t.steps[0] | t.steps[1]) & mask for t in tensors)

@@ -1,0 +1,318 @@
+"""Which layers of a recorded run are one operation on tensors in DRAM, each proved so.
+
+The proof executes the recording twice at the same time, on numbers of values instead of values:
+once as it was recorded, once as planned. The plan has whole layers in the place of the tiles of
+some layers, and of all other layers each instruction. A layer is whole if its form finds that
+every result is computed once, from what the layer reads in DRAM; if the plan has just that there
+when the whole layer begins; and if nothing that is replayed reads from a scratchpad what the tiles
+of a whole layer wrote. In the end both have the same in all of DRAM. Scratchpads differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.core.decode import FOOTPRINT_KIND, OP
+from nmpsim.core.state import Int64s, Machine
+from nmpsim.core.whole.convolution import Convolution
+from nmpsim.core.whole.forms import AveragePool, Form, Pair, Rescale
+from nmpsim.core.whole.tasks import Host, Task
+from nmpsim.core.whole.tensors import Places
+from nmpsim.core.whole.values import (
+    NOTHING,
+    Memories,
+    Numbers,
+    UnprovedError,
+    Words,
+    box,
+    spm_box,
+)
+from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.memory.footprint import (
+    AXES,
+    COUNT,
+    FIRST_AXIS,
+    MAX_TOUCHES,
+    RUN,
+    START,
+    TOUCH_WORDS,
+    WRITES,
+    footprint,
+)
+
+MAX_ROUNDS = 8
+"""How often the proof begins again, with more layers replayed, before it is given up."""
+
+
+@attrs.frozen
+class Recorded:
+    """An instruction of a recording."""
+
+    number: int
+    layer: int
+    words: Words
+
+
+Epoch = Mapping[int, Sequence[Recorded]]
+"""Instructions of each core that has some."""
+
+
+@attrs.frozen
+class Step:
+    """What the plan does before all threads meet: instructions that are replayed, by core, or the
+    tasks of a whole layer."""
+
+    epoch: int
+    replayed: Epoch
+    layer: int = -1
+    tasks: Sequence[Task] = ()
+
+
+@attrs.frozen
+class Plan:
+    """What a recording does, with whole layers."""
+
+    steps: list[Step]
+    whole: frozenset[int]
+    host: Host
+
+
+def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
+    """A plan of a recording; None if no layer is proved.
+
+    Args:
+        machine: the memory that the plan is for; its values do not matter, the image's apart.
+        epochs: the recording.
+    """
+    layers = {one.layer for epoch in epochs for part in epoch.values() for one in part}
+    tiles = _tiles(epochs)
+    replayed = {layer for layer in layers if layer not in tiles}
+    for _ in range(MAX_ROUNDS):
+        if replayed == layers:
+            return None
+        try:
+            return _Proof(machine, epochs, tiles, replayed).plan()
+        except UnprovedError as error:
+            if not error.layers - replayed:
+                return None
+            replayed |= error.layers
+    return None
+
+
+def _tiles(epochs: Sequence[Epoch]) -> dict[int, tuple[int, Int64s]]:
+    """Layers of which all tiles are of one form: instruction number and tiles [tiles, words]."""
+    found: dict[int, dict[int, list[Words]]] = {}
+    for epoch in epochs:
+        for part in epoch.values():
+            for one in part:
+                if one.number not in (OP.nmp_load, OP.nmp_store):
+                    found.setdefault(one.layer, {}).setdefault(one.number, []).append(one.words)
+    return {
+        layer: (number, np.array(tiles, np.int64))
+        for layer, kinds in found.items()
+        for number, tiles in kinds.items()
+        if len(kinds) == 1 and number in FORMS
+    }
+
+
+FORMS: dict[int, Any] = {form.number: form for form in (Convolution, AveragePool, Pair, Rescale)}
+"""Instruction number -> the form of layers that it computes."""
+
+
+class _Proof:
+    """One attempt, with some layers that are replayed."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        epochs: Sequence[Epoch],
+        tiles: Mapping[int, tuple[int, Int64s]],
+        replayed: set[int],
+    ) -> None:
+        self._epochs, self._replayed = epochs, replayed
+        self._memories = Memories(machine)
+        self._places = Places(self._memories)
+        self._host = Host(machine)
+        self._tiles = tiles
+        self._forms: dict[int, Form] = {}
+        self._range: dict[int, tuple[int, int]] = {}
+        self._left = dict.fromkeys(tiles, 0)
+        for epoch in epochs:
+            for part in epoch.values():
+                for one in part:
+                    if one.number == OP.nmp_store and one.layer in self._left:
+                        self._left[one.layer] += 1
+        self._failed: set[int] = set()
+        self._touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
+
+    def plan(self) -> Plan:
+        """The plan; raises UnprovedError with the layers that are not proved."""
+        steps: list[Step] = []
+        for index, epoch in enumerate(self._epochs):
+            ended: list[int] = []
+            kept: dict[int, list[_Kept]] = {}
+            for core, part in epoch.items():
+                for one in part:
+                    if one.layer in self._replayed:
+                        kept.setdefault(core, []).append(self._keep(core, one))
+                    elif self._tile(core, one):
+                        ended.append(one.layer)
+            steps += self._steps(index, kept, ended)
+        self._compare(self._memories.recorded, self._memories.planned)
+        whole = frozenset(step.layer for step in steps if step.layer >= 0)
+        self._failed |= self._forms.keys() - whole  # some results are stored for another layer
+        if self._failed:
+            raise UnprovedError(*self._failed)
+        return Plan(steps, whole, self._host)
+
+    def _steps(
+        self, index: int, kept: Mapping[int, Sequence[_Kept]], ended: Sequence[int]
+    ) -> list[Step]:
+        """What the plan does in an epoch: the layers that end here when they are needed."""
+        if not ended:
+            self._replay(kept)
+            return [Step(index, _parts(kept))] if kept else []
+        counts = {core: self._count_possible(part) for core, part in kept.items()}
+        whole = [Step(index, {}, layer, self._whole(layer)) for layer in ended]
+        first = {core: part[: counts[core]] for core, part in kept.items() if counts[core]}
+        last = {
+            core: part[counts[core] :] for core, part in kept.items() if counts[core] < len(part)
+        }
+        self._replay(last)
+        around = [[Step(index, _parts(part))] if part else [] for part in (first, last)]
+        return [*around[0], *whole, *around[1]]
+
+    def _count_possible(self, part: Sequence[_Kept]) -> int:
+        """Do instructions of a core up to one that needs a layer that ends here; how many."""
+        for count, one in enumerate(part):
+            if one.is_load and not np.array_equal(one.numbers, self._planned(one)):
+                return count
+            self._replay({0: [one]})
+        return len(part)
+
+    def _compare(self, recorded: Numbers, planned: Numbers) -> None:
+        """What is not the same is the fault of the layers that computed it, or of all."""
+        if np.array_equal(recorded, planned):
+            return
+        missing = recorded[recorded != planned]
+        layers = {layer for layer, form in self._forms.items() if form.has_results(missing)}
+        self._failed |= layers or self._forms.keys()
+
+    # --- layers that may be whole ------------------------------------------------------------
+
+    def _tile(self, core: int, one: Recorded) -> bool:
+        """An instruction of a layer that may be whole; True after its last store."""
+        try:
+            if one.number == OP.nmp_load:
+                self._memories.load(core, one.words, one.layer + 1)
+            elif one.number == OP.nmp_store:
+                self._memories.store(core, one.words)
+                begin, end = self._memories.stored(one.words)
+                if begin < end:
+                    low, high = self._range.get(one.layer, (begin, end))
+                    self._range[one.layer] = min(low, begin), max(high, end)
+                self._left[one.layer] -= 1
+                return self._left[one.layer] == 0
+            elif one.layer in self._failed:
+                self._compute(core, one)
+            else:
+                self._form(one.layer).tile(core, one.words)
+        except UnprovedError:
+            self._failed.add(one.layer)
+            if one.number in (OP.nmp_load, OP.nmp_store):
+                raise UnprovedError(*self._failed) from None
+            self._compute(core, one)
+        return False
+
+    def _form(self, layer: int) -> Form:
+        form = self._forms.get(layer)
+        if form is None:
+            number, tiles = self._tiles[layer]
+            form = self._forms[layer] = FORMS[number](self._memories, layer, tiles)
+        return form
+
+    def _whole(self, layer: int) -> Sequence[Task]:
+        """The tasks of a layer whose last store was recorded.
+
+        If it is not whole, the plan still gets what it stored, to find others that are not.
+        """
+        if layer in self._forms and layer not in self._failed:
+            try:
+                return self._forms[layer].tasks(*self._range[layer], self._places, self._host)
+            except UnprovedError:
+                pass
+        self._failed.add(layer)
+        begin, end = self._range.get(layer, (0, 0))
+        self._memories.planned[begin:end] = self._memories.recorded[begin:end]
+        return []
+
+    # --- what is replayed --------------------------------------------------------------------
+
+    def _keep(self, core: int, one: Recorded) -> _Kept:
+        """An instruction that is replayed: it may not read from a scratchpad what tiles of whole
+        layers wrote. What it copies from or to DRAM."""
+        if one.number == OP.nmp_load:
+            return _Kept(one, self._memories.load(core, one.words, 0).copy(), True)
+        if one.number == OP.nmp_store:
+            numbers = self._memories.store(core, one.words)
+            if numbers.size:
+                self._failed |= self._memories.writers_of(core, *spm_box(one.words))
+            return _Kept(one, numbers.copy(), False)
+        self._failed |= self._compute(core, one)
+        return _Kept(one, NOTHING, False)
+
+    def _planned(self, one: _Kept) -> Any:
+        return self._memories.dram(self._memories.planned, one.recorded.words)
+
+    def _replay(self, kept: Mapping[int, Sequence[_Kept]]) -> None:
+        """Instructions that are replayed: loads find there what was recorded."""
+        for part in kept.values():
+            for one in part:
+                if one.numbers.size == 0:
+                    continue
+                planned = self._planned(one)
+                if one.is_load:
+                    self._compare(one.numbers, planned)
+                else:
+                    planned[...] = one.numbers
+
+    def _compute(self, core: int, one: Recorded) -> set[int]:
+        """Some instruction: what it writes is new; the layers that wrote what it reads and that
+        may be whole."""
+        m, touches, found = self._memories, self._touches, set[int]()
+        footprint(int(FOOTPRINT_KIND[one.number]), np.array(one.words, np.int64), touches)
+        for row in range(int(touches[0, COUNT]), 0, -1):
+            axes = touches[row, FIRST_AXIS : FIRST_AXIS + 2 * AXES].reshape(AXES, 2).tolist()
+            start, run = int(touches[row, START]) - SCRATCHPAD_BASE, int(touches[row, RUN])
+            shape = (*(count for count, _ in axes), run)
+            steps = (*(step for _, step in axes), 1)
+            if row > touches[0, WRITES]:
+                found |= m.writers_of(core, start, shape, steps)
+                continue
+            first = m.new(int(np.prod(shape)))
+            new = np.arange(first, m.used, dtype=np.int32).reshape(shape)
+            box(m.scratchpads[core], start, shape, steps)[...] = new
+            box(m.writers[core], start, shape, steps)[...] = 0
+        return found
+
+
+@attrs.frozen(eq=False)
+class _Kept:
+    """An instruction that is replayed, and the numbers that it copies."""
+
+    recorded: Recorded
+    numbers: Numbers
+    _is_load: bool
+
+    @property
+    def is_load(self) -> bool:
+        """Does it read DRAM?"""
+        return self._is_load and self.numbers.size > 0
+
+
+def _parts(kept: Mapping[int, Sequence[_Kept]]) -> Epoch:
+    return {core: [one.recorded for one in part] for core, part in kept.items()}

@@ -1,0 +1,266 @@
+"""Tensors of a layer, put together from what its tiles read and write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.core.whole.values import (
+    CONSTANT,
+    UNSET,
+    Memories,
+    Numbers,
+    UnprovedError,
+    box,
+    constant,
+    overlaps,
+)
+from nmpsim.isa.table import SCRATCHPAD_BASE
+
+Shape = tuple[int, int, int]
+"""Rows, columns, bytes or elements of a pixel."""
+
+
+@attrs.frozen
+class Tensor:
+    """Where a tensor lies in DRAM: byte b of pixel (y, x) = address + y*steps[0] + x*steps[1] + b.
+
+    ``above`` and ``left`` are rows and columns of padding in a canvas; the tensor has ``rows`` of
+    ``columns`` pixels of ``nbytes`` bytes.
+    """
+
+    address: int
+    steps: tuple[int, int]
+    above: int
+    left: int
+    rows: int
+    columns: int
+    nbytes: int
+    fill: int | None
+    """What padding holds; None if there is none."""
+
+    @property
+    def is_flat(self) -> bool:
+        """True if its bytes follow each other."""
+        row = self.columns * self.nbytes
+        return (self.columns == 1 or self.steps[1] == self.nbytes) and (
+            self.rows == 1 or self.steps[0] == row
+        )
+
+    @property
+    def end(self) -> int:
+        """Address after its last byte."""
+        span = (self.rows - 1) * self.steps[0] + (self.columns - 1) * self.steps[1]
+        return self.address + span + self.nbytes
+
+    def meets(self, other: Tensor) -> bool:
+        """Might both have a byte in common?"""
+        return self.address < other.end and other.address < self.end
+
+
+class Canvas:
+    """What the tiles of a layer have read of an operand."""
+
+    def __init__(self, shape: Shape, element: int) -> None:
+        self.numbers: Numbers = np.full(shape, UNSET, np.int32)
+        self._element = element
+
+    def add(self, seen: Numbers, row: int, column: int, byte: int) -> None:
+        """A tile has read ``seen`` [rows, columns, bytes] from a place on; raises UnprovedError
+        if another tile has read something else there."""
+        rows, columns, nbytes = seen.shape
+        known = self.numbers[row : row + rows, column : column + columns, byte : byte + nbytes]
+        self.merge(known, seen)
+
+    def merge(self, known: Numbers, seen: Numbers) -> None:
+        """``seen`` was read where ``known``, a view of the numbers, is what others have read."""
+        if known.shape != seen.shape:
+            raise UnprovedError
+        if np.array_equal(known, seen):
+            return
+        np.copyto(known, seen, where=known == UNSET)
+        if not np.array_equal(known, seen):
+            raise UnprovedError
+
+    def tensor(self, places: Places) -> Tensor:
+        """The tensor of which all was read, with constant padding around it, as the plan has it."""
+        numbers = self.numbers
+        there: Any = np.any(numbers >= 0, axis=2)
+        rows, columns = np.flatnonzero(there.any(axis=1)), np.flatnonzero(there.any(axis=0))
+        if rows.size == 0:
+            raise UnprovedError
+        above, left = int(rows[0]), int(columns[0])
+        inner = numbers[above : rows[-1] + 1, left : columns[-1] + 1]
+        steps = self._steps(there, rows, columns, places)
+        address = places.address(int(numbers[above, left, 0]))
+        known = places.numbers(address, inner.shape, steps)
+        if not ((inner == known) | (inner == UNSET)).all():
+            raise UnprovedError
+        fill = self._fill(above, left, inner.shape)
+        return Tensor(
+            address, steps, above, left, inner.shape[0], inner.shape[1], inner.shape[2], fill
+        )
+
+    def _steps(self, there: Any, rows: Any, columns: Any, places: Places) -> tuple[int, int]:
+        """Bytes from row to row and from pixel to pixel; as if contiguous where there is one."""
+        above, left = rows[0], columns[0]
+        pixel = _step(self.numbers[above, :, 0], there[above], places)
+        pixel = self.numbers.shape[2] if pixel is None else pixel
+        row = _step(self.numbers[:, left, 0], there[:, left], places)
+        return (columns[-1] + 1 - left) * pixel if row is None else row, int(pixel)
+
+    def _fill(self, above: int, left: int, inner: Shape) -> int | None:
+        """What all padding holds."""
+        bottom, right = above + inner[0], left + inner[1]
+        numbers = self.numbers
+        strips = (numbers[:above], numbers[bottom:], numbers[:, :left], numbers[:, right:])
+        fill = None
+        for strip in strips:
+            there = strip[strip[..., 0] != UNSET]
+            if there.size == 0:
+                continue
+            size = 1 << self._element
+            pattern = CONSTANT - there.reshape(-1)[:size]
+            if (pattern < 0).any() or (pattern > 255).any():
+                raise UnprovedError
+            value = int.from_bytes(pattern.astype(np.uint8).tobytes(), "little", signed=True)
+            expected = np.tile(constant(value, self._element), strip.shape[2] // size)
+            if fill not in (None, value) or not ((strip == expected) | (strip == UNSET)).all():
+                raise UnprovedError
+            fill = value
+        return fill
+
+
+def _step(numbers: Numbers, there: Any, places: Places) -> int | None:
+    """Bytes from place to place along an axis; None if only one was read."""
+    first, *others = np.flatnonzero(there)[:2]
+    if not others:
+        return None
+    apart = places.address(int(numbers[others[0]])) - places.address(int(numbers[first]))
+    step, rest = divmod(apart, int(others[0] - first))
+    if rest or step <= 0:
+        raise UnprovedError
+    return step
+
+
+class Places:
+    """Where in DRAM the plan has what was computed so far."""
+
+    def __init__(self, memories: Memories) -> None:
+        self._memories = memories
+        self._results: list[tuple[int, int, Tensor]] = []
+
+    def add(self, first: int, tensor: Tensor) -> None:
+        """The bytes of a tensor, from the number ``first`` on, are there from now on."""
+        total = tensor.rows * tensor.columns * tensor.nbytes
+        self._results.append((first, first + total, tensor))
+        shape = (tensor.rows, tensor.columns, tensor.nbytes)
+        numbers = np.arange(first, first + total, dtype=np.int32).reshape(shape)
+        self.numbers(tensor.address, shape, tensor.steps)[...] = numbers
+
+    def address(self, number: int) -> int:
+        """Where the plan may have a number; raises UnprovedError if nowhere."""
+        m = self._memories
+        if 0 <= number < m.image_bytes:
+            return m.image_base + number
+        for first, end, tensor in reversed(self._results):
+            if first <= number < end:
+                pixel, byte = divmod(number - first, tensor.nbytes)
+                y, x = divmod(pixel, tensor.columns)
+                return tensor.address + y * tensor.steps[0] + x * tensor.steps[1] + byte
+        found = np.flatnonzero(m.planned == number)
+        if found.size == 0:
+            raise UnprovedError
+        return m.ram_base + int(found[0])
+
+    def numbers(self, address: int, shape: Shape, steps: tuple[int, int]) -> Any:
+        """What the plan has from an address on [rows, columns, bytes]."""
+        m = self._memories
+        start = address - m.image_base
+        if not 0 <= start < m.image_bytes:
+            return box(m.planned, address - m.ram_base, shape, (*steps, 1))
+        row, column, byte = (np.arange(count, dtype=np.int64) for count in shape)
+        at = start + row[:, None, None] * steps[0] + column[:, None] * steps[1] + byte
+        if at[-1, -1, -1] >= m.image_bytes:
+            raise UnprovedError
+        return at
+
+
+class Results:
+    """The results of a layer: each has a number, and one tile that computes it."""
+
+    def __init__(self, memories: Memories, layer: int, shape: Shape, element: int) -> None:
+        self.layer, self.shape, self.element = layer, shape, element
+        self.count = shape[0] * shape[1] * shape[2]
+        self._memories = memories
+        self.first = memories.new(self.count << element)
+        self._numbers = np.arange(self.first, memories.used, dtype=np.int32)
+        self._made = np.zeros(self.count, np.bool_)
+
+    def put(
+        self, core: int, address: int, steps: tuple[int, int], tile: Shape, origin: int
+    ) -> None:
+        """A tile [rows, columns, channels] is computed into a scratchpad; ``origin`` is the index
+        of its first result."""
+        _, columns, channels = self.shape
+        apart = columns * channels, channels
+        made = box(self._made, origin, tile, (*apart, 1))
+        if made.any():
+            raise UnprovedError(self.layer)
+        made[...] = True
+        size = 1 << self.element
+        shape = (tile[0], tile[1], tile[2] * size)
+        if overlaps(shape, (*steps, 1)):
+            raise UnprovedError(self.layer)
+        numbers = box(self._numbers, origin * size, shape, (apart[0] * size, apart[1] * size, 1))
+        put_numbers(self._memories, core, address, steps, numbers, self.layer)
+
+    def has(self, numbers: Numbers) -> bool:
+        """Are some numbers those of results?"""
+        return bool(((numbers >= self.first) & (numbers < self.first + self._numbers.size)).any())
+
+    def tensor(self, begin: int, end: int) -> Tensor:
+        """Where the layer's stores, which lie in a range of DRAM, have put all results."""
+        stored = self._memories.recorded[begin:end]
+        at = np.flatnonzero((stored >= self.first) & (stored < self.first + self._numbers.size))
+        if at.size != self._numbers.size or not self._made.all():
+            raise UnprovedError(self.layer)
+        places: Any = np.full(self._numbers.size, -1, np.int32)
+        places[stored[at] - self.first] = at
+        rows, columns, channels = self.shape
+        nbytes = channels << self.element
+        places = places.reshape(rows, columns, nbytes)
+        start = int(places[0, 0, 0])
+        pixel = int(places[0, 1, 0]) - start if columns > 1 else nbytes
+        row = int(places[1, 0, 0]) - start if rows > 1 else columns * pixel
+        y, x, byte = (np.arange(count, dtype=np.int64) for count in places.shape)
+        expected = start + y[:, None, None] * row + x[:, None] * pixel + byte
+        if min(start, row, pixel) < 0 or not np.array_equal(places, expected):
+            raise UnprovedError(self.layer)
+        address = self._memories.ram_base + begin + start
+        return Tensor(address, (row, pixel), 0, 0, rows, columns, nbytes, None)
+
+
+def seen(
+    memories: Memories, core: int, address: int, shape: Shape, steps: tuple[int, int]
+) -> Numbers:
+    """Numbers of what a tile reads from an address of its scratchpad on."""
+    start = address - SCRATCHPAD_BASE
+    numbers: Numbers = box(memories.scratchpads[core], start, shape, (*steps, 1))
+    return numbers
+
+
+def put_numbers(
+    memories: Memories,
+    core: int,
+    address: int,
+    steps: tuple[int, int],
+    numbers: Numbers,
+    layer: int,
+) -> None:
+    """A tile of a whole layer writes into its scratchpad."""
+    start, shape = address - SCRATCHPAD_BASE, numbers.shape
+    box(memories.scratchpads[core], start, shape, (*steps, 1))[...] = numbers
+    box(memories.writers[core], start, shape, (*steps, 1))[...] = layer + 1
