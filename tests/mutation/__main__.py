@@ -95,17 +95,17 @@ def run_group(
     }
     for copy in copies:
         (copy / CONFIG).write_text(toml.dumps({"cosmic-ray": config}), encoding="utf-8")
-    finish(start(copies[0], "baseline", CONFIG))
-    finish(start(copies[0], "init", "--force", CONFIG, SESSION))
-    with use_db(copies[0] / SESSION) as session:
-        choose(session, copies[0], every)
-    for copy in copies[1:]:
-        shutil.copy(copies[0] / SESSION, copy)
+    *others, last = copies
+    finish(start(copies[0], "baseline", CONFIG), start(last, "init", "--force", CONFIG, SESSION))
+    with use_db(last / SESSION) as session:
+        choose(session, last, every)
+    for copy in others:
+        shutil.copy(last / SESSION, copy)
     for place, copy in enumerate(copies):
         with use_db(copy / SESSION) as session:
             pending = sorted(session.pending_work_items, key=place_of)
-            others = [item.job_id for n, item in enumerate(pending) if n % len(copies) != place]
-            session.set_multiple_results(others, SKIPPED)
+            skipped = [item.job_id for n, item in enumerate(pending) if n % len(copies) != place]
+            session.set_multiple_results(skipped, SKIPPED)
     finish(*[start(copy, "exec", CONFIG, SESSION) for copy in copies])
     return [result for copy in copies for result in results_in(copy)]
 
