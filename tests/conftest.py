@@ -1,6 +1,7 @@
 """Fixtures for all tests, and what makes two runs of them the same."""
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,41 @@ providers.is_local_module_file = lambda path: False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a job that a shell runs in the background: what tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+KERNELS = """
+from nmpsim.experiments.worker import compile_kernels
+compile_kernels(None, None)
+"""
+_compiling: list["subprocess.Popen[bytes]"] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """All tests in several workers: kernels are compiled once, while the workers look for tests.
+
+    Each worker would compile the same ones for itself, all at the same time.
+    """
+    is_worker = hasattr(config, "workerinput")
+    are_all = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+    if are_all and not is_worker and config.getoption("numprocesses", None):
+        quiet = subprocess.DEVNULL  # what is wrong with kernels their tests will say
+        _compiling.append(
+            subprocess.Popen([sys.executable, "-c", KERNELS], stdout=quiet, stderr=quiet)
+        )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished() -> None:
+    """No test is handed out before."""
+    for process in _compiling:
+        process.wait()
+
+
+def pytest_unconfigure() -> None:
+    """An interrupted session leaves no process behind."""
+    for process in _compiling:
+        process.kill()
+        process.wait()
 
 
 LONGEST = (
