@@ -22,6 +22,8 @@ class FileTensor:
     scales: tuple[float, ...] = (0.5,)
     zero_points: tuple[int, ...] = (0,)
     values: npt.NDArray[Any] | None = None
+    axis: int = 0
+    """That the scales count along."""
 
 
 @attrs.frozen
@@ -205,7 +207,13 @@ def _tensor(b: flatbuffers.Builder, tensor: FileTensor, buffer: int) -> int:
         for zero in reversed(tensor.zero_points):
             b.PrependInt64(zero)
         zeros = b.EndVector()
-        fields["Quantization"] = _table(b, "QuantizationParameters", Scale=scales, ZeroPoint=zeros)
+        fields["Quantization"] = _table(
+            b,
+            "QuantizationParameters",
+            Scale=scales,
+            ZeroPoint=zeros,
+            QuantizedDimension=tensor.axis,
+        )
     return _table(b, "Tensor", **fields)
 
 

@@ -105,6 +105,9 @@ def _lower(lowering: Lowering, operator: Operator) -> Fate:
     before = len(lowering.builder.names)
     if operator.name not in OPERATORS:
         raise UnsupportedError("an operator that nmpsim does not know")
+    for tensor in (*operator.inputs, *operator.outputs):
+        if tensor is not None and 0 in tensor.shape and tensor.dtype not in ("int32", "int64"):
+            raise UnsupportedError(f"{tensor.name} has no elements")
     result = OPERATORS[operator.name](lowering, operator)
     layers = tuple(lowering.builder.names[before:])
     return Fate(operator.node, layers, result.why)

@@ -78,10 +78,14 @@ class Lowering:
 
     def scale(self, tensor: Tensor) -> float:
         """The one scale of a tensor."""
+        if tensor.scales.size != 1 or not tensor.is_quantized:
+            raise UnsupportedError(f"{tensor.name} is {tensor.dtype} without one scale")
         return float(tensor.scales[0])
 
     def zero_point(self, tensor: Tensor) -> int:
         """As it is held."""
+        if tensor.zero_points.size != 1:
+            raise UnsupportedError(f"{tensor.name} is {tensor.dtype} without one scale")
         return int(tensor.zero_points[0]) - (UNSIGNED if tensor.dtype == "uint8" else 0)
 
     def held(self, tensor: Tensor) -> Array:
@@ -202,6 +206,38 @@ class Lowering:
                 value = wide
         return value
 
+    def look_up_wide(
+        self, operator: Operator, source: Value, target: Value, results: Array
+    ) -> None:
+        """Int16 by a table of 65,536, for -32768 and up; the host looks them up."""
+        table = np.clip(results, -32768, 32767).astype(np.int16)
+        name = f"{operator.outputs[0].name}_table"
+        kind = TensorType("i16", (65536,), target.type.quant)
+        mapping = self.builder.constant(name, table, kind)
+        self.add("intlookuptable", operator, (target, source, mapping))
+
+    def looked_up_wide(
+        self, operator: Operator, source: Value, type: TensorType, results: Array, what: str
+    ) -> Value:
+        """The same into a place of its own, of a type but for its shape."""
+        name = f"{operator.outputs[0].name}_{what}"
+        target = self.builder.buffer(name, attrs.evolve(type, shape=source.shape))
+        self.look_up_wide(operator, source, target, results)
+        return target
+
+    def gathered(
+        self, operator: Operator, source: Value, axis: int, places: Array, target: Value | None
+    ) -> Value:
+        """Slices of a tensor along a dimension, at constant places; on the host."""
+        shape = (*source.shape[:axis], *places.shape, *source.shape[axis + 1 :])
+        base = operator.outputs[0].name
+        if target is None:
+            target = self.builder.buffer(f"{base}_part", attrs.evolve(source.type, shape=shape))
+        kind = TensorType("index32", places.shape)
+        indices = self.builder.constant(f"{base}_places", places.astype(np.int32), kind)
+        self.add("gather", operator, (target, source, indices), BatchDims=axis)
+        return target
+
     def activate(self, operator: Operator, made: Value, target: Value) -> None:
         """The operator's fused activation as an instruction, where it has one."""
         name = activation_of(operator)
@@ -239,6 +275,30 @@ def activation_of(operator: Operator) -> str:
     if name not in ("NONE", "RELU", *BOUNDS):
         raise UnsupportedError(f"a fused {name}")
     return name
+
+
+def dimension(given: Sequence[int], rank: int) -> int:
+    """The one dimension that is given, counted from the end if it is negative."""
+    if len(given) != 1 or not -rank <= given[0] < rank:
+        raise UnsupportedError(f"dimension {list(given)} of {rank}")
+    return given[0] % rank
+
+
+def some_inputs(operator: Operator, count: int) -> tuple[Tensor, ...]:
+    """The first inputs, none of which may be left out."""
+    tensors = tuple(t for t in operator.inputs[:count] if t is not None)
+    if len(tensors) < count:
+        raise UnsupportedError(f"{len(operator.inputs)} inputs")
+    return tensors
+
+
+def quantized_inputs(operator: Operator, count: int) -> tuple[Tensor, ...]:
+    """The first inputs, which have to be quantized."""
+    tensors = some_inputs(operator, count)
+    for tensor in tensors:
+        if not tensor.is_quantized:
+            raise UnsupportedError(f"{tensor.name} is {tensor.dtype}")
+    return tensors
 
 
 def same_parameters(first: Value, *others: Value) -> bool:

@@ -35,7 +35,7 @@ _DTYPES = {
     "INT4": "int4",
 }
 OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ADD": ("AddOptions", ("FusedActivationFunction",)),
+    "ADD": ("AddOptions", ("FusedActivationFunction", "PotScaleInt16")),
     "AVERAGE_POOL_2D": (
         "Pool2DOptions",
         ("Padding", "StrideW", "StrideH", "FilterWidth", "FilterHeight", "FusedActivationFunction"),
@@ -51,6 +51,7 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
             "DilationWFactor",
             "DilationHFactor",
             "FusedActivationFunction",
+            "QuantizedBiasType",
         ),
     ),
     "DEPTHWISE_CONV_2D": (
@@ -64,16 +65,18 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
             "FusedActivationFunction",
         ),
     ),
+    "DEPTH_TO_SPACE": ("DepthToSpaceOptions", ("BlockSize",)),
     "FULLY_CONNECTED": (
         "FullyConnectedOptions",
-        ("FusedActivationFunction", "WeightsFormat", "KeepNumDims"),
+        ("FusedActivationFunction", "WeightsFormat", "KeepNumDims", "QuantizedBiasType"),
     ),
+    "GATHER": ("GatherOptions", ("Axis", "BatchDims")),
     "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
     "MAX_POOL_2D": (
         "Pool2DOptions",
         ("Padding", "StrideW", "StrideH", "FilterWidth", "FilterHeight", "FusedActivationFunction"),
     ),
-    "MEAN": ("ReducerOptions", ("KeepDims",)),
+    "MIRROR_PAD": ("MirrorPadOptions", ("Mode",)),
     "MUL": ("MulOptions", ("FusedActivationFunction",)),
     "PACK": ("PackOptions", ("Axis",)),
     "RESIZE_BILINEAR": ("ResizeBilinearOptions", ("AlignCorners", "HalfPixelCenters")),
@@ -82,18 +85,21 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("AlignCorners", "HalfPixelCenters"),
     ),
     "SOFTMAX": ("SoftmaxOptions", ("Beta",)),
-    "SPLIT": ("SplitOptions", ("NumSplits",)),
+    "SPACE_TO_DEPTH": ("SpaceToDepthOptions", ("BlockSize",)),
     "STRIDED_SLICE": (
         "StridedSliceOptions",
         ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask"),
     ),
     "TRANSPOSE_CONV": (
         "TransposeConvOptions",
-        ("Padding", "StrideW", "StrideH", "FusedActivationFunction"),
+        ("Padding", "StrideW", "StrideH", "FusedActivationFunction", "QuantizedBiasType"),
     ),
-    "SUB": ("SubOptions", ("FusedActivationFunction",)),
+    "SUB": ("SubOptions", ("FusedActivationFunction", "PotScaleInt16")),
+    "UNPACK": ("UnpackOptions", ("Axis",)),
 }
 """Operator -> its table of options in the schema, and which of them are read."""
+_POWERS_OF_TWO = "PotScaleInt16"
+"""By the schema true; without a table, as in files of old, TFLite takes it for false."""
 
 
 @attrs.frozen(eq=False)
@@ -348,13 +354,16 @@ class _Reader:
         options = getattr(self._tflite, table_name)()
         table = operator.BuiltinOptions()
         expected = getattr(self._tflite.BuiltinOptions, table_name)
-        if table is None or operator.BuiltinOptionsType() != expected:
-            # The schema's defaults, as an empty table has them.
-            empty = bytes(4) + struct.pack("<HHi", 4, 4, 4)
-            options.Init(empty, 8)
-        else:
+        is_there = table is not None and operator.BuiltinOptionsType() == expected
+        if is_there:
             options.Init(table.Bytes, table.Pos)
-        return {field: getattr(options, field)() for field in fields}
+        else:
+            # The schema's defaults, as an empty table has them.
+            options.Init(bytes(4) + struct.pack("<HHi", 4, 4, 4), 8)
+        found = {field: getattr(options, field)() for field in fields}
+        if not is_there and _POWERS_OF_TWO in found:
+            found[_POWERS_OF_TWO] = False
+        return found
 
 
 def _text(value: bytes | None) -> str:

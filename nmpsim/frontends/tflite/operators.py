@@ -7,14 +7,19 @@ from collections.abc import Callable
 from nmpsim.frontends.tflite.lowering import Lowering, Result
 from nmpsim.frontends.tflite.model import Operator
 from nmpsim.frontends.tflite.movement import (
+    blocks,
     concatenation,
+    gather,
+    mirror_pad,
     pack,
     pad,
     reshape,
     slice_,
     split,
+    split_v,
     strided_slice,
     transpose,
+    unpack,
 )
 from nmpsim.frontends.tflite.pointwise import (
     activation,
@@ -22,7 +27,6 @@ from nmpsim.frontends.tflite.pointwise import (
     dequantize,
     leaky_relu,
     look_up,
-    mean,
     pair,
     pool,
     prelu,
@@ -30,6 +34,7 @@ from nmpsim.frontends.tflite.pointwise import (
     resize,
     softmax,
 )
+from nmpsim.frontends.tflite.reductions import extreme, mean, reduce_max, sum_
 from nmpsim.frontends.tflite.weighted import (
     conv_2d,
     depthwise_conv_2d,
@@ -39,14 +44,18 @@ from nmpsim.frontends.tflite.weighted import (
 
 OPERATORS: dict[str, Callable[[Lowering, Operator], Result]] = {
     "ADD": pair("elementadd"),
+    "ARG_MAX": extreme("argmax"),
+    "ARG_MIN": extreme("argmin"),
     "AVERAGE_POOL_2D": pool("avgpool"),
     "BATCH_MATMUL": batch_matmul,
     "CONCATENATION": concatenation,
     "CONV_2D": conv_2d,
     "DEPTHWISE_CONV_2D": depthwise_conv_2d,
     "DEQUANTIZE": dequantize,
+    "DEPTH_TO_SPACE": blocks(into_channels=False),
     "EXPAND_DIMS": reshape,
     "FULLY_CONNECTED": fully_connected,
+    "GATHER": gather,
     "HARD_SWISH": look_up,
     "LEAKY_RELU": leaky_relu,
     "LOGISTIC": look_up,
@@ -54,12 +63,14 @@ OPERATORS: dict[str, Callable[[Lowering, Operator], Result]] = {
     "MAX_POOL_2D": pool("maxpool"),
     "MEAN": mean,
     "MINIMUM": pair("elementmin"),
+    "MIRROR_PAD": mirror_pad,
     "MUL": pair("elementmul"),
     "PACK": pack,
     "PAD": pad,
     "PADV2": pad,
     "PRELU": prelu,
     "QUANTIZE": quantize,
+    "REDUCE_MAX": reduce_max,
     "RELU": activation("relu"),
     "RELU6": activation("relu6"),
     "RELU_N1_TO_1": activation("relu_n1_to_1"),
@@ -68,12 +79,16 @@ OPERATORS: dict[str, Callable[[Lowering, Operator], Result]] = {
     "RESIZE_NEAREST_NEIGHBOR": resize("resizenearest"),
     "SLICE": slice_,
     "SOFTMAX": softmax,
+    "SPACE_TO_DEPTH": blocks(into_channels=True),
     "SPLIT": split,
+    "SPLIT_V": split_v,
     "SQUEEZE": reshape,
     "STRIDED_SLICE": strided_slice,
     "SUB": pair("elementsub"),
+    "SUM": sum_,
     "TANH": look_up,
     "TRANSPOSE": transpose,
     "TRANSPOSE_CONV": transpose_conv,
+    "UNPACK": unpack,
 }
 """By its name in the schema."""

@@ -1,16 +1,24 @@
-"""Operators that work element by element, pools, means and softmax."""
+"""Operators that work element by element, products of activations, pools and softmax."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import attrs
 import numpy as np
 
-from nmpsim.frontends.tflite.lowering import Lowering, Result, same_parameters
+from nmpsim.frontends.builder import Value
+from nmpsim.frontends.tflite.lowering import (
+    Lowering,
+    Result,
+    quantized_inputs,
+    same_parameters,
+    some_inputs,
+)
 from nmpsim.frontends.tflite.model import Operator, Tensor
-from nmpsim.frontends.tflite.tables import TABLES, WIDE_TABLES
-from nmpsim.frontends.tflite.weighted import paddings
+from nmpsim.frontends.tflite.tables import TABLES, WIDE_TABLES, Table, leaky, rounding_shift
+from nmpsim.frontends.tflite.weighted import check_wide_sums, paddings
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
@@ -21,7 +29,7 @@ def pair(opcode: str) -> Lower:
     """Two tensors of the result's shape, or broadcast to it."""
 
     def lower(graph: Lowering, operator: Operator) -> Result:
-        lhs, rhs = _quantized(operator, 2)
+        lhs, rhs = quantized_inputs(operator, 2)
         shape = operator.outputs[0].shape
         sides = tuple(graph.broadcast(operator, side, shape) for side in (lhs, rhs))
         if opcode in ("elementmax", "elementmin"):
@@ -30,8 +38,8 @@ def pair(opcode: str) -> Lower:
                 raise UnsupportedError("inputs and result of other scales")
             graph.add(opcode, operator, (target, *sides))
             return Result()
-        if opcode != "elementmul" and lhs.dtype == "int16":
-            _same_scales_for_int16(lhs, rhs)
+        if lhs.dtype == rhs.dtype == "int16" and operator.options.get("PotScaleInt16", False):
+            sides = _on_powers_of_two(graph, operator, (lhs, rhs), sides)
         made, target = graph.before_activation(operator)
         graph.add(opcode, operator, (made, *sides))
         graph.activate(operator, made, target)
@@ -40,16 +48,35 @@ def pair(opcode: str) -> Lower:
     return lower
 
 
-def _same_scales_for_int16(lhs: Tensor, rhs: Tensor) -> None:
-    if lhs.scales[0] != rhs.scales[0]:
-        raise UnsupportedError("Int16 inputs of two scales, of which no formula is known")
+def _on_powers_of_two(
+    graph: Lowering, operator: Operator, tensors: Sequence[Tensor], sides: tuple[Value, ...]
+) -> tuple[Value, ...]:
+    """Int16 sides of a sum; where all scales are powers of two, the finer one shifted at once.
+
+    Then they are on the result's scale, where a sum is exact. Sources: ``Prepare`` (add.cc) and
+    ``Add`` of Int16 (internal/reference/add.h): the shift rounds halves away from zero.
+    """
+    result = operator.outputs[0]
+    powers = [math.log2(graph.scale(tensor)) for tensor in (*tensors, result)]
+    if any(abs(power - round(power)) >= 1e-3 for power in powers):
+        return sides
+    *shifts, _ = (round(powers[2]) - round(power) for power in powers)
+    is_broadcast = operator.name == "ADD" and tensors[0].shape != tensors[1].shape
+    if min(shifts) != 0 or is_broadcast:
+        raise UnsupportedError(f"Int16 on scales of 2^{[round(p) for p in powers]}, or broadcast")
+    if max(shifts) == 0:
+        return sides
+    finer = shifts.index(max(shifts))
+    values = rounding_shift(np.arange(-32768, 32768), max(shifts))
+    shifted = graph.looked_up_wide(operator, sides[finer], graph.type_of(result), values, "shifted")
+    return tuple(shifted if place == finer else side for place, side in enumerate(sides))
 
 
 def activation(opcode: str) -> Lower:
     """Relu and its kin on their own; between two scales they rescale first and clip then."""
 
     def lower(graph: Lowering, operator: Operator) -> Result:
-        (source,) = _quantized(operator, 1)
+        (source,) = quantized_inputs(operator, 1)
         result = operator.outputs[0]
         value, target = graph.value(source), graph.target(result)
         if not same_parameters(value, target):
@@ -68,10 +95,17 @@ def activation(opcode: str) -> Lower:
 
 def leaky_relu(graph: Lowering, operator: Operator) -> Result:
     """The slope below zero is the file's float32."""
-    (source,) = _quantized(operator, 1)
+    (source,) = quantized_inputs(operator, 1)
     alpha = float(operator.options["Alpha"])
     if not math.isfinite(alpha):
         raise UnsupportedError(f"alpha {alpha:g}")
+    if source.dtype == "int16":
+        result = operator.outputs[0]
+        values = leaky(np.arange(-32768, 32768), source.scales[0], result.scales[0], alpha)
+        graph.look_up_wide(operator, graph.value(source), graph.target(result), values)
+        return Result()
+    if alpha <= 0:  # the device's factors are above zero
+        return _look_up(graph, operator, lambda x, scale, out: leaky(x, scale, out, alpha))
     graph.add(
         "leakyrelu", operator, (graph.target(operator.outputs[0]), graph.value(source)), Alpha=alpha
     )
@@ -80,13 +114,18 @@ def leaky_relu(graph: Lowering, operator: Operator) -> Result:
 
 def look_up(graph: Lowering, operator: Operator) -> Result:
     """A function of one 8-bit value as the table of its 256 results."""
-    (source,) = _quantized(operator, 1)
+    (source,) = quantized_inputs(operator, 1)
     result = operator.outputs[0]
     if source.dtype == result.dtype == "int16" and operator.name in WIDE_TABLES:
         return _look_up_wide(graph, operator, source)
+    return _look_up(graph, operator, TABLES[operator.name])
+
+
+def _look_up(graph: Lowering, operator: Operator, function: Table) -> Result:
+    (source,), result = quantized_inputs(operator, 1), operator.outputs[0]
     if source.dtype not in ("int8", "uint8") or result.dtype != source.dtype:
         raise UnsupportedError(f"{source.dtype} to {result.dtype}")
-    values = TABLES[operator.name](
+    values = function(
         np.arange(-128, 128, dtype=np.int64) - graph.zero_point(source),
         source.scales[0],
         result.scales[0],
@@ -105,11 +144,10 @@ def _look_up_wide(graph: Lowering, operator: Operator, source: Tensor) -> Result
     target = graph.target(result)
     if graph.scale(result) != 1 / 32768 or graph.zero_point(result) or graph.zero_point(source):
         raise UnsupportedError("zero points, or a result that is not on 1/32768")
+    if graph.scale(source) * 3 * 4096 > 32767:
+        raise UnsupportedError(f"a scale of {graph.scale(source):g}")
     values = WIDE_TABLES[operator.name](np.arange(-32768, 32768), graph.scale(source))
-    table = np.clip(values, -32768, 32767).astype(np.int16)
-    kind = TensorType("i16", (65536,), target.type.quant)
-    mapping = graph.builder.constant(f"{result.name}_table", table, kind)
-    graph.add("intlookuptable", operator, (target, graph.value(source), mapping))
+    graph.look_up_wide(operator, graph.value(source), target, values)
     return Result()
 
 
@@ -119,17 +157,25 @@ def prelu(graph: Lowering, operator: Operator) -> Result:
     One of the two is always zero, so their sum is exact. The factor of the first is a float32
     quotient, as a leaky activation has it. Source: ``Prelu`` (internal/reference/prelu.h).
     """
-    source, slopes = _quantized(operator, 2)
+    source, slopes = quantized_inputs(operator, 2)
     result = operator.outputs[0]
-    if source.dtype == "int16":
-        raise UnsupportedError("Int16")
+    if slopes.dtype != source.dtype.replace("int16", "int8"):
+        raise UnsupportedError(f"{source.dtype} with slopes of {slopes.dtype}")
     value = graph.value(source)
-    above, below = graph.temporary(source, "above"), graph.temporary(source, "below")
-    first, second = graph.temporary(result, "above"), graph.temporary(result, "below")
-    graph.add("relu", operator, (above, value))
-    graph.add("leakyrelu", operator, (first, above), Alpha=1.0)
-    lowest = graph.scale(source) * (-128 - graph.zero_point(source))
+    below, second = graph.temporary(source, "below"), graph.temporary(result, "below")
+    if source.dtype == "int16":
+        numbers = np.arange(-32768, 32768)
+        rescaled = leaky(numbers, source.scales[0], result.scales[0], 0.0)
+        first = graph.looked_up_wide(operator, value, graph.type_of(result), rescaled, "above")
+    else:
+        above, first = graph.temporary(source, "above"), graph.temporary(result, "above")
+        graph.add("relu", operator, (above, value))
+        graph.add("leakyrelu", operator, (first, above), Alpha=1.0)
+    lowest = graph.scale(source) * (np.iinfo(source.dtype).min - int(source.zero_points[0]))
     graph.add("clip", operator, (below, value), Min=min(2 * lowest, 0.0), Max=0.0)
+    if source.dtype == "int16":  # the slopes are Int8
+        held = graph.constant_of(slopes).astype(np.int16)
+        slopes = attrs.evolve(slopes, dtype="int16", values=held)
     wide = graph.broadcast(operator, slopes, source.shape)
     graph.add("elementmul", operator, (second, below, wide))
     graph.add("elementadd", operator, (graph.target(result), first, second))
@@ -138,28 +184,55 @@ def prelu(graph: Lowering, operator: Operator) -> Result:
 
 def batch_matmul(graph: Lowering, operator: Operator) -> Result:
     """One product after the other, each of two activations."""
-    lhs, rhs = _quantized(operator, 2)
+    lhs, rhs = quantized_inputs(operator, 2)
     result = operator.outputs[0]
-    if lhs.dtype != rhs.dtype or operator.options["AdjX"] or operator.options["AdjY"]:
-        raise UnsupportedError(f"{lhs.dtype} times {rhs.dtype}, or one transposed")
-    if lhs.shape[:-2] != rhs.shape[:-2] or min(len(lhs.shape), len(rhs.shape)) < 2:
-        raise UnsupportedError(f"{list(lhs.shape)} times {list(rhs.shape)}")
-    sides = (graph.target(result), graph.value(lhs), graph.value(rhs))
-    for index in np.ndindex(*lhs.shape[:-2]):
-        graph.add("matmul", operator, [graph.part(side, index) for side in sides])
+    shapes = (lhs.shape, rhs.shape, result.shape)
+    if lhs.dtype != rhs.dtype or min(map(len, shapes)) < 2:
+        raise UnsupportedError(f"{lhs.dtype} {list(lhs.shape)} times {rhs.dtype} {list(rhs.shape)}")
+    if lhs.dtype == "int16":
+        ones = np.full(1, 32768.0**2 * lhs.shape[-2 if operator.options["AdjX"] else -1])
+        check_wide_sums(ones, (lhs.scales[:1] * rhs.scales[:1]) / result.scales[:1])
+    sides = tuple(
+        _turned(graph, operator, tensor) if operator.options[flag] else graph.value(tensor)
+        for tensor, flag in ((lhs, "AdjX"), (rhs, "AdjY"))
+    )
+    target, lead = graph.target(result), result.shape[:-2]
+    for index in np.ndindex(*lead):
+        parts = [graph.part(side, _broadcast(index, lead, side.shape[:-2])) for side in sides]
+        graph.add("matmul", operator, [graph.part(target, index), *parts])
     return Result()
+
+
+def _turned(graph: Lowering, operator: Operator, tensor: Tensor) -> Value:
+    """With the last two dimensions exchanged."""
+    rank = len(tensor.shape)
+    order = (*range(rank - 2), rank - 1, rank - 2)
+    turned = graph.temporary(tensor, "turned", tuple(tensor.shape[axis] for axis in order))
+    graph.add("transpose", operator, (turned, graph.value(tensor)), Shuffle=order)
+    return turned
+
+
+def _broadcast(
+    index: tuple[int, ...], result: tuple[int, ...], own: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Which item of an operand makes this one of the result."""
+    skipped = len(result) - len(own)
+    if skipped < 0 or any(n not in (1, m) for n, m in zip(own, result[skipped:], strict=True)):
+        raise UnsupportedError(f"items {list(own)} for a result of {list(result)}")
+    return tuple(0 if n == 1 else at for at, n in zip(index[skipped:], own, strict=True))
 
 
 def resize(opcode: str) -> Lower:
     """To another height and width, on the host."""
 
     def lower(graph: Lowering, operator: Operator) -> Result:
-        (source,) = _quantized(operator, 1)
+        (source,) = quantized_inputs(operator, 1)
         result = operator.outputs[0]
         target, value = graph.target(result), graph.value(source)
-        if len(source.shape) != 4 or len(result.shape) != 4 or not same_parameters(value, target):
+        shapes = (source.shape, result.shape)
+        if any(len(s) != 4 for s in shapes) or not same_parameters(value, target):
             raise UnsupportedError("input and result of other scales, or not of four dimensions")
-        scale = tuple(float(o) / float(i) for o, i in zip(result.shape, source.shape, strict=True))
+        scale = tuple(float(o) / float(i) for o, i in zip(*reversed(shapes), strict=True))
         flags = {name: 1 for name in ("AlignCorners", "HalfPixelCenters") if operator.options[name]}
         if source.dtype == "uint8" and opcode == "resizebilinear":
             flags["Unsigned"] = 1
@@ -173,7 +246,7 @@ def pool(opcode: str) -> Lower:
     """A window over rows and columns; an average counts the taps that exist."""
 
     def lower(graph: Lowering, operator: Operator) -> Result:
-        (source,) = _quantized(operator, 1)
+        (source,) = quantized_inputs(operator, 1)
         options = operator.options
         kernel = (options["FilterHeight"], options["FilterWidth"])
         strides = (options["StrideH"], options["StrideW"])
@@ -196,38 +269,9 @@ def pool(opcode: str) -> Lower:
     return lower
 
 
-def mean(graph: Lowering, operator: Operator) -> Result:
-    """Neighbouring dimensions become the rows of a window that covers them."""
-    (source,) = _inputs(operator, 1)
-    rank = len(source.shape)
-    if not source.is_quantized:
-        raise UnsupportedError(f"{source.name} is {source.dtype}")
-    given = graph.integers(operator, 1)
-    reduced = sorted({axis % rank for axis in given if -rank <= axis < rank})
-    if not reduced or reduced != list(range(reduced[0], reduced[-1] + 1)):
-        raise UnsupportedError(f"axes {given}, which are not neighbours")
-    first, last = reduced[0], reduced[-1] + 1
-    outer, rows, inner = (
-        int(np.prod(part))
-        for part in (source.shape[:first], source.shape[first:last], source.shape[last:])
-    )
-    value = graph.view(graph.value(source), (outer, rows, 1, inner))
-    target = graph.target(operator.outputs[0], (outer, 1, 1, inner))
-    graph.add(
-        "avgpool",
-        operator,
-        (target, value),
-        Kernels=(rows, 1),
-        Strides=(1, 1),
-        Pads=(0, 0, 0, 0),
-        CountIncludePads=1,
-    )
-    return Result()
-
-
 def softmax(graph: Lowering, operator: Operator) -> Result:
     """Along the last dimension."""
-    (source,) = _quantized(operator, 1)
+    (source,) = quantized_inputs(operator, 1)
     if not source.shape:
         raise UnsupportedError("an input without dimensions")
     rows = (int(np.prod(source.shape[:-1])), source.shape[-1])
@@ -243,7 +287,7 @@ def softmax(graph: Lowering, operator: Operator) -> Result:
 
 def quantize(graph: Lowering, operator: Operator) -> Result:
     """From float, or from one scale, zero point or width to another."""
-    (source,) = _inputs(operator, 1)
+    (source,) = some_inputs(operator, 1)
     target = graph.target(operator.outputs[0])
     if source.dtype == "float32":
         graph.add("quantize", operator, (target, graph.value(source)))
@@ -256,21 +300,6 @@ def quantize(graph: Lowering, operator: Operator) -> Result:
 
 def dequantize(graph: Lowering, operator: Operator) -> Result:
     """To float32, on the host."""
-    (source,) = _quantized(operator, 1)
+    (source,) = quantized_inputs(operator, 1)
     graph.add("dequantize", operator, (graph.target(operator.outputs[0]), graph.value(source)))
     return Result()
-
-
-def _inputs(operator: Operator, count: int) -> tuple[Tensor, ...]:
-    tensors = tuple(t for t in operator.inputs[:count] if t is not None)
-    if len(tensors) < count:
-        raise UnsupportedError(f"{len(operator.inputs)} inputs")
-    return tensors
-
-
-def _quantized(operator: Operator, count: int) -> tuple[Tensor, ...]:
-    tensors = _inputs(operator, count)
-    for tensor in tensors:
-        if not tensor.is_quantized:
-            raise UnsupportedError(f"{tensor.name} is {tensor.dtype}")
-    return tensors

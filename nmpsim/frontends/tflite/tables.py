@@ -47,11 +47,11 @@ def _hard_swish(x: Integers, scale: np.float32, out_scale: np.float32) -> Intege
     gate = _doubling_high16(gate, relu_mul)
     if relu_exponent > 0:
         gate = _clip16(gate << 1)
-    gate = _rounding_shift(gate, max(-relu_exponent, 0))
+    gate = rounding_shift(gate, max(-relu_exponent, 0))
     gate = (gate + (1 << 15)) >> 1
     product = gate * scaled
     product = np.sign(product) * (np.abs(product) >> 15)
-    return _rounding_shift(product, -out_exponent)
+    return rounding_shift(product, -out_exponent)
 
 
 def _multiplier16(factor: np.float32) -> tuple[int, int]:
@@ -70,12 +70,32 @@ def _doubling_high16(x: Integers, mul: int) -> Integers:
     return high
 
 
+def leaky(x: Integers, scale: np.float32, out_scale: np.float32, alpha: float) -> Integers:
+    """Values less the zero point, those below zero times ``alpha``, on the result's scale.
+
+    Source: ``QuantizeLeakyRelu`` (internal/reference/leaky_relu.h); factors are float32 quotients.
+    """
+    above = _rescaled(x, np.float32(scale / out_scale))
+    below = _rescaled(x, np.float32(np.float32(scale * np.float32(alpha)) / out_scale))
+    return np.where(x >= 0, above, below)
+
+
+def _rescaled(x: Integers, factor: np.float32) -> Integers:
+    """``MultiplyByQuantizedMultiplier`` of 32 bits (internal/common.cc): rounded twice."""
+    fraction, exponent = math.frexp(abs(float(factor)))
+    product = (x << max(exponent, 0)) * math.floor(fraction * (1 << 31) + 0.5)
+    nudged = np.abs(product) + (1 << 30) - (product < 0)
+    rescaled = rounding_shift(np.sign(product) * (nudged >> 31), max(-exponent, 0))
+    return rescaled if factor >= 0 else -rescaled
+
+
 def _clip16(x: Integers) -> Integers:
     clipped: Integers = np.clip(x, -32768, 32767)
     return clipped
 
 
-def _rounding_shift(x: Integers, shift: int) -> Integers:
+def rounding_shift(x: Integers, shift: int) -> Integers:
+    """``x / 2**shift``, halves away from zero: ``RoundingDivideByPOT`` of gemmlowp."""
     shifted: Integers = np.sign(x) * ((np.abs(x) + ((1 << shift) >> 1)) >> shift)
     return shifted
 

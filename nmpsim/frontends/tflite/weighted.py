@@ -17,6 +17,8 @@ from nmpsim.lir.nodes import AttributeValue, TensorType
 
 Array = npt.NDArray[Any]
 SAME, VALID = 0, 1
+_INT32 = 2
+"""Among the schema's types of tensors."""
 
 
 @attrs.frozen
@@ -244,15 +246,63 @@ def _parameters(
     scales = np.broadcast_to(weights.scales, (outs,)).astype(np.float32)
     moved = UNSIGNED if weights.dtype == "uint8" else 0
     zeros = np.broadcast_to(weights.zero_points - moved, (outs,)).astype(np.int64)
+    is_plain = operator.name == "FULLY_CONNECTED" and weights.scales.size == 1
+    if weights.dtype == "uint8" and weights.scales.size > 1:
+        raise UnsupportedError("uint8 weights with a scale for each channel")
+    if weights.dtype != "uint8" and zeros.any() and not is_plain:  # TFLite ignores or refuses them
+        raise UnsupportedError(f"{weights.dtype} weights with zero points")
     name = bias.name if bias else f"{operator.outputs[0].name}_bias"
     values = graph.constant_of(bias) if bias else np.zeros(outs, np.int32)
     if values.shape != (outs,) or values.dtype not in (np.int32, np.int64):
         raise UnsupportedError(f"a bias {list(values.shape)} of {values.dtype}")
     elem = "i64" if values.dtype == np.int64 else "i32"
+    held = np.moveaxis(graph.held(weights).astype(np.float64), axis, 0).reshape(outs, -1)
+    sizes = np.abs(held - zeros[:, None]).sum(axis=1)
+    _check_sums(graph, operator, operands, values, sizes)
     # On the scale of the sum, whatever its own says; 0 where there is one for each channel.
     product = np.float32(graph.scale(source)) * scales[0] if weights.scales.size == 1 else 0.0
     kind = quantized(elem, (outs,), float(product), 0)
     return scales, zeros, graph.builder.constant(name, values, kind)
+
+
+def _check_sums(
+    graph: Lowering,
+    operator: Operator,
+    operands: _Operands,
+    bias: Array,
+    sizes: npt.NDArray[np.float64],
+) -> None:
+    """Refuse sums for which TFLite's arithmetic is not defined, or not known.
+
+    ``sizes`` are what the weights of an output channel add up to, each taken as positive.
+    """
+    source, weights = operands.source, operands.weights
+    is_wide, is_connected = source.dtype == "int16", operator.name == "FULLY_CONNECTED"
+    if is_wide and operands.bias is not None:
+        declared = operator.options.get("QuantizedBiasType", 0) == _INT32
+        if declared != (bias.dtype == np.int32):  # it would be read as one of the other type
+            raise UnsupportedError(f"a bias of {bias.dtype}, where another type is declared")
+        if declared and not is_connected:
+            raise UnsupportedError("Int16 sums of 32 bits, which TFLite rounds twice")
+    largest = sizes * (32768 if is_wide else 255) + np.abs(bias.astype(np.float64))
+    factors = graph.scale(source) * weights.scales.astype(np.float64)
+    factors = factors / graph.scale(operator.outputs[0])
+    if is_wide:
+        check_wide_sums(largest, factors)
+    elif not is_connected and _leave_32_bits(largest, factors):
+        raise UnsupportedError("sums that may leave 32 bits when they are shifted up")
+
+
+def _leave_32_bits(largest: npt.NDArray[np.float64], factors: npt.NDArray[np.float64]) -> bool:
+    """Whether sums may do so where a factor of 1 or more shifts them up before it is applied."""
+    shifts = np.frexp(factors)[1]
+    return bool(((largest * np.exp2(shifts) >= 1 << 31) & (shifts > 0)).any())
+
+
+def check_wide_sums(largest: npt.NDArray[np.float64], factors: Array) -> None:
+    """Refuse sums of Int16 that may leave 32 bits once they are rescaled: there TFLite wraps."""
+    if (largest * factors >= 1 << 31).any():
+        raise UnsupportedError("sums on the result's scale that may leave 32 bits")
 
 
 def _vectors(

@@ -1,0 +1,307 @@
+"""Forms of TFLite's operators that the recorded models do not have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tflite_files import FileOperator, FileTensor, tflite_file
+
+import nmpsim
+
+Array = npt.NDArray[Any]
+RNG = np.random.default_rng(16)
+X = RNG.integers(-128, 127, (2, 4, 6, 4)).astype(np.int8)
+SCALE = (0.5,)
+
+
+class Variant:
+    """A model of one operator; tensors in the order in which they are added."""
+
+    def __init__(self, name: str, **options: Mapping[str, Any]) -> None:
+        self._name, self._options = name, options
+        self._tensors: list[FileTensor] = []
+        self._operands: list[int] = []
+        self._results: list[int] = []
+        self._inputs: dict[int, Array] = {}
+
+    def _add(self, values: Array, scale: float | None, zero: int, constant: bool) -> int:
+        scales = () if scale is None else (scale,)
+        kind, name = values.dtype.name.upper(), f"t{len(self._tensors)}"
+        held = values if constant else None
+        zeros = (zero,) * len(scales)
+        self._tensors.append(FileTensor(name, values.shape, kind, scales, zeros, held))
+        return len(self._tensors) - 1
+
+    def reads(self, values: Array, scale: float = 0.5, zero: int = 0) -> Variant:
+        """An input."""
+        self._operands.append(self._add(values, scale, zero, constant=False))
+        self._inputs[self._operands[-1]] = values
+        return self
+
+    def takes(
+        self, values: Any, scale: float | None = None, dtype: str = "int32", zero: int = 0
+    ) -> Variant:
+        """A constant."""
+        array = np.asarray(values, values.dtype if scale else dtype)
+        self._operands.append(self._add(array, scale, zero, constant=True))
+        return self
+
+    def gives(
+        self, shape: tuple[int, ...], dtype: str = "int8", scale: float | None = 0.5, zero: int = 0
+    ) -> Variant:
+        """A result."""
+        self._results.append(self._add(np.zeros(shape, dtype), scale, zero, constant=False))
+        return self
+
+    def answers(self, folder: Path) -> list[Array]:
+        """Of a run."""
+        operator = FileOperator(
+            self._name, tuple(self._operands), tuple(self._results), self._options
+        )
+        path = folder / "model.tflite"
+        path.write_bytes(tflite_file(self._tensors, [operator], [*self._inputs], self._results))
+        bundle = nmpsim.compile(path, slicing="simple").bundle
+        report = nmpsim.Device(threads=1).run(bundle, list(self._inputs.values()))
+        return list(report.outputs.values())
+
+
+MOVES: dict[str, tuple[Callable[[], Variant], Callable[[], list[Array]]]] = {
+    "unpack": (
+        lambda: Variant("UNPACK", UnpackOptions={"Num": 4, "Axis": -1})
+        .reads(X).gives((2, 4, 6)).gives((2, 4, 6)).gives((2, 4, 6)).gives((2, 4, 6)),
+        lambda: [X[..., i] for i in range(4)],
+    ),
+    "split by sizes": (
+        lambda: Variant("SPLIT_V", SplitVOptions={"NumSplits": 2})
+        .reads(X).takes([4, -1]).takes(2).gives((2, 4, 4, 4)).gives((2, 4, 2, 4)),
+        lambda: [X[:, :, :4], X[:, :, 4:]],
+    ),
+    "gather one": (
+        lambda: Variant("GATHER", GatherOptions={"Axis": 1}).reads(X).takes(2).gives((2, 6, 4)),
+        lambda: [X[:, 2]],
+    ),
+    "gather a table": (
+        lambda: Variant("GATHER", GatherOptions={"Axis": -2})
+        .reads(X).takes([[5, 0], [1, 1]], dtype="int64").gives((2, 4, 2, 2, 4)),
+        lambda: [X[:, :, [[5, 0], [1, 1]]]],
+    ),
+    "mirrored in the edge": (
+        lambda: Variant("MIRROR_PAD", MirrorPadOptions={"Mode": 0})
+        .reads(X).takes([[0, 1], [3, 0], [0, 0], [1, 2]]).gives((3, 7, 6, 7)),
+        lambda: [np.pad(X, [(0, 1), (3, 0), (0, 0), (1, 2)], mode="reflect")],
+    ),
+    "mirrored at the edge": (
+        lambda: Variant("MIRROR_PAD", MirrorPadOptions={"Mode": 1})
+        .reads(X).takes([[2, 1], [0, 4], [0, 0], [0, 0]]).gives((5, 8, 6, 4)),
+        lambda: [np.pad(X, [(2, 1), (0, 4), (0, 0), (0, 0)], mode="symmetric")],
+    ),
+    "slice by steps": (
+        lambda: Variant("STRIDED_SLICE", StridedSliceOptions={"EndMask": 4, "ShrinkAxisMask": 8})
+        .reads(X).takes([1, 0, -1, 2]).takes([2, 4, 0, 3]).takes([1, 3, -2, 1]).gives((1, 2, 3)),
+        lambda: [X[1:2, 0:4:3, -1::-2, 2]],
+    ),
+    "blocks to channels": (
+        lambda: Variant("SPACE_TO_DEPTH", SpaceToDepthOptions={"BlockSize": 2})
+        .reads(X).gives((2, 2, 3, 16)),
+        lambda: [
+            X.reshape(2, 2, 2, 3, 2, 4).transpose(0, 1, 3, 2, 4, 5).reshape(2, 2, 3, 16)
+        ],
+    ),
+    "channels to blocks": (
+        lambda: Variant("DEPTH_TO_SPACE", DepthToSpaceOptions={"BlockSize": 2})
+        .reads(X).gives((2, 8, 12, 1)),
+        lambda: [X.reshape(2, 4, 6, 2, 2, 1).transpose(0, 1, 3, 2, 4, 5).reshape(2, 8, 12, 1)],
+    ),
+    "place of the largest": (
+        lambda: Variant("ARG_MAX", ArgMaxOptions={"OutputType": 4})
+        .reads(X).takes(-1).gives((2, 4, 6), "int64", None),
+        lambda: [X.argmax(3)],
+    ),
+    "place of the smallest": (
+        lambda: Variant("ARG_MIN", ArgMinOptions={"OutputType": 2})
+        .reads(X.view(np.uint8), zero=128).takes(1).gives((2, 6, 4), "int32", None),
+        lambda: [X.view(np.uint8).argmin(1).astype(np.int32)],
+    ),
+    "largest over dimensions apart": (
+        lambda: Variant("REDUCE_MAX", ReducerOptions={}).reads(X).takes([1, -1]).gives((2, 6)),
+        lambda: [X.max((1, 3))],
+    ),
+    "mean over dimensions apart": (
+        lambda: Variant("MEAN", ReducerOptions={})
+        .reads(X & 64).takes([1, -1]).gives((2, 6), scale=1 / 32),
+        lambda: [np.clip((X & 64).astype(int).sum((1, 3)), -128, 127).astype(np.int8)],
+    ),
+    "sum of uint8": (
+        lambda: Variant("SUM", ReducerOptions={})
+        .reads(X.view(np.uint8), zero=120).takes([1, 2]).gives((2, 4), "uint8", zero=3),
+        lambda: [
+            np.clip((X.view(np.uint8).astype(int) - 120).sum((1, 2)) + 3, 0, 255).astype(np.uint8)
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moves_and_reductions(name: str, tmp_path: Path) -> None:
+    variant, expected = MOVES[name]
+    for got, wanted in zip(variant().answers(tmp_path), expected(), strict=True):
+        assert got.dtype == wanted.dtype
+        assert np.array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(("left", "right"), [((), ()), ((2, 1), (3,)), ((3,), (2, 3))])
+@pytest.mark.parametrize("turned", [(False, True), (True, False), (True, True)])
+def test_products_of_turned_and_broadcast_operands(
+    left: tuple[int, ...], right: tuple[int, ...], turned: tuple[bool, bool], tmp_path: Path
+) -> None:
+    lhs, rhs = (
+        RNG.integers(-3, 4, (*lead, *shape)).astype(np.int8)
+        for lead, shape in ((left, (2, 5)), (right, (5, 3)))
+    )
+    expected = lhs.astype(int) @ rhs
+    given = [x.swapaxes(-1, -2) if turn else x for x, turn in zip((lhs, rhs), turned, strict=True)]
+    options = {"AdjX": turned[0], "AdjY": turned[1]}
+    variant = Variant("BATCH_MATMUL", BatchMatMulOptions=options)
+    for values in given:
+        variant.reads(np.ascontiguousarray(values))
+    (got,) = variant.gives(expected.shape, scale=0.25).answers(tmp_path)
+    assert np.array_equal(got, expected)
+
+
+WIDE = np.array([-32768, -32767, -12345, -24, -3, -1, 0, 1, 3, 24, 12345, 32767], np.int16)
+
+
+@pytest.mark.parametrize(("name", "sign"), [("ADD", 1), ("SUB", -1)])
+@pytest.mark.parametrize("shift", [0, 3])
+def test_sums_of_16_bits_on_powers_of_two_shift_once(
+    name: str, sign: int, shift: int, tmp_path: Path
+) -> None:
+    options = {f"{name.capitalize()}Options": {}}
+    variant = (
+        Variant(name, **options).reads(WIDE, 2.0**-8).reads(WIDE[::-1].copy(), 2.0 ** (-8 - shift))
+    )
+    (got,) = variant.gives(WIDE.shape, "int16", 2.0**-8).answers(tmp_path)
+    exact = WIDE[::-1] / 2**shift
+    rounded = np.trunc(exact + np.copysign(0.5, exact)).astype(int)
+    assert np.array_equal(got, np.clip(WIDE + sign * rounded, -32768, 32767))
+
+
+NARROW = np.array([-128, -127, -77, -31, -30, -3, -2, 0, 1, 2, 64, 127], np.int8)
+RECORDED: dict[str, tuple[Callable[[], Variant], list[int]]] = {
+    "leaky of 16 bits": (
+        lambda: Variant("LEAKY_RELU", LeakyReluOptions={"Alpha": 0.3})
+        .reads(WIDE, 0.01).gives(WIDE.shape, "int16", 0.013),
+        [-7562, -7562, -2849, -6, -1, 0, 0, 1, 2, 18, 9496, 25205],
+    ),
+    "leaky of 16 bits downwards": (
+        lambda: Variant("LEAKY_RELU", LeakyReluOptions={"Alpha": -0.7})
+        .reads(WIDE, 0.01).gives(WIDE.shape, "int16", 0.02),
+        [11469, 11469, 4321, 9, 1, 1, 0, 1, 2, 12, 6173, 16384],
+    ),
+    "leaky downwards": (
+        lambda: Variant("LEAKY_RELU", LeakyReluOptions={"Alpha": -0.3})
+        .reads(NARROW, 0.01, 3).gives(NARROW.shape, scale=0.008, zero=-5),
+        [44, 44, 25, 8, 8, -3, -3, -4, -4, -4, 71, 127],
+    ),
+    "slopes of 16 bits": (
+        lambda: Variant("PRELU").reads(WIDE.reshape(1, 4, 3), 0.01)
+        .takes(np.array([[-128, 5, 127]], np.int8), 0.02).gives((1, 4, 3), "int16", 0.011),
+        [32767, -2979, -28506, 56, 0, -2, 0, 1, 3, 22, 11223, 29788],
+    ),
+    "sums of 16 bits on two scales": (
+        lambda: Variant("ADD").reads(WIDE, 0.01).reads(WIDE[::-1].copy(), 0.017)
+        .gives(WIDE.shape, "int16", 0.02),
+        [11468, -5890, -6152, -9, -1, -1, -1, -2, -19, -10481, -21679, -11469],
+    ),
+    "without options no power of two is special": (
+        lambda: Variant("ADD").reads(WIDE, 0.25).reads(WIDE, 0.125).gives(WIDE.shape, "int16", 1.0),
+        [-12288, -12288, -4629, -9, -1, 0, 0, 0, 1, 9, 4629, 12288],
+    ),
+}  # fmt: skip
+"""Answers of LiteRT's reference kernels."""
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_answers(name: str, tmp_path: Path) -> None:
+    variant, expected = RECORDED[name]
+    (got,) = variant().answers(tmp_path)
+    assert got.reshape(-1).tolist() == expected
+
+
+def _wide_product(
+    bias: Array, declared: int, scale: float = 1e-4, name: str = "CONV_2D"
+) -> Variant:
+    window = {"StrideW": 1, "StrideH": 1, "DilationWFactor": 1, "DilationHFactor": 1}
+    options = {"Conv2DOptions": {**window, "QuantizedBiasType": declared}}
+    shape: tuple[int, ...] = (1, 1, 1)
+    if name == "FULLY_CONNECTED":
+        options = {"FullyConnectedOptions": {"QuantizedBiasType": declared}}
+        shape = (1,)
+    variant = Variant(name, **options).reads(WIDE.reshape(*shape, -1), 0.01)
+    weights = np.arange(24, dtype=np.int8).reshape(2, *shape[1:], 12)
+    return variant.takes(weights, 0.02).takes(bias, 2e-4).gives((*shape, 2), "int16", scale)
+
+
+UNSIGNED = np.full((1, 1, 1, 2), 7, np.uint8)
+REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
+    "a bias that is read as one of 64 bits": (
+        lambda: _wide_product(np.array([1, 2], np.int32), 0),
+        "a bias of int32, where another type is declared",
+    ),
+    "a bias of 32 bits": (
+        lambda: _wide_product(np.array([1, 2], np.int32), 2),
+        "Int16 sums of 32 bits, which TFLite rounds twice",
+    ),
+    "a sum that may wrap": (
+        lambda: _wide_product(np.array([1, 1 << 40], np.int64), 0),
+        "sums on the result's scale that may leave 32 bits",
+    ),
+    "weights of Int8 that are not symmetric": (
+        lambda: Variant("DEPTHWISE_CONV_2D", DepthwiseConv2DOptions={"StrideW": 1, "StrideH": 1})
+        .reads(X).takes(X[:1, :1, :1], 0.5, zero=5).gives(X.shape),
+        "int8 weights with zero points",
+    ),
+    "a sum of Int8": (
+        lambda: Variant("SUM", ReducerOptions={}).reads(X).takes([1]).gives((2, 6, 4)),
+        "a sum of int8, which TFLite's kernels get wrong",
+    ),
+    "wide slopes": (
+        lambda: Variant("PRELU").reads(WIDE).takes(WIDE, 0.5).gives(WIDE.shape, "int16"),
+        "int16 with slopes of int16",
+    ),
+    "powers of two that do not meet": (
+        lambda: Variant("ADD", AddOptions={})
+        .reads(WIDE, 0.25).reads(WIDE, 0.125).gives(WIDE.shape, "int16", 1.0),
+        "Int16 on scales of 2^[-2, -3, 0]",
+    ),
+    "nothing to slice": (
+        lambda: Variant("SLICE").reads(X[:0]).takes([0] * 4).takes([-1] * 4).gives((0, 4, 6, 4)),
+        "t0 has no elements",
+    ),
+    "a place that is not there": (
+        lambda: Variant("GATHER", GatherOptions={"Axis": 1}).reads(X).takes(4).gives((2, 6, 4)),
+        "a place outside of 4",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str, tmp_path: Path) -> None:
+    variant, words = REFUSED[name]
+    with pytest.raises(nmpsim.UserError) as error:
+        variant().answers(tmp_path)
+    (finding,) = error.value.diagnostics
+    assert (finding.code, words in str(finding.found)) == ("MODEL002", True), finding
+
+
+def test_a_declared_bias_of_32_bits_goes_to_a_fully_connected_layer(tmp_path: Path) -> None:
+    bias = np.array([1000, -70000], np.int32)
+    (got,) = _wide_product(bias, 2, 0.02, "FULLY_CONNECTED").answers(tmp_path)
+    sums = WIDE.astype(int) @ np.arange(24).reshape(2, 12).T + bias
+    assert got.tolist() == [[math.floor(s / 100 + 0.5) for s in sums.tolist()]]
