@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nmpsim.views.console import cell, new_table
-from nmpsim.views.text import shorten_middle
+from nmpsim.views.text import shorten_apart
 from nmpsim.visible import visible_line
 
 GAP = 2
@@ -48,11 +48,14 @@ def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
         table.add_column(
             column.title, justify="right" if column.right else "left", width=width, no_wrap=True
         )
-    for row in range(len(columns[0].cells)):
+    shown = [
+        shorten_apart(column.cells, width) for column, width in zip(columns, widths, strict=True)
+    ]
+    for row, cells in enumerate(zip(*shown, strict=True)):
         table.add_row(
             *(
-                cell(shorten_middle(column.cells[row], width), column.styles.get(row, ""))
-                for column, width in zip(columns, widths, strict=True)
+                cell(text, column.styles.get(row, ""))
+                for text, column in zip(cells, columns, strict=True)
             )
         )
     return table

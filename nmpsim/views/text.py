@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os.path import commonprefix
 
 ELLIPSIS = "..."
+_LEAST_APART = 12
+"""Columns below which the place where two texts part is no better than their ends."""
 _ELEMS = {"i8": "Int8", "ui8": "UInt8", "i16": "Int16", "i32": "Int32", "float": "float"}
 
 
@@ -17,6 +20,40 @@ def shorten_middle(text: str, width: int) -> str:
     kept = width - len(ELLIPSIS)
     head = (kept + 1) // 2
     return text[:head] + ELLIPSIS + text[len(text) - (kept - head) :]
+
+
+def shorten_apart(texts: Sequence[str], width: int) -> list[str]:
+    """Each text in at most ``width`` characters; texts that would look alike show where they part.
+
+    Long names that TFLite joined of several may begin and end alike. Only where texts part at
+    several places, further from each other than ``width``, some may still look alike.
+    """
+    shown = [shorten_middle(text, width) for text in texts]
+    if width < _LEAST_APART:
+        return shown
+    alike: dict[str, set[str]] = {}
+    for text, short in zip(texts, shown, strict=True):
+        alike.setdefault(short, set()).add(text)
+    apart: dict[str, str] = {}
+    for found in alike.values():
+        if len(found) > 1:
+            apart |= _apart(sorted(found), width)
+    return [apart.get(text, short) for text, short in zip(texts, shown, strict=True)]
+
+
+def _apart(texts: Sequence[str], width: int) -> dict[str, str]:
+    """What is shown of different texts: a window at the first place where they part."""
+    room = width - 2 * len(ELLIPSIS)
+    start = max(len(commonprefix(texts)) - room // 2, 0)  # noqa: RUF071 - by characters
+    alike: dict[str, list[str]] = {}
+    for text in texts:
+        rest = text[start:]
+        window = rest if len(rest) <= room + len(ELLIPSIS) else rest[:room] + ELLIPSIS
+        alike.setdefault(ELLIPSIS + window, []).append(text)
+    shown: dict[str, str] = {}
+    for short, found in alike.items():
+        shown |= {found[0]: short} if len(found) == 1 else _apart(found, width)
+    return shown
 
 
 def shape_text(shape: Sequence[int]) -> str:

@@ -51,3 +51,17 @@ def test_sizes_and_counts():
     assert text.plural(2000, "layer") == "2,000 layers"
     assert text.shape_text(()) == "scalar"
     assert text.shape_text((1, 3)) == "1x3"
+
+
+def test_long_names_that_look_alike_show_where_they_part() -> None:
+    names = [
+        f"model/block_{n}/conv{k}/BiasAdd;model/bn{n}/FusedBatchNormV3" for n in "12" for k in "12"
+    ]
+    for width in (20, 28, 40):
+        shown = text.shorten_apart(names, width)
+        assert len(set(shown)) == len(names), (width, shown)
+        assert max(map(len, shown)) <= width
+    assert text.shorten_apart(names, 28)[0] == "...lock_1/conv1/BiasAdd;m..."
+    same = [names[0], names[0], "short", "x" * 50 + "y"]
+    assert text.shorten_apart(same, 20) == [text.shorten_middle(one, 20) for one in same]
+    assert text.shorten_apart(names, 6) == [text.shorten_middle(one, 6) for one in names]
