@@ -106,6 +106,11 @@ MOVES: dict[str, tuple[Callable[[], Variant], Callable[[], list[Array]]]] = {
         .reads(X).takes([1, 0, -1, 2]).takes([2, 4, 0, 3]).takes([1, 3, -2, 1]).gives((1, 2, 3)),
         lambda: [X[1:2, 0:4:3, -1::-2, 2]],
     ),
+    "the first of a dimension without beginning": (
+        lambda: Variant("STRIDED_SLICE", StridedSliceOptions={"BeginMask": 8, "ShrinkAxisMask": 8})
+        .reads(X).takes([0, 0, 0, 3]).takes([2, 4, 6, 4]).takes([1, 1, 1, 1]).gives((2, 4, 6)),
+        lambda: [X[..., 0]],
+    ),
     "blocks to channels": (
         lambda: Variant("SPACE_TO_DEPTH", SpaceToDepthOptions={"BlockSize": 2})
         .reads(X).gives((2, 2, 3, 16)),
@@ -283,6 +288,19 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     "nothing to slice": (
         lambda: Variant("SLICE").reads(X[:0]).takes([0] * 4).takes([-1] * 4).gives((0, 4, 6, 4)),
         "t0 has no elements",
+    ),
+    "a part of another rank": (
+        lambda: Variant("CONCATENATION", ConcatenationOptions={"Axis": 1})
+        .reads(X).reads(X[0]).gives((2, 8, 6, 4)),
+        "[4, 6, 4] as a part of [2, 8, 6, 4]",
+    ),
+    "a dimension that is not there": (
+        lambda: Variant("PACK", PackOptions={"Axis": 5}).reads(X).gives((1, *X.shape)),
+        "dimension [5] of 5",
+    ),
+    "a result without a scale": (
+        lambda: Variant("LOGISTIC").reads(X).gives(X.shape, scale=None),
+        "t1 is int8 without a scale",
     ),
     "a place that is not there": (
         lambda: Variant("GATHER", GatherOptions={"Axis": 1}).reads(X).takes(4).gives((2, 6, 4)),

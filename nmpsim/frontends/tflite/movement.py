@@ -173,10 +173,11 @@ def strided_slice(graph: Lowering, operator: Operator) -> Result:
         raise UnsupportedError(f"{len(begins)} beginnings for {len(sizes)} dimensions")
     taken = []
     for d, size in enumerate(sizes):
-        if options["ShrinkAxisMask"] >> d & 1:
-            taken.append(range(size)[begins[d] : begins[d] + 1 or None])
-            continue
         begin = None if options["BeginMask"] >> d & 1 else begins[d]
+        if options["ShrinkAxisMask"] >> d & 1:
+            one = begin or 0
+            taken.append(range(size)[one : one + 1 or None])
+            continue
         end = None if options["EndMask"] >> d & 1 else ends[d]
         taken.append(range(size)[begin : end : steps[d]])
     value = graph.value(source)

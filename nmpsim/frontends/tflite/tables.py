@@ -19,15 +19,17 @@ Table = Callable[[Integers, np.float32, np.float32], Integers]
 
 def _of_real(function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]) -> Table:
     def table(x: Integers, scale: np.float32, out_scale: np.float32) -> Integers:
-        real = (x.astype(np.float32) * scale).astype(np.float32)
-        steps = function(real).astype(np.float32) * (np.float32(1) / out_scale)
+        with np.errstate(over="ignore", invalid="ignore"):
+            real = (x.astype(np.float32) * scale).astype(np.float32)
+            steps = function(real).astype(np.float32) * (np.float32(1) / out_scale)
         return _half_away(steps)
 
     return table
 
 
 def _half_away(x: npt.NDArray[np.float32]) -> Integers:
-    wide = x.astype(np.float64)
+    """Halves away from zero; beyond 32 bits, where every result saturates, held there."""
+    wide = np.nan_to_num(x.astype(np.float64)).clip(-(1 << 31), 1 << 31)
     rounded: Integers = (np.sign(wide) * np.floor(np.abs(wide) + 0.5)).astype(np.int64)
     return rounded
 
@@ -117,9 +119,10 @@ def rescaled_part(
 
     Source: ``ConcatenationWithScaling`` (internal/reference/concatenation.h), float32.
     """
-    factor = np.float32(scale * (np.float32(1) / out_scale))
-    bias = np.float32(np.float32(-zero) * factor)
-    return _half_away(values.astype(np.float32) * factor + bias) + out_zero
+    with np.errstate(over="ignore", invalid="ignore"):
+        factor = np.float32(scale * (np.float32(1) / out_scale))
+        bias = np.float32(np.float32(-zero) * factor)
+        return _half_away(values.astype(np.float32) * factor + bias) + out_zero
 
 
 def logistic16(x: Integers, scale: float) -> Integers:
