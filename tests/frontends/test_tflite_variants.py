@@ -289,6 +289,10 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         lambda: Variant("SLICE").reads(X[:0]).takes([0] * 4).takes([-1] * 4).gives((0, 4, 6, 4)),
         "t0 has no elements",
     ),
+    "a result that is larger than the operands": (
+        lambda: Variant("MUL").reads(X[:1, :1, :1, :1]).reads(X).gives((3, 4, 6, 4)),
+        "[1, 1, 1, 1] and [2, 4, 6, 4] for a result [3, 4, 6, 4]",
+    ),
     "a part of another rank": (
         lambda: Variant("CONCATENATION", ConcatenationOptions={"Axis": 1})
         .reads(X).reads(X[0]).gives((2, 8, 6, 4)),

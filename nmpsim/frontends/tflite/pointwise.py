@@ -31,6 +31,7 @@ def pair(opcode: str) -> Lower:
     def lower(graph: Lowering, operator: Operator) -> Result:
         lhs, rhs = quantized_inputs(operator, 2)
         shape = operator.outputs[0].shape
+        _check_broadcast(lhs.shape, rhs.shape, shape)
         sides = tuple(graph.broadcast(operator, side, shape) for side in (lhs, rhs))
         if opcode in ("elementmax", "elementmin"):
             target = graph.target(operator.outputs[0])
@@ -46,6 +47,18 @@ def pair(opcode: str) -> Lower:
         return Result()
 
     return lower
+
+
+def _check_broadcast(
+    left: tuple[int, ...], right: tuple[int, ...], result: tuple[int, ...]
+) -> None:
+    """Refuse a result of another shape than TFLite computes from that of the operands."""
+    try:
+        expected = np.broadcast_shapes(left, right)
+    except ValueError:
+        expected = None
+    if expected != result:
+        raise UnsupportedError(f"{list(left)} and {list(right)} for a result {list(result)}")
 
 
 def _on_powers_of_two(
@@ -159,6 +172,7 @@ def prelu(graph: Lowering, operator: Operator) -> Result:
     """
     source, slopes = quantized_inputs(operator, 2)
     result = operator.outputs[0]
+    _check_broadcast(source.shape, slopes.shape, result.shape)
     if slopes.dtype != source.dtype.replace("int16", "int8"):
         raise UnsupportedError(f"{source.dtype} with slopes of {slopes.dtype}")
     value = graph.value(source)
@@ -189,6 +203,7 @@ def batch_matmul(graph: Lowering, operator: Operator) -> Result:
     shapes = (lhs.shape, rhs.shape, result.shape)
     if lhs.dtype != rhs.dtype or min(map(len, shapes)) < 2:
         raise UnsupportedError(f"{lhs.dtype} {list(lhs.shape)} times {rhs.dtype} {list(rhs.shape)}")
+    _check_broadcast(lhs.shape[:-2], rhs.shape[:-2], result.shape[:-2])
     if lhs.dtype == "int16":
         ones = np.full(1, 32768.0**2 * lhs.shape[-2 if operator.options["AdjX"] else -1])
         check_wide_sums(ones, (lhs.scales[:1] * rhs.scales[:1]) / result.scales[:1])
@@ -196,9 +211,9 @@ def batch_matmul(graph: Lowering, operator: Operator) -> Result:
         _turned(graph, operator, tensor) if operator.options[flag] else graph.value(tensor)
         for tensor, flag in ((lhs, "AdjX"), (rhs, "AdjY"))
     )
-    target, lead = graph.target(result), result.shape[:-2]
-    for index in np.ndindex(*lead):
-        parts = [graph.part(side, _broadcast(index, lead, side.shape[:-2])) for side in sides]
+    target = graph.target(result)
+    for index in np.ndindex(*result.shape[:-2]):
+        parts = [graph.part(side, _item(index, side.shape[:-2])) for side in sides]
         graph.add("matmul", operator, [graph.part(target, index), *parts])
     return Result()
 
@@ -212,14 +227,10 @@ def _turned(graph: Lowering, operator: Operator, tensor: Tensor) -> Value:
     return turned
 
 
-def _broadcast(
-    index: tuple[int, ...], result: tuple[int, ...], own: tuple[int, ...]
-) -> tuple[int, ...]:
+def _item(index: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
     """Which item of an operand makes this one of the result."""
-    skipped = len(result) - len(own)
-    if skipped < 0 or any(n not in (1, m) for n, m in zip(own, result[skipped:], strict=True)):
-        raise UnsupportedError(f"items {list(own)} for a result of {list(result)}")
-    return tuple(0 if n == 1 else at for at, n in zip(index[skipped:], own, strict=True))
+    last = index[len(index) - len(own) :]
+    return tuple(0 if n == 1 else at for at, n in zip(last, own, strict=True))
 
 
 def resize(opcode: str) -> Lower:
