@@ -267,6 +267,12 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         lambda: _wide_product(np.array([1, 1 << 40], np.int64), 0),
         "sums on the result's scale that may leave 32 bits",
     ),
+    "a fully connected sum that may wrap": (
+        lambda: Variant("FULLY_CONNECTED", FullyConnectedOptions={})
+        .reads(X[0, 0]).takes(X[0, 0], 0.5).takes(np.full(6, 1 << 30, np.int32), 0.25)
+        .gives((6, 6), scale=0.125),
+        "sums on the result's scale that may leave 32 bits",
+    ),
     "weights of Int8 that are not symmetric": (
         lambda: Variant("DEPTHWISE_CONV_2D", DepthwiseConv2DOptions={"StrideW": 1, "StrideH": 1})
         .reads(X).takes(X[:1, :1, :1], 0.5, zero=5).gives(X.shape),

@@ -18,7 +18,7 @@ from nmpsim.frontends.tflite.lowering import (
 )
 from nmpsim.frontends.tflite.model import Operator, Tensor
 from nmpsim.frontends.tflite.tables import TABLES, WIDE_TABLES, Table, leaky, rounding_shift
-from nmpsim.frontends.tflite.weighted import check_wide_sums, paddings
+from nmpsim.frontends.tflite.weighted import check_rescaled, paddings
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
@@ -206,7 +206,7 @@ def batch_matmul(graph: Lowering, operator: Operator) -> Result:
     _check_broadcast(lhs.shape[:-2], rhs.shape[:-2], result.shape[:-2])
     if lhs.dtype == "int16":
         ones = np.full(1, 32768.0**2 * lhs.shape[-2 if operator.options["AdjX"] else -1])
-        check_wide_sums(ones, (lhs.scales[:1] * rhs.scales[:1]) / result.scales[:1])
+        check_rescaled(ones, (lhs.scales[:1] * rhs.scales[:1]) / result.scales[:1])
     sides = tuple(
         _turned(graph, operator, tensor) if operator.options[flag] else graph.value(tensor)
         for tensor, flag in ((lhs, "AdjX"), (rhs, "AdjY"))

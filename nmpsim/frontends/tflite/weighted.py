@@ -287,9 +287,9 @@ def _check_sums(
     largest = sizes * (32768 if is_wide else 255) + np.abs(bias.astype(np.float64))
     factors = graph.scale(source) * weights.scales.astype(np.float64)
     factors = factors / graph.scale(operator.outputs[0])
-    if is_wide:
-        check_wide_sums(largest, factors)
-    elif not is_connected and _leave_32_bits(largest, factors):
+    if is_wide or is_connected:
+        check_rescaled(largest, factors)
+    elif _leave_32_bits(largest, factors):
         raise UnsupportedError("sums that may leave 32 bits when they are shifted up")
 
 
@@ -299,8 +299,11 @@ def _leave_32_bits(largest: npt.NDArray[np.float64], factors: npt.NDArray[np.flo
     return bool(((largest * np.exp2(shifts) >= 1 << 31) & (shifts > 0)).any())
 
 
-def check_wide_sums(largest: npt.NDArray[np.float64], factors: Array) -> None:
-    """Refuse sums of Int16 that may leave 32 bits once they are rescaled: there TFLite wraps."""
+def check_rescaled(largest: npt.NDArray[np.float64], factors: Array) -> None:
+    """Refuse sums that may leave 32 bits once they are rescaled: there TFLite wraps.
+
+    Those of Int16, and of fully connected layers; each is wider than 32 bits until then.
+    """
     if (largest * factors >= 1 << 31).any():
         raise UnsupportedError("sums on the result's scale that may leave 32 bits")
 
