@@ -29,8 +29,9 @@ QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 MOVES = (
     *("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"),
     *("Flatten", "Expand", "Gather", "Resize", "Tile", "Split", "Concat", "Identity", "Dropout"),
+    *("DepthToSpace", "GlobalMaxPool", "Pad", "SpaceToDepth", "Upsample"),
 )
-"""Operators whose results are among their first input's values."""
+"""Operators whose results are of their first input's kind."""
 _CARRIED = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice")
 """Moves through which ONNX Runtime carries both conversions."""
 _DROPPED = (*_CARRIED, "Flatten", "Expand", "Gather", "Resize", "Tile")

@@ -278,7 +278,7 @@ class Lowering:
             return self.value(name, layout, wanted)
         if name in self.constants:
             values = np.broadcast_to(self.constant(name).reshape(full), shape)
-            if goal != shape:
+            if layout == LAST and len(shape) > 2:
                 values = np.moveaxis(values, 1, -1)
             key = f"{name}_broadcast"
             if wanted is None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.onnx.integers import IntegerOperation, Quantized
-from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Layout, Lowering, Result, Shape, turned
-from nmpsim.frontends.onnx.model import Node
+from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Lowering, Result, Shape, turned
+from nmpsim.frontends.onnx.model import Array, Node
 from nmpsim.frontends.onnx.pointwise import as_image, join, joined, place_of
 from nmpsim.frontends.onnx.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.lir.nodes import TensorType
 
 _VIEW = "a view of its input, nothing moves"
 
@@ -30,6 +33,31 @@ def kind_of(graph: Lowering, name: str, value: Value) -> Quantized | str:
         scales = np.array([quant.scale], np.float32)
         return Quantized(name, dtype, scales, np.array([quant.offset], np.int64))
     return parameters
+
+
+Places = Mapping[int, npt.NDArray[np.int64]]
+"""Dimension of the file -> the index that each index of the result has in the source."""
+
+
+def take(graph: Lowering, node: Node, places: Places) -> Result:
+    """Look up the places of each dimension; the others stay."""
+    name, result = node.inputs[0], node.outputs[0]
+    shape, layout = graph.shape(name), graph.layout(name)
+    made = tuple(len(places.get(axis, range(size))) for axis, size in enumerate(shape))
+    value = graph.value(name, layout)
+    target = graph.target(result, made, kind_of(graph, name, value), layout)
+    for left, (axis, index) in zip(reversed(range(len(places))), places.items(), strict=True):
+        own = place_of(axis, len(shape), layout)
+        dims = (*value.shape[:own], len(index), *value.shape[own + 1 :])
+        kind = attrs.evolve(value.type, shape=dims)
+        part = graph.temporary(f"{result}_part", kind) if left else target
+        number = TensorType("index64", index.shape)
+        held = graph.builder.constant(f"{result}_places", index, number)
+        graph.add("gather", result, (part, value, held), BatchDims=own)
+        value = part
+    if not places:
+        graph.add("copy", result, (target, value))
+    return Result()
 
 
 def identity(graph: Lowering, node: Node) -> Result:
@@ -154,10 +182,13 @@ def slice_(graph: Lowering, node: Node) -> Result:
         axes = graph.integers(node.input(3)) if node.input(3) else list(range(len(starts)))
         steps = graph.integers(node.input(4)) if node.input(4) else [1] * len(starts)
     sizes = {len(starts), len(ends), len(axes), len(steps)}
-    if len(sizes) != 1 or any(s != 1 for s in steps):
+    if len(sizes) != 1 or 0 in steps:
         raise UnsupportedError(f"steps {list(steps)}, {len(starts)} beginnings")
     if any(not -len(own) <= axis < len(own) for axis in axes):
         raise UnsupportedError(f"dimensions {list(axes)} of {list(own)}")
+    if any(step != 1 for step in steps):
+        boxes = zip(starts, ends, axes, steps, strict=True)
+        return take(graph, node, {a % len(own): _every(b, e, s, own[a]) for b, e, a, s in boxes})
     first, shape = [0] * len(own), list(own)
     for begin, end, axis in zip(starts, ends, axes, strict=True):
         size = own[axis % len(own)]
@@ -165,6 +196,13 @@ def slice_(graph: Lowering, node: Node) -> Result:
         first[axis % len(own)], shape[axis % len(own)] = low, high - low
     _extract(graph, name, node.outputs[0], first, tuple(shape))
     return Result()
+
+
+def _every(begin: int, end: int, step: int, size: int) -> Array:
+    places = np.arange(size)[max(begin, -size - 1) : None if end < -size else end : step]
+    if not places.size:
+        raise UnsupportedError(f"nothing from {begin} to {end} of {size}")
+    return places
 
 
 def split(graph: Lowering, node: Node) -> Result:
@@ -225,8 +263,9 @@ def pad(graph: Lowering, node: Node) -> Result:
     if given is None:
         given = graph.integers(node.input(1))
     axes = graph.integers(node.input(3)) if node.input(3) else list(range(len(own)))
-    if node.attributes.get("mode", "constant") != "constant":
-        raise UnsupportedError(f"mode {node.attributes['mode']}")
+    mode = node.attributes.get("mode", "constant")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise UnsupportedError(f"mode {mode}")
     count = len(axes)
     if len(given) != 2 * count or any(not -len(own) <= a < len(own) for a in axes):
         raise UnsupportedError(f"pads {list(given)} for {list(own)}")
@@ -235,6 +274,13 @@ def pad(graph: Lowering, node: Node) -> Result:
     before, behind = [0] * len(own), [0] * len(own)
     for i, axis in enumerate(axes):
         before[axis % len(own)], behind[axis % len(own)] = int(given[i]), int(given[count + i])
+    if mode != "constant":
+        sides = enumerate(zip(own, before, behind, strict=True))
+        return take(
+            graph,
+            node,
+            {a: np.pad(np.arange(d), (b, e), mode) for a, (d, b, e) in sides if b or e},
+        )
     shape = tuple(b + s + e for b, s, e in zip(before, own, behind, strict=True))
     filler = node.attributes.get("value", 0.0)
     layout = graph.layout(name)
@@ -313,46 +359,6 @@ def max_pool(graph: Lowering, node: Node) -> Result:
     return Result()
 
 
-def resize(graph: Lowering, node: Node) -> Result:
-    """To another height and width by the nearest pixel, at whole factors."""
-    name, result = node.inputs[0], node.outputs[0]
-    own = graph.shape(name)
-    sizes = _sizes(graph, node, own)
-    mode = node.attributes.get("mode", "nearest")
-    places = node.attributes.get("coordinate_transformation_mode", "half_pixel")
-    nearest = node.attributes.get("nearest_mode", "round_prefer_floor")
-    if node.op == "Upsample" or graph.opset < 11:
-        places, nearest = "asymmetric", "floor"
-    whole = all(big % small == 0 for big, small in zip(sizes, own, strict=True))
-    if mode != "nearest" or len(own) != 4 or sizes[:2] != own[:2] or not whole:
-        raise UnsupportedError(f"mode {mode} from {list(own)} to {list(sizes)}")
-    rounds = "floor" if places == "asymmetric" else "round_prefer"
-    if places not in ("asymmetric", "half_pixel") or not nearest.startswith(rounds):
-        # At whole factors the others may be a pixel beside the one that lies there.
-        raise UnsupportedError(f"{places}, {nearest}")
-    value = graph.value(name, LAST)
-    layout: Layout = LAST
-    target = graph.target(result, sizes, kind_of(graph, name, value), layout)
-    scale = tuple(float(o) / float(i) for o, i in zip(target.shape, value.shape, strict=True))
-    graph.add("resizenearest", result, (target, value), Scale=scale)
-    return Result()
-
-
-def _sizes(graph: Lowering, node: Node, own: Shape) -> Shape:
-    if node.input(3):
-        sizes = tuple(graph.integers(node.input(3)))
-    else:
-        at = 1 if node.op == "Upsample" or graph.opset < 11 else 2
-        given = node.attributes.get("scales")
-        scales = graph.constant(node.input(at)).reshape(-1) if given is None else given
-        if len(scales) != len(own) or not all(0 < float(s) < 1 << 16 for s in scales):
-            raise UnsupportedError(f"{len(scales)} scales for {list(own)}")
-        sizes = tuple(int(np.floor(d * float(s))) for d, s in zip(own, scales, strict=True))
-    if len(sizes) != len(own) or node.attributes.get("axes") is not None or min(sizes) < 1:
-        raise UnsupportedError(f"sizes {list(sizes)} for {list(own)}")
-    return sizes
-
-
 def depth_to_space(graph: Lowering, node: Node) -> Result:
     """Channels of a pixel to the pixels of a block."""
     name, result = node.inputs[0], node.outputs[0]
@@ -368,6 +374,24 @@ def depth_to_space(graph: Lowering, node: Node) -> Result:
     apart = graph.view(value, (images, *inner, rows, columns))
     shape = (images, depth, rows * block, columns * block)
     target = graph.target(result, shape, kind_of(graph, name, value))
+    wide = graph.view(target, tuple(apart.shape[axis] for axis in order))
+    graph.add("transpose", result, (wide, apart), Shuffle=order)
+    return Result()
+
+
+def space_to_depth(graph: Lowering, node: Node) -> Result:
+    """The pixels of a block to channels of one pixel."""
+    name, result = node.inputs[0], node.outputs[0]
+    own, block = graph.shape(name), int(node.attributes.get("blocksize", 0))
+    if len(own) != 4 or block < 1 or own[2] % block or own[3] % block:
+        raise UnsupportedError(f"blocks of {block} for {list(own)}")
+    images, channels, rows, columns = own[0], own[1], own[2] // block, own[3] // block
+    value = graph.value(name)
+    apart = graph.view(value, (images, channels, rows, block, columns, block))
+    made = (images, channels * block * block, rows, columns)
+    target = graph.target(result, made, kind_of(graph, name, value))
+    is_crd = node.attributes.get("mode", "DCR") == "CRD"
+    order = (0, 1, 3, 5, 2, 4) if is_crd else (0, 3, 5, 1, 2, 4)
     wide = graph.view(target, tuple(apart.shape[axis] for axis in order))
     graph.add("transpose", result, (wide, apart), Shuffle=order)
     return Result()

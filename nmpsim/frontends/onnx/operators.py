@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.frontends.onnx import conversions, exact, movement, pointwise, real, weighted
+from nmpsim.frontends.onnx import conversions, exact, gathering, movement, pointwise, real, weighted
 from nmpsim.frontends.onnx.integers import IntegerOperation
 from nmpsim.frontends.onnx.lowering import Lowering, Result
 from nmpsim.frontends.onnx.model import Node
@@ -47,6 +47,7 @@ NODES: dict[str, Callable[[Lowering, Node], Result]] = {
     "Exp": real.unary("elementexp"),
     "Flatten": movement.flatten,
     "Floor": real.unary("elementfloor"),
+    "Gather": gathering.gather,
     "Gemm": real.gemm,
     "GlobalAveragePool": real.average_pool,
     "GlobalMaxPool": movement.max_pool,
@@ -70,18 +71,20 @@ NODES: dict[str, Callable[[Lowering, Node], Result]] = {
     "ReduceMean": real.mean,
     "Relu": real.unary("relu"),
     "Reshape": movement.reshape,
-    "Resize": movement.resize,
+    "Resize": gathering.resize,
     "Sigmoid": real.unary("sigmoid"),
     "Slice": movement.slice_,
     "Softmax": real.softmax,
+    "SpaceToDepth": movement.space_to_depth,
     "Split": movement.split,
     "Sqrt": real.unary("elementsqrt"),
     "Squeeze": movement.squeeze,
     "Sub": real.pair("elementsub"),
     "Tanh": real.unary("tanh"),
+    "Tile": gathering.tile,
     "Transpose": movement.transpose,
     "Unsqueeze": movement.unsqueeze,
-    "Upsample": movement.resize,
+    "Upsample": gathering.resize,
     "com.microsoft.QGemm": exact.gemm,
 }
 """Node on real numbers, or on integers as they are -> what makes LIR of it."""

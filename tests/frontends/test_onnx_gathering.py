@@ -1,0 +1,99 @@
+"""Nodes that take what lies at certain places, and tensors that are broadcast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_files import Kind, Node, scales, write
+
+import nmpsim
+
+Array = Any
+X = np.random.default_rng(1).integers(0, 256, (1, 2, 3, 4)).astype(np.uint8)
+
+
+def answer(folder: Path, nodes: list[Node], x: Array, constants: dict[str, Array]) -> Array:
+    """The output y, of x's type."""
+    kind: Kind = (str(x.dtype), x.shape)
+    outputs: dict[str, Kind] = {"y": (str(x.dtype), ())}
+    path = write(folder / "m.onnx", nodes, {"x": kind}, outputs, constants)
+    bundle = nmpsim.compile(path, slicing="simple").bundle
+    return nmpsim.Device(threads=1).run(bundle, [x]).outputs["y"]
+
+
+def whole(*numbers: int) -> Array:
+    return np.array(numbers, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("node", "constants", "expected"),
+    [
+        (
+            ("Slice", ["x", "b", "e", "a", "s"], ["y"], {}),
+            {"b": whole(3, 0), "e": whole(-9, 2), "a": whole(3, 1), "s": whole(-2, 1)},
+            X[..., ::-2],
+        ),
+        (
+            ("Pad", ["x", "p"], ["y"], {"mode": "reflect"}),
+            {"p": whole(0, 0, 1, 2, 0, 0, 0, 1)},
+            np.pad(X, ((0, 0), (0, 0), (1, 0), (2, 1)), "reflect"),
+        ),
+        (("Gather", ["x", "i"], ["y"], {"axis": 1}), {"i": whole(-1, 0)}, X[:, ::-1]),
+        (("Gather", ["x", "i"], ["y"], {"axis": -1}), {"i": np.int64(2)}, X[..., 2]),
+        (("Tile", ["x", "n"], ["y"], {}), {"n": whole(1, 2, 1, 3)}, np.tile(X, (1, 2, 1, 3))),
+        (
+            ("SpaceToDepth", ["x"], ["y"], {"blocksize": 1}),
+            {},
+            X,
+        ),
+        (
+            ("Resize", ["x", "", "", "n"], ["y"], {"nearest_mode": "ceil"}),
+            {"n": whole(1, 2, 2, 4)},
+            X[:, :, [1, 2]],
+        ),
+    ],
+)
+def test_integers_as_they_are(
+    tmp_path: Path, node: Node, constants: dict[str, Array], expected: Array
+) -> None:
+    y = answer(tmp_path, [node], X, constants)
+    assert (y.dtype, y.tolist()) == (np.uint8, expected.tolist())
+
+
+def test_places_of_a_tensor_with_channels_last(tmp_path: Path) -> None:
+    nodes: list[Node] = [
+        ("MaxPool", ["x"], ["pool"], {"kernel_shape": [1, 1]}),
+        ("Gather", ["pool", "i"], ["y"], {"axis": 2}),
+    ]
+    y = answer(tmp_path, nodes, X, {"i": whole(2, 0)})
+    assert y.tolist() == X[:, :, [2, 0]].tolist()
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_a_resize_by_weights(tmp_path: Path, mode: str) -> None:
+    """Of a plane, linear weights and cubic ones of -0.5 are exact away from the edges."""
+    x = (np.arange(8)[:, None] * 10 + np.arange(8)).astype(np.float32)[None, None]
+    nodes: list[Node] = [
+        ("Resize", ["x", "", "", "n"], ["y"], {"mode": mode, "cubic_coeff_a": -0.5})
+    ]
+    y = answer(tmp_path, nodes, x, {"n": whole(1, 1, 16, 12)})
+    rows, columns = ((np.arange(16) + 0.5) / 2 - 0.5), ((np.arange(12) + 0.5) / 1.5 - 0.5)
+    expected = rows[:, None] * 10 + columns
+    np.testing.assert_allclose(y[0, 0, 4:-4, 3:-3], expected[4:-4, 3:-3], rtol=1e-6)
+
+
+def test_a_constant_is_turned_though_all_dimensions_are_equal(tmp_path: Path) -> None:
+    """The pool holds channels last; of [1, 3, 3] the shape does not tell."""
+    x = np.full((1, 3, 3), 200, np.uint8)
+    c = np.array([[[10, 20, 30]]], np.uint8)
+    names = ["pool", "s", "z", "c", "s", "z", "s", "z"]
+    nodes: list[Node] = [
+        ("MaxPool", ["x"], ["pool"], {"kernel_shape": [1]}),
+        ("com.microsoft.QLinearAdd", names, ["y"], {}),
+    ]
+    held = scales(q=(1, 0))
+    y = answer(tmp_path, nodes, x, {"s": held["q_s"], "z": held["q_z"], "c": c})
+    assert y.tolist() == [[[210, 220, 230]] * 3]
