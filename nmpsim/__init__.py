@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from nmpsim.experiments import evaluate as evaluate
     from nmpsim.experiments import sweep as sweep
     from nmpsim.frontends.imported import Imported as Imported
-    from nmpsim.frontends.torch import from_torch as from_torch
     from nmpsim.lir.layers import find_layer as find_layer
     from nmpsim.quantization import Calibrated as Calibrated
     from nmpsim.quantization import QuantizedProgram as QuantizedProgram
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from nmpsim.session import calibrate as calibrate
     from nmpsim.session import compile as compile
     from nmpsim.session import device_of as device_of
+    from nmpsim.session import from_torch as from_torch
     from nmpsim.session import lint as lint
     from nmpsim.session import load as load
     from nmpsim.session import quantize as quantize
@@ -79,7 +79,7 @@ _HOMES = {
     "device_of": "nmpsim.session",
     "evaluate": "nmpsim.experiments",
     "find_layer": "nmpsim.lir.layers",
-    "from_torch": "nmpsim.frontends.torch",
+    "from_torch": "nmpsim.session",
     "histograms": "nmpsim.analysis.histograms",
     "lint": "nmpsim.session",
     "load": "nmpsim.session",

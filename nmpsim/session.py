@@ -44,6 +44,7 @@ __all__ = [
     "calibrate",
     "compile",
     "device_of",
+    "from_torch",
     "lint",
     "load",
     "patched",
@@ -258,6 +259,48 @@ def quantize(
     )
     calibrated = calibrate(model, weights, calibration, profile=profile, input_shapes=input_shapes)
     return calibrated.quantize(settings)
+
+
+def from_torch(
+    model: Any,
+    example: Any,
+    *,
+    engine: str | None = None,
+    calibration: Iterable[Any] | Mapping[str, npt.ArrayLike] | None = None,
+    **settings: Any,
+) -> Imported:
+    """A live PyTorch model as LIR, for :func:`compile`; a float one is quantized on the way.
+
+    The model is run once on the example, and what it does is recorded: shapes and control flow are
+    those of the example.
+
+    Args:
+        model: a ``torch.nn.Module`` in evaluation mode, quantized or float, or a
+            ``torch.export.ExportedProgram``.
+        example: a tensor, or a tuple of them, as ``forward`` takes it.
+        engine: ``fbgemm``, ``qnnpack``, ``onednn`` or ``x86``, that a quantized model was converted
+            for; ``torch.backends.quantized.engine`` if None. A model of PT2E has none.
+        calibration: for a float model examples such as ``example``, each of one or several samples;
+            or for each input an array, by name. Without it a float model stays one, for
+            :func:`quantize` or :func:`calibrate`.
+        settings: how to quantize, as :func:`quantize` takes it: schema, precision, per_channel ...
+
+    Raises:
+        UserError: MODEL002 (not supported), ARG001 for an unknown engine or setting, LIR codes;
+            PKG001 without PyTorch; with ``calibration`` those of :func:`quantize`.
+    """
+    from nmpsim.frontends.torch import import_module
+
+    imported = import_module(model, example, engine)
+    if calibration is None:
+        if settings:
+            raise fail("ARG001", f"{next(iter(settings))} is for a model that is calibrated")
+        return imported
+    from nmpsim.quantization import float_inputs, of_examples
+
+    if not isinstance(calibration, Mapping):
+        calibration = of_examples(float_inputs(imported), calibration)
+    return quantize(imported, calibration=calibration, **settings).imported
 
 
 def save(compiled: Compiled, path: Path | str) -> None:

@@ -18,6 +18,7 @@ from nmpsim.quantization.driver import (
 from nmpsim.quantization.files import ProgramFiles
 from nmpsim.quantization.parameters import SCHEMAS, Parameters, Schema, choose_parameters
 from nmpsim.quantization.profile import Range, read_profile
+from nmpsim.quantization.samples import of_examples
 from nmpsim.quantization.settings import BIAS_SCALES, PRECISIONS, Settings, settings_of
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "compare",
     "float_inputs",
     "imported_lir",
+    "of_examples",
     "read_profile",
     "settings_of",
 ]

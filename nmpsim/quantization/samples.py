@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,42 @@ def cut_samples(
     if not split:  # a program without inputs runs once
         return [{}]
     return [dict(zip(split, values, strict=True)) for values in zip(*split.values(), strict=True)]
+
+
+def of_examples(
+    inputs: Mapping[str, TensorType], examples: Iterable[Any]
+) -> dict[str, npt.NDArray[Any]]:
+    """For each input an array with one sample after the other, as :func:`cut_samples` takes them.
+
+    Args:
+        inputs: type of each input, in their order.
+        examples: arrays or PyTorch's tensors, or tuples with one for each input; each may hold
+            several samples.
+
+    Raises:
+        UserError: INPUT001 for an example with more or fewer tensors, INPUT002 as cut_samples.
+    """
+    samples: list[Sample] = []
+    for number, example in enumerate(examples):
+        values = example if isinstance(example, (tuple, list)) else (example,)
+        if len(values) != len(inputs):
+            raise fail(
+                "INPUT001",
+                f"calibration example {number} does not have a tensor for each input",
+                found=f"{len(values)}",
+                expected=f"{len(inputs)}: {', '.join(map(quote, inputs))}",
+                hint="of batches with labels take the inputs: (x for x, _ in loader)",
+            )
+        arrays = zip(inputs, map(_array_of, values), strict=True)
+        samples += cut_samples(inputs, dict(arrays))
+    if not samples:
+        raise fail("INPUT001", "there are no calibration examples", expected="one or more")
+    return {name: np.stack([sample[name] for sample in samples]) for name in inputs}
+
+
+def _array_of(value: Any) -> Array:
+    """An array, or a tensor's values."""
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
 
 
 def _find(name: str, arrays: Mapping[str, npt.ArrayLike], only: bool) -> Array:

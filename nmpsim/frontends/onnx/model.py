@@ -51,6 +51,8 @@ class Node:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     """Numbers, text, lists of them, and arrays."""
+    title: str = ""
+    """What a reader is told instead of its label, of a node that no ONNX file has."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -65,7 +67,7 @@ class Node:
     @property
     def label(self) -> str:
         """For a reader: number, kind, and the tensor that it makes."""
-        return f"{self.index} {self.op} {self.outputs[0]}"
+        return self.title or f"{self.index} {self.op} {self.outputs[0]}"
 
     def input(self, place: int) -> str:
         """An input's name; empty if it is left out."""

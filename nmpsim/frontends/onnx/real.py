@@ -374,18 +374,30 @@ def mean(graph: Lowering, node: Node) -> Result:
     first, last = axes[0], axes[-1] + 1
     outer, rows, inner = map(math.prod, (shape[:first], shape[first:last], shape[last:]))
     kept = (1,) * len(axes) if node.attributes.get("keepdims", 1) else ()
+    if len(shape) == 4 and axes == [2, 3]:  # an image's, where channels come last
+        made = graph.target(result, (*shape[:2], *kept), REAL, LAST if kept else PLAIN)
+        target = graph.view(made, (shape[0], 1, 1, shape[1]))
+        _average(graph, result, target, real(graph, name, LAST), (shape[2], shape[3]))
+        return Result()
     value = graph.view(real(graph, name, PLAIN), (outer, rows, 1, inner))
     whole = graph.target(result, (*shape[:first], *kept, *shape[last:]), REAL)
+    _average(graph, result, graph.view(whole, (outer, 1, 1, inner)), value, (rows, 1))
+    return Result()
+
+
+def _average(
+    graph: Lowering, name: str, target: Value, source: Value, window: tuple[int, int]
+) -> None:
+    """Over the whole of an image."""
     graph.add(
         "avgpool",
-        result,
-        (graph.view(whole, (outer, 1, 1, inner)), value),
-        Kernels=(rows, 1),
+        name,
+        (target, source),
+        Kernels=window,
         Strides=(1, 1),
         Pads=(0, 0, 0, 0),
         CountIncludePads=1,
     )
-    return Result()
 
 
 def softmax(graph: Lowering, node: Node) -> Result:

@@ -8,6 +8,7 @@ from nmpsim.bundle.metadata import Fate
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.torch.floats import is_float, lower_float
 from nmpsim.frontends.torch.islands import is_pt2e, with_islands
 from nmpsim.frontends.torch.lowering import PROFILES, Lowering, unsupported
 from nmpsim.frontends.torch.operators import OPERATORS
@@ -16,23 +17,14 @@ from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.names import legal_name
 from nmpsim.lir.parser import MAX_ERRORS
 
+PLACE = "a PyTorch module"
+"""Where messages say that something is."""
 
-def from_torch(model: Any, example: Any, *, engine: str | None = None) -> Imported:
-    """A live PyTorch model as LIR, for :func:`nmpsim.compile`.
 
-    The model is run once on the example, and what it does is recorded: shapes and control flow are
-    those of the example.
+def import_module(model: Any, example: Any, engine: str | None = None) -> Imported:
+    """A live PyTorch model as LIR; a float one as what is to be quantized.
 
-    Args:
-        model: a quantized ``torch.nn.Module`` in evaluation mode, or a quantized
-            ``torch.export.ExportedProgram``.
-        example: a tensor, or a tuple of them, as ``forward`` takes it.
-        engine: ``fbgemm``, ``qnnpack``, ``onednn`` or ``x86``, that the model was converted for;
-            ``torch.backends.quantized.engine`` if None. A model of PT2E has none.
-
-    Raises:
-        UserError: MODEL002 (not supported), ARG001 for an unknown engine, LIR codes; PKG001 without
-            PyTorch.
+    Arguments and errors as of :func:`nmpsim.from_torch`.
     """
     try:
         from nmpsim.frontends.torch.live import record
@@ -50,6 +42,8 @@ def lower(recorded: Recorded) -> Imported:
     Raises:
         UserError: MODEL002, LIR codes.
     """
+    if is_float(recorded):
+        return lower_float(recorded, PLACE)
     problems: list[Diagnostic] = []
     if is_pt2e(recorded):
         place = Place(recorded.name)
@@ -58,7 +52,7 @@ def lower(recorded: Recorded) -> Imported:
         )
     if problems:
         raise UserError(problems[:MAX_ERRORS])
-    builder = Builder(legal_name(recorded.name), "a PyTorch module")
+    builder = Builder(legal_name(recorded.name), PLACE)
     graph = Lowering(recorded, builder)
     fates: list[Fate] = []
     unsigned = _bind(graph, recorded)

@@ -1,0 +1,74 @@
+"""Functions of each value that ONNX's older operators write as several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from nmpsim.frontends.torch.drawing import Drawing, Operation
+from nmpsim.frontends.torch.record import Call
+
+
+def formula(write: Callable[[Writing, str, Call], str]) -> Operation:
+    """A function of each value, written with several operators."""
+
+    def draw(drawing: Drawing, call: Call) -> bool:
+        writing = Writing(drawing)
+        last = write(writing, drawing.name(call.arguments["self"]), call)
+        return drawing.add("Identity", [last], drawing.results(call))
+
+    return draw
+
+
+class Writing:
+    """Operators one after the other; numbers are constants."""
+
+    def __init__(self, drawing: Drawing) -> None:
+        self._drawing = drawing
+
+    def __call__(self, op: str, *operands: str | float) -> str:
+        """The name of an operator's result."""
+        names = [
+            one
+            if isinstance(one, str)
+            else self._drawing.constant("number", np.array(one, np.float32))
+            for one in operands
+        ]
+        made = self._drawing.fresh(op.lower())
+        self._drawing.add(op, names, [made])
+        return made
+
+    def softplus(self, x: str) -> str:
+        """``log(1 + exp(x))``, without an exponential of more than 0."""
+        small = self("Exp", self("Neg", self("Abs", x)))
+        return self("Add", self("Relu", x), self("Log", self("Add", small, 1.0)))
+
+
+def gelu(write: Writing, x: str, call: Call) -> str:
+    """``x * (1 + erf(x / sqrt(2))) / 2``, or its form with tanh."""
+    if call.arguments.get("approximate") == "tanh":
+        cube = write("Mul", write("Mul", write("Mul", x, x), x), 0.044715)
+        inner = write("Mul", write("Add", x, cube), math.sqrt(2 / math.pi))
+        share = write("Tanh", inner)
+    else:
+        share = write("Erf", write("Mul", x, math.sqrt(0.5)))
+    return write("Mul", write("Mul", x, write("Add", share, 1.0)), 0.5)
+
+
+def elu(write: Writing, x: str, call: Call) -> str:
+    """ELU, CELU and SELU: ``scale * (max(x, 0) + alpha * (exp(inner * min(x, 0)) - 1))``."""
+    alpha, scale = (float(call.arguments.get(name, 1)) for name in ("alpha", "scale"))
+    inner = float(call.arguments.get("input_scale", 1))
+    if call.operation == "aten.celu":
+        inner = 1 / alpha
+    below = write("Mul", write("Neg", write("Relu", write("Neg", x))), inner)
+    bent = write("Mul", write("Sub", write("Exp", below), 1.0), alpha)
+    return write("Mul", write("Add", write("Relu", x), bent), scale)
+
+
+def softplus(write: Writing, x: str, call: Call) -> str:
+    """``log(1 + exp(beta * x)) / beta``."""
+    beta = float(call.arguments["beta"])
+    return write("Div", write.softplus(write("Mul", x, beta)), beta)
