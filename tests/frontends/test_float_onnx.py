@@ -160,6 +160,17 @@ def test_what_only_looks_like_a_factor_by_channel(tmp_path: Path, nodes: list[No
     )
 
 
+def test_a_constant_is_turned_where_all_dimensions_are_alike(tmp_path: Path) -> None:
+    nodes: list[Node] = [
+        ("Conv", ["image", "w"], ["c"], {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ("Relu", ["c"], ["r"], {}),
+        ("Add", ["r", "by_row"], ["y"], {}),
+    ]
+    constants = {"w": numbers(4, 3, 3, 3), "by_row": numbers(4, 1)}
+    path, image = float_model(tmp_path / "net.onnx", nodes, constants, 1, 4, 4, 4), samples(1)[0]
+    np.testing.assert_allclose(in_float(imported(path), image), expected(path, image), atol=1e-5)
+
+
 def test_a_product_of_any_rank_takes_a_bias_of_one_dimension_only(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("MatMul", ["image", "w"], ["p"], {}),
