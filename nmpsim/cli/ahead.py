@@ -9,6 +9,9 @@ SETTING = "NMPSIM_COMPILE_AHEAD"
 _NOT_BY_ITSELF = ("CI", "PYTEST_VERSION", "NUMBA_DISABLE_JIT")
 """Set where the next command finds nothing of it, or must not be disturbed by it."""
 
+_PROCESSOR = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+"""Numba is told by these to compile for another one."""
+
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
     """1 asks for it and 0 forbids it; else it is done for people, not on machines for tests."""
@@ -28,5 +31,6 @@ def engine_for(asked: str, *, runs_often: bool = False) -> str:
     if asked == "auto" and is_wanted(os.environ):
         from nmpsim.core.ahead import compile_ahead
 
-        compile_ahead()
+        settings = [f"{name}={os.environ.get(name, '')}" for name in _PROCESSOR]
+        compile_ahead(os.environ.get("NUMBA_CACHE_DIR", ""), " ".join(settings))
     return asked

@@ -28,8 +28,6 @@ except ImportError:  # Windows has no such locks, and nothing is compiled ahead 
 
 AGAIN_SECONDS = 900
 """So long after one that did not come to its end no other one is started."""
-_HOST = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
-"""Settings of Numba that choose a processor."""
 
 
 @attrs.frozen
@@ -84,13 +82,17 @@ def _locked(file: int) -> bool:
     return True
 
 
-def ahead() -> Ahead | None:
-    """Of this user and host; None if nothing can be kept."""
-    folder = cache_folder("", os.environ.get("NUMBA_CACHE_DIR", ""))
+def ahead(parent: str, host: str) -> Ahead | None:
+    """Of this user and processor; None if nothing can be kept.
+
+    Args:
+        parent: folder of the folders of kernels, the user's cache if empty.
+        host: which processor Numba was told to compile for; empty if it was not.
+    """
+    folder = cache_folder("", parent)
     if folder is None or fcntl is None:
         return None
-    settings = (f"{name}={os.environ.get(name, '')}" for name in _HOST)
-    return Ahead(folder, f"complete-{source_digest(_processor(), *settings)}")
+    return Ahead(folder, f"complete-{source_digest(_processor(), host)}")
 
 
 def _processor() -> str:
@@ -102,13 +104,13 @@ def _processor() -> str:
     return f"{platform.machine()} {platform.processor()}"
 
 
-def compile_ahead() -> None:
+def compile_ahead(parent: str, host: str) -> None:
     """Start the process, unless all is compiled, or it cannot be kept; it is not waited for."""
-    wanted = ahead()
+    wanted = ahead(parent, host)
     if wanted is None or wanted.is_done() or wanted.is_tried() or not wanted.is_writable():
         return
     # Not from this folder, whose files are no modules of ours.
-    command = [sys.executable, "-P", "-m", "nmpsim.core.ahead_process"]
+    command = [sys.executable, "-P", "-m", "nmpsim.core.ahead_process", parent, host]
     nothing = subprocess.DEVNULL
     with contextlib.suppress(OSError):
         process = subprocess.Popen(

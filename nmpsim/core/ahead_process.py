@@ -8,9 +8,9 @@ import sys
 from nmpsim.core.ahead import ahead
 
 
-def compile_all_ahead() -> None:
+def compile_all_ahead(parent: str, host: str) -> None:
     """Compile what is missing, the event loop last: where it is kept, everything is."""
-    known = ahead()
+    known = ahead(parent, host)
     if known is None or known.is_done():
         return
     with known.alone() as is_alone:
@@ -34,4 +34,4 @@ def compile_all_ahead() -> None:
 if __name__ == "__main__":
     if sys.platform != "win32":
         os.nice(19)
-    compile_all_ahead()
+    compile_all_ahead(*sys.argv[1:])

@@ -15,7 +15,6 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.engine import Engine, Reached, ShowInstructions
 from nmpsim.core.limits import Limits
-from nmpsim.core.reference.engine import ReferenceEngine
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions
 from nmpsim.timing import Costs
@@ -47,6 +46,8 @@ class AutoEngine:
     """One of the two engines; see :class:`~nmpsim.core.engine.Engine`."""
 
     def __init__(self, threads: int = 1) -> None:
+        from nmpsim.core.reference.engine import ReferenceEngine  # other devices need none
+
         self._threads = threads
         self._reference = ReferenceEngine()
         self._compiled: CompiledEngine | None = None

@@ -20,7 +20,6 @@ from nmpsim.kernels.numba_internals import (
     compile_cfunc,
     keep,
 )
-from nmpsim.kernels.plain import take_declared
 from nmpsim.kernels.sources import source_digest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -66,15 +65,17 @@ def jit_pure(function: Callable[..., Any]) -> None:
     register_jitable(**_PART, **NOT_COUNTING)(function)
 
 
-def _know_declared() -> None:
-    """Let compiled code call what ``jit_general`` has declared."""
-    for function in take_declared():
-        jit_pure(function)
+def jit_general(function: _F) -> _F:
+    """As ``jit``, but compiled once for all constants that callers pass, not once for each.
+
+    For code that is large and not hot; LLVM still sees the constants where it inlines.
+    """
+    jit_pure(function)
+    return function
 
 
 def jit_entry(function: _F) -> _F:
     """Compile a function that Python calls, and keep it with all that it calls in the cache."""
-    _know_declared()
     compiled: _F = keep(CACHE, numba.njit(nogil=True, error_model="numpy")(function), function)
     return compiled
 
@@ -84,7 +85,6 @@ def jit_cfunc(function: Callable[..., Any]) -> Any:
 
     It is kept in the cache with all that it calls. The address is good as long as the answer lives.
     """
-    _know_declared()
     count = function.__code__.co_argcount
     signature = numba.int64(*[numba.int64] * count)
     return compile_cfunc(CACHE, signature, function)

@@ -13,8 +13,8 @@ import pytest
 
 from nmpsim.cli.ahead import SETTING, engine_for, is_wanted
 from nmpsim.core import ahead as module
-from nmpsim.core.ahead import AGAIN_SECONDS, Ahead, ahead, compile_ahead
-from nmpsim.core.ahead_process import compile_all_ahead
+from nmpsim.core import ahead_process
+from nmpsim.core.ahead import AGAIN_SECONDS, Ahead, ahead
 from nmpsim.core.compiled.engine import CompiledEngine
 from nmpsim.kernels.cache_folder import cache_folder
 
@@ -42,8 +42,16 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return calls
 
 
+def compile_ahead(host: str = "") -> None:
+    module.compile_ahead(os.environ["NUMBA_CACHE_DIR"], host)
+
+
+def compile_all_ahead() -> None:
+    ahead_process.compile_all_ahead(os.environ["NUMBA_CACHE_DIR"], "")
+
+
 def known() -> Ahead:
-    found = ahead()
+    found = ahead(os.environ["NUMBA_CACHE_DIR"], "")
     assert found is not None
     return found
 
@@ -89,14 +97,13 @@ def test_none_is_started_where_all_is_kept(cache: Path, started: list[dict[str, 
     assert len(started) == 1
 
 
-def test_what_is_kept_of_other_sources_does_not_count(
-    cache: Path, started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+def test_what_is_kept_for_another_processor_does_not_count(
+    cache: Path, started: list[dict[str, Any]]
 ) -> None:
     (cache / "kernels-1").mkdir(parents=True, mode=0o700)
     cache.chmod(0o700)
     known().folder.write(known().note, b"kernels-1")
-    monkeypatch.setenv("NUMBA_CPU_NAME", "another")
-    compile_ahead()
+    compile_ahead(host="another")
     assert len(started) == 1
 
 

@@ -67,7 +67,6 @@ from nmpsim.core.shown import Event, HostEvent
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.plain import jit_general
 from nmpsim.memory.footprint import (
     CODE,
     COUNT,
@@ -102,7 +101,6 @@ LOADS_AND_STORES = 2
 NONE = np.int64(-1)
 
 
-@jit_general
 def tensor(c: Contract, core: Int, number: Int, d: Int64s) -> None:
     """A tensor instruction."""
     unit, depth = INSTRUCTION_UNIT[number], c.numbers[DEPTH]
@@ -122,7 +120,6 @@ def tensor(c: Contract, core: Int, number: Int, d: Int64s) -> None:
         visit_row(c, core, touches, row, True)
 
 
-@jit_general
 def own_access(c: Contract, core: Int, what: int, start: int, nbytes: int, writes: bool) -> None:
     """A core reads or writes something itself, as a scalar access or a fetch does."""
     if not is_writable(c, start):
@@ -143,7 +140,6 @@ def own_access(c: Contract, core: Int, what: int, start: int, nbytes: int, write
         check_ram(c, core, touches)
 
 
-@jit_general
 def scalar(c: Contract, core: Int, number: Int, address: int) -> None:
     """A scalar load or store."""
     if CONTROL_BASE <= address < CONTROL_BASE + CONTROL_BYTES:
@@ -156,7 +152,6 @@ def scalar(c: Contract, core: Int, number: Int, address: int) -> None:
     own_access(c, core, WORD, address, ACCESS_BYTES[number], IS_WRITE[number])
 
 
-@jit_general
 def synchronise(c: Contract, core: Int, number: Int, first: int, second: Int) -> None:
     """A wait, or cores that meet."""
     if number == OP.nmp_wait:
@@ -178,7 +173,6 @@ def synchronise(c: Contract, core: Int, number: Int, first: int, second: Int) ->
         c.waits[core, 0] = HALTED
 
 
-@jit_general
 def begin_segment(c: Contract) -> None:
     """The host starts all cores: what they knew at their end all of them know."""
     for core in range(1, c.waits.shape[0]):
@@ -190,7 +184,6 @@ def begin_segment(c: Contract) -> None:
     forget_ordered(c)
 
 
-@jit_general
 def host_access(c: Contract, start: int, nbytes: int, writes: bool) -> None:
     """The host reads or writes a tensor while all cores have halted."""
     touches = c.row
@@ -207,7 +200,6 @@ def host_access(c: Contract, start: int, nbytes: int, writes: bool) -> None:
         c.found[FOUND_START] = missing
 
 
-@jit_general
 def host_event(c: Contract, number: Int, first: int, second: int) -> None:
     """What the host does."""
     for entry in (NUMBER, CORE, PC, LAYER, CYCLE):
@@ -218,7 +210,6 @@ def host_event(c: Contract, number: Int, first: int, second: int) -> None:
         host_access(c, first, second, number == HOST_WRITES)
 
 
-@jit_general
 def core_event(c: Contract, event: Int64s, words: Int64s, first_word: Int) -> None:
     """An instruction of a core."""
     number, core, pc = event[EVENT_NUMBER], event[EVENT_CORE], event[EVENT_PC]
@@ -236,7 +227,6 @@ def core_event(c: Contract, event: Int64s, words: Int64s, first_word: Int) -> No
         synchronise(c, core, number, event[FIRST], event[SECOND])
 
 
-@jit_general
 def check(c: Contract, events: Int64s, words: Int64s, first_word: Int) -> Any:
     """Check what cores and host do, int64 [n, Event]; True if it keeps to the contract.
 

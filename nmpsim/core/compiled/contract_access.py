@@ -32,7 +32,6 @@ from nmpsim.core.compiled.dram_conflicts import (
 )
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.plain import jit_general
 from nmpsim.memory.footprint import (
     COUNT,
     END,
@@ -53,7 +52,6 @@ CORE_ORDER = np.int64(NUMBER_OF_CASE["core_order"])
 FAR = np.int64(1) << np.int64(62)
 
 
-@jit_general
 def sign(c: Contract, touches: Int64s, unit: Int, job: Int) -> None:
     """Note that the instruction that is checked has made these touches."""
     touches[0, BY_NUMBER], touches[0, BY_CORE] = c.found[NUMBER], c.found[CORE]
@@ -61,7 +59,6 @@ def sign(c: Contract, touches: Int64s, unit: Int, job: Int) -> None:
     touches[0, BY_UNIT], touches[0, BY_JOB] = unit, job
 
 
-@jit_general
 def meet(c: Contract, a: Int64s, row: int, b: Int64s, other: int) -> Any:
     """Do two touches share a byte? Counts the work, and gives up after very much of it."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
@@ -73,7 +70,6 @@ def meet(c: Contract, a: Int64s, row: int, b: Int64s, other: int) -> Any:
     return rows_meet(a, row, b, other)
 
 
-@jit_general
 def check_pair(c: Contract, case: Int, touches: Int64s, others: Int64s) -> None:
     """Compare the touches of two instructions of which one writes."""
     for row in range(1, touches[0, COUNT] + 1):
@@ -87,14 +83,12 @@ def check_pair(c: Contract, case: Int, touches: Int64s, others: Int64s) -> None:
 # --- units of a core ------------------------------------------------------------------------------
 
 
-@jit_general
 def check_unit(c: Contract, case: Int, core: Int, unit: Int, touches: Int64s) -> None:
     """Compare with what a unit may still be doing as far as its core knows."""
     for job in range(c.knows[core, core, unit], c.issued[core, unit]):
         check_pair(c, case, touches, c.touches[core, unit, job % c.numbers[DEPTH]])
 
 
-@jit_general
 def check_units(c: Contract, core: Int, unit: Int, touches: Int64s) -> None:
     """Compare with what the core's other units may still be doing; ``unit`` -1 is the core."""
     for other in range(UNITS):
@@ -105,7 +99,6 @@ def check_units(c: Contract, core: Int, unit: Int, touches: Int64s) -> None:
 # --- cores ----------------------------------------------------------------------------------------
 
 
-@jit_general
 def put_row_range(c: Contract, touches: Int64s, row: Int) -> None:
     """The range of a touch in DRAM, roughly; see :mod:`~nmpsim.core.compiled.dram_conflicts`."""
     start, run, accessed = touches[row, START], touches[row, RUN], c.accessed
@@ -124,7 +117,6 @@ def put_row_range(c: Contract, touches: Int64s, row: Int) -> None:
         )
 
 
-@jit_general
 def check_ram(c: Contract, core: Int, touches: Int64s) -> None:
     """Compare what is touched in DRAM with other cores' accesses, and keep it for later ones."""
     for row in range(1, touches[0, COUNT] + 1):
@@ -133,7 +125,6 @@ def check_ram(c: Contract, core: Int, touches: Int64s) -> None:
             open_access(c, core, touches, row)
 
 
-@jit_general
 def check_cores(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
     """Compare an access to DRAM with those of other cores that it is not ordered after."""
     start, end = touches[row, START], touches[row, END]
@@ -160,7 +151,6 @@ def check_cores(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
             check_pair(c, CORE_ORDER, touches, one)
 
 
-@jit_general
 def keep_near(c: Contract, core: Int, kind: Int, touches: Int64s, row: Int) -> None:
     """Keep where an access lies, roughly."""
     put_row_range(c, touches, row)
@@ -169,7 +159,6 @@ def keep_near(c: Contract, core: Int, kind: Int, touches: Int64s, row: Int) -> N
     c.hull[kind, 1] = max(c.hull[kind, 1], touches[row, END])
 
 
-@jit_general
 def open_access(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
     """Keep an access to DRAM for those that come later."""
     writes = 1 if row <= touches[0, WRITE_COUNT] else 0
@@ -188,7 +177,6 @@ def open_access(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
     one[0, COUNT], one[0, WRITE_COUNT] = 1, writes
 
 
-@jit_general
 def is_again(c: Contract, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
     """A loop that reads or writes a word again and again counts with its last time."""
     for i in range(c.numbers[OPEN]):
@@ -205,7 +193,6 @@ def is_again(c: Contract, core: Int, touches: Int64s, row: Int, writes: Int) -> 
     return False
 
 
-@jit_general
 def known_to_all(c: Contract) -> None:
     """Put into ``least`` what every core that runs knows to be done."""
     c.least[:, :] = FAR
@@ -216,7 +203,6 @@ def known_to_all(c: Contract) -> None:
                     c.least[other, doer] = min(c.least[other, doer], c.knows[core, other, doer])
 
 
-@jit_general
 def forget_ordered(c: Contract) -> None:
     """Drop the accesses that every core that runs is ordered after."""
     known_to_all(c)

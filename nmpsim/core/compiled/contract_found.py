@@ -10,7 +10,6 @@ from nmpsim.core.compiled.contract_state import Contract, Doer
 from nmpsim.core.shown import Found
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.plain import jit_general
 from nmpsim.memory.footprint import CODE, DESCRIPTOR, END, START, WHAT, WRITES
 
 CASE, NUMBER, CORE, PC = int(Found.CASE), int(Found.NUMBER), int(Found.CORE), int(Found.PC)
@@ -26,13 +25,11 @@ BY_NUMBER, BY_CORE, BY_PC, BY_LAYER = (
 FETCH_ORDER = np.int64(NUMBER_OF_CASE["fetch_order"])
 
 
-@jit_general
 def is_found(c: Contract) -> Any:
     """Has there been a violation?"""
     return c.found[CASE] >= 0
 
 
-@jit_general
 def report(c: Contract, case: Int, touches: Int64s, row: Int) -> None:
     """A violation of the instruction that is checked; the first one counts."""
     if is_found(c):
@@ -44,7 +41,6 @@ def report(c: Contract, case: Int, touches: Int64s, row: Int) -> None:
     c.found[FOUND_END] = touches[row, END]
 
 
-@jit_general
 def report_pair(
     c: Contract, case: Int, touches: Int64s, row: Int, others: Int64s, other: Int
 ) -> None:

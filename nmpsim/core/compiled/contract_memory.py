@@ -15,7 +15,6 @@ from nmpsim.core.compiled.contract_state import KNOWN, Contract, Limit
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.kernels.array_types import Bytes, Int, Int64s
-from nmpsim.kernels.plain import jit_general
 from nmpsim.memory.footprint import END, FIRST_AXIS, RUN, START, WHAT, WORD
 
 SCRATCHPAD_BYTES = int(Limit.SCRATCHPAD_BYTES)
@@ -26,7 +25,6 @@ ONE = np.uint8(1)
 NOTHING = np.int64(-1)
 
 
-@jit_general
 def is_known(known: Int64s, start: Int, end: Int) -> Any:
     """True if a range of offsets is known to be written; what is asked often comes to the front."""
     for i in range(KNOWN):
@@ -39,7 +37,6 @@ def is_known(known: Int64s, start: Int, end: Int) -> Any:
     return False
 
 
-@jit_general
 def add_known(known: Int64s, start: Int, end: Int) -> None:
     """Know a range; one that it touches grows, otherwise the shortest gives way."""
     shortest = 0
@@ -53,7 +50,6 @@ def add_known(known: Int64s, start: Int, end: Int) -> None:
         known[shortest, 0], known[shortest, 1] = start, end
 
 
-@jit_general
 def first_unwritten(written: Bytes, start: Int, end: Int) -> Any:
     """Offset of the first byte of a range that was not written, or -1."""
     for at in range(start, end):
@@ -62,14 +58,12 @@ def first_unwritten(written: Bytes, start: Int, end: Int) -> Any:
     return NOTHING
 
 
-@jit_general
 def mark(written: Bytes, start: Int, end: Int) -> None:
     """These are written now."""
     for at in range(start, end):
         written[at] = ONE
 
 
-@jit_general
 def visit(written: Bytes, known: Int64s, touches: Int64s, row: Int, base: Int, writes: bool) -> Any:
     """Mark a row's bytes, or look for the first one that was not written; its address or -1."""
     start, end = touches[row, START] - base, touches[row, END] - base
@@ -96,27 +90,23 @@ def visit(written: Bytes, known: Int64s, touches: Int64s, row: Int, base: Int, w
     return NOTHING
 
 
-@jit_general
 def is_ram(c: Contract, touches: Int64s, row: Int) -> Any:
     """Does a touch lie in the writable DRAM?"""
     return c.numbers[RAM_BASE] <= touches[row, START] and touches[row, END] <= c.numbers[RAM_END]
 
 
-@jit_general
 def is_scratchpad(c: Contract, touches: Int64s, row: Int) -> Any:
     """Does a touch lie in a scratchpad?"""
     end = SCRATCHPAD_BASE + c.numbers[SCRATCHPAD_BYTES]
     return touches[row, START] >= SCRATCHPAD_BASE and touches[row, END] <= end
 
 
-@jit_general
 def is_writable(c: Contract, address: Int) -> Any:
     """Does an address lie in a scratchpad or in the writable DRAM?"""
     in_scratchpad = 0 <= address - SCRATCHPAD_BASE < c.numbers[SCRATCHPAD_BYTES]
     return in_scratchpad or c.numbers[RAM_BASE] <= address < c.numbers[RAM_END]
 
 
-@jit_general
 def visit_row(c: Contract, core: Int, touches: Int64s, row: Int, writes: bool) -> Any:
     """Mark what is written; address of the first byte that is read and was not, or -1."""
     if is_scratchpad(c, touches, row):
@@ -127,7 +117,6 @@ def visit_row(c: Contract, core: Int, touches: Int64s, row: Int, writes: bool) -
     return NOTHING
 
 
-@jit_general
 def read_row(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
     """All that is read must have been written."""
     missing = visit_row(c, core, touches, row, False)
@@ -140,7 +129,6 @@ def read_row(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
     c.found[FOUND_START] = missing
 
 
-@jit_general
 def some_written(c: Contract, core: Int, touches: Int64s, row: Int) -> Any:
     """Records with gaps are copied by words."""
     in_ram = is_ram(c, touches, row)

@@ -23,7 +23,6 @@ from nmpsim.core.compiled.contract_state import (
     Served,
 )
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.plain import jit_general
 
 RUNNING, AT_BARRIER, PENDING, HALTED = range(4)
 IS_UNSURE, IS_TOO_STRICT = int(Limit.IS_UNSURE), int(Limit.IS_TOO_STRICT)
@@ -31,7 +30,6 @@ LAST_SERVED = MAX_POSTS - 1
 SERVED_CORE, SERVED_JOB, SERVED_TAKEN = map(int, Served)
 
 
-@jit_general
 def learn(knows: Int64s, other: Int64s) -> None:
     """Know what another one knows too, both [cores, DOERS]."""
     for core in range(knows.shape[0]):
@@ -39,13 +37,11 @@ def learn(knows: Int64s, other: Int64s) -> None:
             knows[core, doer] = max(knows[core, doer], other[core, doer])
 
 
-@jit_general
 def knows_done(c: Contract, core: Int, other: Int, doer: Int, done: Int) -> None:
     """A core learns that ``done`` jobs of a unit of its own, or of another core, are done."""
     c.knows[core, other, doer] = max(c.knows[core, other, doer], done)
 
 
-@jit_general
 def arrive(c: Contract, core: Int, number: Int, count: Int) -> Any:
     """A core comes to a barrier: 0 it waits, 1 all go on, -1 they name different counts."""
     c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = AT_BARRIER, number, count
@@ -69,7 +65,6 @@ def arrive(c: Contract, core: Int, number: Int, count: Int) -> Any:
     return 1
 
 
-@jit_general
 def post(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
     """A core posts; who pends there is served, lower numbers first."""
     find_rivals(c, core, semaphore, count)
@@ -88,7 +83,6 @@ def post(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
             take(c, other, semaphore, c.waits[other, 2])
 
 
-@jit_general
 def pend(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
     """A core pends: it takes, or waits."""
     if c.semaphores[semaphore] >= count:
@@ -97,7 +91,6 @@ def pend(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
         c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = PENDING, semaphore, count
 
 
-@jit_general
 def take(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
     """Learn from the posts without which there would not have been enough.
 
@@ -130,7 +123,6 @@ def take(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
     served[SERVED_JOB] = do_scalar(c, core)
 
 
-@jit_general
 def needed_of(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> Any:
     """How much a core must have posted for a pend to be served, as all others cannot have."""
     needed = c.served[semaphore, number, SERVED_TAKEN]
@@ -140,7 +132,6 @@ def needed_of(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> A
     return needed
 
 
-@jit_general
 def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
     """A post that could have served earlier pends: the order may have been too strict."""
     for number in range(c.served_count[semaphore]):
@@ -157,13 +148,11 @@ def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
                 c.numbers[IS_TOO_STRICT] = 1
 
 
-@jit_general
 def is_ordered(c: Contract, core: Int, other: Int, doer: Int, job: Int) -> Any:
     """Does a core know that a job of another one's is done?"""
     return job < c.knows[core, other, doer]
 
 
-@jit_general
 def do_scalar(c: Contract, core: Int) -> Any:
     """Number of a core's own access, which is done at once."""
     job = c.issued[core, SCALAR]

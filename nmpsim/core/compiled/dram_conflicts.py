@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.plain import jit_general
 
 READS, WRITES = np.int64(0), np.int64(1)
 KINDS = 2
@@ -23,7 +22,6 @@ RANGE_BEGIN, RANGE_END, STRIDE, FROM, TO = range(5)
 RANGE_WORDS = 5
 
 
-@jit_general
 def share_a_byte(a: Int64s, b: Int64s) -> Any:
     """False if two ranges certainly have no byte in common."""
     if a[RANGE_BEGIN] >= b[RANGE_END] or b[RANGE_BEGIN] >= a[RANGE_END]:
@@ -32,7 +30,6 @@ def share_a_byte(a: Int64s, b: Int64s) -> Any:
     return not (a[STRIDE] > 0 and a[STRIDE] == b[STRIDE] and disjoint)
 
 
-@jit_general
 def any_share_a_byte(kept: Int64s, accessed: Int64s) -> Any:
     """True if one of a core's ranges of a kind may share a byte with another one."""
     for i in range(RANGES):
@@ -43,7 +40,6 @@ def any_share_a_byte(kept: Int64s, accessed: Int64s) -> Any:
     return False
 
 
-@jit_general
 def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int) -> Any:
     """True if another core may access the same bytes, and one of the two writes."""
     for other in range(ranges.shape[0]):
@@ -56,13 +52,11 @@ def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int
     return False
 
 
-@jit_general
 def have_same_stride(a: Int64s, b: Int64s) -> Any:
     """True if two ranges have the same part of the same stride."""
     return a[STRIDE] == b[STRIDE] and a[FROM] == b[FROM] and a[TO] == b[TO]
 
 
-@jit_general
 def keep_range(kept: Int64s, accessed: Int64s) -> None:
     """Add a range to those of a core and kind."""
     for i in range(RANGES):
@@ -76,7 +70,6 @@ def keep_range(kept: Int64s, accessed: Int64s) -> None:
     extend(kept[RANGES - 1], accessed)
 
 
-@jit_general
 def extend(kept: Int64s, accessed: Int64s) -> None:
     """Extend a range to contain another one."""
     if kept[RANGE_END] == 0:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.core.compiled.contract_entry import check_events, compile_check
+from nmpsim.core.compiled.contract_entry import (
+    check_events,
+    compile_check,
+    register_plain_functions,
+)
 from nmpsim.core.compiled.contract_state import Contract
 from nmpsim.core.compiled.dispatch import KERNELS, KernelTable
 from nmpsim.core.compiled.event_loop import NO_RESULT, run
@@ -27,7 +31,6 @@ from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions, make_stops, no_stops
 from nmpsim.core.whole.planned import whole_epochs
 from nmpsim.kernels.jit import CACHE, is_cached, uncollected
-from nmpsim.memory.pure import register_pure_functions
 from nmpsim.timing import Costs
 
 
@@ -37,7 +40,7 @@ class CompiledEngine:
     name = "compiled"
 
     def __init__(self, threads: int = 1) -> None:
-        register_pure_functions()
+        register_plain_functions()
         self._kernels = KernelTable()
         self._workers = Workers(self._kernels, threads)
         self._recordings = Recordings()

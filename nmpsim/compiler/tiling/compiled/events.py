@@ -21,8 +21,7 @@ from nmpsim.compiler.tiling.compiled.items import (
     WAIT,
 )
 from nmpsim.isa.words import LOAD as WORD
-from nmpsim.kernels.jit import jit_entry
-from nmpsim.kernels.plain import jit_general
+from nmpsim.kernels.jit import jit_entry, jit_general
 from nmpsim.memory.dram import (
     BYTES_DONE,
     CURSOR_WORDS,

@@ -24,8 +24,7 @@ from nmpsim.compiler.tiling.compiled.items import (
     STORE,
     WAIT,
 )
-from nmpsim.kernels.jit import jit_entry
-from nmpsim.kernels.plain import jit_general
+from nmpsim.kernels.jit import jit_entry, jit_general
 
 
 @jit_general
