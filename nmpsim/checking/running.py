@@ -8,7 +8,7 @@ import attrs
 
 from nmpsim.checking.case import CaseWork, check_case
 from nmpsim.checking.results import CaseResult
-from nmpsim.core.run import Listener, Progress
+from nmpsim.core.run import Listener, Progress, tell_compiling
 from nmpsim.experiments.local import fitting_jobs
 from nmpsim.experiments.pool import run_all
 from nmpsim.experiments.pools import open_pool
@@ -58,7 +58,7 @@ def _results(
         yield from (_checked(one, of_layers) for one in work)
         return
     with open_pool(None, jobs=jobs, scheduler=None) as pool:
-        pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
+        pool.prepare(lambda: tell_compiling(progress))
         yield from run_all(pool, _checked_in_worker, work)
 
 

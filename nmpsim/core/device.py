@@ -19,7 +19,7 @@ from nmpsim.core.host import write_tensor
 from nmpsim.core.inputs import Inputs, checked_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import machine_of
-from nmpsim.core.run import Clock, DataDecideError, Listener, Progress, Proof, Run, Wanted
+from nmpsim.core.run import Clock, DataDecideError, Listener, Proof, Run, Wanted, tell_compiling
 from nmpsim.core.state import Machine, reset, restart
 from nmpsim.core.threads import checked_threads
 from nmpsim.core.work import WorkListener
@@ -169,7 +169,7 @@ class Device:
     ) -> RunReport:
         """Run from rest, or on what a run has left, with values in the inputs' own types."""
         bundle, machine, progress = loaded.bundle, loaded.machine, wanted.progress
-        self._engine.when_compiling(lambda: progress(Progress("compiling")) if progress else None)
+        self._engine.when_compiling(lambda: tell_compiling(progress))
         if again:
             restart(machine, costs_of(self.config))
         else:

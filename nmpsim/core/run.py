@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
+from nmpsim.compiling import say_compiling
 from nmpsim.config import DeviceConfig
 from nmpsim.core.account import Account, book_cycles, book_host, run_report
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
@@ -49,6 +50,14 @@ class Progress:
 
 
 Listener = Callable[[Progress], None]
+
+
+def tell_compiling(progress: Listener | None) -> None:
+    """Tell who listens that kernels are compiled; say it aloud if nobody does."""
+    if progress is None:
+        say_compiling()
+    else:
+        progress(Progress("compiling"))
 
 
 @attrs.frozen(kw_only=True)

@@ -15,7 +15,7 @@ from nmpsim.bundle import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import from_settings
 from nmpsim.core.demand import check_run
 from nmpsim.core.limits import NO_LIMITS, Limits
-from nmpsim.core.run import Listener, Progress
+from nmpsim.core.run import Listener, Progress, tell_compiling
 from nmpsim.experiments.accuracy_result import (
     Evaluation,
     LayerTally,
@@ -103,7 +103,7 @@ def evaluate(
             check_run(bundle, from_settings(bundle.metadata.device), limit)
         work = EvalWork(bytes(bundle.file), bundle.digest, bundle.path, limit, limits)
         with open_pool(work, jobs=jobs, scheduler=scheduler) as pool:
-            pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
+            pool.prepare(lambda: tell_compiling(progress))
             chunks = _chunks(todo, pool.workers, samples, checked, bundle)
             for result in run_all(pool, evaluate_chunk, chunks):
                 found = found.with_chunk(result)

@@ -15,7 +15,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig, setting_names
 from nmpsim.core.demand import check_device
 from nmpsim.core.limits import NO_LIMITS, Limits
-from nmpsim.core.run import Listener, Progress
+from nmpsim.core.run import Listener, Progress, tell_compiling
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.grid import Grid, GridPoint, dotted, grid_points
 from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
@@ -142,7 +142,7 @@ def sweep_program(
                 check_device(point.device, limit)
         work = SweepWork(program, inputs, limit, Limits(timeout=limits.timeout))
         with open_pool(work, jobs=jobs, scheduler=scheduler) as pool:
-            pool.prepare(lambda: progress(Progress("compiling")) if progress else None)
+            pool.prepare(lambda: tell_compiling(progress))
             for measured in run_all(pool, measure_point, runnable):
                 rows.add(measured.index, _columns(measured))
     varied = tuple(points[0].settings)

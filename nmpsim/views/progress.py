@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
+from nmpsim.compiling import COMPILING
 from nmpsim.views.text import shorten_middle
 from nmpsim.visible import visible_line
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 DELAY_SECONDS = 0.5
 """A run that is shorter shows no bar."""
-COMPILING = "compiling kernels for the first time: this takes up to a minute, once"
 
 
 class Event(Protocol):

@@ -5,6 +5,8 @@ What needs Numba is imported when it is needed first.
 
 from __future__ import annotations
 
+import functools
+import logging
 from typing import TYPE_CHECKING, Annotated
 
 import attrs
@@ -13,6 +15,7 @@ import numpy as np
 from nmpsim.compiler.tiling.compiled.items import NEVER, UNKNOWN
 from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.plan import Commands, Integers, LayerPlan, words_of
+from nmpsim.compiling import say_compiling
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.words import KINDS
 
@@ -56,12 +59,23 @@ def work_of(plan: LayerPlan) -> Work:
     return Work(items, begins, loads, stores, computes, first, computing)
 
 
-def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | None:
-    """Simulate a plan; None if it takes more than ``limit`` cycles."""
-    from nmpsim.compiler.tiling.compiled.events import new_state, simulated
+@functools.cache
+def _prepare() -> None:
+    """What is to be done before anything is compiled; it takes some seconds, which is said."""
+    from nmpsim.compiler.tiling.compiled.events import simulated
+    from nmpsim.kernels.jit import is_cached
     from nmpsim.memory.pure import register_pure_functions
 
     register_pure_functions()
+    if not is_cached(simulated):
+        say_compiling(logging.INFO)
+
+
+def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | None:
+    """Simulate a plan; None if it takes more than ``limit`` cycles."""
+    from nmpsim.compiler.tiling.compiled.events import new_state, simulated
+
+    _prepare()
     work = work_of(plan)
     cycles, compute, *sums = simulated(work, new_state(work), memory.costs, memory.blind, limit)
     if cycles == UNKNOWN:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import attrs
 
+from nmpsim.diagnostics import Place
+from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.imported import Imported, Wishes
-from nmpsim.frontends.onnx import import_graph
+from nmpsim.frontends.onnx import lower
 from nmpsim.frontends.onnx.model import Graph, Input
 from nmpsim.frontends.torch.drawing import Drawing
 from nmpsim.frontends.torch.float_operations import FLOAT_OPERATIONS
 from nmpsim.frontends.torch.record import Recorded
+from nmpsim.lir.names import legal_name
 from nmpsim.lir.nodes import Instruction, Module
 
 OPSET = 21
@@ -32,7 +35,8 @@ def is_float(recorded: Recorded) -> bool:
 def lower_float(recorded: Recorded, place: str) -> Imported:
     """A float model as LIR that is to be quantized; MODEL002 for what is not supported."""
     graph = float_graph(recorded)
-    imported = import_graph(graph, recorded.name, place, Wishes(to_quantize=True))
+    builder = Builder(legal_name(recorded.name), place)
+    imported = lower(graph, builder, Place(place), Wishes(to_quantize=True))
     module = _without_copies(imported.module)
     names = {one.name for one in module.instructions}
     fates = []

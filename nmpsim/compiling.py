@@ -1,0 +1,21 @@
+"""What is said while kernels are compiled: a user waits, and nothing else shows that it goes on."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+
+COMPILING = "compiling kernels for the first time: this takes up to a minute, once"
+
+
+@functools.cache
+def say_compiling(level: int = logging.WARNING) -> None:
+    """Say it once in a process: on stderr if that is a terminal, else to the logger ``nmpsim``.
+
+    A warning of a logger that nobody has set up appears on stderr, as in a notebook.
+    """
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"{COMPILING}\n")
+    else:
+        logging.getLogger("nmpsim").log(level, COMPILING)

@@ -1,0 +1,73 @@
+"""That kernels are compiled is told to who listens, and said aloud where nobody does."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+
+import attrs
+import pytest
+
+import nmpsim
+from nmpsim.bundle.assembly import assemble
+from nmpsim.bundle.read import bundle_from_bytes
+from nmpsim.compiling import COMPILING, say_compiling
+from nmpsim.core.reference.engine import ReferenceEngine
+from nmpsim.core.run import Progress, tell_compiling
+
+CORE = attrs.evolve(nmpsim.default_device(), cores_count=1)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_said() -> Iterator[None]:
+    say_compiling.cache_clear()
+    yield
+    say_compiling.cache_clear()
+
+
+def test_a_terminal_has_a_line_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    tell_compiling(None)
+    tell_compiling(None)
+    assert terminal.getvalue() == f"{COMPILING}\n"
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), None])
+def test_elsewhere_a_logger_has_it_once(
+    stream: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("sys.stderr", stream)
+    tell_compiling(None)
+    tell_compiling(None)
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("nmpsim", logging.WARNING)
+    assert record.getMessage() == COMPILING
+
+
+def test_who_listens_is_told_instead(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Progress] = []
+    tell_compiling(told.append)
+    assert [one.kind for one in told] == ["compiling"]
+    assert caplog.records == []
+
+
+def test_a_run_of_a_program_without_progress_says_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def compiles(_: object, listener: Callable[[], None]) -> None:
+        listener()
+
+    monkeypatch.setattr(ReferenceEngine, "when_compiling", compiles)
+    text = assemble("_start: nmp.halt", "halt.s", CORE.settings())
+    nmpsim.Device(CORE, "reference").run(bundle_from_bytes(text.bundle()), {})
+    assert [record.getMessage() for record in caplog.records] == [COMPILING]
