@@ -74,7 +74,7 @@ class Convolution:
         rows, columns, channels = self._tiles.shape
         shape = (*self._reach(rows, columns), self._depth << self._element)
         self._input = Canvas(shape, self._element)
-        self._results = Results(memories, layer, self._tiles.shape, self._element)
+        self.results = Results(memories, layer, self._tiles.shape, self._element)
         self._weights: dict[tuple[int, int, int, int], Numbers] = {}
         self._records = Canvas((1, 1, channels * CHANNEL_BYTES), 0)
         self._scales = Canvas((1, 1, channels * SCALE_BYTES), 0)
@@ -109,7 +109,7 @@ class Convolution:
         if done != self._depth:
             raise UnprovedError(self._layer)
         steps = d[w.out_row_stride], d[w.out_pixel_stride]
-        self._results.put(core, d[w.output], steps, shape, d[w.event_origin])
+        self.results.put(core, d[w.output], steps, shape, d[w.event_origin])
 
     def _read(self, core: int, d: Words, shape: tuple[int, int, int], done: int) -> None:
         """What a tile reads is what all tiles read there."""
@@ -162,13 +162,9 @@ class Convolution:
 
     # --- the whole layer ---------------------------------------------------------------------
 
-    def has_results(self, numbers: Numbers) -> bool:
+    def tasks(self, places: Places, host: Host) -> list[Task]:
         """See :class:`Form`."""
-        return self._results.has(numbers)
-
-    def tasks(self, begin: int, end: int, places: Places, host: Host) -> list[Task]:
-        """See :class:`Form`."""
-        source, target = self._input.tensor(places), self._results.tensor(begin, end)
+        source, target = self._input.tensor(places), self.results.tensor()
         rows, columns, channels = self._tiles.shape
         size = (source.rows, source.columns)
         is_whole = source.fill is not None or size == self._input.numbers.shape[:2]
@@ -181,7 +177,7 @@ class Convolution:
         scales = self._constants(self._scales, host.image) if self._has_scales else None
         if self._has_parts:
             self._check_sums(records, scales)
-        places.add(self._results.first, target)
+        places.add(self.results.first, target)
         tasks: list[Task] = []
         groups = list(shares(channels, -(-channels // MAX_CHANNELS), 4 * LANES))
         bands = min(-(-TASKS // len(groups)), max(rows * columns // PIXELS, 1))
@@ -290,6 +286,12 @@ class Convolution:
             bias = int(np.abs(stored).max())
         elif profile == "glow_int":
             bias = self._scaled_bias(stored, scales)
+        elif profile in ("glow_float", "glow_float_late"):
+            factors = self._bias_scales(scales)[1].astype(np.uint32).view(np.float32)
+            most = np.abs(stored.astype(np.float64) * factors).max()
+            if not most < limit:
+                raise UnprovedError(self._layer)
+            bias = 2 * int(most) + 1  # the product is rounded to float32
         else:
             raise UnprovedError(self._layer)
         row = -(-((d[w.kernel_w] * self._depth) << self._element) // SIDE) * SIDE
@@ -297,12 +299,15 @@ class Convolution:
         if bias + int(np.abs(zero).max()) + products >= limit:
             raise UnprovedError(self._layer)
 
+    def _bias_scales(self, scales: Bytes | None) -> Int64s:
+        """Words ``pre``, ``mul`` and ``post`` of the bias [3, channels or 1]."""
+        if scales is None:
+            return np.array([self._d[CONV.bias_pre : CONV.bias_pre + 3]], np.int64).T
+        return scales.view(np.int32).reshape(-1, SCALE_BYTES // 4)[:, 1:4].T.astype(np.int64)
+
     def _scaled_bias(self, stored: Int64s, scales: Bytes | None) -> int:
         """A bound of the bias on the sums' scale."""
-        table = np.array([[self._d[i] for i in range(CONV.bias_pre, CONV.bias_pre + 3)]])
-        if scales is not None:
-            table = scales.view(np.int32).reshape(-1, SCALE_BYTES // 4)[:, 1:4].astype(np.int64)
-        pre, mul, post = table.T
+        pre, mul, post = self._bias_scales(scales)
         if (pre > 31).any() or (post > 31).any() or (pre < 0).any() or (post < 0).any():
             raise UnprovedError(self._layer)
         high = ((np.abs(stored) >> pre) + 1).astype(object) * np.abs(mul).astype(object)

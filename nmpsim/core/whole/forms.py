@@ -14,7 +14,7 @@ from nmpsim.core.decode import OP
 from nmpsim.core.state import Int64s
 from nmpsim.core.whole.tasks import Host, Task, shares, with_words
 from nmpsim.core.whole.tensors import Canvas, Places, Results, Tensor, seen
-from nmpsim.core.whole.values import Memories, Numbers, UnprovedError, Words, box
+from nmpsim.core.whole.values import Memories, UnprovedError, Words, box
 from nmpsim.isa.words import AVGPOOL, ELTWISE, RESCALE, RHS_ELEMENT
 
 RUN_ELEMENTS = 1 << 15
@@ -24,16 +24,14 @@ RUN_ELEMENTS = 1 << 15
 class Form(Protocol):
     """A layer of which tiles are known."""
 
+    results: Results
+
     def tile(self, core: int, d: Words) -> None:
         """The next tile; raises UnprovedError if it does not fit the others."""
         ...
 
-    def has_results(self, numbers: Numbers) -> bool:
-        """Are some numbers those of its results?"""
-        ...
-
-    def tasks(self, begin: int, end: int, places: Places, host: Host) -> list[Task]:
-        """The whole layer, whose stores lie in a range of DRAM; its results are there then."""
+    def tasks(self, places: Places, host: Host) -> list[Task]:
+        """The whole layer; its results are in DRAM then."""
         ...
 
 
@@ -87,7 +85,7 @@ class AveragePool:
         if d[w.pad_top] or d[w.pad_left]:
             raise UnprovedError(layer)
         self._memories, self._layer, self._element = memories, layer, d[w.element]
-        self._results = Results(memories, layer, self._tiles.shape, self._element)
+        self.results = Results(memories, layer, self._tiles.shape, self._element)
         high, wide = self._reach(rows, columns)
         self._input = Canvas((high, wide, channels << self._element), self._element)
 
@@ -106,7 +104,7 @@ class AveragePool:
         steps = d[w.in_row_stride], d[w.in_pixel_stride]
         read = seen(self._memories, core, d[w.input], (high, wide, d[w.channels] << element), steps)
         self._input.add(read, y * d[w.stride_h], x * d[w.stride_w], channel << element)
-        self._results.put(
+        self.results.put(
             core,
             d[w.output],
             (d[w.out_row_stride], d[w.out_pixel_stride]),
@@ -114,19 +112,15 @@ class AveragePool:
             d[w.event_origin],
         )
 
-    def has_results(self, numbers: Numbers) -> bool:
-        """See :class:`Form`."""
-        return self._results.has(numbers)
-
-    def tasks(self, begin: int, end: int, places: Places, host: Host) -> list[Task]:
+    def tasks(self, places: Places, host: Host) -> list[Task]:
         """See :class:`Form`."""
         w = AVGPOOL
-        source, target = self._input.tensor(places), self._results.tensor(begin, end)
+        source, target = self._input.tensor(places), self.results.tensor()
         high, wide, _ = self._input.numbers.shape
         is_whole = (source.rows, source.columns) == (high, wide)
         if not is_whole or source.meets(target) or not are_aligned(self._element, source, target):
             raise UnprovedError(self._layer)
-        places.add(self._results.first, target)
+        places.add(self.results.first, target)
         rows, columns, channels = self._tiles.shape
         return [
             [
@@ -184,7 +178,7 @@ class Pointwise:
             raise UnprovedError(layer)
         row = row or total
         self._shape = (total // row, 1, row)
-        self._results = Results(memories, layer, self._shape, self._element)
+        self.results = Results(memories, layer, self._shape, self._element)
         shape = (total // row, 1, row << self._element)
         self._inputs = {name: Canvas(shape, self._element) for name in names[:-1]}
 
@@ -214,15 +208,11 @@ class Pointwise:
             flat = canvas.numbers.reshape(-1)
             canvas.merge(box(flat, origin << element, shape, (row << element, 0, 1)), read)
         step = d[w.out_stride] if rows > 1 else 0
-        self._results.put(core, d[w.output], (step, 0), (rows, 1, count), origin)
+        self.results.put(core, d[w.output], (step, 0), (rows, 1, count), origin)
 
-    def has_results(self, numbers: Numbers) -> bool:
+    def tasks(self, places: Places, host: Host) -> list[Task]:
         """See :class:`Form`."""
-        return self._results.has(numbers)
-
-    def tasks(self, begin: int, end: int, places: Places, host: Host) -> list[Task]:
-        """See :class:`Form`."""
-        target = self._results.tensor(begin, end)
+        target = self.results.tensor()
         sources = {name: canvas.tensor(places) for name, canvas in self._inputs.items()}
         for source in sources.values():
             is_whole = source.rows == self._shape[0] and source.nbytes == target.nbytes
@@ -231,7 +221,7 @@ class Pointwise:
             )
             if not (is_whole and is_apart and are_aligned(self._element, source, target)):
                 raise UnprovedError(self._layer)
-        places.add(self._results.first, target)
+        places.add(self.results.first, target)
         tensors = {**sources, "output": target}
         rows, _, row = self._shape
         if all(tensor.is_flat for tensor in tensors.values()):

@@ -10,6 +10,7 @@ of a whole layer wrote. In the end both have the same in all of DRAM. Scratchpad
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ from nmpsim.core.whole.values import (
     spm_box,
 )
 from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.isa.words import STORE
 from nmpsim.memory.footprint import (
     AXES,
     COUNT,
@@ -139,7 +141,6 @@ class _Proof:
         self._host = Host(machine)
         self._tiles = tiles
         self._forms: dict[int, Form] = {}
-        self._range: dict[int, tuple[int, int]] = {}
         self._left = dict.fromkeys(tiles, 0)
         for epoch in epochs:
             for part in epoch.values():
@@ -199,7 +200,7 @@ class _Proof:
         if np.array_equal(recorded, planned):
             return
         missing = recorded[recorded != planned]
-        layers = {layer for layer, form in self._forms.items() if form.has_results(missing)}
+        layers = {layer for layer, form in self._forms.items() if form.results.has(missing)}
         self._failed |= layers or self._forms.keys()
 
     # --- layers that may be whole ------------------------------------------------------------
@@ -210,11 +211,9 @@ class _Proof:
             if one.number == OP.nmp_load:
                 self._memories.load(core, one.words, one.layer + 1)
             elif one.number == OP.nmp_store:
-                self._memories.store(core, one.words)
-                begin, end = self._memories.stored(one.words)
-                if begin < end:
-                    low, high = self._range.get(one.layer, (begin, end))
-                    self._range[one.layer] = min(low, begin), max(high, end)
+                numbers = self._memories.store(core, one.words)
+                if numbers.size:
+                    self._stored(one, numbers)
                 self._left[one.layer] -= 1
                 return self._left[one.layer] == 0
             elif one.layer in self._failed:
@@ -228,6 +227,20 @@ class _Proof:
             self._compute(core, one)
         return False
 
+    def _stored(self, one: Recorded, numbers: Numbers) -> None:
+        """Take note of where results are. If the layer is not whole, the plan gets what it stores,
+        to find others that are not."""
+        d, form = one.words, self._forms.get(one.layer)
+        if form is not None and one.layer not in self._failed:
+            steps = d[STORE.dram_stride_y], d[STORE.dram_stride_x]
+            try:
+                form.results.stored(numbers, d[STORE.dram], steps)
+            except UnprovedError:
+                self._failed.add(one.layer)
+        if form is None or one.layer in self._failed:
+            self._failed.add(one.layer)
+            self._memories.dram(self._memories.planned, d)[...] = numbers
+
     def _form(self, layer: int) -> Form:
         form = self._forms.get(layer)
         if form is None:
@@ -238,16 +251,17 @@ class _Proof:
     def _whole(self, layer: int) -> Sequence[Task]:
         """The tasks of a layer whose last store was recorded.
 
-        If it is not whole, the plan still gets what it stored, to find others that are not.
+        If it is not whole, the plan may still get what it stored, to find others that are not.
         """
         if layer in self._forms and layer not in self._failed:
             try:
-                return self._forms[layer].tasks(*self._range[layer], self._places, self._host)
+                return self._forms[layer].tasks(self._places, self._host)
             except UnprovedError:
-                pass
+                self._failed.add(layer)
+                with contextlib.suppress(UnprovedError):
+                    form = self._forms[layer]
+                    self._places.add(form.results.first, form.results.tensor())
         self._failed.add(layer)
-        begin, end = self._range.get(layer, (0, 0))
-        self._memories.planned[begin:end] = self._memories.recorded[begin:end]
         return []
 
     # --- what is replayed --------------------------------------------------------------------

@@ -181,8 +181,7 @@ class Places:
         start = address - m.image_base
         if not 0 <= start < m.image_bytes:
             return box(m.planned, address - m.ram_base, shape, (*steps, 1))
-        row, column, byte = (np.arange(count, dtype=np.int64) for count in shape)
-        at = start + row[:, None, None] * steps[0] + column[:, None] * steps[1] + byte
+        at = start + offsets_of(shape, steps)
         if at[-1, -1, -1] >= m.image_bytes:
             raise UnprovedError
         return at
@@ -198,6 +197,7 @@ class Results:
         self.first = memories.new(self.count << element)
         self._numbers = np.arange(self.first, memories.used, dtype=np.int32)
         self._made = np.zeros(self.count, np.bool_)
+        self._places: Any = np.full(self._numbers.size, -1, np.int64)
 
     def put(
         self, core: int, address: int, steps: tuple[int, int], tile: Shape, origin: int
@@ -221,26 +221,32 @@ class Results:
         """Are some numbers those of results?"""
         return bool(((numbers >= self.first) & (numbers < self.first + self._numbers.size)).any())
 
-    def tensor(self, begin: int, end: int) -> Tensor:
-        """Where the layer's stores, which lie in a range of DRAM, have put all results."""
-        stored = self._memories.recorded[begin:end]
-        at = np.flatnonzero((stored >= self.first) & (stored < self.first + self._numbers.size))
-        if at.size != self._numbers.size or not self._made.all():
+    def stored(self, numbers: Numbers, address: int, steps: tuple[int, int]) -> None:
+        """Some results are stored from an address on; nobody may store them elsewhere."""
+        at = numbers - self.first
+        if at.min() < 0 or at.max() >= self._places.size or (self._places[at] >= 0).any():
             raise UnprovedError(self.layer)
-        places: Any = np.full(self._numbers.size, -1, np.int32)
-        places[stored[at] - self.first] = at
+        self._places[at] = address + offsets_of(numbers.shape, steps)
+
+    def tensor(self) -> Tensor:
+        """Where the layer's stores have put all results."""
         rows, columns, channels = self.shape
         nbytes = channels << self.element
-        places = places.reshape(rows, columns, nbytes)
+        places = self._places.reshape(rows, columns, nbytes)
         start = int(places[0, 0, 0])
         pixel = int(places[0, 1, 0]) - start if columns > 1 else nbytes
         row = int(places[1, 0, 0]) - start if rows > 1 else columns * pixel
-        y, x, byte = (np.arange(count, dtype=np.int64) for count in places.shape)
-        expected = start + y[:, None, None] * row + x[:, None] * pixel + byte
-        if min(start, row, pixel) < 0 or not np.array_equal(places, expected):
+        expected = start + offsets_of(places.shape, (row, pixel))
+        is_made = self._made.all() and min(start, row, pixel) >= 0
+        if not is_made or not np.array_equal(places, expected):
             raise UnprovedError(self.layer)
-        address = self._memories.ram_base + begin + start
-        return Tensor(address, (row, pixel), 0, 0, rows, columns, nbytes, None)
+        return Tensor(start, (row, pixel), 0, 0, rows, columns, nbytes, None)
+
+
+def offsets_of(shape: Shape, steps: tuple[int, int]) -> Any:
+    """Bytes from the first one of a box [rows, columns, bytes]."""
+    row, column, byte = (np.arange(count, dtype=np.int64) for count in shape)
+    return row[:, None, None] * steps[0] + column[:, None] * steps[1] + byte
 
 
 def seen(

@@ -157,15 +157,6 @@ class Memories:
         self.dram(self.recorded, d)[...] = numbers
         return numbers
 
-    def stored(self, d: Words) -> tuple[int, int]:
-        """The range of the bytes of a store in DRAM."""
-        rows, runs, run = d[STORE.count_y], d[STORE.count_x], d[STORE.run_bytes]
-        if rows * runs * run == 0:
-            return 0, 0
-        begin = d[STORE.dram] - self.ram_base
-        span = (rows - 1) * d[STORE.dram_stride_y] + (runs - 1) * d[STORE.dram_stride_x]
-        return begin, begin + span + run
-
     def writers_of(
         self, core: int, start: int, shape: Sequence[int], steps: Sequence[int]
     ) -> set[int]:
