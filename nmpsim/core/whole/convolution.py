@@ -28,7 +28,7 @@ from nmpsim.isa.words import (
 
 LANES, SIDE = 16, 4
 """Channels of a block of weights, and bytes of each that lie together."""
-MAX_CHANNELS = 256
+MAX_CHANNELS = 128
 """Output channels of a task: their sums stay in the host's nearest caches."""
 TASKS = 4
 """Tasks that a layer has at least, if it is large enough, for as many threads."""

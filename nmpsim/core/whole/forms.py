@@ -6,6 +6,7 @@ and gives its results their numbers. In the end it says what the whole layer is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -17,8 +18,8 @@ from nmpsim.core.whole.tensors import Canvas, Places, Results, Tensor, seen
 from nmpsim.core.whole.values import Memories, UnprovedError, Words, box
 from nmpsim.isa.words import AVGPOOL, ELTWISE, RESCALE, RHS_ELEMENT
 
-RUN_ELEMENTS = 1 << 15
-"""Elements of a task that works on consecutive ones, about."""
+ROW_ELEMENTS, TASK_ROWS = 1 << 12, 16
+"""Consecutive elements that a kernel has room for at once, and how many such rows a task has."""
 
 
 class Form(Protocol):
@@ -223,23 +224,42 @@ class Pointwise:
                 raise UnprovedError(self._layer)
         places.add(self.results.first, target)
         tensors = {**sources, "output": target}
+        return [
+            [(self.number, self._instruction(tensors, host, *part))]
+            for part in self._parts(tensors)
+        ]
+
+    def _parts(self, tensors: Mapping[str, Tensor]) -> Iterator[tuple[int, int, int, int]]:
+        """Row and first element in it, rows and elements of each, of parts of the layer."""
         rows, _, row = self._shape
-        if all(tensor.is_flat for tensor in tensors.values()):
-            rows, row = 1, rows * row
-        tasks: list[Task] = []
-        for y in range(rows):
-            for first, last in shares(row, -(-row // RUN_ELEMENTS), 64 * 16):
-                at = {
-                    name: host.address(tensor.address + y * tensor.steps[0])
-                    + (first << self._element)
-                    for name, tensor in tensors.items()
-                }
-                size = {"rows": 1, "columns": last - first} if self._is_pair else {}
-                if not self._is_pair:
-                    size = {"count": last - first}
-                place = {"event_origin": y * row + first}
-                tasks.append([(self.number, with_words(self._d, self._w, {**at, **size, **place}))])
-        return tasks
+        if not all(tensor.is_flat for tensor in tensors.values()):
+            yield from ((y, 0, 1, row) for y in range(rows))
+            return
+        total = rows * row
+        several = TASK_ROWS if self._is_pair else 1
+        width = ROW_ELEMENTS if self._is_pair else ROW_ELEMENTS * TASK_ROWS
+        end = total - total % width
+        for first in range(0, end, width * several):
+            yield 0, first, min(several, (end - first) // width), width
+        if end < total:
+            yield 0, end, 1, total - end
+
+    def _instruction(
+        self, tensors: Mapping[str, Tensor], host: Host, y: int, first: int, rows: int, row: int
+    ) -> Words:
+        """A part of the layer."""
+        words = {
+            name: host.address(tensor.address + y * tensor.steps[0]) + (first << self._element)
+            for name, tensor in tensors.items()
+        }
+        words["event_origin"] = y * self._shape[2] + first
+        if self._is_pair:
+            steps = ("lhs_stride", "rhs_stride", "out_stride")
+            words |= dict.fromkeys(steps, row << self._element)
+            words |= {"rows": rows, "columns": row, "event_stride_y": row}
+        else:
+            words["count"] = row
+        return with_words(self._d, self._w, words)
 
 
 class Pair(Pointwise):
