@@ -18,6 +18,8 @@ from nmpsim.lir import (
 )
 
 NOWHERE = Span(1, 1)
+ALLOCATIONS = ("allocactivation", "tensorview")
+"""Instructions that compute nothing."""
 VGG_STAGES = ((2, 32), (2, 64), (3, 128), (3, 256), (3, 256))
 """Convolutions and output channels between two pools."""
 MOBILE_BLOCKS = ((1, 64), (2, 128), (1, 128), (2, 256), (1, 256), (2, 512), *((1, 512),) * 3)
@@ -74,6 +76,15 @@ class Network:
             Layout=0,
             **extra,
         )
+
+    def add(self, x: str, y: str) -> str:
+        """The sum of two tensors of one shape."""
+        return self._emit("elementadd", self._types[x].shape, (x, y))
+
+    @property
+    def count(self) -> int:
+        """Operations so far."""
+        return sum(one.opcode not in ALLOCATIONS for one in self._instructions)
 
     def dense(self, x: str, columns: int) -> str:
         """A fully connected layer on all values of an image."""

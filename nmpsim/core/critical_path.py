@@ -61,8 +61,8 @@ class PathPart(NamedTuple):
 
     def cycles(self) -> list[int]:
         """By PathCause."""
-        chosen = (self.path.until > self.begin) & (self.path.until <= self.end)
-        cycles: list[int] = self.path.cycles[chosen].sum(axis=0).tolist()
+        first, last = np.searchsorted(self.path.until, (self.begin, self.end), "right")
+        cycles: list[int] = self.path.cycles[first:last].sum(axis=0).tolist()
         return cycles
 
 
@@ -154,7 +154,7 @@ class PathRecorder:
         until = np.unique(np.append(releases[(releases > self._begin) & (releases < end)], end))
         walk = _Walk(work, waits, self._issued, self._begin, until.tolist())
         walk.back(core, end)
-        self._known.append(CriticalPath(until, np.array(walk.cycles, np.int64)))
+        self._known.append(CriticalPath(until, walk.in_runs + np.array(walk.cycles, np.int64)))
 
 
 def _pending_since(machine: Machine, depth: int) -> int:
@@ -173,6 +173,8 @@ class _Walk:
     ) -> None:
         self.cycles = [[0] * CAUSES for _ in until]
         """[until][PathCause]"""
+        self.in_runs = np.zeros((len(until), CAUSES), np.int64)
+        """Likewise, of grants that were charged many at a time."""
         self._begin, self._until, self._part = begin, until, len(until) - 1
         self._now = begin
         self._sort_waits(waits)
@@ -204,13 +206,28 @@ class _Walk:
         place_now = np.empty(len(grants) + 1, np.int64)
         place_now[by_channel], place_now[-1] = np.arange(len(grants)), -1
         grants, owner = grants[by_channel], owner[by_channel]
-        self._earlier = place_now[earlier[by_channel]].tolist()
+        self._earlier = place_now[earlier[by_channel]]
         last = np.full(len(jobs) + 1, -1)
         by_end = np.argsort(grants[:, 3], kind="stable")
         last[owner[by_end]] = by_end
         self._first_job, self._issued = units.tolist(), issued.tolist()
-        self._jobs, self._last_grant = jobs.tolist(), last.tolist()
-        self._grants, self._owner = grants.tolist(), owner.tolist()
+        self._jobs, self._last_grant = jobs[:, [0, 2, 3]].tolist(), last.tolist()
+        self._grants, self._owner = grants, owner
+        self._sort_runs()
+
+    def _sort_runs(self) -> None:
+        """Runs of grants of a channel, back to back, none of which lies on both sides of an end."""
+        begin, end, channel = (self._grants[:, column] for column in (2, 3, 6))
+        until = np.array(self._until, np.int64)
+        self._part_of = np.searchsorted(until, begin, "right")
+        is_whole = (self._part_of == np.searchsorted(until, end)) & (begin >= self._begin)
+        follows = np.zeros(len(begin), bool)
+        follows[1:] = (channel[1:] == channel[:-1]) & (end[:-1] == begin[1:])
+        follows[1:] &= is_whole[1:] & is_whole[:-1] & (begin[1:] > self._begin)
+        places = np.arange(len(begin))
+        self._first_of_run = np.maximum.accumulate(np.where(follows, 0, places))
+        self._service = np.minimum(self._grants[:, 5], end - begin)
+        self._other = end - begin - self._service
 
     def _charge(self, cause: PathCause, begin: int, *, queued: bool = False) -> None:
         """Go back to ``begin``."""
@@ -256,20 +273,20 @@ class _Walk:
 
     def _instruction(self, job: int) -> int:
         """An instruction whose result was waited for; the core whose issue began it all."""
-        unit, _, begin, end, *_ = self._jobs[job]
+        unit, begin, end = self._jobs[job]
         if unit % UNITS not in _COMPUTE:
             self._charge(PathCause.LATENCY, end)
             return self._transfer(job)
         self._charge(_COMPUTE[unit % UNITS], begin)
         while self._follows_earlier(job):
             job -= 1
-            self._charge(_COMPUTE[unit % UNITS], self._jobs[job][2])
+            self._charge(_COMPUTE[unit % UNITS], self._jobs[job][1])
         return int(unit // UNITS)
 
     def _follows_earlier(self, job: int) -> bool:
         """Did it begin when the unit was done with the one before?"""
-        unit, begin = self._jobs[job][0], self._jobs[job][2]
-        return bool(job > self._first_job[unit] and self._jobs[job - 1][3] == begin)
+        unit, begin, _ = self._jobs[job]
+        return bool(job > self._first_job[unit] and self._jobs[job - 1][2] == begin)
 
     def _transfer(self, job: int) -> int:
         """A transfer up to its last grant; the core whose issue began it all."""
@@ -278,10 +295,10 @@ class _Walk:
             grant = self._last_grant[job]
             if grant >= 0:
                 grant = self._served(grant, wanted)
-                job = self._owner[grant]
+                job = int(self._owner[grant])
             if job < 0:  # it reads a descriptor, or the run ended before its transfer did
-                return int(self._grants[grant][0] // UNITS)
-            self._charge(PathCause.DMA_START, self._jobs[job][2])
+                return int(self._grants[grant, 0] // UNITS)
+            self._charge(PathCause.DMA_START, self._jobs[job][1])
             if not self._follows_earlier(job):
                 return int(self._jobs[job][0] // UNITS)
             job -= 1
@@ -289,31 +306,49 @@ class _Walk:
     def _served(self, grant: int, wanted: int) -> int:
         """The DRAM from the end of a grant back to one that it did not have to wait for."""
         while True:
-            _, _, begin, end, _, transferring, _ = self._grants[grant]
-            is_other = self._owner[grant] != wanted
-            self._charge(PathCause.DRAM_SERVICE, max(end - transferring, begin), queued=is_other)
-            self._charge(PathCause.ROW_MISS, begin, queued=is_other)
+            first = int(self._first_of_run[grant])
+            if first < grant and self._grants[grant, 3] == self._now:
+                self._charge_run(first, grant, wanted)
+                grant = first
+            else:
+                self._charge_grant(grant, wanted)
             before = self._waited_for(grant)
-            if before < 0 or begin <= self._begin:
+            if before < 0 or self._grants[grant, 2] <= self._begin:
                 return grant
             grant = before
+
+    def _charge_grant(self, grant: int, wanted: int) -> None:
+        _, _, begin, end, _, transferring, _ = self._grants[grant].tolist()
+        is_other = bool(self._owner[grant] != wanted)
+        self._charge(PathCause.DRAM_SERVICE, max(end - transferring, begin), queued=is_other)
+        self._charge(PathCause.ROW_MISS, begin, queued=is_other)
+
+    def _charge_run(self, first: int, last: int, wanted: int) -> None:
+        """Go back to where a run of grants begins."""
+        run = slice(first, last + 1)
+        parts, service, other = self._part_of[run], self._service[run], self._other[run]
+        queued = np.where(self._owner[run] != wanted, service + other, 0)
+        np.add.at(self.in_runs[:, PathCause.DRAM_SERVICE], parts, service)
+        np.add.at(self.in_runs[:, PathCause.ROW_MISS], parts, other)
+        np.add.at(self.in_runs[:, PathCause.QUEUEING], parts, queued)
+        self._now = int(self._grants[first, 2])
 
     def _waited_for(self, grant: int) -> int:
         """The grant that was over when another one began, and so let it begin; -1 if none was."""
         while grant >= 0:
-            begin, channel, before = self._grants[grant][2], self._grants[grant][6], grant - 1
-            same_channel = before >= 0 and self._grants[before][6] == channel
-            if same_channel and self._grants[before][3] == begin:
+            begin, channel, before = self._grants[grant, 2], self._grants[grant, 6], grant - 1
+            same_channel = before >= 0 and self._grants[before, 6] == channel
+            if same_channel and self._grants[before, 3] == begin:
                 return before
             # In another channel a transfer asks when its grant before begins, but only if those
             # before that one are done; both in cycles that are rounded down.
-            previous = self._earlier[grant]
-            before = self._earlier[previous] if previous >= 0 else -1
+            previous = int(self._earlier[grant])
+            before = int(self._earlier[previous]) if previous >= 0 else -1
             for _ in range(2):
-                if before >= 0 and begin <= self._grants[before][3] <= begin + 1:
-                    return int(before)
-                before = self._earlier[before] if before >= 0 else -1
-            if previous < 0 or not begin <= self._grants[previous][2] <= begin + 1:
+                if before >= 0 and begin <= self._grants[before, 3] <= begin + 1:
+                    return before
+                before = int(self._earlier[before]) if before >= 0 else -1
+            if previous < 0 or not begin <= self._grants[previous, 2] <= begin + 1:
                 return -1
             grant = previous
         return -1
