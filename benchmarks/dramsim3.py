@@ -1,11 +1,11 @@
 """A preset of the DRAM against DRAMsim3: the bursts of a network, replayed there.
 
-    python benchmarks/dramsim3.py FOLDER PRESET BUNDLE [--input X.npy]
+    python benchmarks/dramsim3.py FOLDER PRESET BUNDLE [--input X.npy] [--change tCCD_L=4 ...]
 
 FOLDER is DRAMsim3 (https://github.com/umd-memsys/DRAMsim3), built there with CMake; `g++` compiles
-the replay next to this file. PRESET is `lpddr4-3200` or `ddr4-3200`. The bundle is compiled again
-for a device with this preset, from its LIR. Inputs are zero if none is given; cycles rarely depend
-on them.
+the replay next to this file. PRESET is `lpddr4-3200`, `lpddr5-6400` or `ddr4-3200`. The bundle is
+compiled again for a device with this preset, from its LIR. Inputs are zero if none is given; cycles
+rarely depend on them. `--change` changes a setting of DRAMsim3, to see what it is worth.
 
 Prints two comparisons, in cycles of the device:
 
@@ -42,7 +42,7 @@ from nmpsim.timing.compute import cycles_of, grant_ticks
 from nmpsim.timing.dram import CHANNEL_WORDS, FREE, channel_of, reset_dram, serve_grant
 
 REPLAY = Path(__file__).with_name("dramsim3_replay.cc")
-CLOCK_MHZ = {"lpddr4-3200": 1600, "ddr4-3200": 1600}
+CLOCK_MHZ = {"lpddr4-3200": 1600, "lpddr5-6400": 3200, "ddr4-3200": 1600}
 """Of the DRAM; times below are in its clocks."""
 SETTINGS = {
     "lpddr4-3200": """
@@ -78,6 +78,41 @@ channel_size = 512
 channels = 2
 bus_width = 16
 address_mapping = rorababgchco
+""",
+    # DRAMsim3 does not know LPDDR5; this is its LPDDR4 with the times of the other.
+    "lpddr5-6400": """
+[dram_structure]
+protocol = LPDDR4
+bankgroups = 2
+banks_per_group = 8
+rows = 32768
+columns = 1024
+device_width = 16
+BL = 16
+[timing]
+tCK = 0.3125
+CL = 68
+CWL = 36
+tRCD = 60
+tRP = 60
+tRAS = 135
+tRFC = 672
+tREFI = 12499
+tRRD_S = 16
+tRRD_L = 16
+tWTR_S = 20
+tWTR_L = 40
+tFAW = 64
+tWR = 112
+tRTP = 24
+tCCD_S = 8
+tCCD_L = 16
+tRTRS = 8
+[system]
+channel_size = 1024
+channels = 2
+bus_width = 16
+address_mapping = rorabachcobg
 """,
     "ddr4-3200": """
 [dram_structure]
@@ -164,6 +199,7 @@ def main() -> None:
     parser.add_argument("preset", choices=sorted(SETTINGS))
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--input", type=Path)
+    parser.add_argument("--change", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         compare(given, Path(folder))
@@ -191,8 +227,8 @@ def compare(given: argparse.Namespace, folder: Path) -> None:
 
         report = nmpsim.Device(config).run(bundle, inputs, work=listen)
     clocks = CLOCK_MHZ[given.preset] / config.cores_clock_mhz
-    in_time, _ = replayed(given, folder, trace, clocks)
-    saturated, moved = replayed(given, folder, trace, 0)
+    in_time, _ = replayed(given, folder, trace, clocks, config)
+    saturated, moved = replayed(given, folder, trace, 0, config)
     own = at_once(grants.all, costs_of(config))
     last = max(int(grant["end"]) for grant in grants.all)
     bursts = sum(int(grant["bytes"]) for grant in grants.all) // config.dram_burst_bytes
@@ -208,19 +244,31 @@ def show(how: str, own: int, theirs: float) -> None:
     print(f"{how}: nmpsim {own:,}, DRAMsim3 {theirs:,.0f} cycles ({own / theirs - 1:+.1%})")
 
 
+def changed(text: str, changes: list[str]) -> str:
+    """DRAMsim3's settings with changes, each ``NAME=VALUE`` of a setting that is there."""
+    lines = dict(line.partition(" = ")[::2] for line in text.splitlines())
+    for change in changes:
+        name, _, value = change.partition("=")
+        if name not in lines:
+            raise SystemExit(f"--change {change}: this preset has {', '.join(lines)}")
+        lines[name] = value
+    return "".join(f"{name} = {value}\n" if value else f"{name}\n" for name, value in lines.items())
+
+
 def replayed(
-    given: argparse.Namespace, folder: Path, trace: Path, clocks: float
+    given: argparse.Namespace, folder: Path, trace: Path, clocks: float, config: DeviceConfig
 ) -> tuple[int, int]:
     """Clocks that DRAMsim3 takes, and bursts that it moves."""
     settings, program = folder / "dram.ini", folder / "replay"
-    settings.write_text(SETTINGS[given.preset].lstrip() + CONTROLLER, encoding="utf-8")
+    settings.write_text(changed(SETTINGS[given.preset].lstrip(), given.change) + CONTROLLER)
     library = given.folder.resolve()
     if not program.exists():
         options = [f"-I{library / 'src'}", f"-L{library}", "-ldramsim3", f"-Wl,-rpath,{library}"]
         subprocess.run(
             ["g++", "-O2", "-std=c++17", str(REPLAY), *options, "-o", str(program)], check=True
         )
-    arguments = [str(program), str(settings), str(trace), str(clocks)]
+    rows = [str(config.dram_channels), str(config.dram_row_bytes)]
+    arguments = [str(program), str(settings), str(trace), str(clocks), *rows]
     done = subprocess.run(arguments, check=True, capture_output=True, text=True, cwd=folder)
     channels = json.loads((folder / "dramsim3.json").read_text(encoding="utf-8")).values()
     moved = sum(one["num_read_cmds"] + one["num_write_cmds"] for one in channels)
