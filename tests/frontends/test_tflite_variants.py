@@ -312,6 +312,14 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         lambda: Variant("LOGISTIC").reads(X).gives(X.shape, scale=None),
         "t1 is int8 without a scale",
     ),
+    "a wide result without a scale": (
+        lambda: Variant("LEAKY_RELU").reads(WIDE).gives(WIDE.shape, "int16", None),
+        "t1 is int16 without a scale",
+    ),
+    "a fine result of a hard swish": (
+        lambda: Variant("HARD_SWISH").reads(X).gives(X.shape, scale=1e-5),
+        "a result of a scale finer than the factor can be",
+    ),
     "a place that is not there": (
         lambda: Variant("GATHER", GatherOptions={"Axis": 1}).reads(X).takes(4).gives((2, 6, 4)),
         "a place outside of 4",

@@ -145,7 +145,7 @@ def _results(path: Path) -> dict[str, Any]:
 def _check_folder(folder: Path) -> None:
     """Refuse before anything is run what could not be written at the end."""
     if folder == STDOUT:
-        hint = "name a new folder; one that is called - is ./-"
+        hint = "name a new folder"
         raise fail("ARG001", "a folder cannot go to standard output", place=Place("-"), hint=hint)
     if folder.is_dir() and not any(folder.iterdir()):
         return

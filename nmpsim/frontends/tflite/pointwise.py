@@ -112,10 +112,13 @@ def leaky_relu(graph: Lowering, operator: Operator) -> Result:
     alpha = float(operator.options["Alpha"])
     if not math.isfinite(alpha):
         raise UnsupportedError(f"alpha {alpha:g}")
+    if operator.outputs[0].dtype != source.dtype:
+        raise UnsupportedError(f"{source.dtype} to {operator.outputs[0].dtype}")
     if source.dtype == "int16":
         result = operator.outputs[0]
+        target = graph.target(result)
         values = leaky(np.arange(-32768, 32768), source.scales[0], result.scales[0], alpha)
-        graph.look_up_wide(operator, graph.value(source), graph.target(result), values)
+        graph.look_up_wide(operator, graph.value(source), target, values)
         return Result()
     if alpha <= 0:  # the device's factors are above zero
         return _look_up(graph, operator, lambda x, scale, out: leaky(x, scale, out, alpha))
@@ -138,16 +141,13 @@ def _look_up(graph: Lowering, operator: Operator, function: Table) -> Result:
     (source,), result = quantized_inputs(operator, 1), operator.outputs[0]
     if source.dtype not in ("int8", "uint8") or result.dtype != source.dtype:
         raise UnsupportedError(f"{source.dtype} to {result.dtype}")
-    values = function(
-        np.arange(-128, 128, dtype=np.int64) - graph.zero_point(source),
-        source.scales[0],
-        result.scales[0],
-    )
-    table = np.clip(values + graph.zero_point(result), -128, 127).astype(np.int8)
-    mapping = graph.builder.constant(
-        f"{result.name}_table", table, TensorType("i8", (256,), graph.type_of(result).quant)
-    )
-    graph.add("intlookuptable", operator, (graph.target(result), graph.value(source), mapping))
+    target, value = graph.target(result), graph.value(source)
+    numbers = np.arange(-128, 128, dtype=np.int64) - graph.zero_point(source)
+    values = function(numbers, source.scales[0], result.scales[0]) + graph.zero_point(result)
+    table = np.clip(values, -128, 127).astype(np.int8)
+    kind = TensorType("i8", (256,), target.type.quant)
+    mapping = graph.builder.constant(f"{result.name}_table", table, kind)
+    graph.add("intlookuptable", operator, (target, value, mapping))
     return Result()
 
 
@@ -173,6 +173,8 @@ def prelu(graph: Lowering, operator: Operator) -> Result:
     source, slopes = quantized_inputs(operator, 2)
     result = operator.outputs[0]
     _check_broadcast(source.shape, slopes.shape, result.shape)
+    if result.dtype != source.dtype:
+        raise UnsupportedError(f"{source.dtype} to {result.dtype}")
     if slopes.dtype != source.dtype.replace("int16", "int8"):
         raise UnsupportedError(f"{source.dtype} with slopes of {slopes.dtype}")
     value = graph.value(source)

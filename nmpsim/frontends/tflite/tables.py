@@ -12,6 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.frontends.unsupported import UnsupportedError
+
 Integers = npt.NDArray[np.int64]
 Table = Callable[[Integers, np.float32, np.float32], Integers]
 """(values less the zero point, scale, the result's scale) -> results less their zero point."""
@@ -40,7 +42,7 @@ def _hard_swish(x: Integers, scale: np.float32, out_scale: np.float32) -> Intege
     out_mul, out_exponent = _multiplier16(np.float32(fine / out_scale))
     relu_mul, relu_exponent = _multiplier16(np.float32(fine / np.float32(3 / 32768)))
     if out_exponent > 0:
-        raise ValueError("the result of a hard swish has a finer scale than is supported")
+        raise UnsupportedError("a result of a scale finer than the factor can be")
     wide = x * 128
     scaled = _doubling_high16(wide, out_mul)
     gate = wide
