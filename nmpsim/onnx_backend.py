@@ -93,13 +93,14 @@ class PreparedModel(BackendRep):
             The outputs in the model's order; also by name, ``result["y"]``.
 
         Raises:
-            RefusedError: MODEL, LIR and COMP codes.
+            RefusedError: MODEL, LIR and COMP codes; INPUT002 for NaN, MEM001.
             UserError: INPUT001, INPUT002.
         """
         values = self._checked(self._by_name(inputs))
         program = self._program(values)
         given = {one.name: values[one.name] for one in program.bundle.metadata.user_inputs}
-        self.report = self._device.run(program, given)
+        with _refusing():  # what is no number
+            self.report = self._device.run(program, given)
         if self.report.trap is not None:
             raise RuntimeError(f"the run ended in a trap: {self.report.trap}")
         names = [one.name for one in self._model.graph.output]

@@ -152,3 +152,14 @@ def test_scales_along_a_dimension_of_an_activation(tmp_path: Path, axis: int) ->
     assert y.tolist() == ((q - z_along) * s_along).tolist()
     y = answer(tmp_path, [(*nodes[0][:2], ["y"], nodes[0][3])], {"x": x}, {"s": s, "z": z}, "uint8")
     assert (y.dtype, y.tolist()) == (np.uint8, q.tolist())
+
+
+@pytest.mark.parametrize("shape", [(1, 8), (1, 8, 3), (2, 1, 8)])
+def test_a_softmax_whose_ratios_lie_on_halves(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """An eighth of 36 steps: which way it is rounded is decided by the errors of the sum."""
+    names = ["x", "x_s", "x_z", "y_s", "y_z"]
+    attributes = {"axis": shape.index(8), "opset": 13}
+    nodes: list[Node] = [("com.microsoft.QLinearSoftmax", names, ["y"], attributes)]
+    constants = scales(x=(0.04199245, 255), y=(0.02718454, 128))
+    y = answer(tmp_path, nodes, {"x": np.full(shape, 231, np.uint8)}, constants, "uint8")
+    assert set(y.reshape(-1).tolist()) == {133}

@@ -16,7 +16,8 @@ from nmpsim.frontends.onnx.integers import plain_integers, quantized
 from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Layout, Lowering, Result
 from nmpsim.frontends.onnx.model import Array, Node
 from nmpsim.frontends.onnx.pointwise import as_image
-from nmpsim.frontends.onnx.real import REAL, convolve, spread
+from nmpsim.frontends.onnx.products import convolve
+from nmpsim.frontends.onnx.real import REAL, spread
 from nmpsim.frontends.onnx.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType

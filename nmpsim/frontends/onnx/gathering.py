@@ -17,6 +17,7 @@ from nmpsim.frontends.builder import Value
 from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Lowering, Result, Shape
 from nmpsim.frontends.onnx.model import Array, Node
 from nmpsim.frontends.onnx.movement import kind_of, take
+from nmpsim.frontends.onnx.pointwise import swapped
 from nmpsim.frontends.onnx.real import REAL, real
 from nmpsim.frontends.unsupported import UnsupportedError
 
@@ -162,22 +163,10 @@ def _weighted(graph: Lowering, node: Node, sizes: Shape, weights: Mapping[int, A
     value = real(graph, name, PLAIN)
     target = graph.target(result, sizes, REAL)
     for axis, held in weights.items():
-        value = _product(graph, result, _swapped(graph, result, value, axis), held)
-        value = _swapped(graph, result, value, axis)
+        value = _product(graph, result, swapped(graph, result, value, axis), held)
+        value = swapped(graph, result, value, axis)
     graph.add("copy", result, (target, value))
     return Result()
-
-
-def _swapped(graph: Lowering, name: str, value: Value, axis: int) -> Value:
-    """A dimension and the last one exchanged."""
-    order = list(range(len(value.shape)))
-    order[axis], order[-1] = order[-1], order[axis]
-    if axis == len(order) - 1:
-        return value
-    type = attrs.evolve(value.type, shape=tuple(value.shape[i] for i in order))
-    made = graph.temporary(f"{name}_swapped", type)
-    graph.add("transpose", name, (made, value), Shuffle=tuple(order))
-    return made
 
 
 def _product(graph: Lowering, name: str, value: Value, weights: Array) -> Value:

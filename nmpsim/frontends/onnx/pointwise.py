@@ -165,13 +165,45 @@ def softmax(graph: Lowering, step: IntegerOperation) -> Result:
     if not shape or not -len(shape) <= axis < len(shape):
         raise UnsupportedError(f"dimension {axis} of {list(shape)}")
     axis %= len(shape)
-    if opset >= 13 and axis != len(shape) - 1 and math.prod(shape[axis + 1 :]) > 1:
-        raise UnsupportedError(f"dimension {axis} of {list(shape)}, which is not the last")
-    rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
-    value = graph.view(graph.value(source.name, PLAIN, source), rows)
-    target = graph.view(graph.target(step.result.name, shape, step.result), rows)
-    graph.add("softmax", step.result.name, (target, value))
+    value = graph.value(source.name, PLAIN, source)
+    target = graph.target(step.result.name, shape, step.result)
+    along(graph, "softmax", step.result.name, (target, value), axis, whole=opset < 13)
     return Result()
+
+
+def along(
+    graph: Lowering, opcode: str, name: str, sides: tuple[Value, Value], axis: int, whole: bool
+) -> None:
+    """A function of rows along one dimension, or, ``whole``, along all from it on."""
+    target, value = sides
+    shape = value.shape
+    if whole or math.prod(shape[axis + 1 :]) == 1:
+        rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
+        graph.add(opcode, name, [graph.view(side, rows) for side in sides])
+        return
+    turned = swapped(graph, name, value, axis)
+    rows = (math.prod(turned.shape[:-1]), turned.shape[-1])
+    made = graph.temporary(f"{name}_rows", attrs.evolve(target.type, shape=turned.shape))
+    graph.add(opcode, name, (graph.view(made, rows), graph.view(turned, rows)))
+    graph.add("transpose", name, (target, made), Shuffle=exchange(len(shape), axis))
+
+
+def exchange(rank: int, axis: int) -> tuple[int, ...]:
+    """The order of dimensions that exchanges one and the last."""
+    order = list(range(rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    return tuple(order)
+
+
+def swapped(graph: Lowering, name: str, value: Value, axis: int) -> Value:
+    """A dimension and the last one exchanged."""
+    order = exchange(len(value.shape), axis)
+    if axis == len(order) - 1:
+        return value
+    type = attrs.evolve(value.type, shape=tuple(value.shape[i] for i in order))
+    made = graph.temporary(f"{name}_swapped", type)
+    graph.add("transpose", name, (made, value), Shuffle=order)
+    return made
 
 
 # --- concatenation ---------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Layout, Lowering, Result, Shape
-from nmpsim.frontends.onnx.model import Array, Node
+from nmpsim.frontends.onnx.lowering import LAST, Layout, Lowering, Result, Shape
+from nmpsim.frontends.onnx.model import Node
 from nmpsim.frontends.onnx.pointwise import as_image
 from nmpsim.frontends.onnx.weight_folding import AS_CONVOLUTION
-from nmpsim.frontends.onnx.windows import Window, window_of
+from nmpsim.frontends.onnx.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
@@ -83,13 +83,11 @@ def clip(graph: Lowering, node: Node) -> Result:
     return Result()
 
 
-def pair(opcode: str) -> Lower:
-    """Two tensors, either broadcast."""
+def pair(opcode: str, *, is_mean: bool = False) -> Lower:
+    """Tensors, any of them broadcast: two, or more one after the other."""
 
     def lower(graph: Lowering, node: Node) -> Result:
-        names = node.inputs[:2]
-        if len(node.inputs) != 2:
-            raise UnsupportedError(f"{len(node.inputs)} inputs")
+        names, result = node.inputs, node.outputs[0]
         try:
             shape = tuple(np.broadcast_shapes(*(graph.shape(name) for name in names)))
         except ValueError:
@@ -99,12 +97,58 @@ def pair(opcode: str) -> Lower:
         for side in sides:
             if side.type.elem != "float":
                 raise UnsupportedError(f"{side.name} is {side.type.elem}")
-        graph.add(
-            opcode, node.outputs[0], (graph.target(node.outputs[0], shape, REAL, layout), *sides)
-        )
+        target = graph.target(result, shape, REAL, layout)
+        total = sides[0]
+        for place, side in enumerate(sides[1:], 2):
+            is_last = place == len(sides) and not is_mean
+            made = target if is_last else graph.temporary(f"{result}_part", target.type)
+            graph.add(opcode, result, (made, total, side))
+            total = made
+        if is_mean:
+            graph.add("elementdiv", result, (target, total, _number(graph, target, len(sides))))
+        elif len(sides) == 1:
+            graph.add("copy", result, (target, total))
         return Result()
 
     return lower
+
+
+def _number(graph: Lowering, like: Value, number: float) -> Value:
+    """A constant as large as a tensor."""
+    return graph.real_constant(f"{like.name}_number", np.full(like.shape, number, np.float32))
+
+
+_UNITS = {
+    "Celu": {"alpha": 1.0},
+    "Elu": {"alpha": 1.0},
+    "Selu": {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
+}
+
+
+def exponential_unit(graph: Lowering, node: Node) -> Result:
+    """``gamma * (max(x, 0) + alpha * (exp(min(x, 0)) - 1))``; Celu's exponent is over alpha."""
+    name, result = node.inputs[0], node.outputs[0]
+    layout = graph.layout(name)
+    value = real(graph, name, layout)
+    target = graph.target(result, graph.shape(name), REAL, layout)
+    numbers = {key: float(node.attributes.get(key, d)) for key, d in _UNITS[node.op].items()}
+    alpha, gamma = numbers["alpha"], numbers.get("gamma", 1.0)
+    if alpha == 0 or not math.isfinite(alpha * gamma):
+        raise UnsupportedError(f"{numbers}")
+
+    def make(opcode: str, *operands: Value, **given: float) -> Value:
+        made = graph.temporary(f"{result}_{opcode}", value.type)
+        graph.add(opcode, result, (made, *operands), **given)
+        return made
+
+    above = make("elementmulconst", make("relu", value), LHS=gamma)
+    below = make("clip", value, Min=-float(np.finfo(np.float32).max), Max=0.0)
+    if node.op == "Celu":
+        below = make("elementdiv", below, _number(graph, value, alpha))
+    missing = make("elementrsubconst", make("elementexp", below), LHS=1.0)
+    scaled = make("elementmulconst", missing, LHS=-alpha * gamma)
+    graph.add("elementadd", result, (target, above, scaled))
+    return Result()
 
 
 def hard_sigmoid(graph: Lowering, node: Node) -> Result:
@@ -208,131 +252,7 @@ def _by_channel(graph: Lowering, node: Node, target: Value, value: Value) -> Non
     )
 
 
-# --- weights ---------------------------------------------------------------------------------
-
-
-def convolution(graph: Lowering, node: Node) -> Result:
-    """Filter [O, I / group, ...], a constant."""
-    name, result = node.inputs[0], node.outputs[0]
-    shape, filters = graph.shape(name), _weights(graph, node.input(1))
-    groups = int(node.attributes.get("group", 1))
-    if not 3 <= len(shape) <= 4 or filters.ndim != len(shape) or groups < 1:
-        raise UnsupportedError(f"a filter {list(filters.shape)} for an input {list(shape)}")
-    if filters.shape[1] * groups != shape[1] or len(filters) % groups:
-        raise UnsupportedError(f"{groups} groups, a filter {list(filters.shape)}, {shape[1]}")
-    more = graph.padding.get(name, (0, 0, 0, 0))
-    window = window_of(node.attributes, shape[2:], filters.shape[2:], more)
-    last = np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
-    value = as_image(graph, real(graph, name, LAST))
-    made = (shape[0], len(filters), *window.out[4 - len(shape) :])
-    target = as_image(graph, graph.target(result, made, REAL, LAST))
-    convolve(graph, node, (target, value), last, _bias(graph, node, len(filters)), window, groups)
-    return Result()
-
-
-def convolve(
-    graph: Lowering,
-    node: Node,
-    sides: tuple[Value, Value],
-    filters: Array,
-    bias: Array,
-    window: Window,
-    groups: int,
-) -> None:
-    """Target and source are images, channels last; ``filters`` are OHWI, all float32."""
-    name = node.outputs[0]
-    weights = graph.real_constant(node.input(1), filters)
-    shift = graph.real_constant(node.input(2) or f"{name}_bias", bias)
-    graph.add(
-        "convolution",
-        name,
-        (*sides, weights, shift),
-        Kernels=window.kernel,
-        Strides=window.strides,
-        Pads=window.pads,
-        Group=groups,
-        Dilation=window.dilation,
-    )
-
-
-def _weights(graph: Lowering, name: str) -> Array:
-    values = graph.constant(name)
-    if values.dtype != np.float32:
-        raise UnsupportedError(f"weights of {values.dtype}")
-    return values
-
-
-def _bias(graph: Lowering, node: Node, outs: int) -> Array:
-    values = np.zeros(outs, np.float32)
-    if node.input(2):
-        given = _weights(graph, node.input(2))
-        if given.size not in (1, outs) or given.size != math.prod(given.shape[-1:]):
-            raise UnsupportedError(f"a bias {list(given.shape)}")
-        values = np.broadcast_to(given.reshape(-1), (outs,))
-    return values
-
-
-def gemm(graph: Lowering, node: Node) -> Result:
-    """alpha and beta 1, the right side a constant."""
-    attributes = node.attributes
-    if any(attributes.get(k, 1.0) != 1.0 for k in ("alpha", "beta")) or attributes.get("transA"):
-        raise UnsupportedError("alpha, beta, or the left side transposed")
-    weights = _weights(graph, node.input(1))
-    shape = graph.shape(node.inputs[0])
-    if attributes.get("transB"):
-        weights = weights.T
-    if weights.ndim != 2 or len(shape) != 2 or shape[1] != weights.shape[0]:
-        raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(shape)}")
-    bias = _bias(graph, node, weights.shape[1])
-    return _connected(graph, node, shape, weights, bias)
-
-
-def product(graph: Lowering, node: Node) -> Result:
-    """The right side a constant matrix, or both alike."""
-    names, result = node.inputs, node.outputs[0]
-    shape, other = graph.shape(names[0]), graph.shape(names[1])
-    if min(len(shape), len(other)) < 2 or shape[-1] != other[-2]:
-        raise UnsupportedError(f"{list(shape)} times {list(other)}")
-    if graph.is_constant(names[1]) and len(other) == 2:
-        return _connected(
-            graph, node, shape, _weights(graph, names[1]), _bias(graph, node, other[1])
-        )
-    lead = shape[:-2]
-    if lead != other[:-2]:
-        raise UnsupportedError(f"{list(shape)} times {list(other)}")
-    items = math.prod(lead)
-    sides = [
-        graph.view(side, (items, *side.shape[-2:]))
-        for side in (
-            graph.target(result, (*shape[:-1], other[-1]), REAL),
-            real(graph, names[0], PLAIN),
-            real(graph, names[1], PLAIN),
-        )
-    ]
-    graph.add("batchmatmul", result, sides)
-    return Result()
-
-
-def _connected(graph: Lowering, node: Node, shape: Shape, weights: Array, bias: Array) -> Result:
-    result = node.outputs[0]
-    rows = math.prod(shape[:-1])
-    value = graph.view(real(graph, node.inputs[0], PLAIN), (rows, shape[-1]))
-    whole = graph.target(result, (*shape[:-1], weights.shape[1]), REAL)
-    target = graph.view(whole, (rows, weights.shape[1]))
-    graph.add(
-        "fullyconnected",
-        result,
-        (
-            target,
-            value,
-            graph.real_constant(node.input(1), weights),
-            graph.real_constant(f"{result}_bias", bias),
-        ),
-    )
-    return Result()
-
-
-# --- pools, means, softmax -------------------------------------------------------------------
+# --- pools, channels -------------------------------------------------------------------
 
 
 def average_pool(graph: Lowering, node: Node) -> Result:
@@ -361,56 +281,22 @@ def average_pool(graph: Lowering, node: Node) -> Result:
     return Result()
 
 
-def mean(graph: Lowering, node: Node) -> Result:
-    """Neighbouring dimensions become the rows of a window that covers them."""
-    name, result = node.inputs[0], node.outputs[0]
-    shape = graph.shape(name)
-    given = node.attributes.get("axes")
-    if given is None and node.input(1):
-        given = graph.integers(node.input(1))
-    axes = sorted({a % max(len(shape), 1) for a in (range(len(shape)) if given is None else given)})
-    if not axes or axes != list(range(axes[0], axes[-1] + 1)):
-        raise UnsupportedError(f"dimensions {axes}, which are not neighbours")
-    first, last = axes[0], axes[-1] + 1
-    outer, rows, inner = map(math.prod, (shape[:first], shape[first:last], shape[last:]))
-    kept = (1,) * len(axes) if node.attributes.get("keepdims", 1) else ()
-    if len(shape) == 4 and axes == [2, 3]:  # an image's, where channels come last
-        made = graph.target(result, (*shape[:2], *kept), REAL, LAST if kept else PLAIN)
-        target = graph.view(made, (shape[0], 1, 1, shape[1]))
-        _average(graph, result, target, real(graph, name, LAST), (shape[2], shape[3]))
-        return Result()
-    value = graph.view(real(graph, name, PLAIN), (outer, rows, 1, inner))
-    whole = graph.target(result, (*shape[:first], *kept, *shape[last:]), REAL)
-    _average(graph, result, graph.view(whole, (outer, 1, 1, inner)), value, (rows, 1))
-    return Result()
-
-
-def _average(
-    graph: Lowering, name: str, target: Value, source: Value, window: tuple[int, int]
-) -> None:
-    """Over the whole of an image."""
+def response_normalization(graph: Lowering, node: Node) -> Result:
+    """``LRN`` over an odd number of channels."""
+    name, result, attributes = node.inputs[0], node.outputs[0], node.attributes
+    shape, size = graph.shape(name), int(attributes.get("size", 0))
+    if len(shape) != 4 or size < 1 or size % 2 == 0:
+        raise UnsupportedError(f"{size} channels of {list(shape)}")
+    value = real(graph, name, LAST)
+    target = graph.target(result, shape, REAL, LAST)
+    scale = graph.temporary(f"{result}_scale", value.type)
     graph.add(
-        "avgpool",
-        name,
-        (target, source),
-        Kernels=window,
-        Strides=(1, 1),
-        Pads=(0, 0, 0, 0),
-        CountIncludePads=1,
+        "localresponsenormalization",
+        result,
+        (target, value, scale),
+        HalfWindowSize=size // 2,
+        Alpha=float(attributes.get("alpha", 1e-4)),
+        Beta=float(attributes.get("beta", 0.75)),
+        K=float(attributes.get("bias", 1.0)),
     )
-
-
-def softmax(graph: Lowering, node: Node) -> Result:
-    """Along the last dimension; before opset 13 along all from one on."""
-    name, result = node.inputs[0], node.outputs[0]
-    shape = graph.shape(name)
-    axis = int(node.attributes.get("axis", -1 if graph.opset >= 13 else 1))
-    if not shape or not -len(shape) <= axis < len(shape):
-        raise UnsupportedError(f"dimension {axis} of {list(shape)}")
-    axis %= len(shape)
-    if graph.opset >= 13 and math.prod(shape[axis + 1 :]) > 1:
-        raise UnsupportedError(f"dimension {axis} of {list(shape)}, which is not the last")
-    rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
-    value = graph.view(real(graph, name, PLAIN), rows)
-    graph.add("softmax", result, (graph.view(graph.target(result, shape, REAL), rows), value))
     return Result()

@@ -1,8 +1,9 @@
-"""Softmax of quantized rows as ONNX Runtime's ``QLinearSoftmax`` computes it, in float32.
+"""Softmax of quantized rows as ONNX Runtime's ``QLinearSoftmax`` computes it.
 
 Source: onnxruntime/contrib_ops/cpu/quantization/qlinear_softmax.cc. A table holds
 exp(S * (i - 255)), scaled up so that a row's sum just fits a float32; every row is moved so that
-its largest is 255.
+its largest is 255. That the quotient is not rounded to float32 before it is rounded to an integer
+is what ONNX Runtime 1.32 answers for ratios on halves.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float)
     sums = np.cumsum(powers, axis=1, dtype=np.float32)[:, -1:]
     steps = np.floor(np.float32(1) / dest.scale32)
     with np.errstate(over="ignore", invalid="ignore"):
-        ratios = np.nan_to_num(np.rint(powers / sums * steps), nan=0.0)
-    limited: IntArray = np.clip(ratios.astype(np.float64), 0, 1 << 31).astype(np.int64)
+        exact = powers.astype(np.float64) * steps / sums
+        ratios = np.nan_to_num(np.rint(exact), nan=0.0)
+    limited: IntArray = np.clip(ratios, 0, 1 << 31).astype(np.int64)
     return limited + dest.offset
 
 
 def _table(scale: float, count: int) -> FloatArray:
-    """[256] float32; exponents are in float64."""
+    """[256] float32; exponents are in float64, but the logarithm is a float32."""
     largest = float(np.finfo(np.float32).max / np.float32(count))
-    up = max(0.0, float(np.log(largest)) - _RESERVE) / scale
+    up = max(0.0, float(np.float32(np.log(largest))) - _RESERVE) / scale
     table: FloatArray = exp((np.arange(256) - 255.0 + up) * scale).astype(np.float32)
     return table

@@ -1,0 +1,124 @@
+"""Nodes that make one number of many, or of a row: means, sums, extremes, softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from nmpsim.frontends.builder import Value
+from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Lowering, Result
+from nmpsim.frontends.onnx.model import Node
+from nmpsim.frontends.onnx.movement import axes_of, identity
+from nmpsim.frontends.onnx.pointwise import along
+from nmpsim.frontends.onnx.real import REAL, real
+from nmpsim.frontends.unsupported import UnsupportedError
+
+Lower = Callable[[Lowering, Node], Result]
+
+
+def reduction(opcode: str) -> Lower:
+    """Of real numbers along dimensions, which are moved to the end."""
+
+    def lower(graph: Lowering, node: Node) -> Result:
+        name, result = node.inputs[0], node.outputs[0]
+        shape = graph.shape(name)
+        axes = axes_of(graph, node, len(shape))
+        if not axes and node.attributes.get("noop_with_empty_axes"):
+            return identity(graph, node)
+        gone = sorted(set(axes or range(len(shape))))
+        if opcode == "avgpool" and len(shape) == 4 and gone == [2, 3]:
+            return _image_average(graph, node)
+        kept = [axis for axis in range(len(shape)) if axis not in gone]
+        value = real(graph, name, PLAIN)
+        order = (*kept, *gone)
+        if [axis for axis in order if shape[axis] > 1] != [
+            a for a in sorted(order) if shape[a] > 1
+        ]:
+            type = attrs.evolve(value.type, shape=tuple(shape[axis] for axis in order))
+            turned = graph.temporary(f"{result}_turned", type)
+            graph.add("transpose", result, (turned, value), Shuffle=order)
+            value = turned
+        stays = bool(node.attributes.get("keepdims", 1))
+        made = tuple(1 if a in gone else d for a, d in enumerate(shape) if stays or a not in gone)
+        rows = (math.prod(shape[axis] for axis in kept), math.prod(shape[axis] for axis in gone))
+        target = graph.target(result, made, REAL)
+        _reduce(graph, opcode, result, graph.view(target, rows[:1]), graph.view(value, rows))
+        return Result()
+
+    return lower
+
+
+def _image_average(graph: Lowering, node: Node) -> Result:
+    """Of each channel, where channels come last: the device has that."""
+    name, result = node.inputs[0], node.outputs[0]
+    items, channels, *window = graph.shape(name)
+    stays = bool(node.attributes.get("keepdims", 1))
+    made = (items, channels, *(1,) * (2 * stays))
+    whole = graph.target(result, made, REAL, LAST if stays else PLAIN)
+    target = graph.view(whole, (items, 1, 1, channels))
+    _average(graph, result, target, real(graph, name, LAST), window)
+    return Result()
+
+
+def _reduce(graph: Lowering, opcode: str, name: str, target: Value, rows: Value) -> None:
+    """Rows [outer, inner] to [outer]."""
+    if opcode == "batchedreduceadd":
+        graph.add(opcode, name, (target, rows), Axis=1)
+    elif opcode != "avgpool":
+        graph.add(opcode, name, (target, rows), Axes=(1,))
+    else:
+        outer, inner = rows.shape
+        sides = (graph.view(target, (outer, 1, 1, 1)), graph.view(rows, (outer, inner, 1, 1)))
+        _average(graph, name, *sides, (inner, 1))
+
+
+def _average(
+    graph: Lowering, name: str, target: Value, source: Value, window: Sequence[int]
+) -> None:
+    """Over the whole of an image."""
+    graph.add(
+        "avgpool",
+        name,
+        (target, source),
+        Kernels=tuple(window),
+        Strides=(1, 1),
+        Pads=(0, 0, 0, 0),
+        CountIncludePads=1,
+    )
+
+
+def extreme(opcode: str) -> Lower:
+    """Where the largest or smallest value along a dimension lies, the first of equals."""
+
+    def lower(graph: Lowering, node: Node) -> Result:
+        name, result = node.inputs[0], node.outputs[0]
+        shape, axis = graph.shape(name), int(node.attributes.get("axis", 0))
+        if node.attributes.get("select_last_index") or not -len(shape) <= axis < len(shape):
+            raise UnsupportedError(f"dimension {axis} of {list(shape)}, or the last of equals")
+        axis %= len(shape)
+        stays = bool(node.attributes.get("keepdims", 1))
+        made = (*shape[:axis], *(1,) * stays, *shape[axis + 1 :])
+        value = graph.value(name)
+        target = graph.target(result, made, "int64")
+        graph.add(opcode, result, (target, value), Axis=axis, KeepDims=int(stays))
+        return Result()
+
+    return lower
+
+
+def softmax(opcode: str) -> Lower:
+    """Along one dimension; before opset 13 along all from one on."""
+
+    def lower(graph: Lowering, node: Node) -> Result:
+        name, result = node.inputs[0], node.outputs[0]
+        shape = graph.shape(name)
+        axis = int(node.attributes.get("axis", -1 if graph.opset >= 13 else 1))
+        if not shape or not -len(shape) <= axis < len(shape):
+            raise UnsupportedError(f"dimension {axis} of {list(shape)}")
+        sides = (graph.target(result, shape, REAL), real(graph, name, PLAIN))
+        along(graph, opcode, result, sides, axis % len(shape), whole=graph.opset < 13)
+        return Result()
+
+    return lower
