@@ -18,16 +18,16 @@ import nmpsim.onnx_backend as backend
 from nmpsim import UserError
 
 OPERATORS = (
-    *("averagepool", "basicconv", "clip", "dropout", "dynamicquantizelinear", "globalaveragepool"),
-    *("maxpool", "qlinearconv", "qlinearmatmul", "quantizelinear", "dequantizelinear", "relu"),
+    *("clip", "conv", "convinteger", "convtranspose", "dequantizelinear", "dropout"),
+    *("dynamicquantizelinear", "globalaveragepool", "matmulinteger", "qlinearconv"),
+    *("qlinearmatmul", "quantizelinear", "relu"),
 )
-"""Modules of onnx.backend.test.case.node."""
+"""Modules of onnx.backend.test.case.node; it takes seconds to make the cases of pools."""
 PASS = (
-    *("averagepool_2d_default", "averagepool_2d_ceil", "averagepool_2d_pads_count_include_pad"),
-    *("basic_conv_with_padding", "clip", "dequantizelinear", "dropout_default"),
-    *("dynamicquantizelinear", "globalaveragepool", "maxpool_1d_default", "maxpool_2d_uint8"),
-    *("qlinearconv", "qlinearmatmul_2D_int8_float32", "qlinearmatmul_3D_uint8_float32"),
-    *("quantizelinear", "relu"),
+    *("basic_conv_with_padding", "clip", "convinteger_with_padding", "convtranspose"),
+    *("dequantizelinear", "dequantizelinear_axis", "dropout_default", "dynamicquantizelinear"),
+    *("globalaveragepool", "matmulinteger", "qlinearconv", "qlinearmatmul_2D_int8_float32"),
+    *("qlinearmatmul_3D_uint8_float32", "quantizelinear", "quantizelinear_axis", "relu"),
 )
 
 
@@ -38,25 +38,20 @@ def node_cases() -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some divide by zero
         for name in OPERATORS:
-            name = "conv" if name == "basicconv" else name
             importlib.import_module(f"{package}.{name}")
     return {case.name: case for case in made}
 
 
 def test_cases_of_onnx_itself() -> None:
-    """None is wrong; each of PASS is run."""
-    passed = set()
-    for name, case in node_cases().items():
-        try:
-            prepared = backend.prepare(case.model)
-            for inputs, expected in case.data_sets:
-                for own, wanted in zip(prepared.run(inputs), expected, strict=True):
-                    assert own.dtype == wanted.dtype, name
-                    np.testing.assert_allclose(own, wanted, case.rtol, case.atol, err_msg=name)
-            passed.add(name)
-        except backend.RefusedError as error:
-            assert {one.code for one in error.diagnostics} <= {"MODEL001", "MODEL002"}
-    assert not {f"test_{name}" for name in PASS} - passed
+    """Some; benchmarks/onnx_backend.py runs all."""
+    cases = node_cases()
+    for name in PASS:
+        case = cases[f"test_{name}"]
+        prepared = backend.prepare(case.model)
+        for inputs, expected in case.data_sets:
+            for own, wanted in zip(prepared.run(inputs), expected, strict=True):
+                assert own.dtype == wanted.dtype, name
+                np.testing.assert_allclose(own, wanted, case.rtol, case.atol, err_msg=name)
 
 
 def test_what_cannot_be_compiled_is_refused_by_name() -> None:
