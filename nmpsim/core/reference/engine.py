@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nmpsim.core.engine import Reached, ShowInstructions
 from nmpsim.core.reference.access import ACCESS
 from nmpsim.core.reference.control import CONTROL
-from nmpsim.core.reference.cores import Core, all_cores
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.integer import INTEGER
 from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.step import (
@@ -115,17 +117,14 @@ def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool, watch: Watch
     most_steps = min(steps_with_room(machine), watch.stops.steps_per_turn, MAX_STEPS)
     if most_steps <= 0:
         return Outcome.PAUSED
-    cores = all_cores(machine)
-    core = min(
-        (c for c in cores if c.status == Status.RUNNING), key=lambda c: c.clock, default=None
-    )
-    queue, cycle = next_grant(machine, cores, costs)
+    core = first_running(machine)
+    queue, cycle = next_grant(machine, costs)
     if (core is not None or queue is not None) and watch.trace_is_full():
         return Outcome.STOPPED
     if queue is not None and (core is None or cycle < core.clock):
         return serve_request(machine, queue, cycle, watch)
     if core is None:
-        is_done = all(c.status == Status.HALTED for c in cores)
+        is_done = bool((machine.cores["status"] == Status.HALTED).all())
         return Outcome.DONE if is_done else Outcome.DEADLOCK
     if core.clock > costs.limits_cycles:
         note_cycle_limit(core)
@@ -168,15 +167,24 @@ def take_core_turn(
     return Outcome.STOPPED if has_retired and watch.wants_to_stop(core) else None
 
 
-def next_grant(machine: Machine, cores: list[Core], costs: Costs) -> tuple[Queue | None, int]:
+def first_running(machine: Machine) -> Core | None:
+    """The running core whose clock is behind all others; of equals the lower one."""
+    running = np.flatnonzero(machine.cores["status"] == Status.RUNNING)
+    if running.size == 0:
+        return None
+    return Core(machine, int(running[machine.cores["clock"][running].argmin()]))
+
+
+def next_grant(machine: Machine, costs: Costs) -> tuple[Queue | None, int]:
     """The DMA queue that the DRAM serves next, and the cycle in which it does or chooses so.
 
     Without look-ahead that asks for the DRAM first; ties by core, loads before stores.
     """
-    queues = [Queue(core, unit, costs) for core in cores for unit in (Unit.LOAD, Unit.STORE)]
-    asking = [queue for queue in queues if queue.request < NEVER]
-    if not asking:
+    units = (Unit.LOAD, Unit.STORE)
+    requests = np.argwhere(machine.cores["request"][:, units] < NEVER)
+    if requests.size == 0:
         return None, NEVER
+    asking = [Queue(Core(machine, core), units[unit], costs) for core, unit in requests.tolist()]
     if costs.dram_lookahead_cycles:
         return look_ahead(machine, asking, costs)
     first = min(asking, key=lambda queue: queue.request)
