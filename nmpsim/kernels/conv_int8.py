@@ -18,6 +18,7 @@ from nmpsim.kernels.requantize_int32 import (
     add_accounts,
     clear_accounts,
     complete_sums,
+    may_be_first,
     note_first,
     scale_sums,
 )
@@ -192,6 +193,13 @@ def put_wide_results(
 
 
 @jit
+def is_even(w: ConvShape, b: Batch, count: Int) -> Any:
+    """True if results fill whole blocks and pixels follow each other at the same distance."""
+    is_apart = w.out_pixel_stride >= count and w.out_row_stride == w.out_w * w.out_pixel_stride
+    return is_apart and b.lane == 0 and count % LANES == 0
+
+
+@jit
 def put_results(
     spm: Scratchpad,
     w: ConvShape,
@@ -210,8 +218,19 @@ def put_results(
     Not 0 if the table has counted something.
     """
     limited, count = ORIGIN, workspace.run.size
-    if fits_int32:
-        limited = scale_sums(workspace.sums, pixels, workspace.table, q.clip, workspace.results)
+    in_place = fits_int32 and is_even(w, b, count)
+    if in_place:
+        start = at.output + begin * w.out_pixel_stride + b.first
+        limited = scale_sums(
+            workspace.sums, pixels, workspace.table, q.clip, spm.i8, start, w.out_pixel_stride
+        )
+        lowest = place.origin + begin // w.out_w * place.stride_y + b.first
+        if not may_be_first(lowest, limited, q.clip, place.layer, counters):
+            return limited
+    elif fits_int32:
+        results = workspace.results.reshape(-1)
+        step = workspace.results.shape[1]
+        limited = scale_sums(workspace.sums, pixels, workspace.table, q.clip, results, ORIGIN, step)
     for p in range(pixels):
         y = (begin + p) // w.out_w
         x = begin + p - y * w.out_w
@@ -219,7 +238,8 @@ def put_results(
         to = at.output + y * w.out_row_stride + x * w.out_pixel_stride + b.first
         total = workspace.sums[p, b.lane : b.lane + count]
         if fits_int32:
-            copy_run(workspace.results[p], b.lane, spm.i8, to, count)
+            if not in_place:
+                copy_run(workspace.results[p], b.lane, spm.i8, to, count)
             if limited:
                 note_first(
                     total, workspace.table, b.lane, q.clip, limited, index, place.layer, counters

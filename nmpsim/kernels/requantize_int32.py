@@ -180,11 +180,13 @@ def _complete_compiled(sums: Int32s, pixels: Int, windows: Int32s, table: Int32s
     return beyond != 0
 
 
-def _scale_compiled(sums: Int32s, pixels: Int, table: Int32s, clip: Clip, results: Int8s) -> Any:
+def _scale_compiled(
+    sums: Int32s, pixels: Int, table: Int32s, clip: Clip, results: Int8s, start: Int, step: Int
+) -> Any:
     at, row = np.int64(sums.ctypes.data), 4 * np.int64(sums.shape[1])
-    rows, to = np.int64(table.ctypes.data), np.int64(results.ctypes.data)
+    rows, to = np.int64(table.ctypes.data), np.int64(results.ctypes.data) + start
     count, low, high = np.int64(pixels), np.int64(clip.low), np.int64(clip.high)
-    width = np.int64(results.shape[1])
+    width = np.int64(step)
     limited = np.int64(0)
     for block in range(table.shape[0]):
         there, here = rows + block * _BLOCK_BYTES, to + block * LANES
@@ -203,12 +205,15 @@ def _complete_in_numpy(sums: Int32s, pixels: Int, windows: Int32s, table: Int32s
     return bool((abs(sums[:pixels] >> lanes[_PRE]) > lanes[_LIMIT]).any())
 
 
-def _scale_in_numpy(sums: Int32s, pixels: Int, table: Int32s, clip: Clip, results: Int8s) -> Any:
+def _scale_in_numpy(
+    sums: Int32s, pixels: Int, table: Int32s, clip: Clip, results: Int8s, start: Int, step: Int
+) -> Any:
     lanes = _by_lane(table).astype(np.int64)
     scaled = (sums[:pixels] >> lanes[_PRE]) * lanes[_MUL] + lanes[_HALF]
     values = (scaled >> lanes[_POST]) + lanes[_ADDEND]
     below, above = (values < clip.low).sum(0), (values > clip.high).sum(0)
-    results[:pixels] = np.clip(values, clip.low, clip.high)
+    for p, clipped in enumerate(np.clip(values, clip.low, clip.high)):
+        results[start + p * step : start + p * step + clipped.size] = clipped
     blocks = (-1, LANES)
     table[:, _BELOW] += below.reshape(blocks).astype(np.int32)
     table[:, _ABOVE] += above.reshape(blocks).astype(np.int32)
@@ -224,10 +229,23 @@ sums int32 [rows, blocks * 16], of which ``pixels`` are there, in place, modulo 
 [rows], sums of each pixel's inputs. True if a sum is beyond what :func:`scale_sums` can do.
 """
 scale_sums: Any = _scale_in_numpy if numba.config.DISABLE_JIT else jit(_scale_compiled)
-"""``scale_sums(sums, pixels, table, clip, results)``: scaled, clipped, counted in the table.
+"""``scale_sums(sums, pixels, table, clip, results, start, step)``: scaled, clipped, counted.
 
-results int8 [rows, blocks * 16]. Bit 0 of the answer: a result was below the clip; bit 1: above.
+results int8 [bytes]: those of a pixel are the blocks * 16 bytes from ``start`` on, ``step`` bytes
+after the pixel before. Bit 0 of the answer: a result was below the clip; bit 1: above.
 """
+
+
+@jit
+def may_be_first(
+    index: Int, limited: Int, clip: Clip, layer: Int, counters: SaturationCounters
+) -> Any:
+    """False if nothing limited from ``index`` on can come before what was noted; ``limited`` is
+    what :func:`scale_sums` answered."""
+    first = counters.layers[layer].first
+    low_stage, high_stage = stages_of(clip)
+    is_low = limited & 1 and index < first[low_stage, LOW]
+    return is_low or (limited & 2 and index < first[high_stage, HIGH])
 
 
 @jit

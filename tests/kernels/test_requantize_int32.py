@@ -34,7 +34,9 @@ complete_entry: Any = numba.njit(
     lambda sums, pixels, windows, table: complete_sums(sums, pixels, windows, table)
 )
 scale_entry: Any = numba.njit(
-    lambda sums, pixels, table, clip, results: scale_sums(sums, pixels, table, clip, results)
+    lambda sums, pixels, table, clip, results: scale_sums(
+        sums, pixels, table, clip, results.reshape(-1), np.int64(0), results.shape[1]
+    )
 )
 
 
