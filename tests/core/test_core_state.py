@@ -127,7 +127,7 @@ def test_reset() -> None:
         account[...] = 77
     m.layers.elements[:] = 77
     m.channel_saturated[...] = 77
-    for name in ("dram", "last_barrier", "noted", "trap", "semaphores"):
+    for name in ("dram", "last_barrier", "noted", "waited", "trap", "semaphores"):
         m.shared[name][...] = 77
     m.barriers.cycle[:] = 77
     reset(m)
@@ -155,7 +155,7 @@ def test_reset() -> None:
     assert (shared.dram[:, WRITES] == NONE).all()
     assert (shared.dram[:, BANKS + OPEN_ROW :: BANK_WORDS] == NONE).all()
     assert (shared.dram[:, BANKS + READY :: BANK_WORDS] == 0).all()
-    assert shared.noted == 0
+    assert (shared.noted, shared.waited) == (0, 0)
     assert (shared.trap == -1).all()
     assert not shared.semaphores.any()
     assert layers.channels.tolist() == [5, 7, 1]
