@@ -199,6 +199,11 @@ def test_sums_of_16_bits_on_powers_of_two_shift_once(
 
 NARROW = np.array([-128, -127, -77, -31, -30, -3, -2, 0, 1, 2, 64, 127], np.int8)
 RECORDED: dict[str, tuple[Callable[[], Variant], list[int]]] = {
+    "a logistic close to a half": (
+        lambda: Variant("LOGISTIC")
+        .reads(NARROW, 1 / 128).gives(NARROW.shape, scale=1 / 256, zero=-128),
+        [-59, -59, -37, -15, -15, -1, -1, 0, 0, 1, 31, 59],
+    ),
     "leaky of 16 bits": (
         lambda: Variant("LEAKY_RELU", LeakyReluOptions={"Alpha": 0.3})
         .reads(WIDE, 0.01).gives(WIDE.shape, "int16", 0.013),
@@ -315,6 +320,11 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     "a wide result without a scale": (
         lambda: Variant("LEAKY_RELU").reads(WIDE).gives(WIDE.shape, "int16", None),
         "t1 is int16 without a scale",
+    ),
+    "a factor that shifts beyond 32 bits": (
+        lambda: Variant("LEAKY_RELU", LeakyReluOptions={"Alpha": 0.5})
+        .reads(WIDE, 1e9).gives(WIDE.shape, "int16", 1e-3),
+        "a factor of 1e+12",
     ),
     "a fine result of a hard swish": (
         lambda: Variant("HARD_SWISH").reads(X).gives(X.shape, scale=1e-5),

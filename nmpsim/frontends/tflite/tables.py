@@ -19,7 +19,7 @@ Table = Callable[[Integers, np.float32, np.float32], Integers]
 """(values less the zero point, scale, the result's scale) -> results less their zero point."""
 
 
-def _of_real(function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]) -> Table:
+def _of_real(function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.floating]]) -> Table:
     def table(x: Integers, scale: np.float32, out_scale: np.float32) -> Integers:
         with np.errstate(over="ignore", invalid="ignore"):
             real = (x.astype(np.float32) * scale).astype(np.float32)
@@ -87,6 +87,10 @@ def leaky(x: Integers, scale: np.float32, out_scale: np.float32, alpha: float) -
 def _rescaled(x: Integers, factor: np.float32) -> Integers:
     """``MultiplyByQuantizedMultiplier`` of 32 bits (internal/common.cc): rounded twice."""
     fraction, exponent = math.frexp(abs(float(factor)))
+    if exponent > 15 or not math.isfinite(factor):  # Int16 would be shifted beyond 32 bits
+        raise UnsupportedError(f"a factor of {factor:g}")
+    if exponent < -31:
+        return np.zeros_like(x)
     product = (x << max(exponent, 0)) * math.floor(fraction * (1 << 31) + 0.5)
     nudged = np.abs(product) + (1 << 30) - (product < 0)
     rescaled = rounding_shift(np.sign(product) * (nudged >> 31), max(-exponent, 0))
@@ -104,9 +108,10 @@ def rounding_shift(x: Integers, shift: int) -> Integers:
     return shifted
 
 
-def _logistic(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    value: npt.NDArray[np.float64] = 1 / (1 + np.exp(-x.astype(np.float64)))
-    return value
+def _logistic(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Each step in float32: rounded once at the end, some results would be one higher."""
+    power = np.exp(-x.astype(np.float64)).astype(np.float32)
+    return np.float32(1) / (np.float32(1) + power)
 
 
 def _tanh(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
