@@ -4,6 +4,7 @@
 
 Runs every case that the installed version of ``onnx`` brings: each passes, is refused with a code,
 or is wrong. Exits with 1 if any is wrong. Cases that are files to download are left out.
+Two cases of old versions are wrong themselves: counted as wrapped.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from onnx.backend.test.runner import Runner
 
 import nmpsim.onnx_backend as backend
 
+WRAPPED = ("test_qlinearmatmul_2D_int8_float32", "test_qlinearmatmul_3D_int8_float32")
+"""Up to onnx 1.18 at least, these expect results that wrap where the operator saturates."""
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
 
@@ -35,7 +38,7 @@ class Outcome:
     kind: str
     name: str
     result: str
-    """``passed``, ``refused`` or ``wrong``."""
+    """``passed``, ``refused``, ``wrong``, or ``wrapped``, which is wrong of onnx."""
     why: str
     places: frozenset[str]
     """Where it was computed: ``device``, ``host``."""
@@ -66,7 +69,8 @@ def outcome(kind: str, case: Any) -> Outcome:
         return Outcome(kind, case.name, "refused", error.diagnostics[0].found or "", frozenset())
     except Exception as error:  # whatever else it is, it is wrong
         why = f"{type(error).__name__}: {error}".strip()
-        return Outcome(kind, case.name, "wrong", why, frozenset())
+        is_wrapped = case.name in WRAPPED and isinstance(error, AssertionError)
+        return Outcome(kind, case.name, "wrapped" if is_wrapped else "wrong", why, frozenset())
     return Outcome(kind, case.name, "passed", "", frozenset(places))
 
 
@@ -99,13 +103,17 @@ def main() -> None:
     warnings.simplefilter("ignore")  # numpy's, while onnx makes its cases
     found = [outcome(kind, case) for kind, case in cases(given.only)]
     print(f"onnx {onnx.__version__}\n")
-    print("| cases | passed | on the host only | refused | wrong |")
-    print("| --- | --- | --- | --- | --- |")
+    print("| cases | passed | on the host only | refused | wrapped | wrong |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for kind in KINDS:
         own = [one for one in found if one.kind == kind]
         results = Counter(one.result for one in own)
         host = sum(one.places == {"host"} for one in own)
-        numbers = (results["passed"], host, results["refused"], results["wrong"])
+        numbers = (
+            results["passed"],
+            host,
+            *(results[key] for key in ("refused", "wrapped", "wrong")),
+        )
         print(f"| {kind} | {' | '.join(map(str, numbers))} |")
     for one in found:
         if given.list or one.result == "wrong":
