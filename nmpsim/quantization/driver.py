@@ -26,6 +26,7 @@ from nmpsim.quantization.rewrite import rewrite
 from nmpsim.quantization.samples import Sample, cut_samples
 from nmpsim.quantization.scales import Scales
 from nmpsim.quantization.settings import Settings
+from nmpsim.quantization.tables import chains_of
 
 
 @attrs.frozen
@@ -131,9 +132,10 @@ class Calibrated:
     def rewritten(self, settings: Settings) -> QuantizedProgram:
         """As ``quantize``, but a program in which nothing can be quantized is given as well."""
         settings = _with_names(settings, self.graph.module)
-        placements = place(self.graph, settings)
+        chains = chains_of(self.graph, settings) if self.origin.fates else {}
+        placements = place(self.graph, settings, chains)
         scales = Scales(self.graph, placements.quantized, self.ranges, settings)
-        rewritten = rewrite(self.graph, placements.quantized, scales, settings)
+        rewritten = rewrite(self.graph, placements.quantized, scales, settings, chains)
         verify(rewritten.module)
         results = tuple(
             Result(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import attrs
 
 from nmpsim.compiler.placement import host_reason
@@ -28,8 +30,8 @@ class Placements:
     """First result of a node -> why it stays float."""
 
 
-def place(graph: Graph, settings: Settings) -> Placements:
-    """Decide for every node.
+def place(graph: Graph, settings: Settings, tables: Container[Value] = ()) -> Placements:
+    """Decide for every node; ``tables`` are results that are looked up.
 
     What computes is quantized if the device has a unit for it; what moves values, if it moves
     quantized ones or if something quantized reads them.
@@ -37,7 +39,9 @@ def place(graph: Graph, settings: Settings) -> Placements:
     reasons = {
         node.results[0]: reason
         for node in graph.nodes
-        if node.opcode not in MOVES and (reason := _reason(node, graph, settings))
+        if node.opcode not in MOVES
+        and node.results[0] not in tables
+        and (reason := _reason(node, graph, settings))
     }
     computed = {
         value

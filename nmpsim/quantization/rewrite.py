@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 import numpy as np
 
-from nmpsim.interpreter import REAL, dequantize, real_operation
+from nmpsim.interpreter import dequantize
 from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, Module, Span
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import IN, Kind
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.scales import Scales
 from nmpsim.quantization.settings import Settings
+from nmpsim.quantization.tables import Chain
 from nmpsim.quantization.tensors import Tensors
 from nmpsim.quantization.weighted import Form, slice_of, weighted_form
 
@@ -32,19 +33,32 @@ class Rewritten:
 
 
 def rewrite(
-    graph: Graph, quantized: frozenset[Value], scales: Scales, settings: Settings
+    graph: Graph,
+    quantized: frozenset[Value],
+    scales: Scales,
+    settings: Settings,
+    chains: Mapping[Value, Chain],
 ) -> Rewritten:
-    """The quantized program of a float one: ``quantized`` says which values are, ``scales`` how."""
-    return _Rewriter(graph, quantized, scales, settings).rewritten()
+    """The quantized program of a float one.
+
+    ``quantized`` says which values are, ``scales`` how, ``chains`` which are looked up.
+    """
+    return _Rewriter(graph, quantized, scales, settings, chains).rewritten()
 
 
 class _Rewriter:
     """The walk through the nodes."""
 
     def __init__(
-        self, graph: Graph, quantized: frozenset[Value], scales: Scales, settings: Settings
+        self,
+        graph: Graph,
+        quantized: frozenset[Value],
+        scales: Scales,
+        settings: Settings,
+        chains: Mapping[Value, Chain],
     ) -> None:
         self._graph = graph
+        self._chains = chains
         self._quantized = quantized
         self._settings = settings
         self._tensors = Tensors(graph, quantized, scales)
@@ -66,7 +80,8 @@ class _Rewriter:
         nodes = []
         for node in reversed(self._graph.nodes):
             if needed.intersection(node.results):
-                needed |= self._shown(node.sources)
+                chain = self._chains.get(node.results[0])
+                needed |= self._shown([chain.source] if chain else node.sources)
                 nodes.append(node)
         return nodes[::-1]
 
@@ -91,10 +106,15 @@ class _Rewriter:
         if node.results[0] not in self._quantized:
             names = tuple(self._tensors.get(s, s.type, node.instruction) for s in node.sources)
             return Form(node.opcode, names, attributes)
+        if chain := self._chains.get(node.results[0]):
+            type_ = self._tensors.scales.type_of(chain.source)
+            source = self._tensors.get(chain.source, type_, node.instruction)
+            return Form("intlookuptable", (source, self._table_of(node, chain)), {})
         if node.kind in WEIGHTED:
             return weighted_form(node, self._tensors, self._settings)
         if node.kind is Kind.FUNCTION:
-            return Form("intlookuptable", (*self._sources(node), self._table(node)), {})
+            table = self._table_of(node, Chain(node.sources[0], (node,)))
+            return Form("intlookuptable", (*self._sources(node), table), {})
         return Form(node.opcode, self._sources(node), attributes)
 
     def _sources(self, node: Node) -> tuple[str, ...]:
@@ -111,18 +131,16 @@ class _Rewriter:
             for source, type_ in zip(node.sources, types, strict=True)
         )
 
-    def _table(self, node: Node) -> str:
+    def _table_of(self, node: Node, chain: Chain) -> str:
         """The function of a node for each integer that its source may have."""
-        source, result = (self._tensors.scales.type_of(v) for v in (*node.sources, *node.results))
+        type_of = self._tensors.scales.type_of
+        source, result = type_of(chain.source), type_of(node.results[0])
         limits = np.iinfo(ELEM_DTYPES[source.elem])
         integers = np.arange(limits.min, int(limits.max) + 1)
-        shape = attrs.evolve(source, shape=integers.shape)
-        reals = dequantize(integers, shape)
-        (values,) = real_operation(
-            node.instruction, (shape, shape), (reals, reals), hidden_relu=False, arithmetic=REAL
-        ).values()
+        reals = dequantize(integers, attrs.evolve(source, shape=integers.shape))
         table = attrs.evolve(result, shape=integers.shape)
         name = f"{node.instruction.name}_table"
+        values = chain.of(self._graph, reals)
         return self._tensors.constant(name, values, table, node.instruction)
 
     def _emit(self, node: Node, form: Form) -> None:

@@ -20,7 +20,9 @@ from nmpsim.lir.nodes import TensorType
 Array = npt.NDArray[Any]
 _MAX_INTEGERS = 64
 """Of axes, paddings, places: two for each of a tensor's dimensions would do."""
-_FLOAT_HINT = "convert the model with full integer quantization; the device computes with integers"
+_FLOAT_HINT = (
+    "convert the model with full integer quantization; or to ONNX (tf2onnx), for nmpsim quantize"
+)
 _ELEMS = {
     "float32": "float",
     "int8": "i8",
