@@ -114,6 +114,6 @@ def compile_ahead(parent: str, host: str) -> None:
     nothing = subprocess.DEVNULL
     with contextlib.suppress(OSError):
         process = subprocess.Popen(
-            command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/"
+            command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
         )
         process.returncode = 0  # it may outlive this one, of which Python would warn
