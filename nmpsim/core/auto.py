@@ -30,7 +30,7 @@ COMPILING_SECONDS = 15.0
 PART_OF_LIMIT = 4
 """It is left in this part of the seconds that a run may take."""
 INSTRUCTION_SECONDS, MAC_SECONDS, ELEMENT_SECONDS = 5e-4, 5e-8, 8e-6
-"""What the reference engine takes, measured on seven networks, half as much again on top."""
+"""What the reference engine takes, measured on six networks, half as much again on top."""
 
 
 def reference_seconds(bundle: Bundle) -> float:
