@@ -244,6 +244,17 @@ def test_recorded_answers(name: str, tmp_path: Path) -> None:
     assert got.reshape(-1).tolist() == expected
 
 
+def test_a_relu_between_two_scales_of_16_bits_has_a_float32_factor(tmp_path: Path) -> None:
+    scale, wider = np.float32(0.01), np.float32(0.0123)
+    every = np.arange(-32768, 32768).astype(np.int16)
+    (got,) = (
+        Variant("RELU").reads(every, float(scale)).gives(every.shape, "int16", float(wider))
+        .answers(tmp_path)
+    )  # fmt: skip
+    factor = np.float64(scale / wider)
+    assert np.array_equal(got, np.maximum(np.floor(every * factor + 0.5), 0))
+
+
 def _wide_product(
     bias: Array, declared: int, scale: float = 1e-4, name: str = "CONV_2D"
 ) -> Variant:

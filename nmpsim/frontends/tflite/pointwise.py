@@ -86,15 +86,24 @@ def _on_powers_of_two(
 
 
 def activation(opcode: str) -> Lower:
-    """Relu and its kin on their own; between two scales they rescale first and clip then."""
+    """Relu and its kin on their own; between two scales they rescale first and clip then.
+
+    The factor is a float32 quotient (``ReluPrepare``, activations.cc), as of a leaky one.
+    """
 
     def lower(graph: Lowering, operator: Operator) -> Result:
         (source,) = quantized_inputs(operator, 1)
         result = operator.outputs[0]
+        if result.dtype != source.dtype:
+            raise UnsupportedError(f"{source.dtype} to {result.dtype}")
         value, target = graph.value(source), graph.target(result)
-        if not same_parameters(value, target):
+        if not same_parameters(value, target) and source.dtype == "int16":
+            numbers = np.arange(-32768, 32768)
+            rescaled = leaky(numbers, source.scales[0], result.scales[0], 1.0)
+            value = graph.looked_up_wide(operator, value, target.type, rescaled, "rescaled")
+        elif not same_parameters(value, target):
             between = graph.temporary(result, "rescaled")
-            graph.add("rescalequantized", operator, (between, value))
+            graph.add("leakyrelu", operator, (between, value), Alpha=1.0)
             value = between
         if opcode == "relu":
             graph.add("relu", operator, (target, value))
