@@ -124,3 +124,13 @@ def test_numbers_over_neighbouring_channels(tmp_path: Path) -> None:
     sums = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
     y = answer(tmp_path, ("LRN", ["x"], ["y"], attributes), {"x": x})
     np.testing.assert_allclose(y, x / (2 + 0.5 / 3 * sums) ** 0.75, rtol=1e-5)
+
+
+def test_a_constant_is_not_broadcast_without_end(tmp_path: Path) -> None:
+    kind: Kind = ("float32", (1 << 14, 1 << 15))
+    node: Node = ("Add", ["x", "c"], ["y"], {})
+    path = write(tmp_path / "wide.onnx", [node], {"x": kind}, {"y": kind}, {"c": np.float32(1)})
+    with pytest.raises(
+        nmpsim.UserError, match=r"the constant c \[\] broadcast to \[16384, 32768\]"
+    ):
+        nmpsim.compile(path)

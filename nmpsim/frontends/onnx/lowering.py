@@ -35,6 +35,8 @@ Layout = Literal["plain", "last"]
 PLAIN: Layout = "plain"
 LAST: Layout = "last"
 Shape = tuple[int, ...]
+MAX_BROADCAST = 1 << 26
+"""Elements of a constant that is stored as large as what it is combined with."""
 _ELEMS = {
     "float32": "float",
     "float16": "float16",
@@ -277,6 +279,10 @@ class Lowering:
         if own == shape:
             return self.value(name, layout, wanted)
         if name in self.constants:
+            if math.prod(shape) > MAX_BROADCAST:
+                raise UnsupportedError(
+                    f"the constant {name} {list(own)} broadcast to {list(shape)}"
+                )
             values = np.broadcast_to(self.constant(name).reshape(full), shape)
             if layout == LAST and len(shape) > 2:
                 values = np.moveaxis(values, 1, -1)
