@@ -64,7 +64,7 @@ def quantized(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
 def test_values_in_buffers_of_their_own_give_the_same(net):
     graph = build_graph(net.module)
     module = rewrite(
-        graph, frozenset(), Scales(graph, frozenset(), {}, Settings()), Settings()
+        graph, frozenset(), Scales(graph, frozenset(), {}, Settings()), Settings(), {}
     ).module
     verify(module)
     inputs = sample(net)
