@@ -38,6 +38,8 @@ NOT_COMPILED = {
     "nmpsim.visible",
 }
 """What the engine imports from outside its own sources; compiled code takes nothing from there."""
+WHOLE_LAYERS = "nmpsim.core.whole"
+"""Plain Python, which makes instructions for what is compiled."""
 
 
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="this is the inner run")
@@ -70,7 +72,8 @@ def test_the_digest_of_the_cache_covers_what_is_compiled() -> None:
         "print(*names)"
     )
     packages = {"nmpsim.core"}
-    assert set(run_python(code).split()) - packages <= NOT_COMPILED
+    found = set(run_python(code).split()) - packages
+    assert {name for name in found if not name.startswith(WHOLE_LAYERS)} <= NOT_COMPILED
 
 
 def test_the_reference_engine_needs_no_compiler() -> None:
