@@ -12,9 +12,9 @@ from onnx_files import Kind, Node, write
 import nmpsim
 
 Array = Any
-R = np.random.default_rng(4)
-X = R.normal(0, 2, (2, 3, 4)).astype(np.float32)
-M = R.normal(0, 2, (3, 3)).astype(np.float32)
+RNG = np.random.default_rng(4)
+X = RNG.normal(0, 2, (2, 3, 4)).astype(np.float32)
+M = RNG.normal(0, 2, (3, 3)).astype(np.float32)
 
 
 def answer(
@@ -58,7 +58,7 @@ def test_where_the_largest_lies(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_constant", [True, False])
 @pytest.mark.parametrize("bias", [(3,), (3, 1), (3, 3), ()])
 def test_gemm_of_any_form(tmp_path: Path, is_constant: bool, bias: tuple[int, ...]) -> None:
-    a, b, c = M, M[::-1].copy(), R.normal(0, 1, bias).astype(np.float32)
+    a, b, c = M, M[::-1].copy(), RNG.normal(0, 1, bias).astype(np.float32)
     node: Node = ("Gemm", ["a", "b", "c"], ["y"], {"alpha": 0.5, "beta": 2.0, "transA": 1})
     rest = {"b": b, "c": c}
     y = answer(
@@ -68,7 +68,7 @@ def test_gemm_of_any_form(tmp_path: Path, is_constant: bool, bias: tuple[int, ..
 
 
 def test_products_of_activations_are_broadcast(tmp_path: Path) -> None:
-    a, b = X[:, None], R.normal(0, 1, (5, 4, 2)).astype(np.float32)
+    a, b = X[:, None], RNG.normal(0, 1, (5, 4, 2)).astype(np.float32)
     y = answer(tmp_path, ("MatMul", ["a", "b"], ["y"], {}), {"a": a, "b": b})
     np.testing.assert_allclose(y, a @ b, rtol=1e-4, atol=1e-6)
 
@@ -104,9 +104,9 @@ def test_exponential_units(tmp_path: Path, node: Node, expected: Array) -> None:
 
 def test_a_transposed_convolution(tmp_path: Path) -> None:
     """Each pixel adds its share to a window: two groups, strides, pads, and a row more."""
-    x = R.normal(0, 1, (1, 2, 2, 3)).astype(np.float32)
-    w = R.normal(0, 1, (2, 2, 3, 2)).astype(np.float32)
-    b = R.normal(0, 1, 4).astype(np.float32)
+    x = RNG.normal(0, 1, (1, 2, 2, 3)).astype(np.float32)
+    w = RNG.normal(0, 1, (2, 2, 3, 2)).astype(np.float32)
+    b = RNG.normal(0, 1, 4).astype(np.float32)
     attributes = {"group": 2, "strides": [2, 1], "pads": [1, 0, 0, 1], "output_padding": [1, 0]}
     y = answer(
         tmp_path, ("ConvTranspose", ["x", "w", "b"], ["y"], attributes), {"x": x}, {"w": w, "b": b}
@@ -118,7 +118,7 @@ def test_a_transposed_convolution(tmp_path: Path) -> None:
 
 
 def test_numbers_over_neighbouring_channels(tmp_path: Path) -> None:
-    x = R.normal(0, 2, (1, 4, 1, 2)).astype(np.float32)
+    x = RNG.normal(0, 2, (1, 4, 1, 2)).astype(np.float32)
     attributes = {"size": 3, "alpha": 0.5, "beta": 0.75, "bias": 2.0}
     squares = np.pad(x * x, ((0, 0), (1, 1), (0, 0), (0, 0)))
     sums = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
