@@ -99,7 +99,7 @@ def test_every_document_is_of_a_version_of_its_own():
             ("sweep", *NET, *INPUT, "--set", "cores.count=1,4", "--jobs", "1", "-o", "s.csv"),
         ),
         ("eval", ("eval", "net.bin", *SAMPLES, "--limit", "2", "--top", "1,3", "--jobs", "1")),
-        ("quantize", ("quantize", *FLOAT, "--calibration", DIGITS / "testset.npz", "--compare")),
+        ("quantize", ("quantize", *FLOAT, "--calibration", DIGITS / "images", "--compare")),
     ],
     ids=str,
 )
@@ -136,7 +136,7 @@ def test_what_a_run_writes_is_valid(folder):
         ),
         (
             "tensors",
-            ("quantize", *FLOAT, "--calibration", DIGITS / "testset.npz", "-o", "q.lir"),
+            ("quantize", *FLOAT, "--calibration", DIGITS / "images", "-o", "q.lir"),
             "q.tensors.json",
         ),
         (
