@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ from nmpsim.experiments.samples import UNLABELLED, ArraySamples, Samples
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+MAX_TEXT_BYTES = 64 << 20
+"""Of a file of labels or of names: some million lines."""
 
 
 @attrs.frozen(eq=False)
@@ -70,13 +74,7 @@ def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
     Raises:
         UserError: FILE001; DATA001 if there is not one for each of ``classes`` classes.
     """
-    try:
-        names = path.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        message, place = "cannot read the names of classes", Place(str(path))
-        raise fail("FILE001", message, place=place, found=error.strerror) from error
-    except UnicodeDecodeError as error:
-        raise _unusable(path, "names of classes are text in UTF-8", found=error) from error
+    names = _text(path, "names of classes").splitlines()
     if len(names) != classes or not all(name.strip() for name in names):
         empty = [number for number, name in enumerate(names, 1) if not name.strip()]
         message = "a file of classes has a line with a name for each class of the program"
@@ -212,21 +210,35 @@ def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> 
 
 
 def _csv_rows(path: Path) -> list[list[str]]:
+    text = io.StringIO(_text(path, "labels"), newline="")
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [[field.strip() for field in row] for row in csv.reader(file) if row]
-    except OSError as error:
-        place = Place(str(path))
-        raise fail(
-            "FILE001", "cannot read the labels", place=place, found=error.strerror
-        ) from error
-    except (UnicodeDecodeError, csv.Error) as error:
+        rows = [[field.strip() for field in row] for row in csv.reader(text) if row]
+    except csv.Error as error:
         raise _unusable(path, "labels are an .npy or a .csv file", found=error) from error
     return rows[1:] if rows and not _is_label(rows[0][-1]) else rows
 
 
 def _is_label(text: str) -> bool:
     return text.isascii() and (text.isdigit() or text == str(UNLABELLED))
+
+
+def _text(path: Path, what: str) -> str:
+    """A file's text; FILE001, and DATA001 for what is no text or has no end."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_TEXT_BYTES + 1)
+    except OSError as error:
+        place = Place(str(path))
+        raise fail(
+            "FILE001", f"cannot read the {what}", place=place, found=error.strerror
+        ) from error
+    if len(data) > MAX_TEXT_BYTES:
+        found = f"more than {MAX_TEXT_BYTES:,} bytes"
+        raise _unusable(path, f"the file is too large for {what}", found=found)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unusable(path, f"{what} are text in UTF-8", found=error) from error
 
 
 def _labels_of_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[int]:

@@ -101,6 +101,7 @@ def test_float_activations_of_a_model_by_its_own_names(nmpsim_cli, runs, tmp_pat
         ("conv1", "--map takes a pair of names"),
         ("a=b=", "--map takes a pair of names"),
         ("no=where", "which the first run does not have"),
+        ("n" * 5000 + "=where", "which the first run does not have"),
     ):
         bad = nmpsim_cli(*words, "--map", given)
         assert (bad.exit_code, said in bad.stderr) == (2, True), bad.stderr

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nmpsim
+from nmpsim.cli import dataset
 
 
 def test_the_digits_are_as_right_as_their_reference(cli, digits, digits_bin, tmp_path):
@@ -81,6 +82,21 @@ def test_classes_have_names_and_what_they_are_taken_for(cli, digits, digits_bin,
     assert "names.txt: error[DATA001]" in done.stderr
     assert "2 lines, line 2 is empty" in done.stderr
     assert "10 lines" in done.stderr
+    for content, said in (
+        (b"\xff", "names of classes are text in UTF-8"),
+        (None, "error[FILE001]"),
+    ):
+        path = tmp_path / "names.txt"
+        path.unlink() if content is None else path.write_bytes(content)
+        done = cli(*words)
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_text_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset, "MAX_TEXT_BYTES", 8)
+    (tmp_path / "l.csv").write_text("1\n" * 5)
+    with pytest.raises(nmpsim.UserError, match=r"DATA001.*too large for names of classes"):
+        dataset.read_class_names(tmp_path / "l.csv", 5)
 
 
 def test_folders(cli, digits, digits_bin, tmp_path):

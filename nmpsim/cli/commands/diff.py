@@ -187,10 +187,7 @@ def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
     """What ``--map`` says: A's name -> B's; ARG001 for what is neither a pair nor a file."""
     lines = []
     for text in maps:
-        if Path(text).is_file():
-            lines += _lines(Path(text))
-        else:
-            lines.append(text)
+        lines += _lines(Path(text)) if _is_file(text) else [text]
     names: dict[str, str] = {}
     for line in lines:
         name, equals, other = (part.strip() for part in line.rpartition("="))
@@ -202,6 +199,13 @@ def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
             raise fail("ARG001", "--map names a result twice", found=twice)
         names[name] = other
     return names
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # a name that is too long for a file
+        return False
 
 
 def _lines(path: Path) -> list[str]:

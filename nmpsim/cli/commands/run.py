@@ -11,6 +11,7 @@ import click
 
 from nmpsim.atomic import STDOUT, write_npz
 from nmpsim.cli.ahead import engine_for
+from nmpsim.cli.core_files import save_core_file
 from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import input_option
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from nmpsim.core.run import Listener, Progress
     from nmpsim.core.work import WorkListener
     from nmpsim.report.data import RunReport
-    from nmpsim.report.ended import TrapReport
     from nmpsim.session import Shadow
 
 
@@ -259,7 +259,14 @@ def _run(request: _Request) -> int:
     if late is not None:
         say(str(attrs.evolve(late, place=Place(str(request.bundle)))))
     if report.trap is not None and request.core_on_trap is not None:
-        _save_core(request, bundle, arrays, report, limits.of_device(device.config))
+        save_core_file(
+            request.core_on_trap,
+            bundle,
+            arrays,
+            report,
+            limits.of_device(device.config),
+            request.max_memory,
+        )
     if recorder is not None:
         report = recorder.added_to(report)
     _show(request, _with_details(request, bundle, report))
@@ -441,49 +448,6 @@ def _save(request: _Request, bundle: Bundle, report: RunReport) -> None:
         say(f"warning: the run did not reach its end; {request.save_outputs} is not written")
     else:
         write_npz(request.save_outputs, report.outputs)
-
-
-def _save_core(
-    request: _Request,
-    bundle: Bundle,
-    arrays: Mapping[str, npt.NDArray[Any]],
-    report: RunReport,
-    config: DeviceConfig,
-) -> None:
-    """What the run was made of: opening it comes to the same trap."""
-    trap = report.trap
-    assert trap is not None
-    if trap.kind == "timeout":
-        say(f"warning: time was up, which is no trap; {request.core_on_trap} is not written")
-        return
-    from nmpsim.core.inputs import checked_inputs
-    from nmpsim.debugger.corefile import Core, save_core
-
-    inputs = checked_inputs(bundle.metadata, arrays)
-    path = request.core_on_trap
-    if path is not None:
-        position = _violation_position(request, bundle, arrays, config, trap)
-        save_core(path, Core(bytes(bundle.file), inputs, config, report.engine, position))
-        say(f"wrote {path}; `nmpsim debug {path}` opens it where the run stopped")
-
-
-def _violation_position(
-    request: _Request,
-    bundle: Bundle,
-    arrays: Mapping[str, npt.NDArray[Any]],
-    config: DeviceConfig,
-    trap: TrapReport,
-) -> int | None:
-    """Where the debugger stands at a violation of the contract; None: as far as the run comes.
-
-    The debugger does not stop at violations by itself, so its own check looks for the first one.
-    """
-    if trap.kind != "contract":
-        return None
-    from nmpsim.checking.hazards import find_hazards
-
-    found = find_hazards(bundle, arrays, config, max_memory=request.max_memory, max_found=1)
-    return found[0].position if found else None
 
 
 def _tell_limit(request: _Request, report: RunReport) -> None:
