@@ -1,8 +1,8 @@
 """Constants and exact scales: what is attached, and what is refused."""
 
-import importlib.util
 import io
 import json
+import runpy
 import struct
 import tracemalloc
 import zipfile
@@ -375,13 +375,8 @@ def test_the_sidecar_is_beside_the_text(tmp_path):
 @pytest.fixture(scope="module")
 def recipe(shared):
     """ResNet-50's convolution weights, for 8 and 16 bits: its files do not hold them."""
-    spec = importlib.util.spec_from_file_location(
-        "weights_recipe", shared / "lir/resnet50/weights_recipe.py"
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return {bits: module.weights(bits) for bits in (8, 16)}
+    weights = runpy.run_path(str(shared / "lir/resnet50/weights_recipe.py"))["weights"]
+    return {bits: weights(bits) for bits in (8, 16)}
 
 
 def arrays_of(module: Module, file: Path, recipe: dict[int, dict[str, np.ndarray]]):
