@@ -77,6 +77,6 @@ def test_data_frames(library: str) -> None:
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_missing_library_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(nmpsim.UserError, match=rf"nmpsim\[{library}\]") as error:
+    with pytest.raises(nmpsim.UserError, match=rf"pip install .*\[{library}\]") as error:
         getattr(two_layers(), f"to_{library}")()
     assert error.value.diagnostics[0].code == "PKG001"
