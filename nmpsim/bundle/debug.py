@@ -8,13 +8,14 @@ constant's values lie. A constant that the device's image holds as it is lies th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from itertools import pairwise, product
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.elf import Buffer, align_up
+from nmpsim.bundle.elf import Buffer, align_up, flat_bytes
 from nmpsim.bundle.layout import (
     DEBUG_SECTIONS,
     LIR_CONSTANTS,
@@ -22,16 +23,17 @@ from nmpsim.bundle.layout import (
     LIR_TEXT,
     TENSOR_ALIGNMENT,
 )
-from nmpsim.bundle.limits import TEXT_BYTES, Address, ZeroPoint
+from nmpsim.bundle.limits import PIECES, TEXT_BYTES, Address, ZeroPoint
 from nmpsim.bundle.schema import record_from_json, record_to_json
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.isa.packing import packed_bytes, unpack
 from nmpsim.lir import Module, WeightVar, parse, print_module, verify
 from nmpsim.lir.nodes import TensorType
 from nmpsim.lir.scales import ExactScale as NamedScale
 from nmpsim.lir.scales import float32, with_scales
 from nmpsim.report.fields import Before
 
-SCHEMA: Final = "nmpsim-lir-1"
+SCHEMA: Final = "nmpsim-lir-2"
 """Version of the index."""
 
 
@@ -56,22 +58,48 @@ class ConstantPlace:
 
 
 @attrs.frozen
+class PackedConstant:
+    """A constant that lies in the image in the form that the MAC array wants, in pieces.
+
+    As weights of [O, kernel_h, kernel_w, I] it is cut along O and along I; pieces lie in order of
+    O, then I, and none lies before or in the one before it.
+    """
+
+    name: str
+    order: Literal["OI", "IO"]
+    """Of the constant's dimensions: [O, ..., I], or [I, O]."""
+    outputs: Annotated[tuple[int, ...], PIECES]
+    """Where pieces begin along O, and O."""
+    inputs: Annotated[tuple[int, ...], PIECES]
+    """Where pieces begin along I, and I."""
+    at: Annotated[tuple[Address, ...], PIECES]
+    """Address of each piece."""
+
+
+@attrs.frozen
 class ModuleIndex:
     """What the text does not hold."""
 
     scales: tuple[ExactScale, ...]
     constants: tuple[ConstantPlace, ...]
+    packed: tuple[PackedConstant, ...]
     floats: tuple[ConstantPlace, ...] = ()
     """Where float32 values from before quantization lie, of constants that have such."""
 
     @property
-    def schema(self) -> Annotated[Literal["nmpsim-lir-1"], Before("scales")]:
+    def schema(self) -> Annotated[Literal["nmpsim-lir-2"], Before("scales")]:
         """Version of the index."""
         return SCHEMA
 
 
-def debug_sections(module: Module, held: Mapping[str, int]) -> dict[str, list[Buffer]]:
-    """Contents of the debug sections; ``held`` are addresses of constants in the image."""
+def debug_sections(
+    module: Module, held: Mapping[str, int], packed: Mapping[str, PackedConstant] | None = None
+) -> dict[str, list[Buffer]]:
+    """Contents of the debug sections.
+
+    ``held`` are addresses of constants in the image, ``packed`` those that it holds packed.
+    """
+    packed = packed or {}
     places: list[ConstantPlace] = []
     chunks: list[Buffer] = []
     end = 0
@@ -79,19 +107,20 @@ def debug_sections(module: Module, held: Mapping[str, int]) -> dict[str, list[Bu
     def put(name: str, values: npt.NDArray[Any]) -> ConstantPlace:
         nonlocal end
         start = align_up(end, TENSOR_ALIGNMENT)
-        values = _little_endian(values)
-        chunks.extend((bytes(start - end), values.reshape(-1).view(np.uint8).data))
+        chunks.extend((bytes(start - end), flat_bytes(values)))
         end = start + values.nbytes
         return ConstantPlace(name, "section", start)
 
     for weight in _constants(module):
         if weight.name in held:
             places.append(ConstantPlace(weight.name, "image", held[weight.name]))
-        else:
+        elif weight.name not in packed:
             places.append(put(weight.name, module.constants[weight.name]))
     names = [weight.name for weight in _constants(module) if weight.name in module.floats]
     floats = tuple(put(name, module.floats[name]) for name in names)
-    index = ModuleIndex(tuple(_scales(module)), tuple(places), floats)
+    in_pieces = packed.keys() - held.keys()
+    pieces = tuple(packed[one.name] for one in _constants(module) if one.name in in_pieces)
+    index = ModuleIndex(tuple(_scales(module)), tuple(places), pieces, floats)
     return {
         LIR_TEXT: [print_module(module).encode()],
         LIR_INDEX: [record_to_json(index, SCHEMA)],
@@ -136,8 +165,17 @@ def read_module(
             raise _unusable(place, f"the values of %{name} are not in the bundle")
         return _array(data, type)
 
+    packed = {one.name: one for one in index.packed}
+    left = image.size
     for weight in _constants(module):
-        constants[weight.name] = values(places.get(weight.name), weight.name, weight.type)
+        if weight.name in packed:
+            pieces = _pieces(packed[weight.name], weight.type, image, image_base)
+            left -= sum(piece.size for _, piece in pieces)
+            if not pieces or left < 0:
+                raise _unusable(place, f"the values of %{weight.name} are not in the bundle")
+            constants[weight.name] = _unpacked(packed[weight.name], weight.type, pieces)
+        else:
+            constants[weight.name] = values(places.get(weight.name), weight.name, weight.type)
         if weight.name in of_floats:
             type = TensorType("float", weight.type.shape)
             floats[weight.name] = values(of_floats[weight.name], weight.name, type)
@@ -150,6 +188,58 @@ def _inside(
     start = at - base
     fits = start >= 0 and start + nbytes <= memory.size
     return memory[start : start + nbytes] if fits else None
+
+
+_Piece: TypeAlias = tuple[tuple[slice, slice], npt.NDArray[np.uint8]]
+"""Output channels and input channels; bytes."""
+
+
+def _pieces(
+    packed: PackedConstant, type: TensorType, image: npt.NDArray[np.uint8], base: int
+) -> list[_Piece]:
+    """The pieces of a packed constant; none if they do not make up one of this type."""
+    out, kernel_h, kernel_w, depth = _as_weights(packed, type)
+    wide = type.dtype.itemsize
+    is_whole = _divides(packed.outputs, out) and _divides(packed.inputs, depth)
+    count = (len(packed.outputs) - 1) * (len(packed.inputs) - 1)
+    if type.elem not in ("i8", "i16") or not is_whole or len(packed.at) != count:
+        return []
+    found, end = [], base
+    cuts = product(pairwise(packed.outputs), pairwise(packed.inputs))
+    for at, (outputs, inputs) in zip(packed.at, cuts, strict=True):
+        row = kernel_w * (inputs[1] - inputs[0]) * wide
+        nbytes = packed_bytes(outputs[1] - outputs[0], kernel_h, row)
+        piece = _inside(image, base, at, nbytes) if at >= end and at % wide == 0 else None
+        if piece is None:
+            return []
+        end = at + nbytes
+        found.append(((slice(*outputs), slice(*inputs)), piece))
+    return found
+
+
+def _divides(bounds: tuple[int, ...], size: int) -> bool:
+    ends = bounds[:1] + bounds[-1:]
+    return ends == (0, size) and all(begin < end for begin, end in pairwise(bounds))
+
+
+def _unpacked(packed: PackedConstant, type: TensorType, pieces: list[_Piece]) -> npt.NDArray[Any]:
+    values, shape = np.empty(type.shape, type.dtype), _as_weights(packed, type)
+    weights = values.T[:, None, None] if packed.order == "IO" else values.reshape(shape)
+    for (out, depth), piece in pieces:
+        unpack(piece, weights[out, :, :, depth])
+    values.flags.writeable = False
+    return values
+
+
+def _as_weights(packed: PackedConstant, type: TensorType) -> tuple[int, int, int, int]:
+    """The constant's shape as [O, kernel_h, kernel_w, I]; zeros if it cannot be weights."""
+    if len(type.shape) == 4 and packed.order == "OI":
+        out, kernel_h, kernel_w, depth = type.shape
+        return out, kernel_h, kernel_w, depth
+    if len(type.shape) != 2:
+        return 0, 0, 0, 0
+    out, depth = reversed(type.shape) if packed.order == "IO" else type.shape
+    return out, 1, 1, depth
 
 
 def _parsed(text: memoryview, index: ModuleIndex, place: Place) -> Module:
@@ -178,10 +268,6 @@ def _scales(module: Module) -> Iterator[ExactScale]:
     for name, type in types.items():
         if isinstance(type, TensorType) and type.quant is not None:
             yield ExactScale(name, type.quant.scale, type.quant.offset)
-
-
-def _little_endian(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
 
 
 def _array(data: npt.NDArray[np.uint8], type: TensorType) -> npt.NDArray[Any]:

@@ -7,9 +7,12 @@ psABI. Only what a bundle needs is here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 
 Buffer = bytes | bytearray | memoryview
 
@@ -58,6 +61,17 @@ class Segment:
         )
 
 
+@attrs.frozen(eq=False)
+class Later:
+    """Bytes that are made when they are written, and may be made again."""
+
+    nbytes: int
+    make: Callable[[], Buffer]
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+
 @attrs.frozen
 class Section:
     """A section at its place in the file; ``chunks`` are its bytes, in order."""
@@ -65,7 +79,7 @@ class Section:
     name: str
     type: int
     offset: int
-    chunks: Sequence[Buffer] = ()
+    chunks: Sequence[Buffer | Later] = ()
     flags: int = 0
     address: int = 0
     memory_bytes: int = 0
@@ -117,6 +131,12 @@ class StringTable:
         return bytes(self._text)
 
 
+def flat_bytes(values: npt.NDArray[Any]) -> Buffer:
+    """An array's bytes, row-major, little endian."""
+    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+    return little.reshape(-1).view(np.uint8).data
+
+
 def align_up(value: int, alignment: int) -> int:
     """The next multiple of ``alignment``, or ``value`` itself."""
     return -(-value // alignment) * alignment
@@ -161,7 +181,7 @@ def file_chunks(
     for section in (*sections, table):
         if section.type != SHT_NOBITS:
             yield bytes(section.offset - position)
-            yield from section.chunks
+            yield from (c.make() if isinstance(c, Later) else c for c in section.chunks)
             position = section.end
     yield bytes(headers_offset - position)
     yield bytes(SECTION_HEADER.size)

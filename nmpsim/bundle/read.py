@@ -64,7 +64,7 @@ class Bundle:
     """The whole file, as it was when it was read."""
 
     def module(self) -> Module:
-        """The LIR module that the bundle was made from; its constants are read-only views.
+        """The LIR module that the bundle was made from; its constants are read-only.
 
         Read and checked again at each call; instructions know the operation of the model's file
         that they come from. Raises :class:`~nmpsim.diagnostics.UserError`: BUN005 if the bundle

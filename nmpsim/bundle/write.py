@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from itertools import pairwise
@@ -49,14 +50,14 @@ class _Part:
     """A section that grows: where it starts and what is in it so far."""
 
     offset: int
-    chunks: list[elf.Buffer] = attrs.field(factory=list)
+    chunks: list[elf.Buffer | elf.Later] = attrs.field(factory=list)
     nbytes: int = 0
 
     @property
     def end(self) -> int:
         return self.offset + self.nbytes
 
-    def append(self, data: elf.Buffer) -> None:
+    def append(self, data: elf.Buffer | elf.Later) -> None:
         self.chunks.append(data)
         self.nbytes += len(data)
 
@@ -81,14 +82,14 @@ class BundleBuilder:
     def add_constant(
         self,
         name: str,
-        data: npt.NDArray[Any] | elf.Buffer,
+        data: npt.NDArray[Any] | elf.Buffer | elf.Later,
         alignment: int = TENSOR_ALIGNMENT,
     ) -> int:
         """Address of ``data``, which is kept by reference and must not change any more.
 
         An array is laid down row-major, little endian. An empty name makes no symbol.
         """
-        flat = _flat_bytes(data)
+        flat = elf.flat_bytes(data) if isinstance(data, np.ndarray) else data
         part = self._part(CONSTANTS)
         part.align(alignment)
         return self._append(CONSTANTS, flat, name)
@@ -132,21 +133,27 @@ class BundleBuilder:
         """The bundle file."""
         self._part(TEXT)
         loaded = self._loaded_sections()
-        digest = bytearray(DIGEST_BYTES)
+        digest = bytes(DIGEST_BYTES)
         described = metadata_to_json(metadata)
         _check_size("description of layers and steps", len(described), JSON_BYTES.high)
         others = [elf.Section(META, elf.SHT_PROGBITS, loaded[TEXT].end, (described,))]
         for name, chunks in self._debug.items():
             others.append(_section_behind(others[-1], name, chunks, TENSOR_ALIGNMENT))
         others.append(_section_behind(others[-1], DIGEST, (digest,), 4))
+        digest_at = others[-1].offset
         others += self._symbol_sections(
             others[-1].end, list(loaded.values()), strtab=len(loaded) + len(others) + 2
         )
-        file = list(
-            elf.file_chunks(_entry(metadata), self._segments(), (*loaded.values(), *others))
-        )
-        digest[:] = digest_of(file)
-        return b"".join(file)
+        file, sections = io.BytesIO(), (*loaded.values(), *others)
+        file.seek(others[-1].end)
+        file.write(b"\0")  # as large as all sections at once: growing would take more memory
+        file.seek(0)
+        for chunk in elf.file_chunks(_entry(metadata), self._segments(), sections):
+            file.write(chunk)
+        digest = digest_of((file.getbuffer(),))
+        file.seek(digest_at)
+        file.write(digest)
+        return file.getvalue()
 
     def _part(self, name: str) -> _Part:
         """The part that is being filled; those before it are closed."""
@@ -158,7 +165,7 @@ class BundleBuilder:
                 self._parts[later] = _Part(elf.align_up(self._parts[earlier].end, PART_ALIGNMENT))
         return self._parts[name]
 
-    def _append(self, name: str, data: elf.Buffer, symbol: str) -> int:
+    def _append(self, name: str, data: elf.Buffer | elf.Later, symbol: str) -> int:
         part = self._part(name)
         address = DRAM_BASE + part.end
         part.append(data)
@@ -248,13 +255,6 @@ def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:
     Raises :class:`~nmpsim.diagnostics.UserError` FILE002; a file that was there before stays.
     """
     write_file(Path(path), lambda file: file.write(data))
-
-
-def _flat_bytes(data: npt.NDArray[Any] | elf.Buffer) -> elf.Buffer:
-    if not isinstance(data, np.ndarray):
-        return data
-    little = np.ascontiguousarray(data, dtype=data.dtype.newbyteorder("<"))
-    return little.reshape(-1).view(np.uint8).data
 
 
 def _check_size(what: str, nbytes: int, limit: int) -> None:

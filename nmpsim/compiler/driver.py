@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.debug import debug_sections
+from nmpsim.bundle.debug import PackedConstant, debug_sections
 from nmpsim.bundle.limits import ATTRIBUTE_NUMBER
 from nmpsim.bundle.metadata import (
     Fate,
@@ -139,6 +139,7 @@ class _Compilation:
         self._search = search
         self._builder = BundleBuilder()
         self._constants: dict[str, int] = {}
+        self._packed: dict[str, PackedConstant] = {}
         self._names: dict[str, int] = {}
         always = [v.buffer for v in weights.values() if not v.buffer.constant]
         allocation = allocate(operations, always)
@@ -192,7 +193,7 @@ class _Compilation:
             segments[-1].append(index)
             emitter.add_layer(planned, index, index)
         entries = emitter.finish()
-        for name, chunks in debug_sections(self._module, self._constants).items():
+        for name, chunks in debug_sections(self._module, self._constants, self._packed).items():
             self._builder.set_debug(name, chunks)
         return self._builder.finish(
             Metadata(
@@ -238,8 +239,15 @@ class _Compilation:
             lambda what, array: self._builder.add_constant(
                 self._unique(f"{op.instruction.name}.{what}"), array
             ),
+            self._packed_at,
             self._builder.constant_address,
         )
+
+    def _packed_at(self, view: View, where: PackedConstant) -> None:
+        """Where a constant lies packed, if that has all there is of it."""
+        values = self._module.constants[where.name]
+        if view.shape == values.shape and view.type.dtype == values.dtype:
+            self._packed.setdefault(where.name, where)
 
     def _place(self, op: Operation) -> Place:
         return place_of(op.instruction, self._module.file)

@@ -13,11 +13,12 @@ from test_bundle_damaged import redigested
 
 from nmpsim.bundle import BundleBuilder, Metadata, bundle_from_bytes, read_bundle, write_bundle
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
-from nmpsim.bundle.debug import debug_sections
+from nmpsim.bundle.debug import PackedConstant, debug_sections
 from nmpsim.bundle.layout import DEBUG_SECTIONS, LIR_CONSTANTS, LIR_INDEX, LIR_TEXT
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError
+from nmpsim.isa.packing import pack
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.lir import (
     Module,
@@ -158,11 +159,61 @@ def test_debug_sections_in_assembly(text, code, message):
     assert raised.value.diagnostics[0].code == code
 
 
+# --- weights that the image holds packed -----------------------------------------------------
+
+
+def in_pieces(module: Module) -> bytes:
+    """A bundle that has ``w`` packed in two pieces along its outputs, two along its inputs."""
+    builder, weights = BundleBuilder(), module.constants["w"].T[:, None, None]
+    at = [
+        builder.add_constant("", pack(weights[out, :, :, depth]))
+        for out in (slice(0, 2), slice(2, 3))
+        for depth in (slice(0, 3), slice(3, 4))
+    ]
+    packed = PackedConstant("w", "IO", (0, 2, 3), (0, 3, 4), tuple(at))
+    for name, chunks in debug_sections(module, {}, {"w": packed}).items():
+        builder.set_debug(name, chunks)
+    return builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ()))
+
+
+def test_packed_weights_are_stored_once(module):
+    bundle = bundle_from_bytes(in_pieces(module))
+    assert_same(bundle.module(), module)
+    assert len(bundle.debug[LIR_CONSTANTS]) == 64 + 8  # the bias and a constant of float32
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"order": "OI"},
+        {"order": "II"},
+        {"outputs": [0, 2, 4]},
+        {"outputs": [0, 3, 3]},
+        {"outputs": [1, 2, 3]},
+        {"outputs": []},
+        {"outputs": [0, 3]},
+        {"inputs": [0, 4, 4]},
+        {"inputs": [0, -3, 4]},
+        {"at": []},
+        {"at": [DRAM_BASE + 192] * 4},
+        {"at": [DRAM_BASE, DRAM_BASE + 192, DRAM_BASE + 384, DRAM_BASE + (1 << 29)]},
+        {"outputs": list(range(1 << 16)), "inputs": list(range(1 << 16))},
+        {"name": "c"},
+    ],
+)
+def test_packed_weights_that_cannot_be(module, change):
+    index = json.loads(bytes(bundle_from_bytes(in_pieces(module)).debug[LIR_INDEX]))
+    index["packed"][0].update(change)
+    image = bundle_from_bytes(in_pieces(module)).image
+    assert outcome(with_section(module, LIR_INDEX, json.dumps(index).encode(), image)) == "BUN002"
+
+
 # --- hostile contents -----------------------------------------------------------------------
 
 
-def with_section(module: Module, name: str, contents: bytes) -> bytes:
+def with_section(module: Module, name: str, contents: bytes, image: bytes = b"") -> bytes:
     builder = BundleBuilder()
+    builder.add_constant("", bytes(image))
     for section, chunks in {**debug_sections(module, {}), name: [contents]}.items():
         builder.set_debug(section, chunks)
     return builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ()))
@@ -190,7 +241,7 @@ def changed_index(module: Module, change) -> bytes:
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (lambda i: i.update(schema="nmpsim-lir-2"), "BUN003"),
+        (lambda i: i.update(schema="nmpsim-lir-1"), "BUN003"),
         (lambda i: i.update(extra=1), "BUN002"),
         (lambda i: i.pop("scales"), "BUN002"),
         (lambda i: i["scales"][0].update(scale=0.2), "BUN002"),

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
+import attrs
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import Draft, int8
 from small_programs import bundle_of, convolve, image, out_kind
 
-from nmpsim.compiler.tiling.weights import pack, packed_bytes, zero_terms
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle.layout import LIR_INDEX
+from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.tiling.weighted import zero_terms
+from nmpsim.config import default_device
+from nmpsim.isa.packing import pack, packed_bytes, unpack
 
 
 def test_one_channel() -> None:
@@ -48,6 +56,9 @@ def test_every_weight_has_its_place(shape: tuple[int, int, int, int], seed: int)
         quad, place = divmod(x * depth + i, 4)
         assert blocks[o // 16, y, quad, o % 16, place] == weights[o, y, x, i]
     assert packed.astype(np.int64).sum() == weights.astype(np.int64).sum()
+    again = np.zeros_like(weights)
+    unpack(packed.view(np.uint8), again)
+    assert np.array_equal(again, weights)
 
 
 def test_zero_terms() -> None:
@@ -70,6 +81,21 @@ def test_tables_of_a_layer() -> None:
     sums = filter_.reshape(5, -1).astype(np.int64).sum(axis=1)
     assert table[:, 0].tolist() == bias.tolist()
     assert table[:, 1].tolist() == (3 * (27 * 1 - sums)).tolist()
+
+
+def test_all_weights_of_a_network_are_stored_once() -> None:
+    draft = Draft()
+    source = image(draft, 40)
+    grouped = draft.buffer(out_kind(source, 40))
+    convolve(draft, source, grouped, group=2)
+    convolve(draft, grouped, draft.output(out_kind(grouped, 33)))
+    module = draft.module()
+    small = attrs.evolve(default_device(), scratchpad_bytes=4096, cores_count=3)
+    bundle = bundle_from_bytes(compile_module(module, small))
+    for name, values in bundle.module().constants.items():
+        assert np.array_equal(values, module.constants[name])
+    index = json.loads(bytes(bundle.debug[LIR_INDEX]))
+    assert [len(one["at"]) > 3 for one in index["packed"]] == [True, True]
 
 
 def test_constants_are_laid_down_once() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
+from nmpsim.bundle.debug import PackedConstant
+from nmpsim.bundle.elf import Later
 from nmpsim.compiler.numerics import Profile
 from nmpsim.compiler.work import View
 from nmpsim.config import DeviceConfig
@@ -27,8 +29,10 @@ class Context:
     """DRAM address of a view; a constant is laid down as it is when it is first asked for."""
     values_of: Callable[[View], npt.NDArray[Any]]
     """Values of a constant, in its logical shape."""
-    lay: Callable[[str, npt.NDArray[Any]], int]
+    lay: Callable[[str, npt.NDArray[Any] | Later], int]
     """Lay down an array; the name is the constant's it was made from and what it is."""
+    packed: Callable[[View, PackedConstant], None]
+    """Says where a constant's values lie that are laid down in packed form."""
     next_address: Callable[[], int]
     """Where the next array would be laid down."""
 

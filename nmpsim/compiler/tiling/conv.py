@@ -7,10 +7,13 @@ deep for one tile goes over parts of its input channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
+from nmpsim.bundle.debug import PackedConstant
+from nmpsim.bundle.elf import Buffer, Later, flat_bytes
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.conv_core import Addresses, conv_plan
 from nmpsim.compiler.tiling.conv_scheme import (
@@ -25,7 +28,7 @@ from nmpsim.compiler.tiling.plan import Integers, LayerPlan, align, ends_of, too
 from nmpsim.compiler.tiling.slices import Pieces, Slicer
 from nmpsim.compiler.tiling.tiles import Ranges
 from nmpsim.compiler.tiling.weighted import Weighted
-from nmpsim.compiler.tiling.weights import pack, packed_bytes
+from nmpsim.isa.packing import pack, packed_bytes
 
 
 def conv_options(layer: Weighted, context: Context) -> Options[Scheme]:
@@ -85,15 +88,33 @@ def _weights(
         if not final:
             return context.next_address() + ends_of(align(nbytes))[:-1], nbytes
         addresses = [
-            _lay(layer, context, first, first + count, begin, end)
-            for first, count in zip(pieces.first.tolist(), pieces.count.tolist(), strict=True)
-            for begin, end in zip(parts.begin.tolist(), parts.end.tolist(), strict=True)
+            context.lay(
+                f"weights.{box[0].start}.{box[1].start}", Later(size, partial(_packed, layer, box))
+            )
+            for size, box in zip(nbytes.tolist(), _boxes(pieces, parts), strict=True)
         ]
+        context.packed(
+            layer.constant,
+            PackedConstant(
+                layer.constant.buffer.name,
+                layer.order,
+                (*pieces.first.tolist(), layer.out_channels),
+                (*parts.begin.tolist(), layer.depth),
+                tuple(addresses),
+            ),
+        )
         return np.array(addresses), nbytes
 
     return weights
 
 
-def _lay(layer: Weighted, context: Context, first: int, last: int, begin: int, end: int) -> int:
-    rows = np.ascontiguousarray(layer.weights[first:last, :, :, begin:end])
-    return context.lay(f"weights.{first}.{begin}", pack(rows))
+def _boxes(pieces: Pieces, parts: Ranges) -> Iterator[tuple[slice, slice]]:
+    """Output channels and input channels of each piece of the weights."""
+    outs = zip(pieces.first.tolist(), (pieces.first + pieces.count).tolist(), strict=True)
+    inputs = list(zip(parts.begin.tolist(), parts.end.tolist(), strict=True))
+    return ((slice(*out), slice(*depth)) for out in outs for depth in inputs)
+
+
+def _packed(layer: Weighted, box: tuple[slice, slice]) -> Buffer:
+    out, depth = box
+    return flat_bytes(pack(layer.weights[out, :, :, depth]))

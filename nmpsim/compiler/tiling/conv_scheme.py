@@ -12,8 +12,8 @@ from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cy
 from nmpsim.compiler.tiling.plan import Integers, align, counts, divisions, halvings
 from nmpsim.compiler.tiling.slices import Slicer, SliceSizes, takes_whole_groups
 from nmpsim.compiler.tiling.weighted import Weighted
-from nmpsim.compiler.tiling.weights import packed_bytes
 from nmpsim.config import DeviceConfig
+from nmpsim.isa.packing import packed_bytes
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 from nmpsim.timing.compute import ceil_div, conv_cycles
 

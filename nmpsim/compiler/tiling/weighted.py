@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import numpy as np
@@ -11,7 +11,6 @@ import numpy.typing as npt
 from nmpsim.compiler.numerics import Bias, Requantization, Sums
 from nmpsim.compiler.numerics.ratios import scale_words
 from nmpsim.compiler.tiling.context import Context
-from nmpsim.compiler.tiling.weights import zero_terms
 from nmpsim.compiler.tiling.window import Axis, axes
 from nmpsim.compiler.work import Operation, View
 from nmpsim.diagnostics import fail
@@ -37,6 +36,10 @@ class Weighted:
     columns: Axis
     weights: Array
     """[O, kernel_h, kernel_w, I], of the input's element"""
+    constant: View
+    """Where they come from."""
+    order: Literal["OI", "IO"]
+    """Of the constant's dimensions."""
     channel_records: Array
     """int64 [O, 2]: bias as the profile has it, zero term"""
     scale_records: Array | None
@@ -79,22 +82,29 @@ def _convolution(op: Operation, context: Context) -> Weighted:
     rows, columns = axes(op.instruction, source.shape, target.shape)
     weights = context.values_of(filter_)
     groups = int(str(op.instruction.attributes["Group"]))
-    return _weighted(op, context, weights, rows, columns, groups)
+    return _weighted(op, context, weights, rows, columns, groups, "OI")
 
 
 def _fully_connected(op: Operation, context: Context) -> Weighted:
     target, source, matrix = op.operands[:3]
     values = context.values_of(matrix)
+    order: Literal["OI", "IO"] = "OI"
     if op.instruction.opcode != "rowwisequantizedfullyconnected":
-        values = values.T
-    weights = np.ascontiguousarray(values)[:, None, None, :]
+        order, values = "IO", values.T
+    weights = values[:, None, None, :]
     row = Axis(1, 1, 1, 1, 0)
     column = Axis(source.shape[0], target.shape[0], 1, 1, 0)
-    return _weighted(op, context, weights, row, column, 1)
+    return _weighted(op, context, weights, row, column, 1, order)
 
 
 def _weighted(
-    op: Operation, context: Context, weights: Array, rows: Axis, columns: Axis, groups: int
+    op: Operation,
+    context: Context,
+    weights: Array,
+    rows: Axis,
+    columns: Axis,
+    groups: int,
+    order: Literal["OI", "IO"],
 ) -> Weighted:
     target, source = op.operands[:2]
     with np.errstate(all="ignore"):  # what no float32 can hold is refused, not warned of
@@ -113,6 +123,8 @@ def _weighted(
         rows=rows,
         columns=columns,
         weights=weights.astype(source.type.dtype, copy=False),  # Int16 with weights of Int8
+        constant=op.operands[2],
+        order=order,
         channel_records=np.stack([requantization.bias, terms], axis=1),
         scale_records=_records(requantization, offsets) if has_tables(op) else None,
         words={
@@ -246,3 +258,11 @@ def clip_words(
         "clip_high": high,
         "clip_wanted": (1 if wanted_low else 0) | (2 if high < highest else 0),
     }
+
+
+def zero_terms(weights: Array, offsets: npt.NDArray[Any], in_offset: int) -> npt.NDArray[np.int64]:
+    """``K*Ow*Ox - Ox*sum(w)`` of each output channel; ``weights`` is [out][...]."""
+    flat = weights.reshape(weights.shape[0], -1)
+    sums = flat.sum(axis=1, dtype=np.int64)
+    terms: npt.NDArray[np.int64] = in_offset * (flat.shape[1] * offsets.astype(np.int64) - sums)
+    return terms

@@ -1,4 +1,4 @@
-"""Weights as the MAC array wants them, and what zero points add to a sum."""
+"""Weights as the MAC array wants them: what the word ``weights`` of ``nmp.conv`` points at."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ def pack(weights: Weights) -> Weights:
     return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).reshape(-1)
 
 
+def unpack(packed: npt.NDArray[np.uint8], weights: Weights) -> None:
+    """Fill ``weights``, [out][ky][kx][in], with what :func:`pack` has made of them."""
+    out, kernel_h, kernel_w, depth = weights.shape
+    row, taken = kernel_w * depth, GROUP_BYTES // weights.itemsize
+    split = packed.view(weights.dtype).reshape(-1, kernel_h, -(-row // taken), LANES, taken)
+    rows = split.transpose(0, 3, 1, 2, 4).reshape(split.shape[0] * LANES, kernel_h, -1)
+    weights[...] = rows[:out, :, :row].reshape(weights.shape)
+
+
 def packed_bytes(out: Any, kernel_h: int, row_bytes: Any) -> Any:
     """Bytes of packed weights; a kernel row has ``row_bytes`` of one output channel."""
     groups = -(-row_bytes // GROUP_BYTES)
     return -(-out // LANES) * LANES * kernel_h * groups * GROUP_BYTES
-
-
-def zero_terms(
-    weights: Weights, offsets: npt.NDArray[Any], in_offset: int
-) -> npt.NDArray[np.int64]:
-    """``K*Ow*Ox - Ox*sum(w)`` of each output channel; ``weights`` is [out][...]."""
-    flat = weights.reshape(weights.shape[0], -1)
-    sums = flat.sum(axis=1, dtype=np.int64)
-    terms: npt.NDArray[np.int64] = in_offset * (flat.shape[1] * offsets.astype(np.int64) - sums)
-    return terms
