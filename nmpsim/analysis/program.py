@@ -38,7 +38,7 @@ class Program:
     """Instruction -> profile of its layer in the bundle, where one applies."""
     warnings: tuple[str, ...] = ()
     unsigned: frozenset[str] = frozenset()
-    """Inputs and outputs that a user has as uint8."""
+    """Inputs and outputs that a user has as uint8 or uint16."""
     channel_order: str = "BGR"
     """Of images, if nobody says it; see the bundle's metadata."""
     normalizations: tuple[Normalization, ...] = ()

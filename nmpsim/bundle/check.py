@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from nmpsim.bundle.limits import DIMENSION, ELEMENTS, RANK
-from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
+from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.lir.nodes import ELEM_DTYPES, MODULE_ELEMS
 
 Range = tuple[int, int]
 """First address and the address after the last."""
@@ -45,6 +45,9 @@ def _problems(metadata: Metadata, memory: Memory) -> Iterator[str]:
         yield from _tensor_problems(tensor, [memory.read_write])
     yield from _name_problems("input", metadata.inputs)
     yield from _name_problems("output", metadata.outputs)
+    for tensor in (*metadata.inputs, *metadata.outputs):
+        if tensor.name in metadata.unsigned and tensor.elem not in UNSIGNED_ELEMS:
+            yield f"{tensor.name!r} of elements {tensor.elem} is unsigned"
     for position, layer in enumerate(metadata.layers):
         yield from _layer_problems(position, layer, memory)
     for position, step in enumerate(metadata.steps):
@@ -100,7 +103,7 @@ def _host_step_problems(step: ProgramStep, memory: Memory) -> Iterator[str]:
 
 def _tensor_problems(tensor: Tensor, ranges: Sequence[Range]) -> Iterator[str]:
     """One problem at most: later rules rely on the earlier ones."""
-    dtype = ELEM_DTYPES.get(tensor.elem)
+    dtype = ELEM_DTYPES[tensor.elem] if tensor.elem in MODULE_ELEMS else None
     if dtype is None:
         yield f"tensor {tensor.name!r} has unknown elements {tensor.elem!r}"
     elif RANK.problem(len(tensor.shape)) or any(map(DIMENSION.problem, tensor.shape)):

@@ -17,6 +17,8 @@ SCHEMA: Final = "nmpsim-bundle-2"
 
 UNSIGNED = 128
 """What uint8 is more than the Int8 that holds it."""
+UNSIGNED_ELEMS = {"i8": ("ui8", UNSIGNED), "i16": ("ui16", 32768)}
+"""Elements that hold unsigned ones -> those, and how much more they are."""
 
 
 @attrs.frozen
@@ -38,8 +40,9 @@ class Tensor:
 
 
 def as_unsigned(tensor: Tensor) -> Tensor:
-    """An Int8 tensor as a user has it who has uint8."""
-    return attrs.evolve(tensor, elem="ui8", offset=(tensor.offset or 0) + UNSIGNED)
+    """An Int8 or Int16 tensor as a user has it who has uint8 or uint16."""
+    elem, more = UNSIGNED_ELEMS[tensor.elem]
+    return attrs.evolve(tensor, elem=elem, offset=(tensor.offset or 0) + more)
 
 
 @attrs.frozen
@@ -140,7 +143,8 @@ class Metadata:
     layers: Annotated[tuple[Layer, ...], limits.LAYERS]
     steps: Annotated[tuple[ProgramStep, ...], limits.STEPS]
     unsigned: Annotated[tuple[str, ...], limits.TENSORS] = ()
-    """Inputs and outputs that a user has as uint8: values and offset 128 above those held."""
+    """Inputs and outputs that a user has as uint8 or uint16: values and offset 128 or 32768 above
+    those held."""
     fates: Annotated[tuple[Fate, ...], limits.LAYERS] = ()
     """Of the operations of the model's file, in its order; none if the program was LIR."""
     normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()

@@ -71,9 +71,9 @@ def compile_module(
     ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, as
     :func:`~nmpsim.lir.layers.find_layer` takes them; ``slicing`` is one of ``TILINGS``;
     ``on_slicing`` hears how each device layer is tiled, ``on_layer`` before each layer how many are
-    done, of how many, and its name; ``unsigned`` are inputs and outputs that a user has as uint8,
-    ``fates`` what became of the file's operations and ``normalizations`` what it says of images, if
-    the module was imported. Raises
+    done, of how many, and its name; ``unsigned`` are inputs and outputs that a user has as uint8
+    or uint16, ``fates`` what became of the file's operations and ``normalizations`` what it says of
+    images, if the module was imported. Raises
     :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002) where an operation cannot be done or
     does not fit, and ARG001 where one layer has two profiles.
     """

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import UNSIGNED, Layer, ProgramStep, Tensor
+from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, ProgramStep, Tensor
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import LayerReports, counters_of, host_counts
@@ -17,6 +17,7 @@ from nmpsim.core.critical_path import CriticalPath, PathPart
 from nmpsim.core.host import HostClip, read_tensor
 from nmpsim.core.host_cost import host_cycles
 from nmpsim.core.state import NEVER, Count, Machine
+from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.ended import ContractReport, TrapReport
 
@@ -94,7 +95,9 @@ def _output(machine: Machine, tensor: Tensor, outside: Tensor) -> OutputReport:
     """An output as the user has it."""
     values = read_tensor(machine, tensor).copy()
     if outside.elem != tensor.elem:
-        values = (values.astype(np.int16) + UNSIGNED).astype(np.uint8)
+        values = (values.astype(np.int32) + UNSIGNED_ELEMS[tensor.elem][1]).astype(
+            ELEM_DTYPES[outside.elem]
+        )
     return OutputReport(tensor.name, outside.elem, outside.scale, outside.offset, values)
 
 

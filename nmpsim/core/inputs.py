@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import UNSIGNED, Metadata, Tensor
+from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Metadata, Tensor
 from nmpsim.diagnostics import Diagnostic, UserError, fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor, execute
@@ -132,8 +132,8 @@ def _image_bytes(values: npt.NDArray[Any], own: np.dtype[Any]) -> bool:
 
 def _converted(tensor: Tensor, values: npt.NDArray[Any], numerics: str) -> npt.NDArray[Any]:
     own = ELEM_DTYPES[tensor.elem]
-    if values.dtype == np.uint8 and own == np.int8:
-        return (values.astype(np.int16) - UNSIGNED).astype(own)
+    if tensor.elem in UNSIGNED_ELEMS and values.dtype.kind == "u":
+        return (values.astype(np.int32) - UNSIGNED_ELEMS[tensor.elem][1]).astype(own)
     if values.dtype == own or own.kind == "f":
         with np.errstate(over="ignore"):
             return values.astype(own)

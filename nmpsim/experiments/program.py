@@ -32,7 +32,7 @@ class SweptProgram:
     """The device whose settings a sweep changes, unless another is given."""
     warnings: tuple[str, ...] = ()
     unsigned: frozenset[str] = frozenset()
-    """Inputs and outputs that a user has as uint8."""
+    """Inputs and outputs that a user has as uint8 or uint16."""
     channel_order: str = "BGR"
     """Of images, if nobody says it."""
     normalizations: tuple[Normalization, ...] = ()

@@ -36,7 +36,8 @@ class Imported:
     """Verified, with its constants and exact scales; inputs and outputs have the names and the
     order of the file."""
     unsigned: frozenset[str]
-    """Inputs and outputs that are uint8 in the file; the module holds Int8, 128 less."""
+    """Inputs and outputs that are uint8 or uint16 in the file; the module holds Int8, 128 less, or
+    Int16, 32768 less."""
     fates: tuple[Fate, ...]
     """One for each operation of the file, in its order."""
     numerics: str

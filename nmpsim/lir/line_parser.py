@@ -8,7 +8,7 @@ from nmpsim.lir.limits import size_problem
 from nmpsim.lir.line import Line
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import (
-    ELEM_DTYPES,
+    MODULE_ELEMS,
     AttributeValue,
     Instruction,
     Operand,
@@ -149,14 +149,14 @@ def parse_type(line: Line) -> TensorType:
 
 
 def _type_of(line: Line, elem: Token) -> TensorType:
-    if elem.text not in ELEM_DTYPES:
+    if elem.text not in MODULE_ELEMS:
         raise fail(
             "LIR001",
             f"unknown element kind {quote(elem.text)}",
             place=line.place(elem),
             found=quote(elem.text),
-            expected=", ".join(ELEM_DTYPES),
-            hint=did_you_mean(elem.text, ELEM_DTYPES),
+            expected=", ".join(MODULE_ELEMS),
+            hint=did_you_mean(elem.text, MODULE_ELEMS),
         )
     quant = _quantization(line) if line.at("[") else None
     shape, alignments = _shape(line)

@@ -30,8 +30,10 @@ ELEM_DTYPES: dict[str, np.dtype[Any]] = {
     "index64": np.dtype(np.int64),
     "i64": np.dtype(np.int64),
     "bool": np.dtype(np.bool_),
+    "ui16": np.dtype(np.uint16),
 }
-"""LIR element name -> how its values lie in memory."""
+"""LIR element name, or ui16, which only users have -> how its values lie in memory."""
+MODULE_ELEMS = tuple(elem for elem in ELEM_DTYPES if elem != "ui16")
 
 QUANTIZED_ELEMS = frozenset({"i8", "ui8", "i16", "i32"})
 QUANTIZABLE_ELEMS = QUANTIZED_ELEMS | {"i64"}

@@ -10,7 +10,7 @@ import numpy as np
 from nmpsim.lir.constraints import Problem, describe
 from nmpsim.lir.limits import size_problem
 from nmpsim.lir.nodes import (
-    ELEM_DTYPES,
+    MODULE_ELEMS,
     QUANTIZABLE_ELEMS,
     QUANTIZED_ELEMS,
     Quantization,
@@ -24,8 +24,8 @@ def type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[Probl
     ``dummy_scale``: the scale has no meaning and may be 0, as for weights whose scales are in
     an operand of their own.
     """
-    if type.elem not in ELEM_DTYPES:
-        yield Problem(None, "unknown element kind", type.elem, ", ".join(ELEM_DTYPES))
+    if type.elem not in MODULE_ELEMS:
+        yield Problem(None, "unknown element kind", type.elem, ", ".join(MODULE_ELEMS))
         return
     if problem := size_problem(type.shape):
         yield Problem(None, "the tensor is too large", *problem, "LIR011")

@@ -265,7 +265,7 @@ class OutputReport:
     """An output of the program, as the device left it and as real numbers."""
 
     name: Annotated[str, NOT_IN_JSON]
-    elem: Annotated[str, "element type: `i8`, `i32`, `float` and so on, as in LIR"]
+    elem: Annotated[str, "element type: `i8`, `i32`, `float` and so on, as in LIR; or `ui16`"]
     scale: Annotated[
         Real | None,
         "a value stands for `scale * (value - offset)`; null if the type is not quantized",

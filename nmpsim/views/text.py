@@ -8,7 +8,14 @@ from os.path import commonprefix
 ELLIPSIS = "..."
 _LEAST_APART = 12
 """Columns below which the place where two texts part is no better than their ends."""
-_ELEMS = {"i8": "Int8", "ui8": "UInt8", "i16": "Int16", "i32": "Int32", "float": "float"}
+_ELEMS = {
+    "i8": "Int8",
+    "ui8": "UInt8",
+    "i16": "Int16",
+    "ui16": "UInt16",
+    "i32": "Int32",
+    "float": "float",
+}
 
 
 def shorten_middle(text: str, width: int) -> str:

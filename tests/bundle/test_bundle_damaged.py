@@ -214,6 +214,7 @@ def _tensor(**changes) -> Tensor:
     ("tensor", "text"),
     [
         (_tensor(elem="i9"), "unknown elements"),
+        (_tensor(elem="ui16"), "unknown elements"),
         (_tensor(shape=(-1,)), "impossible shape"),
         (_tensor(shape=(1,) * 17), "impossible shape"),
         (_tensor(shape=(1 << 40,)), "impossible shape"),
@@ -259,6 +260,13 @@ def _layers(metadata: Metadata, **changes) -> dict[str, tuple[Layer, ...]]:
         (lambda m: _layers(m, index=1), "its index is 1"),
         (lambda m: _layers(m, macs=-1), "negative"),
         (lambda m: {"inputs": m.inputs * 2}, "two inputs have one name"),
+        (
+            lambda m: {
+                "inputs": (attrs.evolve(m.inputs[0], elem="bool", scale=None, offset=None),),
+                "unsigned": (m.inputs[0].name,),
+            },
+            "is unsigned",
+        ),
     ],
 )
 def test_metadata_that_contradicts_itself(build_with, metadata, change, text):

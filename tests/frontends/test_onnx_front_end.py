@@ -47,6 +47,46 @@ def test_names_and_types_are_those_of_the_file(model: Path) -> None:
     assert metadata.numerics == "float"
 
 
+@pytest.mark.parametrize("dtype", ["uint16", "int16"])
+def test_16_bits_at_both_ends(dtype: str, tmp_path: Path) -> None:
+    """uint16 is uint16 for a user, and Int16 for the device."""
+    limits = np.iinfo(dtype)
+    zero = limits.min + 30000
+    nodes: list[Node] = [
+        ("DequantizeLinear", ["x", "x_s", "x_z"], ["real"], {}),
+        ("Relu", ["real"], ["above"], {}),
+        ("QuantizeLinear", ["above", "y_s", "y_z"], ["y"], {}),
+        ("Transpose", ["x"], ["turned"], {}),
+    ]
+    path = write(
+        tmp_path / "two ends.onnx",
+        nodes,
+        {"x": (dtype, (2, 5))},
+        {"y": (dtype, (2, 5)), "turned": (dtype, (5, 2))},
+        scales(x=(0.5, zero, dtype), y=(0.25, limits.min + 5, dtype)),
+    )
+    x = np.array([limits.min, limits.max, zero, zero + 1, zero - 1] * 2, dtype).reshape(2, 5)
+    bundle = nmpsim.compile(path, slicing="simple").bundle
+    (given,), (result, *_) = bundle.metadata.user_inputs, bundle.metadata.user_outputs
+    elem = {"uint16": "ui16", "int16": "i16"}[dtype]
+    assert (given.elem, given.offset) == (elem, zero)
+    assert (result.elem, result.offset) == (elem, limits.min + 5)
+    report = nmpsim.Device(threads=1).run(bundle, [x])
+    y, turned = report.outputs.values()
+    steps = 2 * np.maximum(x.astype(np.int64) - zero, 0) + limits.min + 5
+    assert np.array_equal(y, np.clip(steps, limits.min, limits.max))
+    assert y.dtype == turned.dtype == dtype
+    assert np.array_equal(turned, x.T)
+    assert np.array_equal(
+        report.output_reports[0].real(), 0.25 * (y.astype(np.int64) - limits.min - 5)
+    )
+    with pytest.raises(nmpsim.UserError) as error:
+        nmpsim.Device(threads=1).run(bundle, [x.astype(np.uint8)])
+    assert dtype in str(error.value.diagnostics[0].expected)
+    reals = nmpsim.Device(threads=1).run(bundle, [0.5 * (x.astype(np.float64) - zero)])
+    assert np.array_equal(reals.outputs["y"], y)
+
+
 def test_what_became_of_each_node(model: Path) -> None:
     metadata = nmpsim.compile(model).bundle.metadata
     fates = {fate.node: fate for fate in metadata.fates}

@@ -21,7 +21,7 @@ from nmpsim.lir import (
     print_module,
     verify,
 )
-from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
+from nmpsim.lir.nodes import MODULE_ELEMS, QUANTIZED_ELEMS
 
 REAL = "lir/lenet/i8_asym_b32/cpu.lir.txt"
 PIECES = [
@@ -96,7 +96,7 @@ def quantizations(draw):
 
 @st.composite
 def types(draw):
-    elem = draw(st.sampled_from(sorted(ELEM_DTYPES)))
+    elem = draw(st.sampled_from(sorted(MODULE_ELEMS)))
     shape = tuple(draw(st.lists(st.integers(1, 20), max_size=6)))
     alignments = tuple(draw(st.sampled_from((1, 1, 8))) for _ in shape)
     return TensorType(

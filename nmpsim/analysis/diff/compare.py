@@ -156,12 +156,12 @@ def compare_tensors(
     """How far ``one``, of the run in question, is from ``other``."""
     values, turned, problem = _alike(one.load(), other.load(), layout)
     type = one.type or other.type
-    elem = type.elem if type is not None else _elem_of(values[0].array.dtype)
     known = _parameters(one, other, parameters)
+    elem = type.elem if type is not None else _elem_of(values[0].array.dtype, known)
     kinds = [each.array.dtype.kind for each in values]
     is_real = not problem and known is not None and sorted(kinds) in (["f", "i"], ["f", "u"])
     if is_real and known is not None and kinds[0] == "f":
-        stored_elem = _elem_of(values[1].array.dtype)
+        stored_elem = _elem_of(values[1].array.dtype, known)
         real = real_values(values[1].array, stored_elem, known.scale, known.offset)
         values = values[0], attrs.evolve(values[1], array=real.astype(values[0].array.dtype))
     if not (problem or is_real) and values[0].array.dtype != values[1].array.dtype:
@@ -268,7 +268,10 @@ def _parameters(one: Tensor, other: Tensor, known: Mapping[str, Parameters]) -> 
     return None if quant is None else Parameters(quant.scale, quant.offset)
 
 
-def _elem_of(dtype: np.dtype[Any]) -> str:
+def _elem_of(dtype: np.dtype[Any], known: Parameters | None) -> str:
+    """uint16 is what NumPy has for bfloat16, which has no scale, too."""
+    if dtype == np.uint16 and known is not None:
+        return "ui16"
     return next((name for name, known in ELEM_DTYPES.items() if known == dtype), dtype.name)
 
 

@@ -15,7 +15,7 @@ from nmpsim.frontends.imported import Imported, Wishes
 from nmpsim.frontends.onnx.folding import constant_of, folded
 from nmpsim.frontends.onnx.groups import QUANTIZE, Step, integer_groups
 from nmpsim.frontends.onnx.integers import QOPERATORS, IntegerOperation
-from nmpsim.frontends.onnx.lowering import Lowering
+from nmpsim.frontends.onnx.lowering import MOVED, Lowering
 from nmpsim.frontends.onnx.model import Array, Graph, damaged, read_graph
 from nmpsim.frontends.onnx.operators import INTEGER, NODES
 from nmpsim.frontends.onnx.weight_folding import with_folded_weights
@@ -180,7 +180,7 @@ def _on_integers(steps: Iterable[Step], graph: Graph, problems: _Problems) -> It
 
 
 def _bind(graph: Graph, lowering: Lowering) -> set[str]:
-    """Inputs become the program's; the names of those that are uint8."""
+    """Inputs become the program's; the names of those that are unsigned."""
     unsigned = set()
     for one in graph.inputs:
         problem, hint = "", None
@@ -199,7 +199,7 @@ def _bind(graph: Graph, lowering: Lowering) -> set[str]:
                 found=problem,
                 hint=hint,
             )
-        if one.dtype == "uint8":
+        if one.dtype in MOVED:
             unsigned.add(name)
     return unsigned
 

@@ -164,8 +164,6 @@ class Lowering:
             if kind.dtype and kind.dtype != dtype:
                 raise UnsupportedError(f"{dtype}, its zero point {kind.dtype}")
             kind = attrs.evolve(kind, dtype=dtype)
-        if dtype == "uint16":
-            raise UnsupportedError("uint16")
         value = self.builder.variable(name, self.type_of(kind, shape))
         self._shapes[name] = shape
         self._held[name] = {PLAIN: value}
@@ -184,8 +182,6 @@ class Lowering:
         program's own."""
         layout = layout if len(shape) > 2 else PLAIN
         self._check_new(name)
-        if isinstance(kind, Quantized) and kind.dtype == "uint16" and name in self._outputs:
-            raise UnsupportedError("an output of uint16")
         type = self.type_of(kind, turned(shape) if layout == LAST else shape)
         if name in self._outputs and layout == PLAIN:
             value = self.builder.reserved(self._outputs[name], type)
@@ -229,12 +225,12 @@ class Lowering:
             raise UnsupportedError("an input, or what nothing makes")
 
     def is_unsigned(self, name: str) -> bool:
-        """Whether an output is uint8 in the file."""
+        """Whether an output is uint8 or uint16 in the file."""
         if name in self.constants:
-            return self.constants[name].dtype == np.uint8
+            return str(self.constants[name].dtype) in MOVED
         parameters = self._parameters.get(name)
-        elem = self._held[name][PLAIN].type.elem
-        return elem == "i8" and parameters is not None and parameters.dtype == "uint8"
+        is_quantized = self._held[name][PLAIN].type.quant is not None
+        return is_quantized and parameters is not None and parameters.dtype in MOVED
 
     def temporary(self, name: str, type: TensorType) -> Value:
         """Room for what lies between a node's instructions."""
