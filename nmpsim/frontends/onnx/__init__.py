@@ -84,7 +84,7 @@ def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Impor
     steps = tuple(_on_integers(found.steps, graph, problems))
     lowering = Lowering(graph, steps, builder, place)
     unsigned = _bind(graph, lowering)
-    _lower_all(steps, lowering, labels, fates, problems)
+    real = _lower_all(steps, lowering, labels, fates, problems)
     problems.check()
     outputs = lowering.output_names()
     for name in graph.outputs:
@@ -97,7 +97,8 @@ def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Impor
             unsigned.add(outputs[name])
     builder.order([*(one.name for one in graph.inputs), *outputs.values()])
     ordered = tuple(fates[index] for index in sorted(fates))
-    warnings = _of_islands(found.islands) if found.islands else ()
+    islands = [label for label in found.islands if label not in real]
+    warnings = _of_islands(islands) if islands else ()
     return Imported(builder.module(), frozenset(unsigned), ordered, NUMERICS, warnings=warnings)
 
 
@@ -210,9 +211,13 @@ def _lower_all(
     labels: dict[int, str],
     fates: dict[int, Fate],
     problems: _Problems,
-) -> None:
-    """Every step; what reads the results of one that failed is not judged."""
+) -> set[str]:
+    """Every step; what reads the results of one that failed is not judged.
+
+    Returns labels of those that could have been integer operations, in another form of theirs.
+    """
     failed: set[str] = set()
+    real: set[str] = set()
     for step in steps:
         index = step.index
         if failed.intersection(step.reads):
@@ -221,7 +226,7 @@ def _lower_all(
         lowering.builder.node = labels[index]
         before = len(lowering.builder.names)
         try:
-            why = _lower(lowering, step)
+            why = _lower(lowering, step, real)
             lowering.settle(step.makes)
         except (UnsupportedError, *_ODD) as error:
             problems.add(step.label, error)
@@ -231,12 +236,22 @@ def _lower_all(
         if index in fates and fates[index].layers:  # one node of the file, carried in two halves
             layers = (*fates[index].layers, *layers)
         fates[index] = Fate(labels[index], layers, "" if layers else why)
+    return real
 
 
-def _lower(lowering: Lowering, step: Step) -> str:
+def _lower(lowering: Lowering, step: Step, real: set[str]) -> str:
     """Make LIR of a step; why there is none, where there is none."""
     if isinstance(step, IntegerOperation):
-        return INTEGER[step.kind](lowering, step).why
+        try:
+            return INTEGER[step.kind](lowering, step).why
+        except UnsupportedError:
+            if not step.reals or lowering.is_made(step.result.name) or step.kind == "Conv":
+                raise  # a Conv may have padding that was a node of its own
+        real.add(step.label)
+        for node in step.reals:
+            if not lowering.is_made(node.outputs[0]):
+                _lower(lowering, node, real)
+        return ""
     values = folded(lowering, step)
     if values is not None:
         lowering.fold(step.outputs[0], values)

@@ -59,7 +59,7 @@ def tile(graph: Lowering, node: Node) -> Result:
 def resize(graph: Lowering, node: Node) -> Result:
     """To any size, by the nearest place, or by weights of neighbours."""
     attributes, own = dict(node.attributes), graph.shape(node.inputs[0])
-    sizes, scales = _sizes(graph, node, own)
+    sizes, scales = sizes_and_scales(graph, node, own)
     if node.op == "Upsample" or graph.opset < 11:
         attributes |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         if min(scales) < 1:
@@ -204,7 +204,7 @@ def _repeated(graph: Lowering, node: Node, sizes: Shape) -> Result:
     return Result()
 
 
-def _sizes(graph: Lowering, node: Node, own: Shape) -> tuple[Shape, tuple[float, ...]]:
+def sizes_and_scales(graph: Lowering, node: Node, own: Shape) -> tuple[Shape, tuple[float, ...]]:
     """Sizes and scales; what the file does not name of both follows from the other."""
     axes = node.attributes.get("axes") or range(len(own))
     if any(not -len(own) <= axis < len(own) for axis in axes):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
+from nmpsim.frontends.onnx.functions import FUNCTIONS
 from nmpsim.frontends.onnx.integers import (
     LIMITS,
     QOPERATORS,
@@ -44,10 +45,20 @@ _SOURCES: Mapping[str, int] = {
     **dict.fromkeys(_UNARY, 1),
 }
 """Operator -> how many inputs are quantized, without a bias."""
-_ISLANDS: Mapping[str, int] = {"Clip": 1, "Relu": 1, "Sub": 2}
+_ISLANDS: Mapping[str, int] = {
+    **dict.fromkeys((op for op in FUNCTIONS if op not in _UNARY), 1),
+    "Clip": 1,
+    "ConvTranspose": 2,
+    "Div": 1,
+    "ReduceMean": 1,
+    "Relu": 1,
+    "Resize": 1,
+    "Sub": 2,
+}
 """The same of operators that ONNX Runtime has in float32 only."""
-_EIGHT_BITS = ("GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax")
+_EIGHT_BITS = (*FUNCTIONS, "Div", "GlobalAveragePool", "Softmax")
 """Operators that nmpsim does not have on integers of 16 bits."""
+_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 @attrs.frozen(eq=False)
@@ -193,7 +204,8 @@ class _Finder:
         if node.op not in self._known and node.op not in (*_DROPPED, "Concat"):
             return None
         try:
-            return self._moved(node) if node.op in _DROPPED else self._computed(node)
+            is_moved = node.op in _DROPPED and not (node.op in self._known and _is_weighed(node))
+            return self._moved(node) if is_moved else self._computed(node)
         except UnsupportedError:
             return None
 
@@ -205,7 +217,7 @@ class _Finder:
         wide = source.dtype in ("int16", "uint16") and node.op in ("MaxPool", "Resize")
         if not source.same_as(result) or source.scales.size != 1 or (wide and not self._islands):
             return None
-        if node.op == "Resize" and node.attributes.get("mode", "nearest") != "nearest":
+        if node.op == "Resize" and _is_weighed(node):
             return None
         step = attrs.evolve(node, inputs=(source.name, *node.inputs[1:]), outputs=(result.name,))
         return step, [after]
@@ -231,11 +243,13 @@ class _Finder:
     def _computed(self, node: Node) -> tuple[Step, list[Node]] | None:
         is_concat = node.op == "Concat"
         count = len(node.inputs) if is_concat else self._known.get(node.op, 0)
+        if node.op == "Div" and self._edges.makers.get(node.input(1)) is not None:
+            count = 2
         if count == 0 or len(node.inputs) < count:
             return None
         sources = [self._source(name) for name in node.inputs[:count]]
         bias = ""
-        if node.input(count) and node.op in ("Conv", "Gemm"):
+        if node.input(count) and node.op in ("Conv", "ConvTranspose", "Gemm"):
             bias = self._bias(node.input(count), sources)
         parts: list[Node] = []
         last = node
@@ -264,11 +278,16 @@ class _Finder:
                 is_island = True
         if not self._types_agree(node.op, sources, result) or not self._channels_agree(node):
             return None
+        reals: list[Node] = []
         if is_island:
             self._island_labels.append(node.label)
+            makers = [self._edges.makers.get(name) for name in (*node.reads, *last.reads)]
+            reals = [one for one in makers if one is not None and one.op == DEQUANTIZE]
+            reals += [node, *parts, after]
         kind = "Gemm" if node.op == "MatMul" and bias else node.op
         parts.append(after)
-        return IntegerOperation(node, kind, tuple(sources), result, bias, limits), parts
+        found = IntegerOperation(node, kind, tuple(sources), result, bias, limits, tuple(reals))
+        return found, parts
 
     def _types_agree(self, op: str, sources: list[Quantized], result: Quantized) -> bool:
         types = [source.dtype or "uint8" for source in sources]
@@ -277,20 +296,22 @@ class _Finder:
         narrow = ("uint8", "int8", *(("uint16", "int16") if self._islands else ()))
         if types[0] != result.dtype or any(one not in narrow for one in types):
             return False
-        if op in ("Conv", "MatMul", "Gemm"):
+        if op in _WEIGHTED:
             return types[1] == types[0] or (types[0] != "int8" and types[1] in ("int8", "uint8"))
         return all(one == types[0] for one in types)
 
     def _channels_agree(self, node: Node) -> bool:
         """Whether several scales are those of the weights' output channels."""
-        if node.op not in ("Conv", "MatMul", "Gemm"):
+        if node.op not in _WEIGHTED:
             return True
         before = self._edges.makers[node.inputs[1]]
         rank = self._constants[before.inputs[0]].ndim if before.inputs[0] in self._constants else 2
         if self._source(node.inputs[1]).scales.size == 1 or rank == 0:
             return True
         columns = rank - 1 if node.op == "MatMul" else 0 if node.attributes.get("transB") else 1
-        expected = 0 if node.op == "Conv" else columns
+        if node.op == "ConvTranspose" and node.attributes.get("group", 1) != 1:
+            return False
+        expected = {"Conv": 0, "ConvTranspose": 1}.get(node.op, columns)
         return int(before.attributes.get("axis", 1)) % rank == expected
 
     def _bias(self, name: str, sources: list[Quantized]) -> str:
@@ -330,6 +351,11 @@ class _Finder:
                 value = float(held.reshape(-1)[0])
             given.append(float(value))
         return given[0], given[1]
+
+
+def _is_weighed(node: Node) -> bool:
+    """Whether a Resize takes more than the nearest place."""
+    return bool(node.attributes.get("mode", "nearest") != "nearest")
 
 
 def _implies(

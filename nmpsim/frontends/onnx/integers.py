@@ -70,6 +70,8 @@ class IntegerOperation:
     """Name of an int32 constant on the scale of the sum."""
     limits: tuple[float, float | None] | None = None
     """Of a ReLU or clip after it, real numbers; None above: no limit."""
+    reals: tuple[Node, ...] = ()
+    """Where ONNX Runtime computes it in float32: these nodes, from conversion to conversion."""
 
     @property
     def index(self) -> int:

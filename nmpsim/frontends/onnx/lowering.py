@@ -107,6 +107,10 @@ class Lowering:
             raise UnsupportedError(f"{name or 'an input'} is read before anything makes it")
         return self._shapes[name]
 
+    def is_made(self, name: str) -> bool:
+        """Whether a tensor is there."""
+        return name in self._held or name in self.constants
+
     def is_output(self, name: str) -> bool:
         """Whether a tensor is one of the model's outputs."""
         return name in self._outputs
@@ -314,7 +318,7 @@ class Lowering:
     # --- inside ------------------------------------------------------------------------------
 
     def _check_new(self, name: str) -> None:
-        if name in self._held or name in self.constants:
+        if self.is_made(name):
             raise UnsupportedError(f"{name} is made twice")
 
     def _constant(self, name: str, layout: Layout, wanted: Quantized | None) -> Value:

@@ -8,6 +8,7 @@ from nmpsim.frontends.onnx import (
     conversions,
     exact,
     gathering,
+    islands,
     movement,
     pointwise,
     products,
@@ -15,23 +16,27 @@ from nmpsim.frontends.onnx import (
     reductions,
     weighted,
 )
+from nmpsim.frontends.onnx.functions import FUNCTIONS
 from nmpsim.frontends.onnx.integers import IntegerOperation
 from nmpsim.frontends.onnx.lowering import Lowering, Result
 from nmpsim.frontends.onnx.model import Node
 
 INTEGER: dict[str, Callable[[Lowering, IntegerOperation], Result]] = {
+    **dict.fromkeys(FUNCTIONS, pointwise.look_up),
     "Add": pointwise.pair("elementadd"),
     "AveragePool": pointwise.average_pool,
     "Clip": pointwise.limited,
     "Concat": pointwise.concatenation,
     "Conv": weighted.convolution,
+    "ConvTranspose": islands.transposed_convolution,
+    "Div": islands.division,
     "Gemm": weighted.gemm,
     "GlobalAveragePool": pointwise.average_pool,
-    "LeakyRelu": pointwise.look_up,
     "MatMul": weighted.product,
     "Mul": pointwise.pair("elementmul"),
+    "ReduceMean": islands.mean,
     "Relu": pointwise.limited,
-    "Sigmoid": pointwise.look_up,
+    "Resize": islands.resize,
     "Softmax": pointwise.softmax,
     "Sub": pointwise.pair("elementsub"),
 }

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value
+from nmpsim.frontends.onnx.functions import FUNCTIONS, Reals
 from nmpsim.frontends.onnx.integers import LIMITS, IntegerOperation, Quantized
 from nmpsim.frontends.onnx.lowering import LAST, MOVED, PLAIN, Layout, Lowering, Result
 from nmpsim.frontends.onnx.weighted import clip
@@ -17,7 +18,6 @@ from nmpsim.frontends.onnx.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 
 Lower = Callable[[Lowering, IntegerOperation], Result]
-Reals = npt.NDArray[np.float32]
 
 
 def is_unsigned(kind: Quantized) -> dict[str, int]:
@@ -126,29 +126,26 @@ def table_of(
     reals = integers.astype(np.float32) * np.float32(source.scale)
     with np.errstate(all="ignore"):
         steps = np.rint(function(reals).astype(np.float32) / np.float32(result.scale))
+    if np.isnan(steps).any():
+        raise UnsupportedError("a function that is no number somewhere")
     wide = np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + result.zero_point
     clipped: npt.NDArray[np.int64] = np.clip(wide, low, high).astype(np.int64)
     return clipped - MOVED.get(result.dtype, 0)
 
 
-def _sigmoid(x: Reals) -> Reals:
-    return (1 / (1 + np.exp(-x.astype(np.float64)))).astype(np.float32)
-
-
 def look_up(graph: Lowering, step: IntegerOperation) -> Result:
-    """A function of one 8-bit value as the table of its 256 results."""
-    (source,) = step.sources
-    if step.kind == "Sigmoid":
-        function = _sigmoid
-    else:
-        alpha = np.float32(step.attributes.get("alpha", 0.01))
-        if not np.isfinite(alpha):
-            raise UnsupportedError(f"alpha {alpha:g}")
+    """A function of one 8-bit value."""
+    return tabulated(graph, step, lambda x: FUNCTIONS[step.kind](x, step.attributes))
 
-        def function(x: Reals) -> Reals:
-            return np.where(x >= 0, x, x * alpha)
 
-    table = table_of(source, step.result, function)
+def tabulated(
+    graph: Lowering, step: IntegerOperation, function: Callable[[Reals], Reals]
+) -> Result:
+    """A function of one 8-bit value, and what clips it, as the table of its 256 results."""
+    source, low, high = step.sources[0], -np.inf, np.inf
+    if step.limits is not None:
+        low, high = step.limits[0], np.inf if step.limits[1] is None else step.limits[1]
+    table = table_of(source, step.result, lambda x: np.clip(function(x), low, high))
     layout = graph.layout(source.name)
     value = graph.value(source.name, layout, source)
     target = graph.target(step.result.name, graph.shape(source.name), step.result, layout)
@@ -159,6 +156,8 @@ def look_up(graph: Lowering, step: IntegerOperation) -> Result:
 def softmax(graph: Lowering, step: IntegerOperation) -> Result:
     """Along one dimension; before opset 13 along all from one on."""
     (source,) = step.sources
+    if step.limits is not None:
+        raise UnsupportedError("a clip of a softmax")
     shape = graph.shape(source.name)
     opset = int(step.attributes.get("opset", graph.opset))
     axis = int(step.attributes.get("axis", -1 if opset >= 13 else 1))
@@ -211,6 +210,8 @@ def swapped(graph: Lowering, name: str, value: Value, axis: int) -> Value:
 
 def concatenation(graph: Lowering, step: IntegerOperation) -> Result:
     """Parts one behind the other; those on another scale go through a table."""
+    if step.limits is not None:
+        raise UnsupportedError("a clip of parts")
     shapes = [graph.shape(one.name) for one in step.sources]
     rank, axis = len(shapes[0]), int(step.attributes.get("axis", 0))
     shape = joined(shapes, axis)

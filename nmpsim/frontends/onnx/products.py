@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Lowering, Result
+from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Lowering, Result, Shape
 from nmpsim.frontends.onnx.model import Array, Node
 from nmpsim.frontends.onnx.pointwise import as_image, swapped
 from nmpsim.frontends.onnx.real import REAL, real
@@ -189,31 +191,12 @@ def transposed_convolution(graph: Lowering, node: Node) -> Result:
     """Filter [I, O / group, ...], a constant; pads as they are given."""
     name, result, attributes = node.inputs[0], node.outputs[0], node.attributes
     shape, filters = graph.shape(name), _weights(graph, node.input(1))
-    groups, dims = int(attributes.get("group", 1)), len(shape) - 2
-    if not 1 <= dims <= 2 or filters.ndim != len(shape) or groups < 1:
-        raise UnsupportedError(f"a filter {list(filters.shape)} for an input {list(shape)}")
-    if len(filters) != shape[1] or shape[1] % groups:
-        raise UnsupportedError(f"{groups} groups, a filter {list(filters.shape)}, {shape[1]}")
-    if (
-        attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
-        or "output_shape" in attributes
-    ):
-        raise UnsupportedError(f"auto_pad {attributes.get('auto_pad')}, or a shape that is given")
-    # A window over an input that is large enough: what is wanted are its numbers.
-    window = window_of({**attributes, "ceil_mode": 0}, (1 << 19,) * dims, filters.shape[2:])
-    more = tuple(int(one) for one in attributes.get("output_padding", (0,) * dims))
-    if len(more) != dims or min(more) < 0:
-        raise UnsupportedError(f"output_padding {list(more)}")
-    pads, added = window.pads, (0,) * (2 - dims) + more
+    window, size = transposed_window(attributes, shape, filters.shape)
+    groups = int(attributes.get("group", 1))
     image = as_image(graph, real(graph, name, LAST))
-    size = [
-        (image.shape[1 + i] - 1) * window.strides[i]
-        + (window.kernel[i] - 1) * window.dilation[i]
-        + (1 + added[i] - pads[i] - pads[2 + i])
-        for i in range(2)
-    ]
     outs = filters.shape[1] * groups
-    target = as_image(graph, graph.target(result, (shape[0], outs, *size[2 - dims :]), REAL, LAST))
+    made = (shape[0], outs, *size[4 - len(shape) :])
+    target = as_image(graph, graph.target(result, made, REAL, LAST))
     last = np.moveaxis(filters, 0, -1).reshape(filters.shape[1], *window.kernel, shape[1])
     graph.add(
         "convtranspose",
@@ -226,8 +209,37 @@ def transposed_convolution(graph: Lowering, node: Node) -> Result:
         ),
         Kernels=window.kernel,
         Strides=window.strides,
-        Pads=pads,
+        Pads=window.pads,
         Group=groups,
         Dilation=window.dilation,
     )
     return Result()
+
+
+def transposed_window(
+    attributes: Mapping[str, Any], shape: Shape, filters: Shape
+) -> tuple[Window, tuple[int, int]]:
+    """The window of a transposed convolution, and rows and columns of its result."""
+    groups, dims = int(attributes.get("group", 1)), len(shape) - 2
+    if not 1 <= dims <= 2 or len(filters) != len(shape) or groups < 1:
+        raise UnsupportedError(f"a filter {list(filters)} for an input {list(shape)}")
+    if filters[0] != shape[1] or shape[1] % groups:
+        raise UnsupportedError(f"{groups} groups, a filter {list(filters)}, {shape[1]}")
+    if (
+        attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+        or "output_shape" in attributes
+    ):
+        raise UnsupportedError(f"auto_pad {attributes.get('auto_pad')}, or a shape that is given")
+    # A window over an input that is large enough: what is wanted are its numbers.
+    window = window_of({**attributes, "ceil_mode": 0}, (1 << 19,) * dims, filters[2:])
+    more = tuple(int(one) for one in attributes.get("output_padding", (0,) * dims))
+    if len(more) != dims or min(more) < 0:
+        raise UnsupportedError(f"output_padding {list(more)}")
+    pads, added, image = window.pads, (0,) * (2 - dims) + more, (1,) * (2 - dims) + shape[2:]
+    rows, columns = (
+        (image[i] - 1) * window.strides[i]
+        + (window.kernel[i] - 1) * window.dilation[i]
+        + (1 + added[i] - pads[i] - pads[2 + i])
+        for i in range(2)
+    )
+    return window, (rows, columns)

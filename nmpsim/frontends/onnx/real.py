@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nmpsim.frontends.builder import Value
+from nmpsim.frontends.onnx.functions import UNITS
 from nmpsim.frontends.onnx.lowering import LAST, Layout, Lowering, Result, Shape
 from nmpsim.frontends.onnx.model import Node
 from nmpsim.frontends.onnx.pointwise import as_image
@@ -118,20 +119,13 @@ def _number(graph: Lowering, like: Value, number: float) -> Value:
     return graph.real_constant(f"{like.name}_number", np.full(like.shape, number, np.float32))
 
 
-_UNITS = {
-    "Celu": {"alpha": 1.0},
-    "Elu": {"alpha": 1.0},
-    "Selu": {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
-}
-
-
 def exponential_unit(graph: Lowering, node: Node) -> Result:
     """``gamma * (max(x, 0) + alpha * (exp(min(x, 0)) - 1))``; Celu's exponent is over alpha."""
     name, result = node.inputs[0], node.outputs[0]
     layout = graph.layout(name)
     value = real(graph, name, layout)
     target = graph.target(result, graph.shape(name), REAL, layout)
-    numbers = {key: float(node.attributes.get(key, d)) for key, d in _UNITS[node.op].items()}
+    numbers = {key: float(node.attributes.get(key, d)) for key, d in UNITS[node.op].items()}
     alpha, gamma = numbers["alpha"], numbers.get("gamma", 1.0)
     if alpha == 0 or not math.isfinite(alpha * gamma):
         raise UnsupportedError(f"{numbers}")

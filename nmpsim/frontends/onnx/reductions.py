@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from nmpsim.frontends.builder import Value
+from nmpsim.frontends.onnx.integers import Quantized
 from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Lowering, Result
 from nmpsim.frontends.onnx.model import Node
 from nmpsim.frontends.onnx.movement import axes_of, identity
@@ -22,43 +23,51 @@ def reduction(opcode: str) -> Lower:
     """Of real numbers along dimensions, which are moved to the end."""
 
     def lower(graph: Lowering, node: Node) -> Result:
-        name, result = node.inputs[0], node.outputs[0]
+        name = node.inputs[0]
         shape = graph.shape(name)
         axes = axes_of(graph, node, len(shape))
         if not axes and node.attributes.get("noop_with_empty_axes"):
             return identity(graph, node)
         gone = sorted(set(axes or range(len(shape))))
-        if opcode == "avgpool" and len(shape) == 4 and gone == [2, 3]:
-            return _image_average(graph, node)
-        kept = [axis for axis in range(len(shape)) if axis not in gone]
-        value = real(graph, name, PLAIN)
-        order = (*kept, *gone)
-        if [axis for axis in order if shape[axis] > 1] != [
-            a for a in sorted(order) if shape[a] > 1
-        ]:
-            type = attrs.evolve(value.type, shape=tuple(shape[axis] for axis in order))
-            turned = graph.temporary(f"{result}_turned", type)
-            graph.add("transpose", result, (turned, value), Shuffle=order)
-            value = turned
-        stays = bool(node.attributes.get("keepdims", 1))
-        made = tuple(1 if a in gone else d for a, d in enumerate(shape) if stays or a not in gone)
-        rows = (math.prod(shape[axis] for axis in kept), math.prod(shape[axis] for axis in gone))
-        target = graph.target(result, made, REAL)
-        _reduce(graph, opcode, result, graph.view(target, rows[:1]), graph.view(value, rows))
-        return Result()
+        real(graph, name, graph.layout(name))
+        return reduce(graph, opcode, node, gone)
 
     return lower
 
 
-def _image_average(graph: Lowering, node: Node) -> Result:
-    """Of each channel, where channels come last: the device has that."""
+def reduce(
+    graph: Lowering,
+    opcode: str,
+    node: Node,
+    gone: list[int],
+    ends: tuple[Quantized, Quantized] | None = None,
+) -> Result:
+    """Along the dimensions ``gone``, of real numbers, or of integers: ``ends`` are both tensors."""
     name, result = node.inputs[0], node.outputs[0]
-    items, channels, *window = graph.shape(name)
-    stays = bool(node.attributes.get("keepdims", 1))
-    made = (items, channels, *(1,) * (2 * stays))
-    whole = graph.target(result, made, REAL, LAST if stays else PLAIN)
-    target = graph.view(whole, (items, 1, 1, channels))
-    _average(graph, result, target, real(graph, name, LAST), window)
+    wanted: Quantized | None = None
+    made: Quantized | str = REAL
+    if ends is not None:
+        wanted, made = ends
+        name, result = wanted.name, made.name
+    shape, stays = graph.shape(name), bool(node.attributes.get("keepdims", 1))
+    left = tuple(1 if a in gone else d for a, d in enumerate(shape) if stays or a not in gone)
+    if opcode == "avgpool" and len(shape) == 4 and gone == [2, 3]:
+        # Of each channel, where channels come last: the device has that.
+        whole = graph.target(result, left, made, LAST if stays else PLAIN)
+        target = graph.view(whole, (shape[0], 1, 1, shape[1]))
+        _average(graph, result, target, graph.value(name, LAST, wanted), shape[2:])
+        return Result()
+    kept = [axis for axis in range(len(shape)) if axis not in gone]
+    value = graph.value(name, PLAIN, wanted)
+    order = (*kept, *gone)
+    if [axis for axis in order if shape[axis] > 1] != [a for a in sorted(order) if shape[a] > 1]:
+        type = attrs.evolve(value.type, shape=tuple(shape[axis] for axis in order))
+        turned = graph.temporary(f"{result}_turned", type)
+        graph.add("transpose", result, (turned, value), Shuffle=order)
+        value = turned
+    rows = (math.prod(shape[axis] for axis in kept), math.prod(shape[axis] for axis in gone))
+    target = graph.target(result, left, made)
+    _reduce(graph, opcode, result, graph.view(target, rows[:1]), graph.view(value, rows))
     return Result()
 
 

@@ -31,7 +31,7 @@ def convolution(graph: Lowering, step: IntegerOperation) -> Result:
     last = np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
     target = graph.target(step.result.name, result, step.result, LAST)
     sides = (_image(graph, target), _image(graph, graph.value(source.name, LAST, source)))
-    _convolve(graph, step, sides, last, window, groups)
+    convolve(graph, step, sides, last, window, groups)
     return Result()
 
 
@@ -42,7 +42,7 @@ def _image(graph: Lowering, value: Value) -> Value:
     return graph.view(value, (value.shape[0], 1, *value.shape[1:]))
 
 
-def _convolve(
+def convolve(
     graph: Lowering,
     step: IntegerOperation,
     sides: tuple[Value, Value],
