@@ -101,6 +101,37 @@ def test_a_gemm_of_integers_with_a_real_result(tmp_path: Path) -> None:
     assert y.tolist() == (sums.astype(np.float32) * factor).tolist()
 
 
+@pytest.mark.parametrize("kind", ["uint8", "float32"])
+def test_a_gemm_with_its_left_side_transposed(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    x, w = (rng.integers(0, 256, shape).astype(np.uint8) for shape in ((5, 3), (5, 4)))
+    constants = {**scales(x=(0.5, 100), w=(0.25, 7), y=(40, 9)), "w": w}
+    result = ["y_s", "y_z"] if kind == "uint8" else []
+    names = ["x", "x_s", "x_z", "w", "w_s", "w_z", "", *result]
+    nodes: list[Node] = [("com.microsoft.QGemm", names, ["y"], {"transA": 1})]
+    sums = (x.T.astype(np.int64) - 100) @ (w.astype(np.int64) - 7) * 0.125
+    expected = np.clip(np.rint(sums / 40) + 9, 0, 255) if result else sums
+    assert np.array_equal(answer(tmp_path, nodes, {"x": x}, constants, kind), expected)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_the_largest_of_windows_with_gaps(dtype: str, tmp_path: Path) -> None:
+    x = np.random.default_rng(4).integers(0, 256, (1, 2, 6, 7)).astype(dtype)
+    window = {"kernel_shape": [2, 3], "dilations": [3, 2], "strides": [2, 1]}
+    nodes: list[Node] = [("MaxPool", ["x"], ["y"], {**window, "pads": [1, 2, 0, 2]})]
+    padded = np.pad(x.astype(float), ((0, 0), (0, 0), (1, 0), (2, 2)), constant_values=-1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (4, 5), (2, 3))
+    expected = windows[:, :, ::2, :, ::3, ::2].max((4, 5))
+    assert np.array_equal(answer(tmp_path, nodes, {"x": x}, {}, dtype), expected)
+
+
+def test_windows_with_gaps_whose_padding_is_understood_in_two_ways(tmp_path: Path) -> None:
+    given = {"kernel_shape": [2, 2], "dilations": [2, 2], "auto_pad": "SAME_UPPER"}
+    nodes: list[Node] = [("MaxPool", ["x"], ["y"], given)]
+    why = found(tmp_path, nodes, np.zeros((1, 1, 4, 4), np.uint8), {})
+    assert why == "dilations [2, 2] and SAME_UPPER"
+
+
 def test_a_bias_for_each_row_is_none_for_each_column(tmp_path: Path) -> None:
     """Two rows and two columns: the numbers alone would fit."""
     constants = {

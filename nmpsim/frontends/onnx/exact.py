@@ -15,7 +15,7 @@ from nmpsim.frontends.builder import Value
 from nmpsim.frontends.onnx.integers import plain_integers, quantized
 from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Layout, Lowering, Result
 from nmpsim.frontends.onnx.model import Array, Node
-from nmpsim.frontends.onnx.pointwise import as_image
+from nmpsim.frontends.onnx.pointwise import as_image, swapped
 from nmpsim.frontends.onnx.products import convolve
 from nmpsim.frontends.onnx.real import REAL, spread
 from nmpsim.frontends.onnx.windows import window_of
@@ -85,18 +85,18 @@ def gemm(graph: Lowering, node: Node) -> Result:
     result, attributes = node.outputs[0], node.attributes
     left = quantized(graph.constants, *(node.input(i) for i in range(3)))
     right = quantized(graph.constants, *(node.input(i) for i in range(3, 6)))
-    if attributes.get("transA"):
-        raise UnsupportedError("the left side transposed")
     by_column = 0 if attributes.get("transB") else 1
     weights = _known(graph, right.name, node.input(5), by_column)
     weights = weights.T if attributes.get("transB") else weights
-    shape = graph.shape(left.name)
+    value = _centred(graph, left.name, node.input(2), PLAIN)
+    if attributes.get("transA"):
+        value = swapped(graph, result, value, 0)
+    shape = value.shape
     if len(shape) != 2 or weights.ndim != 2 or shape[1] != weights.shape[0]:
         raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(shape)}")
     made = (shape[0], weights.shape[1])
     integers = graph.temporary(f"{result}_int", TensorType("index32", made))
     bias = graph.constant(node.input(6)) if node.input(6) else np.zeros(1, np.int32)
-    value = _centred(graph, left.name, node.input(2), PLAIN)
     _product(graph, node, value, weights, integers, np.broadcast_to(bias, made))
     alpha = np.float32(attributes.get("alpha", 1.0))
     scales = np.broadcast_to(alpha * np.float32(left.scale) * right.scales, made)

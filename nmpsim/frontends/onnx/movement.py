@@ -15,7 +15,7 @@ from nmpsim.frontends.onnx.integers import IntegerOperation, Quantized
 from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Lowering, Result, Shape, turned
 from nmpsim.frontends.onnx.model import Array, Node
 from nmpsim.frontends.onnx.pointwise import as_image, join, joined, place_of
-from nmpsim.frontends.onnx.windows import window_of
+from nmpsim.frontends.onnx.windows import Window, window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
@@ -46,8 +46,14 @@ def take(graph: Lowering, node: Node, places: Places) -> Result:
     made = tuple(len(places.get(axis, range(size))) for axis, size in enumerate(shape))
     value = graph.value(name, layout)
     target = graph.target(result, made, kind_of(graph, name, value), layout)
-    for left, (axis, index) in zip(reversed(range(len(places))), places.items(), strict=True):
-        own = place_of(axis, len(shape), layout)
+    held = {place_of(axis, len(shape), layout): index for axis, index in places.items()}
+    _take(graph, result, target, value, held)
+    return Result()
+
+
+def _take(graph: Lowering, result: str, target: Value, value: Value, places: Places) -> None:
+    """The same of dimensions as they are held."""
+    for left, (own, index) in zip(reversed(range(len(places))), places.items(), strict=True):
         dims = (*value.shape[:own], len(index), *value.shape[own + 1 :])
         kind = attrs.evolve(value.type, shape=dims)
         part = graph.temporary(f"{result}_part", kind) if left else target
@@ -57,7 +63,6 @@ def take(graph: Lowering, node: Node, places: Places) -> Result:
         value = part
     if not places:
         graph.add("copy", result, (target, value))
-    return Result()
 
 
 def identity(graph: Lowering, node: Node) -> Result:
@@ -343,20 +348,41 @@ def max_pool(graph: Lowering, node: Node) -> Result:
     if node.op == "GlobalMaxPool":
         attributes = {"kernel_shape": tuple(shape[2:])}
     window = window_of(attributes, shape[2:])
-    if window.dilation != (1, 1):
-        raise UnsupportedError(f"dilations {list(window.dilation)}")
+    auto = str(attributes.get("auto_pad", "NOTSET"))
+    if window.dilation != (1, 1) and auto.startswith("SAME"):
+        # ONNX Runtime pads as for a window without gaps, other than ONNX says.
+        raise UnsupportedError(f"dilations {list(window.dilation)} and {auto}")
     value = graph.value(name, LAST)
     made = (*shape[:2], *window.out[4 - len(shape) :])
     target = graph.target(result, made, kind_of(graph, name, value), LAST)
-    graph.add(
-        "maxpool",
-        result,
-        (as_image(graph, target), as_image(graph, value)),
-        Kernels=window.kernel,
-        Strides=window.strides,
-        Pads=window.pads,
-    )
+    sides = [as_image(graph, target), as_image(graph, value)]
+    strides, pads = window.strides, window.pads
+    if window.dilation != (1, 1):
+        sides[1] = _apart(graph, result, sides[1], window)
+        strides, pads = window.kernel, (0, 0, 0, 0)
+    graph.add("maxpool", result, sides, Kernels=window.kernel, Strides=strides, Pads=pads)
     return Result()
+
+
+def _apart(graph: Lowering, result: str, image: Value, window: Window) -> Value:
+    """An image whose windows with gaps lie one behind the other; padding takes a neighbour's place.
+
+    A value that is there twice does not change a window's largest.
+    """
+    places = {}
+    for d in range(2):
+        begins = np.arange(window.out[d]) * window.strides[d] - window.pads[d]
+        taps = begins[:, None] + np.arange(window.kernel[d]) * window.dilation[d]
+        is_inside = (taps >= 0) & (taps < image.shape[1 + d])
+        if not is_inside.any(axis=1).all():
+            raise UnsupportedError("a window of padding alone")
+        first = taps[np.arange(len(taps)), is_inside.argmax(axis=1)]
+        places[1 + d] = np.where(is_inside, taps, first[:, None]).reshape(-1)
+    images, _, _, channels = image.shape
+    shape = (images, len(places[1]), len(places[2]), channels)
+    apart = graph.temporary(f"{result}_apart", attrs.evolve(image.type, shape=shape))
+    _take(graph, result, apart, image, places)
+    return apart
 
 
 def depth_to_space(graph: Lowering, node: Node) -> Result:

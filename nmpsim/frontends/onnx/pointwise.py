@@ -13,7 +13,6 @@ from nmpsim.frontends.builder import Value
 from nmpsim.frontends.onnx.functions import FUNCTIONS, Reals
 from nmpsim.frontends.onnx.integers import LIMITS, IntegerOperation, Quantized
 from nmpsim.frontends.onnx.lowering import LAST, MOVED, PLAIN, Layout, Lowering, Result
-from nmpsim.frontends.onnx.weighted import clip
 from nmpsim.frontends.onnx.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 
@@ -58,6 +57,15 @@ def limited(graph: Lowering, step: IntegerOperation) -> Result:
     target = graph.target(step.result.name, graph.shape(source.name), step.result, layout)
     clip(graph, step, value, target)
     return Result()
+
+
+def clip(graph: Lowering, step: IntegerOperation, made: Value, target: Value) -> None:
+    """The limits of an operation that has no fused ones, as an instruction."""
+    low, high = step.limits or (0.0, None)
+    if high is None:
+        graph.add("relu", step.result.name, (target, made))
+    else:
+        graph.add("clip", step.result.name, (target, made), Min=low, Max=high)
 
 
 # --- pools -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from nmpsim.frontends.builder import Value, quantized
 from nmpsim.frontends.onnx.integers import IntegerOperation, Quantized
 from nmpsim.frontends.onnx.lowering import LAST, MOVED, Lowering, Result, Shape
+from nmpsim.frontends.onnx.pointwise import as_image, clip, swapped
 from nmpsim.frontends.onnx.windows import Window, window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import AttributeValue
@@ -30,16 +31,9 @@ def convolution(graph: Lowering, step: IntegerOperation) -> Result:
     result = (shape[0], filters.shape[0], *window.out[4 - len(shape) :])
     last = np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
     target = graph.target(step.result.name, result, step.result, LAST)
-    sides = (_image(graph, target), _image(graph, graph.value(source.name, LAST, source)))
+    sides = (as_image(graph, target), as_image(graph, graph.value(source.name, LAST, source)))
     convolve(graph, step, sides, last, window, groups)
     return Result()
-
-
-def _image(graph: Lowering, value: Value) -> Value:
-    """A sequence [N, L, C] as an image of one row."""
-    if len(value.shape) == 4:
-        return value
-    return graph.view(value, (value.shape[0], 1, *value.shape[1:]))
 
 
 def convolve(
@@ -152,9 +146,8 @@ def gemm(graph: Lowering, step: IntegerOperation) -> Result:
     left, right = step.sources
     attributes = step.attributes
     alpha = np.float32(attributes.get("alpha", 1.0))
-    if attributes.get("transA") or not 0 < alpha < np.inf:
-        what = "the left side transposed" if attributes.get("transA") else f"alpha {alpha}"
-        raise UnsupportedError(what)
+    if not 0 < alpha < np.inf:
+        raise UnsupportedError(f"alpha {alpha}")
     if alpha != 1:
         left = attrs.evolve(left, scales=alpha * left.scales)
         step = attrs.evolve(step, sources=(left, right))
@@ -163,10 +156,13 @@ def gemm(graph: Lowering, step: IntegerOperation) -> Result:
         raise UnsupportedError(f"weights {list(weights.shape)}")
     if attributes.get("transB"):
         weights = weights.T
-    shape = graph.shape(left.name)
+    value = graph.value(left.name, wanted=left)
+    if attributes.get("transA"):
+        value = swapped(graph, step.result.name, value, 0)
+    shape = value.shape
     if len(shape) < 2 or shape[-1] != weights.shape[0]:
         raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(shape)}")
-    value = graph.view(graph.value(left.name, wanted=left), (math.prod(shape[:-1]), shape[-1]))
+    value = graph.view(value, (math.prod(shape[:-1]), shape[-1]))
     return _connected(graph, step, value, weights, (*shape[:-1], weights.shape[1]))
 
 
@@ -201,12 +197,3 @@ def _connected(
     if step.limits is not None:
         clip(graph, step, made, target)
     return Result()
-
-
-def clip(graph: Lowering, step: IntegerOperation, made: Value, target: Value) -> None:
-    """The limits of an operation that has no fused ones, as an instruction."""
-    low, high = step.limits or (0.0, None)
-    if high is None:
-        graph.add("relu", step.result.name, (target, made))
-    else:
-        graph.add("clip", step.result.name, (target, made), Min=low, Max=high)
