@@ -221,6 +221,23 @@ def test_from_a_float_model_to_where_its_errors_come_from(tmp_path: Path) -> Non
     assert all(size is not None and size.sqnr_db > 20 for size in sizes.values())
 
 
+def test_a_bundle_is_for_the_device_of_its_file(tmp_path: Path) -> None:
+    path, small = network(tmp_path / "net.onnx"), tmp_path / "small device.toml"
+    np.save(tmp_path / "x.npy", samples(1)[0])
+    small.write_text("[cores]\ncount = 2\n")
+    given = ("quantize", path, "--calibration", tmp_path / "x.npy", "--device", small)
+    made = run(*given, "-o", tmp_path / "net.bin")
+    assert made.exit_code == 0, made.stderr
+    assert made.stderr.endswith("for 2 cores\n")
+    made = run(*given, "-o", tmp_path / "net.lir")
+    assert (made.exit_code, "nmpsim compile --device" in made.stderr) == (2, True), made.stderr
+    assert not (tmp_path / "net.lir").exists()
+    small.write_text("[cores]\ncount = 0\n")
+    made = run(*given, "-o", tmp_path / "other.bin")
+    assert made.exit_code == 2
+    assert f"{small}" in made.stderr
+
+
 def test_images_are_taken_as_in_a_run(tmp_path: Path) -> None:
     path = network(tmp_path / "net.onnx")
     pixels = np.random.default_rng(1).integers(0, 256, (8, 8, 3)).astype(np.uint8)

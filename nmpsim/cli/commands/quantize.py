@@ -17,7 +17,9 @@ from nmpsim.cli.options import (
     FILE,
     LAYER,
     Command,
+    device_option,
     format_option,
+    load_device,
     output_option,
     shapes_option,
     show,
@@ -25,6 +27,7 @@ from nmpsim.cli.options import (
 from nmpsim.diagnostics import Place, UserError
 
 if TYPE_CHECKING:
+    from nmpsim.config import DeviceConfig
     from nmpsim.quantization import QuantizedProgram, Settings
 
 BUNDLE_SUFFIX = ".bin"
@@ -48,6 +51,7 @@ class _Request:
     keep_float: tuple[str, ...]
     compare: bool
     shapes: dict[str, tuple[int, ...]]
+    device: Path | None
     style: str
     output: Path | None
 
@@ -133,10 +137,11 @@ class _Request:
 )
 @shapes_option
 @image_options
+@device_option("the NMP (`nmpsim device`); for NET.bin")
 @format_option
 @output_option(
     "NET.bin|OUT.lir",
-    "A bundle, for the default device; or LIR, with OUT.npz and OUT.tensors.json next to it.",
+    "A bundle, for --device; or LIR, with OUT.npz and OUT.tensors.json next to it.",
     required=False,
 )
 def command(calibration: tuple[str, ...], images: ImageOptions, **arguments: Any) -> None:
@@ -156,14 +161,17 @@ def _quantize(request: _Request) -> None:
     if not given and (request.compare or request.profile is None):
         also = "" if request.compare else " or --profile P.yaml"
         raise click.UsageError(f"--calibration FILE{also} is needed")
+    if request.device is not None and not request.makes_bundle:
+        raise click.UsageError("--device is for -o NET.bin; LIR is for `nmpsim compile --device`")
     from nmpsim.cli.calibration import calibration_arrays, paths_of
     from nmpsim.quantization import compare
     from nmpsim.session import calibrate, float_program
     from nmpsim.views.quantize_text import print_quantization, quantization_document
 
     sources = [Path(path) for path in paths_of(given)]
-    read = [request.model, request.weights, request.profile, *sources]
+    read = [request.model, request.weights, request.profile, request.device, *sources]
     check_outputs(_outputs(request), read)
+    device = load_device(request.device)
     settings = request.settings()
     network = float_program(request.model, request.weights, input_shapes=request.shapes)
     with _place_of_samples(sources[0] if len(sources) == 1 else None):
@@ -172,7 +180,7 @@ def _quantize(request: _Request) -> None:
     program = None if request.output is None else calibrated.quantize(settings)
     comparisons = compare(calibrated, settings) if request.compare else ()
     if program is not None:
-        _write(program, request)
+        _write(program, request, device)
     count = len(calibrated.samples)
     show(
         request.style,
@@ -190,7 +198,7 @@ def _outputs(request: _Request) -> list[Path]:
     return list(attrs.astuple(ProgramFiles.of(request.output)))
 
 
-def _write(program: QuantizedProgram, request: _Request) -> None:
+def _write(program: QuantizedProgram, request: _Request, device: DeviceConfig | None) -> None:
     """The bundle, or LIR and what belongs to it."""
     assert request.output is not None
     if not request.makes_bundle:
@@ -199,8 +207,10 @@ def _write(program: QuantizedProgram, request: _Request) -> None:
         return
     from nmpsim import session
     from nmpsim.views.compile_text import host_notes, summary
+    from nmpsim.views.progress import RunProgress, stderr_console
 
-    compiled = session.compile(program)
+    with RunProgress(stderr_console()) as progress:
+        compiled = session.compile(program, device=device, progress=progress)
     session.save(compiled, request.output)
     for note in host_notes(compiled.bundle):
         say(f"note: {note}")
