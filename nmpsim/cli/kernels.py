@@ -36,10 +36,18 @@ def numba_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _features(environment: Mapping[str, str]) -> frozenset[str]:
     """Those that Numba compiles for without being told more: its own settings, or the host's."""
-    if _FEATURES in environment:
-        return frozenset(environment[_FEATURES].split(","))
-    if environment.get(_NAME, "").lower() == "generic":
-        return frozenset()
-    from llvmlite.binding import get_host_cpu_features
+    from llvmlite import binding
 
-    return frozenset(get_host_cpu_features().flatten().split(","))
+    from nmpsim.kernels.arm_features import with_implied
+
+    name = environment.get(_NAME, "").lower()
+    if _FEATURES in environment:
+        features = frozenset(environment[_FEATURES].split(","))
+    elif name == "generic":
+        features = frozenset()
+    else:
+        features = frozenset(binding.get_host_cpu_features().flatten().split(","))
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    triple = binding.get_process_triple()
+    return with_implied(features, triple, name or binding.get_host_cpu_name())

@@ -5,7 +5,11 @@ from __future__ import annotations
 from nmpsim.diagnostics import fail
 
 SETTING = "NMPSIM_KERNELS"
-FLAVOURS = {"vnni": ("+avx512f", "+avx512bw", "+avx512vnni"), "portable": ()}
+FLAVOURS = {
+    "vnni": ("+avx512f", "+avx512bw", "+avx512vnni"),
+    "sdot": ("+dotprod",),
+    "portable": (),
+}
 """Name -> features that it needs, as LLVM names them, the best one first."""
 
 
@@ -34,5 +38,5 @@ def choose_flavour(setting: str | None, features: frozenset[str]) -> str:
 def features_for(flavour: str, features: frozenset[str]) -> frozenset[str]:
     """Of the features of a host those that leave no better flavour than this one."""
     better = list(FLAVOURS)[: list(FLAVOURS).index(flavour)]
-    left_out = {FLAVOURS[name][-1] for name in better}
+    left_out = {FLAVOURS[name][-1] for name in better if features.issuperset(FLAVOURS[name])}
     return features - left_out | {f"-{feature[1:]}" for feature in left_out}

@@ -16,6 +16,7 @@ from llvmlite import ir
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.cpu_features import FEATURES, FLAVOUR
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.microkernel_sdot import Sdot
 from nmpsim.kernels.vector_code import (
     I32,
     I64,
@@ -60,6 +61,8 @@ class _Vnni:
     shapes: ClassVar = {4: (1, 2, 3, 4, 5), 2: (4, 5, 6, 7), 1: (7,)}
     """Blocks -> pixels. Of eight sums, none waits for its last product; 24 leave LLVM too few
     registers for inputs that it loads ahead."""
+    sums: ClassVar = (_SUMS,)
+    """Types of the vectors that hold the sums of one pixel and one block."""
     has_excess = True
 
     @staticmethod
@@ -87,6 +90,7 @@ class _Portable:
 
     shapes: ClassVar = {2: (2, 3, 4), 1: (4,)} if "+avx512f" in FEATURES else {1: (1, 2)}
     """The sums of one pixel and one block fill four of the sixteen registers of AVX2."""
+    sums: ClassVar = (_SUMS, _SUMS)
     has_excess = False
 
     @staticmethod
@@ -126,13 +130,12 @@ def _add_in_twos(b: ir.IRBuilder, vector: ir.Value, other: ir.Value) -> Any:
     return b.add(even, odd)
 
 
-_flavour: Any = {"vnni": _Vnni, "portable": _Portable}[FLAVOUR]
-_PARTS = 1 if FLAVOUR == "vnni" else 2
-"""Vectors that hold the sums of one pixel and one block."""
+_flavour: Any = {"vnni": _Vnni, "sdot": Sdot, "portable": _Portable}[FLAVOUR]
 
 
-def _emit_block(
+def emit_block(
     b: ir.IRBuilder,
+    flavour: Any,
     pixels: int,
     blocks: int,
     offsets: ir.Value,
@@ -148,29 +151,30 @@ def _emit_block(
     out_stride: ir.Value,
     excess: ir.Value,
 ) -> None:
-    """Sums of one register block."""
+    """Sums of one register block, with a flavour's instructions."""
+    parts = len(flavour.sums)
     corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(pixels)]
-    zeros = [ir.Constant(_SUMS, None)] * (pixels * blocks * _PARTS)
+    zeros = [ir.Constant(kind, None) for kind in flavour.sums] * (pixels * blocks)
     over_rows = Loop(b, rows, [constant(0), weights, *zeros])
     over_runs = Loop(b, runs, over_rows.values)
     over_fours = Loop(b, fours, over_runs.values)
     at, where, *sums = over_fours.values
-    block = [_flavour.weights(b, ahead(b, where, n, block_stride)) for n in range(blocks)]
+    block = [flavour.weights(b, ahead(b, where, n, block_stride)) for n in range(blocks)]
     added = []
     for p in range(pixels):
-        inputs = _flavour.inputs(b, b.add(corners[p], at))
+        inputs = flavour.inputs(b, b.add(corners[p], at))
         for n in range(blocks):
-            first = (p * blocks + n) * _PARTS
-            added += _flavour.add(b, sums[first : first + _PARTS], block[n], inputs)
+            first = (p * blocks + n) * parts
+            added += flavour.add(b, sums[first : first + parts], block[n], inputs)
     last = over_fours.end([b.add(at, constant(4)), b.add(where, constant(4 * LANES)), *added])
     last = over_runs.end([b.add(over_runs.values[0], run_stride), *last[1:]])
     last = over_rows.end([b.add(over_rows.values[0], row_stride), *last[1:]])
     sums = last[2:]
     for p in range(pixels):
         for n in range(blocks):
-            first = (p * blocks + n) * _PARTS
+            first = (p * blocks + n) * parts
             to = ahead(b, ahead(b, out, p, out_stride), 4 * LANES * n)
-            total = _flavour.total(b, sums[first : first + _PARTS], ahead(b, excess, 4 * p))
+            total = flavour.total(b, sums[first : first + parts], ahead(b, excess, 4 * p))
             store(b, total, to, 4)
 
 
@@ -182,7 +186,7 @@ def _emit_products(b: ir.IRBuilder, pixels: ir.Value, blocks: ir.Value, *where: 
         shape = b.append_basic_block("shape")
         choice.add_case(constant(n * MAX_PIXELS + p), shape)
         b.position_at_end(shape)
-        _emit_block(b, p, n, *where)
+        emit_block(b, _flavour, p, n, *where)
         b.branch(done)
     b.position_at_end(done)
     return constant(0)
