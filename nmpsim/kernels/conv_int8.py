@@ -9,10 +9,10 @@ import numpy as np
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.microkernel import AT_ONCE, InputWindow, products
+from nmpsim.kernels.microkernel import AT_ONCE, clear_room, products, room_words
 from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.kernels.operands import ConvShape, Operands, Parts, Place, Quantizer
+from nmpsim.kernels.operands import ConvShape, InputWindow, Operands, Parts, Place, Quantizer
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.requantize_int32 import (
     add_accounts,
@@ -132,6 +132,8 @@ class Batch(NamedTuple):
     is_gathered: bool
     patches: Int8s
     """int8 [MAX_PIXELS, depth], used where windows cannot be read in place."""
+    room: Int64s
+    """For products of these weights."""
 
 
 @jit
@@ -153,7 +155,8 @@ def put_sums(
 ) -> None:
     """Sums of products, and of inputs where weights have zero points."""
     offsets, sums = workspace.offsets, workspace.sums
-    products(inputs, base, offsets, b.window, spm.i8, b.weights, pixels, sums, workspace.excess)
+    excess, weights = workspace.excess, b.weights
+    products(inputs, base, offsets, b.window, spm.i8, weights, pixels, sums, excess, b.room)
     if workspace.head[HAS_OFFSETS]:
         sum_windows(inputs, base, offsets, b.window, pixels, workspace.windows)
 
@@ -318,8 +321,14 @@ def conv_int8(
     lane = first % LANES
     depth = w.kernel_h * ((w.kernel_w * w.in_channels + 3) // _FOUR * _FOUR)
     weights = at.weights + (first - lane) * depth
-    gathered = is_gathered(spm, w, weights, workspace.sums.shape[1] // LANES)
+    blocks = workspace.sums.shape[1] // LANES
+    gathered = is_gathered(spm, w, weights, blocks)
     window = window_of(w, gathered)
+    words = room_words(blocks, depth)
+    room = workspace.run
+    if words:
+        room = np.empty(words, np.int64)
+        clear_room(room)
     patches = np.zeros((MAX_PIXELS, depth), np.int8) if gathered else workspace.results
     batch = Batch(
         window,
@@ -329,5 +338,6 @@ def conv_int8(
         lane,
         gathered,
         patches,
+        room,
     )
     convolve_batches(spm, w, at, parts, q, place, counters, struct_pointer(batch), workspace)

@@ -7,6 +7,7 @@ from nmpsim.diagnostics import fail
 SETTING = "NMPSIM_KERNELS"
 FLAVOURS = {
     "vnni": ("+avx512f", "+avx512bw", "+avx512vnni"),
+    "avx2": ("+avx2",),
     "sdot": ("+dotprod",),
     "portable": (),
 }
@@ -36,7 +37,12 @@ def choose_flavour(setting: str | None, features: frozenset[str]) -> str:
 
 
 def features_for(flavour: str, features: frozenset[str]) -> frozenset[str]:
-    """Of the features of a host those that leave no better flavour than this one."""
-    better = list(FLAVOURS)[: list(FLAVOURS).index(flavour)]
-    left_out = {FLAVOURS[name][-1] for name in better if features.issuperset(FLAVOURS[name])}
+    """Of the features of a host those that leave no better flavour than this one.
+
+    Where the best is left out, so is all else of AVX-512, as on a host that has none.
+    """
+    names = list(FLAVOURS)
+    better = {needed for name in names[: names.index(flavour)] for needed in FLAVOURS[name]}
+    had = {feature for feature in features if feature.startswith("+")} if better else set()
+    left_out = {feature for feature in had if feature in better or "avx512" in feature}
     return features - left_out | {f"-{feature[1:]}" for feature in left_out}

@@ -7,16 +7,18 @@ A register block is some pixels by some blocks of weights.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numba
 import numpy as np
 from llvmlite import ir
 
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
-from nmpsim.kernels.cpu_features import FEATURES, FLAVOUR
+from nmpsim.kernels.cpu_features import FLAVOUR
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.microkernel_avx2 import clear_room_avx2, products_avx2, room_words_avx2
 from nmpsim.kernels.microkernel_sdot import Sdot
+from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.vector_code import (
     I32,
     I64,
@@ -36,19 +38,6 @@ from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 _BYTES, _HALF_BYTES = vector(8, 4 * LANES), vector(8, 2 * LANES)
 _PAIRS, _PRODUCTS, _SUMS = vector(16, 2 * LANES), vector(32, 2 * LANES), vector(32)
-
-
-class InputWindow(NamedTuple):
-    """A pixel's inputs: ``rows`` times ``runs`` runs of ``length`` bytes.
-
-    What a run lacks to a multiple of four bytes is read, too: its weights are 0.
-    """
-
-    rows: Int
-    row_stride: Int
-    runs: Int
-    run_stride: Int
-    length: Int
 
 
 class _Vnni:
@@ -88,8 +77,8 @@ class _Portable:
     LLVM makes ``vpmaddwd`` or its like of it on any processor that has one.
     """
 
-    shapes: ClassVar = {2: (2, 3, 4), 1: (4,)} if "+avx512f" in FEATURES else {1: (1, 2)}
-    """The sums of one pixel and one block fill four of the sixteen registers of AVX2."""
+    shapes: ClassVar = {1: (1, 2)}
+    """The sums of one pixel and one block fill eight registers of 128 bits."""
     sums: ClassVar = (_SUMS, _SUMS)
     has_excess = False
 
@@ -130,7 +119,7 @@ def _add_in_twos(b: ir.IRBuilder, vector: ir.Value, other: ir.Value) -> Any:
     return b.add(even, odd)
 
 
-_flavour: Any = {"vnni": _Vnni, "sdot": Sdot, "portable": _Portable}[FLAVOUR]
+_flavour: Any = {"vnni": _Vnni, "sdot": Sdot}.get(FLAVOUR, _Portable)
 
 
 def emit_block(
@@ -275,6 +264,7 @@ def _products_compiled(
     pixels: Int,
     out: Int32s,
     excess: Int32s,
+    _: Int64s,
 ) -> None:
     rows, runs = np.int64(window.rows), np.int64(window.runs)
     row_stride, run_stride = np.int64(window.row_stride), np.int64(window.run_stride)
@@ -312,6 +302,7 @@ def _products_in_numpy(
     pixels: Int,
     out: Int32s,
     _: Int32s,
+    __: Int64s,
 ) -> None:
     whole = (window.length + 3) // 4 * 4
     taps = window.rows * window.runs * whole
@@ -327,12 +318,32 @@ def _products_in_numpy(
         out[p] = lanes @ np.concatenate(runs).astype(np.int64)
 
 
-products: Any = _products_in_numpy if numba.config.DISABLE_JIT else jit(_products_compiled)
-"""``products(inputs, base, offsets, window, weights, start, pixels, out, excess)``.
+@jit
+def _no_words(blocks: Int, depth: Int) -> Any:
+    return 0 * blocks * depth
+
+
+@jit
+def _no_room(room: Int64s) -> None:
+    pass
+
+
+_has_room = FLAVOUR == "avx2" and not numba.config.DISABLE_JIT
+products: Any = jit(_products_compiled)
+if numba.config.DISABLE_JIT:
+    products = _products_in_numpy
+elif _has_room:
+    products = products_avx2
+"""``products(inputs, base, offsets, window, weights, start, pixels, out, excess, room)``.
 
 ``out[p, lane]`` = products of a pixel's window with a lane's weights, summed up modulo 2^32.
 
 inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MAX_PIXELS;
 weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], of which rows after
-``pixels`` may be written; excess int32 [MAX_PIXELS], room to work in.
+``pixels`` may be written; excess int32 [MAX_PIXELS] and room int64, to work in.
 """
+room_words: Any = room_words_avx2 if _has_room else _no_words
+"""``room_words(blocks, depth)``: size of a room for weights of ``depth`` inputs in each lane."""
+clear_room: Any = clear_room_avx2 if _has_room else _no_room
+"""``clear_room(room)`` before the first products with other weights; it keeps what was made of
+them."""

@@ -85,6 +85,19 @@ class ConvShape(NamedTuple):
     out_pixel_stride: Int
 
 
+class InputWindow(NamedTuple):
+    """A pixel's inputs: ``rows`` times ``runs`` runs of ``length`` bytes.
+
+    What a run lacks to a multiple of four bytes is read, too: its weights are 0.
+    """
+
+    rows: Int
+    row_stride: Int
+    runs: Int
+    run_stride: Int
+    length: Int
+
+
 class Parts(NamedTuple):
     """What a sum over several instructions does in this one."""
 

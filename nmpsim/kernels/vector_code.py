@@ -91,13 +91,22 @@ def splat(b: ir.IRBuilder, value: ir.Value, count: int) -> Any:
 
 
 class Loop:
-    """A loop of ``count`` turns, at least one, that carries values from turn to turn."""
+    """A loop of ``count`` turns that carries values from turn to turn.
 
-    def __init__(self, b: ir.IRBuilder, count: ir.Value, carried: list[Any]) -> None:
+    ``count`` is at least one, but where the loop ``may_be_empty``.
+    """
+
+    def __init__(
+        self, b: ir.IRBuilder, count: ir.Value, carried: list[Any], may_be_empty: bool = False
+    ) -> None:
         self._b, self._count = b, count
+        self._skipped = (b.block, carried) if may_be_empty else None
         before = b.block
         self._body, self._after = b.append_basic_block("turn"), b.append_basic_block("done")
-        b.branch(self._body)
+        if may_be_empty:
+            b.cbranch(b.icmp_unsigned("!=", count, constant(0)), self._body, self._after)
+        else:
+            b.branch(self._body)
         b.position_at_end(self._body)
         self._index = b.phi(I64)
         self._index.add_incoming(constant(0), before)
@@ -106,7 +115,7 @@ class Loop:
             phi.add_incoming(value, before)
 
     def end(self, values: list[Any]) -> list[Any]:
-        """Close the loop; the values of the last turn."""
+        """Close the loop; the values of the last turn, or those before the first one."""
         b, last = self._b, self._b.block
         following = b.add(self._index, constant(1))
         self._index.add_incoming(following, last)
@@ -114,7 +123,14 @@ class Loop:
             phi.add_incoming(value, last)
         b.cbranch(b.icmp_unsigned("<", following, self._count), self._body, self._after)
         b.position_at_end(self._after)
-        return values
+        if self._skipped is None:
+            return values
+        before, carried = self._skipped
+        found = [b.phi(value.type) for value in carried]
+        for phi, first, value in zip(found, carried, values, strict=True):
+            phi.add_incoming(first, before)
+            phi.add_incoming(value, last)
+        return found
 
 
 def declared(b: ir.IRBuilder, kind: ir.Type, name: str) -> Any:

@@ -83,8 +83,9 @@ def what_kernels_answer() -> list[object]:
 
     from nmpsim.kernels import dot, jit
     from nmpsim.kernels.function_pointers import call
-    from nmpsim.kernels.microkernel import AT_ONCE, InputWindow, products
+    from nmpsim.kernels.microkernel import AT_ONCE, clear_room, products, room_words
     from nmpsim.kernels.numba_internals import struct_pointer
+    from nmpsim.kernels.operands import InputWindow
     from nmpsim.kernels.workspace_size import MAX_PIXELS
 
     class Scaled(NamedTuple):
@@ -131,7 +132,9 @@ def what_kernels_answer() -> list[object]:
     @jit.jit_entry
     def windows(inputs: Any, offsets: Any, w: Any, weights: Any, out: Any, excess: Any) -> None:
         n = np.int64(0)
-        products(inputs, n, offsets, struct_pointer(w), weights, n, AT_ONCE, out, excess)
+        room = np.empty(room_words(1, 32), np.int64)
+        clear_room(room)
+        products(inputs, n, offsets, struct_pointer(w), weights, n, AT_ONCE, out, excess, room)
 
     rng = np.random.default_rng(5)
     compiled = jit.jit_cfunc(difference)

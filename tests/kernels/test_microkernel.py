@@ -17,17 +17,20 @@ from nmpsim.cli.kernels import numba_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for
-from nmpsim.kernels.microkernel import InputWindow, products
+from nmpsim.kernels.microkernel import clear_room, products, room_words
+from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 Array = npt.NDArray[Any]
 LANES = 16
 # Kernels have no entry from Python.
 products_entry: Any = numba.njit(
-    lambda inputs, base, offsets, window, weights, start, pixels, out, excess: products(
-        inputs, base, offsets, window, weights, start, pixels, out, excess
+    lambda inputs, base, offsets, window, weights, start, pixels, out, excess, room: products(
+        inputs, base, offsets, window, weights, start, pixels, out, excess, room
     )
 )
+words_entry: Any = numba.njit(lambda blocks, depth: room_words(blocks, depth))
+clear_entry: Any = numba.njit(lambda room: clear_room(room))
 WINDOWS = {
     "1x1": InputWindow(1, 0, 1, 0, 64),
     "1x1 odd": InputWindow(1, 0, 1, 0, 13),
@@ -82,8 +85,13 @@ def sums_of(
     """What the kernels say; their arrays may hold anything before, and nothing behind changes."""
     out = np.full((MAX_PIXELS + 1, blocks * LANES), 77, np.int32)
     excess = np.full(MAX_PIXELS + 1, 77, np.int32)
-    products_entry(inputs, 3, offsets, window, weights, 0, pixels, out[:-1], excess[:-1])
+    depth = window.rows * window.runs * ((window.length + 3) // 4 * 4)
+    words = words_entry(blocks, depth)
+    room = np.full(words + 1, 77, np.int64)
+    clear_entry(room[:-1])
+    products_entry(inputs, 3, offsets, window, weights, 0, pixels, out[:-1], excess[:-1], room[:-1])
     assert (out[-1] == 77).all()
+    assert room[-1] == 77
     assert excess[-1] == 77
     return out[:pixels]
 
@@ -136,6 +144,23 @@ def test_extremes(values: list[int], name: str) -> None:
         assert (sums == 4096 * 128 * 128).all()
 
 
+def test_weights_that_sixteen_bits_hold_no_pair_of() -> None:
+    """Few of them, many of them, at either end; inputs that are negative only in the end."""
+    rng = np.random.default_rng(7)
+    window, pixels, blocks = InputWindow(1, 0, 1, 0, 256), MAX_PIXELS, 3
+    inputs = np.full(20_000, 127, np.int8)
+    offsets = np.arange(MAX_PIXELS) * 256
+    weights = rng.integers(-64, 65, blocks * 256 * LANES).astype(np.int8)
+    for share in (0.0, 0.01, 1.0):
+        chosen = rng.random(weights.size) < share
+        weights[chosen] = rng.choice(np.array([-128, -65, 65, 127], np.int8), int(chosen.sum()))
+        for last in (127, -1, -128):
+            inputs[3 + 55 * 256 :] = last
+            expected = sums_in_numpy(inputs, offsets, window, weights, blocks)
+            found = sums_of(inputs, offsets, window, weights, pixels, blocks)
+            np.testing.assert_array_equal(found, expected)
+
+
 def digest_of_sums() -> str:
     """Sums of many kinds in one string."""
     sums = [check(w, 29, 5, ALL) for w in WINDOWS.values()]
@@ -171,28 +196,36 @@ def test_without(settings: dict[str, str]) -> None:
     assert (run.returncode, run.stdout) == (0, digest_of_sums() + "\n"), run.stderr
 
 
+BEST = frozenset(("+fma", "+avx512vl", *FLAVOURS["vnni"], *FLAVOURS["avx2"]))
+
+
 def test_features_leave_no_better_kind() -> None:
-    best = frozenset(("+fma", *FLAVOURS["vnni"]))
-    assert features_for("vnni", best) == best
-    left = features_for("portable", best)
-    assert choose_flavour(None, left) == "portable"
-    assert left == {"+fma", "+avx512f", "+avx512bw", "-avx512vnni"}
+    assert features_for("vnni", BEST) == BEST
+    gone = {"-avx512vl", "-avx512f", "-avx512bw", "-avx512vnni"}
+    for name, left in (("avx2", {"+fma", "+avx2", *gone}), ("portable", {"+fma", "-avx2", *gone})):
+        assert features_for(name, BEST) == left
+        assert choose_flavour(None, features_for(name, BEST)) == name
+    without = frozenset(("+fma", *FLAVOURS["avx2"]))
+    assert features_for("avx2", without) == without
 
 
 def test_settings_are_told_to_numba_in_its_words() -> None:
-    best = ",".join(("+fma", *FLAVOURS["vnni"]))
+    best = ",".join(BEST)
     assert numba_settings({}) == numba_settings({SETTING: "", "NUMBA_CPU_FEATURES": best}) == {}
     assert numba_settings({SETTING: "vnni", "NUMBA_CPU_FEATURES": best}) == {}
-    told = numba_settings({SETTING: "portable", "NUMBA_CPU_FEATURES": best})
-    assert told == {"NUMBA_CPU_FEATURES": "+avx512bw,+avx512f,+fma,-avx512vnni"}
+    told = numba_settings({SETTING: "avx2", "NUMBA_CPU_FEATURES": best})
+    assert told == {
+        "NUMBA_CPU_FEATURES": "+avx2,+fma,-avx512bw,-avx512f,-avx512vl,-avx512vnni",
+    }
     with pytest.raises(UserError, match="ENV001"):
         numba_settings({SETTING: "vnni", "NUMBA_CPU_NAME": "generic"})
 
 
 def test_the_best_that_the_host_has() -> None:
     assert choose_flavour(None, frozenset()) == "portable"
-    assert choose_flavour("", frozenset(FLAVOURS["vnni"])) == "vnni"
-    assert choose_flavour("portable", frozenset(FLAVOURS["vnni"])) == "portable"
+    assert choose_flavour(None, frozenset(FLAVOURS["avx2"])) == "avx2"
+    assert choose_flavour("", BEST) == "vnni"
+    assert choose_flavour("portable", BEST) == "portable"
 
 
 @pytest.mark.parametrize(("setting", "said"), [("vnni", "lacks"), ("fast", "unknown")])
