@@ -133,7 +133,7 @@ def has_room_for_whole_layers(
 def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
     """What a proof knows of each byte (docs/decisions/0026-whole-layers.md), and weights again."""
     size = config.cores_count * (config.scratchpad_bytes + SCRATCHPAD_SLACK)
-    yield Part("device.scratchpad_bytes, in a proof", 6 * size)
+    yield Part("device.scratchpad_bytes, in a proof", 8 * size)
     results = sum(nbytes_of(layer.output) for layer in bundle.metadata.layers)
     yield Part("the writable segments, in a proof", 16 * bundle.rw_bytes + 16 * results)
     yield Part("the weights of whole layers", 4 * bundle.image.size)

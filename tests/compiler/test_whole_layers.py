@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -17,8 +18,12 @@ from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.device import Device
 from nmpsim.core.state import Machine
+from nmpsim.core.whole import proof
+from nmpsim.core.whole.forms import are_aligned
 from nmpsim.core.whole.planned import recorded_epochs
 from nmpsim.core.whole.proof import Epoch, Plan, Recorded, prove
+from nmpsim.core.whole.tasks import Host
+from nmpsim.core.whole.tensors import Tensor
 from nmpsim.isa.words import AVGPOOL, CONV, ELTWISE, LOAD, RESCALE, STORE
 
 pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
@@ -60,14 +65,26 @@ def recorded() -> tuple[Bundle, Device, Inputs, Machine, list[Epoch]]:
     return bundle, device, inputs, machine, recorded_epochs(recording.epochs)
 
 
+@attrs.frozen
+class OnCore(Recorded):
+    """An instruction of a core."""
+
+    core: int
+
+
 def plan_of(recorded: Any, change: Callable[[list[Recorded]], None] | None = None) -> Plan | None:
     """The plan of a recording, in the order of execution, in which something was changed."""
     _, _, _, machine, epochs = recorded
-    flat = [one for epoch in epochs for part in epoch.values() for one in part]
     if change is None:
         return prove(machine, epochs)
+    flat: list[Any] = [
+        OnCore(one.number, one.layer, one.words, core)
+        for epoch in epochs
+        for core, part in epoch.items()
+        for one in part
+    ]
     change(flat)
-    return prove(machine, [{0: [one]} for one in flat])
+    return prove(machine, [{one.core: [one]} for one in flat])
 
 
 def find(flat: list[Recorded], number: int, layer: int = -1, nth: int = 0) -> int:
@@ -99,6 +116,9 @@ def test_all_layers_are_whole(recorded: Any) -> None:
              if one.number == OP.nmp_conv}  # fmt: skip
     assert len(parts) > 1
     assert not any(step.replayed for step in plan.steps)
+    one_by_one = plan_of(recorded, lambda flat: None)
+    assert one_by_one is not None
+    assert one_by_one.whole == plan.whole
 
 
 def test_nothing_that_can_be_seen_changes(recorded: Any) -> None:
@@ -171,13 +191,14 @@ def stale(flat: list[Recorded]) -> None:
 
 
 def weights_of_others(flat: list[Recorded]) -> None:
-    """Weights are loaded from where those of other channels are."""
+    """Before a core's second tile its weights are loaded again, from a block further on."""
     conv = find(flat, OP.nmp_conv, nth=1)
     loads = [
         i for i in range(conv) if flat[i].number == OP.nmp_load
         and flat[i].words[LOAD.spm] == flat[conv].words[CONV.weights]
     ]  # fmt: skip
-    put(flat, loads[-1], LOAD.dram, flat[loads[-1]].words[LOAD.dram] + 64)
+    flat.insert(conv, flat[loads[-1]])
+    put(flat, conv, LOAD.dram, flat[conv].words[LOAD.dram] + 64)
 
 
 def stored_late(flat: list[Recorded]) -> None:
@@ -235,6 +256,122 @@ def test_what_is_refused(recorded: Any, change: Callable[[list[Recorded]], None]
     assert whole is not None
     plan = plan_of(recorded, change)
     assert plan is None or plan.whole < whole.whole
+
+
+def by_rows(flat: list[Recorded], layer: int) -> None:
+    """Each tile of a convolution, and each of its stores, is done row by row."""
+    w, s = CONV, STORE
+
+    def rows(one: Recorded) -> Iterator[Recorded]:
+        steps = {s.dram: s.dram_stride_y, s.spm: s.spm_stride_y}
+        count = s.count_y
+        if one.number == OP.nmp_conv:
+            steps = {w.input: w.in_row_stride, w.output: w.out_row_stride}
+            steps[w.event_origin], count = w.event_stride_y, w.out_h
+        for row in range(one.words[count]):
+            words = list(one.words)
+            words[count] = 1
+            for word, step in steps.items():
+                words[word] += row * words[step]
+            yield attrs.evolve(one, words=words)
+
+    tiles = OP.nmp_conv, OP.nmp_store
+    flat[:] = [
+        each
+        for one in flat
+        for each in (rows(one) if one.layer == layer and one.number in tiles else [one])
+    ]
+
+
+def change_all(flat: list[Recorded], number: int, change: Callable[[list[int]], None]) -> None:
+    """Change all descriptors of an instruction."""
+    for at, one in enumerate(flat):
+        if one.number == number:
+            words = list(one.words)
+            change(words)
+            flat[at] = attrs.evolve(one, words=words)
+
+
+def test_rows_that_are_stored_onto_each_other(recorded: Any) -> None:
+    """Which of them is there in the end would depend on the threads."""
+    (layer, *_) = layers_of(recorded, OP.nmp_conv)
+
+    def change(flat: list[Recorded]) -> None:
+        by_rows(flat, layer)
+        stores = [i for i, o in enumerate(flat) if (o.number, o.layer) == (OP.nmp_store, layer)]
+        for at in stores:
+            put(flat, at, STORE.dram, flat[stores[0]].words[STORE.dram])
+
+    assert_whole(plan_of(recorded, lambda flat: by_rows(flat, layer)), layer)
+    plan = plan_of(recorded, change)
+    assert plan is None or layer not in plan.whole
+
+
+def assert_whole(plan: Plan | None, layer: int) -> None:
+    assert plan is not None
+    assert layer in plan.whole
+
+
+def test_results_far_apart_need_no_memory(recorded: Any) -> None:
+    """Layers whose results have places of which nearly all are empty."""
+
+    def change(words: list[int]) -> None:
+        for word in (CONV.event_origin, CONV.event_stride_x, CONV.event_stride_y):
+            words[word] <<= 12
+
+    assert_takes(1 << 24, recorded, lambda flat: change_all(flat, OP.nmp_conv, change))
+
+
+def test_windows_far_apart_need_no_memory(recorded: Any) -> None:
+    """Tiles of one row, and a distance between rows that no tile needs."""
+
+    def change(flat: list[Recorded]) -> None:
+        for layer in layers_of(recorded, OP.nmp_conv):
+            by_rows(flat, layer)
+        change_all(flat, OP.nmp_conv, lambda words: words.__setitem__(CONV.stride_h, 1 << 12))
+
+    assert_takes(1 << 24, recorded, change)
+
+
+def assert_takes(nbytes: int, recorded: Any, change: Callable[[list[Recorded]], None]) -> None:
+    """A proof that finds no whole convolution allocates no more."""
+    tracemalloc.start()
+    try:
+        plan = plan_of(recorded, change)
+        assert tracemalloc.get_traced_memory()[1] < nbytes
+    finally:
+        tracemalloc.stop()
+    assert plan is None or not plan.whole & set(layers_of(recorded, OP.nmp_conv))
+
+
+def test_layers_of_large_numbers(recorded: Any) -> None:
+    """A program may have more layers than 16 bits can count."""
+    *_, machine, epochs = recorded
+    moved = [
+        {c: [attrs.evolve(one, layer=one.layer + 40_000) for one in part] for c, part in e.items()}
+        for e in epochs
+    ]
+    plan, whole = prove(machine, moved), plan_of(recorded)
+    assert plan is not None
+    assert whole is not None
+    assert plan.whole == {layer + 40_000 for layer in whole.whole}
+
+
+def test_int16_at_an_odd_address_of_the_host(recorded: Any) -> None:
+    """An image may begin anywhere in the file of a bundle."""
+    *_, machine, _ = recorded
+    room = np.zeros(machine.image.size + 1, np.uint8)
+    host = Host(machine._replace(image=room[1 - room.ctypes.data % 2 :][: machine.image.size]))
+    tensor = Tensor(int(machine.shared[0].image_base), (2, 2), 0, 0, 1, 1, 2, None)
+    assert are_aligned(0, host, tensor)
+    assert not are_aligned(1, host, tensor)
+
+
+def test_a_long_proof_is_given_up(recorded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins again only as often as there is time for."""
+    monkeypatch.setattr(proof, "MAX_EXECUTED", 1)
+    assert plan_of(recorded) is not None
+    assert plan_of(recorded, changed(OP.nmp_conv, CONV.out_mul, 1)) is None
 
 
 def test_a_layer_that_is_replayed_between_others(recorded: Any) -> None:

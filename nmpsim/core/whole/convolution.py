@@ -63,7 +63,8 @@ class Convolution:
         self._element, self._has_scales = d[w.element], d[w.scales] != 0
         if d[w.groups] != 1 or ((tiles[:, w.scales] != 0) != self._has_scales).any():
             raise UnprovedError(layer)
-        self._tiles = ImageTiles(tiles, w, w.out_channels, layer)
+        ends = np.isin(tiles[:, w.part], (PART_ONLY, PART_LAST))
+        self._tiles = ImageTiles(tiles, w, w.out_channels, layer, ends)
         self._has_parts = bool((tiles[:, w.part] != PART_ONLY).any())
         self._depth = self._input_channels(tiles)
         # A window of one row may lie in any rows: those between need not be there.
@@ -73,11 +74,12 @@ class Convolution:
         )
         rows, columns, channels = self._tiles.shape
         shape = (*self._reach(rows, columns), self._depth << self._element)
-        self._input = Canvas(shape, self._element)
+        read = int(self._read_by(tiles)) << self._element
+        self._input = Canvas(shape, self._element, read)
         self.results = Results(memories, layer, self._tiles.shape, self._element)
         self._weights: dict[tuple[int, int, int, int], Numbers] = {}
-        self._records = Canvas((1, 1, channels * CHANNEL_BYTES), 0)
-        self._scales = Canvas((1, 1, channels * SCALE_BYTES), 0)
+        self._records = Canvas((1, 1, channels * CHANNEL_BYTES), 0, channels * CHANNEL_BYTES)
+        self._scales = Canvas((1, 1, channels * SCALE_BYTES), 0, channels * CHANNEL_BYTES)
         self._sums: dict[int, _Sum] = {}
 
     def _input_channels(self, tiles: Int64s) -> int:
@@ -94,6 +96,12 @@ class Convolution:
         d, w, (stride_h, stride_w) = self._d, CONV, self._stride
         high = (rows - 1) * stride_h + (d[w.kernel_h] - 1) * d[w.dilation_h] + 1
         return high, (columns - 1) * stride_w + (d[w.kernel_w] - 1) * d[w.dilation_w] + 1
+
+    def _read_by(self, tiles: Int64s) -> Any:
+        """Input elements that all tiles read, one by one."""
+        w = CONV
+        sizes = [self._reach(*tile) for tile in tiles[:, (w.out_h, w.out_w)].tolist()]
+        return (np.array(sizes).prod(axis=1) * tiles[:, w.in_channels]).sum()
 
     def tile(self, core: int, d: Words) -> None:
         """See :class:`Form`."""
@@ -170,7 +178,7 @@ class Convolution:
         is_whole = source.fill is not None or size == self._input.numbers.shape[:2]
         if source.meets(target) or channels > host.max_channels:
             raise UnprovedError(self._layer)
-        if not are_aligned(self._element, source, target) or not is_whole:
+        if not are_aligned(self._element, host, source, target) or not is_whole:
             raise UnprovedError(self._layer)
         weights = self._all_weights(host.image)
         records = self._constants(self._records, host.image)

@@ -6,6 +6,7 @@ and gives its results their numbers. In the end it says what the whole layer is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -44,9 +45,14 @@ def common_words(tiles: Int64s, own: tuple[int, ...], layer: int) -> None:
 
 
 class ImageTiles:
-    """Where tiles of images lie in a layer's output."""
+    """Where tiles of images lie in a layer's output, which they fill.
 
-    def __init__(self, tiles: Int64s, words: Any, channels: int, layer: int) -> None:
+    ``ends`` are those that compute results; others compute parts of sums.
+    """
+
+    def __init__(
+        self, tiles: Int64s, words: Any, channels: int, layer: int, ends: Any = slice(None)
+    ) -> None:
         origin, row, pixel = (
             tiles[:, index]
             for index in (words.event_origin, words.event_stride_y, words.event_stride_x)
@@ -63,6 +69,9 @@ class ImageTiles:
         if (is_beyond | (channel + tiles[:, channels] > self._pixel)).any():
             raise UnprovedError(layer)
         self.shape = int((y + tiles[:, words.out_h]).max()), columns, self._pixel
+        sizes = tiles[ends][:, (words.out_h, words.out_w, channels)]
+        if sizes.prod(axis=1).sum() != math.prod(self.shape):
+            raise UnprovedError(layer)
 
     def place(self, origin: int) -> tuple[int, int, int]:
         """Row, column and channel of a tile's first result."""
@@ -88,7 +97,8 @@ class AveragePool:
         self._memories, self._layer, self._element = memories, layer, d[w.element]
         self.results = Results(memories, layer, self._tiles.shape, self._element)
         high, wide = self._reach(rows, columns)
-        self._input = Canvas((high, wide, channels << self._element), self._element)
+        read = tiles[:, (w.in_h, w.in_w, w.channels)].prod(axis=1).sum() << self._element
+        self._input = Canvas((high, wide, channels << self._element), self._element, int(read))
 
     def _reach(self, rows: int, columns: int) -> tuple[int, int]:
         w, d = AVGPOOL, self._d
@@ -119,7 +129,8 @@ class AveragePool:
         source, target = self._input.tensor(places), self.results.tensor()
         high, wide, _ = self._input.numbers.shape
         is_whole = (source.rows, source.columns) == (high, wide)
-        if not is_whole or source.meets(target) or not are_aligned(self._element, source, target):
+        is_apart = not source.meets(target)
+        if not (is_whole and is_apart and are_aligned(self._element, host, source, target)):
             raise UnprovedError(self._layer)
         places.add(self.results.first, target)
         rows, columns, channels = self._tiles.shape
@@ -175,13 +186,17 @@ class Pointwise:
         if is_pair:
             last = last + (tiles[:, w.rows] - 1) * row
         total = int(last.max())
+        computed = (tiles[:, w.rows] * count).sum() if is_pair else count.sum()
+        if computed != total:
+            raise UnprovedError(layer)
         if tiles[:, w.event_origin].min() < 0 or (row and total % row):
             raise UnprovedError(layer)
         row = row or total
         self._shape = (total // row, 1, row)
         self.results = Results(memories, layer, self._shape, self._element)
         shape = (total // row, 1, row << self._element)
-        self._inputs = {name: Canvas(shape, self._element) for name in names[:-1]}
+        size = total << self._element
+        self._inputs = {name: Canvas(shape, self._element, size) for name in names[:-1]}
 
     def _row(self, tiles: Int64s, count: Int64s, layer: int) -> int:
         """Elements of a row, where tiles have several; else 0."""
@@ -220,7 +235,7 @@ class Pointwise:
             is_apart = not source.meets(target) or (
                 (source.address, source.steps) == (target.address, target.steps)
             )
-            if not (is_whole and is_apart and are_aligned(self._element, source, target)):
+            if not (is_whole and is_apart and are_aligned(self._element, host, source, target)):
                 raise UnprovedError(self._layer)
         places.add(self.results.first, target)
         tensors = {**sources, "output": target}
@@ -274,7 +289,7 @@ class Rescale(Pointwise):
     number: ClassVar[int] = OP.nmp_rescale
 
 
-def are_aligned(element: int, *tensors: Tensor) -> bool:
-    """True if the elements of tensors lie where kernels can read them."""
+def are_aligned(element: int, host: Host, *tensors: Tensor) -> bool:
+    """True if the elements of tensors lie where kernels can read them, in the host's memory."""
     mask = (1 << element) - 1
-    return not any((t.address | t.steps[0] | t.steps[1]) & mask for t in tensors)
+    return not any((host.address(t.address) | t.steps[0] | t.steps[1]) & mask for t in tensors)

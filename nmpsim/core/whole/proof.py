@@ -48,6 +48,8 @@ from nmpsim.memory.footprint import (
 
 MAX_ROUNDS = 8
 """How often the proof begins again, with more layers replayed, before it is given up."""
+MAX_EXECUTED = 1 << 19
+"""Instructions after which it does not begin again."""
 
 
 @attrs.frozen
@@ -93,8 +95,9 @@ def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
     layers = {one.layer for epoch in epochs for part in epoch.values() for one in part}
     tiles = _tiles(epochs)
     replayed = {layer for layer in layers if layer not in tiles}
-    for _ in range(MAX_ROUNDS):
-        if replayed == layers:
+    count = sum(len(part) for epoch in epochs for part in epoch.values())
+    for executed in range(0, MAX_ROUNDS * count, count):
+        if replayed == layers or executed > MAX_EXECUTED:
             return None
         try:
             return _Proof(machine, epochs, tiles, replayed).plan()

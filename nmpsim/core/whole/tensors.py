@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
@@ -21,6 +22,8 @@ from nmpsim.isa.table import SCRATCHPAD_BASE
 
 Shape = tuple[int, int, int]
 """Rows, columns, bytes or elements of a pixel."""
+MAX_GAPS = 8
+"""Bytes of an operand for each one that tiles read, where windows lie apart."""
 
 
 @attrs.frozen
@@ -61,9 +64,15 @@ class Tensor:
 
 
 class Canvas:
-    """What the tiles of a layer have read of an operand."""
+    """What the tiles of a layer have read of an operand.
 
-    def __init__(self, shape: Shape, element: int) -> None:
+    ``read`` is how many bytes the tiles read, one by one; raises UnprovedError if places between
+    them take much more.
+    """
+
+    def __init__(self, shape: Shape, element: int, read: int) -> None:
+        if math.prod(shape) > MAX_GAPS * read:
+            raise UnprovedError
         self.numbers: Numbers = np.full(shape, UNSET, np.int32)
         self._element = element
 
@@ -236,9 +245,10 @@ class Results:
         start = int(places[0, 0, 0])
         pixel = int(places[0, 1, 0]) - start if columns > 1 else nbytes
         row = int(places[1, 0, 0]) - start if rows > 1 else columns * pixel
+        if min(start, row, pixel) < 0 or overlaps(places.shape, (row, pixel, 1)):
+            raise UnprovedError(self.layer)
         expected = start + offsets_of(places.shape, (row, pixel))
-        is_made = self._made.all() and min(start, row, pixel) >= 0
-        if not is_made or not np.array_equal(places, expected):
+        if not (self._made.all() and np.array_equal(places, expected)):
             raise UnprovedError(self.layer)
         return Tensor(start, (row, pixel), 0, 0, rows, columns, nbytes, None)
 

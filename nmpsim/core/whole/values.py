@@ -90,7 +90,7 @@ class Memories:
         self.recorded, self.planned = first, first.copy()
         shape = machine.scratchpad.shape
         self.scratchpads = [np.full(shape[1], INITIAL, np.int32) for _ in range(shape[0])]
-        self.writers = [np.zeros(shape[1], np.int16) for _ in range(shape[0])]
+        self.writers = [np.zeros(shape[1], np.int32) for _ in range(shape[0])]
 
     def new(self, count: int) -> int:
         """The first of ``count`` numbers that nobody has."""
