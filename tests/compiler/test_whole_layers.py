@@ -312,6 +312,31 @@ def assert_whole(plan: Plan | None, layer: int) -> None:
     assert layer in plan.whole
 
 
+def test_a_core_that_is_ahead_overwrites_what_it_has_read(recorded: Any) -> None:
+    """A sum's last result is stored when another core has clipped some in place already."""
+    (total,), (clip,) = layers_of(recorded, OP.nmp_eltwise), layers_of(recorded, OP.nmp_rescale)
+
+    def change(flat: list[Any]) -> None:
+        stores = {
+            layer: [i for i, o in enumerate(flat) if (o.number, o.layer) == (OP.nmp_store, layer)]
+            for layer in (total, clip)
+        }
+        before, after = (
+            min(flat[i].words[STORE.dram] for i in stores[layer]) for layer in (clip, total)
+        )
+        end = before + 6 * 5 * 16
+        for at, one in enumerate(flat):
+            moves = before <= one.words[STORE.dram] < end and one.layer >= clip
+            if moves and one.number in (OP.nmp_load, OP.nmp_store):
+                put(flat, at, STORE.dram, one.words[STORE.dram] + after - before)
+        assert stores[clip][0] < stores[total][-1]
+
+    plan, whole = plan_of(recorded, change), plan_of(recorded)
+    assert plan is not None
+    assert whole is not None
+    assert plan.whole == whole.whole
+
+
 def test_results_far_apart_need_no_memory(recorded: Any) -> None:
     """Layers whose results have places of which nearly all are empty."""
 

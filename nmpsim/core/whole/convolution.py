@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import attrs
@@ -13,8 +14,8 @@ from nmpsim.core.decode import OP
 from nmpsim.core.state import Bytes, Int64s
 from nmpsim.core.whole.forms import ImageTiles, are_aligned, common_words
 from nmpsim.core.whole.tasks import Host, Instruction, Task, padded_rows, shares, with_words
-from nmpsim.core.whole.tensors import Canvas, Places, Results, Tensor, put_numbers, seen
-from nmpsim.core.whole.values import Memories, Numbers, UnprovedError, Words, box
+from nmpsim.core.whole.tensors import Canvas, Constants, Places, Results, Tensor, put_numbers, seen
+from nmpsim.core.whole.values import Memories, UnprovedError, Words, box
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import (
@@ -72,14 +73,11 @@ class Convolution:
             1 if d[w.kernel_h] == 1 else d[w.stride_h],
             1 if d[w.kernel_w] == 1 else d[w.stride_w],
         )
-        rows, columns, channels = self._tiles.shape
-        shape = (*self._reach(rows, columns), self._depth << self._element)
+        shape = (*self._reach(*self._tiles.shape[:2]), self._depth << self._element)
         read = int(self._read_by(tiles)) << self._element
         self._input = Canvas(shape, self._element, read)
         self.results = Results(memories, layer, self._tiles.shape, self._element)
-        self._weights: dict[tuple[int, int, int, int], Numbers] = {}
-        self._records = Canvas((1, 1, channels * CHANNEL_BYTES), 0, channels * CHANNEL_BYTES)
-        self._scales = Canvas((1, 1, channels * SCALE_BYTES), 0, channels * CHANNEL_BYTES)
+        self._weights, self._records, self._scales = (Constants(memories, layer) for _ in range(3))
         self._sums: dict[int, _Sum] = {}
 
     def _input_channels(self, tiles: Int64s) -> int:
@@ -133,17 +131,10 @@ class Convolution:
         self._input.add(read, y * self._stride[0], x * self._stride[1], done << element)
         row = -(-((d[w.kernel_w] * depth) << element) // SIDE)
         nbytes = -(-count // LANES) * d[w.kernel_h] * row * LANES * SIDE
-        weights = seen(m, core, d[w.weights], (1, 1, nbytes), (0, 0)).reshape(-1)
-        known = self._weights.setdefault((channel, count, done, depth), weights)
-        if known is weights:
-            self._weights[channel, count, done, depth] = weights.copy()
-        elif not np.array_equal(known, weights):
-            raise UnprovedError(self._layer)
-        records = seen(m, core, d[w.channels], (1, 1, count * CHANNEL_BYTES), (0, 0))
-        self._records.add(records, 0, 0, channel * CHANNEL_BYTES)
+        self._weights.read(core, d[w.weights], nbytes, (channel, count, done, depth))
+        self._records.read(core, d[w.channels], count * CHANNEL_BYTES, (channel, count))
         if self._has_scales:
-            scales = seen(m, core, d[w.scales], (1, 1, count * SCALE_BYTES), (0, 0))
-            self._scales.add(scales, 0, 0, channel * SCALE_BYTES)
+            self._scales.read(core, d[w.scales], count * SCALE_BYTES, (channel, count))
 
     def _sums_of(self, core: int, d: Words, shape: tuple[int, int, int]) -> Any:
         nbytes = math.prod(shape) * (SIDE << self._element)
@@ -155,7 +146,7 @@ class Convolution:
         first = self._memories.new(numbers.size)
         self._sums[first] = made
         new = np.arange(first, first + numbers.size, dtype=np.int32).reshape(1, 1, -1)
-        put_numbers(self._memories, core, d[CONV.partial], (0, 0), new, self._layer)
+        put_numbers(self._memories, core, d[CONV.partial], (0, 0), new)
 
     def _take_sum(self, core: int, d: Words, shape: tuple[int, int, int]) -> int:
         """Input channels that are in the sums that a tile goes on with."""
@@ -180,9 +171,9 @@ class Convolution:
             raise UnprovedError(self._layer)
         if not are_aligned(self._element, host, source, target) or not is_whole:
             raise UnprovedError(self._layer)
-        weights = self._all_weights(host.image)
-        records = self._constants(self._records, host.image)
-        scales = self._constants(self._scales, host.image) if self._has_scales else None
+        weights = self._all_blocks(host.image)
+        records = self._records.table(host.image, channels, CHANNEL_BYTES)
+        scales = self._scales.table(host.image, channels, SCALE_BYTES) if self._has_scales else None
         if self._has_parts:
             self._check_sums(records, scales)
         places.add(self.results.first, target)
@@ -191,7 +182,7 @@ class Convolution:
         bands = min(-(-TASKS // len(groups)), max(rows * columns // PIXELS, 1))
         for first, last in groups:
             tables = {
-                "weights": host.keep(packed(weights[first:last])),
+                "weights": host.keep(weights[first // LANES : -(-last // LANES)]),
                 "channels": host.keep(records[first * CHANNEL_BYTES : last * CHANNEL_BYTES]),
                 "scales": 0,
                 "out_channels": last - first,
@@ -250,24 +241,41 @@ class Convolution:
         task.append((self.number, with_words(d, CONV, changes)))
         return task
 
-    def _constants(self, canvas: Canvas, image: Bytes) -> Bytes:
-        """The bytes of an operand that lies in the image."""
-        return constants(canvas.numbers.reshape(-1), image, self._layer)
+    def _all_blocks(self, image: Bytes) -> Bytes:
+        """Weights [blocks, bytes] as the instruction set has them; what lies beyond the edges of
+        tiles must be 0."""
+        channels, high, element = self._tiles.shape[2], self._d[CONV.kernel_h], self._element
+        tiles = list(self._weights.items(image))
+        for (_, count, _, depth), known in tiles:
+            row = (self._d[CONV.kernel_w] * depth) << element
+            values = known.reshape(-(-count // LANES), high, -1, LANES, SIDE)
+            beyond = values[:, :, -1, :, row % SIDE :] if row % SIDE else values[:0]
+            if beyond.any() or values[-1, :, :, (count - 1) % LANES + 1 :].any():
+                raise UnprovedError(self._layer)
+        row = -(-((self._d[CONV.kernel_w] * self._depth) << element) // SIDE)
+        blocks = np.zeros((-(-channels // LANES), high * row * LANES * SIDE), np.uint8)
+        times = np.zeros(blocks.shape[0], np.int8)
+        for (channel, count, _, depth), known in tiles:
+            first, last = channel // LANES, -(-(channel + count) // LANES)
+            is_end = count % LANES == 0 or channel + count == channels
+            if depth != self._depth or channel % LANES or not is_end:
+                return packed(self._all_weights(tiles))
+            blocks[first:last] = known.reshape(last - first, -1)
+            times[first:last] += 1
+        if (times != 1).any():
+            raise UnprovedError(self._layer)
+        return blocks
 
-    def _all_weights(self, image: Bytes) -> Bytes:
-        """Weights as [channels, ky, kx, bytes]; what lies beyond the edges of tiles must be 0."""
+    def _all_weights(self, tiles: Sequence[tuple[tuple[int, ...], Bytes]]) -> Bytes:
+        """Weights as [channels, ky, kx, bytes]."""
         d, element, channels = self._d, self._element, self._tiles.shape[2]
         high, wide = d[CONV.kernel_h], d[CONV.kernel_w]
         weights = np.zeros((channels, high, wide, self._depth << element), np.uint8)
         times = np.zeros((channels, self._depth), np.int8)
-        for (channel, count, done, depth), numbers in self._weights.items():
-            values = constants(numbers, image, self._layer).reshape(
-                -(-count // LANES), high, -1, LANES, SIDE
-            )
+        for (channel, count, done, depth), known in tiles:
+            values = known.reshape(-(-count // LANES), high, -1, LANES, SIDE)
             values = values.transpose(0, 3, 1, 2, 4).reshape(values.shape[0] * LANES, high, -1)
             row = (wide * depth) << element
-            if values[count:].any() or values[:, :, row:].any():
-                raise UnprovedError(self._layer)
             part = values[:count, :, :row].reshape(count, high, wide, -1)
             weights[channel : channel + count, :, :, done << element : done + depth << element] = (
                 part
@@ -322,23 +330,11 @@ class Convolution:
         return int(max(high // (1 << post.astype(object)))) + 2
 
 
-def constants(numbers: Numbers, image: Bytes, layer: int) -> Bytes:
-    """The bytes of the image that numbers stand for; raises UnprovedError for others."""
-    first = int(numbers[0])
-    if first < 0 or first + numbers.size > image.size:
-        raise UnprovedError(layer)
-    if np.array_equal(numbers, np.arange(first, first + numbers.size, dtype=np.int32)):
-        return image[first : first + numbers.size]
-    if numbers.min() < 0 or numbers.max() >= image.size:
-        raise UnprovedError(layer)
-    return image[numbers]
-
-
 def packed(weights: npt.NDArray[np.uint8]) -> Bytes:
-    """Weights [channels, ky, kx, bytes] as the instruction set has them."""
+    """Weights [channels, ky, kx, bytes] as the instruction set has them [blocks, bytes]."""
     channels, high, wide, nbytes = weights.shape
     blocks, fours = -(-channels // LANES), -(-wide * nbytes // SIDE)
     rows = np.zeros((blocks * LANES, high, fours * SIDE), np.uint8)
     rows[:channels, :, : wide * nbytes] = weights.reshape(channels, high, -1)
     by_block = rows.reshape(blocks, LANES, high, fours, SIDE).transpose(0, 2, 3, 1, 4)
-    return np.ascontiguousarray(by_block).reshape(-1)
+    return np.ascontiguousarray(by_block).reshape(blocks, -1)

@@ -11,13 +11,15 @@ from nmpsim.core.compiled.recording import Epochs, Recording, reached_after
 from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.state import Machine
 from nmpsim.core.whole.proof import Epoch, Plan, Recorded, Step, prove
+from nmpsim.kernels.jit import uncollected
 
 
 def whole_epochs(machine: Machine, recording: Recording) -> Epochs:
     """The recording with whole layers; as it is if there are none."""
     if not recording.is_judged:
         recording.is_judged = True
-        plan = prove(machine, recorded_epochs(recording.epochs))
+        with uncollected():
+            plan = prove(machine, recorded_epochs(recording.epochs))
         recording.whole = planned_epochs(machine, plan) if plan else None
     return recording.whole or recording.epochs
 

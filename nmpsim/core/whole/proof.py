@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 
 from nmpsim.core.decode import FOOTPRINT_KIND, OP
-from nmpsim.core.state import Int64s, Machine
+from nmpsim.core.state import Machine
 from nmpsim.core.whole.convolution import Convolution
 from nmpsim.core.whole.forms import AveragePool, Form, Pair, Rescale
 from nmpsim.core.whole.tasks import Host, Task
@@ -30,7 +30,8 @@ from nmpsim.core.whole.values import (
     UnprovedError,
     Words,
     box,
-    spm_box,
+    loaded_box,
+    stored_box,
 )
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import STORE
@@ -93,14 +94,14 @@ def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
         epochs: the recording.
     """
     layers = {one.layer for epoch in epochs for part in epoch.values() for one in part}
-    tiles = _tiles(epochs)
-    replayed = {layer for layer in layers if layer not in tiles}
+    known = _layers(epochs)
+    replayed = layers - known.keys()
     count = sum(len(part) for epoch in epochs for part in epoch.values())
     for executed in range(0, MAX_ROUNDS * count, count):
         if replayed == layers or executed > MAX_EXECUTED:
             return None
         try:
-            return _Proof(machine, epochs, tiles, replayed).plan()
+            return _Proof(machine, epochs, known, replayed).plan()
         except UnprovedError as error:
             if not error.layers - replayed:
                 return None
@@ -108,19 +109,40 @@ def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
     return None
 
 
-def _tiles(epochs: Sequence[Epoch]) -> dict[int, tuple[int, Int64s]]:
-    """Layers of which all tiles are of one form: instruction number and tiles [tiles, words]."""
-    found: dict[int, dict[int, list[Words]]] = {}
+@attrs.define(eq=False)
+class _Layer:
+    """What is known of a layer before the proof."""
+
+    tiles: dict[int, list[Words]] = attrs.field(factory=dict)
+    """Instruction number -> descriptors."""
+    stores: int = 0
+    area: range = range(1 << 62, 0)
+    """Addresses from the lowest to the highest that it stores to."""
+
+    def add(self, one: Recorded) -> None:
+        """An instruction that is no load."""
+        if one.number != OP.nmp_store:
+            self.tiles.setdefault(one.number, []).append(one.words)
+            return
+        d, self.stores = one.words, self.stores + 1
+        start, (rows, columns, run) = d[STORE.dram], stored_box(d)[1]
+        end = start + run
+        end += (rows - 1) * d[STORE.dram_stride_y] + (columns - 1) * d[STORE.dram_stride_x]
+        self.area = range(min(self.area.start, start), max(self.area.stop, end))
+
+
+def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
+    """Layers of which all tiles are of one form."""
+    found: dict[int, _Layer] = {}
     for epoch in epochs:
         for part in epoch.values():
             for one in part:
-                if one.number not in (OP.nmp_load, OP.nmp_store):
-                    found.setdefault(one.layer, {}).setdefault(one.number, []).append(one.words)
+                if one.number != OP.nmp_load:
+                    found.setdefault(one.layer, _Layer()).add(one)
     return {
-        layer: (number, np.array(tiles, np.int64))
-        for layer, kinds in found.items()
-        for number, tiles in kinds.items()
-        if len(kinds) == 1 and number in FORMS
+        number: layer
+        for number, layer in found.items()
+        if len(layer.tiles) == 1 and layer.tiles.keys() <= FORMS.keys()
     }
 
 
@@ -135,21 +157,18 @@ class _Proof:
         self,
         machine: Machine,
         epochs: Sequence[Epoch],
-        tiles: Mapping[int, tuple[int, Int64s]],
+        layers: Mapping[int, _Layer],
         replayed: set[int],
     ) -> None:
         self._epochs, self._replayed = epochs, replayed
-        self._memories = Memories(machine)
+        self._memories = Memories(machine, {n: layer.area for n, layer in layers.items()})
         self._places = Places(self._memories)
         self._host = Host(machine)
-        self._tiles = tiles
+        self._layers = layers
         self._forms: dict[int, Form] = {}
-        self._left = dict.fromkeys(tiles, 0)
-        for epoch in epochs:
-            for part in epoch.values():
-                for one in part:
-                    if one.number == OP.nmp_store and one.layer in self._left:
-                        self._left[one.layer] += 1
+        """Of layers that have begun and not ended."""
+        self._results: dict[int, range] = {}
+        self._left = {number: layer.stores for number, layer in layers.items()}
         self._failed: set[int] = set()
         self._touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
 
@@ -168,7 +187,7 @@ class _Proof:
             steps += self._steps(index, kept, ended)
         self._compare(self._memories.recorded, self._memories.planned)
         whole = frozenset(step.layer for step in steps if step.layer >= 0)
-        self._failed |= self._forms.keys() - whole  # some results are stored for another layer
+        self._failed |= self._results.keys() - whole  # some results are stored for another layer
         if self._failed:
             raise UnprovedError(*self._failed)
         return Plan(steps, whole, self._host)
@@ -203,8 +222,12 @@ class _Proof:
         if np.array_equal(recorded, planned):
             return
         missing = recorded[recorded != planned]
-        layers = {layer for layer, form in self._forms.items() if form.results.has(missing)}
-        self._failed |= layers or self._forms.keys()
+        layers = {
+            layer
+            for layer, made in self._results.items()
+            if ((missing >= made.start) & (missing < made.stop)).any()
+        }
+        self._failed |= layers or self._results.keys()
 
     # --- layers that may be whole ------------------------------------------------------------
 
@@ -212,7 +235,7 @@ class _Proof:
         """An instruction of a layer that may be whole; True after its last store."""
         try:
             if one.number == OP.nmp_load:
-                self._memories.load(core, one.words, one.layer + 1)
+                self._memories.load(core, one.words)
             elif one.number == OP.nmp_store:
                 numbers = self._memories.store(core, one.words)
                 if numbers.size:
@@ -247,8 +270,12 @@ class _Proof:
     def _form(self, layer: int) -> Form:
         form = self._forms.get(layer)
         if form is None:
-            number, tiles = self._tiles[layer]
-            form = self._forms[layer] = FORMS[number](self._memories, layer, tiles)
+            if layer in self._results:  # what comes after the last store is of no layer
+                raise UnprovedError(layer)
+            ((number, tiles),) = self._layers[layer].tiles.items()
+            words = np.array(tiles, np.int64)
+            form = self._forms[layer] = FORMS[number](self._memories, layer, words)
+            self._results[layer] = form.results.bytes
         return form
 
     def _whole(self, layer: int) -> Sequence[Task]:
@@ -256,13 +283,13 @@ class _Proof:
 
         If it is not whole, the plan may still get what it stored, to find others that are not.
         """
-        if layer in self._forms and layer not in self._failed:
+        form = self._forms.pop(layer, None)
+        if form is not None and layer not in self._failed:
             try:
-                return self._forms[layer].tasks(self._places, self._host)
+                return form.tasks(self._places, self._host)
             except UnprovedError:
                 self._failed.add(layer)
                 with contextlib.suppress(UnprovedError):
-                    form = self._forms[layer]
                     self._places.add(form.results.first, form.results.tensor())
         self._failed.add(layer)
         return []
@@ -270,16 +297,20 @@ class _Proof:
     # --- what is replayed --------------------------------------------------------------------
 
     def _keep(self, core: int, one: Recorded) -> _Kept:
-        """An instruction that is replayed: it may not read from a scratchpad what tiles of whole
-        layers wrote. What it copies from or to DRAM."""
+        """An instruction that is replayed: it finds in its scratchpad what was recorded. What it
+        copies from or to DRAM."""
+        m = self._memories
         if one.number == OP.nmp_load:
-            return _Kept(one, self._memories.load(core, one.words, 0).copy(), True)
+            numbers = m.load(core, one.words).copy()
+            if 0 not in loaded_box(one.words)[1]:
+                m.keep(core, loaded_box(one.words))
+            return _Kept(one, numbers, True)
         if one.number == OP.nmp_store:
-            numbers = self._memories.store(core, one.words)
+            numbers = m.store(core, one.words)
             if numbers.size:
-                self._failed |= self._memories.writers_of(core, *spm_box(one.words))
+                self._compare(numbers, box(m.planned_scratchpads[core], *stored_box(one.words)))
             return _Kept(one, numbers.copy(), False)
-        self._failed |= self._compute(core, one)
+        self._compute(core, one, is_kept=True)
         return _Kept(one, NOTHING, False)
 
     def _planned(self, one: _Kept) -> Any:
@@ -297,24 +328,24 @@ class _Proof:
                 else:
                     planned[...] = one.numbers
 
-    def _compute(self, core: int, one: Recorded) -> set[int]:
-        """Some instruction: what it writes is new; the layers that wrote what it reads and that
-        may be whole."""
-        m, touches, found = self._memories, self._touches, set[int]()
+    def _compute(self, core: int, one: Recorded, *, is_kept: bool = False) -> None:
+        """Some instruction: what it writes is new."""
+        m, touches = self._memories, self._touches
         footprint(int(FOOTPRINT_KIND[one.number]), np.array(one.words, np.int64), touches)
         for row in range(int(touches[0, COUNT]), 0, -1):
             axes = touches[row, FIRST_AXIS : FIRST_AXIS + 2 * AXES].reshape(AXES, 2).tolist()
             start, run = int(touches[row, START]) - SCRATCHPAD_BASE, int(touches[row, RUN])
             shape = (*(count for count, _ in axes), run)
             steps = (*(step for _, step in axes), 1)
-            if row > touches[0, WRITES]:
-                found |= m.writers_of(core, start, shape, steps)
-                continue
-            first = m.new(int(np.prod(shape)))
-            new = np.arange(first, m.used, dtype=np.int32).reshape(shape)
-            box(m.scratchpads[core], start, shape, steps)[...] = new
-            box(m.writers[core], start, shape, steps)[...] = 0
-        return found
+            if row <= touches[0, WRITES]:
+                first = m.new(int(np.prod(shape)))
+                new = np.arange(first, m.used, dtype=np.int32).reshape(shape)
+                m.written(core, start, shape, steps)[...] = new
+                if is_kept:
+                    m.keep(core, (start, shape, steps))
+            elif is_kept:
+                recorded, planned = m.scratchpads[core], m.planned_scratchpads[core]
+                self._compare(box(recorded, start, shape, steps), box(planned, start, shape, steps))
 
 
 @attrs.frozen(eq=False)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
 import numpy as np
 
+from nmpsim.core.state import Bytes
 from nmpsim.core.whole.values import (
     CONSTANT,
+    NOTHING,
     UNSET,
     Memories,
     Numbers,
@@ -87,10 +90,11 @@ class Canvas:
         """``seen`` was read where ``known``, a view of the numbers, is what others have read."""
         if known.shape != seen.shape:
             raise UnprovedError
-        if np.array_equal(known, seen):
+        if known.max() == UNSET:
+            known[...] = seen
             return
         np.copyto(known, seen, where=known == UNSET)
-        if not np.array_equal(known, seen):
+        if not (known == seen).all():
             raise UnprovedError
 
     def tensor(self, places: Places) -> Tensor:
@@ -140,6 +144,48 @@ class Canvas:
                 raise UnprovedError
             fill = value
         return fill
+
+
+class Constants:
+    """What tiles read that the image holds, by what it is for."""
+
+    def __init__(self, memories: Memories, layer: int) -> None:
+        self._memories, self._layer = memories, layer
+        self._known: dict[tuple[int, ...], tuple[int | Numbers, int]] = {}
+
+    def read(self, core: int, address: int, nbytes: int, use: tuple[int, ...]) -> None:
+        """A tile reads some bytes; raises UnprovedError if another one has read others for it."""
+        found = self._memories.image_run(core, address - SCRATCHPAD_BASE, nbytes)
+        known, size = self._known.setdefault(use, (found, nbytes))
+        if isinstance(found, int):
+            is_same = isinstance(known, int) and (known, size) == (found, nbytes)
+        else:
+            is_same = np.array_equal(known, found)
+        if not is_same:
+            raise UnprovedError(self._layer)
+
+    def items(self, image: Bytes) -> Iterator[tuple[tuple[int, ...], Bytes]]:
+        """What was read for each use; raises UnprovedError if the image does not hold it."""
+        for use, (known, nbytes) in self._known.items():
+            if isinstance(known, int):
+                yield use, image[known : known + nbytes]
+                continue
+            if known.min() < 0 or known.max() >= image.size:
+                raise UnprovedError(self._layer)
+            yield use, image[known]
+
+    def table(self, image: Bytes, count: int, each: int) -> Bytes:
+        """A table of ``count`` records of ``each`` bytes; parts of it are used by their first
+        record and their number of records."""
+        table, is_known = np.zeros((count, each), np.uint8), np.zeros(count, np.bool_)
+        for (first, some), values in self.items(image):
+            part, records = slice(first, first + some), values.reshape(some, each)
+            if (table[part] != records)[is_known[part]].any():
+                raise UnprovedError(self._layer)
+            table[part], is_known[part] = records, True
+        if not is_known.all():
+            raise UnprovedError(self._layer)
+        return table.reshape(-1)
 
 
 def _step(numbers: Numbers, there: Any, places: Places) -> int | None:
@@ -197,16 +243,22 @@ class Places:
 
 
 class Results:
-    """The results of a layer: each has a number, and one tile that computes it."""
+    """The results of a layer: each has a number, and one tile that computes it.
+
+    Numbers follow the order of the results, so where they are in DRAM tells all.
+    """
 
     def __init__(self, memories: Memories, layer: int, shape: Shape, element: int) -> None:
         self.layer, self.shape, self.element = layer, shape, element
         self.count = shape[0] * shape[1] * shape[2]
         self._memories = memories
         self.first = memories.new(self.count << element)
+        self.bytes = range(self.first, memories.used)
+        """Numbers of all results."""
         self._numbers = np.arange(self.first, memories.used, dtype=np.int32)
         self._made = np.zeros(self.count, np.bool_)
-        self._places: Any = np.full(self._numbers.size, -1, np.int64)
+        self._area = NOTHING
+        """Numbers that the layer has stored, in the part of DRAM where it stores."""
 
     def put(
         self, core: int, address: int, steps: tuple[int, int], tile: Shape, origin: int
@@ -221,36 +273,49 @@ class Results:
         made[...] = True
         size = 1 << self.element
         shape = (tile[0], tile[1], tile[2] * size)
-        if overlaps(shape, (*steps, 1)):
+        if overlaps(shape, steps):
             raise UnprovedError(self.layer)
         numbers = box(self._numbers, origin * size, shape, (apart[0] * size, apart[1] * size, 1))
-        put_numbers(self._memories, core, address, steps, numbers, self.layer)
-
-    def has(self, numbers: Numbers) -> bool:
-        """Are some numbers those of results?"""
-        return bool(((numbers >= self.first) & (numbers < self.first + self._numbers.size)).any())
+        put_numbers(self._memories, core, address, steps, numbers)
 
     def stored(self, numbers: Numbers, address: int, steps: tuple[int, int]) -> None:
-        """Some results are stored from an address on; nobody may store them elsewhere."""
-        at = numbers - self.first
-        if at.min() < 0 or at.max() >= self._places.size or (self._places[at] >= 0).any():
+        """Some results are stored from an address on."""
+        ends = numbers.item(0), numbers.item(-1)
+        if min(ends) < self.bytes.start or max(ends) >= self.bytes.stop:
             raise UnprovedError(self.layer)
-        self._places[at] = address + offsets_of(numbers.shape, steps)
+        area = self._memories.areas[self.layer]
+        if self._area.size == 0:
+            if len(area) > MAX_GAPS * self._numbers.size:
+                raise UnprovedError(self.layer)
+            self._area = np.full(len(area), UNSET, np.int32)
+        box(self._area, address - area.start, numbers.shape, (*steps, 1))[...] = numbers
 
     def tensor(self) -> Tensor:
-        """Where the layer's stores have put all results."""
+        """Where the layer's stores have put all results; each has a place of its own."""
         rows, columns, channels = self.shape
         nbytes = channels << self.element
-        places = self._places.reshape(rows, columns, nbytes)
-        start = int(places[0, 0, 0])
-        pixel = int(places[0, 1, 0]) - start if columns > 1 else nbytes
-        row = int(places[1, 0, 0]) - start if rows > 1 else columns * pixel
-        if min(start, row, pixel) < 0 or overlaps(places.shape, (row, pixel, 1)):
+        start = self._find(0, 0)
+        pixel = self._find(nbytes, start + nbytes) - start if columns > 1 else nbytes
+        row = columns * pixel
+        row = self._find(columns * nbytes, start + row) - start if rows > 1 else row
+        shape = rows, columns, nbytes
+        if overlaps(shape, (row, pixel)):
             raise UnprovedError(self.layer)
-        expected = start + offsets_of(places.shape, (row, pixel))
-        if not (self._made.all() and np.array_equal(places, expected)):
+        found = box(self._area, start, shape, (row, pixel, 1))
+        if not (found == self._numbers.reshape(shape)).all():
             raise UnprovedError(self.layer)
-        return Tensor(start, (row, pixel), 0, 0, rows, columns, nbytes, None)
+        address = self._memories.areas[self.layer].start + start
+        return Tensor(address, (row, pixel), 0, 0, rows, columns, nbytes, None)
+
+    def _find(self, index: int, expected: int) -> int:
+        """Where the byte of a result was stored; most probably where it is expected."""
+        number = self.first + index
+        if expected < self._area.size and self._area.item(expected) == number:
+            return expected
+        (found,) = np.nonzero(self._area == number)
+        if found.size == 0:
+            raise UnprovedError(self.layer)
+        return int(found[0])
 
 
 def offsets_of(shape: Shape, steps: tuple[int, int]) -> Any:
@@ -274,9 +339,7 @@ def put_numbers(
     address: int,
     steps: tuple[int, int],
     numbers: Numbers,
-    layer: int,
 ) -> None:
     """A tile of a whole layer writes into its scratchpad."""
     start, shape = address - SCRATCHPAD_BASE, numbers.shape
-    box(memories.scratchpads[core], start, shape, (*steps, 1))[...] = numbers
-    box(memories.writers[core], start, shape, (*steps, 1))[...] = layer + 1
+    memories.written(core, start, shape, (*steps, 1))[...] = numbers

@@ -7,7 +7,7 @@ places with the same number hold the same byte, whatever the inputs are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,11 @@ from nmpsim.isa.words import INT16, LOAD, STORE
 Numbers = npt.NDArray[np.int32]
 Words = Sequence[int]
 
-INITIAL, UNSET, CONSTANT = -1, -2, -3
-"""What a scratchpad held before; a place that nobody has read; a byte ``b`` of padding is
-``CONSTANT - b``."""
+INITIAL, CONSTANT, UNSET = -1, -2, -(1 << 31)
+"""What a scratchpad held before; a byte ``b`` of padding is ``CONSTANT - b``; a place that nobody
+has read, less than any number."""
+MAX_RUNS = 16
+"""Copies of the image in a scratchpad of which is known that they are intact."""
 MAX_NUMBERS = 1 << 30
 NOTHING = np.zeros(0, np.int32)
 
@@ -38,9 +40,15 @@ class UnprovedError(Exception):
 def box(memory: npt.NDArray[Any], start: int, shape: Sequence[int], steps: Sequence[int]) -> Any:
     """A view of ``memory`` [n]: axes of ``shape``, ``steps`` elements apart, from ``start`` on."""
     size = memory.itemsize
-    if start < 0 or min(steps) < 0:
-        raise UnprovedError
     try:
+        if len(steps) == 3:  # nearly all, so they are done fast
+            row, column, byte = steps
+            if start < 0 or row < 0 or column < 0:
+                raise UnprovedError
+            strides = row * size, column * size, byte * size
+            return np.ndarray(shape, memory.dtype, memory, start * size, strides)
+        if start < 0 or min(steps) < 0:
+            raise UnprovedError
         return np.ndarray(
             shape, memory.dtype, memory, start * size, [step * size for step in steps]
         )
@@ -49,13 +57,10 @@ def box(memory: npt.NDArray[Any], start: int, shape: Sequence[int], steps: Seque
 
 
 def overlaps(shape: Sequence[int], steps: Sequence[int]) -> bool:
-    """Might two indices be the same place? Axes from the outermost to the innermost."""
-    inner = 1
-    for count, step in zip(reversed(shape), reversed(steps), strict=True):
-        if count > 1 and step < inner:
-            return True
-        inner += (count - 1) * step
-    return False
+    """Might two runs of a box [rows, columns, bytes] share a place? ``steps`` are those from row to
+    row and from column to column."""
+    (rows, columns, run), (row, column) = shape, steps
+    return (columns > 1 and column < run) or (rows > 1 and row < (columns - 1) * column + run)
 
 
 def constant(value: int, element: int) -> Numbers:
@@ -65,22 +70,35 @@ def constant(value: int, element: int) -> Numbers:
     return (CONSTANT - np.frombuffer(pattern, np.uint8).astype(np.int32)).astype(np.int32)
 
 
-def spm_box(d: Words) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]:
-    """Start, shape and steps of what a store reads."""
+Box = tuple[int, Sequence[int], Sequence[int]]
+"""Start, shape and steps of some bytes of a scratchpad."""
+
+
+def stored_box(d: Words) -> Box:
+    """What a store reads."""
     shape = d[STORE.count_y], d[STORE.count_x], d[STORE.run_bytes]
     steps = d[STORE.spm_stride_y], d[STORE.spm_stride_x], 1
     return d[STORE.spm] - SCRATCHPAD_BASE, shape, steps
+
+
+def loaded_box(d: Words) -> Box:
+    """What a load writes, padding included."""
+    rows = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
+    columns = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
+    steps = d[LOAD.spm_stride_y], d[LOAD.spm_stride_x], 1
+    return d[LOAD.spm] - SCRATCHPAD_BASE, (rows, columns, d[LOAD.run_bytes]), steps
 
 
 class Memories:
     """Numbers of all memory that a recorded run knows.
 
     ``recorded`` is DRAM as the recording leaves it, ``planned`` as the plan does that has whole
-    layers in the place of some. ``writers`` say which of these layers wrote a byte of a scratchpad,
-    plus one: with whole layers that byte is not there.
+    layers in the place of some; so are ``scratchpads`` and ``planned_scratchpads``.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, areas: Mapping[int, range]) -> None:
+        self.areas = areas
+        """Of some layers, the part of DRAM where they store."""
         shared = machine.shared[0]
         self.image_base, self.ram_base = int(shared.image_base), int(shared.ram_base)
         self.image_bytes, self.ram_bytes = machine.image.size, machine.ram.size
@@ -90,7 +108,8 @@ class Memories:
         self.recorded, self.planned = first, first.copy()
         shape = machine.scratchpad.shape
         self.scratchpads = [np.full(shape[1], INITIAL, np.int32) for _ in range(shape[0])]
-        self.writers = [np.zeros(shape[1], np.int32) for _ in range(shape[0])]
+        self.planned_scratchpads = [memory.copy() for memory in self.scratchpads]
+        self._runs: list[list[tuple[int, int, int]]] = [[] for _ in range(shape[0])]
 
     def new(self, count: int) -> int:
         """The first of ``count`` numbers that nobody has."""
@@ -115,26 +134,40 @@ class Memories:
                 )
         return np.broadcast_to(numbers, shape)
 
-    def load(self, core: int, d: Words, writer: int) -> Numbers:
-        """A load; ``writer`` is 0 or the whole layer that it is for, plus one.
+    def written(self, core: int, start: int, shape: Sequence[int], steps: Sequence[int]) -> Any:
+        """A box of a scratchpad, where the recording writes now."""
+        target = box(self.scratchpads[core], start, shape, steps)
+        runs = self._runs[core]
+        if runs:
+            end = start + shape[-1]
+            for count, step in zip(shape, steps[:-1], strict=False):
+                end += (count - 1) * step
+            self._runs[core] = [run for run in runs if run[0] >= end or run[1] <= start]
+        return target
 
-        What the recording has in DRAM there.
-        """
-        runs, rows = d[LOAD.count_x], d[LOAD.count_y]
-        left, above = d[LOAD.pad_x_before], d[LOAD.pad_y_before]
-        shape = (
-            above + rows + d[LOAD.pad_y_after],
-            left + runs + d[LOAD.pad_x_after],
-            d[LOAD.run_bytes],
-        )
+    def keep(self, core: int, written: Box) -> None:
+        """The plan writes what the recording has just written."""
+        box(self.planned_scratchpads[core], *written)[...] = box(self.scratchpads[core], *written)
+
+    def image_run(self, core: int, start: int, nbytes: int) -> int | Numbers:
+        """What a scratchpad holds: the first number if it is an intact copy of a run of the image,
+        else all of them."""
+        for first, end, number in self._runs[core]:
+            if first <= start and start + nbytes <= end:
+                return number + start - first
+        numbers: Numbers = box(self.scratchpads[core], start, (1, 1, nbytes), (0, 0, 1)).copy()
+        return numbers.reshape(-1)
+
+    def load(self, core: int, d: Words) -> Numbers:
+        """A load; what the recording has in DRAM there."""
+        start, shape, steps = loaded_box(d)
         if 0 in shape:
             return NOTHING
-        steps = d[LOAD.spm_stride_y], d[LOAD.spm_stride_x], 1
-        if overlaps(shape, steps):
+        if overlaps(shape, steps[:2]):
             raise UnprovedError
-        start = d[LOAD.spm] - SCRATCHPAD_BASE
-        target = box(self.scratchpads[core], start, shape, steps)
-        box(self.writers[core], start, shape, steps)[...] = writer
+        runs, rows = d[LOAD.count_x], d[LOAD.count_y]
+        left, above = d[LOAD.pad_x_before], d[LOAD.pad_y_before]
+        target = self.written(core, start, shape, steps)
         if shape[:2] != (rows, runs):
             pattern = constant(d[LOAD.fill], d[LOAD.element])
             for byte, number in enumerate(pattern):
@@ -143,6 +176,10 @@ class Memories:
             return NOTHING
         numbers: Numbers = self.dram(self.recorded, d)
         target[above : above + rows, left : left + runs] = numbers
+        first = d[LOAD.dram] - self.image_base
+        if shape[:2] == (1, 1) and 0 <= first < self.image_bytes:
+            known = (start, start + shape[2], first)
+            self._runs[core] = [*self._runs[core][1 - MAX_RUNS :], known]
         return numbers
 
     def store(self, core: int, d: Words) -> Numbers:
@@ -151,15 +188,8 @@ class Memories:
         if 0 in shape:
             return NOTHING
         is_image = 0 <= d[STORE.dram] - self.image_base < self.image_bytes
-        if is_image or overlaps(shape, (d[STORE.dram_stride_y], d[STORE.dram_stride_x], 1)):
+        if is_image or overlaps(shape, (d[STORE.dram_stride_y], d[STORE.dram_stride_x])):
             raise UnprovedError
-        numbers: Numbers = box(self.scratchpads[core], *spm_box(d))
+        numbers: Numbers = box(self.scratchpads[core], *stored_box(d))
         self.dram(self.recorded, d)[...] = numbers
         return numbers
-
-    def writers_of(
-        self, core: int, start: int, shape: Sequence[int], steps: Sequence[int]
-    ) -> set[int]:
-        """The whole layers that wrote some bytes of a scratchpad."""
-        found = np.unique(box(self.writers[core], start, shape, steps))
-        return {int(layer) - 1 for layer in found if layer > 0}
