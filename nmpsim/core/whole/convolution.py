@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from nmpsim.core.decode import OP
 from nmpsim.core.state import Bytes, Int64s
-from nmpsim.core.whole.forms import ImageTiles, are_aligned, common_words
-from nmpsim.core.whole.tasks import Host, Instruction, Task, padded_rows, shares, with_words
-from nmpsim.core.whole.tensors import Canvas, Constants, Places, Results, Tensor, put_numbers, seen
+from nmpsim.core.whole.filters import Filter
+from nmpsim.core.whole.tasks import Host, Task, shares
+from nmpsim.core.whole.tensors import Places, put_numbers
 from nmpsim.core.whole.values import Memories, UnprovedError, Words, box
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.table import SCRATCHPAD_BASE
@@ -31,10 +31,6 @@ LANES, SIDE = 16, 4
 """Channels of a block of weights, and bytes of each that lie together."""
 MAX_CHANNELS = 128
 """Output channels of a task: their sums stay in the host's nearest caches."""
-TASKS = 4
-"""Tasks that a layer has at least, if it is large enough, for as many threads."""
-PIXELS = 56
-"""Pixels of a task at least."""
 _SUM_BITS = {0: 32, 1: 48}
 _MAX_PRODUCT = {0: 255 * 128, 1: 65535 * 32768}
 
@@ -48,36 +44,22 @@ class _Sum:
     done: int
 
 
-class Convolution:
+class Convolution(Filter):
     """One group of channels; the input channels may come in parts."""
 
     number: ClassVar[int] = OP.nmp_conv
+    words: ClassVar[Any] = CONV
 
     def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
         w = CONV
-        places = (w.input, w.weights, w.channels, w.scales, w.output, w.partial, w.part)
-        sizes = (w.in_channels, w.out_channels, w.out_h, w.out_w)
-        steps = (w.in_row_stride, w.in_pixel_stride, w.out_row_stride, w.out_pixel_stride)
-        common_words(tiles, (*places, *sizes, *steps, w.event_origin), layer)
-        self._memories, self._layer = memories, layer
-        self._d = d = tiles[0].tolist()
-        self._element, self._has_scales = d[w.element], d[w.scales] != 0
-        if d[w.groups] != 1 or ((tiles[:, w.scales] != 0) != self._has_scales).any():
-            raise UnprovedError(layer)
+        own = w.partial, w.part, w.in_channels
         ends = np.isin(tiles[:, w.part], (PART_ONLY, PART_LAST))
-        self._tiles = ImageTiles(tiles, w, w.out_channels, layer, ends)
+        super().__init__(memories, layer, tiles, own, w.out_channels, ends)
+        if self._d[w.groups] != 1:
+            raise UnprovedError(layer)
         self._has_parts = bool((tiles[:, w.part] != PART_ONLY).any())
         self._depth = self._input_channels(tiles)
-        # A window of one row may lie in any rows: those between need not be there.
-        self._stride = (
-            1 if d[w.kernel_h] == 1 else d[w.stride_h],
-            1 if d[w.kernel_w] == 1 else d[w.stride_w],
-        )
-        shape = (*self._reach(*self._tiles.shape[:2]), self._depth << self._element)
-        read = int(self._read_by(tiles)) << self._element
-        self._input = Canvas(shape, self._element, read)
-        self.results = Results(memories, layer, self._tiles.shape, self._element)
-        self._weights, self._records, self._scales = (Constants(memories, layer) for _ in range(3))
+        self._input = self._canvas(tiles, self._depth, w.in_channels)
         self._sums: dict[int, _Sum] = {}
 
     def _input_channels(self, tiles: Int64s) -> int:
@@ -89,25 +71,13 @@ class Convolution:
             raise UnprovedError(self._layer)
         return depth
 
-    def _reach(self, rows: int, columns: int) -> tuple[int, int]:
-        """Rows and columns of the canvas below some rows and columns of results."""
-        d, w, (stride_h, stride_w) = self._d, CONV, self._stride
-        high = (rows - 1) * stride_h + (d[w.kernel_h] - 1) * d[w.dilation_h] + 1
-        return high, (columns - 1) * stride_w + (d[w.kernel_w] - 1) * d[w.dilation_w] + 1
-
-    def _read_by(self, tiles: Int64s) -> Any:
-        """Input elements that all tiles read, one by one."""
-        w = CONV
-        sizes = [self._reach(*tile) for tile in tiles[:, (w.out_h, w.out_w)].tolist()]
-        return (np.array(sizes).prod(axis=1) * tiles[:, w.in_channels]).sum()
-
     def tile(self, core: int, d: Words) -> None:
         """See :class:`Form`."""
         w = CONV
         shape = (d[w.out_h], d[w.out_w], d[w.out_channels])
         begins, ends = d[w.part] in (PART_ONLY, PART_FIRST), d[w.part] in (PART_ONLY, PART_LAST)
         done = 0 if begins else self._take_sum(core, d, shape)
-        self._read(core, d, shape, done)
+        self._read_operands(core, d, done)
         done += d[w.in_channels]
         if not ends:
             self._put_sum(core, d, _Sum(d[w.event_origin], shape, done))
@@ -117,24 +87,16 @@ class Convolution:
         steps = d[w.out_row_stride], d[w.out_pixel_stride]
         self.results.put(core, d[w.output], steps, shape, d[w.event_origin])
 
-    def _read(self, core: int, d: Words, shape: tuple[int, int, int], done: int) -> None:
+    def _read_operands(self, core: int, d: Words, done: int) -> None:
         """What a tile reads is what all tiles read there."""
-        w, m, element = CONV, self._memories, self._element
-        y, x, channel = self._tiles.place(d[w.event_origin])
-        depth, count = d[w.in_channels], shape[2]
-        steps = (
-            d[w.in_row_stride] * (d[w.stride_h] // self._stride[0]),
-            d[w.in_pixel_stride] * (d[w.stride_w] // self._stride[1]),
-        )
-        reach = (*self._reach(*shape[:2]), depth << element)
-        read = seen(m, core, d[w.input], reach, steps)
-        self._input.add(read, y * self._stride[0], x * self._stride[1], done << element)
+        w, element = CONV, self._element
+        _, _, channel = self._tiles.place(d[w.event_origin])
+        depth, count = d[w.in_channels], d[w.out_channels]
+        self._read(core, d, self._input, done << element, depth << element)
         row = -(-((d[w.kernel_w] * depth) << element) // SIDE)
         nbytes = -(-count // LANES) * d[w.kernel_h] * row * LANES * SIDE
         self._weights.read(core, d[w.weights], nbytes, (channel, count, done, depth))
-        self._records.read(core, d[w.channels], count * CHANNEL_BYTES, (channel, count))
-        if self._has_scales:
-            self._scales.read(core, d[w.scales], count * SCALE_BYTES, (channel, count))
+        self._read_tables(core, d, channel, count)
 
     def _sums_of(self, core: int, d: Words, shape: tuple[int, int, int]) -> Any:
         nbytes = math.prod(shape) * (SIDE << self._element)
@@ -163,83 +125,36 @@ class Convolution:
 
     def tasks(self, places: Places, host: Host) -> list[Task]:
         """See :class:`Form`."""
-        source, target = self._input.tensor(places), self.results.tensor()
-        rows, columns, channels = self._tiles.shape
-        size = (source.rows, source.columns)
-        is_whole = source.fill is not None or size == self._input.numbers.shape[:2]
-        if source.meets(target) or channels > host.max_channels:
-            raise UnprovedError(self._layer)
-        if not are_aligned(self._element, host, source, target) or not is_whole:
-            raise UnprovedError(self._layer)
+        source, target = self._operands(self._input, places, host)
+        channels, wide = self._tiles.shape[2], self._d[CONV.kernel_w]
         weights = self._all_blocks(host.image)
-        records = self._records.table(host.image, channels, CHANNEL_BYTES)
-        scales = self._scales.table(host.image, channels, SCALE_BYTES) if self._has_scales else None
+        records, scales = self._tables(host.image)
         if self._has_parts:
             self._check_sums(records, scales)
         places.add(self.results.first, target)
+        # Kernels may read some bytes after a row of a window that is no multiple of four.
+        is_copied = (wide * self._depth << self._element) % SIDE != 0
         tasks: list[Task] = []
         groups = list(shares(channels, -(-channels // MAX_CHANNELS), 4 * LANES))
-        bands = min(-(-TASKS // len(groups)), max(rows * columns // PIXELS, 1))
         for first, last in groups:
-            tables = {
+            own = {
                 "weights": host.keep(weights[first // LANES : -(-last // LANES)]),
                 "channels": host.keep(records[first * CHANNEL_BYTES : last * CHANNEL_BYTES]),
                 "scales": 0,
+                "in_channels": self._depth,
                 "out_channels": last - first,
+                "partial": 0,
+                "part": PART_ONLY,
             }
             if scales is not None:
-                tables["scales"] = host.keep(scales[first * SCALE_BYTES : last * SCALE_BYTES])
-            for top, bottom in shares(rows, bands):
+                own["scales"] = host.keep(scales[first * SCALE_BYTES : last * SCALE_BYTES])
+            for rows in self._bands(len(groups)):
                 slot = len(tasks) % host.slots
-                tasks.append(self._task(source, target, (top, bottom), first, tables, host, slot))
+                task = self._task(
+                    (source, target), self._input, rows, first, own, host, slot, is_copied
+                )
+                tasks.append(task)
         return tasks
-
-    def _task(
-        self,
-        source: Tensor,
-        target: Tensor,
-        rows: tuple[int, int],
-        channel: int,
-        tables: dict[str, int],
-        host: Host,
-        slot: int,
-    ) -> list[Instruction]:
-        """Some rows of some channels."""
-        d, (_, columns, channels) = self._d, self._tiles.shape
-        top, count = rows[0], rows[1] - rows[0]
-        high, _ = self._reach(count, columns)
-        first = top * self._stride[0]
-        task: list[Instruction] = []
-        _, all_columns, nbytes = self._input.numbers.shape
-        # Kernels may read some bytes after a row of a window that is no multiple of four.
-        is_padded = source.fill is not None or d[CONV.kernel_w] * nbytes % SIDE != 0
-        if is_padded:
-            to = host.room(slot, high * all_columns * nbytes)
-            load = padded_rows(source, first, high, all_columns, to, self._element)
-            task.append((OP.nmp_load, load))
-            at, steps = to, (all_columns * nbytes, nbytes)
-        else:
-            at, steps = host.address(source.address) + first * source.steps[0], source.steps
-        to = host.address(target.address) + top * target.steps[0] + (channel << self._element)
-        changes = {
-            **tables,
-            "input": at,
-            "output": to,
-            "partial": 0,
-            "part": PART_ONLY,
-            "in_channels": self._depth,
-            "out_h": count,
-            "out_w": columns,
-            "stride_h": self._stride[0],
-            "stride_w": self._stride[1],
-            "in_row_stride": steps[0],
-            "in_pixel_stride": steps[1],
-            "out_row_stride": target.steps[0],
-            "out_pixel_stride": target.steps[1],
-            "event_origin": top * columns * channels + channel,
-        }
-        task.append((self.number, with_words(d, CONV, changes)))
-        return task
 
     def _all_blocks(self, image: Bytes) -> Bytes:
         """Weights [blocks, bytes] as the instruction set has them; what lies beyond the edges of

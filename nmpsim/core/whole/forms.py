@@ -14,10 +14,10 @@ import numpy as np
 
 from nmpsim.core.decode import OP
 from nmpsim.core.state import Int64s
-from nmpsim.core.whole.tasks import Host, Task, shares, with_words
+from nmpsim.core.whole.tasks import Host, Task, with_words
 from nmpsim.core.whole.tensors import Canvas, Places, Results, Tensor, seen
 from nmpsim.core.whole.values import Memories, UnprovedError, Words, box
-from nmpsim.isa.words import AVGPOOL, ELTWISE, RESCALE, RHS_ELEMENT
+from nmpsim.isa.words import ELTWISE, RESCALE, RHS_ELEMENT
 
 ROW_ELEMENTS, TASK_ROWS = 1 << 12, 16
 """Consecutive elements that a kernel has room for at once, and how many such rows a task has."""
@@ -51,115 +51,46 @@ class ImageTiles:
     """
 
     def __init__(
-        self, tiles: Int64s, words: Any, channels: int, layer: int, ends: Any = slice(None)
+        self,
+        origin: Int64s,
+        row: int,
+        pixel: int,
+        sizes: Int64s,
+        layer: int,
+        ends: Any = slice(None),
     ) -> None:
-        origin, row, pixel = (
-            tiles[:, index]
-            for index in (words.event_origin, words.event_stride_y, words.event_stride_x)
-        )
-        self._row, self._pixel = int(row[0]), int(pixel[0])
-        if (row != row[0]).any() or (pixel != pixel[0]).any() or self._pixel <= 0:
+        """Indices of the tiles' first results, and the steps of that index from row to row and from
+        pixel to pixel; tiles are [tiles, (rows, columns, channels)] large."""
+        self._row, self._pixel = row, pixel
+        if row <= 0 or pixel <= 0 or row % pixel or origin.min() < 0:
             raise UnprovedError(layer)
-        if self._row <= 0 or self._row % self._pixel or origin.min() < 0:
+        y, rest = np.divmod(origin, row)
+        x, channel = np.divmod(rest, pixel)
+        self.places = y, x, channel
+        """Row, column and channel of each tile's first result."""
+        height, width, depth = sizes.T
+        if ((x + width > row // pixel) | (channel + depth > pixel)).any():
             raise UnprovedError(layer)
-        columns = self._row // self._pixel
-        y, rest = np.divmod(origin, self._row)
-        x, channel = np.divmod(rest, self._pixel)
-        is_beyond = x + tiles[:, words.out_w] > columns
-        if (is_beyond | (channel + tiles[:, channels] > self._pixel)).any():
+        self.shape = int((y + height).max()), row // pixel, pixel
+        if sizes[ends].prod(axis=1).sum() != math.prod(self.shape):
             raise UnprovedError(layer)
-        self.shape = int((y + tiles[:, words.out_h]).max()), columns, self._pixel
-        sizes = tiles[ends][:, (words.out_h, words.out_w, channels)]
-        if sizes.prod(axis=1).sum() != math.prod(self.shape):
+
+    @classmethod
+    def of_events(
+        cls, tiles: Int64s, words: Any, channels: int, layer: int, ends: Any = slice(None)
+    ) -> ImageTiles:
+        """Tiles whose descriptors say which results they are; ``channels`` is a word."""
+        steps = tiles[:, (words.event_stride_y, words.event_stride_x)]
+        if (steps != steps[0]).any():
             raise UnprovedError(layer)
+        sizes = tiles[:, (words.out_h, words.out_w, channels)]
+        row, pixel = steps[0].tolist()
+        return cls(tiles[:, words.event_origin], row, pixel, sizes, layer, ends)
 
     def place(self, origin: int) -> tuple[int, int, int]:
         """Row, column and channel of a tile's first result."""
         y, rest = divmod(origin, self._row)
         return (y, *divmod(rest, self._pixel))
-
-
-class AveragePool:
-    """Averages of windows that lie in the input."""
-
-    number: ClassVar[int] = OP.nmp_avgpool
-
-    def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
-        w = AVGPOOL
-        sizes = (w.input, w.output, w.channels, w.in_h, w.in_w, w.out_h, w.out_w)
-        steps = (w.in_row_stride, w.in_pixel_stride, w.out_row_stride, w.out_pixel_stride)
-        common_words(tiles, (*sizes, *steps, w.event_origin), layer)
-        self._tiles = ImageTiles(tiles, w, w.channels, layer)
-        self._d: Words = tiles[0].tolist()
-        d, (rows, columns, channels) = self._d, self._tiles.shape
-        if d[w.pad_top] or d[w.pad_left]:
-            raise UnprovedError(layer)
-        self._memories, self._layer, self._element = memories, layer, d[w.element]
-        self.results = Results(memories, layer, self._tiles.shape, self._element)
-        high, wide = self._reach(rows, columns)
-        read = tiles[:, (w.in_h, w.in_w, w.channels)].prod(axis=1).sum() << self._element
-        self._input = Canvas((high, wide, channels << self._element), self._element, int(read))
-
-    def _reach(self, rows: int, columns: int) -> tuple[int, int]:
-        w, d = AVGPOOL, self._d
-        high = (rows - 1) * d[w.stride_h] + d[w.kernel_h]
-        return high, (columns - 1) * d[w.stride_w] + d[w.kernel_w]
-
-    def tile(self, core: int, d: Words) -> None:
-        """See :class:`Form`."""
-        w, element = AVGPOOL, self._element
-        y, x, channel = self._tiles.place(d[w.event_origin])
-        high, wide = self._reach(d[w.out_h], d[w.out_w])
-        if high > d[w.in_h] or wide > d[w.in_w]:
-            raise UnprovedError(self._layer)
-        steps = d[w.in_row_stride], d[w.in_pixel_stride]
-        read = seen(self._memories, core, d[w.input], (high, wide, d[w.channels] << element), steps)
-        self._input.add(read, y * d[w.stride_h], x * d[w.stride_w], channel << element)
-        self.results.put(
-            core,
-            d[w.output],
-            (d[w.out_row_stride], d[w.out_pixel_stride]),
-            (d[w.out_h], d[w.out_w], d[w.channels]),
-            d[w.event_origin],
-        )
-
-    def tasks(self, places: Places, host: Host) -> list[Task]:
-        """See :class:`Form`."""
-        w = AVGPOOL
-        source, target = self._input.tensor(places), self.results.tensor()
-        high, wide, _ = self._input.numbers.shape
-        is_whole = (source.rows, source.columns) == (high, wide)
-        is_apart = not source.meets(target)
-        if not (is_whole and is_apart and are_aligned(self._element, host, source, target)):
-            raise UnprovedError(self._layer)
-        places.add(self.results.first, target)
-        rows, columns, channels = self._tiles.shape
-        return [
-            [
-                (
-                    self.number,
-                    with_words(
-                        self._d,
-                        w,
-                        {
-                            "input": host.address(source.address) + (first << self._element),
-                            "output": host.address(target.address) + (first << self._element),
-                            "channels": last - first,
-                            "in_h": high,
-                            "in_w": wide,
-                            "out_h": rows,
-                            "out_w": columns,
-                            "in_row_stride": source.steps[0],
-                            "in_pixel_stride": source.steps[1],
-                            "out_row_stride": target.steps[0],
-                            "out_pixel_stride": target.steps[1],
-                            "event_origin": first,
-                        },
-                    ),
-                )
-            ]
-            for first, last in shares(channels, 4, 64)
-        ]
 
 
 class Pointwise:

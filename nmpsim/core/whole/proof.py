@@ -20,13 +20,16 @@ import numpy as np
 from nmpsim.core.decode import FOOTPRINT_KIND, OP
 from nmpsim.core.state import Machine
 from nmpsim.core.whole.convolution import Convolution
-from nmpsim.core.whole.forms import AveragePool, Form, Pair, Rescale
+from nmpsim.core.whole.depthwise import Depthwise
+from nmpsim.core.whole.forms import Form, Pair, Rescale
+from nmpsim.core.whole.pools import AveragePool, MaxPool
 from nmpsim.core.whole.tasks import Host, Task
 from nmpsim.core.whole.tensors import Places
 from nmpsim.core.whole.values import (
     NOTHING,
     Memories,
     Numbers,
+    Stores,
     UnprovedError,
     Words,
     box,
@@ -34,7 +37,7 @@ from nmpsim.core.whole.values import (
     stored_box,
 )
 from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.isa.words import STORE
+from nmpsim.isa.words import MAXPOOL, STORE
 from nmpsim.memory.footprint import (
     AXES,
     COUNT,
@@ -115,30 +118,26 @@ class _Layer:
 
     tiles: dict[int, list[Words]] = attrs.field(factory=dict)
     """Instruction number -> descriptors."""
-    stores: int = 0
-    area: range = range(1 << 62, 0)
-    """Addresses from the lowest to the highest that it stores to."""
+    stores: Stores = attrs.field(factory=Stores)
 
-    def add(self, one: Recorded) -> None:
+    def add(self, core: int, one: Recorded) -> None:
         """An instruction that is no load."""
-        if one.number != OP.nmp_store:
-            self.tiles.setdefault(one.number, []).append(one.words)
+        if one.number == OP.nmp_store:
+            self.stores.add(core, one.words)
             return
-        d, self.stores = one.words, self.stores + 1
-        start, (rows, columns, run) = d[STORE.dram], stored_box(d)[1]
-        end = start + run
-        end += (rows - 1) * d[STORE.dram_stride_y] + (columns - 1) * d[STORE.dram_stride_x]
-        self.area = range(min(self.area.start, start), max(self.area.stop, end))
+        self.tiles.setdefault(one.number, []).append(one.words)
+        if one.number == OP.nmp_maxpool:
+            self.stores.expect(core, one.words[MAXPOOL.output])
 
 
 def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
     """Layers of which all tiles are of one form."""
     found: dict[int, _Layer] = {}
     for epoch in epochs:
-        for part in epoch.values():
+        for core, part in epoch.items():
             for one in part:
                 if one.number != OP.nmp_load:
-                    found.setdefault(one.layer, _Layer()).add(one)
+                    found.setdefault(one.layer, _Layer()).add(core, one)
     return {
         number: layer
         for number, layer in found.items()
@@ -146,7 +145,9 @@ def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
     }
 
 
-FORMS: dict[int, Any] = {form.number: form for form in (Convolution, AveragePool, Pair, Rescale)}
+FORMS: dict[int, Any] = {
+    form.number: form for form in (Convolution, Depthwise, MaxPool, AveragePool, Pair, Rescale)
+}
 """Instruction number -> the form of layers that it computes."""
 
 
@@ -161,14 +162,14 @@ class _Proof:
         replayed: set[int],
     ) -> None:
         self._epochs, self._replayed = epochs, replayed
-        self._memories = Memories(machine, {n: layer.area for n, layer in layers.items()})
+        self._memories = Memories(machine, {n: layer.stores for n, layer in layers.items()})
         self._places = Places(self._memories)
         self._host = Host(machine)
         self._layers = layers
         self._forms: dict[int, Form] = {}
         """Of layers that have begun and not ended."""
         self._results: dict[int, range] = {}
-        self._left = {number: layer.stores for number, layer in layers.items()}
+        self._left = {number: len(layer.stores.words) for number, layer in layers.items()}
         self._failed: set[int] = set()
         self._touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
 

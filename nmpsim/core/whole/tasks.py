@@ -50,6 +50,13 @@ class Host:
             return word_of(self.image, start)
         return word_of(self._ram, address - self._ram_base)
 
+    def is_followed(self, end: int, nbytes: int) -> bool:
+        """Do so many bytes lie after an address, in the same memory?"""
+        start = end - self._image_base
+        if 0 < start <= self.image.size:
+            return start + nbytes <= self.image.size
+        return end - self._ram_base + nbytes <= self._ram.size
+
     def keep(self, values: npt.NDArray[Any]) -> int:
         """The word that stands for a copy of some bytes."""
         values = values.reshape(-1).view(np.uint8)

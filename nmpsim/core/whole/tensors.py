@@ -174,15 +174,15 @@ class Constants:
                 raise UnprovedError(self._layer)
             yield use, image[known]
 
-    def table(self, image: Bytes, count: int, each: int) -> Bytes:
-        """A table of ``count`` records of ``each`` bytes; parts of it are used by their first
-        record and their number of records."""
-        table, is_known = np.zeros((count, each), np.uint8), np.zeros(count, np.bool_)
+    def table(self, image: Bytes, count: int, each: int, rows: int = 1) -> Bytes:
+        """A table of rows, each of ``count`` records of ``each`` bytes; parts of it are used by
+        their first record and their number of records."""
+        table, is_known = np.zeros((rows, count, each), np.uint8), np.zeros(count, np.bool_)
         for (first, some), values in self.items(image):
-            part, records = slice(first, first + some), values.reshape(some, each)
-            if (table[part] != records)[is_known[part]].any():
+            part, records = slice(first, first + some), values.reshape(rows, some, each)
+            if (table[:, part] != records)[:, is_known[part]].any():
                 raise UnprovedError(self._layer)
-            table[part], is_known[part] = records, True
+            table[:, part], is_known[part] = records, True
         if not is_known.all():
             raise UnprovedError(self._layer)
         return table.reshape(-1)
@@ -283,7 +283,7 @@ class Results:
         ends = numbers.item(0), numbers.item(-1)
         if min(ends) < self.bytes.start or max(ends) >= self.bytes.stop:
             raise UnprovedError(self.layer)
-        area = self._memories.areas[self.layer]
+        area = self._memories.stores[self.layer].area
         if self._area.size == 0:
             if len(area) > MAX_GAPS * self._numbers.size:
                 raise UnprovedError(self.layer)
@@ -304,7 +304,7 @@ class Results:
         found = box(self._area, start, shape, (row, pixel, 1))
         if not (found == self._numbers.reshape(shape)).all():
             raise UnprovedError(self.layer)
-        address = self._memories.areas[self.layer].start + start
+        address = self._memories.stores[self.layer].area.start + start
         return Tensor(address, (row, pixel), 0, 0, rows, columns, nbytes, None)
 
     def _find(self, index: int, expected: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -89,6 +90,34 @@ def loaded_box(d: Words) -> Box:
     return d[LOAD.spm] - SCRATCHPAD_BASE, (rows, columns, d[LOAD.run_bytes]), steps
 
 
+@attrs.define(eq=False)
+class Stores:
+    """The stores of a layer."""
+
+    words: list[Words] = attrs.field(factory=list)
+    area: range = range(1 << 62, 0)
+    """Addresses from the lowest to the highest that they write."""
+    targets: list[int | None] = attrs.field(factory=list)
+    """Of each tile that has asked for it, where its results are stored from the first one on."""
+    _open: dict[tuple[int, int], int] = attrs.field(factory=dict)
+
+    def expect(self, core: int, output: int) -> None:
+        """A tile writes its results to an address of its scratchpad."""
+        self._open[core, output] = len(self.targets)
+        self.targets.append(None)
+
+    def add(self, core: int, d: Words) -> None:
+        """A store."""
+        self.words.append(d)
+        start, (rows, columns, run) = d[STORE.dram], stored_box(d)[1]
+        end = start + run
+        end += (rows - 1) * d[STORE.dram_stride_y] + (columns - 1) * d[STORE.dram_stride_x]
+        self.area = range(min(self.area.start, start), max(self.area.stop, end))
+        tile = self._open.pop((core, d[STORE.spm]), None)
+        if tile is not None:
+            self.targets[tile] = start
+
+
 class Memories:
     """Numbers of all memory that a recorded run knows.
 
@@ -96,9 +125,8 @@ class Memories:
     layers in the place of some; so are ``scratchpads`` and ``planned_scratchpads``.
     """
 
-    def __init__(self, machine: Machine, areas: Mapping[int, range]) -> None:
-        self.areas = areas
-        """Of some layers, the part of DRAM where they store."""
+    def __init__(self, machine: Machine, stores: Mapping[int, Stores]) -> None:
+        self.stores = stores
         shared = machine.shared[0]
         self.image_base, self.ram_base = int(shared.image_base), int(shared.ram_base)
         self.image_bytes, self.ram_bytes = machine.image.size, machine.ram.size
@@ -177,8 +205,9 @@ class Memories:
         numbers: Numbers = self.dram(self.recorded, d)
         target[above : above + rows, left : left + runs] = numbers
         first = d[LOAD.dram] - self.image_base
-        if shape[:2] == (1, 1) and 0 <= first < self.image_bytes:
-            known = (start, start + shape[2], first)
+        is_run = runs == 1 or d[LOAD.dram_stride_x] == d[LOAD.spm_stride_x] == shape[2]
+        if is_run and shape[:2] == (1, runs) and rows == 1 and 0 <= first < self.image_bytes:
+            known = (start, start + runs * shape[2], first)
             self._runs[core] = [*self._runs[core][1 - MAX_RUNS :], known]
         return numbers
 

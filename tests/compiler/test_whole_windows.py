@@ -1,0 +1,143 @@
+"""Depthwise convolutions and pools as whole layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from lir_draft import Draft, int8
+from small_programs import SMALL, convolve, out_kind
+from whole_recordings import (
+    Change,
+    Recording,
+    assert_nothing_changes,
+    assert_right_or_refused,
+    changed,
+    find,
+    missing,
+    plan_of,
+    put,
+    record,
+)
+
+from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.decode import OP
+from nmpsim.core.whole.proof import Recorded
+from nmpsim.isa.words import AVGPOOL, DWCONV, LOAD, MAXPOOL, STORE
+
+pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
+WINDOW: dict[str, Any] = {"Kernels": (3, 2), "Strides": (2, 1), "Layout": 0}
+
+
+def network() -> Draft:
+    """A depthwise convolution of an odd number of channels, and three pools with padding."""
+    draft = Draft()
+    source = draft.input(int8((1, 15, 13, 37), 0.05, 3))
+    each = convolve(draft, source, draft.buffer(out_kind(source, 37)), group=37)
+    most = draft.emit(
+        "maxpool", draft.buffer(attrs.evolve(each.type, shape=(1, 7, 14, 37))), each,
+        Pads=(0, 1, 0, 1), **WINDOW,
+    )  # fmt: skip
+    mean = draft.emit(
+        "avgpool", draft.buffer(int8((1, 4, 13, 37), 0.05, 0)), most,
+        Pads=(1, 0, 1, 0), CountIncludePads=0, **WINDOW,
+    )  # fmt: skip
+    draft.emit(
+        "avgpool", draft.output(int8((1, 2, 14, 37), 0.05, 0)), mean,
+        Pads=(1, 1, 0, 1), CountIncludePads=1, **WINDOW,
+    )  # fmt: skip
+    return draft
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recording:
+    return record(network(), TIGHT)
+
+
+def test_all_layers_are_whole(recorded: Recording) -> None:
+    plan = plan_of(recorded, lambda flat: None)
+    assert plan is not None
+    bundle, *_, epochs = recorded
+    assert plan.whole == {layer.index for layer in bundle.metadata.layers}
+    for number in (OP.nmp_dwconv, OP.nmp_maxpool, OP.nmp_avgpool):
+        tiles = [one for e in epochs for part in e.values() for one in part if one.number == number]
+        assert len({one.layer for one in tiles}) < len(tiles)
+
+
+def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
+    assert_nothing_changes(recorded, TIGHT)
+
+
+def otherwise_padded(flat: list[Recorded]) -> None:
+    """Input of a depthwise convolution with other padding in one tile."""
+    at = find(flat, OP.nmp_load, flat[find(flat, OP.nmp_dwconv)].layer, nth=-1)
+    put(flat, at, LOAD.fill, flat[at].words[LOAD.fill] + 1)
+
+
+def stored_elsewhere(flat: list[Recorded]) -> None:
+    """Maxima change places."""
+    layer = flat[find(flat, OP.nmp_maxpool)].layer
+    first, last = find(flat, OP.nmp_store, layer), find(flat, OP.nmp_store, layer, nth=1)
+    places = [flat[at].words[STORE.dram] for at in (first, last)]
+    put(flat, first, STORE.dram, places[1])
+    put(flat, last, STORE.dram, places[0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(missing(OP.nmp_dwconv), id="a tile missing"),
+        pytest.param(missing(OP.nmp_maxpool), id="a maximum missing"),
+        pytest.param(changed(OP.nmp_dwconv, DWCONV.weights, 1), id="weights of others"),
+        pytest.param(changed(OP.nmp_dwconv, DWCONV.channels, 16), id="records of others"),
+        pytest.param(changed(OP.nmp_dwconv, DWCONV.out_mul, 1), id="another factor"),
+        pytest.param(changed(OP.nmp_dwconv, DWCONV.dilation_h, 1), id="taps further apart"),
+        pytest.param(changed(OP.nmp_dwconv, DWCONV.input, 1), id="other channels"),
+        pytest.param(changed(OP.nmp_dwconv, DWCONV.event_origin, 1), id="another place"),
+        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.pad_top, 1, nth=1), id="rows missing"),
+        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.in_h, -1, nth=1), id="rows missing below"),
+        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.in_w, -1, nth=1), id="columns missing"),
+        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.stride_w, 1), id="other windows"),
+        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.empty_value, 1), id="another empty value"),
+        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.output, 1), id="maxima elsewhere"),
+        pytest.param(changed(OP.nmp_avgpool, AVGPOOL.pad_left, 1), id="a column missing"),
+        pytest.param(changed(OP.nmp_avgpool, AVGPOOL.divide, 1), id="another divisor"),
+        pytest.param(changed(OP.nmp_avgpool, AVGPOOL.input, 1), id="an average of others"),
+        pytest.param(otherwise_padded, id="padded otherwise"),
+        pytest.param(stored_elsewhere, id="maxima change places"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(recorded: Recording, change: Change) -> None:
+    """The layer that was changed, or the one that reads it, is replayed; or there is no plan."""
+    whole, plan = plan_of(recorded), plan_of(recorded, change)
+    assert whole is not None
+    assert plan is None or plan.whole < whole.whole
+
+
+def all_changed(number: int, word: int, by: int) -> Change:
+    """One word of all descriptors of an instruction."""
+
+    def change(flat: list[Recorded]) -> None:
+        for at, one in enumerate(flat):
+            if one.number == number:
+                put(flat, at, word, one.words[word] + by)
+
+    return change
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_recordings(recorded: Recording, seed: int) -> None:
+    """Whatever is still proved gives the same as its tiles."""
+    rng = np.random.default_rng(seed)
+    flat = [one for e in recorded[-1] for part in e.values() for one in part]
+    proved = 0
+    for _ in range(12):
+        one = flat[int(rng.integers(len(flat)))]
+        word, by = int(rng.integers(1, len(one.words))), int(rng.choice([-8, -2, -1, 1, 2, 8, 37]))
+        nth = int(rng.integers(2))
+        once, everywhere = changed(one.number, word, by, nth), all_changed(one.number, word, by)
+        proved += assert_right_or_refused(recorded, everywhere if rng.integers(3) else once)
+    assert proved

@@ -1,0 +1,178 @@
+"""Recorded runs for tests of whole layers: made, changed, executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+from lir_draft import Draft
+from small_programs import bundle_of, program
+
+from nmpsim.bundle import Bundle
+from nmpsim.config import DeviceConfig
+from nmpsim.core.compiled.recording import Epochs
+from nmpsim.core.decode import FOOTPRINT_KIND, OP
+from nmpsim.core.device import Device
+from nmpsim.core.state import Machine, reset
+from nmpsim.core.whole.planned import planned_epochs, recorded_epochs
+from nmpsim.core.whole.proof import Epoch, Plan, Recorded, Step, prove
+from nmpsim.core.whole.tasks import Host
+from nmpsim.core.whole.values import Memories, UnprovedError
+from nmpsim.isa.words import LOAD
+from nmpsim.memory.checks import OK, check
+from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
+
+Inputs = dict[str, npt.NDArray[Any]]
+Recording = tuple[Bundle, Device, Inputs, Machine, list[Epoch]]
+Change = Callable[[list[Recorded]], None]
+
+
+def record(draft: Draft, config: DeviceConfig) -> Recording:
+    """The run of a program, nothing fused."""
+    bundle, device = bundle_of(draft, config, fuse=False), Device(config)
+    inputs = program(draft).inputs
+    device.run(bundle, inputs)
+    (recording,) = device._engine._recordings._known  # type: ignore[attr-defined]
+    machine = device.machine_after(bundle)
+    return bundle, device, inputs, machine, recorded_epochs(recording.epochs)
+
+
+@attrs.frozen
+class OnCore(Recorded):
+    """An instruction of a core."""
+
+    core: int
+
+
+def one_by_one(recorded: Recording) -> list[Any]:
+    """Instructions in the order of execution."""
+    return [
+        OnCore(one.number, one.layer, one.words, core)
+        for epoch in recorded[-1]
+        for core, part in epoch.items()
+        for one in part
+    ]
+
+
+def plan_of(recorded: Recording, change: Change | None = None) -> Plan | None:
+    """The plan of a recording, in the order of execution, in which something was changed."""
+    _, _, _, machine, epochs = recorded
+    if change is None:
+        return prove(machine, epochs)
+    flat = one_by_one(recorded)
+    change(flat)
+    return prove(machine, [{one.core: [one]} for one in flat])
+
+
+def find(flat: list[Recorded], number: int, layer: int = -1, nth: int = 0) -> int:
+    """Position of an instruction."""
+    found = [i for i, one in enumerate(flat) if one.number == number and layer in (-1, one.layer)]
+    return found[nth]
+
+
+def put(flat: list[Recorded], at: int, word: int, value: int) -> None:
+    """Change a word of a descriptor."""
+    words = list(flat[at].words)
+    words[word] = value
+    flat[at] = attrs.evolve(flat[at], words=words)
+
+
+def layers_of(recorded: Recording, number: int) -> list[int]:
+    epochs = recorded[-1]
+    return sorted(
+        {one.layer for epoch in epochs for p in epoch.values() for one in p if one.number == number}
+    )
+
+
+def missing(number: int) -> Change:
+    def change(flat: list[Recorded]) -> None:
+        del flat[find(flat, number, -1 if number != OP.nmp_store else flat[-1].layer)]
+
+    return change
+
+
+def changed(number: int, word: int, by: int, nth: int = 0) -> Change:
+    """One word of one descriptor."""
+
+    def change(flat: list[Recorded]) -> None:
+        at = find(flat, number, nth=nth)
+        put(flat, at, word, flat[at].words[word] + by)
+
+    return change
+
+
+def assert_nothing_changes(recorded: Recording, config: DeviceConfig) -> None:
+    """Reports, memory and counters, with whole layers and without; later also scratchpads."""
+    bundle, _, inputs, _, _ = recorded
+    rng = np.random.default_rng(5)
+    devices = {
+        name: Device(config, threads=threads, whole_layers=whole)
+        for name, threads, whole in (("off", 1, False), ("on", 1, True), ("two", 2, True))
+    }
+    for turn in range(4):
+        given = {n: rng.permutation(v.reshape(-1)).reshape(v.shape) for n, v in inputs.items()}
+        seen = {}
+        for name, device in devices.items():
+            device._engine._workers.patience_seconds = 0.0  # type: ignore[attr-defined]
+            report = device.run(bundle, given)
+            assert device._engine.has_scratchpads == (name == "off" or turn == 0)
+            machine = device._loaded.machine  # type: ignore[union-attr]
+            seen[name] = [report.layers, report.cycles, *map(np.array, report.outputs.values())]
+            seen[name] += [part.tobytes() for part in machine if part is not machine.scratchpad
+                           and part.base is not machine.scratchpad]  # fmt: skip
+            after = device.machine_after(bundle)
+            assert device._engine.has_scratchpads
+            seen[name] += [part.tobytes() for part in after]
+        for name in ("on", "two"):
+            for ours, theirs in zip(seen[name], seen["off"], strict=True):
+                np.testing.assert_equal(ours, theirs)
+
+
+def executed(recorded: Recording, epochs: Epochs, seed: int) -> list[bytes] | None:
+    """DRAM and counters after some epochs, on random DRAM; None if a table is impossible."""
+    _, device, _, machine, _ = recorded
+    reset(machine)
+    machine.ram[:] = np.random.default_rng(seed).integers(0, 256, machine.ram.size)
+    workers = device._engine._workers  # type: ignore[attr-defined]
+    if not workers.replay(machine, epochs, lambda layer: None, False):
+        return None
+    return [part.tobytes() for part in (machine.ram, machine.layers, machine.channel_saturated)]
+
+
+def assert_right_or_refused(recorded: Recording, change: Change) -> bool:
+    """A plan of a changed recording gives what the recording gives; True if there is one."""
+    *_, machine, _ = recorded
+    flat = one_by_one(recorded)
+    change(flat)
+    if not all(is_possible(machine, one) for one in flat):
+        return False
+    epochs: list[Epoch] = [{one.core: [one]} for one in flat]
+    plan = prove(machine, epochs)
+    if plan is None:
+        return False
+    steps = [Step(index, epoch) for index, epoch in enumerate(epochs)]
+    whole = executed(recorded, planned_epochs(machine, plan), 0)
+    tiles = executed(recorded, planned_epochs(machine, Plan(steps, frozenset(), Host(machine))), 0)
+    assert whole == tiles
+    return True
+
+
+def is_possible(machine: Machine, one: Recorded) -> bool:
+    """Would an instruction not trap?"""
+    words = np.array(one.words, np.int64)
+    touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
+    spm_bytes = int(machine.shared[0].scratchpad_bytes)
+    if check(int(FOOTPRINT_KIND[one.number]), words, spm_bytes, touches) != OK:
+        return False
+    if one.number not in (OP.nmp_load, OP.nmp_store):
+        return one.layer == one.words[0]
+    try:
+        memories = Memories(machine, {})
+        memories.dram(memories.recorded, one.words)
+    except UnprovedError:
+        return False
+    shared, first = machine.shared[0], one.words[LOAD.dram]
+    return one.number == OP.nmp_load or first >= shared.ram_base
