@@ -141,9 +141,10 @@ class AutoEngine:
         reached: Reached,
         strict: bool = False,
         whole_layers: bool = False,
+        is_last: bool = True,
     ) -> CriticalPath | None:
         """As the engine at hand does it."""
-        return self._engine.replay(machine, costs, reached, strict, whole_layers)
+        return self._engine.replay(machine, costs, reached, strict, whole_layers, is_last)
 
     def _is_late(self, more: float) -> bool:
         """Would the compiled engine be done sooner if this many seconds are still to come?"""

@@ -98,12 +98,14 @@ class Engine(Protocol):
         reached: Reached,
         strict: bool = False,
         whole_layers: bool = False,
+        is_last: bool = True,
     ) -> CriticalPath | None:
         """Run to the end, with the outcome DONE; None if that must be done by ``run``.
 
         ``strict`` asks it to leave to ``run`` what comes back from there with VIOLATION. With
         ``whole_layers`` it may do each layer at once, which leaves scratchpads as they were:
-        ``has_scratchpads`` says whether it did not.
+        ``has_scratchpads`` says whether that was not done since a ``run`` of no turns. ``is_last``
+        says that nothing comes after it in the program that could read them.
 
         Raises:
             ReplayDivergedError: the run must begin again.

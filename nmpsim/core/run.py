@@ -351,10 +351,10 @@ class Run:
                 self._clock.check()
 
         strict = self._proof != "unwanted"
-        # What comes later may read what scratchpads hold: only the last step may leave it out.
         is_last = step is [s for s in self._bundle.metadata.steps if s.kind == "device"][-1]
-        whole = self._whole_layers and is_last
-        path = self._engine.replay(self._machine, self._costs, reached, strict, whole)
+        path = self._engine.replay(
+            self._machine, self._costs, reached, strict, self._whole_layers, is_last
+        )
         if path is None:
             self._done = done
         else:

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 import pytest
-from lir_draft import Draft, int8
-from small_programs import SMALL, convolve, image, out_kind
+from lir_draft import Draft, int8, tensor_type
+from small_programs import SMALL, bundle_of, convolve, image, out_kind
 from whole_recordings import (
     Change,
     Recording,
@@ -25,13 +25,17 @@ from whole_recordings import (
     record,
 )
 
+from nmpsim.bundle import Bundle
 from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
-from nmpsim.core.whole import proof
+from nmpsim.core.device import Device
+from nmpsim.core.state import Machine
+from nmpsim.core.whole import planned, proof
 from nmpsim.core.whole.forms import are_aligned
-from nmpsim.core.whole.proof import Plan, Recorded, prove
+from nmpsim.core.whole.proof import Epoch, Plan, Recorded, prove
 from nmpsim.core.whole.tasks import Host
 from nmpsim.core.whole.tensors import Tensor
+from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import AVGPOOL, CONV, ELTWISE, LOAD, RESCALE, STORE
 
 pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
@@ -310,6 +314,61 @@ def test_int16_at_an_odd_address_of_the_host(recorded: Recording) -> None:
     tensor = Tensor(int(machine.shared[0].image_base), (2, 2), 0, 0, 1, 1, 2, None)
     assert are_aligned(0, host, tensor)
     assert not are_aligned(1, host, tensor)
+
+
+@pytest.fixture(scope="module")
+def in_parts() -> Bundle:
+    """Two convolutions, and operations of the host between them."""
+    draft = Draft()
+    source = image(draft, 8)
+    first = convolve(draft, source, draft.buffer(out_kind(source, 16)))
+    real = draft.emit("dequantize", draft.buffer(tensor_type("float", first.shape)), first)
+    again = draft.emit("quantize", draft.buffer(out_kind(first, 16)), real)
+    convolve(draft, again, draft.output(out_kind(again, 8)))
+    return bundle_of(draft, SMALL)
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_parts_of_a_program(in_parts: Bundle, monkeypatch: pytest.MonkeyPatch, reads: bool) -> None:
+    """A part before the last one leaves scratchpads out unless a later one reads them."""
+
+    def prove_some(machine: Machine, epochs: list[Epoch]) -> Plan | None:
+        plan = prove(machine, epochs)
+        return plan and attrs.evolve(plan, reads_scratchpads=reads)
+
+    monkeypatch.setattr(planned, "prove", prove_some)
+    devices = [Device(SMALL, threads=1, whole_layers=whole) for whole in (False, True)]
+    rng = np.random.default_rng(2)
+    for turn in range(3):
+        given = [rng.integers(-128, 128, in_parts.metadata.inputs[0].shape, np.int8)]
+        tiles, whole = (device.run(in_parts, given) for device in devices)
+        assert whole.layers == tiles.layers
+        assert devices[1]._engine.has_scratchpads == (turn == 0)
+        for name, values in tiles.outputs.items():
+            np.testing.assert_array_equal(whole.outputs[name], values)
+    first, last = devices[1]._engine._recordings._known  # type: ignore[attr-defined]
+    assert last.whole is not None
+    assert first.whole is not None
+    assert devices[1]._engine._recordings.need_scratchpads == reads  # type: ignore[attr-defined]
+    ours, theirs = (device.machine_after(in_parts) for device in devices)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.tobytes() == other.tobytes()
+
+
+def test_what_reads_scratchpads_is_known(recorded: Recording) -> None:
+    """A layer that is replayed reads what is not loaded."""
+
+    def replayed(flat: list[Recorded]) -> None:
+        at = find(flat, OP.nmp_rescale)
+        put(flat, at, RESCALE.out_mul, flat[at].words[RESCALE.out_mul] + 1)
+
+    def stale_too(flat: list[Recorded]) -> None:
+        replayed(flat)
+        end = SCRATCHPAD_BASE + DEEP.scratchpad_bytes
+        put(flat, find(flat, OP.nmp_rescale), RESCALE.input, end - 128)
+
+    plans = [plan_of(recorded, change) for change in (None, replayed, stale_too)]
+    assert [plan and plan.reads_scratchpads for plan in plans] == [False, False, True]
 
 
 def test_a_long_proof_is_given_up(recorded: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.engine import Reached, ReplayDivergedError, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions, make_stops, no_stops
-from nmpsim.core.whole.planned import whole_epochs
+from nmpsim.core.whole.planned import judge, whole_epochs
 from nmpsim.kernels.jit import CACHE, is_cached, uncollected
 from nmpsim.timing import Costs
 
@@ -88,7 +88,11 @@ class CompiledEngine:
         asked = no_stops(machine.cores.size) if stops is None else stops
         self._compile_once(machine, costs)
         context = self._context(machine, make_recorder(machine.cores.size, 0))
-        self.has_scratchpads = True
+        if turns == 0:
+            self.has_scratchpads = True
+        elif not self.has_scratchpads:  # an earlier part of the program has left them out
+            self._recordings.keep(None)
+            raise ReplayDivergedError
         outcome = self._loop(machine, costs, context, turns, stop_at_layers, asked)
         assert outcome is not None  # only recordings are given up
         return outcome
@@ -112,6 +116,7 @@ class CompiledEngine:
         reached: Reached,
         strict: bool = False,
         whole_layers: bool = False,
+        is_last: bool = True,
     ) -> CriticalPath | None:
         """Run to the end where neither cycles nor the order of instructions depend on data."""
         if IS_PLAIN or not self._recordings.may_have(machine, costs):
@@ -120,10 +125,15 @@ class CompiledEngine:
         recording = self._recordings.find(machine) or self._record(machine, costs)
         if recording is None:
             return None
-        epochs = recording.epochs
-        if whole_layers and recording.is_tried:
+        epochs, may_leave_out = recording.epochs, is_last or not self._recordings.need_scratchpads
+        if whole_layers and recording.is_tried and may_leave_out:
             epochs = whole_epochs(machine, recording)
-        self.has_scratchpads = epochs is recording.epochs
+        if not self.has_scratchpads:
+            judge(machine, recording)
+            if recording.reads_scratchpads:
+                self._recordings.need_scratchpads = True
+                raise ReplayDivergedError
+        self.has_scratchpads &= epochs is recording.epochs
         if not self._replay(machine, recording, epochs, reached, strict):
             return None
         return recording.path

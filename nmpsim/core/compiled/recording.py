@@ -96,6 +96,8 @@ class Recording:
     """The same with whole layers, which leaves scratchpads as they are; made when asked for."""
     is_judged: bool = False
     """True once it was tried to prove that layers are whole."""
+    reads_scratchpads: bool = True
+    """False if it is proved that it reads of scratchpads only what it has written itself."""
 
 
 def timing_of(machine: Machine) -> Timing:
@@ -190,12 +192,15 @@ class Recordings:
         self._costs: Costs | None = None
         self._known: list[Recording] = []
         self._has_some = True
+        self.need_scratchpads = False
+        """True if a part of the program reads what an earlier one has left in scratchpads."""
 
     def may_have(self, machine: Machine, costs: Costs) -> bool:
         """False if a part of the program is known to depend on data."""
         if machine.ram is not self._memory or costs != self._costs:
             self._memory, self._costs = machine.ram, costs  # bundles may share an image
             self._known, self._has_some = [], True
+            self.need_scratchpads = False
         return self._has_some
 
     def find(self, machine: Machine) -> Recording | None:

@@ -89,6 +89,7 @@ class ReferenceEngine:
         reached: Reached,
         strict: bool = False,
         whole_layers: bool = False,
+        is_last: bool = True,
     ) -> None:
         """Never; see :class:`~nmpsim.core.engine.Engine`."""
 

@@ -16,12 +16,20 @@ from nmpsim.kernels.jit import uncollected
 
 def whole_epochs(machine: Machine, recording: Recording) -> Epochs:
     """The recording with whole layers; as it is if there are none."""
-    if not recording.is_judged:
-        recording.is_judged = True
-        with uncollected():
-            plan = prove(machine, recorded_epochs(recording.epochs))
-        recording.whole = planned_epochs(machine, plan) if plan else None
+    judge(machine, recording)
     return recording.whole or recording.epochs
+
+
+def judge(machine: Machine, recording: Recording) -> None:
+    """Find out, once, which layers of a recording are whole."""
+    if recording.is_judged:
+        return
+    recording.is_judged = True
+    with uncollected():
+        plan = prove(machine, recorded_epochs(recording.epochs))
+    if plan is not None:
+        recording.reads_scratchpads = plan.reads_scratchpads
+        recording.whole = planned_epochs(machine, plan) if plan.whole else None
 
 
 def recorded_epochs(epochs: Epochs) -> list[Epoch]:

@@ -26,7 +26,9 @@ from nmpsim.core.whole.pools import AveragePool, MaxPool
 from nmpsim.core.whole.tasks import Host, Task
 from nmpsim.core.whole.tensors import Places
 from nmpsim.core.whole.values import (
+    INITIAL,
     NOTHING,
+    Box,
     Memories,
     Numbers,
     Stores,
@@ -87,10 +89,12 @@ class Plan:
     steps: list[Step]
     whole: frozenset[int]
     host: Host
+    reads_scratchpads: bool = False
+    """Does it read from a scratchpad what it has not written?"""
 
 
 def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
-    """A plan of a recording; None if no layer is proved.
+    """A plan of a recording; None if there is too little time for one.
 
     Args:
         machine: the memory that the plan is for; its values do not matter, the image's apart.
@@ -101,7 +105,7 @@ def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
     replayed = layers - known.keys()
     count = sum(len(part) for epoch in epochs for part in epoch.values())
     for executed in range(0, MAX_ROUNDS * count, count):
-        if replayed == layers or executed > MAX_EXECUTED:
+        if executed > MAX_EXECUTED:
             return None
         try:
             return _Proof(machine, epochs, known, replayed).plan()
@@ -171,6 +175,7 @@ class _Proof:
         self._results: dict[int, range] = {}
         self._left = {number: len(layer.stores.words) for number, layer in layers.items()}
         self._failed: set[int] = set()
+        self._reads_scratchpads = False
         self._touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
 
     def plan(self) -> Plan:
@@ -191,7 +196,7 @@ class _Proof:
         self._failed |= self._results.keys() - whole  # some results are stored for another layer
         if self._failed:
             raise UnprovedError(*self._failed)
-        return Plan(steps, whole, self._host)
+        return Plan(steps, whole, self._host, self._reads_scratchpads)
 
     def _steps(
         self, index: int, kept: Mapping[int, Sequence[_Kept]], ended: Sequence[int]
@@ -309,7 +314,7 @@ class _Proof:
         if one.number == OP.nmp_store:
             numbers = m.store(core, one.words)
             if numbers.size:
-                self._compare(numbers, box(m.planned_scratchpads[core], *stored_box(one.words)))
+                self._compare_read(core, stored_box(one.words))
             return _Kept(one, numbers.copy(), False)
         self._compute(core, one, is_kept=True)
         return _Kept(one, NOTHING, False)
@@ -345,8 +350,13 @@ class _Proof:
                 if is_kept:
                     m.keep(core, (start, shape, steps))
             elif is_kept:
-                recorded, planned = m.scratchpads[core], m.planned_scratchpads[core]
-                self._compare(box(recorded, start, shape, steps), box(planned, start, shape, steps))
+                self._compare_read(core, (start, shape, steps))
+
+    def _compare_read(self, core: int, read: Box) -> None:
+        """An instruction that is replayed finds in its scratchpad what was recorded."""
+        planned = box(self._memories.planned_scratchpads[core], *read)
+        self._compare(box(self._memories.scratchpads[core], *read), planned)
+        self._reads_scratchpads |= bool((planned == INITIAL).any())
 
 
 @attrs.frozen(eq=False)
