@@ -30,6 +30,7 @@ from nmpsim.tui.look import THEME, Glyphs
 from nmpsim.tui.moves import MOVES, breakpoint_line
 from nmpsim.tui.panes import PANES, TENSOR, answer_pane
 from nmpsim.tui.panes.help import HelpPane, help_parts
+from nmpsim.tui.panes.layers import LayersPane
 from nmpsim.tui.panes.log import LogPane
 from nmpsim.tui.panes.tensor import TensorPane
 from nmpsim.tui.prompt import Prompt
@@ -58,6 +59,7 @@ class DebugApp(App[None]):
         self.shell, self.glyphs = shell, glyphs
         self.panes: list[LinePane] = [kind(id=name.lower()) for name, kind in PANES]
         self._log_pane = next(pane for pane in self.panes if isinstance(pane, LogPane))
+        self._layers_pane = next(pane for pane in self.panes if isinstance(pane, LayersPane))
         commands = help_command(shell, Arguments((), "")).lines
         self._with_help = [*self.panes, HelpPane(help_parts(self.BINDINGS), commands, id="help")]
         self.view: View | None = None
@@ -263,8 +265,18 @@ class DebugApp(App[None]):
             self.action_search_again(1)
         elif line.startswith(">"):
             self._jobs.perform(line, partial(copied, self.shown, self.active_pane, line[1:]))
+        elif line.removeprefix(":").split()[:1] == ["filter"]:
+            self._filter(line.removeprefix(":").strip())
         elif line.removeprefix(":"):
             self.execute(line.removeprefix(":"))
+
+    def _filter(self, line: str) -> None:
+        """Show some of the layers."""
+        try:
+            self._layers_pane.filter_by(line.removeprefix("filter").strip())
+            self.action_pane(self.panes.index(self._layers_pane))
+        except UserError as error:
+            self.refused(line, error)
 
     @on(Prompt.Left)
     def _left(self) -> None:

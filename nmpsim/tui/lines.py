@@ -83,6 +83,10 @@ class LinePane(ScrollView, can_focus=True):
         """Lines above that do not scroll."""
         return []
 
+    def label_columns(self, index: int, width: int) -> int | None:
+        """Columns that the cursor highlights, None for all: highlighted bars would be inverted."""
+        return None
+
     def content_width(self) -> int:
         """Columns of the longest line; 0 if lines fit any pane."""
         return 0
@@ -204,8 +208,9 @@ class LinePane(ScrollView, can_focus=True):
             return Text("")
         text = self.line(index, width)
         if index == self.cursor and not self.marks_cursor:
-            text.pad_right(max(width - text.cell_len, 0))
-            text.stylize("reverse" if self.has_focus else "underline")
+            label = self.label_columns(index, width)
+            text.pad_right(max((label or width) - text.cell_len, 0))
+            text.stylize("reverse" if self.has_focus else "underline", 0, label)
         return text
 
     @property

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from rich.text import Text
+from textual.binding import Binding, BindingType
 
 from nmpsim.debugger import LayerState
 from nmpsim.debugger.breakpoints import AtLayer
+from nmpsim.debugger.reference import Reference
+from nmpsim.tui.layer_columns import LayerRow, in_order, layer_filter
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
-from nmpsim.views.text import percent, short_count, shorten_middle
+from nmpsim.views.text import percent, short_count, shorten_apart, shorten_middle
 from nmpsim.visible import visible_line
 
 BAR_COLUMNS = 8
@@ -23,75 +27,193 @@ OTHER_COLUMNS = 38
 OPERATION_COLUMNS = 12
 LIMIT_COLUMNS = 30
 """Narrow panes leave operations out, and those that are not wide what limits a layer."""
+SORTED_BY = ("layer", "cycles", "saturated", "limited by", "operation")
 
 
 class LayersPane(LinePane):
-    """One line a layer; choosing one shows it in the other panes."""
+    """One line a layer; choosing one shows it in the other panes.
+
+    Not a DataTable: its cursor inverts whole rows, and bars with them.
+    """
 
     title = "Layers"
-    _states: tuple[LayerState, ...] = ()
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right_square_bracket", "sort(1)", "Sort by the next column", show=False),
+        Binding("left_square_bracket", "sort(-1)", "Sort by the column before", show=False),
+        Binding("r", "reverse", "Sort the other way around", show=False),
+        Binding("f", "app.prompt('filter ')", "Show some layers: conv* sat>0", show=False),
+    ]
+    _rows: tuple[LayerRow, ...] = ()
+    """Those that the filter leaves, in the order that they are sorted in."""
     _total = 0
+    _names: tuple[int, Mapping[int, str]] = (0, {})
+    """Columns that names have, and the names of layers that fit."""
+    _known: tuple[Reference | None, bool] = (None, False)
+    """A reference, and has it real values of quantized layers?"""
+    _sorted_by = SORTED_BY[0]
+    _is_reversed = False
+    _filter = ""
 
     def prepare(self, view: View) -> None:
         """Follow the layer that is looked at."""
-        self._states = view.layers
         self._total = sum(state.cycles for state in view.layers)
-        limited_by, host = view.report.limited_by, view.report.host
+        reference = view.shell.reference
+        if reference is not self._known[0]:
+            self._known = reference, reference is not None and reference.is_float()
+        limited_by = view.report.limited_by
         self.border_title = f"{self.title}, {limited_by}" if limited_by else self.title
-        self.border_subtitle = host.text if host.layers else ""
-        self.follow(view.layer, view.layer)
+        self._arrange()
+        self.follow(view.layer, self._line_of(view.layer))
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Columns to sort by."""
+        if self._known[0] is None:
+            return SORTED_BY
+        return (*SORTED_BY[:3], "sqnr" if self._known[1] else "ulp", *SORTED_BY[3:])
+
+    def sort_by(self, column: str, *, is_reversed: bool = False) -> None:
+        """Sort; the cursor stays with its layer."""
+        self._sorted_by, self._is_reversed = column, is_reversed
+        self._show_again()
+
+    def action_sort(self, step: int) -> None:
+        """By another column."""
+        self.sort_by(self.orders[(self.orders.index(self._sorted_by) + step) % len(self.orders)])
+
+    def action_reverse(self) -> None:
+        """The other way around."""
+        self.sort_by(self._sorted_by, is_reversed=not self._is_reversed)
+
+    def filter_by(self, text: str) -> None:
+        """Show layers of which all words hold; all layers without any.
+
+        Raises:
+            UserError: DEBUG001 if a word is not understood.
+        """
+        layer_filter(text)
+        self._filter = text
+        self._show_again()
+
+    def _show_again(self) -> None:
+        if self.view is not None:
+            under = self._rows[self.cursor : self.cursor + 1]
+            at = under[0].state.index if under else self.view.layer
+            self._arrange()
+            self.come_to(self._line_of(at))
+            self.renew()
+
+    def _arrange(self) -> None:
+        """Filter and sort, and say so in the border."""
+        view = self.shown
+        rows = [self._row(state) for state in view.layers]
+        left = list(filter(layer_filter(self._filter), rows))
+        self._rows = tuple(in_order(left, self._sorted_by, is_reversed=self._is_reversed))
+        self._names = (0, {})
+        told = [view.report.host.text] if view.report.host.layers else []
+        if self._sorted_by != SORTED_BY[0] or self._is_reversed:
+            told.insert(0, f"by {self._sorted_by}{', reversed' if self._is_reversed else ''}")
+        if self._filter:
+            told.insert(0, f"{len(left)} of {len(rows)}: {visible_line(self._filter)}")
+        self.border_subtitle = "; ".join(told)
+
+    def _row(self, state: LayerState) -> LayerRow:
+        compared = self.shown.comparisons.get(state.index)
+        share = 100 * state.cycles / self._total if self._total else 0.0
+        return LayerRow(state, share, None if compared is None else compared.found.accumulated)
+
+    def _line_of(self, layer: int) -> int:
+        """The line of a layer; the first one if it is filtered out."""
+        return next((i for i, row in enumerate(self._rows) if row.state.index == layer), 0)
 
     def count(self) -> int:
         """Layers."""
-        return len(self._states)
+        return len(self._rows)
+
+    def label_columns(self, index: int, width: int) -> int | None:
+        """All but the bar."""
+        return None if self._known[0] else max(width - BAR_COLUMNS, 1)
 
     def heading(self, width: int) -> list[Text]:
-        """Names of the columns."""
-        last = "reference" if self.view is not None and self.view.shell.reference else ""
+        """What matters most so far, and names of the columns."""
+        last = "reference" if self._known[0] is not None else ""
         names = ("", "layer", "operation", "cycles", "share", "limited by", "saturated")
-        return [Text(f" {self._columns(width, *names)} {last}")]
+        titles = Text(f" {self._columns(width, *names)} {last}")
+        titles.highlight_words([last if self._sorted_by in ("ulp", "sqnr") else self._sorted_by],
+                               "underline")  # fmt: skip
+        verdict = self._verdict() if self.view is not None else ""
+        return [Text(verdict, no_wrap=True), titles] if verdict else [titles]
+
+    def _verdict(self) -> str:
+        """The layer that took most time, and why; the layer furthest from the reference."""
+        rows = [self._row(state) for state in self.shown.layers]
+        told = []
+        if self._total:
+            most = in_order(rows, "cycles", is_reversed=False)[0]
+            why = f": {most.state.limited_by}" if most.state.limited_by else ""
+            told.append(f"most time {_named(most)} {percent(most.share, 100)}%{why}")
+        differing = [row for row in rows if row.found is not None and not row.found.equal]
+        if differing:
+            column = "sqnr" if self._known[1] else "ulp"
+            worst = in_order(differing, column, is_reversed=False)[0]
+            told.append(f"furthest {_named(worst)} {self._distance(worst)}")
+        return "; ".join(told)
 
     def line(self, index: int, width: int) -> Text:
         """A layer."""
-        view, state = self.shown, self._states[index]
-        is_current, known = view.location.layer == index, state.state != "pending"
+        view, row = self.shown, self._rows[index]
+        state = row.state
+        is_current, known = view.location.layer == state.index, state.state != "pending"
         mark = self._mark(state, is_current)
         text = Text().append(mark, style=GREEN if state.state == "done" else "")
         columns = self._columns(
             width,
-            f"[{index}]" if view.layer == index else f"{index} ",
-            visible_line(state.name),
+            f"[{state.index}]" if view.layer == state.index else f"{state.index} ",
+            lambda names: self._fitting_name(state.index, names),
             visible_line(state.op),
             self._cycles(state),
-            f"{percent(state.cycles, self._total)}%" if known else "",
+            f"{percent(row.share, 100)}%" if known else "",
             state.limited_by,
             f"{self.glyphs.over}{state.saturated:,}" if state.saturated else "",
         )
         text.append(columns, style="bold" if is_current else "" if known else "dim")
         if state.saturated:
             text.stylize(ORANGE, len(text) - SATURATED_COLUMNS)
-        return text.append(" ").append_text(self._last(index, state.cycles))
+        return text.append(" ").append_text(self._last(row))
 
     def looks_at(self, index: int) -> Mapping[str, Any]:
         """The layer."""
-        return {"layer": index}
+        return {"layer": self._rows[index].state.index}
 
     def breakpoint_at(self, index: int) -> AtLayer | None:
         """Where the layer begins."""
-        return AtLayer(index) if index < len(self._states) else None
+        return AtLayer(self._rows[index].state.index) if index < len(self._rows) else None
 
-    def _last(self, index: int, cycles: int) -> Text:
+    def _fitting_name(self, layer: int, columns: int) -> str:
+        """Long names that are alike show where they part."""
+        if self._names[0] != columns:
+            states = self.shown.layers
+            short = shorten_apart([visible_line(state.name) for state in states], columns)
+            self._names = columns, {s.index: n for s, n in zip(states, short, strict=True)}
+        return self._names[1][layer]
+
+    def _last(self, row: LayerRow) -> Text:
         """How a layer compares with the reference; without one, a bar of its share."""
-        if self.shown.shell.reference is None:
-            return Text(self._bar(cycles), style=SKY)
-        compared = self.shown.comparisons.get(index)
-        found = compared.found.accumulated if compared is not None else None
-        if found is None:
+        if self._known[0] is None:
+            return Text(self._bar(row.share), style=SKY)
+        if row.found is None:
             return Text("")
-        if found.equal:
+        if row.found.equal:
             return Text(f"{self.glyphs.equal} equal", style=GREEN)
-        differing, worst = short_count(found.differing), short_count(found.worst_ulp)
-        return Text(f"{self.glyphs.differs} {differing} by {worst}", VERMILION)
+        return Text(f"{self.glyphs.differs} {self._distance(row)}", VERMILION)
+
+    def _distance(self, row: LayerRow) -> str:
+        """Of real values as a ratio, else how many differ and by how many units at most."""
+        if row.found is None:
+            return ""
+        if self._known[1] and math.isfinite(row.found.sqnr_db):
+            return f"{row.found.sqnr_db:.1f} dB"
+        return f"{short_count(row.found.differing)} by {short_count(row.found.worst_ulp)}"
 
     def _cycles(self, state: LayerState) -> str:
         if state.placement == "host" and not state.cycles:
@@ -107,24 +229,28 @@ class LayersPane(LinePane):
         self,
         width: int,
         number: str,
-        name: str,
+        name: str | Callable[[int], str],
         op: str,
         cycles: str,
         share: str,
         limit: str,
         saturated: str,
     ) -> str:
-        last = BAR_COLUMNS if self.shown.shell.reference is None else COMPARED_COLUMNS
+        """The cells side by side; a name may depend on the columns that there are for it."""
+        last = BAR_COLUMNS if self._known[0] is None else COMPARED_COLUMNS
         room = max(width - OTHER_COLUMNS - last, 11)
         ops = OPERATION_COLUMNS if room >= 2 * OPERATION_COLUMNS else 0
         limits = LIMIT_COLUMNS if room >= 2 * OPERATION_COLUMNS + LIMIT_COLUMNS else 0
         names = room - ops - limits
-        head = f"{number:>5} {shorten_middle(name, names):{names}}"
+        head = f"{number:>5} {name if isinstance(name, str) else name(names):{names}}"
         if ops:
             head += f" {shorten_middle(op, ops - 1):{ops - 1}}"
         limited = f" {limit:{limits - 1}}" if limits else ""
         return f"{head} {cycles:>11} {share:>6}{limited} {saturated:>{SATURATED_COLUMNS}}"
 
-    def _bar(self, cycles: int) -> str:
-        share = cycles / self._total if self._total else 0.0
-        return (self.glyphs.bar * round(share * BAR_COLUMNS))[:BAR_COLUMNS]
+    def _bar(self, share: float) -> str:
+        return (self.glyphs.bar * round(share / 100 * BAR_COLUMNS))[:BAR_COLUMNS]
+
+
+def _named(row: LayerRow) -> str:
+    return f"[{row.state.index}] {shorten_middle(visible_line(row.state.name), 30)}"

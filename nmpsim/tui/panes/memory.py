@@ -19,6 +19,7 @@ from nmpsim.views.text import shorten_middle
 from nmpsim.visible import visible_line
 
 CELL_BYTES, ROW_CELLS = 64, 32
+ADDRESS_COLUMNS = 10
 KIND_COLORS = {"program": GREY, "input": SKY, "output": ORANGE, "activation": GREEN}
 
 
@@ -78,6 +79,11 @@ class MemoryPane(LinePane):
         if index < len(self._lines):
             return self._lines[index].copy()
         return self._row(index - len(self._lines))
+
+    def label_columns(self, index: int, width: int) -> int | None:
+        """Of the scratchpad's rows the address."""
+        first = len(self.shown.facts.memory) + len(self._lines)
+        return ADDRESS_COLUMNS if index >= first else None
 
     def action_other(self) -> None:
         """From one memory to the other."""

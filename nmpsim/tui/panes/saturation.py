@@ -17,6 +17,7 @@ from nmpsim.views.text import shape_text
 from nmpsim.visible import visible_line
 
 BAR_COLUMNS = 24
+CHANNEL_COLUMNS = 23
 
 
 class SaturationPane(LinePane):
@@ -24,6 +25,7 @@ class SaturationPane(LinePane):
 
     title = "Saturation"
     _lines: tuple[Text, ...] = ()
+    _first_channel = 0
     _elements: tuple[tuple[int, ...], ...] = ()
     """Of each line the coordinates of an element; () if it is about none."""
 
@@ -37,6 +39,7 @@ class SaturationPane(LinePane):
         dimensions = len(view.chosen.output.shape)
         channels = [(*[0] * (dimensions - 1), channel) for channel in _cut_channels(found)]
         between = len(self._lines) - len(found) - len(channels)
+        self._first_channel = len(self._lines) - len(channels)
         self._elements = (*(one.first for one in found), *[()] * between, *channels)
 
     def count(self) -> int:
@@ -53,6 +56,11 @@ class SaturationPane(LinePane):
     def line(self, index: int, width: int) -> Text:
         """A stage or a channel."""
         return self._lines[index].copy()
+
+    def label_columns(self, index: int, width: int) -> int | None:
+        """Of a channel its numbers."""
+        is_channel = index >= self._first_channel
+        return CHANNEL_COLUMNS if is_channel else None
 
     def looks_at(self, index: int) -> Mapping[str, Any]:
         """The first element that saturated, or the channel's first element."""

@@ -77,6 +77,10 @@ class TimelinePane(LinePane):
         """Columns of the whole run."""
         return LABEL_COLUMNS + -(-self._end() // self._scale) + 1
 
+    def label_columns(self, index: int, width: int) -> int:
+        """The unit: a busy one stays dark on light."""
+        return LABEL_COLUMNS - 1
+
     def looks_at(self, index: int) -> Mapping[str, Any]:
         """The core of the row."""
         return {} if index == 0 else {"core": (index - 1) // len(UNITS)}

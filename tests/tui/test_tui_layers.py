@@ -1,0 +1,125 @@
+"""The list of layers: sorted, filtered, with names that differ; the cursor inverts no bars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from screen import SMALL, Start, User, drive, session
+
+from nmpsim.bundle import Bundle
+from nmpsim.debugger import LayerState
+from nmpsim.diagnostics import UserError
+from nmpsim.tui.layer_columns import LayerRow, in_order, layer_filter
+
+SEVEN = Path(__file__).parents[2] / "programs" / "digits" / "images" / "7.npy"
+ROWS = [
+    LayerRow(
+        LayerState(index, name, op, 0, "device", "done", cycles, saturated, 1, limit), 1.0, None
+    )
+    for index, (name, op, cycles, saturated, limit) in enumerate(
+        [
+            ("conv1__2", "convolution", 462, 0, "the MAC arrays 35%"),
+            ("pool1__2", "maxpool", 230, 7, "the latency of transfers 38%"),
+            ("conv2__2", "convolution", 900, 3, "DRAM bandwidth 60%"),
+            ("prob", "softmax", 0, 0, ""),
+        ]
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("", [0, 1, 2, 3]),
+        ("conv*", [0, 2]),
+        ("CONV", [0, 2]),
+        ("conv* sat>0", [2]),
+        ("sat > 0", [1, 2]),
+        ("!conv", [1, 3]),
+        ("op=maxpool", [1]),
+        ("op!=maxpool", [0, 2, 3]),
+        ("limited=dram", [2]),
+        ("cycles>=462 cycles<900", [0]),
+        ("layer<=1", [0, 1]),
+        ("share=1%", [0, 1, 2, 3]),
+        ("nothing", []),
+    ],
+)
+def test_a_filter(text: str, left: list[int]) -> None:
+    assert [row.state.index for row in ROWS if layer_filter(text)(row)] == left
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("colour>1", "cycles"), ("sat>many", "a number"), (">1", "nothing")]
+)
+def test_a_filter_that_is_not_understood(text: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        layer_filter(text)
+
+
+@pytest.mark.parametrize(
+    ("column", "first"),
+    [("layer", [0, 1, 2, 3]), ("cycles", [2, 0, 1, 3]), ("saturated", [1, 2, 0, 3]),
+     ("operation", [0, 2, 1, 3]), ("ulp", [0, 1, 2, 3])],
+)  # fmt: skip
+def test_an_order(column: str, first: list[int]) -> None:
+    assert [row.state.index for row in in_order(ROWS, column, is_reversed=False)] == first
+
+
+def long_names(bundle: Bundle) -> Bundle:
+    layers = bundle.metadata.layers
+    named = [attrs.evolve(one, name=f"{'a_long_name/' * 5}block/conv_{one.index}_of/{'tail/' * 5}")
+             for one in layers]  # fmt: skip
+    return attrs.evolve(bundle, metadata=attrs.evolve(bundle.metadata, layers=tuple(named)))
+
+
+def test_the_list_on_the_screen(digits: Bundle) -> None:
+    async def play(user: User) -> None:
+        text = user.text()
+        assert all(f"conv_{index}_" in text for index in range(8))
+        await user.press("c")
+        states = user.app.shown.layers
+        slowest = max(states, key=lambda one: one.cycles)
+        text = user.text()
+        assert f"most time [{slowest.index}] " in text and slowest.limited_by in text
+        layers = user.app.active_pane
+        await user.press("end", "right_square_bracket")
+        assert "by cycles" in user.text()
+        assert layers.looks_at(0) == {"layer": slowest.index}
+        assert layers.looks_at(layers.cursor) == {"layer": 7}, "the cursor stays with its layer"
+        await user.press("r")
+        assert "by cycles, reversed" in user.text()
+        assert layers.looks_at(7) == {"layer": slowest.index}
+        await user.enter("filter pool")
+        assert "2 of 8: pool" in user.text() and layers.count() == 2
+        await user.press("enter")
+        assert user.app.shown.chosen.op == "maxpool"
+        await user.press("f", *"none", "enter", "enter", "b", "end")
+        assert "0 of 8: none" in user.text()
+        await user.press("f", *"a>b", "enter")
+        assert layers.count() == 0
+        assert any("a column that there is not" in one.plain for one in user.app.panes[-1].texts)
+        await user.press("f", "enter", "left_square_bracket")
+        assert layers.count() == 8 and "by cycles" not in user.text()
+
+    drive(session(long_names(digits), np.load(SEVEN)), SMALL, play)
+
+
+def test_a_bar_is_the_same_with_and_without_the_cursor(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("c")
+        for pane in ("1", "8"):
+            await user.press(pane, "home", "down")
+            width = user.app.active_pane.columns
+            cells = []
+            for key in ("end", "home", "down"):
+                await user.press(key)
+                shown = user.app.active_pane._shown_line(1, width)
+                cells.append([span for span in shown.spans if "reverse" in str(span.style)])
+                assert all(span.end <= width - 8 for span in cells[-1])
+            assert [bool(found) for found in cells] == [False, False, True], pane
+
+    drive(start(), SMALL, play)
