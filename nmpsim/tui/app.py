@@ -6,16 +6,18 @@ when it is done, its end is taken as a :class:`View` and shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 import attrs
 from textual import on
-from textual.app import App, ComposeResult
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.filter import LineFilter, NoColor
+from textual.screen import Screen
+from textual.widgets import HelpPanel
 
 from nmpsim.debugger import Location
 from nmpsim.debugger.commands.arguments import Arguments
@@ -23,7 +25,7 @@ from nmpsim.debugger.commands.shell import Shell, help_command
 from nmpsim.diagnostics import UserError
 from nmpsim.tui.asked import copied, found, free_name
 from nmpsim.tui.jobs import Jobs
-from nmpsim.tui.keys import screen_bindings, shown_keys
+from nmpsim.tui.keys import key_actions, screen_bindings, shown_keys
 from nmpsim.tui.labels import LabelRow
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import THEME, Glyphs
@@ -49,7 +51,6 @@ class DebugApp(App[None]):
     """Shows a debugger and moves it."""
 
     CSS_PATH = "app.tcss"
-    ENABLE_COMMAND_PALETTE = False
     HORIZONTAL_BREAKPOINTS = [(0, "-low-width"), (WIDE_COLUMNS, "-wide")]  # noqa: RUF012 - Textual's
     VERTICAL_BREAKPOINTS = [(0, "-low"), (WIDE_ROWS, "-high")]  # noqa: RUF012 - Textual's
     BINDINGS: ClassVar[list[BindingType]] = screen_bindings([name for name, _ in PANES])
@@ -241,6 +242,26 @@ class DebugApp(App[None]):
         """Every key and every command."""
         self._before_help = self._pane
         self.action_pane(HELP)
+
+    def action_keys_panel(self) -> None:
+        """Textual's panel with the keys that work now, or none again."""
+        if self.screen.query(HelpPanel):
+            self.action_hide_help_panel()
+        else:
+            self.action_show_help_panel()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The command palette: what keys do, everywhere and in each pane."""
+        for keys, description, action in key_actions(self.BINDINGS):
+            yield SystemCommand(description, keys, partial(self.run_action, action))
+        for index, (name, kind) in enumerate(PANES):
+            for keys, description, action in key_actions(kind.__dict__.get("BINDINGS", ())):
+                words = f"{keys} in {name}"
+                yield SystemCommand(description, words, partial(self._in_pane, index, action))
+
+    async def _in_pane(self, index: int, action: str) -> None:
+        self.action_pane(index)
+        await self.run_action(action, self.panes[index])
 
     @on(HelpPane.Closed)
     def _help_closed(self) -> None:

@@ -34,14 +34,21 @@ _OTHERS = (
     Binding("greater_than_sign", "core(1)", "Look at the next core", show=False),
     Binding("z", "zoom", "One pane, or all", show=False),
     Binding("question_mark,f1", "help", "Help"),
+    Binding("h", "keys_panel", "Keys of the pane, beside it", show=False),
+    Binding("ctrl+p", "command_palette", "Command palette: everything by its name", show=False),
     Binding("q", "quit", "Quit"),
 )
 
 
 def key_lines(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
     """(keys, what they do) of each binding."""
+    return [(keys, description) for keys, description, _ in key_actions(bindings)]
+
+
+def key_actions(bindings: Iterable[BindingType]) -> list[tuple[str, str, str]]:
+    """(keys, what they do, action) of each binding."""
     full = [one if isinstance(one, Binding) else Binding(*one) for one in bindings]
-    return [(shown_keys(one.key), one.tooltip or one.description) for one in full]
+    return [(shown_keys(one.key), one.tooltip or one.description, one.action) for one in full]
 
 
 def shown_keys(keys: str) -> str:
@@ -71,6 +78,7 @@ NAMES = {
     "f1": "F1",
     "f3": "F3",
     "ctrl+c": "Ctrl-C",
+    "ctrl+p": "Ctrl-P",
     "pageup": "PgUp",
     "pagedown": "PgDn",
     "home": "Home",

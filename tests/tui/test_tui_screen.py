@@ -420,3 +420,25 @@ def test_the_scrollbar_follows_the_log(start: Start) -> None:
         assert log.vertical_scrollbar.window_virtual_size == log.virtual_size.height
 
     drive(start(), LARGE, play)
+
+
+def test_the_command_palette_and_the_keys_beside_a_pane(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def play(user: User) -> None:
+        await user.press("3", "ctrl+p", *"next column")
+        await user.pilot.pause(0.3)
+        await user.press("down")
+        strips = user.app.screen._compositor.render_strips()
+        chosen = next(strip for strip in strips if "Sort by the next column" in strip.text)
+        assert all(part.style and part.style.underline for part in chosen if part.text.strip())
+        await user.press("enter", "enter")
+        await user.pilot.pause(0.3)
+        assert "by cycles" in await user.press("h")
+        assert "Sort by the" in user.text()
+        assert "weights, ..." in await user.press("3")
+        assert "weights, ..." not in await user.press("h")
+
+    drive(start(), SMALL, play)
