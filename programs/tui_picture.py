@@ -25,7 +25,7 @@ from nmpsim.tui.look import UNICODE
 
 HERE = Path(__file__).parent
 PICTURE = HERE.parent / "docs" / "pictures" / "debugger.svg"
-COLUMNS, ROWS = 180, 46
+COLUMNS, ROWS = 200, 50
 KEYS = ("n", "N", "t", "t", "3")
 WEB_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmpsim.diagnostics import EXIT_BUG, EXIT_OK, fail
@@ -39,12 +40,15 @@ def check_screen(terminal: str) -> None:
         raise missing(error, "tui", needed, instead="--plain does without") from error
 
 
-def run_tui(shell: Shell) -> int:
-    """Show a session of the debugger until the user quits; the exit code."""
+def run_tui(shell: Shell, layout_file: Path) -> int:
+    """Show a session of the debugger until the user quits; the exit code.
+
+    ``layout_file`` is where layouts are kept; it need not be there.
+    """
     from nmpsim.tui.app import DebugApp
     from nmpsim.tui.look import glyphs_for
 
-    app = DebugApp(shell, glyphs_for(sys.stdout.encoding))
+    app = DebugApp(shell, glyphs_for(sys.stdout.encoding), layout_file)
     app.run()
     if app.failure is not None:
         raise app.failure

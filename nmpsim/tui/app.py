@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
 from textual import on
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.widgets import HelpPanel
@@ -24,9 +24,19 @@ from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.shell import Shell, help_command
 from nmpsim.diagnostics import UserError
 from nmpsim.tui.asked import copied, found, free_name
+from nmpsim.tui.grid import PaneGrid
 from nmpsim.tui.jobs import Jobs
 from nmpsim.tui.keys import key_actions, screen_bindings, shown_keys
 from nmpsim.tui.labels import LabelRow
+from nmpsim.tui.layouts import (
+    PANE_IDS,
+    STANDARD,
+    PaneLayout,
+    layout_name,
+    load_layouts,
+    save_layouts,
+    size_warning,
+)
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import THEME, Glyphs
 from nmpsim.tui.moves import MOVES, breakpoint_line
@@ -42,8 +52,6 @@ from nmpsim.visible import visible_line
 
 REFRESH_SECONDS = 0.1
 """How often progress is shown while an action runs."""
-WIDE_COLUMNS, WIDE_ROWS = 150, 40
-"""From this size on all panes are shown at once."""
 HELP = len(PANES)
 
 
@@ -51,18 +59,21 @@ class DebugApp(App[None]):
     """Shows a debugger and moves it."""
 
     CSS_PATH = "app.tcss"
-    HORIZONTAL_BREAKPOINTS = [(0, "-low-width"), (WIDE_COLUMNS, "-wide")]  # noqa: RUF012 - Textual's
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (WIDE_ROWS, "-high")]  # noqa: RUF012 - Textual's
     BINDINGS: ClassVar[list[BindingType]] = screen_bindings([name for name, _ in PANES])
 
-    def __init__(self, shell: Shell, glyphs: Glyphs) -> None:
+    def __init__(self, shell: Shell, glyphs: Glyphs, layout_file: Path | None = None) -> None:
         super().__init__()
+        self._layout_file = layout_file
+        self._layouts: dict[str, PaneLayout] = {}
+        """By the name of the standard layout that each stands for."""
+        self._is_zoomed = False
         self.shell, self.glyphs = shell, glyphs
         self.panes: list[LinePane] = [kind(id=name.lower()) for name, kind in PANES]
         self._log_pane = next(pane for pane in self.panes if isinstance(pane, LogPane))
         self._layers_pane = next(pane for pane in self.panes if isinstance(pane, LayersPane))
         commands = help_command(shell, Arguments((), "")).lines
         self._with_help = [*self.panes, HelpPane(help_parts(self.BINDINGS), commands, id="help")]
+        self._grid = PaneGrid({str(pane.id): pane for pane in self._with_help}, id="panes")
         self.view: View | None = None
         self.failure: BaseException | None = None
         """What went wrong in nmpsim itself, for the caller to raise."""
@@ -81,11 +92,10 @@ class DebugApp(App[None]):
         shell.debugger.progress = self._note_progress
 
     def compose(self) -> ComposeResult:
-        """Everything is there once; the style sheet shows it one by one or at once."""
+        """Everything is there once; the layout says what is in sight."""
         yield self._status
         yield self._tabs
-        with Container(id="panes"):
-            yield from self._with_help
+        yield self._grid
         yield self._prompt
         yield self._keys
 
@@ -93,6 +103,7 @@ class DebugApp(App[None]):
         """Show where the run stands at the beginning."""
         self.register_theme(THEME)
         self.theme = THEME.name
+        self._read_layouts()
         self.action_pane(0)
         self.set_interval(REFRESH_SECONDS, self._show_progress)
         self._jobs.perform("start", partial(first_view, self.shell))
@@ -178,10 +189,10 @@ class DebugApp(App[None]):
     def action_pane(self, index: int) -> None:
         """Show a pane and give it the keyboard."""
         self._pane = index
-        self.screen.set_class(index == HELP, "-help")
-        for number, pane in enumerate(self._with_help):
-            pane.set_class(number == index, "-active")
         self._tabs.active = index
+        if index != HELP:
+            self._layouts[self._layout_name] = self._layout.showing(PANE_IDS[index])
+        self._arrange()
         self.screen.set_focus(self.active_pane)
         self._catch_up()
 
@@ -189,8 +200,13 @@ class DebugApp(App[None]):
         """The pane after, or before, in the order of the tabs."""
         self.action_pane((self._pane + step) % len(PANES))
 
-    def on_resize(self) -> None:
-        """Other panes may be in sight now."""
+    @on(PaneGrid.Resized)
+    def _resized(self) -> None:
+        """Another layout may fit."""
+        self._status.warning = size_warning(self.size.width, self.size.height)
+        if self._pane != HELP:
+            self._layouts[self._layout_name] = self._layout.showing(PANE_IDS[self._pane])
+        self._arrange()
         self.call_after_refresh(self._catch_up)
 
     def on_descendant_focus(self) -> None:
@@ -200,13 +216,83 @@ class DebugApp(App[None]):
             if index != self._pane:
                 self.action_pane(index)
 
+    # --- the layout ---------------------------------------------------------------------------
+
+    @property
+    def _layout_name(self) -> str:
+        return layout_name(self.size.width, self.size.height)
+
+    @property
+    def _layout(self) -> PaneLayout:
+        """Of panes on a screen of this size."""
+        return self._layouts.get(self._layout_name, STANDARD[self._layout_name][2])
+
+    def _arrange(self) -> None:
+        """Show the panes of the layout, or one alone."""
+        is_alone = self._is_zoomed or self._pane == HELP
+        if is_alone:
+            self._grid.show_alone(str(self.active_pane.id))
+        else:
+            self._grid.show(self._layout)
+        self._tabs.display = (is_alone and self._pane != HELP) or len(self._layout.in_sight) < HELP
+
+    def _change_layout(self, layout: PaneLayout) -> None:
+        """Another layout for screens of this size; it has the active pane in sight."""
+        self._layouts[self._layout_name] = layout
+        self._is_zoomed = False
+        active = str(self.active_pane.id)
+        in_sight = layout.in_sight
+        self.action_pane(PANE_IDS.index(active if active in in_sight else in_sight[0]))
+
     def action_zoom(self) -> None:
         """One pane, or as many as there is room for."""
-        if not (self.screen.has_class("-wide") and self.screen.has_class("-high")):
-            self.notify(f"all panes fit from {WIDE_COLUMNS} columns and {WIDE_ROWS} rows on")
+        if len(self._layout.in_sight) == 1:
+            self.notify("one pane is shown: a larger screen has room for more, B makes room here")
             return
-        self.screen.toggle_class("-zoomed")
+        self._is_zoomed = not self._is_zoomed
+        self._arrange()
         self._catch_up()
+
+    def action_resize(self, columns: int, rows: int) -> None:
+        """More or less room for the active pane."""
+        if self._pane != HELP:
+            size = (self._grid.size.width, self._grid.size.height)
+            active = PANE_IDS[self._pane]
+            self._change_layout(self._layout.resizing(active, columns, rows, size))
+
+    def action_hide_pane(self) -> None:
+        """Give the active pane's room to another."""
+        if self._pane != HELP:
+            self._change_layout(self._layout.hiding(PANE_IDS[self._pane]))
+
+    def action_split_pane(self) -> None:
+        """Show the active pane beside what it was in place of."""
+        if self._pane != HELP:
+            self._change_layout(self._layout.splitting(PANE_IDS[self._pane]))
+
+    def action_standard_layout(self) -> None:
+        """Forget how panes were moved on screens of this size."""
+        self._change_layout(STANDARD[self._layout_name][2])
+
+    def action_keep_layout(self) -> None:
+        """Write all layouts that differ from the standard ones."""
+        if self._layout_file is None:
+            self.notify("there is no folder for settings: layouts are not kept", severity="warning")
+            return
+        changed = {name: one for name, one in self._layouts.items() if one != STANDARD[name][2]}
+        try:
+            save_layouts(self._layout_file, changed)
+        except UserError as error:
+            self.refused("keep layout", error)
+        else:
+            self.notify(f"kept in {visible_line(str(self._layout_file))}", markup=False)
+
+    def _read_layouts(self) -> None:
+        if self._layout_file is not None:
+            try:
+                self._layouts = load_layouts(self._layout_file)
+            except UserError as error:
+                self.refused("read layout", error)
 
     # --- keys ---------------------------------------------------------------------------------
 

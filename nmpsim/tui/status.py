@@ -19,6 +19,8 @@ class StatusLine(Widget):
 
     location: reactive[Location | None] = reactive(None)
     answer = reactive("")
+    warning = reactive("")
+    """What is wrong with the screen's size; empty if nothing."""
     busy = reactive("")
     """Name of the action that runs; empty while nothing does."""
 
@@ -42,6 +44,8 @@ class StatusLine(Widget):
     def render(self) -> Text:
         """Program, layer, cycle, the last answer or what runs."""
         text = Text(no_wrap=True, overflow="ellipsis")
+        if self.warning:
+            text.append(f"{self.warning} ", style="bold reverse")
         text.append(f" {shorten_middle(self._program, 16)} ", style="bold reverse")
         where = self.location
         if where is None:

@@ -137,9 +137,16 @@ def _debug(request: _Request) -> int:
         if lines or not _is_terminal():
             return _script(request, shell, lines or _standard_input())
         with conversation():
-            return run_tui(shell) if has_screen else _converse(request, shell)
+            return run_tui(shell, _layout_file()) if has_screen else _converse(request, shell)
     finally:
         _record(request, shell)
+
+
+def _layout_file() -> Path:
+    """Where the screen keeps its layouts."""
+    import platformdirs
+
+    return platformdirs.user_config_path("nmpsim") / "layout.toml"
 
 
 def _given_lines(request: _Request) -> Iterator[Line]:

@@ -24,8 +24,8 @@ SATURATED_COLUMNS = 9
 COMPARED_COLUMNS = 14
 OTHER_COLUMNS = 38
 """All but names, operations, and the bar or how a layer compares."""
-OPERATION_COLUMNS = 12
-LIMIT_COLUMNS = 30
+NAME_COLUMNS, OPERATION_COLUMNS, LIMIT_COLUMNS = 12, 12, 29
+LONGEST_OPERATION = 15
 """Narrow panes leave operations out, and those that are not wide what limits a layer."""
 SORTED_BY = ("layer", "cycles", "saturated", "limited by", "operation")
 
@@ -239,8 +239,10 @@ class LayersPane(LinePane):
         """The cells side by side; a name may depend on the columns that there are for it."""
         last = BAR_COLUMNS if self._known[0] is None else COMPARED_COLUMNS
         room = max(width - OTHER_COLUMNS - last, 11)
-        ops = OPERATION_COLUMNS if room >= 2 * OPERATION_COLUMNS else 0
-        limits = LIMIT_COLUMNS if room >= 2 * OPERATION_COLUMNS + LIMIT_COLUMNS else 0
+        ops = OPERATION_COLUMNS if room >= NAME_COLUMNS + OPERATION_COLUMNS else 0
+        limits = LIMIT_COLUMNS if room >= NAME_COLUMNS + ops + LIMIT_COLUMNS else 0
+        if room >= 2 * NAME_COLUMNS + LONGEST_OPERATION + limits:
+            ops = LONGEST_OPERATION
         names = room - ops - limits
         head = f"{number:>5} {name if isinstance(name, str) else name(names):{names}}"
         if ops:

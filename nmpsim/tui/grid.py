@@ -1,0 +1,76 @@
+"""The widget that has all panes, each where the layout at hand says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from textual.containers import Container
+from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
+from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.message import Message
+from textual.widget import Widget
+
+from nmpsim.tui.layouts import PaneLayout
+
+
+class _Placed(Layout):
+    """Textual's own grids have no cells of their own sizes, and no two widgets in one."""
+
+    name: ClassVar[str] = "placed"
+    panes: PaneLayout | None = None
+    """None for one pane alone."""
+
+    def arrange(
+        self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
+    ) -> ArrangeResult:
+        """Children are those that are displayed."""
+        parent.pre_layout(self)
+        cells = {} if self.panes is None else self.panes.places(size.width, size.height)
+        everything = (0, 0, size.width, size.height)
+        return [
+            WidgetPlacement(
+                Region(*cells.get(child.id or "", everything)), NULL_OFFSET, NULL_SPACING, child
+            )
+            for child in children
+        ]
+
+
+class PaneGrid(Container):
+    """Shows some of its panes."""
+
+    class Resized(Message):
+        """There is another amount of room for panes."""
+
+    def __init__(self, panes: Mapping[str, Widget], *, id: str) -> None:
+        super().__init__(*panes.values(), id=id)
+        self._panes = panes
+        self._placed = _Placed()
+
+    @property
+    def layout(self) -> Layout:
+        """What places the children."""
+        return self._placed
+
+    def on_resize(self) -> None:
+        """Tell the screen, which may choose another layout."""
+        self.post_message(self.Resized())
+
+    def show(self, panes: PaneLayout) -> None:
+        """Show the panes of a layout that are in sight."""
+        self._show(panes, panes.in_sight)
+
+    def show_alone(self, pane: str) -> None:
+        """Show one pane."""
+        self._show(None, (pane,))
+
+    def _show(self, panes: PaneLayout | None, names: tuple[str, ...]) -> None:
+        if self._placed.panes == panes and all(
+            pane.display == (name in names) for name, pane in self._panes.items()
+        ):
+            return
+        self._placed.panes = panes
+        for name, pane in self._panes.items():
+            pane.display = name in names
+        # A widget forgets how its children were arranged when one of them asks for it.
+        self._panes[names[0]].refresh(layout=True)

@@ -1,0 +1,276 @@
+"""Where panes are on the screen, as data: rows of slots, each of which shows one of its panes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from nmpsim.atomic import cannot_write, write_file
+from nmpsim.diagnostics import Place, UserError, fail
+
+PANE_IDS = ("layers", "source", "tensor", "satur", "code", "regs", "memory", "time", "log")
+"""In the order of the tabs."""
+LEAST_COLUMNS, LEAST_ROWS = 12, 4
+"""Of a slot; the border takes two of each."""
+SCREEN_COLUMNS, SCREEN_ROWS = 80, 24
+"""The smallest screen on which nothing is cut off."""
+Cells = tuple[int, int, int, int]
+"""Column, row, columns and rows."""
+
+
+@attrs.frozen
+class Slot:
+    """A part of a row."""
+
+    width: int
+    """Its share of the row's columns, next to those of the others."""
+    panes: tuple[str, ...]
+    """The first one is in sight."""
+
+
+@attrs.frozen
+class Row:
+    """Slots side by side."""
+
+    height: int
+    """Its share of the rows."""
+    slots: tuple[Slot, ...]
+
+
+@attrs.frozen
+class PaneLayout:
+    """Every pane is in one slot."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def in_sight(self) -> tuple[str, ...]:
+        """The pane that each slot shows."""
+        return tuple(slot.panes[0] for row in self.rows for slot in row.slots)
+
+    def places(self, columns: int, rows: int) -> dict[str, Cells]:
+        """Where the panes in sight are, on so many cells."""
+        found: dict[str, Cells] = {}
+        tops = _edges([row.height for row in self.rows], rows)
+        for row, (top, bottom) in zip(self.rows, pairwise(tops), strict=True):
+            lefts = _edges([slot.width for slot in row.slots], columns)
+            for slot, (left, right) in zip(row.slots, pairwise(lefts), strict=True):
+                found[slot.panes[0]] = (left, top, right - left, bottom - top)
+        return found
+
+    def showing(self, pane: str) -> PaneLayout:
+        """With a pane in sight, in place of the one that its slot shows."""
+        return self._with_slot(
+            pane,
+            lambda slot: [
+                attrs.evolve(slot, panes=(pane, *(one for one in slot.panes if one != pane)))
+            ],
+        )
+
+    def hiding(self, pane: str) -> PaneLayout:
+        """With the next pane of its slot in sight; a slot without one goes to its neighbour."""
+        slot = self._slot(pane)
+        if pane not in self.in_sight:
+            return self
+        if len(slot.panes) > 1:
+            return self.showing(slot.panes[1])
+        if len(self.in_sight) == 1:
+            return self
+        less = self._with_slot(pane, lambda _: [])
+        rows = tuple(row for row in less.rows if row.slots)
+        at = self.in_sight.index(pane)
+        heir = self.in_sight[at - 1 if at else 1]
+        joined = PaneLayout(rows)
+        return joined._with_slot(heir, lambda one: [attrs.evolve(one, panes=(*one.panes, pane))])
+
+    def splitting(self, pane: str) -> PaneLayout:
+        """With a slot of its own for a pane, beside the others of its slot."""
+        rows = []
+        for row in self.rows:
+            slots: list[Slot] = []
+            for slot in row.slots:
+                others = tuple(one for one in slot.panes if one != pane)
+                if others and pane in slot.panes:
+                    slots += [Slot(slot.width, others), Slot(slot.width, (pane,))]
+                else:
+                    slots.append(attrs.evolve(slot, width=2 * slot.width))
+            rows.append(attrs.evolve(row, slots=tuple(slots)))
+        return PaneLayout(tuple(rows))
+
+    def resizing(self, pane: str, columns: int, rows: int, size: tuple[int, int]) -> PaneLayout:
+        """With so many more columns and rows of a screen for a pane, and less for its neighbour."""
+        places = self.places(*size)
+        heights = [places[row.slots[0].panes[0]][3] for row in self.rows]
+        at = next(i for i, row in enumerate(self.rows) if _slot_of(row, pane) is not None)
+        heights = _moved(heights, at, rows, LEAST_ROWS)
+        resized = []
+        for index, row in enumerate(self.rows):
+            widths = [places[slot.panes[0]][2] for slot in row.slots]
+            if index == at:
+                widths = _moved(widths, _slot_of(row, pane) or 0, columns, LEAST_COLUMNS)
+            slots = zip(row.slots, widths, strict=True)
+            wide = tuple(attrs.evolve(slot, width=max(width, 1)) for slot, width in slots)
+            resized.append(Row(max(heights[index], 1), wide))
+        return PaneLayout(tuple(resized))
+
+    def _slot(self, pane: str) -> Slot:
+        return next(slot for row in self.rows for slot in row.slots if pane in slot.panes)
+
+    def _with_slot(self, pane: str, change: Callable[[Slot], Iterable[Slot]]) -> PaneLayout:
+        """With other slots in place of the one of a pane."""
+        rows = []
+        for row in self.rows:
+            changed = [change(slot) if pane in slot.panes else [slot] for slot in row.slots]
+            rows.append(attrs.evolve(row, slots=tuple(slot for part in changed for slot in part)))
+        return PaneLayout(tuple(rows))
+
+
+def _slot_of(row: Row, pane: str) -> int | None:
+    return next((i for i, slot in enumerate(row.slots) if pane in slot.panes), None)
+
+
+def _edges(shares: Sequence[int], cells: int) -> list[int]:
+    """Where parts begin, and where the last one ends."""
+    total = sum(shares)
+    return [cells * part // total for part in accumulate(shares, initial=0)]
+
+
+def _moved(sizes: Sequence[int], at: int, cells: int, least: int) -> list[int]:
+    """Sizes with cells for one part from the part after it, or before the last one."""
+    other = at + 1 if at + 1 < len(sizes) else at - 1
+    moved = list(sizes)
+    if other >= 0 and sizes[at] + cells >= least and sizes[other] - cells >= least:
+        moved[at] += cells
+        moved[other] -= cells
+    return moved
+
+
+def _layout(heights: Sequence[int], widths: Sequence[Sequence[int]], panes: Any) -> PaneLayout:
+    """Of each row its height, of each slot its width and its panes, as words."""
+    rows = []
+    for height, row_widths, row_panes in zip(heights, widths, panes, strict=True):
+        slots = zip(row_widths, row_panes, strict=True)
+        rows.append(Row(height, tuple(Slot(width, tuple(ids.split())) for width, ids in slots)))
+    return PaneLayout(tuple(rows))
+
+
+STANDARD: Mapping[str, tuple[int, int, PaneLayout]] = {
+    "80x24": (0, 0, _layout([1], [[1]], [[" ".join(PANE_IDS)]])),
+    "80x40": (
+        0, 36,
+        _layout([2, 3], [[1], [1]],
+                [["layers log source"], ["time tensor satur memory code regs"]]),
+    ),
+    "120x40": (
+        110, 32,
+        _layout([2, 3], [[1], [8, 7]],
+                [["layers"], ["time source code memory", "tensor satur log regs"]]),
+    ),
+    "160x24": (
+        150, 0,
+        _layout([1], [[10, 6]], [["layers time source code memory", "tensor satur log regs"]]),
+    ),
+    "160x50": (
+        150, 40,
+        _layout([7, 7, 6], [[104, 56], [80, 40, 40], [44, 26, 46, 44]],
+                [["layers", "tensor"], ["time", "source", "code"],
+                 ["satur", "regs", "memory", "log"]]),
+    ),
+    "200x50": (
+        190, 40,
+        _layout([7, 7, 6], [[104, 46, 50], [104, 46, 50], [56, 52, 92]],
+                [["layers", "source", "tensor"], ["time", "code", "log"],
+                 ["satur", "regs", "memory"]]),
+    ),
+}  # fmt: skip
+"""Name -> columns and rows of the screen from which it is used, and the layout."""
+
+
+def layout_name(columns: int, rows: int) -> str:
+    """The last of the standard layouts that a screen is large enough for."""
+    return [name for name, (least, low, _) in STANDARD.items() if columns >= least and rows >= low][
+        -1
+    ]
+
+
+def size_warning(columns: int, rows: int) -> str:
+    """What to say of a screen that is too small; empty if it is not."""
+    if columns >= SCREEN_COLUMNS and rows >= SCREEN_ROWS:
+        return ""
+    return f"{columns}x{rows} is too small: {SCREEN_COLUMNS}x{SCREEN_ROWS} needed"
+
+
+# --- the file ---------------------------------------------------------------------------------
+
+HEADER = """\
+# Layouts of the debugger's screen, by size: a height for each row, a width for each slot and
+# its panes, of which the first is in sight. The key L writes this file.
+"""
+
+
+def save_layouts(path: Path, layouts: Mapping[str, PaneLayout]) -> None:
+    """Write layouts by the names of the standard ones that they stand for.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` (FILE002).
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error.strerror or str(error), None) from error
+    text = HEADER + "".join(_section(name, layout) for name, layout in layouts.items())
+    write_file(path, lambda file: file.write(text.encode()))
+
+
+def _section(name: str, layout: PaneLayout) -> str:
+    heights = [row.height for row in layout.rows]
+    widths = [[slot.width for slot in row.slots] for row in layout.rows]
+    panes = ",\n  ".join(
+        "[" + ", ".join(f'"{" ".join(slot.panes)}"' for slot in row.slots) + "]"
+        for row in layout.rows
+    )
+    return f'\n["{name}"]\nheights = {heights}\nwidths = {widths}\npanes = [\n  {panes},\n]\n'
+
+
+def load_layouts(path: Path) -> dict[str, PaneLayout]:
+    """Layouts of a file; none if there is no file.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` (FILE001) if they cannot be used.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise _unusable(path, str(error)) from error
+    return {name: _checked(path, name, entry) for name, entry in document.items()}
+
+
+def _checked(path: Path, name: str, entry: Any) -> PaneLayout:
+    if name not in STANDARD:
+        raise _unusable(path, f'["{name}"]', f"one of {', '.join(STANDARD)}")
+    try:
+        layout = _layout(entry["heights"], entry["widths"], entry["panes"])
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        expected = "heights, widths and panes, as many of each"
+        raise _unusable(path, f'["{name}"]', expected) from error
+    shares = [row.height for row in layout.rows]
+    shares += [slot.width for row in layout.rows for slot in row.slots]
+    if not shares or any(type(one) is not int or not 0 < one <= 100_000 for one in shares):
+        raise _unusable(path, f'["{name}"]', "heights and widths from 1 to 100,000")
+    slots = [slot.panes for row in layout.rows for slot in row.slots]
+    is_whole = all(row.slots for row in layout.rows) and all(slots)
+    if not is_whole or sorted(pane for panes in slots for pane in panes) != sorted(PANE_IDS):
+        raise _unusable(path, f'["{name}"]', f"each pane once: {', '.join(PANE_IDS)}")
+    return layout
+
+
+def _unusable(path: Path, found: str, expected: str | None = None) -> UserError:
+    return fail(
+        "FILE001", "the layout file cannot be used", place=Place(str(path)), found=found,
+        expected=expected, hint="remove it; the key L writes another",
+    )  # fmt: skip

@@ -1,0 +1,181 @@
+"""Where panes are: on every screen, after they are moved, in a file and out of it again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from screen import Start, User
+
+from nmpsim.diagnostics import UserError
+from nmpsim.tui.app import DebugApp
+from nmpsim.tui.layouts import (
+    PANE_IDS,
+    STANDARD,
+    PaneLayout,
+    layout_name,
+    load_layouts,
+    save_layouts,
+    size_warning,
+)
+from nmpsim.tui.look import UNICODE
+from nmpsim.tui.panes import PANES
+
+SIZES = [(80, 24), (80, 50), (120, 40), (160, 24), (160, 50), (200, 50)]
+
+
+def panes(layout: PaneLayout) -> list[str]:
+    return sorted(pane for row in layout.rows for slot in row.slots for pane in slot.panes)
+
+
+def test_layouts_name_the_panes() -> None:
+    assert tuple(name.lower() for name, _ in PANES) == PANE_IDS
+    for _, _, layout in STANDARD.values():
+        assert panes(layout) == sorted(PANE_IDS)
+
+
+@pytest.mark.parametrize(
+    ("size", "name", "in_sight"),
+    [((80, 24), "80x24", 1), ((20, 5), "80x24", 1), ((80, 50), "80x40", 2),
+     ((120, 40), "120x40", 3), ((160, 24), "160x24", 2),
+     ((160, 50), "160x50", 9), ((200, 50), "200x50", 9)],
+)  # fmt: skip
+def test_a_layout_for_each_size(size: tuple[int, int], name: str, in_sight: int) -> None:
+    assert layout_name(*size) == name
+    assert len(STANDARD[name][2].in_sight) == in_sight
+
+
+def covered(layout: PaneLayout, columns: int, rows: int) -> list[tuple[int, int]]:
+    return sorted(
+        (x, y)
+        for left, top, width, height in layout.places(columns, rows).values()
+        for x in range(left, left + width)
+        for y in range(top, top + height)
+    )
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_is_left_over_or_lost(size: tuple[int, int]) -> None:
+    columns, rows = size
+    everything = sorted((x, y) for x in range(columns) for y in range(rows))
+    layout = STANDARD[layout_name(*size)][2]
+    for pane in PANE_IDS:
+        for changed in (
+            layout.showing(pane),
+            layout.hiding(pane),
+            layout.splitting(pane),
+            layout.resizing(pane, 4, -2, size),
+            layout.hiding(pane).splitting(pane).resizing(pane, -4, 2, size),
+        ):
+            assert panes(changed) == sorted(PANE_IDS)
+            assert covered(changed, columns, rows) == everything
+        assert pane in layout.splitting(pane).in_sight
+        assert pane in layout.showing(pane).in_sight
+        assert pane not in layout.hiding(pane).in_sight
+
+
+def test_panes_are_resized_within_limits() -> None:
+    layout, size = STANDARD["200x50"][2], (200, 46)
+    before = layout.places(*size)["tensor"]
+    wider = layout.resizing("tensor", 4, 2, size).places(*size)["tensor"]
+    assert (wider[2], wider[3]) == (before[2] + 4, before[3] + 2)
+    for _ in range(50):
+        layout = layout.resizing("tensor", 4, 2, size)
+    assert all(width >= 12 and height >= 4 for *_, width, height in layout.places(*size).values())
+
+
+def test_layouts_are_kept_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "a folder" / "layout.toml"
+    assert load_layouts(file) == {}
+    layouts = {name: one.splitting("log").hiding("time") for name, (_, _, one) in STANDARD.items()}
+    save_layouts(file, layouts)
+    assert load_layouts(file) == layouts
+
+
+ONE = 'heights = [1]\nwidths = [[1]]\npanes = [["' + " ".join(PANE_IDS) + '"]]'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[", "at end of document"),
+        ("\xff", "decode"),
+        ('["90x90"]\n' + ONE, "one of 80x24"),
+        ('["80x24"]\n' + ONE.replace("log", "logs"), "each pane once"),
+        ('["80x24"]\n' + ONE.replace("[1]", "[0]", 1), "from 1 to"),
+        ('["80x24"]\n' + ONE.replace("[1]", "[true]", 1), "from 1 to"),
+        ('["80x24"]\n' + ONE.replace("[1]", "[1, 2]", 1), "as many of each"),
+        ('["80x24"]\nheights = 1', "as many of each"),
+        ('"80x24" = 1', "as many of each"),
+        ('["80x24"]\nheights = []\nwidths = []\npanes = []', "from 1 to"),
+        ('["80x24"]\nheights = [1, 1]\nwidths = [[], [1]]\npanes = [[], [""]]', "each pane once"),
+    ],
+)
+def test_a_file_that_cannot_be_used(text: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "layout.toml"
+    file.write_text(text, encoding="latin-1")
+    with pytest.raises(UserError, match=words) as error:
+        load_layouts(file)
+    assert error.value.diagnostics[0].code == "FILE001"
+
+
+def test_a_screen_that_is_too_small() -> None:
+    assert size_warning(80, 24) == ""
+    assert size_warning(79, 24) == "79x24 is too small: 80x24 needed"
+
+
+def drive_sizes(start: Start, file: Path) -> DebugApp:
+    """One app on a screen that changes its size, moved by keys alone."""
+
+    async def run() -> DebugApp:
+        app = DebugApp(start(), UNICODE, file)
+        async with app.run_test(size=(120, 40)) as pilot:
+            user = User(app, pilot)
+            await user.settle()
+            await play(user)
+        return app
+
+    async def play(user: User) -> None:
+        def in_sight() -> list[str]:
+            return [str(pane.id) for pane in user.app.panes if pane.display]
+
+        assert any(
+            "the layout file cannot be used" in one.plain for one in user.app.panes[-1].texts
+        )
+        assert in_sight() == ["layers", "tensor", "time"]
+        await user.press("4")
+        assert in_sight() == ["layers", "satur", "time"]
+        await user.press("B")
+        assert in_sight() == ["layers", "tensor", "satur", "time"]
+        before = user.app.active_pane.outer_size
+        await user.press("left_curly_bracket", "right_parenthesis")
+        assert user.app.active_pane.outer_size.width == before.width - 4
+        await user.press("right_curly_bracket", "right_parenthesis")
+        now = user.app.active_pane.outer_size
+        assert now.height > before.height
+        await user.press("H")
+        assert in_sight() == ["layers", "tensor", "time"]
+        await user.press("1", "H")
+        assert in_sight() == ["tensor", "time"] and user.app.active_pane.display
+        await user.press("L")
+        for size in SIZES:
+            await user.pilot.resize_terminal(*size)
+            await user.press("n")
+            assert user.app.active_pane.display and user.app.focused is user.app.active_pane
+        assert len(in_sight()) == len(PANES)
+        await user.pilot.resize_terminal(70, 20)
+        assert "70x20 is too small: 80x24 needed" in await user.press("1")
+        await user.pilot.resize_terminal(120, 40)
+        await user.press("0")
+        assert "is too small" not in user.text() and len(in_sight()) == 3
+
+    return asyncio.run(run())
+
+
+def test_panes_are_moved_by_keys(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "layout.toml"
+    file.write_text("not TOML")
+    drive_sizes(start, file)
+    kept = load_layouts(file)
+    assert list(kept) == ["120x40"] and "layers" not in kept["120x40"].in_sight
