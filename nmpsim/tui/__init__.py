@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,15 +41,17 @@ def check_screen(terminal: str) -> None:
         raise missing(error, "tui", needed, instead="--plain does without") from error
 
 
-def run_tui(shell: Shell, layout_file: Path) -> int:
+def run_tui(shell: Shell, layout_file: Path, environ: Mapping[str, str]) -> int:
     """Show a session of the debugger until the user quits; the exit code.
 
-    ``layout_file`` is where layouts are kept; it need not be there.
+    ``layout_file`` is where layouts are kept; it need not be there. ``environ`` says what the
+    terminal can show.
     """
     from nmpsim.tui.app import DebugApp
-    from nmpsim.tui.look import glyphs_for
+    from nmpsim.tui.look import ASCII, glyphs_for, is_ascii_terminal
 
-    app = DebugApp(shell, glyphs_for(sys.stdout.encoding), layout_file)
+    glyphs = ASCII if is_ascii_terminal(environ) else glyphs_for(sys.stdout.encoding)
+    app = DebugApp(shell, glyphs, layout_file)
     app.run()
     if app.failure is not None:
         raise app.failure

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
+from rich.console import RenderableType
 from textual import on
+from textual._compositor import CompositorUpdate
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, NoColor
@@ -38,7 +40,7 @@ from nmpsim.tui.layouts import (
     size_warning,
 )
 from nmpsim.tui.lines import LinePane
-from nmpsim.tui.look import THEME, Glyphs
+from nmpsim.tui.look import ASCII, THEME, Glyphs
 from nmpsim.tui.moves import MOVES, breakpoint_line
 from nmpsim.tui.panes import PANES, TENSOR, answer_pane
 from nmpsim.tui.panes.help import HelpPane, help_parts
@@ -47,6 +49,7 @@ from nmpsim.tui.panes.log import LogPane
 from nmpsim.tui.panes.tensor import TensorPane
 from nmpsim.tui.prompt import Prompt
 from nmpsim.tui.status import StatusLine
+from nmpsim.tui.terminal import AsciiOnly, Changes, TerminalContent
 from nmpsim.tui.view import View, executed, first_view
 from nmpsim.visible import visible_line
 
@@ -67,6 +70,7 @@ class DebugApp(App[None]):
         self._layouts: dict[str, PaneLayout] = {}
         """By the name of the standard layout that each stands for."""
         self._is_zoomed = False
+        self._terminal = TerminalContent()
         self.shell, self.glyphs = shell, glyphs
         self.panes: list[LinePane] = [kind(id=name.lower()) for name, kind in PANES]
         self._log_pane = next(pane for pane in self.panes if isinstance(pane, LogPane))
@@ -103,6 +107,7 @@ class DebugApp(App[None]):
         """Show where the run stands at the beginning."""
         self.register_theme(THEME)
         self.theme = THEME.name
+        self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())
         self._read_layouts()
         self.action_pane(0)
         self.set_interval(REFRESH_SECONDS, self._show_progress)
@@ -110,7 +115,19 @@ class DebugApp(App[None]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """With NO_COLOR no colour at all; Textual itself would leave shades of grey."""
-        return [NoColor()] if self.no_color else super().get_line_filters()
+        filters = [NoColor()] if self.no_color else super().get_line_filters()
+        return [*filters, AsciiOnly()] if self.glyphs is ASCII else filters
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Send what has changed; Textual would send all of each widget."""
+        if isinstance(renderable, CompositorUpdate):
+            renderable = Changes(self._terminal, screen)
+        super()._display(screen, renderable)
+
+    def action_repaint(self) -> None:
+        """Send everything again."""
+        self._terminal.forget()
+        self.refresh()
 
     def on_unmount(self) -> None:
         """Leaving does not wait for what still runs."""

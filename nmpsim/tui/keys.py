@@ -44,6 +44,7 @@ _OTHERS = (
     Binding("question_mark,f1", "help", "Help"),
     Binding("h", "keys_panel", "Keys of the pane, beside it", show=False),
     Binding("ctrl+p", "command_palette", "Command palette: everything by its name", show=False),
+    Binding("ctrl+l", "repaint", "Repaint the screen", show=False),
     Binding("q", "quit", "Quit"),
 )
 
@@ -95,6 +96,7 @@ NAMES = {
     "f3": "F3",
     "ctrl+c": "Ctrl-C",
     "ctrl+p": "Ctrl-P",
+    "ctrl+l": "Ctrl-L",
     "pageup": "PgUp",
     "pagedown": "PgDn",
     "home": "Home",

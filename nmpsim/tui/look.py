@@ -6,6 +6,7 @@ alone: ``NO_COLOR`` takes it away and everything is still there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 import attrs
@@ -55,8 +56,19 @@ class Glyphs:
     """Where time stands."""
 
 
+PYTHONS_OWN = "C.UTF-8"
+"""What Python sets ``LC_CTYPE`` to where the locale is C."""
 UNICODE = Glyphs("▶", "✓", "·", "●", "▲", "▼", "=", "≠", " ░▒▓█", "█", "│")
 ASCII = Glyphs(">", "+", ".", "*", "^", "v", "=", "#", " .:%#", "#", "|")
+
+
+def is_ascii_terminal(environ: Mapping[str, str]) -> bool:
+    """Is the user's terminal one without Unicode? Python itself takes the C locale for UTF-8."""
+    if environ.get("TERM", "").startswith("vt"):
+        return True
+    chosen = environ.get("LC_ALL") or environ.get("LANG", "")
+    has_other = not environ.get("LC_ALL") and environ.get("LC_CTYPE", PYTHONS_OWN) != PYTHONS_OWN
+    return chosen in ("C", "POSIX") and not has_other
 
 
 def glyphs_for(encoding: str | None) -> Glyphs:

@@ -137,7 +137,9 @@ def _debug(request: _Request) -> int:
         if lines or not _is_terminal():
             return _script(request, shell, lines or _standard_input())
         with conversation():
-            return run_tui(shell, _layout_file()) if has_screen else _converse(request, shell)
+            if has_screen:
+                return run_tui(shell, _layout_file(), os.environ)
+            return _converse(request, shell)
     finally:
         _record(request, shell)
 

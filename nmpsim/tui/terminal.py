@@ -1,0 +1,143 @@
+"""What is sent to the terminal: cells that have changed, and only what its encoding has.
+
+Textual repaints whole widgets. Over a slow line that takes longer than the step that it shows, so
+what is on the terminal is remembered, and compared cell by cell. Textual documents no place for
+this: :class:`Changes` stands in for the updates of its compositor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+
+from rich.cells import cell_len
+from rich.color import ColorSystem
+from rich.console import COLOR_SYSTEMS, Console
+from rich.control import Control
+from rich.segment import Segment
+from rich.style import Style
+from textual._compositor import CompositorUpdate
+from textual.color import Color
+from textual.filter import LineFilter
+from textual.screen import Screen
+from textual.strip import Strip
+
+RESET = "\x1b[0m"
+MAX_GAP = 6
+"""Cells that have not changed and are sent all the same: going over them takes as many bytes."""
+Looks = tuple[str, str | None]
+"""Parameters of the escape sequence for them, and those of a blank's that looks like one among
+them; None if none does."""
+Cell = tuple[str, Looks]
+
+
+class TerminalContent:
+    """What the terminal shows, row by row; nothing is known of it at first."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[Cell]] = []
+
+    def forget(self) -> None:
+        """Someone else may have written to the terminal."""
+        self._rows = []
+
+    def show(self, strips: Sequence[Strip], console: Console) -> str:
+        """What to send so that the terminal shows these rows."""
+        system = COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR)
+        rows = [_cells(strip, system) for strip in strips]
+        before = self._rows
+        if [len(row) for row in before] != [len(row) for row in rows]:
+            before = [[] for _ in rows]  # the terminal has another size
+        self._rows = rows
+        sent: list[str] = []
+        looks: Looks = ("", "")
+        for y, (old, new) in enumerate(zip(before, rows, strict=True)):
+            for start, end in _changes(old, new):
+                sent.append(Control.move_to(start, y).segment.text)
+                for character, now in new[start:end]:
+                    if now != looks and not (character == " " and now[0] == looks[1]):
+                        sent.append(f"\x1b[0;{now[0]}m" if now[0] else RESET)
+                        looks = now
+                    sent.append(character)
+        return "".join(sent) + (RESET if looks[0] else "")
+
+
+class Changes(CompositorUpdate):
+    """An update of a screen as the cells that differ from what the terminal shows."""
+
+    def __init__(self, content: TerminalContent, screen: Screen[object]) -> None:
+        self._content, self._screen = content, screen
+
+    def render_segments(self, console: Console) -> str:
+        """What to send."""
+        width = self._screen.size.width
+        strips = self._screen._compositor.render_strips()
+        return self._content.show([strip.crop(0, width) for strip in strips], console)
+
+
+def _changes(old: list[Cell], new: list[Cell]) -> Iterator[tuple[int, int]]:
+    """First cell, and the one after the last, of each part that is not the same."""
+    if len(old) != len(new):
+        yield 0, len(new)
+        return
+    if old == new:
+        return
+    if any(cell_len(text) != 1 for text, _ in (*old, *new)):
+        yield 0, len(new)  # nobody can tell what half of a wide character looks like
+        return
+    start = end = -1
+    for x, (was, now) in enumerate(zip(old, new, strict=True)):
+        if was == now:
+            continue
+        if start >= 0 and x - end > MAX_GAP:
+            yield start, end
+            start = -1
+        start, end = x if start < 0 else start, x + 1
+    yield start, end
+
+
+def _cells(strip: Strip, system: ColorSystem) -> list[Cell]:
+    """Each character with its looks; a wide one is one cell, too."""
+    return [
+        (one, looks)
+        for text, style, _ in strip
+        for is_blank, run in groupby(text, key=" ".__eq__)
+        for looks in (_looks(style, system, is_blank=is_blank),)
+        for one in run
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _looks(style: Style | None, system: ColorSystem, *, is_blank: bool) -> Looks:
+    """Of a blank only what can be seen."""
+    if style is None:
+        return "", ""
+    ground = Strip.render_ansi(Style(bgcolor=style.bgcolor), system)
+    if style.reverse or style.underline or style.underline2 or style.strike or style.overline:
+        return Strip.render_ansi(style, system), None
+    return (ground, ground) if is_blank else (Strip.render_ansi(style, system), ground)
+
+
+_ASCII = {
+    **dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼", "+"),
+    **dict.fromkeys("─━▔▁", "-"),
+    **dict.fromkeys("│┃▏▎▍▌▋▊▉▐", "|"),
+    **dict.fromkeys("█▇▆▅▄▃▂", " "),
+    **dict(zip("…×↑↓←→⏎", ".x^v<><", strict=True)),
+}
+
+
+class AsciiOnly(LineFilter):
+    """Borders, scrollbars and icons of Textual, and names, as ASCII has them."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Each text with as many columns as before."""
+        return [
+            segment if segment.text.isascii() else Segment(_ascii(segment.text), *segment[1:])
+            for segment in segments
+        ]
+
+
+def _ascii(text: str) -> str:
+    return "".join(one if one.isascii() else _ASCII.get(one, "?" * cell_len(one)) for one in text)
