@@ -35,9 +35,9 @@ KIND = _constants("KindNumbers", {kind.name: int(kind) for kind in Kind})
 UNIT = _constants("UnitNumbers", {unit.name: int(unit) for unit in Unit})
 
 
-def decides_kinds(function: _Function) -> _Function:
-    """Decorator: the function chooses among all kinds that are no tensor instructions."""
-    return decides(KIND._fields, [k.name for k in Kind if k is not Kind.TENSOR])(function)
+def decides_kinds(*kinds: Kind) -> Callable[[_Function], _Function]:
+    """Decorator: the function chooses among some kinds."""
+    return decides(KIND._fields, [kind.name for kind in kinds])
 
 
 def decides_instructions(*kinds: Kind) -> Callable[[_Function], _Function]:
@@ -47,7 +47,23 @@ def decides_instructions(*kinds: Kind) -> Callable[[_Function], _Function]:
 
 ILLEGAL = len(INSTRUCTIONS)
 
+RV32IM = (
+    Kind.UPPER,
+    Kind.JUMP,
+    Kind.BRANCH,
+    Kind.LOAD,
+    Kind.STORE,
+    Kind.IMMEDIATE,
+    Kind.REGISTER,
+    Kind.MULTIPLY,
+    Kind.DIVIDE,
+)
+"""Kinds that need a core's registers, its pc and memory, and nothing else."""
+OTHER_SCALAR = tuple(kind for kind in Kind if kind not in (*RV32IM, Kind.TENSOR))
+
 KIND_OF = np.array([int(i.kind) for i in INSTRUCTIONS], np.int64)
+IS_RV32IM = np.array([*(i.kind in RV32IM for i in INSTRUCTIONS), False])
+"""The last entry is ILLEGAL's."""
 IS_ACCESS = np.array([i.scope is Scope.MEMORY for i in INSTRUCTIONS])
 """Scalar loads and stores."""
 IS_TRACED = np.array([i.scope is not Scope.CORE for i in INSTRUCTIONS])

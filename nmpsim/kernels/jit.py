@@ -55,7 +55,9 @@ def jit_allocating(function: _F) -> _F:
 
 
 def jit_inlined(function: _F) -> _F:
-    """As ``jit``, but compiled as a part of each caller; for a function that chooses an array."""
+    """As ``jit``, but compiled as a part of each caller; for a function that chooses an array,
+    or that is the switch of a hot loop.
+    """
     compiled: _F = numba.njit(**_PART, **NOT_COUNTING, inline="always")(function)
     return compiled
 

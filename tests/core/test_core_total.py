@@ -29,6 +29,7 @@ MODULES = (
     "nmpsim.core.reference.engine",
     "nmpsim.core.reference.tensor",
     "nmpsim.core.compiled.scalar",
+    "nmpsim.core.compiled.rv32im",
     "nmpsim.core.compiled.tensor",
     "nmpsim.core.compiled.event_queue",
     "nmpsim.core.compiled.dispatch",
@@ -46,31 +47,32 @@ for name in {modules}:
         said[name] = f"{{type(error).__name__}}: {{error}}"
 print(json.dumps(said))
 """
-SCALAR, REFERENCE = "nmpsim.core.compiled.scalar", "nmpsim.core.reference.engine"
+SCALAR, RV32IM = "nmpsim.core.compiled.scalar", "nmpsim.core.compiled.rv32im"
+REFERENCE = "nmpsim.core.reference.engine"
 PLANTED = {
     "register": (
         't._r("sh1add", 0x10, 2, "rd = rs2 + 2 * rs1")',
-        {REFERENCE: "INSTRUCTIONS", SCALAR: "arithmetic"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "arithmetic"},
     ),
     "product": (
         't._m("mulx", Kind.MULTIPLY, 0, "another product")',
-        {REFERENCE: "INSTRUCTIONS", SCALAR: "arithmetic"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "arithmetic"},
     ),
     "immediate": (
         't._shift("rori", 0x30, 5, "rotate")',
-        {REFERENCE: "INSTRUCTIONS", SCALAR: "arithmetic"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "arithmetic"},
     ),
     "branch": (
         't._branch("bodd", 2, "if rs1 is odd")',
-        {REFERENCE: "INSTRUCTIONS", SCALAR: "branch_taken"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "branch_taken"},
     ),
     "upper": (
         'Instruction("luj", Kind.UPPER, Format.U, 0x7B, "another one")',
-        {REFERENCE: "INSTRUCTIONS", SCALAR: "go_far"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "upper"},
     ),
     "jump": (
         'Instruction("jx", Kind.JUMP, Format.J, 0x7B, "another one")',
-        {REFERENCE: "INSTRUCTIONS", SCALAR: "go_far"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "jump_target"},
     ),
     "fence": (
         't._fence("fence.x", 0x200F, "another one")',

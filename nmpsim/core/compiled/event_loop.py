@@ -14,9 +14,11 @@ from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, book
 from nmpsim.core.compiled.event_queue import (
     MAY_RELEASE,
     earliest,
+    last_turn,
     update_all_cycles,
     update_cycles,
 )
+from nmpsim.core.compiled.fetch import fetch
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.recorder import (
     LoopContext,
@@ -25,19 +27,27 @@ from nmpsim.core.compiled.recorder import (
     record_sync,
     steps_before_full,
 )
-from nmpsim.core.compiled.scalar import fetch, step
+from nmpsim.core.compiled.rv32im import DECODED, DECODED_WORDS, run_rv32im
+from nmpsim.core.compiled.scalar import step
 from nmpsim.core.compiled.tensor import weight_tail_of
-from nmpsim.core.compiled.traps import FETCHED, NOT_COMPILED, TRAPPED, WENT_ON, ZERO
+from nmpsim.core.compiled.traps import (
+    FETCHED,
+    NEEDS_TURN,
+    NOT_COMPILED,
+    TRAPPED,
+    WENT_ON,
+    ZERO,
+)
 from nmpsim.core.compiled.units import next_grant, serve, steps_with_room
 from nmpsim.core.compiled.watch import (
     is_stop_address,
     note_core,
-    note_turn,
+    note_turns,
     source_before,
     trace_is_full,
     wants_to_stop,
 )
-from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, IS_SYNCHRONISATION
+from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, IS_RV32IM, IS_SYNCHRONISATION
 from nmpsim.core.state import NEVER, Machine, Outcome, Status
 from nmpsim.core.stops import MAX_STEPS, StopConditions
 from nmpsim.isa.words import MAX_WORDS
@@ -95,8 +105,13 @@ def run_events(
     touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
     update_all_cycles(m, clocks, requests)
+    decoded = np.zeros((DECODED + 1) * DECODED_WORDS, np.int64)
+    is_watched = stops.trace.shape[0] > 0 or is_recording(context)
+    has_stops = stops.after != 0 or stops.addresses.shape[0] > 0
     core, moved = -1, True
-    for _ in range(turns):
+    turns_left = np.int64(turns)
+    while turns_left > 0:
+        turns_left -= 1
         max_steps = min(
             steps_with_room(m), steps_before_full(context), stops.steps_per_turn, steps_left
         )
@@ -119,7 +134,7 @@ def run_events(
             clock = clocks[request >> 1]
             update_cycles(m, request >> 1, clocks, requests)
             moved = clocks[request >> 1] != clock
-            note_turn(stops)
+            note_turns(stops, 1)
             continue
         if m.cores[core].clock > costs.limits_cycles:
             m.shared[0].trap[0] = core
@@ -129,36 +144,54 @@ def run_events(
         if m.cores[core].clock >= stops.until_cycle or is_stop_address(m, stops, core):
             return STOPPED_OUTCOME
         m.shared[0].last_barrier = -1
-        steps = 0
+        steps = ZERO
         ended = WENT_ON
         moved, may_release = True, False
-        retired = m.cores[core].retired
+        retired, last, may_ask = m.cores[core].retired, ZERO - 1, not has_stops
         number, word, source = ILLEGAL, ZERO, np.int64(0)
         while ended == WENT_ON and steps < max_steps:
-            if m.cores[core].clock > costs.limits_cycles:
+            if m.cores[core].clock > costs.limits_cycles or trace_is_full(stops):
                 break
             has_turn = steps == 0
             ended, number, word = fetch(m, core, has_turn)
             may_release |= MAY_RELEASE[number]
+            done, passed = m.cores[core].retired, ZERO + 1
             if ended == FETCHED:
                 if is_recording(context) and looks_at_data(m, core, number):
                     return NO_RESULT
                 source = source_before(m, stops, core, word)
-                done = m.cores[core].retired
-                if INSTRUCTION_UNIT[number] >= 0:
-                    steps_left -= steps_of_values
-                    max_steps = min(max_steps, max(steps_left, steps + 1))
-                    ended = tensor(m, costs, context, core, number, word, d, touches, has_turn)
-                    if stops.strict and m.cores[core].retired > done and not is_recording(context):
-                        tail = weight_tail_of(m, core, number, d)
-                        if tail >= 0:
-                            note_violation(m, core, tail)
-                            return VIOLATION
+                if IS_RV32IM[number]:
+                    most, turn = max_steps - steps, m.cores[core].clock if has_turn else ZERO - 1
+                    ended, passed, taken = run_rv32im(
+                        m, costs, core, number, word, most, turn, last, turns_left, decoded,
+                        is_watched,
+                    )  # fmt: skip
+                    has_turn = has_turn and passed == 0
+                    turns_left -= taken
+                    note_turns(stops, taken)
+                    if ended == NEEDS_TURN and may_ask:
+                        may_ask, last = False, last_turn(core, clocks, requests, stops.until_cycle)
+                        if m.cores[core].clock <= last:
+                            ended = WENT_ON
                 else:
-                    ended = step(m, costs, core, number, word, has_turn)
-                    is_sync = is_recording(context) and IS_SYNCHRONISATION[number]
-                    if is_sync and m.cores[core].retired > done:
-                        record_sync(m, context, core, number, word)
+                    may_ask, last = False, ZERO - 1  # others may answer to what it does
+                    if INSTRUCTION_UNIT[number] >= 0:
+                        steps_left -= steps_of_values
+                        max_steps = min(max_steps, max(steps_left, steps + 1))
+                        ended = tensor(m, costs, context, core, number, word, d, touches, has_turn)
+                        is_done = m.cores[core].retired > done and not is_recording(context)
+                        if stops.strict and is_done:
+                            tail = weight_tail_of(m, core, number, d)
+                            if tail >= 0:
+                                note_violation(m, core, tail)
+                                return VIOLATION
+                    else:
+                        ended = step(m, costs, core, number, word, has_turn)
+                        is_sync = is_recording(context) and IS_SYNCHRONISATION[number]
+                        if is_sync and m.cores[core].retired > done:
+                            record_sync(m, context, core, number, word)
+            if m.cores[core].retired > done:
+                note_core(m, costs, stops, core, number, word, source, d)
             if ended == TRAPPED and not has_turn:
                 m.shared[0].trap[
                     :
@@ -168,7 +201,7 @@ def run_events(
                 return NO_RESULT
             if ended == TRAPPED:
                 break
-            steps += 1
+            steps += passed
         steps_left -= steps
         book(m, core, ON_CONTROL)
         if may_release:
@@ -178,9 +211,7 @@ def run_events(
         if ended == TRAPPED and has_turn:
             return TRAP
         has_retired = m.cores[core].retired > retired
-        if has_retired:
-            note_core(m, costs, stops, core, number, word, source, d)
-        note_turn(stops)
+        note_turns(stops, 1)
         barrier = m.shared[0].last_barrier
         if stop_at_layers and 0 <= barrier < m.barriers.size:
             return LAYER_END

@@ -58,3 +58,15 @@ def update_all_cycles(m: Machine, clocks: Int64s, requests: Int64s) -> None:
     """As ``update_cycles``, for all cores."""
     for core in range(m.cores.size):
         update_cycles(m, core, clocks, requests)
+
+
+@jit
+def last_turn(core: Int, clocks: Int64s, requests: Int64s, until_cycle: Int) -> Any:
+    """The last cycle at which the others let a core have its turn, as long as they do nothing."""
+    last = until_cycle - 1
+    for i in range(requests.size):
+        last = min(last, requests[i])
+    for other in range(clocks.size):
+        if other != core:
+            last = min(last, clocks[other] - 1 if other < core else clocks[other])
+    return last

@@ -53,6 +53,11 @@ def memory_of(m: Machine, core: Int, region: Int) -> Any:
 @jit
 def read(memory: Bytes, offset: Int, nbytes: Int) -> Any:
     """Little-endian unsigned integer of ``nbytes`` bytes."""
+    if nbytes == 4:  # one load
+        at = np.uintp(offset)
+        low = np.int64(memory[at]) | np.int64(memory[at + np.uintp(1)]) << 8
+        high = np.int64(memory[at + np.uintp(2)]) | np.int64(memory[at + np.uintp(3)]) << 8
+        return low | high << 16
     value = np.int64(0)
     for i in range(nbytes):
         value |= np.int64(memory[offset + i]) << np.int64(8 * i)
@@ -62,5 +67,11 @@ def read(memory: Bytes, offset: Int, nbytes: Int) -> Any:
 @jit
 def write(memory: Bytes, offset: Int, nbytes: Int, value: Int) -> None:
     """Store the low ``nbytes`` bytes of ``value``, little-endian."""
+    if nbytes == 4:  # one store
+        at, word = np.uintp(offset), np.int64(value)
+        memory[at], memory[at + np.uintp(1)] = np.uint8(word & 255), np.uint8(word >> 8 & 255)
+        memory[at + np.uintp(2)] = np.uint8(word >> 16 & 255)
+        memory[at + np.uintp(3)] = np.uint8(word >> 24 & 255)
+        return
     for i in range(nbytes):
         memory[offset + i] = np.uint8((value >> np.int64(8 * i)) & 255)

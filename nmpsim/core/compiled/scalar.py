@@ -1,7 +1,7 @@
-"""RV32IM and Zicsr of one core, and its synchronisation.
+"""Scalar instructions beyond RV32IM: Zicsr, and how cores wait and meet.
 
-``fetch`` reads an instruction and ``step`` does it; each says how it ended, and neither begins what
-other cores could see unless ``has_turn`` is set.
+``step`` does one and says how it ended; it does not begin what other cores could see unless
+``has_turn`` is set.
 """
 
 from __future__ import annotations
@@ -10,65 +10,30 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.fields import (
-    b_offset,
-    csr_of,
-    i_immediate,
-    j_offset,
-    outstanding_of,
-    rd_of,
-    rs1_of,
-    rs2_of,
-    s_immediate,
-    u_immediate,
-    unit_of,
-)
-from nmpsim.core.compiled.memory import (
-    IMAGE,
-    NOWHERE,
-    RAM,
-    is_shared,
-    locate,
-    memory_of,
-    read,
-    write,
-)
+from nmpsim.core.compiled.fields import csr_of, outstanding_of, rd_of, rs1_of, rs2_of, unit_of
 from nmpsim.core.compiled.sync import arrive, halt, pend, post
 from nmpsim.core.compiled.traps import (
     BREAKPOINT,
     ENVIRONMENT_CALL,
-    FETCH_FAULT,
-    FETCH_MISALIGNED,
-    FETCHED,
     ILLEGAL_INSTRUCTION,
-    LOAD_FAULT,
-    LOAD_MISALIGNED,
     MEPC,
     MSTATUS,
     NEEDS_TURN,
     STOPPED,
-    STORE_FAULT,
-    STORE_MISALIGNED,
     WENT_ON,
     WORD,
     ZERO,
     next_instruction,
     retire,
     set_register,
-    signed,
     trap,
 )
 from nmpsim.core.compiled.units import await_job
 from nmpsim.core.decode import (
-    ACCESS_BYTES,
-    BUCKETS,
-    ILLEGAL,
     KIND,
     KIND_OF,
-    MASKS,
-    MATCHES,
     OP,
-    SIGN_EXTENDS,
+    OTHER_SCALAR,
     decides_instructions,
     decides_kinds,
 )
@@ -171,151 +136,6 @@ def csr_access(m: Machine, core: Int, number: Int, word: Int) -> Any:
 
 
 LAST_UNIT = int(max(Unit))
-UNKNOWN: Any = np.int64(-(1 << 63))
-"""In place of a result: this instruction is none of those that a function knows."""
-
-
-@jit
-def number_of(word: Int) -> Any:
-    """Row of the instruction table that a word matches."""
-    if word & 3 != 3:
-        return ILLEGAL
-    bucket = ((word >> 2) & 31) << 3 | (word >> 12) & 7
-    for candidate in BUCKETS[bucket]:
-        if candidate < 0:
-            break
-        if word & MASKS[candidate] == MATCHES[candidate]:
-            return candidate
-    return ILLEGAL
-
-
-@jit
-def divide(a: Int, b: Int, rest: bool) -> Any:
-    """Signed quotient towards zero, or its remainder, as RISC-V defines them."""
-    if b == 0:
-        return a if rest else np.int64(-1)
-    quotient = np.abs(a) // np.abs(b)
-    if (a < 0) != (b < 0):
-        quotient = -quotient
-    return a - quotient * b if rest else quotient
-
-
-@jit
-@decides_instructions(Kind.IMMEDIATE, Kind.REGISTER, Kind.MULTIPLY, Kind.DIVIDE)
-def arithmetic(number: Int, a: Int, b: Int) -> Any:
-    """Result of an integer operation, or UNKNOWN; int64 in, int64 out."""
-    ua, ub = a & WORD, b & WORD
-    if number == OP.add or number == OP.addi:
-        return a + b
-    if number == OP.sub:
-        return a - b
-    if number == OP.sll or number == OP.slli:
-        return a << (b & 31)
-    if number == OP.slt or number == OP.slti:
-        return np.int64(a < b)
-    if number == OP.sltu or number == OP.sltiu:
-        return np.int64(ua < ub)
-    if number == OP.xor or number == OP.xori:
-        return a ^ b
-    if number == OP.srl or number == OP.srli:
-        return ua >> (b & 31)
-    if number == OP.sra or number == OP.srai:
-        return a >> (b & 31)
-    if number == OP.or_ or number == OP.ori:
-        return a | b
-    if number == OP.and_ or number == OP.andi:
-        return a & b
-    if number == OP.mul:
-        return signed(a * b, 32)
-    if number == OP.mulh:
-        return (a * b) >> 32
-    if number == OP.mulhsu:
-        return (a * ub) >> 32
-    if number == OP.mulhu:
-        high = (np.uint64(ua) * np.uint64(ub)) >> np.uint64(32)
-        return np.int64(high)
-    if number == OP.div:
-        return divide(a, b, False)
-    if number == OP.rem:
-        return divide(a, b, True)
-    if number == OP.divu:
-        return np.int64(WORD) if ub == 0 else ua // ub
-    if number == OP.remu:
-        return ua if ub == 0 else ua % ub
-    return UNKNOWN
-
-
-@jit
-@decides_instructions(Kind.BRANCH)
-def branch_taken(number: Int, a: Int, b: Int) -> Any:
-    """1 if a branch goes, 0 if it does not, or UNKNOWN."""
-    if number == OP.beq:
-        return np.int64(a == b)
-    if number == OP.bne:
-        return np.int64(a != b)
-    if number == OP.blt:
-        return np.int64(a < b)
-    if number == OP.bge:
-        return np.int64(a >= b)
-    if number == OP.bltu:
-        return np.int64((a & WORD) < (b & WORD))
-    if number == OP.bgeu:
-        return np.int64((a & WORD) >= (b & WORD))
-    return UNKNOWN
-
-
-@jit
-def jump(m: Machine, costs: Costs, core: Int, target: Int, rd: Int) -> Any:
-    """Go to ``target`` and leave the return address in ``rd``."""
-    if target & 3:
-        return trap(m, core, FETCH_MISALIGNED, target)
-    set_register(m, core, rd, m.cores[core].pc + 4)
-    m.cores[core].pc = target
-    return retire(m, core, costs.control_taken_branch_cycles)
-
-
-@jit
-def load_word(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
-    """A scalar load."""
-    nbytes = ACCESS_BYTES[number]
-    address = (m.cores[core].registers[rs1_of(word)] + i_immediate(word)) & WORD
-    if address % nbytes:
-        return trap(m, core, LOAD_MISALIGNED, address)
-    region, offset = locate(m, address, nbytes)
-    if region == NOWHERE:
-        return trap(m, core, LOAD_FAULT, address)
-    if is_shared(region) and not has_turn:
-        return NEEDS_TURN
-    value = read(memory_of(m, core, region), offset, nbytes)
-    if SIGN_EXTENDS[number]:
-        value = signed(value, 8 * nbytes)
-    set_register(m, core, rd_of(word), value)
-    return next_instruction(m, core, access_cycles(costs, region))
-
-
-@jit
-def store_word(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
-    """A scalar store."""
-    nbytes = ACCESS_BYTES[number]
-    address = (m.cores[core].registers[rs1_of(word)] + s_immediate(word)) & WORD
-    if address % nbytes:
-        return trap(m, core, STORE_MISALIGNED, address)
-    region, offset = locate(m, address, nbytes)
-    if region in (NOWHERE, IMAGE):
-        return trap(m, core, STORE_FAULT, address)
-    if is_shared(region) and not has_turn:
-        return NEEDS_TURN
-    value = np.int64(m.cores[core].registers[rs2_of(word)])
-    write(memory_of(m, core, region), offset, nbytes, value)
-    return next_instruction(m, core, access_cycles(costs, region))
-
-
-@jit
-def access_cycles(costs: Costs, region: Int) -> Any:
-    """What a scalar access costs beyond one cycle."""
-    if region in (IMAGE, RAM):
-        return costs.control_dram_access_cycles
-    return costs.control_scratchpad_access_cycles
 
 
 @jit
@@ -352,25 +172,6 @@ def synchronise(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has
 
 
 @jit
-@decides_instructions(Kind.UPPER, Kind.JUMP)
-def go_far(m: Machine, costs: Costs, core: Int, number: Int, word: Int) -> Any:
-    """``lui``, ``auipc``, ``jal``, ``jalr``: what has addresses of 32 bits to do with."""
-    pc, rd = m.cores[core].pc, rd_of(word)
-    if number == OP.lui:
-        set_register(m, core, rd, u_immediate(word))
-        return next_instruction(m, core, ZERO)
-    if number == OP.auipc:
-        set_register(m, core, rd, pc + u_immediate(word))
-        return next_instruction(m, core, ZERO)
-    if number == OP.jal:
-        return jump(m, costs, core, (pc + j_offset(word)) & WORD, rd)
-    if number == OP.jalr:
-        base = np.int64(m.cores[core].registers[rs1_of(word)])
-        return jump(m, costs, core, (base + i_immediate(word)) & (WORD - 1), rd)
-    return trap(m, core, ILLEGAL_INSTRUCTION, word)
-
-
-@jit
 @decides_instructions(Kind.FENCE, Kind.SYSTEM)
 def system(m: Machine, core: Int, number: Int, word: Int) -> Any:
     """``ecall``, ``ebreak``, ``mret``, and what does nothing."""
@@ -400,69 +201,14 @@ def swap_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
 
 
 @jit
-def calculate(m: Machine, core: Int, number: Int, word: Int, b: Int, extra: Int) -> Any:
-    """An integer operation on rs1 and ``b``, which takes one cycle and ``extra``."""
-    a = np.int64(m.cores[core].registers[rs1_of(word)])
-    result = arithmetic(number, a, b)
-    if result == UNKNOWN:
-        return trap(m, core, ILLEGAL_INSTRUCTION, word)
-    set_register(m, core, rd_of(word), result)
-    return next_instruction(m, core, extra)
-
-
-@jit
-def branch(m: Machine, costs: Costs, core: Int, number: Int, word: Int, b: Int) -> Any:
-    """A branch on rs1 and ``b``."""
-    a = np.int64(m.cores[core].registers[rs1_of(word)])
-    taken = branch_taken(number, a, b)
-    if taken == UNKNOWN:
-        return trap(m, core, ILLEGAL_INSTRUCTION, word)
-    if taken == 0:
-        return next_instruction(m, core, ZERO)
-    return jump(m, costs, core, (m.cores[core].pc + b_offset(word)) & WORD, ZERO)
-
-
-@jit
-def fetch(m: Machine, core: Int, has_turn: bool) -> Any:
-    """FETCHED with row and word of the next instruction, or how the attempt ended."""
-    pc = m.cores[core].pc
-    region, offset = locate(m, pc, 4)
-    if region == NOWHERE:
-        return trap(m, core, FETCH_FAULT, pc), ILLEGAL, ZERO
-    if is_shared(region) and not has_turn:
-        return NEEDS_TURN, ILLEGAL, ZERO
-    word = read(memory_of(m, core, region), offset, 4)
-    number = number_of(word)
-    if number == ILLEGAL:
-        return trap(m, core, ILLEGAL_INSTRUCTION, word), ILLEGAL, word
-    return FETCHED, number, word
-
-
-@jit
-@decides_kinds
+@decides_kinds(*OTHER_SCALAR)
 def step(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
-    """One instruction of a core, any but a tensor instruction."""
+    """One instruction of a core that is neither RV32IM nor a tensor instruction."""
     kind = KIND_OF[number]
-    b = np.int64(m.cores[core].registers[rs2_of(word)])
     if kind == KIND.SYNC:
         return synchronise(m, costs, core, number, word, has_turn)
-    if kind == KIND.IMMEDIATE or kind == KIND.REGISTER:
-        b = i_immediate(word) if kind == KIND.IMMEDIATE else b
-        return calculate(m, core, number, word, b, ZERO)
-    if kind == KIND.MULTIPLY or kind == KIND.DIVIDE:
-        is_product = kind == KIND.MULTIPLY
-        extra = costs.control_multiply_cycles if is_product else costs.control_divide_cycles
-        return calculate(m, core, number, word, b, extra)
-    if kind == KIND.BRANCH:
-        return branch(m, costs, core, number, word, b)
-    if kind == KIND.LOAD:
-        return load_word(m, costs, core, number, word, has_turn)
-    if kind == KIND.STORE:
-        return store_word(m, costs, core, number, word, has_turn)
-    if kind == KIND.UPPER or kind == KIND.JUMP:
-        return go_far(m, costs, core, number, word)
-    if kind == KIND.FENCE or kind == KIND.SYSTEM:
-        return system(m, core, number, word)
     if kind == KIND.CSR:
         return swap_csr(m, core, number, word)
+    if kind == KIND.FENCE or kind == KIND.SYSTEM:
+        return system(m, core, number, word)
     return trap(m, core, ILLEGAL_INSTRUCTION, word)

@@ -25,9 +25,9 @@ JOB, FINISHED = int(Row.JOB), int(Row.FINISHED)
 
 
 @jit
-def note_turn(stops: StopConditions) -> None:
-    """One turn more."""
-    stops.noted[TURNS] += 1
+def note_turns(stops: StopConditions, turns: Int) -> None:
+    """So many turns more."""
+    stops.noted[TURNS] += turns
 
 
 @jit

@@ -1,0 +1,334 @@
+"""RV32IM of one core: as many instructions in a row as it may do before others have their turn.
+
+What a word of the image says is decoded once, since nothing can write there; words that are
+fetched from elsewhere are decoded each time. Registers are in the machine all along; pc, cycles
+and the count of instructions are put back at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.core.compiled.cycle_accounting import CONTROL, spend
+from nmpsim.core.compiled.fetch import number_of
+from nmpsim.core.compiled.fields import (
+    b_offset,
+    i_immediate,
+    j_offset,
+    rd_of,
+    rs1_of,
+    rs2_of,
+    s_immediate,
+    u_immediate,
+)
+from nmpsim.core.compiled.memory import (
+    IMAGE,
+    NOWHERE,
+    RAM,
+    is_shared,
+    locate,
+    memory_of,
+    read,
+    write,
+)
+from nmpsim.core.compiled.traps import (
+    FETCH_MISALIGNED,
+    LOAD_FAULT,
+    LOAD_MISALIGNED,
+    NEEDS_TURN,
+    STORE_FAULT,
+    STORE_MISALIGNED,
+    WENT_ON,
+    WORD,
+    ZERO,
+    signed,
+    trap,
+)
+from nmpsim.core.decode import (
+    ACCESS_BYTES,
+    IS_ACCESS,
+    IS_RV32IM,
+    IS_WRITE,
+    KIND,
+    KIND_OF,
+    OP,
+    RV32IM,
+    SIGN_EXTENDS,
+    decides_instructions,
+    decides_kinds,
+)
+from nmpsim.core.state import Machine
+from nmpsim.isa.table import Kind
+from nmpsim.kernels.array_types import Int, Int64s
+from nmpsim.kernels.jit import jit, jit_inlined
+from nmpsim.timing import Costs
+
+TAG, NUMBER, RD, RS1, RS2, ADDEND, OFFSET, CYCLES = range(8)
+"""Words of a decoded instruction. TAG is pc + 1, ADDEND belongs to the second operand; OFFSET is a
+target's address or what an address is off by; CYCLES are those that do not depend on data."""
+DECODED_WORDS = 8
+DECODED = 1 << 11
+"""Instructions that stay decoded: one for each pc modulo four times as many."""
+UNKNOWN: Any = np.int64(-(1 << 63))
+"""In place of a result: this instruction is none of those that a function knows."""
+
+
+@jit
+def divide(a: Int, b: Int, rest: bool) -> Any:
+    """Signed quotient towards zero, or its remainder, as RISC-V defines them."""
+    if b == 0:
+        return a if rest else np.int64(-1)
+    quotient = np.abs(a) // np.abs(b)
+    if (a < 0) != (b < 0):
+        quotient = -quotient
+    return a - quotient * b if rest else quotient
+
+
+@jit_inlined
+@decides_instructions(Kind.IMMEDIATE, Kind.REGISTER, Kind.MULTIPLY, Kind.DIVIDE)
+def arithmetic(number: Int, a: Int, b: Int) -> Any:
+    """Result of an integer operation, or UNKNOWN; int64 in, int64 out."""
+    ua, ub = a & WORD, b & WORD
+    if number == OP.add or number == OP.addi:
+        return a + b
+    if number == OP.sub:
+        return a - b
+    if number == OP.sll or number == OP.slli:
+        return a << (b & 31)
+    if number == OP.slt or number == OP.slti:
+        return np.int64(a < b)
+    if number == OP.sltu or number == OP.sltiu:
+        return np.int64(ua < ub)
+    if number == OP.xor or number == OP.xori:
+        return a ^ b
+    if number == OP.srl or number == OP.srli:
+        return ua >> (b & 31)
+    if number == OP.sra or number == OP.srai:
+        return a >> (b & 31)
+    if number == OP.or_ or number == OP.ori:
+        return a | b
+    if number == OP.and_ or number == OP.andi:
+        return a & b
+    if number == OP.mul:
+        return signed(a * b, 32)
+    if number == OP.mulh:
+        return (a * b) >> 32
+    if number == OP.mulhsu:
+        return (a * ub) >> 32
+    if number == OP.mulhu:
+        high = (np.uint64(ua) * np.uint64(ub)) >> np.uint64(32)
+        return np.int64(high)
+    if number == OP.div:
+        return divide(a, b, False)
+    if number == OP.rem:
+        return divide(a, b, True)
+    if number == OP.divu:
+        return np.int64(WORD) if ub == 0 else ua // ub
+    if number == OP.remu:
+        return ua if ub == 0 else ua % ub
+    return UNKNOWN
+
+
+@jit_inlined
+@decides_instructions(Kind.BRANCH)
+def branch_taken(number: Int, a: Int, b: Int) -> Any:
+    """1 if a branch goes, 0 if it does not, or UNKNOWN."""
+    if number == OP.beq:
+        return np.int64(a == b)
+    if number == OP.bne:
+        return np.int64(a != b)
+    if number == OP.blt:
+        return np.int64(a < b)
+    if number == OP.bge:
+        return np.int64(a >= b)
+    if number == OP.bltu:
+        return np.int64((a & WORD) < (b & WORD))
+    if number == OP.bgeu:
+        return np.int64((a & WORD) >= (b & WORD))
+    return UNKNOWN
+
+
+@jit
+@decides_instructions(Kind.UPPER)
+def upper(number: Int, pc: Int, word: Int) -> Any:
+    """Result of ``lui`` or ``auipc``, or UNKNOWN."""
+    if number == OP.lui:
+        return u_immediate(word)
+    if number == OP.auipc:
+        return pc + u_immediate(word)
+    return UNKNOWN
+
+
+@jit
+@decides_instructions(Kind.JUMP)
+def jump_target(number: Int, a: Int, offset: Int) -> Any:
+    """Where a jump goes, or UNKNOWN."""
+    if number == OP.jal:
+        return offset
+    if number == OP.jalr:
+        return (a + offset) & (WORD - 1)
+    return UNKNOWN
+
+
+@jit
+@decides_kinds(*RV32IM)
+def decode(entry: Int64s, costs: Costs, pc: Int, number: Int, word: Int) -> None:
+    """Decode an instruction of RV32IM, int64 [DECODED_WORDS]."""
+    kind = KIND_OF[number]
+    entry[TAG], entry[NUMBER] = pc + 1, number
+    entry[RD], entry[RS1], entry[RS2] = rd_of(word), rs1_of(word), rs2_of(word)
+    entry[ADDEND], entry[OFFSET], entry[CYCLES] = 0, 0, 1
+    if kind == KIND.REGISTER:
+        return
+    if kind == KIND.IMMEDIATE:
+        entry[RS2], entry[ADDEND] = 0, i_immediate(word)
+    elif kind == KIND.UPPER:  # 0 + constant
+        entry[NUMBER] = OP.add
+        entry[RS1], entry[RS2], entry[ADDEND] = 0, 0, upper(number, pc, word)
+    elif kind == KIND.MULTIPLY:
+        entry[CYCLES] += costs.control_multiply_cycles
+    elif kind == KIND.DIVIDE:
+        entry[CYCLES] += costs.control_divide_cycles
+    elif kind == KIND.BRANCH:
+        entry[OFFSET] = (pc + b_offset(word)) & WORD
+    elif kind == KIND.JUMP:
+        entry[OFFSET] = (pc + j_offset(word)) & WORD if number == OP.jal else i_immediate(word)
+    elif kind == KIND.LOAD:
+        entry[OFFSET] = i_immediate(word)
+    elif kind == KIND.STORE:
+        entry[OFFSET] = s_immediate(word)
+
+
+@jit
+def decode_at(m: Machine, costs: Costs, decoded: Int64s, at: Int, pc: Int, is_watched: bool) -> Any:
+    """Decode what is at an address of the image; False if it is not there, or cannot follow."""
+    region, offset = locate(m, pc, 4)
+    if region != IMAGE:
+        return False
+    word = read(m.image, offset, 4)
+    number = number_of(word)
+    if not IS_RV32IM[number] or (is_watched and IS_ACCESS[number]):
+        return False
+    decode(decoded[at : at + DECODED_WORDS], costs, pc, number, word)
+    return True
+
+
+@jit
+def access_cycles(costs: Costs, region: Int) -> Any:
+    """What a scalar access costs beyond one cycle."""
+    if region in (IMAGE, RAM):
+        return costs.control_dram_access_cycles
+    return costs.control_scratchpad_access_cycles
+
+
+@jit
+def access_cause(region: Int, address: Int, nbytes: Int, writes: bool) -> Any:
+    """Why a load or store traps; -1 if it does not."""
+    if address & (nbytes - 1):
+        return STORE_MISALIGNED if writes else LOAD_MISALIGNED
+    if region == NOWHERE or (writes and region == IMAGE):
+        return STORE_FAULT if writes else LOAD_FAULT
+    return ZERO - 1
+
+
+@jit
+def run_rv32im(
+    m: Machine,
+    costs: Costs,
+    core: Int,
+    number: Int,
+    word: Int,
+    most_steps: Int,
+    turn: Int,
+    last_turn: Int,
+    most_turns: Int,
+    decoded: Int64s,
+    is_watched: bool,
+) -> Any:
+    """Do an instruction of RV32IM that is fetched, and those after it, ``most_steps`` at most.
+
+    At the cycle ``turn`` the core has its turn: it may access what other cores see. Up to the cycle
+    ``last_turn`` it would have the next turn, too, and takes ``most_turns`` of those at most. If
+    somebody watches, an access, and what is not fetched from the image, is done alone. ``decoded``
+    is int64 [(DECODED + 1) * DECODED_WORDS]; its last entry is for the first instruction.
+
+    Returns:
+        How it ended, the steps done, and the turns taken.
+    """
+    registers = m.cores[core].registers
+    pc, clock = m.cores[core].pc, m.cores[core].clock
+    begin, limit = clock, costs.limits_cycles
+    branch_cycles = 1 + costs.control_taken_branch_cycles
+    ended, cause, value = WENT_ON, ZERO - 1, ZERO
+    steps, turns = ZERO, ZERO
+    at = np.uintp(DECODED * DECODED_WORDS)
+    decode(decoded[DECODED * DECODED_WORDS :], costs, pc, number, word)
+    if is_watched and (IS_ACCESS[number] or locate(m, pc, 4)[0] != IMAGE):
+        most_steps = ZERO + 1
+    while True:
+        row = np.uintp(decoded[at + np.uintp(NUMBER)])
+        number = np.int64(row)
+        rd = np.uintp(decoded[at + np.uintp(RD)])
+        a = np.int64(registers[np.uintp(decoded[at + np.uintp(RS1)])])
+        b = np.int64(registers[np.uintp(decoded[at + np.uintp(RS2)])])
+        result = arithmetic(number, a, b + decoded[at + np.uintp(ADDEND)])
+        if result != UNKNOWN:
+            registers[rd] = np.int32(signed(result, 32))
+            registers[0] = 0
+            pc += 4
+            clock += decoded[at + np.uintp(CYCLES)]
+        elif IS_ACCESS[row]:
+            nbytes, writes = ACCESS_BYTES[row], IS_WRITE[row]
+            value = (a + decoded[at + np.uintp(OFFSET)]) & WORD
+            region, offset = locate(m, value, nbytes)
+            cause = access_cause(region, value, nbytes, writes)
+            if cause >= 0:
+                break
+            if is_shared(region) and clock > turn:
+                if clock > last_turn or turns >= most_turns:
+                    ended = NEEDS_TURN
+                    break
+                turns, turn = turns + 1, clock
+            memory = memory_of(m, core, region)
+            if writes:
+                write(memory, offset, nbytes, b)
+            else:
+                result = read(memory, offset, nbytes)
+                bits = 8 * nbytes if SIGN_EXTENDS[row] else np.int64(32)
+                registers[rd] = np.int32(signed(result, bits))
+                registers[0] = 0
+            pc += 4
+            clock += 1 + access_cycles(costs, region)
+        else:
+            taken = branch_taken(number, a, b)
+            target = decoded[at + np.uintp(OFFSET)]
+            if taken == UNKNOWN:
+                target = jump_target(number, a, target)
+            if taken == 0:
+                pc += 4
+                clock += 1
+            elif target & 3:
+                cause, value = FETCH_MISALIGNED, target
+                break
+            else:
+                if taken == UNKNOWN:
+                    registers[rd] = np.int32(signed(pc + 4, 32))
+                    registers[0] = 0
+                pc = target
+                clock += branch_cycles
+        steps += 1
+        if steps >= most_steps or clock > limit:
+            break
+        slot = ((pc >> 2) & (DECODED - 1)) * DECODED_WORDS
+        at = np.uintp(slot)
+        if decoded[at] != pc + 1 and not decode_at(m, costs, decoded, slot, pc, is_watched):
+            break
+    m.cores[core].pc = pc
+    m.cores[core].retired += steps
+    spend(m, core, CONTROL, clock - begin)
+    if cause >= 0:
+        ended = trap(m, core, cause, value)
+        steps += 1 if ended == WENT_ON else 0
+    return ended, steps, turns
