@@ -1,5 +1,7 @@
 """The HTML page of runs: whole, self-contained, and harmless whatever names a report has."""
 
+import base64
+import gzip
 import html
 import json
 import re
@@ -23,16 +25,18 @@ from nmpsim.views.html.compare import (
     run_names,
     settings_table,
     totals_table,
+    verdicts,
 )
-from nmpsim.views.html.figures import MAX_MARKS
+from nmpsim.views.html.figures import MAX_MARKS, NAME_CHARACTERS, layer_labels
 from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.headline import headline, title_of
 from nmpsim.views.html.layer_graph import MAX_LAYERS, MAX_SPAN, layer_graph
-from nmpsim.views.html.run_figures import CHANNEL_CELLS, error_figures, run_figures
+from nmpsim.views.html.run_figures import error_figures, run_figures
+from nmpsim.views.html.saturation_map import CHANNEL_CELLS
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 EVIL += "\x1b[31m\ud800\uffff"
-MAX_BYTES = 5_000_000
+MAX_BYTES = 2_000_000
 
 
 class Page(HTMLParser):
@@ -117,6 +121,7 @@ def test_every_figure_is_there_with_a_picture_for_those_without_script(page, tex
         "Values of 1 fc",
         "Values of 2 softmax",
     ]
+    *titles, _, _ = titles  # histograms are folded, and drawn when somebody opens them
     pictures = page.named("img")
     assert len(pictures) == len(titles)
     assert all(picture["src"].startswith("data:image/") for picture in pictures)
@@ -143,9 +148,11 @@ def test_names_of_a_report_stay_text():
     assert "{{ 7" in text
     assert len(page.named("img")) == text.count('class="still"')
     kinds = [script.get("type") for script in page.named("script")]
-    assert kinds.count(None) == 2  # ours: Vega, and the page's own
-    for spec in re.findall(r'<script type="application/json">(.*?)</script>', text, re.S):
-        json.loads(spec)
+    assert kinds.count(None) == 1  # the page's own; Vega is packed
+    packed = re.findall(r'<script type="application/gzip">([A-Za-z0-9+/=]*)</script>', text)
+    assert len(packed) == kinds.count("application/gzip") - 1 == text.count('class="live"')
+    for spec in packed:
+        json.loads(gzip.decompress(base64.b64decode(spec)))
 
 
 def test_what_is_not_known_is_said():
@@ -244,11 +251,54 @@ def test_channels_share_cells():
     (figure,) = [one for one in figures if one.title.startswith("Saturation")]
     cells = figure.spec["data"]["values"]
     assert [(cell["channels"], cell["count"]) for cell in cells] == [
+        ("others", 0),
         ("0 to 31", 3),
         ("32 to 63", 4),
         ("2016 to 2047", 8),
     ]
-    assert cells[0]["share"] == pytest.approx(100 * 3 / (49 * 2048 / CHANNEL_CELLS), abs=1e-4)
+    assert cells[1]["share"] == pytest.approx(100 * 3 / (49 * 2048 / CHANNEL_CELLS), abs=1e-4)
+    (part,) = figure.spec["vconcat"]
+    assert part["encoding"]["x"]["scale"]["domain"] == [0, 2048]
+
+
+def test_layers_with_other_channels_have_another_axis():
+    layers = tuple(
+        layer(n, shape=(1, 4, 4, channels), saturation=CUTS)
+        for n, channels in enumerate((64, 16, 64))
+    )
+    figures = run_figures(sample_report(layers=layers))
+    (figure,) = [one for one in figures if one.title.startswith("Saturation")]
+    parts = figure.spec["vconcat"]
+    assert [part["encoding"]["x"]["title"] for part in parts] == [
+        "channel, of 16",
+        "channel, of 64",
+    ]
+    assert [part["height"] for part in parts] == [16, 32]
+
+
+def test_long_names_show_where_they_part():
+    stem = "functional_1/block_12_expand_relu/Relu6;functional_1/block_12_expand_BN/Fused"
+    layers = tuple(layer(n, f"{stem}{end}/BatchNorm/shared_tail") for n, end in enumerate("abc"))
+    report = sample_report(layers=layers)
+    labels = layer_labels(report)
+    assert len({label.split(" ", 1)[1] for label in labels}) == 3
+    assert all(f"Fused{end}" in label for end, label in zip("abc", labels, strict=True))
+    assert all(len(label) < NAME_CHARACTERS + 5 for label in labels)
+    names = [one.name for one in headline(report).slow]
+    assert len(set(names)) == 3
+    other = attrs.evolve(report, layers=tuple(attrs.evolve(one, cycles=7) for one in layers))
+    figure = change_figure({"a": report, "b": other})
+    assert len({value["layer"] for value in figure.spec["data"]["values"]}) == 3
+
+
+def test_tooltips_have_rounded_numbers():
+    report = sample_report(layers=(layer(0, macs=12345, cycles=7001),))
+    (figure,) = [one for one in run_figures(report) if one.title == "Roofline"]
+    formats = {
+        one["field"]: one.get("format") for one in figure.spec["layer"][1]["encoding"]["tooltip"]
+    }
+    assert formats["speed"] == formats["reach"] == ",.4~r"
+    assert (formats["cycles"], formats["layer"]) == (",", None)
 
 
 def test_the_first_screen():
@@ -284,7 +334,14 @@ def test_the_first_screen():
         (one.label, one.value, one.note) for one in often.numbers
     ]
     assert [one.name for one in first.slow] == ["a", "b", "c"]
-    assert first.slow[0].words == "50.0% of the cycles, 2.00 x its bound; 60.0% MAC array at work"
+    assert first.slow[0].words == (
+        "50.0% of the cycles, 2.00 x its bound; critical path: 30.0% MAC array,"
+        " 10.0% DRAM: transferring bursts; 1 of 32 cores have work"
+    )
+    unknown = attrs.evolve(layers[0], critical_path={}, cores=32)
+    assert headline(attrs.evolve(report, layers=(unknown, *layers[1:]))).slow[0].words == (
+        "50.0% of the cycles, 2.00 x its bound; 60.0% MAC array at work"
+    )
     assert [one.name for one in first.saturated] == ["d", "a"]
     assert first.saturated[1].words == (
         "0.7% of the values, most at rescale, high side, by up to 300 units of the last place"
@@ -423,6 +480,23 @@ def test_what_the_devices_and_answers_have_in_common():
     assert settings_table({"a": first, "b": first}) is None
 
 
+def test_a_comparison_begins_with_whether_it_is_worse():
+    first = sample_report()
+    slower = attrs.evolve(first.layers[1], cycles=2999, saturation=CUTS)
+    wrong = {"prob": first.outputs["prob"] + 1}
+    layers = (first.layers[0], slower, *first.layers[2:])
+    bad = sample_report(cycles=4000, layers=layers, outputs=wrong)
+    assert verdicts({"old": first, "new": bad, "same": first}) == [
+        "new against old: +500 (+14.3%) cycles, slower, most in fc (+500); the outputs differ;"
+        " 7 more values saturate.",
+        "same against old: as many cycles; the outputs are the same.",
+    ]
+    (better,) = verdicts({"new": bad, "old": first})
+    assert "-500 (-12.5%) cycles, faster, most in fc (-500)" in better
+    assert "7 fewer values saturate" in better
+    assert "slower, most in fc" in html_page({"old": first, "new": bad})
+
+
 def test_equal_runs_have_no_figure_of_changes():
     assert change_figure({"a": sample_report(), "b": sample_report()}) is None
 
@@ -453,11 +527,24 @@ function look(left) {
   column.click();
   const down = names();
   column.click();
-  const found = { figures, drawn: drawn(), tooWide, down, up: names() };
+  const up = names();
+  addFilter(table);
+  const field = table.parentNode.previousElementSibling.querySelector("input");
+  const shown = (words) => {
+    field.value = words;
+    field.dispatchEvent(new Event("input"));
+    return Array.from(table.tBodies[0].rows).filter((row) => !row.hidden)
+      .map((row) => row.cells[1].textContent);
+  };
+  const filtered = ["f*", "cycles>1,000 device", "cyc<=1", "nothing"].map(shown);
+  const headings = Array.from(table.tHead.rows[0].cells);
+  const buttons = headings.every((one) => one.querySelector("button"));
+  const found = { figures, drawn: drawn(), tooWide, down, up, filtered, buttons };
   document.body.innerHTML = "<pre id=found></pre>";
   document.getElementById("found").textContent = JSON.stringify(found);
 }
 window.addEventListener("load", () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
   for (const figure of document.querySelectorAll("figure:not(.drawn)")) {  // a headless browser
     watcher.unobserve(figure);  // may draw no frame, and then nothing comes into view
     enliven(figure);
@@ -491,3 +578,7 @@ def test_in_a_browser(text, tmp_path, window):
     assert found["tooWide"] <= 0
     assert found["down"][:2] == ["fc", "a_rather_long_network_name__stage1_block1_conv1_res"]
     assert found["up"] == found["down"][::-1]
+    assert found["buttons"]
+    conv, fc, softmax = found["down"][1], found["down"][0], found["down"][2]
+    assert [sorted(names) for names in found["filtered"]] == [[fc, softmax], [fc], [softmax], []]
+    assert conv not in found["filtered"][1]

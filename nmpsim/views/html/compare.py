@@ -8,9 +8,17 @@ import attrs
 import numpy as np
 
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.views.html.figures import NAME_CHARACTERS, Figure, axis, figure_spec, tooltips
+from nmpsim.views.html.figures import (
+    Figure,
+    axis,
+    figure_spec,
+    names_axis,
+    short_names,
+    tooltips,
+)
+from nmpsim.views.html.headline import db_text, saturated_values, worst_sqnr
 from nmpsim.views.html.tables import Cell, Heading, Table, count, percent_cell, plain_table, text
-from nmpsim.views.text import duration, shorten_middle
+from nmpsim.views.text import duration
 from nmpsim.visible import visible_line
 
 MAX_DRAWN = 20
@@ -32,6 +40,37 @@ class _Row:
         """The largest difference to the first run."""
         first, *others = [layer.cycles if layer else 0 for layer in self.layers]
         return max((other - first for other in others), key=abs)
+
+
+def verdicts(runs: _Runs) -> list[str]:
+    """For each run but the first: whether it is worse than that, and where."""
+    (name, first), *others = runs.items()
+    return [_verdict(f"{other} against {name}", first, run) for other, run in others]
+
+
+def _verdict(who: str, first: RunReport, run: RunReport) -> str:
+    facts = [_time_words(first, run)]
+    if run.trap is not None:
+        facts.insert(0, "it did not reach its end")
+    facts.append(f"the outputs {'are the same' if _same_outputs(first, run) else 'differ'}")
+    if more := saturated_values(run) - saturated_values(first):
+        facts.append(f"{abs(more):,} {'more' if more > 0 else 'fewer'} values saturate")
+    before, after = worst_sqnr(first), worst_sqnr(run)
+    if before is not None and after is not None and before[1] != after[1]:
+        facts.append(f"the worst SQNR was {db_text(before[1])} and is {db_text(after[1])}")
+    return f"{who}: {'; '.join(facts)}."
+
+
+def _time_words(first: RunReport, run: RunReport) -> str:
+    more = run.cycles - first.cycles
+    if not more:
+        return "as many cycles"
+    words = f"{_change(first.cycles, run.cycles).text} cycles, {'slower' if more > 0 else 'faster'}"
+    rows = _rows({"first": first, "run": run})
+    most = max(rows, key=lambda row: row.change() * (1 if more > 0 else -1))
+    if more * most.change() <= 0:
+        return words
+    return f"{words}, most in {visible_line(most.name)} ({most.change():+,})"
 
 
 def totals_table(runs: _Runs) -> Table:
@@ -83,32 +122,29 @@ def layers_table(runs: _Runs) -> Table:
 def change_figure(runs: _Runs) -> Figure | None:
     """Layers whose cycles changed most; None if none did."""
     changed = sorted((row for row in _rows(runs) if row.change()), key=lambda r: -abs(r.change()))
+    drawn = changed[:MAX_DRAWN]
+    labels = short_names([row.name for row in drawn])
     values = [
-        {
-            "layer": shorten_middle(visible_line(row.name), NAME_CHARACTERS),
-            "run": name,
-            "cycles": cycles,
-        }
-        for row in changed[:MAX_DRAWN]
+        {"layer": label, "run": name, "cycles": cycles}
+        for row, label in zip(drawn, labels, strict=True)
         for name, cycles in zip(runs, row.cycles(), strict=True)
         if cycles is not None
     ]
     if not values:
         return None
-    shown = min(len(changed), MAX_DRAWN)
     spec = figure_spec(
         values,
-        max(120, 14 * shown * len(runs)),
+        max(120, 14 * len(drawn) * len(runs)),
         mark="bar",
         encoding={
-            "y": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 220}),
+            "y": names_axis("layer"),
             "yOffset": {"field": "run", "sort": list(runs)},
             "x": axis("cycles", "quantitative", "cycles"),
             "color": axis("run", "nominal", "run", sort=list(runs)),
-            "tooltip": tooltips(layer="layer", run="run", cycles="cycles"),
+            "tooltip": tooltips(values, layer="layer", run="run", cycles="cycles"),
         },
     )
-    said = f"The {shown} of {len(changed)} layers with other cycles, largest change first."
+    said = f"The {len(drawn)} of {len(changed)} layers with other cycles, largest change first."
     return Figure("What changed most", said, spec)
 
 
@@ -122,7 +158,7 @@ def _total(name: str, run: RunReport, first: RunReport) -> tuple[Cell, ...]:
         Cell(duration(run.seconds), run.seconds),
         percent_cell(run.use.dram_busy, 1.0 if run.cycles else 0),
         percent_cell(run.use.mac_utilization, 1.0 if run.cycles else 0),
-        count(sum(layer.saturated for layer in run.layers)),
+        count(saturated_values(run)),
         text("same" if _same_outputs(first, run) else "other"),
         text(run.trap.kind if run.trap else "reached", "alarm" if run.trap else ""),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -55,9 +56,14 @@ def _joined(paths: str) -> Iterator[str]:
         yield f'<path d="{line}"{look}/>'
 
 
+def packed(text: str) -> str:
+    """The text as gzip in base64: a quarter of its size, unpacked when a reader looks at it."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
 @cache
 def script() -> str:
-    """Vega, Vega-Lite and Vega-Embed, for a page of their own; it defines ``vegaEmbed``."""
+    """Vega, Vega-Lite and Vega-Embed, for a page of their own, packed; it defines ``vegaEmbed``."""
     import vl_convert
 
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return packed(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))

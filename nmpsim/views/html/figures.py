@@ -12,15 +12,17 @@ from typing import Any
 
 import attrs
 
-from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.views.text import shorten_middle
+from nmpsim.report.data import RunReport
+from nmpsim.views.text import shorten_apart
 from nmpsim.visible import visible_line
 
 WIDTH = 860
 """Pixels of a figure where nobody asks for another width."""
+MARGIN = 340
+"""Pixels of this that a stacked figure has for labels and a legend; page.js knows it, too."""
 MAX_MARKS = 50_000
 """A browser draws no more while somebody waits; ten thousand are usual for a large network."""
-NAME_CHARACTERS = 34
+NAME_CHARACTERS = 30
 """Of a layer's name on an axis, or in a list."""
 MAX_CORES = 1024
 """More than any device has; a report may say anything."""
@@ -67,6 +69,14 @@ def figure_spec(values: Sequence[Mapping[str, Any]], height: int, **parts: Any) 
     }
 
 
+def stacked_spec(
+    values: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Figures of the same data below each other; each has its height."""
+    spec = figure_spec(values, 0, vconcat=[{"width": WIDTH - MARGIN, **part} for part in parts])
+    return {name: part for name, part in spec.items() if name not in ("width", "height")}
+
+
 def _data(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     values = [{name: _shown(value) for name, value in one.items()} for one in given]
     if len(values) <= _MAX_OBJECTS:
@@ -85,9 +95,20 @@ def _shown(value: Any) -> Any:
     return visible_line(value) if isinstance(value, str) else value
 
 
-def layer_label(layer: LayerReport) -> str:
-    """Position and name, short enough for an axis."""
-    return f"{layer.index} {shorten_middle(visible_line(layer.name), NAME_CHARACTERS)}"
+def layer_labels(report: RunReport) -> list[str]:
+    """Position and name of each layer, short enough for an axis; names show where they part."""
+    names = short_names([layer.name for layer in report.layers])
+    return [f"{layer.index} {name}" for layer, name in zip(report.layers, names, strict=True)]
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names that fit on an axis and in a list, and show where they part."""
+    return shorten_apart([visible_line(name) for name in names], NAME_CHARACTERS)
+
+
+def names_axis(field: str) -> dict[str, Any]:
+    """An encoding by layers, in their order and with all of their labels."""
+    return axis(field, "nominal", None, sort=None, axis={"labelLimit": 8 * NAME_CHARACTERS})
 
 
 def cores_of(report: RunReport) -> int:
@@ -116,6 +137,16 @@ def colours(of: Mapping[str, str]) -> dict[str, Any]:
     return {"domain": list(of), "range": list(of.values())}
 
 
-def tooltips(**titles: str) -> list[dict[str, Any]]:
-    """What a pointer shows: field and its title."""
-    return [{"field": field, "title": title} for field, title in titles.items()]
+def tooltips(values: Sequence[Mapping[str, Any]], **titles: str) -> list[dict[str, Any]]:
+    """What a pointer shows: field and its title; numbers are rounded and have commas."""
+    example = values[0] if values else {}
+    return [
+        {"field": field, "title": title} | _rounded(example.get(field))
+        for field, title in titles.items()
+    ]
+
+
+def _rounded(value: Any) -> dict[str, str]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return {}
+    return {"type": "quantitative", "format": "," if isinstance(value, int) else ",.4~r"}

@@ -9,17 +9,20 @@ import attrs
 
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.shadow import ShadowLayer
-from nmpsim.views.html.figures import NAME_CHARACTERS
+from nmpsim.views.html.figures import cores_of, short_names
 from nmpsim.views.html.findings import causes_of
 from nmpsim.views.html.tables import NOTABLE_SHARE, saturates_notably
+from nmpsim.views.run_text import PATH_WORDS
 from nmpsim.views.shadow_text import own_error, result_error
-from nmpsim.views.text import duration, per_second, percent, plural, shorten_middle
+from nmpsim.views.text import duration, per_second, percent, plural
 from nmpsim.visible import visible_line
 
 FUNCTION = "main"
 """How Glow names every network."""
 MAX_LAYERS = 3
 """Of a list."""
+MAX_CAUSES = 2
+"""Of why a layer takes long."""
 PARTS = {
     "inherited": "inherited from earlier layers",
     "bias": "quantization of the bias",
@@ -72,13 +75,18 @@ def headline(report: RunReport) -> Headline:
     """The first screen of a run."""
     notable = sorted(filter(saturates_notably, report.layers), key=_share, reverse=True)
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_LAYERS]
+    names = short_names([layer.name for layer in report.layers])
+
+    def found(layer: LayerReport, words: str) -> Finding:
+        return Finding(layer.index, names[layer.index], words)
+
     return Headline(
         _verdict(report, notable),
         _numbers(report, notable),
-        tuple(_finding(layer, _slow_words(layer, report)) for layer in slow if layer.cycles),
-        tuple(_finding(layer, _saturation_words(layer)) for layer in notable[:MAX_LAYERS]),
+        tuple(found(layer, _slow_words(layer, report)) for layer in slow if layer.cycles),
+        tuple(found(layer, _saturation_words(layer)) for layer in notable[:MAX_LAYERS]),
         _little(report, notable),
-        tuple(_inexact(report)),
+        tuple(found(report.layers[index], words) for index, words in _inexact(report)),
     )
 
 
@@ -97,9 +105,11 @@ def _verdict(report: RunReport, notable: Sequence[LayerReport]) -> str:
             f" {NOTABLE_SHARE:.1%} of the values saturated"
         )
     else:
-        clauses.append("saturation is negligible" if _saturated(report) else "no value saturated")
-    if (worst := _worst(report)) is not None:
-        clauses.append(f"the worst SQNR is {_db(worst[1])}")
+        clauses.append(
+            "saturation is negligible" if saturated_values(report) else "no value saturated"
+        )
+    if (worst := worst_sqnr(report)) is not None:
+        clauses.append(f"the worst SQNR is {db_text(worst[1])}")
     text = "; ".join(clauses)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -118,7 +128,7 @@ def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[Number,
         ),
         Number(
             "saturated values",
-            f"{_saturated(report):,}",
+            f"{saturated_values(report):,}",
             f"notable in {plural(len(notable), 'layer')}" if notable else "",
             alarm=bool(notable),
         ),
@@ -138,14 +148,14 @@ def _throughput(report: RunReport) -> Iterator[Number]:
 
 def _sqnr(report: RunReport) -> Number:
     label = "worst SQNR"
-    if (worst := _worst(report)) is None:
+    if (worst := worst_sqnr(report)) is None:
         return Number(label, "-", "nmpsim run --shadow measures it")
     layer, sqnr_db = worst
     against = "rounding alone" if layer.accumulated is None else "against float"
-    return Number(label, _db(sqnr_db), f"{against}, layer {layer.index}", layer.index)
+    return Number(label, db_text(sqnr_db), f"{against}, layer {layer.index}", layer.index)
 
 
-def _worst(report: RunReport) -> tuple[ShadowLayer, float] | None:
+def worst_sqnr(report: RunReport) -> tuple[ShadowLayer, float] | None:
     """The layer whose result is the least exact, and its SQNR."""
     layers = report.shadow.layers if report.shadow is not None else ()
     told = [(layer, size.sqnr_db) for layer in layers if (size := result_error(layer)) is not None]
@@ -153,7 +163,8 @@ def _worst(report: RunReport) -> tuple[ShadowLayer, float] | None:
     return min(known, key=lambda one: one[1], default=None)
 
 
-def _saturated(report: RunReport) -> int:
+def saturated_values(report: RunReport) -> int:
+    """Values that did not fit, in all layers."""
     return sum(layer.saturated for layer in report.layers)
 
 
@@ -161,15 +172,17 @@ def _share(layer: LayerReport) -> float:
     return layer.saturated / max(layer.elements, 1)
 
 
-def _finding(layer: LayerReport, words: str) -> Finding:
-    name = shorten_middle(visible_line(layer.name), NAME_CHARACTERS)
-    return Finding(layer.index, name, words)
-
-
 def _slow_words(layer: LayerReport, report: RunReport) -> str:
     distance = "" if layer.distance is None else f", {layer.distance:.2f} x its bound"
-    causes = f"; {causes}" if (causes := causes_of(layer, 1)) else ""
-    return f"{percent(layer.cycles, report.cycles)}% of the cycles{distance}{causes}"
+    facts = [f"{percent(layer.cycles, report.cycles)}% of the cycles{distance}"]
+    path = sorted(layer.critical_path.items(), key=lambda item: -item[1])[:MAX_CAUSES]
+    if causes := [f"{percent(n, layer.cycles)}% {PATH_WORDS[name]}" for name, n in path if n]:
+        facts.append(f"critical path: {', '.join(causes)}")
+    elif cause := causes_of(layer, 1):
+        facts.append(cause)
+    if 0 < layer.cores < (cores := cores_of(report)):
+        facts.append(f"{layer.cores} of {cores} cores have work")
+    return "; ".join(facts)
 
 
 def _saturation_words(layer: LayerReport) -> str:
@@ -190,12 +203,13 @@ def _little(report: RunReport, notable: Sequence[LayerReport]) -> str:
     return f"{count} in {where}, at most {NOTABLE_SHARE:.1%} of each"
 
 
-def _inexact(report: RunReport) -> Iterator[Finding]:
+def _inexact(report: RunReport) -> Iterator[tuple[int, str]]:
+    """The layers that lose most accuracy themselves, and what of it."""
     layers = report.shadow.layers if report.shadow is not None else ()
     lossy = [(size.sqnr_db, one) for one in layers if (size := own_error(one)) is not None]
     for sqnr_db, one in sorted(lossy, key=lambda item: item[0])[:MAX_LAYERS]:
         if sqnr_db < math.inf:
-            yield _finding(report.layers[one.index], f"{_db(sqnr_db)}{_main_part(one)}")
+            yield one.index, f"{db_text(sqnr_db)}{_main_part(one)}"
 
 
 def _main_part(layer: ShadowLayer) -> str:
@@ -212,5 +226,6 @@ def _percent(share: float, report: RunReport) -> str:
     return f"{percent(share, 1)}%" if report.cycles else "-"
 
 
-def _db(sqnr_db: float) -> str:
+def db_text(sqnr_db: float) -> str:
+    """A ratio of signal to noise."""
     return "exact" if sqnr_db == math.inf else f"{sqnr_db:.1f} dB"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -43,8 +44,10 @@ class _Drawn:
     """A figure with its picture."""
 
     figure: Figure
+    spec: str | None
+    """Packed; None if it is too large to be drawn."""
     still: str | None
-    """Its address; None if it is too large to be drawn."""
+    """Its address; None if it is drawn only when somebody opens it."""
     id: str
 
 
@@ -115,6 +118,7 @@ def _comparison(runs: Mapping[str, RunReport], figures: list[_Drawn]) -> dict[st
     if len(runs) < 2:
         return None
     return {
+        "verdicts": compare.verdicts(runs),
         "totals": compare.totals_table(runs),
         "settings": compare.settings_table(runs),
         "layers": compare.layers_table(runs),
@@ -134,13 +138,16 @@ class _Draughtsman:
         return [self._one(figure) for figure in figures]
 
     def _one(self, figure: Figure) -> _Drawn:
-        from nmpsim.views.html.draw import still
+        from nmpsim.views.html.draw import packed, still
 
         if self._listener is not None:
             self._listener(Drawing(self._done, self._total, figure.title))
         self._done += 1
-        picture = still(figure) if figure.marks <= MAX_MARKS else None
-        return _Drawn(figure, picture, f"figure-{self._done}")
+        id = f"figure-{self._done}"
+        if figure.marks > MAX_MARKS:
+            return _Drawn(figure, None, None, id)
+        spec = packed(json.dumps(figure.spec, separators=(",", ":")))
+        return _Drawn(figure, spec, None if figure.narrow else still(figure), id)
 
 
 def _run(

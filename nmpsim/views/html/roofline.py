@@ -13,7 +13,7 @@ from nmpsim.views.html.figures import (
     axis,
     colours,
     figure_spec,
-    layer_label,
+    layer_labels,
     tooltips,
     zoom,
 )
@@ -27,13 +27,13 @@ def roofline(report: RunReport, device: DeviceConfig) -> Figure:
     """A point for each layer with MACs, below the roof; both slopes of the roof are in view."""
     points = [
         {
-            "layer": layer_label(layer),
+            "layer": label,
             "reach": layer.macs / (layer.bytes_read + layer.bytes_written or 1),
             "speed": layer.macs / layer.cycles,
             "bound": layer.bound.kind,
             "cycles": layer.cycles,
         }
-        for layer in report.layers
+        for layer, label in zip(report.layers, layer_labels(report), strict=True)
         if layer.macs and layer.cycles
     ]
     wide = all(layer.elem == "i16" for layer in report.layers if layer.macs)
@@ -44,7 +44,7 @@ def roofline(report: RunReport, device: DeviceConfig) -> Figure:
         f"Each layer below the roof: what {bandwidth} bytes a cycle feed on the left,"
         f" {peak:,} MACs a cycle on the right. Larger points took longer. {ZOOM_HINT}"
     )
-    layers = [_roof(x, y, peak, bandwidth), _dots(x, y)]
+    layers = [_roof(x, y, peak, bandwidth), _dots(points, x, y)]
     return Figure("Roofline", text, figure_spec(points, 380, layer=layers))
 
 
@@ -66,7 +66,7 @@ def _roof(x: dict[str, Any], y: dict[str, Any], peak: int, bandwidth: int) -> di
     }
 
 
-def _dots(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
+def _dots(points: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
     return {
         "params": [zoom("x", "y")],
         "mark": {"type": "point", "filled": True, "opacity": 0.7, "clip": True},
@@ -78,7 +78,12 @@ def _dots(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
             "size": axis("cycles", "quantitative", "cycles", scale={"range": [30, 400]})
             | {"legend": None},
             "tooltip": tooltips(
-                layer="layer", speed="MACs/cycle", reach="MACs/byte", cycles="cycles", bound="bound"
+                points,
+                layer="layer",
+                speed="MACs/cycle",
+                reach="MACs/byte",
+                cycles="cycles",
+                bound="bound",
             ),
         },
     }

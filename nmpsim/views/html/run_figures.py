@@ -7,7 +7,7 @@ from typing import Any
 
 from nmpsim.config import from_settings
 from nmpsim.report.causes import CAUSES, PATH_CAUSES
-from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.report.data import RunReport
 from nmpsim.report.details import Histogram
 from nmpsim.views.html.figures import (
     Figure,
@@ -15,17 +15,17 @@ from nmpsim.views.html.figures import (
     colours,
     cores_of,
     figure_spec,
-    layer_label,
+    layer_labels,
+    names_axis,
     tooltips,
 )
 from nmpsim.views.html.headline import PARTS
 from nmpsim.views.html.roofline import roofline
+from nmpsim.views.html.saturation_map import saturation_map
 from nmpsim.views.html.time_figures import gantt, memory, scratchpads
 from nmpsim.views.run_text import CAUSE_WORDS, PATH_WORDS
 from nmpsim.views.text import percent
 
-CHANNEL_CELLS = 64
-"""Cells of a layer in the map of saturation; of more channels, several share one."""
 CAUSE_COLOURS = {
     "mac": "#0072b2",
     "vector": "#56b4e9",
@@ -65,9 +65,10 @@ _PART_COLOURS = {
 def error_figures(report: RunReport) -> Iterator[Figure]:
     """Where each layer's error comes from, if a shadow tells."""
     layers = report.shadow.layers if report.shadow is not None else ()
+    labels = layer_labels(report)
     values = [
         {
-            "layer": layer_label(report.layers[layer.index]),
+            "layer": labels[layer.index],
             "part": PARTS[part],
             "order": order,
             "mean": round(size.mean_units, 4),
@@ -86,11 +87,11 @@ def error_figures(report: RunReport) -> Iterator[Figure]:
         240,
         mark={"type": "bar"},
         encoding={
-            "x": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 120}),
+            "x": names_axis("layer"),
             "y": axis("mean", "quantitative", "mean error, units of the last place"),
             "color": axis("part", "nominal", "part", scale=colours(part_colours)),
             "order": {"field": "order", "type": "quantitative"},
-            "tooltip": tooltips(layer="layer", part="part", mean="mean", worst="worst"),
+            "tooltip": tooltips(values, layer="layer", part="part", mean="mean", worst="worst"),
         },
     )
     text = (
@@ -111,7 +112,7 @@ def run_figures(report: RunReport) -> Iterator[Figure]:
     if any(layer.macs and layer.cycles for layer in report.layers):
         yield roofline(report, from_settings(report.device))
     if any(layer.saturated for layer in report.layers):
-        yield _saturation(report)
+        yield saturation_map(report)
     if report.timeline is not None and report.timeline.spans:
         yield gantt(report, report.timeline)
     if any(block.kind != "program" for block in report.memory):
@@ -126,14 +127,14 @@ def _causes(report: RunReport) -> Figure:
     cores = cores_of(report)
     values = [
         {
-            "layer": layer_label(layer),
+            "layer": label,
             "cause": cause,
             "meaning": CAUSE_WORDS[cause],
             "order": order,
             "cycles": round(count / cores, 1),
-            "share": f"{100 * count / max(sum(layer.core_cycles.values()), 1):.1f}%",
+            "share": f"{percent(count, sum(layer.core_cycles.values()))}%",
         }
-        for layer in report.layers
+        for layer, label in zip(report.layers, layer_labels(report), strict=True)
         for order, cause in enumerate(CAUSES)
         if (count := layer.core_cycles.get(cause, 0))
     ]
@@ -151,12 +152,17 @@ def _bars(values: list[dict[str, Any]], what: str, shades: Mapping[str, str]) ->
         320,
         mark={"type": "bar"},
         encoding={
-            "x": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 120}),
+            "x": names_axis("layer"),
             "y": axis("cycles", "quantitative", what),
             "color": axis("cause", "nominal", "cause", scale=colours(shades)),
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": tooltips(
-                layer="layer", cause="cause", meaning="that is", cycles="cycles", share="of layer"
+                values,
+                layer="layer",
+                cause="cause",
+                meaning="that is",
+                cycles="cycles",
+                share="of layer",
             ),
         },
     )
@@ -165,14 +171,14 @@ def _bars(values: list[dict[str, Any]], what: str, shades: Mapping[str, str]) ->
 def _path(report: RunReport) -> Figure:
     values = [
         {
-            "layer": layer_label(layer),
+            "layer": label,
             "cause": cause,
             "meaning": PATH_WORDS[cause],
             "order": order,
             "cycles": count,
             "share": f"{percent(count, layer.cycles)}%",
         }
-        for layer in report.layers
+        for layer, label in zip(report.layers, layer_labels(report), strict=True)
         for order, cause in enumerate(PATH_CAUSES)
         if (count := layer.critical_path.get(cause, 0))
     ]
@@ -182,53 +188,6 @@ def _path(report: RunReport) -> Figure:
     words = "; ".join(f"{percent(n, total)}% {PATH_WORDS[cause]}" for cause, n in shares if n)
     text = f"What each layer waited for, from its end back to its beginning. Of the run: {words}."
     return Figure("Critical path by layer", text, spec)
-
-
-def _saturation(report: RunReport) -> Figure:
-    values = [cell for layer in report.layers if layer.saturated for cell in _cells(layer)]
-    rows = len({value["layer"] for value in values})
-    spec = figure_spec(
-        values,
-        max(60, 16 * rows),
-        mark={"type": "rect"},
-        encoding={
-            "x": axis("place", "quantitative", "channel, as a share of the layer's channels")
-            | {"scale": {"domain": [0, 1], "nice": False}, "axis": {"format": "%"}},
-            "x2": {"field": "until"},
-            "y": axis("layer", "nominal", None, sort=None, axis={"labelLimit": 220}),
-            "color": axis("share", "quantitative", "% saturated")
-            | {"scale": {"type": "symlog", "constant": 0.01, "scheme": "orangered"}},
-            "tooltip": tooltips(
-                layer="layer",
-                channels="channels",
-                count="values saturated",
-                share="% of their values",
-            ),
-        },
-    )
-    text = "Where values saturated; layers without saturation are left out."
-    return Figure("Saturation by layer and channel", text, spec)
-
-
-def _cells(layer: LayerReport) -> Iterator[dict[str, Any]]:
-    """The channels of a layer as at most CHANNEL_CELLS cells, those with saturated values."""
-    channels = max(layer.shape[-1] if layer.shape else 1, 1)
-    width = -(-channels // CHANNEL_CELLS)
-    counts: dict[int, int] = {}
-    for one in layer.saturation:
-        for channel, count in () if one.wanted else one.channels:
-            counts[channel // width] = counts.get(channel // width, 0) + count
-    for cell, count in sorted(counts.items()):
-        first, last = cell * width, min((cell + 1) * width, channels)
-        values = layer.elements / channels * max(last - first, 1)
-        yield {
-            "layer": layer_label(layer),
-            "place": first / channels,
-            "until": last / channels,
-            "channels": str(first) if width == 1 else f"{first} to {last - 1}",
-            "count": count,
-            "share": round(100 * count / values, 4) if values else 100,
-        }
 
 
 def _histogram(report: RunReport, one: Histogram) -> Figure:
@@ -252,10 +211,10 @@ def _histogram(report: RunReport, one: Histogram) -> Figure:
             | {"scale": {"domain": ends, "nice": False}},
             "x2": {"field": "high"},
             "y": axis("count", "quantitative", "values", scale={"type": "symlog"}),
-            "tooltip": tooltips(low="from", high="below", count="values"),
+            "tooltip": tooltips(values, low="from", high="below", count="values"),
         },
     )
     lost = f"; {one.not_finite:,} infinite or NaN" if one.not_finite else ""
     type = layer.elem if layer.scale is None else f"{layer.elem}, scale {layer.scale:.6g}"
     text = f"{sum(one.counts):,} values of {type}{lost}; counts on a logarithmic axis."
-    return Figure(f"Values of {layer_label(layer)}", text, spec, narrow=True)
+    return Figure(f"Values of {layer_labels(report)[one.index]}", text, spec, narrow=True)

@@ -16,7 +16,7 @@ from nmpsim.views.html.figures import (
     colours,
     cores_of,
     figure_spec,
-    layer_label,
+    layer_labels,
     tooltips,
     zoom,
 )
@@ -33,7 +33,7 @@ _NAMES_ROW = "layer"
 
 def gantt(report: RunReport, timeline: Timeline) -> Figure:
     """What the units did when, the layers in the background."""
-    labels = [layer_label(layer) for layer in report.layers]
+    labels = layer_labels(report)
     values = [
         {
             "core": span.core,
@@ -47,15 +47,16 @@ def gantt(report: RunReport, timeline: Timeline) -> Figure:
     ]
     values.sort(key=lambda one: (one["unit"], one["busy"]))  # what looks alike is drawn at once
     cores = range(max(cores_of(report), 1 + max(span.core for span in timeline.spans)))
-    behind = {"data": {"values": _layer_times(report)}, "layer": [_bands(), _names()]}
-    spec = figure_spec(values, max(80, 20 * len(cores) + 20), layer=[behind, _bars(cores)])
+    times = _layer_times(report, labels)
+    behind = {"data": {"values": times}, "layer": [_bands(times), _names()]}
+    spec = figure_spec(values, max(80, 20 * len(cores) + 20), layer=[behind, _bars(values, cores)])
     joined = f"Pauses of up to {timeline.resolution} cycles are drawn as paler work. "
     pauses = joined if timeline.resolution else ""
     text = f"What each unit of each core did when; stripes are layers. {pauses}{ZOOM_HINT}"
     return Figure("Cores over time", text, spec)
 
 
-def _bars(cores: range) -> dict[str, Any]:
+def _bars(values: list[dict[str, Any]], cores: range) -> dict[str, Any]:
     return {
         "params": [zoom("x")],
         "mark": {"type": "bar", "clip": True},
@@ -68,18 +69,24 @@ def _bars(cores: range) -> dict[str, Any]:
             "opacity": axis("busy", "quantitative", "share at work")
             | {"scale": {"domain": [0, 1], "range": [0.15, 1]}, "legend": None},
             "tooltip": tooltips(
-                core="core", unit="unit", layer="layer", begin="from", end="to", busy="at work"
+                values,
+                core="core",
+                unit="unit",
+                layer="layer",
+                begin="from",
+                end="to",
+                busy="at work",
             ),
         },
     }
 
 
-def _layer_times(report: RunReport) -> list[dict[str, Any]]:
+def _layer_times(report: RunReport, labels: Sequence[str]) -> list[dict[str, Any]]:
     """When each layer ran; every second one is shaded."""
     layers = [one for one in zip(report.layers, _ends(report), strict=True) if one[0].device_cycles]
     return [
         {
-            "layer": layer_label(layer),
+            "layer": labels[layer.index],
             "begin": end - layer.device_cycles,
             "end": end,
             "shade": n % 2,
@@ -88,7 +95,7 @@ def _layer_times(report: RunReport) -> list[dict[str, Any]]:
     ]
 
 
-def _bands() -> dict[str, Any]:
+def _bands(times: list[dict[str, Any]]) -> dict[str, Any]:
     shaded = {"field": "shade", "type": "nominal", "legend": None}
     return {
         "mark": {"type": "rect", "clip": True},
@@ -96,7 +103,7 @@ def _bands() -> dict[str, Any]:
             "x": axis("begin", "quantitative", "cycle"),
             "x2": {"field": "end"},
             "fill": shaded | {"scale": {"domain": [0, 1], "range": ["#eef1f4", "#ffffff"]}},
-            "tooltip": tooltips(layer="layer", begin="from", end="to"),
+            "tooltip": tooltips(times, layer="layer", begin="from", end="to"),
         },
     }
 
@@ -121,7 +128,7 @@ def _names() -> dict[str, Any]:
 def memory(report: RunReport) -> Figure:
     """What lies in the read-write DRAM from which layer to which."""
     ends = _ends(report)
-    labels = [layer_label(layer) for layer in report.layers]
+    labels = layer_labels(report)
     blocks = [block for block in report.memory if block.kind != "program"]
     base = min(block.address for block in blocks)
     values = [
@@ -150,7 +157,7 @@ def memory(report: RunReport) -> Figure:
             "y2": {"field": "high"},
             "color": axis("kind", "nominal", "holds", scale=colours(_KIND_COLOURS)),
             "tooltip": tooltips(
-                name="tensor", kind="kind", size="size", layers="layers", cycles="cycles"
+                values, name="tensor", kind="kind", size="size", layers="layers", cycles="cycles"
             ),
         },
     )
@@ -161,10 +168,10 @@ def memory(report: RunReport) -> Figure:
 def scratchpads(report: RunReport) -> Figure:
     """Where in the scratchpads each layer put what, and in how many cores."""
     size = from_settings(report.device).scratchpad_bytes
-    cores = cores_of(report)
+    cores, labels = cores_of(report), layer_labels(report)
     values = [
         {
-            "layer": layer_label(report.layers[block.layer]),
+            "layer": labels[block.layer],
             "kind": block.kind,
             "first": block.layer,
             "until": block.layer + 1,
@@ -189,7 +196,7 @@ def scratchpads(report: RunReport) -> Figure:
             "color": axis("kind", "nominal", "holds", scale=colours(_HELD_COLOURS)),
             "opacity": axis("share", "quantitative", "share of the cores")
             | {"scale": {"domain": [0, 1], "range": [0.3, 1]}, "legend": None},
-            "tooltip": tooltips(layer="layer", kind="kind", size="size", cores="cores"),
+            "tooltip": tooltips(values, layer="layer", kind="kind", size="size", cores="cores"),
         },
     )
     text = (
