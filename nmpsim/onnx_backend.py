@@ -26,7 +26,8 @@ from nmpsim import session
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.imported import Imported, Wishes
-from nmpsim.frontends.onnx import NotLoweredError, lower
+from nmpsim.frontends.onnx import KNOWN, NotLoweredError, lower
+from nmpsim.frontends.onnx.bodies import with_bodies
 from nmpsim.frontends.onnx.model import Graph, graph_of
 from nmpsim.lir.names import legal_name
 from nmpsim.report.data import RunReport
@@ -77,7 +78,7 @@ class PreparedModel(BackendRep):
         self._needed = [name for name in self._infos if name not in held]
         shapes = [_dimensions(self._infos[name]) for name in self._needed]
         with _refusing():
-            graph = graph_of(model, {}, _PLACE)
+            graph = graph_of(with_bodies(model, KNOWN), {}, _PLACE)
             if all(shape is not None and None not in shape for shape in shapes):
                 self._check(graph)
 
@@ -174,7 +175,7 @@ class PreparedModel(BackendRep):
     def _imported(self, values: Mapping[str, Array]) -> Imported:
         """Bind what the lowering asks for, until it asks for nothing more."""
         shapes = {name: values[name].shape for name in self._needed}
-        graph = graph_of(self._model, shapes, _PLACE)
+        graph = graph_of(with_bodies(self._model, KNOWN), shapes, _PLACE)
         given = {name: values[name] for name in values if name not in self._needed}
         while True:
             bound = {**given, **{name: values[name] for name in self._bound}}

@@ -12,11 +12,12 @@ from nmpsim.bundle.metadata import Fate
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.imported import Imported, Wishes
-from nmpsim.frontends.onnx.folding import constant_of, folded
+from nmpsim.frontends.onnx.bodies import with_bodies
+from nmpsim.frontends.onnx.folding import FOLDED, constant_of, folded
 from nmpsim.frontends.onnx.groups import QUANTIZE, Step, integer_groups
 from nmpsim.frontends.onnx.integers import QOPERATORS, IntegerOperation
 from nmpsim.frontends.onnx.lowering import MOVED, Lowering
-from nmpsim.frontends.onnx.model import Array, Graph, damaged, read_graph
+from nmpsim.frontends.onnx.model import Array, Graph, damaged, graph_of, load_model
 from nmpsim.frontends.onnx.operators import INTEGER, NODES
 from nmpsim.frontends.onnx.weight_folding import with_folded_weights
 from nmpsim.frontends.unsupported import NotConstantError, UnsupportedError
@@ -27,6 +28,8 @@ MAX_SHOWN = 8
 """Of operations in a warning."""
 NUMERICS = "float"
 """ONNX Runtime."""
+KNOWN = frozenset((*NODES, *QOPERATORS, *FOLDED))
+"""Operators that are compiled; others may be made of them."""
 _FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
 """What can follow the version in a file: texts, the graph, versions of operators."""
 _ODD = (IndexError, KeyError, ValueError, TypeError, AttributeError, ArithmeticError)
@@ -57,8 +60,9 @@ def read(path: Path, wishes: Wishes) -> Imported:
     Raises:
         UserError: FILE001, PKG001, ARG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
     """
-    graph = read_graph(path, wishes.shapes)
-    return lower(graph, Builder(legal_name(path.stem), str(path)), Place(str(path)), wishes)
+    place = Place(str(path))
+    graph = graph_of(with_bodies(load_model(path), KNOWN), wishes.shapes, place)
+    return lower(graph, Builder(legal_name(path.stem), str(path)), place, wishes)
 
 
 def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Imported:

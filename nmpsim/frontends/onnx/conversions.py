@@ -12,6 +12,7 @@ from nmpsim.frontends.builder import Value
 from nmpsim.frontends.onnx.integers import Quantized, plain_integers, quantized
 from nmpsim.frontends.onnx.lowering import PLAIN, Lowering, Result, Shape
 from nmpsim.frontends.onnx.model import DTYPES, Array, Node
+from nmpsim.frontends.onnx.movement import identity, kind_of
 from nmpsim.frontends.onnx.real import REAL, real, spread
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
@@ -154,8 +155,26 @@ def quantize_dynamically(graph: Lowering, node: Node) -> Result:
 
 def cast(graph: Lowering, node: Node) -> Result:
     """Between real numbers, whole numbers and truth; 8-bit integers to any of these."""
+    return _cast(graph, node, DTYPES.get(int(node.attributes.get("to", 0)), ""))
+
+
+def cast_like(graph: Lowering, node: Node) -> Result:
+    """To the type of another tensor."""
+    name, like = node.inputs[0], node.input(1)
+    if graph.is_constant(like):
+        dtype = str(graph.constant(like).dtype)
+    else:
+        kind = kind_of(graph, like, graph.value(like, graph.layout(like)))
+        dtype = kind if isinstance(kind, str) else kind.dtype
+    if graph.is_constant(name):
+        graph.fold(node.outputs[0], graph.constant(name).astype(dtype))
+        return Result("a constant")
+    own = kind_of(graph, name, graph.value(name, graph.layout(name)))
+    return identity(graph, node) if own == dtype else _cast(graph, node, dtype)
+
+
+def _cast(graph: Lowering, node: Node, dtype: str) -> Result:
     name, result = node.inputs[0], node.outputs[0]
-    dtype = DTYPES.get(int(node.attributes.get("to", 0)), "")
     kind, layout, shape = graph.parameters(name), graph.layout(name), graph.shape(name)
     wanted = None if kind is None else plain_integers(name, kind.dtype)
     value = graph.value(name, layout, wanted)

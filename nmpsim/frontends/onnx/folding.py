@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -66,18 +68,49 @@ def _cast(node: Node, inputs: list[Array]) -> Array:
     return inputs[0].astype(dtype)
 
 
+def _small(shape: Array) -> tuple[int, ...]:
+    """A shape of no more elements than are computed here."""
+    dims = tuple(int(dim) for dim in shape.reshape(-1))
+    if min(dims, default=1) < 0 or math.prod(dims) > _MAX_ELEMENTS:
+        raise UnsupportedError(f"a constant {list(dims)}")
+    return dims
+
+
+def _constant_of_shape(node: Node, inputs: list[Array]) -> Array:
+    value = np.asarray(node.attributes.get("value", np.zeros(1, np.float32)))
+    return np.full(_small(inputs[0]), value.reshape(()), value.dtype)
+
+
+def _range(node: Node, inputs: list[Array]) -> Array:
+    start, limit, step = (one.reshape(()) for one in inputs)
+    if not step or not 0 <= (limit - start) / step <= _MAX_ELEMENTS:
+        raise UnsupportedError(f"a range from {start} to {limit} by {step}")
+    ends: list[Any] = [start.item(), limit.item(), step.item()]
+    values: Array = np.arange(*ends, dtype=start.dtype)
+    return values
+
+
 _FOLDS: dict[str, Fold] = {
     "Add": lambda node, x: x[0] + x[1],
     "Cast": _cast,
     "Ceil": lambda node, x: np.ceil(x[0]),
     "Concat": lambda node, x: np.concatenate(x, int(node.attributes.get("axis", 0))),
+    "ConstantOfShape": _constant_of_shape,
     "Div": lambda node, x: _divide(x[0], x[1]),
+    "Equal": lambda node, x: x[0] == x[1],
     "Exp": lambda node, x: np.exp(x[0]),
     "Floor": lambda node, x: np.floor(x[0]),
     "Gather": lambda node, x: np.take(x[0], x[1], int(node.attributes.get("axis", 0))),
+    "Greater": lambda node, x: x[0] > x[1],
     "Identity": lambda node, x: x[0],
+    "Less": lambda node, x: x[0] < x[1],
+    "Max": lambda node, x: functools.reduce(np.maximum, x),
+    "Min": lambda node, x: functools.reduce(np.minimum, x),
+    "Mod": lambda node, x: np.mod(x[0], x[1]) if x[1].all() else _divide(x[0], x[1]),
     "Mul": lambda node, x: x[0] * x[1],
     "Neg": lambda node, x: -x[0],
+    "Not": lambda node, x: ~x[0],
+    "Range": _range,
     "Reshape": _reshape,
     "Slice": _slice,
     "Sqrt": lambda node, x: np.sqrt(x[0]),
@@ -85,9 +118,13 @@ _FOLDS: dict[str, Fold] = {
     "Sub": lambda node, x: x[0] - x[1],
     "Transpose": lambda node, x: np.transpose(x[0], node.attributes.get("perm")),
     "Unsqueeze": _unsqueeze,
+    "Where": lambda node, x: np.where(x[0], x[1], x[2]),
 }
 """Operator -> its values, in NumPy."""
-_GROWS = ("Add", "Sub", "Mul", "Div", "Gather")
+_GROWS = (
+    *("Add", "Sub", "Mul", "Div", "Gather", "Equal", "Greater", "Less", "Max", "Min", "Mod"),
+    "Where",
+)
 """Operators whose result may be larger than all inputs together."""
 
 
@@ -106,12 +143,18 @@ def constant_of(node: Node) -> Array:
     raise UnsupportedError(f"a constant of {', '.join(node.attributes) or 'nothing'}")
 
 
+FOLDED = frozenset(("Constant", "Shape", "Size", *_FOLDS))
+"""Operators whose values are computed when a model is read, if what they read is known."""
+
+
 def folded(graph: Lowering, node: Node) -> Array | None:
     """A node's values if all that it reads is known; None if not."""
     if node.op == "Shape":
         shape = np.array(graph.shape(node.inputs[0]), np.int64)
         end = node.attributes.get("end")
         return shape[int(node.attributes.get("start", 0)) : None if end is None else int(end)]
+    if node.op == "Size":
+        return np.array(math.prod(graph.shape(node.inputs[0])), np.int64)
     if node.op not in _FOLDS or not node.inputs:
         return None
     if not all(name and graph.is_constant(name) for name in node.inputs):

@@ -36,7 +36,7 @@ PLAIN: Layout = "plain"
 LAST: Layout = "last"
 Shape = tuple[int, ...]
 MAX_BROADCAST = 1 << 26
-"""Elements of a constant that is stored as large as what it is combined with."""
+"""Elements of all constants that are stored as large as what they are combined with."""
 _ELEMS = {
     "float32": "float",
     "float16": "float16",
@@ -73,6 +73,7 @@ class Lowering:
         self._held: dict[str, dict[Layout, Value]] = {}
         self._shapes: dict[str, Shape] = {}
         self._made: dict[tuple[object, ...], Value] = {}
+        self._broadcast = 0
         self._outputs = {name: builder.unique(name) for name in dict.fromkeys(graph.outputs)}
         self.readers: dict[str, list[Step]] = {}
         self.padding: dict[str, tuple[int, int, int, int]] = {}
@@ -279,7 +280,8 @@ class Lowering:
         if own == shape:
             return self.value(name, layout, wanted)
         if name in self.constants:
-            if math.prod(shape) > MAX_BROADCAST:
+            self._broadcast += math.prod(shape)
+            if self._broadcast > MAX_BROADCAST:
                 raise UnsupportedError(
                     f"the constant {name} {list(own)} broadcast to {list(shape)}"
                 )

@@ -96,13 +96,11 @@ class Graph:
     """Version of ONNX's own operators."""
 
 
-def read_graph(path: Path, shapes: Shapes) -> Graph:
-    """The main graph of a file.
+def load_model(path: Path) -> Any:
+    """The ``onnx.ModelProto`` of a file, without data outside.
 
     Raises:
-        UserError: FILE001; PKG001 if the package onnx is missing; MODEL001 if the file is damaged;
-            MODEL002 for what it may hold and nmpsim does not read; ARG001 for a shape of an input
-            that is not there.
+        UserError: FILE001; PKG001 if the package onnx is missing; MODEL001 if the file is damaged.
     """
     place = Place(str(path))
     try:
@@ -116,17 +114,17 @@ def read_graph(path: Path, shapes: Shapes) -> Graph:
         message = "cannot read the model"
         raise fail("FILE001", message, place=place, found=error.strerror or error) from error
     try:
-        model = onnx.load_model_from_string(data)
+        return onnx.load_model_from_string(data)
     except Exception as error:  # whatever protobuf raises for damaged files
         raise damaged(place, _first_line(error)) from error
-    return graph_of(model, shapes, place)
 
 
 def graph_of(model: Any, shapes: Shapes, place: Place) -> Graph:
     """The main graph of an ``onnx.ModelProto``; without a file it has no data outside.
 
     Raises:
-        UserError: MODEL001, MODEL002, ARG001, as for :func:`read_graph`.
+        UserError: MODEL001 if it is damaged; MODEL002 for what it may hold and nmpsim does not
+            read; ARG001 for a shape of an input that is not there.
     """
     import onnx
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.onnx.functions import UNITS
+from nmpsim.frontends.onnx.logic import alike, check
 from nmpsim.frontends.onnx.lowering import LAST, Layout, Lowering, Result, Shape
 from nmpsim.frontends.onnx.model import Node
 from nmpsim.frontends.onnx.pointwise import as_image
@@ -88,16 +89,9 @@ def pair(opcode: str, *, is_mean: bool = False) -> Lower:
     """Tensors, any of them broadcast: two, or more one after the other."""
 
     def lower(graph: Lowering, node: Node) -> Result:
-        names, result = node.inputs, node.outputs[0]
-        try:
-            shape = tuple(np.broadcast_shapes(*(graph.shape(name) for name in names)))
-        except ValueError:
-            raise UnsupportedError(" and ".join(str(graph.shape(n)) for n in names)) from None
-        layout = graph.layout(*names)
-        sides = [graph.broadcast(name, layout, shape, None) for name in names]
-        for side in sides:
-            if side.type.elem != "float":
-                raise UnsupportedError(f"{side.name} is {side.type.elem}")
+        result = node.outputs[0]
+        shape, layout, sides = alike(graph, node.inputs)
+        check(sides, ("float",))
         target = graph.target(result, shape, REAL, layout)
         total = sides[0]
         for place, side in enumerate(sides[1:], 2):
@@ -172,6 +166,10 @@ def prelu(graph: Lowering, node: Node) -> Result:
     """``max(x, 0) + slope * min(x, 0)``: one of the two is always zero."""
     name, slopes, result = node.inputs[0], node.input(1), node.outputs[0]
     shape, layout = graph.shape(name), graph.layout(name)
+    if graph.opset < 7 and len(graph.shape(slopes)) == 1:  # one for each channel
+        values = graph.constant(slopes)
+        slopes = f"{result}_slopes"
+        graph.fold(slopes, values.reshape(-1, *(1,) * (len(shape) - 2)))
     value = real(graph, name, layout)
     wide = graph.broadcast(slopes, layout, shape, None)
     if wide.type.elem != "float":

@@ -11,9 +11,9 @@ import numpy as np
 from nmpsim.analysis.data_flow import DataFlow, data_flow, layer_flow
 from nmpsim.analysis.program import is_bundle, load_program
 from nmpsim.bundle import Bundle, Layer, Tensor, read_bundle
-from nmpsim.diagnostics import UserError
+from nmpsim.diagnostics import Place, UserError
 from nmpsim.frontends import front_end_of
-from nmpsim.frontends.onnx.model import Graph, read_graph
+from nmpsim.frontends.onnx.model import Graph, graph_of, load_model
 from nmpsim.lir import Module
 from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcode import OUT
@@ -60,7 +60,7 @@ def read_network(path: Path) -> Network:
         return _of_bundle(read_bundle(path))
     front_end = front_end_of(path)
     if front_end is not None and front_end.name == "ONNX":
-        return _of_onnx(path.stem, read_graph(path, {}))
+        return _of_onnx(path.stem, graph_of(load_model(path), {}, Place(str(path))))
     return _of_module(load_program(path).module)
 
 
