@@ -161,6 +161,35 @@ def test_channels_are_turned_once(tmp_path: Path) -> None:
     assert np.array_equal(y, x @ constants["w"].reshape(3, 2).T)
 
 
+def test_a_tensor_that_has_the_name_of_a_carried_one(tmp_path: Path) -> None:
+    """ONNX Runtime's quantizer names tensors so."""
+    nodes: list[Node] = [
+        ("QuantizeLinear", ["x", "s", "z"], ["x_quantized"], {}),
+        ("DequantizeLinear", ["x_quantized", "s", "z"], ["r"], {}),
+        ("Tanh", ["r"], ["t"], {}),
+        ("Transpose", ["t"], ["u"], {"perm": [1, 0]}),
+        ("QuantizeLinear", ["u", "s", "z"], ["t_quantized"], {}),
+        ("DequantizeLinear", ["t_quantized", "s", "z"], ["v"], {}),
+        ("Transpose", ["v"], ["y"], {"perm": [1, 0]}),
+    ]
+    path = write(
+        tmp_path / "names.onnx",
+        nodes,
+        {"x": ("float32", (2, 3))},
+        {"y": ("float32", (2, 3))},
+        {"s": np.float32(0.125), "z": np.int8(0)},
+    )
+    model = onnx.load(path)
+    for node in model.graph.node:  # what would be named t_quantized when it is carried
+        for names in (node.input, node.output):
+            names[:] = ["t_quantized_" if one == "t_quantized" else one for one in names]
+    model.graph.node[0].output[0] = model.graph.node[1].input[0] = "t_quantized"
+    onnx.save(model, path)
+    x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    expected = np.rint(np.tanh(np.rint(x * 8) / 8) * 8) / 8
+    assert np.array_equal(run(path, x)[0], expected)
+
+
 def test_what_is_float_stays_float(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("DequantizeLinear", ["q", "x_s", "x_z"], ["r"], {}),

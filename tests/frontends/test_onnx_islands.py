@@ -180,6 +180,24 @@ def test_a_linear_resize(factors: tuple[int, int], places: str, tmp_path: Path) 
     check(y, compilation, expected)
 
 
+def test_parts_of_16_bits_on_two_scales(tmp_path: Path) -> None:
+    x = RNG.integers(0, 1 << 16, (1, 2, 3)).astype(np.uint16)
+    nodes = conversions("Concat", ["b"], {"axis": 1})
+    nodes[1:1] = [
+        ("Relu", ["r"], ["a"], {}),
+        ("QuantizeLinear", ["a", "m_s", "m_z"], ["m"], {}),
+        ("DequantizeLinear", ["m", "m_s", "m_z"], ["b"], {}),
+    ]
+    middle = scales(m=(0.0003, 5, "uint16"))
+    y, _ = computed(tmp_path, nodes, x, (1, 4, 3), **middle)
+    real = SCALE / 256 * (x - 32760.0)
+    above = np.clip(np.rint(np.maximum(real, 0) / np.float32(0.0003)), 0, 65530) * np.float32(
+        0.0003
+    )
+    expected = np.concatenate([real, above], axis=1) / (RESULT_SCALE / 256) + 32740
+    assert np.abs(y - np.clip(np.rint(expected), 0, 65535)).max() <= 2
+
+
 def test_what_has_no_integer_form_stays_float(tmp_path: Path) -> None:
     x = RNG.integers(0, 256, (1, 2, 3, 4)).astype(np.uint8)
     given = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}

@@ -65,6 +65,7 @@ def read(path: Path, wishes: Wishes) -> Imported:
     return lower(graph, Builder(legal_name(path.stem), str(path)), place, wishes)
 
 
+@np.errstate(all="ignore")  # of a file of no meaning; what that makes is no other than elsewhere
 def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Imported:
     """A graph as LIR.
 

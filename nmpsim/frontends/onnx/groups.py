@@ -124,7 +124,7 @@ def _carried(graph: Graph) -> list[Node]:
             if after is not None and is_quantized and not is_dequantized:
                 if not _has_one_scale(after, graph) or not edges.only_reader(node.inputs[0]):
                     continue
-                name = f"{node.inputs[0]}_quantized"
+                name = _new_name(node.inputs[0], edges, graph)
                 first = attrs.evolve(
                     after, inputs=(node.inputs[0], *after.inputs[1:]), outputs=(name,)
                 )
@@ -136,7 +136,7 @@ def _carried(graph: Graph) -> list[Node]:
             elif before is not None and is_dequantized and not is_quantized:
                 if not _has_one_scale(before, graph) or node.outputs[0] in graph.outputs:
                     continue
-                name = f"{node.outputs[0]}_quantized"
+                name = _new_name(node.outputs[0], edges, graph)
                 moved = attrs.evolve(
                     node, inputs=(before.inputs[0], *node.inputs[1:]), outputs=(name,)
                 )
@@ -147,6 +147,15 @@ def _carried(graph: Graph) -> list[Node]:
             changed = True
             break
     return nodes
+
+
+def _new_name(name: str, edges: _Edges, graph: Graph) -> str:
+    """What is quantized of a tensor; ONNX Runtime's quantizer names tensors so, too."""
+    new = f"{name}_quantized"
+    taken = {*edges.makers, *graph.constants, *(one.name for one in graph.inputs)}
+    while new in taken:
+        new += "_"
+    return new
 
 
 def _has_one_scale(node: Node, graph: Graph) -> bool:
