@@ -15,12 +15,15 @@ from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, InputWindow, Operands, Parts, Place, Quantizer
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.requantize_int32 import (
+    BEYOND,
     add_accounts,
     clear_accounts,
     complete_sums,
+    finish_sums,
     may_be_first,
     note_first,
     scale_sums,
+    take_back,
 )
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
@@ -203,6 +206,34 @@ def is_even(w: ConvShape, b: Batch, count: Int) -> Any:
 
 
 @jit
+def put_plain_results(
+    spm: Scratchpad,
+    w: ConvShape,
+    at: Operands,
+    q: Quantizer,
+    place: Place,
+    counters: SaturationCounters,
+    b: Batch,
+    workspace: ConvWorkspace,
+    begin: Int,
+    pixels: Int,
+) -> Any:
+    """Results of the pixels from ``begin`` on, straight to where they belong.
+
+    Bits of what the table has counted; -1, and nothing is counted, if a sum is beyond 32 bits or if
+    the layer's first limited result may be among them.
+    """
+    start = at.output + begin * w.out_pixel_stride + b.first
+    step, table = w.out_pixel_stride, workspace.table
+    found = finish_sums(workspace.sums, pixels, table, q.clip, spm.i8, start, step)
+    lowest = place.origin + begin // w.out_w * place.stride_y + b.first
+    if found & BEYOND or may_be_first(lowest, found, q.clip, place.layer, counters):
+        take_back(table)
+        return -_ONE
+    return found
+
+
+@jit
 def put_results(
     spm: Scratchpad,
     w: ConvShape,
@@ -221,16 +252,7 @@ def put_results(
     Not 0 if the table has counted something.
     """
     limited, count = ORIGIN, workspace.run.size
-    in_place = fits_int32 and is_even(w, b, count)
-    if in_place:
-        start = at.output + begin * w.out_pixel_stride + b.first
-        limited = scale_sums(
-            workspace.sums, pixels, workspace.table, q.clip, spm.i8, start, w.out_pixel_stride
-        )
-        lowest = place.origin + begin // w.out_w * place.stride_y + b.first
-        if not may_be_first(lowest, limited, q.clip, place.layer, counters):
-            return limited
-    elif fits_int32:
+    if fits_int32:
         results = workspace.results.reshape(-1)
         step = workspace.results.shape[1]
         limited = scale_sums(workspace.sums, pixels, workspace.table, q.clip, results, ORIGIN, step)
@@ -241,8 +263,7 @@ def put_results(
         to = at.output + y * w.out_row_stride + x * w.out_pixel_stride + b.first
         total = workspace.sums[p, b.lane : b.lane + count]
         if fits_int32:
-            if not in_place:
-                copy_run(workspace.results[p], b.lane, spm.i8, to, count)
+            copy_run(workspace.results[p], b.lane, spm.i8, to, count)
             if limited:
                 note_first(
                     total, workspace.table, b.lane, q.clip, limited, index, place.layer, counters
@@ -278,12 +299,19 @@ def convolve_batches(
     # The table counts by channel: it needs pixels that are whole channels apart.
     regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
     limited = ORIGIN
+    is_plain = regular and parts.ends and workspace.head[HAS_OFFSETS] == 0
+    is_plain = is_plain and is_even(w, b, workspace.run.size)
     for begin in range(0, pixels, MAX_PIXELS):
         filled = min(MAX_PIXELS, pixels - begin)
         partial = (at.partial >> 2) + begin * w.out_channels + b.first
         put_products(spm, w, b, workspace, begin, filled)
         if not parts.begins:
             add_partials(spm, partial, b, workspace, w.out_channels, filled)
+        if is_plain:
+            found = put_plain_results(spm, w, at, q, place, counters, b, workspace, begin, filled)
+            if found >= 0:
+                limited |= found
+                continue
         fits_int32 = (
             not complete_sums(workspace.sums, filled, workspace.windows, workspace.table)
             and regular

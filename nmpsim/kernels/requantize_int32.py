@@ -35,9 +35,13 @@ from nmpsim.kernels.vector_code import (
 )
 from nmpsim.kernels.workspace_size import ROWS
 
-_BASE, _ZERO, _PRE, _LIMIT, _MUL, _HALF, _POST, _ADDEND, _BELOW, _ABOVE, _LEAST, _MOST = range(ROWS)
+_BASE, _ZERO, _PRE, _LIMIT, _MUL, _HALF, _POST, _ADDEND, _BELOW, _ABOVE, _LEAST, _MOST = range(12)
 """Start of a sum, zero point of the weights, scale with the largest shifted sum that it can take,
 what is added to a result; results limited from below and above, and the extremes before that."""
+_BEFORE = _MOST + 1
+"""What the last four were before the last :func:`finish_sums`."""
+BEYOND = 4
+"""Bit of its answer: a sum is beyond what 32 bits can scale."""
 
 _WORDS, _BYTES, _FLAGS = vector(32), vector(8), vector(1)
 _INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
@@ -166,7 +170,55 @@ def _emit_scale(
     return b.or_(limited_below, b.shl(limited_above, constant(1)))
 
 
+def _extremes(b: ir.IRBuilder, value: ir.Value, least: ir.Value, most: ir.Value) -> list[Any]:
+    return [
+        b.select(b.icmp_signed("<", value, least), value, least),
+        b.select(b.icmp_signed(">", value, most), value, most),
+    ]
+
+
+def _emit_finish(
+    b: ir.IRBuilder,
+    sums: ir.Value,
+    row: ir.Value,
+    pixels: ir.Value,
+    table: ir.Value,
+    low: ir.Value,
+    high: ir.Value,
+    results: ir.Value,
+    results_row: ir.Value,
+) -> Any:
+    """Both in one pass, where no weight has a zero point; the sums stay as they are."""
+    base, _, pre, limit, mul, half, post, addend = _rows(b, table, _BASE, _ADDEND)
+    accounts = _rows(b, table, _BELOW, _MOST)
+    for i, account in enumerate(accounts):
+        store(b, account, b.add(table, constant((_BEFORE + i) * _ROW_BYTES)), 4)
+    low, high = (splat(b, b.trunc(limit, I32), LANES) for limit in (low, high))
+    turns = Loop(b, pixels, [sums, results, *accounts, words(0), words(0)])
+    at, to, below, above, least, most, lowest, highest = turns.values
+    shifted = b.ashr(b.add(load(b, at, _WORDS, 4), base), pre)
+    value = b.add(b.ashr(b.add(b.mul(shifted, mul), half), post), addend)
+    is_below, is_above = b.icmp_signed("<", value, low), b.icmp_signed(">", value, high)
+    raised = b.select(is_below, low, value)
+    result = b.select(b.icmp_signed(">", raised, high), high, raised)
+    store(b, b.trunc(result, _BYTES), to, 1)
+    counted = [b.sub(below, b.sext(is_below, _WORDS)), b.sub(above, b.sext(is_above, _WORDS))]
+    limits = [*_extremes(b, value, least, most), *_extremes(b, shifted, lowest, highest)]
+    after = turns.end([b.add(at, row), b.add(to, results_row), *counted, *limits])
+    for i, account in enumerate(after[2:6]):
+        store(b, account, b.add(table, constant((_BELOW + i) * _ROW_BYTES)), 4)
+    beyond_low = b.icmp_signed("<", after[6], b.sub(words(0), limit))
+    beyond = b.or_(beyond_low, b.icmp_signed(">", after[7], limit))
+    bits = [
+        _any(b, b.icmp_signed("!=", after[2], accounts[0])),
+        b.shl(_any(b, b.icmp_signed("!=", after[3], accounts[1])), constant(1)),
+        b.shl(_any(b, beyond), constant(2)),
+    ]
+    return b.or_(b.or_(bits[0], bits[1]), bits[2])
+
+
 _complete: Any = function_of("complete", _emit_complete)
+_finish: Any = function_of("finish", _emit_finish)
 _scale: Any = function_of("scale", _emit_scale)
 
 
@@ -192,6 +244,19 @@ def _scale_compiled(
         there, here = rows + block * _BLOCK_BYTES, to + block * LANES
         limited |= _scale((at + block * _ROW_BYTES, row, count, there, low, high, here, width))
     return limited
+
+
+def _finish_compiled(
+    sums: Int32s, pixels: Int, table: Int32s, clip: Clip, results: Int8s, start: Int, step: Int
+) -> Any:
+    at, row = np.int64(sums.ctypes.data), 4 * np.int64(sums.shape[1])
+    rows, to = np.int64(table.ctypes.data), np.int64(results.ctypes.data) + start
+    count, low, high = np.int64(pixels), np.int64(clip.low), np.int64(clip.high)
+    found, width = np.int64(0), np.int64(step)
+    for block in range(table.shape[0]):
+        there, here = rows + block * _BLOCK_BYTES, to + block * LANES
+        found |= _finish((at + block * _ROW_BYTES, row, count, there, low, high, here, width))
+    return found
 
 
 def _by_lane(table: Int32s) -> Any:
@@ -222,6 +287,16 @@ def _scale_in_numpy(
     return int(below.any()) | int(above.any()) << 1
 
 
+def _finish_in_numpy(
+    sums: Int32s, pixels: Int, table: Int32s, clip: Clip, results: Int8s, start: Int, step: Int
+) -> Any:
+    table[:, _BEFORE:] = table[:, _BELOW : _MOST + 1]
+    totals = sums.copy()
+    beyond = _complete_in_numpy(totals, pixels, np.zeros(len(sums), np.int32), table)
+    found = _scale_in_numpy(totals, pixels, table, clip, results, start, step)
+    return found | BEYOND * int(beyond)
+
+
 complete_sums: Any = _complete_in_numpy if numba.config.DISABLE_JIT else jit(_complete_compiled)
 """``complete_sums(sums, pixels, windows, table)``: adds the start, takes the zero points off.
 
@@ -234,6 +309,21 @@ scale_sums: Any = _scale_in_numpy if numba.config.DISABLE_JIT else jit(_scale_co
 results int8 [bytes]: those of a pixel are the blocks * 16 bytes from ``start`` on, ``step`` bytes
 after the pixel before. Bit 0 of the answer: a result was below the clip; bit 1: above.
 """
+finish_sums: Any = _finish_in_numpy if numba.config.DISABLE_JIT else jit(_finish_compiled)
+"""``finish_sums(sums, pixels, table, clip, results, start, step)``: both at once.
+
+For weights without zero points. The sums stay as they are. The answer has BEYOND, too; then results
+and accounts mean nothing.
+"""
+
+
+@jit
+def take_back(table: Int32s) -> None:
+    """Accounts as they were before the last :func:`finish_sums`."""
+    for block in range(table.shape[0]):
+        for row in range(_BELOW, _MOST + 1):
+            for lane in range(LANES):
+                table[block, row, lane] = table[block, row + _BEFORE - _BELOW, lane]
 
 
 @jit

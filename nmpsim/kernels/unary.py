@@ -28,6 +28,17 @@ BOTH_SIDES: Any = np.int64(3)
 """Of a clip that the network asks for."""
 
 
+@jit
+def narrowed(u: Unary, values: Int8s) -> Any:
+    """The same operation, whose clamp is no wider than these values: their results are the same."""
+    low, high = np.int64(127), np.int64(-128)
+    for i in range(values.size):
+        low, high = min(low, np.int64(values[i])), max(high, np.int64(values[i]))
+    clamp = max(u.in_low, low), min(u.in_high, high)
+    scales = u.scale, u.leaky, u.leaky_scale, u.result_scale
+    return Unary(u.element, u.profile, *clamp, u.in_offset, *scales, u.out_offset, u.clip)
+
+
 @jit_allocating
 def rescale_bytes(
     spm: Scratchpad, sides: Sides, count: Int, u: Unary, place: Place, counters: SaturationCounters
@@ -35,8 +46,14 @@ def rescale_bytes(
     """The whole tile, if it is such that 32 bits hold every number on the way; else False."""
     channels = counters.layers[place.layer].channels
     numbers = np.empty(NUMBERS, np.int32)
-    if not (put_rescale_numbers(u, numbers) and is_regular(sides, place.origin, count, channels)):
+    if not is_regular(sides, place.origin, count, channels):
         return False
+    if not put_rescale_numbers(u, numbers):
+        if u.element != 0:
+            return False
+        values = spm.i8[sides[0] : sides[0] + count]
+        if not put_rescale_numbers(narrowed(u, values), numbers):
+            return False
     counts = np.empty((2, min(count, channels)), np.int32)
     ends = np.empty((ENDS, LANES), np.int32)
     stages, layer = (ACTIVATION, ACTIVATION), place.layer

@@ -8,7 +8,7 @@ LANES = 16
 """Channels that lie side by side in a vector."""
 MAX_PIXELS = 56
 """Rows of sums that one call fills: a multiple of what is done at once, sums and excess."""
-ROWS = 12
+ROWS = 16
 """Rows of a block's table (``requantize_int32.py``)."""
 INTEGERS, REALS = 8, 4
 """Rows of the tables of channels (``channels.py``)."""

@@ -28,6 +28,7 @@ from nmpsim.kernels.elementwise_int32 import (
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Clip, IntegerScale, Pair, PairScales, Unary
 from nmpsim.kernels.saturation_stages import ACTIVATION, RESULT
+from nmpsim.kernels.unary import narrowed
 
 CHANNELS, LANES, BASE = 48, 16, 7
 """Channels of the layer, and the place of its first one in the account."""
@@ -250,3 +251,17 @@ def test_without_the_compiler() -> None:
         cwd=Path(__file__).parent,
     )
     assert (run.returncode, run.stdout) == (0, digest_of_runs() + "\n"), run.stderr
+
+
+narrowed_entry: Any = numba.njit(lambda u, values: narrowed(u, values))
+
+
+@pytest.mark.parametrize(("values", "fits"), [([-9, 3], True), ([40], True), ([-9, 100], False)])
+def test_a_clamp_that_is_as_wide_as_the_values(values: list[int], fits: bool) -> None:
+    """Where the results of a tile cannot be limited, whatever others could be."""
+    u = unary(clip=Clip(np.int64(-128), np.int64(60), np.int64(0)))
+    numbers = np.zeros(NUMBERS, np.int32)
+    assert not rescale_entry(u, numbers)
+    narrow = narrowed_entry(u, np.array(values, np.int8))
+    assert (narrow.in_low, narrow.in_high) == (max(values[0], -4), min(values[-1], 100))
+    assert rescale_entry(narrow, numbers) == fits

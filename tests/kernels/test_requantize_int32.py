@@ -11,7 +11,14 @@ import pytest
 from nmpsim.isa.profiles import GLOW_INT, NMP, Q31
 from nmpsim.kernels.channels import ADDEND, HALF, MUL, OFFSET, POST, PRE, START
 from nmpsim.kernels.operands import Clip
-from nmpsim.kernels.requantize_int32 import complete_sums, put_int32_tables, scale_sums
+from nmpsim.kernels.requantize_int32 import (
+    BEYOND,
+    complete_sums,
+    finish_sums,
+    put_int32_tables,
+    scale_sums,
+    take_back,
+)
 from nmpsim.kernels.workspace_size import INTEGERS, ROWS
 
 LANES, PIXELS, COUNT = 16, 9, 20
@@ -38,6 +45,12 @@ scale_entry: Any = numba.njit(
         sums, pixels, table, clip, results.reshape(-1), np.int64(0), results.shape[1]
     )
 )
+finish_entry: Any = numba.njit(
+    lambda sums, pixels, table, clip, results: finish_sums(
+        sums, pixels, table, clip, results.reshape(-1), np.int64(0), results.shape[1]
+    )
+)
+take_back_entry: Any = numba.njit(lambda table: take_back(table))
 
 
 def channels(rng: np.random.Generator, post: int) -> Any:
@@ -113,3 +126,29 @@ def test_what_needs_64_bits(profile: Any, leaky: int, row: int, value: int) -> N
     table = table_of(integers, q)
     sums = np.zeros((PIXELS, 2 * LANES), np.int32)
     assert complete_entry(sums, PIXELS, np.zeros(PIXELS, np.int32), table)
+
+
+@pytest.mark.parametrize("post", [0, 12])
+@pytest.mark.parametrize("over", [0, 1])
+def test_both_in_one_pass(post: int, over: int) -> None:
+    """The same results, accounts and answer; the sums stay, and accounts can be taken back."""
+    rng = np.random.default_rng(post)
+    integers = channels(rng, post)
+    integers[OFFSET] = 0
+    table = table_of(integers)
+    sums = rng.integers(-100_000, 100_000, (PIXELS, 2 * LANES)).astype(np.int32)
+    sums[3, LANE + 2] = over * 2**31 - 1
+    clip = Clip(np.int64(-100), np.int64(90), np.int64(0))
+    for _ in range(2):
+        expected, known, before = table.copy(), sums.copy(), sums.copy()
+        results, said = np.zeros((2, PIXELS, 2 * LANES), np.int8), BEYOND * over
+        assert complete_entry(known, PIXELS, np.zeros(PIXELS, np.int32), expected) == bool(over)
+        said |= scale_entry(known, PIXELS, expected, clip, results[0])
+        accounts = table[:, 8:12].copy()
+        assert finish_entry(sums, PIXELS, table, clip, results[1]) == said
+        np.testing.assert_array_equal(sums, before)
+        if not over:
+            np.testing.assert_array_equal(results[0], results[1])
+            np.testing.assert_array_equal(table[:, :12], expected[:, :12])
+    take_back_entry(table)
+    np.testing.assert_array_equal(table[:, 8:12], accounts)

@@ -40,7 +40,7 @@ from nmpsim.core.decode import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.core.engine import Reached
 from nmpsim.core.state import NEVER, Int64s, Machine
 from nmpsim.kernels.array_types import Int
-from nmpsim.kernels.atomics import load, replace, store
+from nmpsim.kernels.atomics import give_way, load, replace, store
 from nmpsim.kernels.function_pointers import call
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
 from nmpsim.kernels.numba_internals import struct_pointer
@@ -54,8 +54,10 @@ LINE = 8
 """64-bit words of a cache line of the host: what threads share is on lines of its own."""
 MAIN_THREAD: Any = np.int64(0)
 """The thread that runs the device."""
-ROUNDS = 500_000
+ROUNDS = 20_000
 """How often a worker without work looks for some before it sleeps."""
+PATIENT_ROUNDS = 2_000
+"""How often a thread looks for others before it lets any other one have its processor."""
 EPOCHS_PER_CALL = 16
 """Epochs that are replayed before Python can handle Ctrl-C."""
 PAUSE_SECONDS = 50e-6
@@ -194,8 +196,11 @@ def replay_epochs(given: ReplayContext, items: Int64s, parts: Int64s) -> Any:
         store(shared_at(context, EPOCH), epoch)
         try_cores(context, MAIN_THREAD, epoch)
         expected += parts.shape[1]
+        rounds = 0
         while cores_done(context) != expected:
-            pass
+            rounds += 1
+            if rounds > PATIENT_ROUNDS:
+                give_way()
         if load(shared_at(context, HAS_DIVERGED)) != 0:
             return False
     return True
@@ -212,6 +217,8 @@ def work_loop(given: ReplayContext, thread: Int) -> Any:
         epoch = load(shared_at(context, EPOCH))
         if epoch == seen:
             rounds += 1
+            if rounds > PATIENT_ROUNDS:
+                give_way()
             continue
         try_cores(context, thread, epoch)
         seen, rounds = epoch, 0
