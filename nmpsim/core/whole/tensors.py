@@ -100,7 +100,7 @@ class Canvas:
     def tensor(self, places: Places) -> Tensor:
         """The tensor of which all was read, with constant padding around it, as the plan has it."""
         numbers = self.numbers
-        there: Any = np.any(numbers >= 0, axis=2)
+        there = numbers[:, :, 0] >= 0
         rows, columns = np.flatnonzero(there.any(axis=1)), np.flatnonzero(there.any(axis=0))
         if rows.size == 0:
             raise UnprovedError
@@ -109,7 +109,7 @@ class Canvas:
         steps = self._steps(there, rows, columns, places)
         address = places.address(int(numbers[above, left, 0]))
         known = places.numbers(address, inner.shape, steps)
-        if not ((inner == known) | (inner == UNSET)).all():
+        if not ((inner == known).all() or (inner[inner != known] == UNSET).all()):
             raise UnprovedError
         fill = self._fill(above, left, inner.shape)
         return Tensor(
@@ -131,11 +131,11 @@ class Canvas:
         strips = (numbers[:above], numbers[bottom:], numbers[:, :left], numbers[:, right:])
         fill = None
         for strip in strips:
-            there = strip[strip[..., 0] != UNSET]
-            if there.size == 0:
+            read = (strip != UNSET).any(axis=2)
+            if not read.any():
                 continue
             size = 1 << self._element
-            pattern = CONSTANT - there.reshape(-1)[:size]
+            pattern = CONSTANT - strip[read][0, :size]
             if (pattern < 0).any() or (pattern > 255).any():
                 raise UnprovedError
             value = int.from_bytes(pattern.astype(np.uint8).tobytes(), "little", signed=True)
