@@ -300,7 +300,8 @@ def test_layers_of_large_numbers(recorded: Recording) -> None:
         {c: [attrs.evolve(one, layer=one.layer + 40_000) for one in part] for c, part in e.items()}
         for e in epochs
     ]
-    plan, whole = prove(machine, moved), plan_of(recorded)
+    layers = np.ones(41_000, [("channels", np.int64)]).view(np.recarray)
+    plan, whole = prove(machine._replace(layers=layers), moved), plan_of(recorded)
     assert plan is not None
     assert whole is not None
     assert plan.whole == {layer + 40_000 for layer in whole.whole}
@@ -369,6 +370,17 @@ def test_what_reads_scratchpads_is_known(recorded: Recording) -> None:
 
     plans = [plan_of(recorded, change) for change in (None, replayed, stale_too)]
     assert [plan and plan.reads_scratchpads for plan in plans] == [False, False, True]
+
+
+def test_counts_by_channel_that_depend_on_tiles(recorded: Recording) -> None:
+    """What saturates before the first product is counted for all pixels of a tile at once: in one
+    channel, whatever the layer's output says that its channels are."""
+    *_, machine, epochs = recorded
+    layers = machine.layers.copy()
+    layers.channels[:] = 7
+    plan = prove(machine._replace(layers=layers), epochs)
+    assert plan is not None
+    assert not plan.whole & set(layers_of(recorded, OP.nmp_conv))
 
 
 def test_a_long_proof_is_given_up(recorded: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

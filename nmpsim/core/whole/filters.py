@@ -48,6 +48,9 @@ class Filter:
         if ((tiles[:, w.scales] != 0) != self._has_scales).any():
             raise UnprovedError(layer)
         self._tiles = ImageTiles.of_events(tiles, w, channels, layer, ends)
+        # What saturates before the first product is counted in the channel of a tile's first pixel.
+        if self._tiles.shape[2] % memories.channels[layer]:
+            raise UnprovedError(layer)
         # A window of one row may lie in any rows: those between need not be there.
         self._stride = (
             1 if d[w.kernel_h] == 1 else d[w.stride_h],

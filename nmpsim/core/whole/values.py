@@ -127,6 +127,8 @@ class Memories:
 
     def __init__(self, machine: Machine, stores: Mapping[int, Stores]) -> None:
         self.stores = stores
+        self.channels = machine.layers.channels
+        """Of each layer, by which saturated values are counted."""
         shared = machine.shared[0]
         self.image_base, self.ram_base = int(shared.image_base), int(shared.ram_base)
         self.image_bytes, self.ram_bytes = machine.image.size, machine.ram.size
