@@ -1,4 +1,4 @@
-"""Depthwise convolutions and pools as whole layers."""
+"""Depthwise convolutions, pools and look-ups as whole layers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from whole_recordings import (
 from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.whole.proof import Recorded
-from nmpsim.isa.words import AVGPOOL, DWCONV, LOAD, MAXPOOL, STORE
+from nmpsim.isa.words import AVGPOOL, DWCONV, LOAD, LUT, MAXPOOL, STORE
 
 pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
 TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
@@ -33,7 +33,7 @@ WINDOW: dict[str, Any] = {"Kernels": (3, 2), "Strides": (2, 1), "Layout": 0}
 
 
 def network() -> Draft:
-    """A depthwise convolution of an odd number of channels, and three pools with padding."""
+    """A depthwise convolution of an odd number of channels, three pools with padding, a table."""
     draft = Draft()
     source = draft.input(int8((1, 15, 13, 37), 0.05, 3))
     each = convolve(draft, source, draft.buffer(out_kind(source, 37)), group=37)
@@ -45,10 +45,12 @@ def network() -> Draft:
         "avgpool", draft.buffer(int8((1, 4, 13, 37), 0.05, 0)), most,
         Pads=(1, 0, 1, 0), CountIncludePads=0, **WINDOW,
     )  # fmt: skip
-    draft.emit(
-        "avgpool", draft.output(int8((1, 2, 14, 37), 0.05, 0)), mean,
+    last = draft.emit(
+        "avgpool", draft.buffer(int8((1, 2, 14, 37), 0.05, 0)), mean,
         Pads=(1, 1, 0, 1), CountIncludePads=1, **WINDOW,
     )  # fmt: skip
+    table = draft.constant(np.random.default_rng(1).permutation(256).astype(np.int8), "i8")
+    draft.emit("intlookuptable", draft.output(last.type), last, table)
     return draft
 
 
@@ -62,7 +64,7 @@ def test_all_layers_are_whole(recorded: Recording) -> None:
     assert plan is not None
     bundle, *_, epochs = recorded
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
-    for number in (OP.nmp_dwconv, OP.nmp_maxpool, OP.nmp_avgpool):
+    for number in (OP.nmp_dwconv, OP.nmp_maxpool, OP.nmp_avgpool, OP.nmp_lut):
         tiles = [one for e in epochs for part in e.values() for one in part if one.number == number]
         assert len({one.layer for one in tiles}) < len(tiles)
 
@@ -106,6 +108,9 @@ def stored_elsewhere(flat: list[Recorded]) -> None:
         pytest.param(changed(OP.nmp_avgpool, AVGPOOL.pad_left, 1), id="a column missing"),
         pytest.param(changed(OP.nmp_avgpool, AVGPOOL.divide, 1), id="another divisor"),
         pytest.param(changed(OP.nmp_avgpool, AVGPOOL.input, 1), id="an average of others"),
+        pytest.param(changed(OP.nmp_lut, LUT.table, 1), id="another table"),
+        pytest.param(changed(OP.nmp_lut, LUT.input, 1), id="a look-up of others"),
+        pytest.param(changed(OP.nmp_lut, LUT.count, -1), id="fewer results"),
         pytest.param(otherwise_padded, id="padded otherwise"),
         pytest.param(stored_elsewhere, id="maxima change places"),
     ],

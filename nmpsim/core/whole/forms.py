@@ -14,13 +14,17 @@ import numpy as np
 
 from nmpsim.core.decode import OP
 from nmpsim.core.state import Int64s
-from nmpsim.core.whole.tasks import Host, Task, with_words
-from nmpsim.core.whole.tensors import Canvas, Places, Results, Tensor, seen
+from nmpsim.core.whole.tasks import Host, Task, shares, with_words
+from nmpsim.core.whole.tensors import Canvas, Constants, Places, Results, Tensor, seen
 from nmpsim.core.whole.values import Memories, UnprovedError, Words, box
-from nmpsim.isa.words import ELTWISE, RESCALE, RHS_ELEMENT
+from nmpsim.isa.words import ELTWISE, INT8, LUT, RESCALE, RHS_ELEMENT
 
 ROW_ELEMENTS, TASK_ROWS = 1 << 12, 16
 """Consecutive elements that a kernel has room for at once, and how many such rows a task has."""
+
+TASKS, LANES = 4, 64
+"""Tasks of a layer of look-ups, each of a multiple of so many elements."""
+TABLE_BYTES = 256
 
 
 class Form(Protocol):
@@ -218,6 +222,52 @@ class Rescale(Pointwise):
     """Operations of one tensor."""
 
     number: ClassVar[int] = OP.nmp_rescale
+
+
+class LookUp:
+    """Int8 through a table; where results are stored says which they are."""
+
+    number: ClassVar[int] = OP.nmp_lut
+
+    def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
+        w = LUT
+        common_words(tiles, (w.input, w.output, w.table, w.count), layer)
+        origins, counts = memories.stores[layer].origins(layer), tiles[:, w.count]
+        self._total = int(counts.sum())
+        if (origins + counts).max() > self._total:
+            raise UnprovedError(layer)
+        self._memories, self._layer, self._d = memories, layer, tiles[0].tolist()
+        self._origins = iter(origins.tolist())
+        shape = (1, 1, self._total)
+        self.results = Results(memories, layer, shape, INT8)
+        self._input = Canvas(shape, INT8, self._total)
+        self._table = Constants(memories, layer)
+
+    def tile(self, core: int, d: Words) -> None:
+        """See :class:`Form`."""
+        origin, shape = next(self._origins), (1, 1, d[LUT.count])
+        self._input.add(seen(self._memories, core, d[LUT.input], shape, (0, 0)), 0, 0, origin)
+        self._table.read(core, d[LUT.table], TABLE_BYTES, (0, TABLE_BYTES))
+        self.results.put(core, d[LUT.output], (0, 0), shape, origin)
+
+    def tasks(self, places: Places, host: Host) -> list[Task]:
+        """See :class:`Form`."""
+        source, target = self._input.tensor(places), self.results.tensor()
+        is_apart = not source.meets(target) or source.address == target.address
+        if source.nbytes != target.nbytes or not is_apart:
+            raise UnprovedError(self._layer)
+        table = host.keep(self._table.table(host.image, TABLE_BYTES, 1))
+        places.add(self.results.first, target)
+        words = [
+            {
+                "input": host.address(source.address) + first,
+                "output": host.address(target.address) + first,
+                "table": table,
+                "count": last - first,
+            }
+            for first, last in shares(self._total, TASKS, LANES)
+        ]
+        return [[(self.number, with_words(self._d, LUT, part))] for part in words]
 
 
 def are_aligned(element: int, host: Host, *tensors: Tensor) -> bool:

@@ -174,15 +174,13 @@ class MaxPool(_Pool):
 
     def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
         w, element, stores = MAXPOOL, int(tiles[0, MAXPOOL.element]), memories.stores[layer]
-        if None in stores.targets or not stores.targets:
-            raise UnprovedError(layer)
-        self._origins = (np.array(stores.targets) - stores.area.start) >> element
+        origins = stores.origins(layer) >> element
         row, pixel = (
             stores.words[0][step] >> element for step in (STORE.dram_stride_y, STORE.dram_stride_x)
         )
         sizes = tiles[:, (w.out_h, w.out_w, w.channels)]
-        at = ImageTiles(self._origins, row, pixel, sizes, layer)
-        self._turn = iter(self._origins.tolist())
+        at = ImageTiles(origins, row, pixel, sizes, layer)
+        self._turn = iter(origins.tolist())
         super().__init__(memories, layer, tiles, (), at)
 
     def tile(self, core: int, d: Words) -> None:

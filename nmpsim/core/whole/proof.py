@@ -21,7 +21,7 @@ from nmpsim.core.decode import FOOTPRINT_KIND, OP
 from nmpsim.core.state import Machine
 from nmpsim.core.whole.convolution import Convolution
 from nmpsim.core.whole.depthwise import Depthwise
-from nmpsim.core.whole.forms import Form, Pair, Rescale
+from nmpsim.core.whole.forms import Form, LookUp, Pair, Rescale
 from nmpsim.core.whole.pools import AveragePool, MaxPool
 from nmpsim.core.whole.tasks import Host, Task
 from nmpsim.core.whole.tensors import Places
@@ -39,7 +39,7 @@ from nmpsim.core.whole.values import (
     stored_box,
 )
 from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.isa.words import MAXPOOL, STORE
+from nmpsim.isa.words import LUT, MAXPOOL, STORE
 from nmpsim.memory.footprint import (
     AXES,
     COUNT,
@@ -130,8 +130,8 @@ class _Layer:
             self.stores.add(core, one.words)
             return
         self.tiles.setdefault(one.number, []).append(one.words)
-        if one.number == OP.nmp_maxpool:
-            self.stores.expect(core, one.words[MAXPOOL.output])
+        if one.number in OUTPUT_WORDS:
+            self.stores.expect(core, one.words[OUTPUT_WORDS[one.number]])
 
 
 def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
@@ -150,9 +150,12 @@ def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
 
 
 FORMS: dict[int, Any] = {
-    form.number: form for form in (Convolution, Depthwise, MaxPool, AveragePool, Pair, Rescale)
+    form.number: form
+    for form in (Convolution, Depthwise, MaxPool, AveragePool, Pair, Rescale, LookUp)
 }
 """Instruction number -> the form of layers that it computes."""
+OUTPUT_WORDS = {OP.nmp_maxpool: MAXPOOL.output, OP.nmp_lut: LUT.output}
+"""Instructions that do not say which results they compute -> the word that says where."""
 
 
 class _Proof:

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.core.state import Machine
+from nmpsim.core.state import Int64s, Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import INT16, LOAD, STORE
 
@@ -105,6 +105,13 @@ class Stores:
         """A tile writes its results to an address of its scratchpad."""
         self._open[core, output] = len(self.targets)
         self.targets.append(None)
+
+    def origins(self, layer: int) -> Int64s:
+        """Bytes from the layer's first result in DRAM to each tile's first one; raises
+        UnprovedError if some tile's results are not stored from the first one on."""
+        if None in self.targets or not self.targets:
+            raise UnprovedError(layer)
+        return np.array(self.targets, np.int64) - self.area.start
 
     def add(self, core: int, d: Words) -> None:
         """A store."""
