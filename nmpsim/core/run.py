@@ -21,7 +21,7 @@ from nmpsim.core.host import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
 from nmpsim.core.shown import Found
 from nmpsim.core.state import CSR_COLUMN, Int64s, Machine, Outcome, end_segment, start_cores
-from nmpsim.core.stops import MAX_STEPS, StopConditions, make_stops, no_stops
+from nmpsim.core.stops import STEPS_PER_TURN, StopConditions, make_stops, no_stops
 from nmpsim.core.trapped import trap_report
 from nmpsim.core.violation import tail_found, trap_of, violation_report
 from nmpsim.core.work import WorkListener, take_waits, take_work, with_waits
@@ -311,7 +311,7 @@ class Run:
         found = self._contract.found
         stops = make_stops(
             self._machine.cores.size,
-            steps_per_turn=MAX_STEPS,
+            steps_per_turn=STEPS_PER_TURN,
             until_cycle=max(int(found[Found.CYCLE]), 0),
             strict=True,
         )
@@ -339,7 +339,13 @@ class Run:
         cores, strict = self._machine.cores.size, self._proof != "unwanted"
         if not is_checked:
             return no_stops(cores, strict=strict)
-        return make_stops(cores, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS, strict=strict)
+        return make_stops(
+            cores,
+            steps_per_turn=STEPS_PER_TURN,
+            trace_rows=TRACE_ROWS,
+            word_rows=TRACE_ROWS,
+            strict=strict,
+        )
 
     def _replay(self, step: ProgramStep) -> CriticalPath | None:
         done, left = self._done, list(step.layers)

@@ -24,6 +24,12 @@ MAX_STEPS = 1 << 20
 """Instructions of one call at most: also a program without end must come back to its caller, for
 Ctrl-C and limits of time. The compiled engine takes some hundredths of a second for this many."""
 
+STEPS_PER_TURN = 1 << 11
+"""Steps of a turn at most, on both engines: how far a core has run ahead of the others can be seen
+where a run stops."""
+TENSOR_STEPS = 8
+"""An instruction is a step; a tensor instruction, which computes values, counts as this many."""
+
 ANY_INSTRUCTION = 1 << len(Unit)
 """Bit of ``StopConditions.after`` for every instruction; ``1 << unit`` is that of a unit."""
 
@@ -126,4 +132,4 @@ def make_stops(
 
 def no_stops(cores: int, *, strict: bool = False) -> StopConditions:
     """A plain run: cores run ahead as far as nobody can see it, nothing is written down."""
-    return make_stops(cores, steps_per_turn=MAX_STEPS, strict=strict)
+    return make_stops(cores, steps_per_turn=STEPS_PER_TURN, strict=strict)

@@ -140,3 +140,37 @@ def test_a_trap_in_the_middle(bad: tuple[str, dict[str, int]], handled: bool) ->
     image = words(*start, ("addi", {"rd": 10, "rs1": 10, "imm": 1}), bad, HALT)
     m = run_both(Program(image=image), Outcome.DONE if handled else Outcome.TRAP)
     assert registers(m)[10] == 1
+
+
+def test_cores_have_run_ahead_equally_where_another_one_traps() -> None:
+    """Ahead of the trap is more than a turn may have, of values and of instructions."""
+    text = """
+    put: .descriptor fill, output=0x20000000, count=1, value=1
+    _start:
+        csrr a0, mhartid
+        la   t0, put
+        beqz a0, fault
+        addi a0, a0, -1
+        bnez a0, count
+        li   t1, 400
+    fill:
+        nmp.fill t0
+        addi t1, t1, -1
+        bnez t1, fill
+        nmp.wait vector, 0
+        nmp.halt
+    count:
+        li   t1, 3000
+    down:
+        addi t1, t1, -1
+        bnez t1, down
+        nmp.halt
+    fault:
+        li   t1, 99
+    wait:
+        addi t1, t1, -1
+        bnez t1, wait
+        lw   a0, 1(zero)
+    """
+    m = run_both(from_text(text, config=device(3)), Outcome.TRAP)
+    assert m.cores.clock[1:].min() > m.cores.clock[0]

@@ -49,7 +49,7 @@ from nmpsim.core.compiled.watch import (
 )
 from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, IS_RV32IM, IS_SYNCHRONISATION
 from nmpsim.core.state import NEVER, Machine, Outcome, Status
-from nmpsim.core.stops import MAX_STEPS, StopConditions
+from nmpsim.core.stops import MAX_STEPS, TENSOR_STEPS, StopConditions
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
@@ -64,6 +64,8 @@ VIOLATION = int(Outcome.VIOLATION)
 HALTED = int(Status.HALTED)
 NO_RESULT = -1
 """In addition to the outcomes: compiling was interrupted, or the program cannot be recorded."""
+MAX_TURNS = 1 << 8
+"""That a core takes in a row without a look at anything else."""
 STEPS_OF_VALUES = 1 << 12
 """Instructions that compute no values and together take as long as one that does may."""
 
@@ -112,10 +114,8 @@ def run_events(
     turns_left = np.int64(turns)
     while turns_left > 0:
         turns_left -= 1
-        max_steps = min(
-            steps_with_room(m), steps_before_full(context), stops.steps_per_turn, steps_left
-        )
-        if max_steps <= 0:
+        max_steps = min(steps_with_room(m), steps_before_full(context), stops.steps_per_turn)
+        if max_steps <= 0 or steps_left <= 0:
             return PAUSED
         if moved:
             core = earliest(clocks)
@@ -144,7 +144,7 @@ def run_events(
         if m.cores[core].clock >= stops.until_cycle or is_stop_address(m, stops, core):
             return STOPPED_OUTCOME
         m.shared[0].last_barrier = -1
-        steps = ZERO
+        steps, all_steps = ZERO, ZERO
         ended = WENT_ON
         moved, may_release = True, False
         retired, last, may_ask = m.cores[core].retired, ZERO - 1, not has_stops
@@ -161,14 +161,16 @@ def run_events(
                     return NO_RESULT
                 source = source_before(m, stops, core, word)
                 if IS_RV32IM[number]:
-                    most, turn = max_steps - steps, m.cores[core].clock if has_turn else ZERO - 1
-                    ended, passed, taken = run_rv32im(
-                        m, costs, core, number, word, most, turn, last, turns_left, decoded,
-                        is_watched,
+                    turn = m.cores[core].clock if has_turn else ZERO - 1
+                    most: Any = min(turns_left, MAX_TURNS)
+                    ended, left, passed, taken = run_rv32im(
+                        m, costs, core, number, word, max_steps - steps, turn, last, most,
+                        max_steps, decoded, is_watched,
                     )  # fmt: skip
                     has_turn = has_turn and passed == 0
                     turns_left -= taken
                     note_turns(stops, taken)
+                    steps = max_steps - left - passed
                     if ended == NEEDS_TURN and may_ask:
                         may_ask, last = False, last_turn(core, clocks, requests, stops.until_cycle)
                         if m.cores[core].clock <= last:
@@ -177,8 +179,8 @@ def run_events(
                     may_ask, last = False, ZERO - 1  # others may answer to what it does
                     if INSTRUCTION_UNIT[number] >= 0:
                         steps_left -= steps_of_values
-                        max_steps = min(max_steps, max(steps_left, steps + 1))
                         ended = tensor(m, costs, context, core, number, word, d, touches, has_turn)
+                        passed += (m.cores[core].retired - done) * (TENSOR_STEPS - 1)
                         is_done = m.cores[core].retired > done and not is_recording(context)
                         if stops.strict and is_done:
                             tail = weight_tail_of(m, core, number, d)
@@ -202,7 +204,8 @@ def run_events(
             if ended == TRAPPED:
                 break
             steps += passed
-        steps_left -= steps
+            all_steps += passed
+        steps_left -= all_steps
         book(m, core, ON_CONTROL)
         if may_release:
             update_all_cycles(m, clocks, requests)

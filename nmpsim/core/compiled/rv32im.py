@@ -240,33 +240,35 @@ def run_rv32im(
     core: Int,
     number: Int,
     word: Int,
-    most_steps: Int,
+    steps_left: Int,
     turn: Int,
     last_turn: Int,
     most_turns: Int,
+    steps_per_turn: Int,
     decoded: Int64s,
     is_watched: bool,
 ) -> Any:
-    """Do an instruction of RV32IM that is fetched, and those after it, ``most_steps`` at most.
+    """Do an instruction of RV32IM that is fetched, and those after it.
 
-    At the cycle ``turn`` the core has its turn: it may access what other cores see. Up to the cycle
-    ``last_turn`` it would have the next turn, too, and takes ``most_turns`` of those at most. If
-    somebody watches, an access, and what is not fetched from the image, is done alone. ``decoded``
-    is int64 [(DECODED + 1) * DECODED_WORDS]; its last entry is for the first instruction.
+    At the cycle ``turn`` the core has its turn, of which ``steps_left`` are left: it may access
+    what other cores see. Up to the cycle ``last_turn`` the next turn is its own, too, and it takes
+    ``most_turns`` of those at most. If somebody watches, an access, and what is not fetched from
+    the image, is done alone. ``decoded`` is int64 [(DECODED + 1) * DECODED_WORDS]; its last entry
+    is for the first instruction.
 
     Returns:
-        How it ended, the steps done, and the turns taken.
+        How it ended, the steps that are left of the turn, those done, and the turns taken.
     """
     registers = m.cores[core].registers
     pc, clock = m.cores[core].pc, m.cores[core].clock
     begin, limit = clock, costs.limits_cycles
     branch_cycles = 1 + costs.control_taken_branch_cycles
     ended, cause, value = WENT_ON, ZERO - 1, ZERO
-    steps, turns = ZERO, ZERO
+    steps, turns, turn_end = ZERO, ZERO, steps_left
     at = np.uintp(DECODED * DECODED_WORDS)
     decode(decoded[DECODED * DECODED_WORDS :], costs, pc, number, word)
-    if is_watched and (IS_ACCESS[number] or locate(m, pc, 4)[0] != IMAGE):
-        most_steps = ZERO + 1
+    is_alone = is_watched and (IS_ACCESS[number] or locate(m, pc, 4)[0] != IMAGE)
+    most_steps = ZERO + 1 if is_alone else turn_end
     while True:
         row = np.uintp(decoded[at + np.uintp(NUMBER)])
         number = np.int64(row)
@@ -290,7 +292,8 @@ def run_rv32im(
                 if clock > last_turn or turns >= most_turns:
                     ended = NEEDS_TURN
                     break
-                turns, turn = turns + 1, clock
+                turns, turn, turn_end = turns + 1, clock, steps + steps_per_turn
+                most_steps = most_steps if is_alone else turn_end
             memory = memory_of(m, core, region)
             if writes:
                 write(memory, offset, nbytes, b)
@@ -331,4 +334,4 @@ def run_rv32im(
     if cause >= 0:
         ended = trap(m, core, cause, value)
         steps += 1 if ended == WENT_ON else 0
-    return ended, steps, turns
+    return ended, turn_end - steps, steps, turns

@@ -115,7 +115,7 @@ class ReferenceEngine:
 
 def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool, watch: Watch) -> Outcome | None:
     """Let the DRAM or a core go on, the earlier one; an outcome if the engine comes back."""
-    most_steps = min(steps_with_room(machine), watch.stops.steps_per_turn, MAX_STEPS)
+    most_steps = min(steps_with_room(machine), watch.stops.steps_per_turn)
     if most_steps <= 0:
         return Outcome.PAUSED
     core = first_running(machine)
@@ -159,8 +159,6 @@ def take_core_turn(
     except ViolationError:
         return Outcome.VIOLATION
     has_retired = core.retired > retired
-    if has_retired:
-        watch.note_core(core)
     watch.note_turn()
     is_known = 0 <= int(machine.shared[0]["last_barrier"]) < machine.barriers.size
     if stop_at_layers and is_known:
@@ -202,15 +200,27 @@ def note_cycle_limit(core: Core) -> None:
 
 def run_core(core: Core, costs: Costs, watch: Watch, most_steps: int) -> None:
     """Run a core whose turn it is; its first instruction may be one that others see."""
-    for steps in range(most_steps):
-        if core.clock > costs.limits_cycles:
-            return
-        is_turn = steps == 0
-        try:
-            do_instruction(core, costs, is_turn, watch)
-            check_weights(core, watch)
-        except TrapError as trap:
-            enter_trap(core, trap, is_turn)
+    steps = 0
+    while steps < most_steps and core.clock <= costs.limits_cycles and not watch.trace_is_full():
+        steps += take_step(core, costs, watch, is_turn=steps == 0)
+
+
+def take_step(core: Core, costs: Costs, watch: Watch, *, is_turn: bool) -> int:
+    """One instruction; how many steps it counts as."""
+    retired = core.retired
+    try:
+        do_instruction(core, costs, is_turn, watch)
+        check_weights(core, watch)
+    except TrapError as trap:
+        enter_trap(core, trap, is_turn)
+    except EndOfTurnError:
+        if core.retired > retired:
+            watch.note_core(core)
+        raise
+    if core.retired == retired:  # a trap
+        return 1
+    watch.note_core(core)
+    return watch.steps
 
 
 def check_weights(core: Core, watch: Watch) -> None:

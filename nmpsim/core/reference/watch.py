@@ -6,7 +6,7 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.units import Queue
 from nmpsim.core.reference.words import unsigned
-from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, StopConditions
+from nmpsim.core.stops import ANY_INSTRUCTION, TENSOR_STEPS, Noted, Row, StopConditions
 from nmpsim.isa.codec import Decoded, decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, RS1, RS2, Scope
 from nmpsim.memory.weight_tail import weight_tail
@@ -40,6 +40,12 @@ class Watch:
         if not self.stops.strict or decoded is None or decoded.instruction.mnemonic != "nmp.conv":
             return -1
         return weight_tail(self._words, core.machine.scratchpad[core.number])
+
+    @property
+    def steps(self) -> int:
+        """How many steps the instruction counts as that a core has just done."""
+        is_tensor = self._decoded is not None and self._decoded.instruction.unit is not None
+        return TENSOR_STEPS if is_tensor else 1
 
     def note_turn(self) -> None:
         """One turn more."""
