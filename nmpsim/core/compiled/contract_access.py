@@ -13,6 +13,7 @@ from nmpsim.core.compiled.contract_state import (
     DOERS,
     MAX_OPEN,
     MAX_WORK,
+    PLACES,
     SCALAR,
     UNITS,
     Contract,
@@ -179,18 +180,30 @@ def open_access(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
 
 def is_again(c: Contract, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
     """A loop that reads or writes a word again and again counts with its last time."""
-    for i in range(c.numbers[OPEN]):
-        one = c.opened[i]
-        if (
-            one[0, BY_CORE] == core
-            and one[0, BY_UNIT] == SCALAR
-            and one[1, START] == touches[row, START]
-            and one[1, END] == touches[row, END]
-            and one[0, WRITE_COUNT] == writes
-        ):
-            one[0, BY_JOB] = touches[0, BY_JOB]
-            return True
-    return False
+    place = (touches[row, START] // 2 + core + writes) % PLACES
+    found = c.places[place]
+    if found >= c.numbers[OPEN] or not is_same(c.opened[found], core, touches, row, writes):
+        found = np.int64(0)
+        while found < c.numbers[OPEN]:
+            if is_same(c.opened[found], core, touches, row, writes):
+                break
+            found += 1
+        c.places[place] = found  # where it will be kept if it is new
+        if found == c.numbers[OPEN]:
+            return False
+    c.opened[found, 0, BY_JOB] = touches[0, BY_JOB]
+    return True
+
+
+def is_same(one: Int64s, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
+    """Was an access that is kept made by a core itself, to the same bytes in the same way?"""
+    return (
+        one[0, BY_CORE] == core
+        and one[0, BY_UNIT] == SCALAR
+        and one[1, START] == touches[row, START]
+        and one[1, END] == touches[row, END]
+        and one[0, WRITE_COUNT] == writes
+    )
 
 
 def known_to_all(c: Contract) -> None:

@@ -21,6 +21,8 @@ KNOWN = 16
 """Ranges of a memory that are known to be written throughout."""
 MAX_OPEN = 1 << 13
 """Accesses to DRAM that are kept while not every core is ordered after them."""
+PLACES = 1 << 14
+"""Entries of ``Contract.places``."""
 MAX_POSTS = 64
 """Posts of a semaphore that are kept, and pends that were served there."""
 MAX_WORK = 1 << 28
@@ -88,6 +90,8 @@ class Contract(NamedTuple):
     """[cores, units, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS] of the last jobs of each unit."""
     opened: Int64s
     """[MAX_OPEN, 2, TOUCH_WORDS] accesses to DRAM, as touches with one row."""
+    places: Int64s
+    """[PLACES] by address: row of ``opened`` where a word was kept last, unless it has moved."""
     ranges: Int64s
     """[cores, KINDS, RANGES, RANGE_WORDS] where these are, roughly."""
     accessed: Int64s
@@ -154,6 +158,7 @@ def make_contract(
         zeros(cores, cores, DOERS),
         zeros(cores, UNITS, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS),
         zeros(MAX_OPEN, 2, TOUCH_WORDS),
+        zeros(PLACES),
         zeros(cores, KINDS, RANGES, RANGE_WORDS),
         zeros(RANGE_WORDS),
         zeros(MAX_TOUCHES, TOUCH_WORDS),
