@@ -48,6 +48,9 @@ _QUOTE = (
 )
 
 
+_WORDS = "nmpsim.words"
+
+
 class Command(click.Command):
     """A command that tells when its ``--help`` cannot be printed, and whose each mistake is."""
 
@@ -58,6 +61,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does it; an option without its value is this command's, too."""
+        ctx.meta[_WORDS] = tuple(args)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -65,6 +69,11 @@ class Command(click.Command):
             if "unexpected extra argument" in error.message and "--input" in _options_of(self):
                 raise fail("ARG001", error.message, hint=_QUOTE) from error
             raise
+
+
+def given_words(ctx: click.Context) -> tuple[str, ...]:
+    """Arguments and options of a command, as they were written."""
+    return tuple(ctx.meta[_WORDS])
 
 
 def _options_of(command: click.Command) -> list[str]:

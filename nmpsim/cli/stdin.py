@@ -54,6 +54,11 @@ def spooled(name: str, context: click.Context | None, *, named: bool = False) ->
     return str(path)
 
 
+def reads_pipes(context: click.Context) -> bool:
+    """Has the command read ``-``, or a pipe, which nobody else can read again?"""
+    return bool(context.meta.get(_KEY))
+
+
 def _is_pipe(name: str) -> bool:
     try:
         return Path(name).is_fifo()

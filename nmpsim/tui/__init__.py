@@ -41,6 +41,21 @@ def check_screen(terminal: str) -> None:
         raise missing(error, "tui", needed, instead="--plain does without") from error
 
 
+def check_serving() -> None:
+    """Refuse what cannot be served.
+
+    Raises:
+        UserError: PKG001 without textual-serve.
+    """
+    try:
+        import textual_serve.server  # noqa: F401 - whether it is there
+    except ImportError as error:
+        needed = "the debugger in a browser needs textual-serve"
+        raise missing(
+            error, "serve", needed, instead="without --serve it is in the terminal"
+        ) from error
+
+
 def run_tui(shell: Shell, layout_file: Path, environ: Mapping[str, str]) -> int:
     """Show a session of the debugger until the user quits; the exit code.
 

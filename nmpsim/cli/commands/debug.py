@@ -61,6 +61,8 @@ class _Request:
     commands: tuple[str, ...]
     record: Path | None
     plain: bool
+    serve: int | None
+    host: str | None
     budget: int
     max_memory: int | None
     max_cycles: int | None
@@ -68,6 +70,8 @@ class _Request:
     style: str
 
 
+_SERVED = "TEXTUAL_DRIVER"
+"""What textual-serve sets for a session in a browser."""
 _ESCAPE_MILLISECONDS = "25"
 """How long Textual takes Esc for the beginning of another key; it waits for 100 by itself."""
 
@@ -94,6 +98,17 @@ _ESCAPE_MILLISECONDS = "25"
     help="Do this command; several are done in order, after the script.",
 )
 @click.option("--plain", is_flag=True, help="Ask for commands line by line, without a screen.")
+@click.option(
+    "--serve",
+    metavar="PORT",
+    type=click.IntRange(1, 65535),
+    help="Show the screen in a browser, at this port of this machine.",
+)
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    help="With --serve: listen at this address; without it nobody else can reach the debugger.",
+)
 @click.option("--record", metavar="FILE", type=OUTPUT, help="Keep the commands, for --script.")
 @click.option(
     "--budget",
@@ -112,8 +127,8 @@ def command(**arguments: Any) -> int:
     \b
     With --script or --command, or with commands on standard input, nothing is asked:
       nmpsim debug NET.bin --input X.npy --reference R.npz -c diverge -c "why conv1 0 3 5 2"
-    Otherwise a screen shows layers, LIR, program, tensors, time and memory; ? lists its keys, and
-    `help` the commands.
+    Otherwise a screen shows layers, LIR, program, tensors, time and memory, with --serve in a
+    browser; ? lists its keys, and `help` the commands.
 
     Exit codes: 0 fine, 1 a run trapped or an `expect` does not hold, 2 something given, or a
     command, cannot be used, 124 a command took longer than --timeout.
@@ -126,22 +141,57 @@ def _debug(request: _Request) -> int:
 
     check_outputs([request.record], [request.bundle, request.script, request.reference])
     lines = list(_given_lines(request))
-    has_screen = not (lines or request.plain) and _is_terminal()
+    is_served = _SERVED in os.environ
+    if (request.serve is not None or request.host is not None) and not is_served:
+        return _serve(request)
+    has_screen = not (lines or request.plain) and (is_served or _is_terminal())
     if has_screen:
         from nmpsim.tui import check_screen, run_tui
 
-        check_screen(os.environ.get("TERM", ""))
+        if not is_served:
+            check_screen(os.environ.get("TERM", ""))
         os.environ.setdefault("ESCDELAY", _ESCAPE_MILLISECONDS)
     shell = _shell(request)
     try:
-        if lines or not _is_terminal():
+        if not has_screen and (lines or not _is_terminal()):
             return _script(request, shell, lines or _standard_input())
         with conversation():
             if has_screen:
-                return run_tui(shell, _layout_file(), os.environ)
+                return run_tui(shell, _layout_file(), {} if is_served else os.environ)
             return _converse(request, shell)
     finally:
         _record(request, shell)
+
+
+def _serve(request: _Request) -> int:
+    """Serve this very command: each page that is opened is a session of its own."""
+    from nmpsim.cli.options import given_words
+    from nmpsim.cli.stdin import reads_pipes
+    from nmpsim.tui import check_serving
+
+    if request.serve is None:
+        raise fail("ARG001", "--host is for --serve", hint=f"--serve 8000 --host {request.host}")
+    ctx = click.get_current_context()
+    alone = {"--script": request.script, "--command": request.commands, "--plain": request.plain,
+             "--record": request.record}  # fmt: skip
+    for option, value in alone.items():
+        if value:
+            raise fail("ARG001", f"{option} and --serve exclude each other")
+    if reads_pipes(ctx):
+        raise fail(
+            "ARG001", "--serve reads its files again for each page",
+            found="standard input or a pipe", hint="save it in a file and name that",
+        )  # fmt: skip
+    check_serving()
+    _shell(request)  # what cannot be debugged is told here, not in a browser
+    from nmpsim.tui.serving import LOOPBACK, serve
+
+    command = [sys.executable, "-m", "nmpsim", "debug", *given_words(ctx)]
+    with conversation():
+        serve(
+            command, request.host or LOOPBACK, request.serve, f"nmpsim {request.bundle.name}", say
+        )
+    return EXIT_OK
 
 
 def _layout_file() -> Path:

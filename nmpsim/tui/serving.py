@@ -1,0 +1,110 @@
+"""The debugger's screen in a browser: textual-serve runs a session for each page that is opened."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import shlex
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from textual_serve.server import Server
+
+from nmpsim.diagnostics import fail
+
+LOOPBACK = "127.0.0.1"
+
+
+class DebugServer(Server):
+    """Answers pages of its own only: a session reads and writes files as the user who started it.
+
+    Any page that the user's browser has open may otherwise connect to it.
+    """
+
+    def __init__(
+        self, command: Sequence[str], host: str, port: int, title: str, tell: Callable[[str], None]
+    ) -> None:
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        super().__init__(shlex.join(command), host=host, port=port, title=title, public_url=url)
+        self._tell = tell
+        self._sessions: set[asyncio.Task[Any]] = set()
+
+    def initialize_logging(self) -> None:
+        """Warnings and errors are written without it."""
+
+    async def on_startup(self, app: web.Application) -> None:
+        """Say where the page is."""
+        self._tell(f"the debugger is at {self.public_url} (Ctrl-C ends it)")
+
+    async def on_shutdown(self, app: web.Application) -> None:
+        """End the sessions; pages that are open would be waited for."""
+        for session in self._sessions:
+            session.cancel()
+
+    async def handle_index(self, request: web.Request) -> Any:
+        """The page, whose addresses are those that the browser asked: a tunnel has others."""
+        self._check(request)
+        self.public_url = f"{request.scheme}://{request.host}"
+        return await super().handle_index(request)
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """A session, for the page that comes from here."""
+        self._check(request)
+        if request.headers.get("Origin") != f"{request.scheme}://{request.host}":
+            raise web.HTTPForbidden(text="this page comes from elsewhere")
+        session = asyncio.current_task()
+        if session is not None:
+            self._sessions.add(session)
+            session.add_done_callback(self._sessions.discard)
+        return await super().handle_websocket(request)
+
+    def _check(self, request: web.Request) -> None:
+        """A name that somebody else owns may lead here, too."""
+        name = urlsplit(f"//{request.host}").hostname or ""
+        known = {"localhost", self.host, socket.gethostname(), socket.getfqdn()}
+        if name not in known and not is_address(name):
+            raise web.HTTPForbidden(text=f"{name} is not a name of this machine")
+
+
+def is_address(name: str) -> bool:
+    """Is it an IP address rather than a name?"""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Can only this machine reach it?"""
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def serve(
+    command: Sequence[str], host: str, port: int, title: str, tell: Callable[[str], None]
+) -> None:
+    """Serve a command that shows a screen until the user ends it.
+
+    Raises:
+        UserError: ARG001 if nothing can listen there.
+    """
+    _check_free(host, port)
+    if not is_loopback(host):
+        tell(f"warning: whoever can reach {host}:{port} can read and write files as you")
+    DebugServer(command, host, port, title, tell).serve()
+
+
+def _check_free(host: str, port: int) -> None:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family):
+            return
+    except OSError as error:
+        raise fail(
+            "ARG001",
+            f"cannot serve on {host}:{port}: {error.strerror or error}",
+            hint="--serve takes another port, --host an address of this machine",
+        ) from error
