@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "compile": "nmpsim.cli.commands.compile",
     "run": "nmpsim.cli.commands.run",
     "report": "nmpsim.cli.commands.report",
+    "history": "nmpsim.cli.commands.history",
     "check": "nmpsim.cli.commands.check",
     "debug": "nmpsim.cli.commands.debug",
     "eval": "nmpsim.cli.commands.eval",

@@ -44,6 +44,11 @@ def read_report(path: Path | str) -> RunReport:
         raise fail(
             "FILE001", "cannot read the report", place=place, found=error.strerror
         ) from error
+    return report_from_text(text, place)
+
+
+def report_from_text(text: bytes, place: Place) -> RunReport:
+    """The report that a file's content is; REPORT001 if it is none."""
     return report_from_json(_parsed(text, place), place)
 
 

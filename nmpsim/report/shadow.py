@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Final, Literal
 
 import attrs
@@ -66,6 +67,11 @@ class ShadowLayer:
     ] = None
     split: Annotated[Split | None, "the parts of the accumulated error: a [split](#split)"] = None
 
+    @property
+    def result_error(self) -> ErrorSize | None:
+        """The error of the result: accumulated, or of rounding alone without float weights."""
+        return self.accumulated or self.rounding_alone
+
 
 @attrs.frozen
 class FloatWeight:
@@ -105,6 +111,12 @@ class ShadowReport:
         "list of [shadow_layer](#shadow_layer), in program order; a layer that a stopped run did"
         " not reach is missing",
     ]
+
+    def worst(self) -> tuple[ShadowLayer, float] | None:
+        """The layer whose result is the least exact, and its SQNR in dB; None if nothing tells."""
+        told = [(one, one.result_error.sqnr_db) for one in self.layers if one.result_error]
+        known = [item for item in told if not math.isnan(item[1])]
+        return min(known, key=lambda item: item[1], default=None)
 
     @property
     def schema(

@@ -25,12 +25,14 @@ from nmpsim.checking.document import CheckDocument
 from nmpsim.debugger.corefile import AboutDocument
 from nmpsim.debugger.script import DebugDocument
 from nmpsim.experiments.accuracy_result import EvaluationDocument
+from nmpsim.experiments.history import EntryDocument
 from nmpsim.frontends.origin import Origin
 from nmpsim.quantization.files import TensorFacts
 from nmpsim.report.data import RunReport
 from nmpsim.report.schema import document_schema
 from nmpsim.views.compile_text import CompileDocument
 from nmpsim.views.device_table import DeviceDocument
+from nmpsim.views.history_text import HistoryDocument
 from nmpsim.views.inspect_text import InspectDocument
 from nmpsim.views.quantize_text import QuantizeDocument
 from nmpsim.views.several_text import RunsDocument
@@ -74,6 +76,8 @@ DOCUMENTS = (
     Document("patch", "export of nmpsim debug", "Changes of a bundle", PatchDocument),
     Document("sweep", "nmpsim sweep --format json", "A grid of devices", SweepDocument),
     Document("eval", "nmpsim eval --format json", "A data set", EvaluationDocument),
+    Document("history", "nmpsim history --format json", "Runs over commits", HistoryDocument),
+    Document("history-entry", "nmpsim history, in its folder", "A run of a history", EntryDocument),
     Document("quantize", "nmpsim quantize --format json", "A float network", QuantizeDocument),
     Document(
         "tensors",

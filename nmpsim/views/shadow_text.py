@@ -20,11 +20,6 @@ FAR_OFF_DB = 10.0
 _MARK = "bold yellow"
 
 
-def result_error(layer: ShadowLayer) -> ErrorSize | None:
-    """The error of a layer's result: accumulated, or of rounding alone without float weights."""
-    return layer.accumulated or layer.rounding_alone
-
-
 def own_error(layer: ShadowLayer) -> ErrorSize | None:
     """What a layer itself loses, whatever its inputs had lost."""
     return layer.layer_alone or layer.rounding_alone

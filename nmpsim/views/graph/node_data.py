@@ -20,7 +20,6 @@ from nmpsim.bundle.metadata import Fate, Metadata
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.shadow import ShadowLayer
 from nmpsim.views.graph.network import node_id
-from nmpsim.views.shadow_text import result_error
 from nmpsim.views.text import percent
 from nmpsim.visible import visible_line
 
@@ -187,7 +186,7 @@ def _together(
     """The last layer makes the result."""
     cycles = sum(layer.cycles for layer in layers)
     error = errors.get(layers[-1].index)
-    size = result_error(error) if error else None
+    size = error.result_error if error else None
     return _Figures(
         cycles,
         cycles / report.cycles if report.cycles else 0.0,

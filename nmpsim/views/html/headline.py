@@ -13,7 +13,7 @@ from nmpsim.views.html.figures import cores_of, short_names
 from nmpsim.views.html.findings import causes_of
 from nmpsim.views.html.tables import NOTABLE_SHARE, saturates_notably
 from nmpsim.views.run_text import PATH_WORDS
-from nmpsim.views.shadow_text import own_error, result_error
+from nmpsim.views.shadow_text import own_error
 from nmpsim.views.text import duration, per_second, percent, plural
 from nmpsim.visible import visible_line
 
@@ -157,10 +157,7 @@ def _sqnr(report: RunReport) -> Number:
 
 def worst_sqnr(report: RunReport) -> tuple[ShadowLayer, float] | None:
     """The layer whose result is the least exact, and its SQNR."""
-    layers = report.shadow.layers if report.shadow is not None else ()
-    told = [(layer, size.sqnr_db) for layer in layers if (size := result_error(layer)) is not None]
-    known = [one for one in told if not math.isnan(one[1])]
-    return min(known, key=lambda one: one[1], default=None)
+    return None if report.shadow is None else report.shadow.worst()
 
 
 def saturated_values(report: RunReport) -> int:

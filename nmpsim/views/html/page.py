@@ -101,8 +101,8 @@ def html_page(runs: Mapping[str, RunReport], listener: Listener | None = None) -
     figures = {name: list(run_figures(report)) for name, report in runs.items()}
     changes = compare.change_figure(runs) if len(runs) > 1 else None
     every = [*chain(*errors.values(), *figures.values()), *([changes] if changes else [])]
-    draw = _Draughtsman(every, listener)
-    page: str = _template().render(
+    draw = Draughtsman(every, listener)
+    page: str = template("page.html.jinja").render(
         title=", ".join(dict.fromkeys(title_of(name, run) for name, run in runs.items())),
         runs=[
             _run(n, name, runs[name], draw.all(errors[name]), draw.all(figures[name]))
@@ -126,7 +126,7 @@ def _comparison(runs: Mapping[str, RunReport], figures: list[_Drawn]) -> dict[st
     }
 
 
-class _Draughtsman:
+class Draughtsman:
     """Draws figures one after the other and says how far it is."""
 
     def __init__(self, figures: Sequence[Figure], listener: Listener | None) -> None:
@@ -135,6 +135,7 @@ class _Draughtsman:
         self._done = 0
 
     def all(self, figures: list[Figure]) -> list[_Drawn]:
+        """The figures with their pictures."""
         return [self._one(figure) for figure in figures]
 
     def _one(self, figure: Figure) -> _Drawn:
@@ -178,7 +179,8 @@ def _shown(value: Any) -> Any:
     return visible(value) if type(value) is str else value
 
 
-def _template() -> Any:
+def template(name: str) -> Any:
+    """A template that escapes what it is given."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -189,4 +191,4 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.jinja")
+    return environment.get_template(name)

@@ -1,0 +1,253 @@
+"""Runs and evaluations over the commits of a repository: a folder with a file for each."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypedDict
+
+import attrs
+
+from nmpsim.atomic import write_file
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.experiments.accuracy_result import SCHEMA as EVALUATION
+from nmpsim.report.data import RunReport
+from nmpsim.report.json import json_text
+from nmpsim.report.read import MAX_REPORT_BYTES, report_from_text
+
+SCHEMA: Final = "nmpsim-entry-1"
+Kind = Literal["run", "eval"]
+_SUFFIX = ".history.json"
+_MAX_WORDS = 200
+"""Characters of a commit or a label."""
+_NAMELESS = "main"
+"""How Glow names every network; the file's name says more."""
+
+
+@attrs.frozen
+class Entry:
+    """What is drawn of a run or an evaluation, and the commit that it is of."""
+
+    commit: Annotated[str, "of the repository; any text that names a version"]
+    label: Annotated[str, "tells apart what one commit has several of; may be empty"]
+    date: Annotated[str, "ISO 8601, UTC"]
+    kind: Annotated[Kind, "`run` or `eval`"]
+    program: Annotated[str, "name of the network, or of the file if it is called `main`"]
+    cycles: Annotated[float, "of the run; of an evaluation the mean"]
+    saturated: Annotated[int, "values that did not fit, in all layers (and samples)"]
+    sqnr_db: Annotated[
+        float | None, "of the least exact layer; null if nothing tells, or nothing is lost"
+    ] = None
+    accuracy: Annotated[float | None, "share of an evaluation's samples that are right"] = None
+
+    @property
+    def series(self) -> str:
+        """What it is compared with: the network, and the label."""
+        return f"{self.program} ({self.label})" if self.label else self.program
+
+
+class EntryDocument(TypedDict):
+    """A file of the folder."""
+
+    schema: Literal["nmpsim-entry-1"]
+    entry: Entry
+    document: Annotated[str, "the JSON document, as gzip in base64"]
+
+
+def add(folder: Path, document: Path, commit: str, label: str, date: datetime) -> Entry:
+    """Keep a JSON report of a run, or a JSON document of an evaluation, in a folder.
+
+    One of the same network, commit, label and kind is replaced.
+
+    Raises:
+        UserError: FILE001, FILE002; REPORT001 if the file is of neither kind, RESULT001 if it is
+            damaged or did not reach its end; ARG001 for a commit or label that is no line of text.
+    """
+    for name, words in (("commit", commit), ("label", label)):
+        if not words.isprintable() or len(words) > _MAX_WORDS:
+            raise fail(
+                "ARG001",
+                f"this is no {name}",
+                found=repr(words[:_MAX_WORDS]),
+                expected=f"a line of at most {_MAX_WORDS} characters",
+            )
+    text = _read(document)
+    when = date.astimezone(UTC).isoformat(timespec="seconds")
+    of = (commit, label, when)
+    entry = _evaluation(document, text, of) or _run(document, text, of)
+    kept = {
+        "schema": SCHEMA,
+        "entry": attrs.asdict(entry),
+        "document": base64.b64encode(gzip.compress(text, mtime=0)).decode(),
+    }
+    _make(folder)
+    content = json_text(kept).encode()
+    write_file(folder / _name_of(entry), lambda file: file.write(content))
+    return entry
+
+
+def entries(folder: Path) -> list[Entry]:
+    """All that a folder keeps, the oldest first; RESULT001 if a file is none of its own."""
+    return [entry for entry, _ in _all(folder)]
+
+
+def document_of(folder: Path, number: int) -> str:
+    """The JSON document of an entry, counted from 1 as :func:`entries` has them."""
+    found = _all(folder)
+    if not 0 < number <= len(found):
+        raise fail(
+            "ARG001",
+            "the history has no such entry",
+            place=Place(str(folder)),
+            found=number,
+            expected=f"1 to {len(found)}" if found else "an entry; there are none yet",
+        )
+    _, packed = found[number - 1]
+    try:
+        return gzip.decompress(base64.b64decode(packed, validate=True)).decode()
+    except (binascii.Error, OSError, EOFError, ValueError, zlib.error) as error:
+        raise _damaged(folder, error) from error
+
+
+def latest(found: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
+    """Of each series with several entries of a kind, the last but one and the last."""
+    series: dict[tuple[str, str], list[Entry]] = {}
+    for entry in found:
+        series.setdefault((entry.series, entry.kind), []).append(entry)
+    return [(every[-2], every[-1]) for every in series.values() if len(every) > 1]
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fail(
+            "FILE002", "cannot make the folder", place=Place(str(folder)), found=error.strerror
+        ) from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_REPORT_BYTES + 1)
+            if len(text) > MAX_REPORT_BYTES:
+                raise OSError(0, f"more than {MAX_REPORT_BYTES} bytes")
+    except OSError as error:
+        raise fail(
+            "FILE001", "cannot read the document", place=Place(str(path)), found=error.strerror
+        ) from error
+    return text
+
+
+def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
+    report = report_from_text(text, Place(str(path)))
+    if report.trap is not None:
+        raise fail(
+            "RESULT001",
+            "the run did not reach its end, so its cycles say nothing",
+            place=Place(str(path)),
+            found=report.trap.kind,
+        )
+    return Entry(
+        *of,
+        kind="run",
+        program=path.stem if report.program == _NAMELESS else report.program,
+        cycles=report.cycles,
+        saturated=sum(layer.saturated for layer in report.layers),
+        sqnr_db=_worst_sqnr(report),
+    )
+
+
+def _worst_sqnr(report: RunReport) -> float | None:
+    worst = report.shadow.worst() if report.shadow is not None else None
+    return worst[1] if worst is not None and math.isfinite(worst[1]) else None
+
+
+def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry | None:
+    """None if it is no evaluation."""
+    try:
+        data = json.loads(text.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None  # as the reader of reports will say
+    if not isinstance(data, dict) or data.get("schema") != EVALUATION:
+        return None
+    try:
+        return Entry(
+            *of,
+            kind="eval",
+            program=path.stem if data["program"] == _NAMELESS else str(data["program"]),
+            cycles=_finite(data["cycles"]["mean"]),
+            saturated=sum(int(layer["saturated"]) for layer in data["layers"]),
+            accuracy=_finite(data["accuracy"]["1"]),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise fail(
+            "RESULT001",
+            "the evaluation is damaged, or has no accuracy of the best class",
+            place=Place(str(path)),
+            found=repr(error)[:_MAX_WORDS],
+        ) from error
+
+
+def _finite(value: Any) -> float:
+    if not math.isfinite(number := float(value)):
+        raise ValueError(f"{number} is no finite number")
+    return number
+
+
+def _name_of(entry: Entry) -> str:
+    """A file's name: one for each commit, label, kind and network."""
+    key = "\0".join((entry.commit, entry.label, entry.kind, entry.program))
+    return f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}{_SUFFIX}"
+
+
+def _all(folder: Path) -> list[tuple[Entry, str]]:
+    if not folder.is_dir():
+        raise fail(
+            "FILE001",
+            "there is no such history",
+            place=Place(str(folder)),
+            expected="a folder",
+            hint="name runs to add: nmpsim history FOLDER RUN.json",
+        )
+    found = [_kept(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))]
+    return sorted(found, key=lambda one: (one[0].date, one[0].series, one[0].kind))
+
+
+def _kept(path: Path) -> tuple[Entry, str]:
+    try:
+        data = json.loads(path.read_bytes())
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"schema {str(data['schema'])[:40]!r}, expected {SCHEMA!r}")
+        entry = Entry(**data["entry"])
+        datetime.fromisoformat(entry.date)
+        for number in (entry.cycles, entry.saturated, entry.sqnr_db or 0, entry.accuracy or 0):
+            _finite(number)
+        texts = (entry.commit, entry.label, entry.program, data["document"])
+        if entry.kind not in ("run", "eval") or not all(isinstance(t, str) for t in texts):
+            raise ValueError("other types than expected")
+        return entry, data["document"]
+    except OSError as error:
+        raise fail(
+            "FILE001", "cannot read the entry", place=Place(str(path)), found=error.strerror
+        ) from error
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    return fail(
+        "RESULT001",
+        "an entry of the history is damaged",
+        place=Place(str(path)),
+        found=repr(error)[:_MAX_WORDS],
+        hint="delete the file and add its run again",
+    )

@@ -1,0 +1,105 @@
+"""A history for reading: a line for each run, and whether the last is worse than the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, TypedDict
+
+from rich.console import Console
+
+from nmpsim.experiments.history import Entry, latest
+from nmpsim.report.json import to_json
+from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.console import line
+from nmpsim.visible import visible_line
+
+SCHEMA: Final = "nmpsim-history-1"
+SHORT = 10
+"""Characters of a commit."""
+_BAR = 16
+"""Characters of a bar, the longest of its network."""
+
+
+class HistoryDocument(TypedDict):
+    """What `nmpsim history --format json` writes."""
+
+    schema: Literal["nmpsim-history-1"]
+    entries: list[Entry]
+
+
+def history_json(entries: Sequence[Entry]) -> HistoryDocument:
+    """The entries as plain data, the oldest first."""
+    return {"schema": SCHEMA, "entries": [to_json(entry) for entry in entries]}
+
+
+def print_history(entries: Sequence[Entry], console: Console) -> None:
+    """A verdict on the last entry of each series, then all entries."""
+    for words in verdicts(entries):
+        line(console, words, "bold")
+    if not entries:
+        line(console, "nothing yet: name runs to add")
+        return
+    console.print()
+    longest: dict[str, float] = {}
+    for entry in entries:
+        longest[entry.series] = max(entry.cycles, longest.get(entry.series, 1))
+    columns = [
+        Column("#", [str(n) for n in range(1, len(entries) + 1)], right=True),
+        Column("date", [entry.date[:10] for entry in entries]),
+        Column("commit", [visible_line(entry.commit[:SHORT]) for entry in entries]),
+        Column("network", [visible_line(entry.series) for entry in entries], least=8),
+        Column("of", [entry.kind for entry in entries]),
+        Column("cycles", [cycles_text(entry.cycles) for entry in entries], right=True),
+        Column(
+            "",
+            ["#" * round(_BAR * entry.cycles / longest[entry.series]) for entry in entries],
+            least=4,
+        ),
+        Column("saturated", [f"{entry.saturated:,}" for entry in entries], right=True),
+        Column("SQNR", [sqnr_text(entry.sqnr_db) for entry in entries], right=True),
+        Column("accuracy", [accuracy_text(entry.accuracy) for entry in entries], right=True),
+    ]
+    console.print(fitted_table(columns, console))
+
+
+def verdicts(entries: Sequence[Entry]) -> list[str]:
+    """For each series, whether its last entry is worse than the one before."""
+    return [_verdict(before, after) for before, after in latest(entries)]
+
+
+def _verdict(before: Entry, after: Entry) -> str:
+    facts = []
+    worse = better = False
+    measures = (
+        ("cycles", before.cycles, after.cycles, -1, cycles_text),
+        ("saturated values", before.saturated, after.saturated, -1, cycles_text),
+        ("worst SQNR", before.sqnr_db, after.sqnr_db, 1, sqnr_text),
+        ("accuracy", before.accuracy, after.accuracy, 1, accuracy_text),
+    )
+    for name, old, new, sign, shown in measures:
+        if old is None or new is None or old == new:
+            continue
+        share = f" ({100 * (new - old) / old:+.1f}%)" if name == "cycles" and old else ""
+        facts.append(f"{name} {shown(old)} to {shown(new)}{share}")
+        worse, better = worse or sign * (new - old) < 0, better or sign * (new - old) > 0
+    found = {(True, True): "mixed", (True, False): "worse", (False, True): "better"}
+    change = found.get((worse, better), "the same")
+    who = f"{after.series}, {'run' if after.kind == 'run' else 'evaluation'}"
+    commits = f"{after.commit[:SHORT]} against {before.commit[:SHORT]}"
+    told = f": {', '.join(facts)}" if facts else ""
+    return visible_line(f"{who}: {commits} is {change}{told}")
+
+
+def cycles_text(cycles: float) -> str:
+    """A count, or a mean of counts."""
+    return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
+
+
+def sqnr_text(sqnr_db: float | None) -> str:
+    """A ratio in dB, - if nothing tells."""
+    return "-" if sqnr_db is None else f"{sqnr_db:.1f} dB"
+
+
+def accuracy_text(accuracy: float | None) -> str:
+    """A share, - if nothing tells."""
+    return "-" if accuracy is None else f"{accuracy:.2%}"

@@ -1,0 +1,122 @@
+"""The page of a history: cycles, saturation and accuracy over commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from nmpsim.experiments.history import Entry
+from nmpsim.views.history_text import (
+    SHORT,
+    accuracy_text,
+    cycles_text,
+    sqnr_text,
+    verdicts,
+)
+from nmpsim.views.html.figures import Figure, axis, figure_spec, tooltips
+from nmpsim.views.html.page import Draughtsman, require_html, template
+from nmpsim.views.html.tables import Cell, Heading, Table, count, text
+from nmpsim.visible import visible_line
+
+
+def history_page(name: str, entries: Sequence[Entry]) -> str:
+    """One HTML page of entries, the oldest first; PKG001 without the libraries."""
+    require_html()
+    from nmpsim.views.html.draw import script
+
+    figures = list(history_figures(entries))
+    page: str = template("history.html.jinja").render(
+        title=f"History of {visible_line(name)}",
+        verdicts=verdicts(entries),
+        figures=Draughtsman(figures, None).all(figures),
+        entries=_table(entries),
+        vega=script(),
+    )
+    return page
+
+
+def history_figures(entries: Sequence[Entry]) -> Iterator[Figure]:
+    """A figure of each measure that any entry has."""
+    measures: tuple[tuple[str, str, Callable[[Entry], float | None]], ...] = (
+        ("Cycles", "cycles", lambda one: one.cycles),
+        ("Saturated values", "values", lambda one: one.saturated),
+        ("Worst SQNR", "dB", lambda one: one.sqnr_db),
+        ("Accuracy", "% of the samples", _percent),
+    )
+    for title, unit, measure in measures:
+        known = [(one, value) for one in entries if (value := measure(one)) is not None]
+        if known:
+            yield _figure(title, unit, known)
+
+
+def _percent(entry: Entry) -> float | None:
+    return None if entry.accuracy is None else 100 * entry.accuracy
+
+
+def _figure(title: str, unit: str, known: Sequence[tuple[Entry, float]]) -> Figure:
+    first: dict[str, float] = {}
+    for entry, value in known:
+        first.setdefault(_line(entry), value)
+    is_share = unit == "cycles" and len(first) > 1  # networks of any size share the axis
+    values = [
+        {
+            "place": f"{entry.date} {visible_line(entry.commit)}",
+            "commit": visible_line(entry.commit[:SHORT]),
+            "date": entry.date[:10],
+            "network": _line(entry),
+            "value": value,
+            "height": 100 * value / (first[_line(entry)] or 1) if is_share else value,
+        }
+        for entry, value in known
+    ]
+    commits = axis("place", "ordinal", "commit", sort=None)
+    commits["axis"] = {"labelExpr": f"slice(split(datum.label, ' ')[1], 0, {SHORT})"}
+    height = f"{unit}, % of the first" if is_share else unit
+    spec = figure_spec(
+        values,
+        220,
+        mark={"type": "line", "point": True},
+        encoding={
+            "x": commits,
+            "y": axis("height", "quantitative", height, scale={"zero": False}),
+            "color": axis("network", "nominal", "network"),
+            "shape": axis("network", "nominal", "network"),
+            "tooltip": tooltips(
+                values, network="network", commit="commit", date="date", value=title.lower()
+            ),
+        },
+    )
+    return Figure(title, "By commit, the oldest first; the axis need not begin at 0.", spec)
+
+
+def _line(entry: Entry) -> str:
+    kind = ", evaluation" if entry.kind == "eval" else ""
+    return f"{visible_line(entry.series)}{kind}"
+
+
+def _table(entries: Sequence[Entry]) -> Table:
+    headings = (
+        Heading("#", "number of the entry, for nmpsim history --show"),
+        Heading("date", "of the commit, UTC", number=False),
+        Heading("commit", "of the repository", number=False),
+        Heading("network", "and the label, if it has one", number=False),
+        Heading("of", "a run, or an evaluation of a data set", number=False),
+        Heading("cycles", "of the run; of an evaluation the mean"),
+        Heading("saturated", "values that did not fit"),
+        Heading("worst SQNR", "of the least exact layer"),
+        Heading("accuracy", "share of the samples that are right"),
+    )
+    return Table(headings, tuple(_row(n, entry) for n, entry in enumerate(entries, 1)))
+
+
+def _row(number: int, entry: Entry) -> tuple[Cell, ...]:
+    return (
+        count(number),
+        text(entry.date),
+        text(entry.commit),
+        text(entry.series),
+        text(entry.kind),
+        Cell(cycles_text(entry.cycles), entry.cycles),
+        count(entry.saturated),
+        Cell(sqnr_text(entry.sqnr_db), -1 if entry.sqnr_db is None else entry.sqnr_db),
+        Cell(accuracy_text(entry.accuracy), -1 if entry.accuracy is None else entry.accuracy),
+    )

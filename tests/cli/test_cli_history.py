@@ -1,0 +1,189 @@
+"""``nmpsim history``: what it keeps, what it says of the last entry, what it refuses."""
+
+import json
+import re
+import subprocess
+from importlib.resources import files
+
+import attrs
+import jsonschema
+import pytest
+from report_samples import CUTS, TRAP, layer, sample_report
+
+from nmpsim.diagnostics import UserError
+from nmpsim.experiments.history import entries
+from nmpsim.report.json import json_text, to_json
+from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport
+from nmpsim.views.html.history import history_figures
+
+EVALUATION = {
+    "schema": "nmpsim-eval-2",
+    "program": "lenet",
+    "accuracy": {"1": 0.975, "5": 1.0},
+    "cycles": {"min": 1, "mean": 3000.5, "max": 9},
+    "layers": [{"name": "fc", "op": "x", "elements": 10, "saturated": 3}],
+}
+
+
+def shadow(sqnr_db):
+    size = ErrorSize(sqnr_db, 0.1, 1.0)
+    return ShadowReport(None, (), (), (ShadowLayer(0, 1, "a", rounding_alone=size),))
+
+
+def write(path, report):
+    path.write_text(json_text(to_json(report)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs, the second slower, less exact, with saturated values."""
+    worse = sample_report(cycles=4000, layers=(layer(0, saturation=CUTS),), shadow=shadow(31.0))
+    first = write(tmp_path / "old run.json", sample_report(layers=(), shadow=shadow(40.0)))
+    return first, write(tmp_path / "new run.json", worse)
+
+
+@pytest.fixture
+def history(nmpsim_cli, runs, tmp_path):
+    """A folder with both and an evaluation."""
+    folder = tmp_path / "my history"
+    evaluation = tmp_path / "eval.json"
+    evaluation.write_text(json.dumps(EVALUATION))
+    for path, commit, date in (
+        (runs[1], "beef", "2026-02-01T00:00:00+02:00"),
+        (runs[0], "cafe", "2026-01-01"),
+        (evaluation, "beef", "2026-02-01T00:00:00+02:00"),
+    ):
+        done = nmpsim_cli("history", folder, path, "--commit", commit, "--date", date)
+        assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_the_last_entry_is_judged(nmpsim_cli, history):
+    done = nmpsim_cli("history", history)
+    assert done.exit_code == 0
+    head, _, _, _, *rows = done.stdout.splitlines()
+    assert head == (
+        "lenet, run: beef against cafe is worse: cycles 3,500 to 4,000 (+14.3%),"
+        " saturated values 0 to 7, worst SQNR 40.0 dB to 31.0 dB"
+    )
+    assert [row.split()[:5] for row in rows] == [
+        ["1", "2026-01-01", "cafe", "lenet", "run"],
+        ["2", "2026-01-31", "beef", "lenet", "eval"],
+        ["3", "2026-01-31", "beef", "lenet", "run"],
+    ]
+    assert rows[1].split()[-1] == "97.50%"
+
+
+def test_the_json_is_as_its_schema_says(nmpsim_cli, history):
+    data = json.loads(nmpsim_cli("history", history, "--format", "json").stdout)
+    folder = files("nmpsim") / "schemas"
+    jsonschema.validate(data, json.loads((folder / "history.json").read_text()))
+    assert [one["cycles"] for one in data["entries"]] == [3500, 3000.5, 4000]
+    for path in history.iterdir():
+        kept = json.loads(path.read_text())
+        jsonschema.validate(kept, json.loads((folder / "history-entry.json").read_text()))
+
+
+def test_a_document_comes_back_as_it_was(nmpsim_cli, history, runs):
+    done = nmpsim_cli("history", history, "--show", 1)
+    assert done.stdout == runs[0].read_text()
+
+
+def test_the_same_commit_is_replaced(nmpsim_cli, history, runs):
+    again = ("history", history, runs[0], "--commit", "beef", "--date", "2026-02-01")
+    assert nmpsim_cli(*again).exit_code == 0
+    assert [(one.commit, one.cycles) for one in entries(history) if one.kind == "run"] == [
+        ("cafe", 3500),
+        ("beef", 3500),
+    ]
+    assert nmpsim_cli(*again, "--label", "small").exit_code == 0
+    assert {one.series for one in entries(history)} == {"lenet", "lenet (small)"}
+
+
+def test_the_page(nmpsim_cli, history, tmp_path):
+    page = tmp_path / "a page.html"
+    assert nmpsim_cli("history", history, "--format", "html", "-o", page).exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "History of my history" in text
+    assert "is worse: cycles 3,500 to 4,000" in text
+    assert text.count('class="still"') == 4
+    assert not re.search(r"(src|href)=\"(?!data:|#)", text)
+    figures = {one.title: one.spec["data"]["values"] for one in history_figures(entries(history))}
+    assert [one["value"] for one in figures["Cycles"]] == [3500, 3000.5, 4000]
+    assert [round(one["height"], 1) for one in figures["Cycles"]] == [100, 100, 114.3]
+    assert [one["value"] for one in figures["Accuracy"]] == [97.5]
+    assert [one["value"] for one in figures["Worst SQNR"]] == [40.0, 31.0]
+
+
+def test_git_tells_commit_and_date(nmpsim_cli, runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    done = nmpsim_cli("history", "h", runs[0])
+    assert done.exit_code == 2
+    assert "--commit" in done.stderr
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-03-04T05:06:07+0100")
+    for words in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *words], check=True)
+    assert nmpsim_cli("history", "h", runs[0]).exit_code == 0
+    (entry,) = entries(tmp_path / "h")
+    assert len(entry.commit) == 40
+    assert entry.date == "2026-03-04T04:06:07+00:00"
+    assert nmpsim_cli("history", "h", runs[0], "--commit", "HEAD").exit_code == 0
+    assert len(entries(tmp_path / "h")) == 1
+
+
+def test_an_empty_history(nmpsim_cli, tmp_path):
+    (tmp_path / "h").mkdir()
+    done = nmpsim_cli("history", tmp_path / "h")
+    assert (done.exit_code, done.stdout) == (0, "nothing yet: name runs to add\n")
+    assert "Nothing yet" in nmpsim_cli("history", tmp_path / "h", "--format", "html").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{tmp}/none"], "FILE001"),
+        (["{run}"], "FILE001"),
+        (["{run}", "{run}", "--commit", "a"], "FILE002"),
+        (["{tmp}/h", "{tmp}/none.json"], "FILE001"),
+        (["{tmp}/h", "{text}", "--commit", "a"], "REPORT001"),
+        (["{tmp}/h", "{half}", "--commit", "a"], "RESULT001"),
+        (["{tmp}/h", "{stopped}", "--commit", "a"], "RESULT001"),
+        (["{tmp}/h", "{run}", "--commit", "a\nb"], "ARG001"),
+        (["{tmp}/h", "{run}", "--commit", "a", "--date", "soon"], "ARG001"),
+        (["{tmp}", "--label", "x"], "nothing to add"),
+        (["{tmp}", "--show", "1"], "no such entry"),
+        (["{tmp}/h", "{run}", "--commit", "a", "-o", "{run}"], "is also an input"),
+    ],
+)
+def test_what_is_refused(nmpsim_cli, runs, tmp_path, words, said):
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "half").write_text(json.dumps({**EVALUATION, "accuracy": {}}))
+    write(tmp_path / "stopped", attrs.evolve(sample_report(), trap=TRAP))
+    names = {one: tmp_path / one for one in ("text", "half", "stopped")}
+    done = nmpsim_cli("history", *(w.format(tmp=tmp_path, run=runs[0], **names) for w in words))
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not list(tmp_path.glob("h/*"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: "{",
+        lambda data: json.dumps({**data, "schema": "x"}),
+        lambda data: json.dumps({**data, "entry": {**data["entry"], "cycles": "many"}}),
+        lambda data: json.dumps({**data, "entry": {**data["entry"], "date": "soon"}}),
+        lambda data: json.dumps({**data, "entry": {**data["entry"], "kind": "other"}}),
+        lambda data: json.dumps({**data, "entry": {**data["entry"], "more": 1}}),
+        lambda data: json.dumps({"schema": data["schema"]}),
+    ],
+)
+def test_a_damaged_entry_is_named(history, change):
+    path = sorted(history.iterdir())[0]
+    path.write_text(change(json.loads(path.read_text())))
+    with pytest.raises(UserError, match="RESULT001") as caught:
+        entries(history)
+    assert path.name in str(caught.value)
