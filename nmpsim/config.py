@@ -97,6 +97,7 @@ class DeviceConfig:
         return {"name": self.name, **{f: getattr(self, f) for f in setting_names()}}
 
 
+@functools.cache
 def setting_names() -> tuple[str, ...]:
     """Names of the numeric settings, in the order of the class."""
     return tuple(a.name for a in attrs.fields(DeviceConfig) if "limits" in a.metadata)

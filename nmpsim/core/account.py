@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, ProgramStep, Tensor
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
-from nmpsim.core.collect import LayerReports, counters_of, host_counts
+from nmpsim.core.collect import Counters, LayerReports, host_counts
 from nmpsim.core.critical_path import CriticalPath, PathPart
 from nmpsim.core.host import HostClip, read_tensor
 from nmpsim.core.host_cost import host_cycles
@@ -104,7 +104,7 @@ def _output(machine: Machine, tensor: Tensor, outside: Tensor) -> OutputReport:
 def run_report(
     bundle: Bundle,
     machine: Machine,
-    config: DeviceConfig,
+    counted: Counters,
     account: Account,
     *,
     engine: str,
@@ -114,7 +114,7 @@ def run_report(
     layer_outputs: Mapping[str, npt.NDArray[Any]],
 ) -> RunReport:
     """The report of a run that has come this far."""
-    metadata = bundle.metadata
+    metadata, config = bundle.metadata, counted.config
     on_host = (layer.index for layer in metadata.layers if layer.placement == "host")
     cycles = int(machine.cores.clock.max()) + sum(account.cycles[index] for index in on_host)
     outputs = tuple(_output(machine, t, metadata.as_user_has(t)) for t in metadata.outputs)
@@ -132,7 +132,7 @@ def run_report(
         host_seconds=host_seconds,
         layers=LayerReports(
             metadata.layers,
-            counters_of(machine, config),
+            counted,
             dict(account.cycles),
             dict(account.paths),
             host,

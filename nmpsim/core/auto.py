@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nmpsim.bundle.read import Bundle
-from nmpsim.core.critical_path import CriticalPath
-from nmpsim.core.engine import Engine, Reached, ShowInstructions
+from nmpsim.core.engine import Engine, Reached, Replayed, ShowInstructions
 from nmpsim.core.limits import Limits
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions
@@ -70,6 +69,10 @@ class AutoEngine:
     def has_scratchpads(self) -> bool:
         """As the engine at hand has them."""
         return self._engine.has_scratchpads
+
+    def begin(self) -> None:
+        """A run begins on the engine at hand."""
+        self._engine.begin()
 
     @property
     def compiling_seconds(self) -> float:
@@ -142,7 +145,7 @@ class AutoEngine:
         strict: bool = False,
         whole_layers: bool = False,
         is_last: bool = True,
-    ) -> CriticalPath | None:
+    ) -> Replayed | None:
         """As the engine at hand does it."""
         return self._engine.replay(machine, costs, reached, strict, whole_layers, is_last)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import DeviceConfig, given_device
+from nmpsim.core.again import Repeats
 from nmpsim.core.auto import AutoEngine
 from nmpsim.core.demand import check_saved, has_room_for_whole_layers
 from nmpsim.core.engine import ReplayDivergedError
@@ -19,11 +20,20 @@ from nmpsim.core.host import write_tensor
 from nmpsim.core.inputs import Inputs, checked_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import machine_of
-from nmpsim.core.run import Clock, DataDecideError, Listener, Proof, Run, Wanted, tell_compiling
+from nmpsim.core.run import (
+    Clock,
+    DataDecideError,
+    Listener,
+    Proof,
+    Run,
+    TimeIsUpError,
+    Wanted,
+    tell_compiling,
+)
 from nmpsim.core.state import Machine, reset, restart
 from nmpsim.core.threads import checked_threads
 from nmpsim.core.work import WorkListener
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import UserError, fail
 from nmpsim.host_memory import checked_limit
 from nmpsim.report.data import RunReport
 from nmpsim.report.throughput import Throughput, batch_of
@@ -170,6 +180,13 @@ class Device:
         """Run from rest, or on what a run has left, with values in the inputs' own types."""
         bundle, machine, progress = loaded.bundle, loaded.machine, wanted.progress
         self._engine.when_compiling(lambda: tell_compiling(progress))
+        repeats, loaded.repeats, loaded.inputs = loaded.repeats, None, None
+        if repeats is not None and not again and repeats.serves(wanted):
+            report = self._repeated(repeats, values, wanted, clock)
+            if report is not None:
+                loaded.repeats = repeats
+                self._keep(loaded, values, wanted)
+                return report
         if again:
             restart(machine, costs_of(self.config))
         else:
@@ -178,14 +195,40 @@ class Device:
             write_tensor(machine, tensor, values[tensor.name])
         proof = loaded.proof if wanted.strict else "unwanted"
         run = Run(bundle, machine, self.config, self._engine, proof, wanted, clock)
-        loaded.inputs = None
         report = run.report()
         if run.is_proof:
             loaded.proof = "done"
-        if not self._engine.has_scratchpads and report.trap is None:
+        if report.trap is None:
+            self._keep(loaded, values, wanted)
+        if run.shows_others and not again:
+            loaded.repeats = Repeats(
+                bundle,
+                machine,
+                self.config,
+                self._engine,
+                wanted.limits,
+                run.account,
+                run.replayed,
+            )
+        return report
+
+    @staticmethod
+    def _repeated(
+        repeats: Repeats, values: Mapping[str, npt.NDArray[Any]], wanted: Wanted, clock: Clock
+    ) -> RunReport | None:
+        """The report of a run that differs in values alone; None if it does not reach its end."""
+        try:
+            return repeats.report(values, wanted, clock)
+        except (UserError, TimeIsUpError):
+            return None  # a run from rest says where it ends
+
+    def _keep(
+        self, loaded: _Loaded, values: Mapping[str, npt.NDArray[Any]], wanted: Wanted
+    ) -> None:
+        """Keep the inputs of a run that may have to be done again."""
+        if not self._engine.has_scratchpads:
             loaded.inputs = {name: value.copy() for name, value in values.items()}
             loaded.wanted = wanted
-        return report
 
     def __reduce__(self) -> tuple[type[Device], tuple[Any, ...]]:
         """To another process without its machine, which a run there makes again."""
@@ -233,6 +276,8 @@ class _Loaded:
     inputs: Mapping[str, npt.NDArray[Any]] | None = None
     """What the last run was given, if it left out what scratchpads hold; ``wanted`` likewise."""
     wanted: Wanted | None = None
+    repeats: Repeats | None = None
+    """The next runs, if the last one has shown all but their values."""
 
 
 def _same(outputs: Mapping[str, npt.NDArray[Any]], others: Mapping[str, npt.NDArray[Any]]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.state import Int64s, Machine, Outcome
@@ -26,6 +26,17 @@ CheckEvents = Callable[["Contract", Int64s, Int64s, int], bool]
 """What the contract check knows so far, and shown instructions; False where it is broken."""
 
 
+class Replayed(NamedTuple):
+    """What a replay tells."""
+
+    path: CriticalPath
+    again: Callable[[Reached, bool], None]
+    """Computes the values of a next run that begins as this one did; timing stays as it is.
+
+    ``reached`` and ``whole_layers`` are those of :meth:`Engine.replay`.
+    """
+
+
 class Engine(Protocol):
     """Advances a machine; all state is in the machine."""
 
@@ -36,7 +47,11 @@ class Engine(Protocol):
 
     @property
     def has_scratchpads(self) -> bool:
-        """Does the machine's last replay leave in scratchpads what the program does?"""
+        """Do the replays since :meth:`begin` leave in scratchpads what the program does?"""
+        ...
+
+    def begin(self) -> None:
+        """A run begins, as one of no turns does; scratchpads hold what it may find there."""
         ...
 
     @property
@@ -99,13 +114,13 @@ class Engine(Protocol):
         strict: bool = False,
         whole_layers: bool = False,
         is_last: bool = True,
-    ) -> CriticalPath | None:
+    ) -> Replayed | None:
         """Run to the end, with the outcome DONE; None if that must be done by ``run``.
 
         ``strict`` asks it to leave to ``run`` what comes back from there with VIOLATION. With
         ``whole_layers`` it may do each layer at once, which leaves scratchpads as they were:
-        ``has_scratchpads`` says whether that was not done since a ``run`` of no turns. ``is_last``
-        says that nothing comes after it in the program that could read them.
+        ``has_scratchpads`` says whether that was not done since the run began. ``is_last`` says
+        that nothing comes after it in the program that could read them.
 
         Raises:
             ReplayDivergedError: the run must begin again.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.core.state import Machine
 from nmpsim.diagnostics import fail
-from nmpsim.kernels.hostops import HostTensor, HostValueError, execute
+from nmpsim.kernels.hostops import HostTensor, HostValueError, prepared
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
 
 IMPOSSIBLE = (ValueError, LookupError, TypeError, ArithmeticError)
@@ -55,11 +56,30 @@ def write_tensor(machine: Machine, tensor: Tensor, values: npt.NDArray[Any]) -> 
 
 def run_host_step(machine: Machine, step: ProgramStep) -> HostClip | None:
     """Do a host operation in the machine's DRAM; what it clipped, if it quantizes."""
-    try:
+    return prepared_step(machine, step)()
+
+
+def prepared_step(machine: Machine, step: ProgramStep) -> Callable[[], HostClip | None]:
+    """A host operation in the machine's DRAM, to be done as often as it is called."""
+    with _explained(step):
         operands = [_operand(machine, operand) for operand in step.operands]
-        result = execute(step.opcode or "", operands, step.attributes, step.numerics)
-        for index, values in result.outputs.items():
-            write_tensor(machine, step.operands[index].tensor, values)
+        execute = prepared(step.opcode or "", operands, step.attributes, step.numerics)
+
+    def run() -> HostClip | None:
+        with _explained(step):
+            result = execute()
+            for index, values in result.outputs.items():
+                operands[index].values[...] = values
+        return _clip_of(step, result.unclipped) if result.unclipped else None
+
+    return run
+
+
+@contextmanager
+def _explained(step: ProgramStep) -> Iterator[None]:
+    """What the operation raises is the user's error: HOST001 or BUN001."""
+    try:
+        yield
     except HostValueError as error:
         name = step.operands[0].tensor.name
         raise fail("HOST001", f"%{name} cannot be calculated", found=error, hint=_WHENCE) from error
@@ -70,7 +90,6 @@ def run_host_step(machine: Machine, step: ProgramStep) -> HostClip | None:
             found=error,
             hint="compile the program again",
         ) from error
-    return _clip_of(step, result.unclipped) if result.unclipped else None
 
 
 def _clip_of(step: ProgramStep, unclipped: Mapping[int, npt.NDArray[Any]]) -> HostClip:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -15,12 +15,13 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.compiling import say_compiling
 from nmpsim.config import DeviceConfig
 from nmpsim.core.account import Account, book_cycles, book_host, run_report
+from nmpsim.core.collect import counters_of
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
-from nmpsim.core.engine import ContractBrokenError, Engine
+from nmpsim.core.engine import ContractBrokenError, Engine, Reached, Replayed
 from nmpsim.core.host import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
 from nmpsim.core.shown import Found
-from nmpsim.core.state import CSR_COLUMN, Int64s, Machine, Outcome, end_segment, start_cores
+from nmpsim.core.state import CSR_COLUMN, NEVER, Int64s, Machine, Outcome, end_segment, start_cores
 from nmpsim.core.stops import STEPS_PER_TURN, StopConditions, make_stops, no_stops
 from nmpsim.core.trapped import trap_report
 from nmpsim.core.violation import tail_found, trap_of, violation_report
@@ -81,7 +82,7 @@ class DataDecideError(Exception):
     """The contract cannot be proved in advance: the run must begin again and be checked."""
 
 
-class _TimeIsUpError(Exception):
+class TimeIsUpError(Exception):
     """The run takes longer than it may."""
 
 
@@ -103,12 +104,39 @@ class Clock:
         return 0.0 if self._begin is None else self._now() - self._begin
 
     def check(self) -> None:
-        """Raises :class:`_TimeIsUpError` if the run takes longer than it may."""
+        """Raises :class:`TimeIsUpError` if the run takes longer than it may."""
         if self.seconds() > self.timeout:
-            raise _TimeIsUpError
+            raise TimeIsUpError
 
     def _now(self) -> float:
         return time.perf_counter() - self._engine.compiling_seconds
+
+
+class LayersDone:
+    """How many layers are done, which it tells who listens."""
+
+    def __init__(self, layers: Sequence[Layer], progress: Listener | None) -> None:
+        self._layers, self._progress = layers, progress
+        self.count = 0
+
+    def add(self, index: int) -> None:
+        """One more."""
+        self.count += 1
+        if self._progress:
+            name = self._layers[index].name
+            self._progress(Progress("layer", self.count, len(self._layers), name))
+
+    def listener(self, step: ProgramStep, clock: Clock) -> Reached:
+        """What an engine tells during a step; it ends a run that takes too long between layers."""
+        left = list(step.layers)
+
+        def reached(layer: int) -> None:
+            while left and left[0] < layer:
+                self.add(left.pop(0))
+            if left:
+                clock.check()
+
+        return reached
 
 
 class Run:
@@ -138,9 +166,11 @@ class Run:
         self._work = wanted.work
         self._whole_layers = wanted.whole_layers
         self._layers = bundle.metadata.layers
-        self._account = Account.of(self._layers)
+        self.account = Account.of(self._layers)
+        self.replayed: list[Replayed] = []
+        """What the engine told of each step that it replayed."""
         self._saved: dict[str, npt.NDArray[Any]] = {}
-        self._done = 0
+        self._done = LayersDone(self._layers, wanted.progress)
         self._clock = clock
         self._has_ended = False
         self._handles_traps = False
@@ -159,8 +189,8 @@ class Run:
         return run_report(
             self._bundle,
             self._machine,
-            self._config,
-            self._account,
+            counters_of(self._machine, self._config),
+            self.account,
             engine=self._engine.name,
             host_seconds=self._clock.seconds(),
             trap=trap,
@@ -174,10 +204,17 @@ class Run:
         if trap is None:
             return None
         trap = attrs.evolve(trap, message=f"the run took longer than {self._clock.timeout:g} s")
-        if trap.layer is not None or self._done >= len(self._layers):
+        if trap.layer is not None or self._done.count >= len(self._layers):
             return trap
-        layer = self._layers[self._done]
+        layer = self._layers[self._done.count]
         return attrs.evolve(trap, layer=layer.name, line=layer.line)
+
+    @property
+    def shows_others(self) -> bool:
+        """Did the run show all but the values of each next one?"""
+        on_device = sum(step.kind == "device" for step in self._bundle.metadata.steps)
+        is_replayed = self._has_ended and len(self.replayed) == on_device
+        return is_replayed and (self._proof == "done" or self.is_proof)
 
     @property
     def is_proof(self) -> bool:
@@ -200,7 +237,7 @@ class Run:
         for step in metadata.steps:
             try:
                 trap = self._step(step)
-            except _TimeIsUpError:
+            except TimeIsUpError:
                 trap = self._late(step)
             if trap:
                 return trap
@@ -237,7 +274,7 @@ class Run:
 
     def _host(self, step: ProgramStep) -> None:
         clip = run_host_step(self._machine, step)
-        book_host(self._account, step, clip, self._config)
+        book_host(self.account, step, clip, self._config)
         for index in step.layers:
             self._layer_done(index)
         self._clock.check()
@@ -332,7 +369,7 @@ class Run:
 
     def _stopped(self, step: ProgramStep, found: Int64s) -> TrapReport:
         path = self._path.finish(self._machine) if self._path else None
-        book_cycles(self._account, self._machine, self._layers, step, False, path)
+        book_cycles(self.account, self._machine, self._layers, step, False, path)
         return self._broken(found)
 
     def _stops(self, is_checked: bool) -> StopConditions:
@@ -348,24 +385,22 @@ class Run:
         )
 
     def _replay(self, step: ProgramStep) -> CriticalPath | None:
-        done, left = self._done, list(step.layers)
-
-        def reached(layer: int) -> None:
-            while left and left[0] < layer:
-                self._layer_done(left.pop(0))
-            if left:
-                self._clock.check()
-
+        count, reached = self._done.count, self._done.listener(step, self._clock)
         strict = self._proof != "unwanted"
-        is_last = step is [s for s in self._bundle.metadata.steps if s.kind == "device"][-1]
-        path = self._engine.replay(
-            self._machine, self._costs, reached, strict, self._whole_layers, is_last
+        told = self._engine.replay(
+            self._machine,
+            self._costs,
+            reached,
+            strict,
+            self._whole_layers,
+            is_last_on_device(step, self._bundle),
         )
-        if path is None:
-            self._done = done
-        else:
-            reached(len(self._layers))
-        return path
+        if told is None:
+            self._done.count = count
+            return None
+        reached(NEVER)
+        self.replayed.append(told)
+        return told.path
 
     def _ended(
         self, step: ProgramStep, outcome: Outcome, path: CriticalPath | None = None
@@ -375,7 +410,7 @@ class Run:
         is_done = outcome == Outcome.DONE
         if is_done:
             end_segment(self._machine)
-        book_cycles(self._account, self._machine, self._layers, step, is_done, path)
+        book_cycles(self.account, self._machine, self._layers, step, is_done, path)
         if outcome == Outcome.DONE:
             return None
         return trap_report(self._machine, outcome, self._limited, self._layers)
@@ -383,12 +418,15 @@ class Run:
     def _layer_done(self, index: int) -> None:
         if index >= len(self._layers):
             return
-        layer = self._layers[index]
-        self._done += 1
         if self._save_layers:
+            layer = self._layers[index]
             self._saved[layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
-        if self._progress:
-            self._progress(Progress("layer", self._done, len(self._layers), layer.name))
+        self._done.add(index)
+
+
+def is_last_on_device(step: ProgramStep, bundle: Bundle) -> bool:
+    """Does no later step read what scratchpads hold?"""
+    return step is [one for one in bundle.metadata.steps if one.kind == "device"][-1]
 
 
 def layer_key(layer: Layer) -> str:

@@ -360,7 +360,6 @@ def _reset_cores(machine: Machine) -> None:
     """The cores with their queues and control blocks, and all counters."""
     machine.control[...] = 0
     cores, layers, shared = machine.cores, machine.layers, machine.shared
-    machine.channel_saturated[layers.saturated.any(axis=0)] = 0  # saturation is counted in both
     cores.view(np.uint8)[:] = 0
     cores.csr[:] = [CSR_ROWS[csr].reset for csr in CSRS]
     cores.csr[:, CSR_COLUMN[Csr.MHARTID]] = np.arange(cores.size)
@@ -368,15 +367,26 @@ def _reset_cores(machine: Machine) -> None:
     cores.request[:] = NEVER
     cores.layer[:] = -1
     cores.previous_layer[:] = layers.size - 1
-    for account in ("counts", "spent", "worked", "saturated", "worst", "elements"):
+    for account in ("counts", "spent", "worked"):
         layers[account][...] = 0
-    layers.first[:] = NEVER
+    clear_counts(machine)
     machine.barriers.cycle[:] = NEVER
     shared.last_barrier[:] = -1
     shared.noted[:] = 0
     shared.waited[:] = 0
     shared.trap[:] = -1
     shared.semaphores[:] = 0
+
+
+def clear_counts(machine: Machine) -> None:
+    """Forget what was counted of values."""
+    layers = machine.layers.view(np.ndarray)  # fields of records are slow to get at
+    saturated = layers["saturated"]
+    machine.channel_saturated[saturated.any(axis=0)] = 0  # saturation is counted in both
+    saturated[...] = 0
+    layers["worst"][...] = 0
+    layers["elements"][...] = 0
+    layers["first"][...] = NEVER
 
 
 def start_cores(machine: Machine, entry: int) -> None:

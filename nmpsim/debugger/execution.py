@@ -22,6 +22,7 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.account import Account, book_cycles, book_host, run_report
 from nmpsim.core.auto import AutoEngine
+from nmpsim.core.collect import counters_of
 from nmpsim.core.critical_path import CriticalPath, PathPart
 from nmpsim.core.engines import make_engine
 from nmpsim.core.host import run_host_step, write_tensor
@@ -341,7 +342,7 @@ class Execution:
         return run_report(
             self.bundle,
             self.machine,
-            self.config,
+            counters_of(self.machine, self.config),
             account,
             engine=self.engine.name,
             host_seconds=0.0,

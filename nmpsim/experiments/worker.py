@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device, from_settings
+from nmpsim.core.collect import saturated_of
 from nmpsim.core.device import Device
 from nmpsim.core.engines import make_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
@@ -156,8 +157,10 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
             answers.append(_answer(report, index, label))
             if report.trap is None:
                 totals = [
-                    (elements + layer.elements, cut + layer.saturated)
-                    for (elements, cut), layer in zip(totals, report.layers, strict=True)
+                    (elements + more, cut + saturated)
+                    for (elements, cut), (more, saturated) in zip(
+                        totals, saturated_of(report.layers), strict=True
+                    )
                 ]
     return ChunkResult(tuple(answers), tuple(totals))
 

@@ -25,8 +25,7 @@ from nmpsim.core.compiled.recording import (
 )
 from nmpsim.core.compiled.replay import Workers, compile_replay, replay_epochs
 from nmpsim.core.compiled.warmup import Warmup
-from nmpsim.core.critical_path import CriticalPath
-from nmpsim.core.engine import Reached, ReplayDivergedError, ShowInstructions
+from nmpsim.core.engine import Reached, ReplayDivergedError, Replayed, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions, make_stops, no_stops
 from nmpsim.core.whole.planned import judge, whole_epochs
@@ -89,13 +88,17 @@ class CompiledEngine:
         self._compile_once(machine, costs)
         context = self._context(machine, make_recorder(machine.cores.size, 0))
         if turns == 0:
-            self.has_scratchpads = True
+            self.begin()
         elif not self.has_scratchpads:  # an earlier part of the program has left them out
             self._recordings.keep(None)
             raise ReplayDivergedError
         outcome = self._loop(machine, costs, context, turns, stop_at_layers, asked)
         assert outcome is not None  # only recordings are given up
         return outcome
+
+    def begin(self) -> None:
+        """A run begins; see :class:`~nmpsim.core.engine.Engine`."""
+        self.has_scratchpads = True
 
     def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
         """Record from the machine's state on; see :class:`~nmpsim.core.engine.Engine`."""
@@ -117,7 +120,7 @@ class CompiledEngine:
         strict: bool = False,
         whole_layers: bool = False,
         is_last: bool = True,
-    ) -> CriticalPath | None:
+    ) -> Replayed | None:
         """Run to the end where neither cycles nor the order of instructions depend on data."""
         if IS_PLAIN or not self._recordings.may_have(machine, costs):
             return None
@@ -125,18 +128,13 @@ class CompiledEngine:
         recording = self._recordings.find(machine) or self._record(machine, costs)
         if recording is None:
             return None
-        epochs, may_leave_out = recording.epochs, is_last or not self._recordings.need_scratchpads
-        if whole_layers and recording.is_tried and may_leave_out:
-            epochs = whole_epochs(machine, recording)
-        if not self.has_scratchpads:
-            judge(machine, recording)
-            if recording.reads_scratchpads:
-                self._recordings.need_scratchpads = True
-                raise ReplayDivergedError
-        self.has_scratchpads &= epochs is recording.epochs
-        if not self._replay(machine, recording, epochs, reached, strict):
+        if not self._replay(machine, recording, reached, strict, whole_layers, is_last):
             return None
-        return recording.path
+
+        def again(reached: Reached, whole_layers: bool) -> None:
+            self._put_values(machine, recording, reached, strict, whole_layers, is_last)
+
+        return Replayed(recording.path, again)
 
     def _loop(
         self,
@@ -175,16 +173,16 @@ class CompiledEngine:
         self,
         machine: Machine,
         recording: Recording,
-        epochs: Epochs,
         reached: Reached,
         strict: bool,
+        whole_layers: bool,
+        is_last: bool,
     ) -> bool:
         """Replay to the end; False, and nothing is changed, if a first replay diverges."""
         if recording.is_tried:
-            if not self._workers.replay(machine, epochs, reached, strict):
-                self._recordings.keep(None)
-                raise ReplayDivergedError
+            self._put_values(machine, recording, reached, strict, whole_layers, is_last)
         else:
+            epochs = self._epochs(machine, recording, False, is_last)
             memories = (machine.ram, machine.scratchpad, machine.layers, machine.channel_saturated)
             before = [memory.copy() for memory in memories]
             if not self._workers.replay(machine, epochs, reached, strict):
@@ -195,6 +193,36 @@ class CompiledEngine:
             recording.is_tried = True
         put_timing(machine, recording.after)
         return True
+
+    def _put_values(
+        self,
+        machine: Machine,
+        recording: Recording,
+        reached: Reached,
+        strict: bool,
+        whole_layers: bool,
+        is_last: bool,
+    ) -> None:
+        """Compute the values of a recording that was replayed before."""
+        epochs = self._epochs(machine, recording, whole_layers, is_last)
+        if not self._workers.replay(machine, epochs, reached, strict):
+            self._recordings.keep(None)
+            raise ReplayDivergedError
+
+    def _epochs(
+        self, machine: Machine, recording: Recording, whole_layers: bool, is_last: bool
+    ) -> Epochs:
+        """What is replayed, with whole layers where nobody misses what scratchpads hold."""
+        epochs = recording.epochs
+        if whole_layers and (is_last or not self._recordings.need_scratchpads):
+            epochs = whole_epochs(machine, recording)
+        if not self.has_scratchpads:
+            judge(machine, recording)
+            if recording.reads_scratchpads:
+                self._recordings.need_scratchpads = True
+                raise ReplayDivergedError
+        self.has_scratchpads &= epochs is recording.epochs
+        return epochs
 
     def _context(self, machine: Machine, recorder: Recorder) -> LoopContext:
         workspace = self._workers.workspace_for(machine)

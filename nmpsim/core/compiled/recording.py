@@ -6,7 +6,8 @@ tensor instructions depend on data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import attrs
@@ -48,6 +49,8 @@ MAX_STEPS = 1 << 24
 MAX_TURNS = 1 << 22
 """Instructions, and turns, after which recording is given up."""
 
+EPOCHS_PER_CALL = 16
+"""Epochs that are replayed before Python can handle Ctrl-C."""
 MAX_STATES = 4
 """Recordings that are kept of one part of a program: from rest, and from what other runs left."""
 
@@ -81,6 +84,11 @@ class Epochs:
     host: Host | None = None
     """The memory of whole layers."""
 
+    @cached_property
+    def runs(self) -> tuple[tuple[int, int, bool], ...]:
+        """Begin and end of epochs of one kind that one call replays."""
+        return tuple(_runs_of(self.is_whole))
+
 
 @attrs.define(eq=False)
 class Recording:
@@ -98,6 +106,14 @@ class Recording:
     """True once it was tried to prove that layers are whole."""
     reads_scratchpads: bool = True
     """False if it is proved that it reads of scratchpads only what it has written itself."""
+
+
+def _runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
+    """Begin and end of epochs of one kind that one call replays."""
+    ends = [*(np.flatnonzero(is_whole[1:] != is_whole[:-1]) + 1).tolist(), is_whole.size]
+    for begin, end in zip([0, *ends], ends, strict=False):
+        for first in range(begin, end, EPOCHS_PER_CALL):
+            yield first, min(first + EPOCHS_PER_CALL, end), bool(is_whole[first])
 
 
 def timing_of(machine: Machine) -> Timing:

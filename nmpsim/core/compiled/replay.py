@@ -18,7 +18,6 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.core.compiled.dispatch import KernelTable
 from nmpsim.core.compiled.issue import IS_PLAIN
@@ -58,8 +57,6 @@ ROUNDS = 20_000
 """How often a worker without work looks for some before it sleeps."""
 PATIENT_ROUNDS = 2_000
 """How often a thread looks for others before it lets any other one have its processor."""
-EPOCHS_PER_CALL = 16
-"""Epochs that are replayed before Python can handle Ctrl-C."""
 PAUSE_SECONDS = 50e-6
 """How long a worker sleeps that has found no work for a while."""
 PATIENCE_SECONDS = 5e-3
@@ -245,12 +242,16 @@ class Workers:
         self._shape: tuple[int, ...] = ()
         self._workspace: tuple[int, Int64s] | None = None
         self._counters: list[WorkerCounters] = []
+        self._rows = np.zeros((0, CONTEXT_WORDS), np.int64)
+        """Those of ``_context`` before a replay."""
+        self._served: weakref.ref[Any] | None = None
+        """The counters of the machine that they are for."""
         self._workers: list[_Worker] = []
 
     def replay(self, machine: Machine, epochs: Epochs, reached: Reached, strict: bool) -> bool:
         """Compute all values of a recording; False if data decide what happens."""
         with self._at_work(machine, strict) as context:
-            for first, end, is_whole in runs_of(epochs.is_whole):
+            for first, end, is_whole in epochs.runs:
                 if is_whole:
                     put_host_memory(context.kernel_contexts)
                 else:
@@ -264,7 +265,7 @@ class Workers:
         """The main thread's workspace for convolutions."""
         size = machine.scratchpad.shape[1]
         if self._workspace is None or self._workspace[0] != size:
-            self._workspace = size, make_workspace(machine)
+            self._workspace, self._served = (size, make_workspace(machine)), None
         return self._workspace[1]
 
     @contextmanager
@@ -272,13 +273,11 @@ class Workers:
         """The workers do what comes up; after it, all counts are the machine's."""
         context = self._context_for(machine)
         self._context = None  # after an interruption, before counts are added, it is made again
-        workspace = self.workspace_for(machine)
         rows = context.kernel_contexts
-        rows[0] = context_row(machine, machine.layers, machine.channel_saturated, workspace)
-        for row, own in zip(rows[1:], self._counters, strict=True):
-            row[:] = context_row(machine, own.layers, own.channel_saturated, own.workspace)
-            own.layers.channels[:] = machine.layers.channels
-            own.layers.channel_base[:] = machine.layers.channel_base
+        if self._served is None or self._served() is not machine.layers:
+            self._rows = self._rows_for(machine)
+            self._served = weakref.ref(machine.layers)
+        rows[:] = self._rows
         context.shared[Shared.HAS_DIVERGED] = 0
         context.shared[Shared.IS_STRICT] = int(strict)
         context.shared[Shared.IS_ACTIVE] = 1
@@ -293,6 +292,16 @@ class Workers:
             for row, own in zip(rows[1:], self._counters, strict=True):
                 add_counters(machine, own, int(row[LOW_LAYER]), int(row[HIGH_LAYER]))
         self._context = context
+
+    def _rows_for(self, machine: Machine) -> Int64s:
+        """The context of each thread's kernels before a replay."""
+        workspace = self.workspace_for(machine)
+        rows = [context_row(machine, machine.layers, machine.channel_saturated, workspace)]
+        for own in self._counters:
+            rows.append(context_row(machine, own.layers, own.channel_saturated, own.workspace))
+            own.layers.channels[:] = machine.layers.channels
+            own.layers.channel_base[:] = machine.layers.channel_base
+        return np.stack(rows)
 
     def _context_for(self, machine: Machine) -> ReplayContext:
         cores = machine.cores.size
@@ -312,16 +321,8 @@ class Workers:
             self._workers = [_Worker(context, thread) for thread in range(1, threads)]
             for worker in self._workers:
                 weakref.finalize(self, worker.close)
-            self._shape, self._context = shape, context
+            self._shape, self._context, self._served = shape, context, None
         return self._context
-
-
-def runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
-    """Begin and end of epochs of one kind that one call replays."""
-    ends = [*(np.flatnonzero(is_whole[1:] != is_whole[:-1]) + 1).tolist(), is_whole.size]
-    for begin, end in zip([0, *ends], ends, strict=False):
-        for first in range(begin, end, EPOCHS_PER_CALL):
-            yield first, min(first + EPOCHS_PER_CALL, end), bool(is_whole[first])
 
 
 def make_context(kernels: KernelTable, threads: int, cores: int) -> ReplayContext:

@@ -58,6 +58,9 @@ class ReferenceEngine:
 
     compiling_seconds = 0.0
 
+    def begin(self) -> None:
+        """Nothing is ever left out."""
+
     def when_compiling(self, listener: Callable[[], None] | None) -> None:
         """Nothing is ever compiled."""
 

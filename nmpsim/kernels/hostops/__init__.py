@@ -7,7 +7,7 @@ contents for the output operands and, where an operation clips, the values befor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -62,19 +62,37 @@ def execute(
         UnsupportedHostOp: unknown opcode, element kinds, numerics, attribute value or scale.
         HostValueError: a value in an operand that the operation cannot take, as an index may be.
     """
+    return prepared(opcode, operands, attributes, numerics)()
+
+
+def prepared(
+    opcode: str,
+    operands: Sequence[HostTensor],
+    attributes: Attributes,
+    numerics: str = "glow-int",
+) -> Callable[[], HostResult]:
+    """As :func:`execute`, to be done later and often: each call reads the operands' values then.
+
+    Raises:
+        UnsupportedHostOp: as far as it is known without values.
+    """
     reason = supports(opcode, [operand.dtype for operand in operands], numerics)
     if reason is None:
         missing = [n for n in OPERATIONS[opcode].attributes if n not in attributes]
         reason = f"without attribute {', '.join(missing)}" if missing else None
     if reason is not None:
         raise UnsupportedHostOp(opcode, reason)
-    try:
-        with np.errstate(all="ignore"):  # IEEE results are meant: infinities, NaN, wrapping
-            return HOST_OPS[opcode](
-                [attrs.evolve(operand, numerics=numerics) for operand in operands], attributes
-            )
-    except InvalidScaleError as error:
-        raise UnsupportedHostOp(opcode, str(error)) from error
+    implementation = HOST_OPS[opcode]
+    own = [attrs.evolve(operand, numerics=numerics) for operand in operands]
+
+    def do() -> HostResult:
+        try:
+            with np.errstate(all="ignore"):  # IEEE results are meant: infinities, NaN, wrapping
+                return implementation(own, attributes)
+        except InvalidScaleError as error:
+            raise UnsupportedHostOp(opcode, str(error)) from error
+
+    return do
 
 
 __all__ = [
@@ -85,5 +103,6 @@ __all__ = [
     "HostValueError",
     "UnsupportedHostOp",
     "execute",
+    "prepared",
     "supports",
 ]

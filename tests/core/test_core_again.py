@@ -1,0 +1,141 @@
+"""Runs that repeat another one give what a device gives that has run nothing before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+import nmpsim
+from nmpsim.bundle import Bundle
+from nmpsim.core.again import Repeats
+from nmpsim.core.collect import saturated_of
+from nmpsim.core.run import TimeIsUpError
+from nmpsim.core.state import Machine
+from nmpsim.diagnostics import fail
+from nmpsim.report.data import RunReport
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+@pytest.fixture(scope="module")
+def digits() -> Bundle:
+    return nmpsim.compile(DIGITS / "digits.lir.txt", weights=DIGITS / "digits.npz").bundle
+
+
+def image(number: int) -> dict[str, np.ndarray]:
+    return {"data": np.load(DIGITS / "images" / f"{number}.npy")}
+
+
+def said(report: RunReport) -> Any:
+    """All that a report says but for the host's time."""
+    layers = tuple(report.layers)
+    return attrs.evolve(report, host_seconds=0, layers=layers, outputs={}), [
+        values.tobytes() for values in report.outputs.values()
+    ]
+
+
+def bytes_of(machine: Machine) -> list[bytes]:
+    return [np.asarray(array).tobytes() for array in machine]
+
+
+@pytest.fixture
+def repeated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each run that repeated another one."""
+    seen: list[int] = []
+    report = Repeats.report
+
+    def counted(*given: Any) -> RunReport:
+        seen.append(1)
+        return report(*given)
+
+    monkeypatch.setattr(Repeats, "report", counted)
+    return seen
+
+
+def test_each_run_is_what_it_would_be_alone(digits: Bundle, repeated: list[int]) -> None:
+    device = nmpsim.Device(threads=1)
+    for number in (0, 7, 3, 7, 8):
+        alone = nmpsim.Device(threads=1)
+        expected = alone.run(digits, image(number))
+        found = device.run(digits, image(number))
+        assert repr(said(found)) == repr(said(expected))
+        assert saturated_of(found.layers) == [(o.elements, o.saturated) for o in expected.layers]
+        if number in (3, 8):  # a replay of tiles, after which the next run repeats again
+            assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+    assert len(repeated) >= 4
+
+
+OTHER_RUNS: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"save_layers": True},
+    {},
+    {"strict": False},
+    {"limits": nmpsim.Limits(max_cycles=1000)},
+    {},
+    {"limits": nmpsim.Limits(timeout=1e6)},
+    {"limits": nmpsim.Limits(timeout=1e6)},
+    {"repeat": 2},
+    {},
+    {},
+)
+
+
+def test_runs_of_other_kinds_in_between(digits: Bundle, repeated: list[int]) -> None:
+    device = nmpsim.Device(threads=1, whole_layers=False)
+    for number, options in enumerate(OTHER_RUNS):
+        given = image(number % 10)
+        alone = nmpsim.Device(threads=1, whole_layers=False)
+        expected = alone.run(digits, given, **options)
+        assert repr(said(device.run(digits, given, **options))) == repr(said(expected)), options
+        assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+    assert len(repeated) == 3
+
+
+def test_who_listens_hears_the_same(digits: Bundle, repeated: list[int]) -> None:
+    device = nmpsim.Device(threads=1)
+    heard: list[list[Any]] = []
+    for number in range(3):
+        heard.append([])
+        device.run(digits, image(number), progress=heard[-1].append)
+    layers = [[one for one in each if one.kind == "layer"] for each in heard]
+    assert layers[0] == layers[1] == layers[2]
+    assert [one.done for one in layers[0]] == list(range(1, len(digits.metadata.layers) + 1))
+    assert len(repeated) == 2
+
+
+@pytest.mark.parametrize("error", [TimeIsUpError(), fail("HOST001", "it is no number")])
+def test_what_does_not_come_to_its_end_begins_again_from_rest(
+    digits: Bundle, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(self: Repeats, *_: object) -> RunReport:
+        self._machine.ram[...] = 7
+        self._machine.layers.worst[...] = 9
+        raise error
+
+    device, alone = nmpsim.Device(threads=1), nmpsim.Device(threads=1)
+    device.run(digits, image(3))
+    monkeypatch.setattr(Repeats, "report", broken)
+    assert repr(said(device.run(digits, image(5)))) == repr(said(alone.run(digits, image(5))))
+    assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+
+
+def test_a_run_that_data_have_broken_off_is_no_example(digits: Bundle) -> None:
+    """Its program runs again from rest, with events."""
+
+    def diverged(*_: object) -> bool:
+        return False
+
+    device, alone = nmpsim.Device(threads=1), nmpsim.Device(threads=1)
+    device.run(digits, image(3))
+    device._engine._workers.replay = diverged  # type: ignore[attr-defined]
+    for number in (5, 6):
+        found, expected = (one.run(digits, image(number)) for one in (device, alone))
+        assert [o.tobytes() for o in found.outputs.values()] == [
+            o.tobytes() for o in expected.outputs.values()
+        ]
+        assert tuple(found.layers) == tuple(expected.layers)
