@@ -383,6 +383,14 @@ def test_counts_by_channel_that_depend_on_tiles(recorded: Recording) -> None:
     assert not plan.whole & set(layers_of(recorded, OP.nmp_conv))
 
 
+def test_a_program_without_tensor_instructions(recorded: Recording) -> None:
+    *_, machine, _ = recorded
+    for epochs in ([], [{}]):
+        plan = prove(machine, epochs)
+        assert plan is not None
+        assert (plan.steps, plan.whole, plan.reads_scratchpads) == ([], frozenset(), False)
+
+
 def test_a_long_proof_is_given_up(recorded: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins again only as often as there is time for."""
     monkeypatch.setattr(proof, "MAX_EXECUTED", 1)

@@ -104,8 +104,8 @@ def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
     known = _layers(epochs)
     replayed = layers - known.keys()
     count = sum(len(part) for epoch in epochs for part in epoch.values())
-    for executed in range(0, MAX_ROUNDS * count, count):
-        if executed > MAX_EXECUTED:
+    for number in range(MAX_ROUNDS):
+        if number * count > MAX_EXECUTED:
             return None
         try:
             return _Proof(machine, epochs, known, replayed).plan()
