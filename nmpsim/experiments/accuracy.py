@@ -42,6 +42,10 @@ from nmpsim.session import load
 
 MAX_IN_CHUNK = 16
 """Samples that a worker does before it answers."""
+SAMPLE_SECONDS, MAC_SECONDS = 5e-4, 4e-11
+"""What a sample takes, about, and each of its MACs."""
+START_SECONDS = 2.0
+"""What worker processes take until they are of use."""
 
 
 def evaluate(
@@ -72,7 +76,7 @@ def evaluate(
         limit: only the first this many samples.
         results: JSON file that is written after every few samples; samples that it already has
             are not run again.
-        jobs: processes, one for each processor if None.
+        jobs: processes; if None one for each processor, or this one for little work.
         scheduler: address of a Dask scheduler, to run there instead.
         max_memory: bytes that all processes may take together; what is free, less a margin, if
             None. On a cluster, what each worker may take.
@@ -96,6 +100,8 @@ def evaluate(
     labelled = [index for index in range(wanted) if checked[index] != UNLABELLED]
     todo = [index for index in labelled if index not in have]
     if todo:
+        if jobs is None and _is_little(bundle, len(todo)):
+            jobs = 1
         jobs = fitting_jobs(jobs, len(todo))
         limit = checked_limit(max_memory)
         if scheduler is None:  # the workers of a cluster have memory of their own
@@ -112,6 +118,12 @@ def evaluate(
     if path is not None:
         write_results(path, found, top)
     return found
+
+
+def _is_little(bundle: Bundle, samples: int) -> bool:
+    """Are the samples done here before worker processes would have begun?"""
+    macs = sum(layer.macs for layer in bundle.metadata.layers)
+    return samples * (SAMPLE_SECONDS + macs * MAC_SECONDS) < START_SECONDS
 
 
 def _write_partly(path: Path | None, found: Evaluation, top: Sequence[int]) -> None:

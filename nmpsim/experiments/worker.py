@@ -176,6 +176,12 @@ def _device_for(work: EvalWork) -> tuple[Bundle, Device]:
     return _device[1:]
 
 
+def forget_device() -> None:
+    """Let the device and its bundle go."""
+    global _device
+    _device = None
+
+
 def _answer(report: RunReport, index: int, label: int) -> Answer:
     if report.trap is not None:
         error = f"{report.trap.kind}: {report.trap.message}"

@@ -8,6 +8,7 @@ import pytest
 
 import nmpsim
 from nmpsim.cli import dataset
+from nmpsim.experiments import accuracy, local, pools, worker
 
 
 def test_the_digits_are_as_right_as_their_reference(cli, digits, digits_bin, tmp_path):
@@ -38,6 +39,29 @@ def test_answers_are_those_of_single_runs(digits, digits_bin):
         report = device.run(bundle, {"data": image[None]})
         assert answer.best == report.outputs["prob__1"].argmax()
         assert answer.cycles == report.cycles
+
+
+@pytest.mark.parametrize(("jobs", "seconds"), [(None, 2.0), (1, 0.0), (None, 0.0), (2, 2.0)])
+def test_little_work_starts_no_processes(monkeypatch, digits, digits_bin, jobs, seconds):
+    class ProcessesError(Exception):
+        """Others are started."""
+
+    def local_pool(shared, workers):
+        assert workers > 1
+        raise ProcessesError
+
+    monkeypatch.setattr(pools, "local_pool", local_pool)
+    monkeypatch.setattr(local, "processors", lambda: 2)
+    monkeypatch.setattr(accuracy, "START_SECONDS", seconds)
+    with np.load(digits / "testset.npz") as data:
+        given = {"data": data["x"][:40]}, data["labels"][:40]
+    if (jobs, seconds) in ((None, 0.0), (2, 2.0)):
+        with pytest.raises(ProcessesError):
+            nmpsim.evaluate(digits_bin, *given, jobs=jobs)
+    else:
+        found = nmpsim.evaluate(digits_bin, *given, jobs=jobs)
+        assert [answer.index for answer in found.answers] == list(range(40))
+        assert worker._device is None, "it is let go"
 
 
 def test_samples_without_a_label_are_left_out(cli, digits, digits_bin, tmp_path):
