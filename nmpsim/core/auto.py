@@ -161,9 +161,9 @@ class AutoEngine:
     def _get_compiled(self) -> CompiledEngine:
         if self._compiled is None:
             begin = time.perf_counter()
-            from nmpsim.core.compiled.engine import CompiledEngine
+            from nmpsim.core.engines import compiled_engine  # which needs this module
 
-            self._compiled = CompiledEngine(self._threads)
+            self._compiled = compiled_engine(self._threads)
             self._compiled.when_compiling(self._listener)
             self._reading_seconds += time.perf_counter() - begin
         return self._compiled
