@@ -6,7 +6,7 @@ import numpy as np
 
 from nmpsim.bundle.metadata import ProgramStep, Tensor
 from nmpsim.core.compiled.contract_state import Contract, Limit, copied, make_contract
-from nmpsim.core.decode import ACCESS_BYTES, IS_ACCESS, IS_WRITE, OP
+from nmpsim.core.decode import ACCESS_BYTES, IS_ACCESS, IS_SYNCHRONISATION, IS_WRITE, OP
 from nmpsim.core.demand import nbytes_of
 from nmpsim.core.engine import CheckEvents
 from nmpsim.core.shown import EVENT_WORDS, Event, HostEvent
@@ -120,7 +120,7 @@ def events_of(trace: Int64s) -> Int64s:
     events[:, Event.NUMBER] = number
     events[:, Event.CORE] = trace[:, Row.CORE]
     events[:, Event.PC] = trace[:, Row.PC]
-    events[:, Event.CYCLE] = trace[:, Row.BEGIN]
+    events[:, Event.CYCLE] = trace[:, Row.END] - ~IS_SYNCHRONISATION[number]
     events[:, Event.FIRST] = np.where(is_wait, word >> 15 & 31, first)
     events[:, Event.SECOND] = np.where(is_wait, word >> 20 & 31, trace[:, Row.RS2])
     events[:, Event.DESCRIPTOR] = rs1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +22,9 @@ from nmpsim.core.inputs import Inputs, checked_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import machine_of
 from nmpsim.core.run import (
+    Broken,
     Clock,
+    ContractIsBrokenError,
     DataDecideError,
     Listener,
     Proof,
@@ -125,13 +128,17 @@ class Device:
             wanted = attrs.evolve(wanted, whole_layers=loaded.whole_layers and repeat == 1)
             values = checked_inputs(bundle.metadata, inputs)
             clock = Clock(self._engine, limits)
-            while True:  # at most twice again: each time less is known of the program in advance
+            broken: Broken | None = None
+            while True:  # at most thrice again: each time more is known, or less can be proved
                 try:
-                    return self._runs(loaded, values, wanted, clock, repeat)
+                    return self._runs(loaded, values, wanted, clock, repeat, broken)
                 except ReplayDivergedError:
                     loaded.proof = "none"
                 except DataDecideError:
                     loaded.proof = "impossible"
+                except ContractIsBrokenError as error:  # listeners have heard all of it
+                    broken, clock.timeout = error.broken, math.inf
+                    wanted = attrs.evolve(wanted, work=None, progress=None)
 
     def _runs(
         self,
@@ -140,13 +147,14 @@ class Device:
         wanted: Wanted,
         clock: Clock,
         repeat: int,
+        broken: Broken | None,
     ) -> RunReport:
         """The first of several runs one after the other, with the throughput of all."""
-        first = last = self._run(loaded, values, wanted, clock)
+        first = last = self._run(loaded, values, wanted, clock, broken)
         run_cycles, others = [first.cycles], []
         plain = attrs.evolve(wanted, save_layers=False, work=None)
         while last.trap is None and len(run_cycles) < repeat:
-            last = self._run(loaded, values, plain, clock, again=True)
+            last = self._run(loaded, values, plain, clock, broken, len(run_cycles))
             run_cycles.append(last.cycles)
             if not _same(first.outputs, last.outputs):
                 others.append(str(len(run_cycles)))
@@ -174,33 +182,37 @@ class Device:
         values: Mapping[str, npt.NDArray[Any]],
         wanted: Wanted,
         clock: Clock,
-        *,
-        again: bool = False,
+        broken: Broken | None = None,
+        number: int = 0,
     ) -> RunReport:
-        """Run from rest, or on what a run has left, with values in the inputs' own types."""
+        """Run from rest, or on what ``number`` runs have left, with values in the inputs' types."""
         bundle, machine, progress = loaded.bundle, loaded.machine, wanted.progress
         self._engine.when_compiling(lambda: tell_compiling(progress))
         repeats, loaded.repeats, loaded.inputs = loaded.repeats, None, None
-        if repeats is not None and not again and repeats.serves(wanted):
+        if repeats is not None and number == 0 and broken is None and repeats.serves(wanted):
             report = self._repeated(repeats, values, wanted, clock)
             if report is not None:
                 loaded.repeats = repeats
                 self._keep(loaded, values, wanted)
                 return report
-        if again:
+        if number > 0:
             restart(machine, costs_of(self.config))
         else:
             reset(machine)
         for tensor in bundle.metadata.inputs:
             write_tensor(machine, tensor, values[tensor.name])
         proof = loaded.proof if wanted.strict else "unwanted"
-        run = Run(bundle, machine, self.config, self._engine, proof, wanted, clock)
-        report = run.report()
+        known = broken if broken is not None and broken.run == number else None
+        run = Run(bundle, machine, self.config, self._engine, proof, wanted, clock, known)
+        try:
+            report = run.report()
+        except ContractIsBrokenError as error:
+            raise ContractIsBrokenError(attrs.evolve(error.broken, run=number)) from None
         if run.is_proof:
             loaded.proof = "done"
         if report.trap is None:
             self._keep(loaded, values, wanted)
-        if run.shows_others and not again:
+        if run.shows_others and number == 0:
             loaded.repeats = Repeats(
                 bundle,
                 machine,

@@ -82,6 +82,28 @@ class DataDecideError(Exception):
     """The contract cannot be proved in advance: the run must begin again and be checked."""
 
 
+@attrs.frozen(eq=False)
+class Broken:
+    """Where a run that was checked has broken the contract: known when cores have gone on."""
+
+    run: int
+    """Of the runs one after the other."""
+    step: int
+    """Of the bundle's steps."""
+    found: Int64s
+    """[Found]"""
+    message: str
+    """What could not be checked; mostly empty."""
+
+
+class ContractIsBrokenError(Exception):
+    """The run must begin again, and end where the contract is broken."""
+
+    def __init__(self, broken: Broken) -> None:
+        super().__init__(broken)
+        self.broken = broken
+
+
 class TimeIsUpError(Exception):
     """The run takes longer than it may."""
 
@@ -151,6 +173,7 @@ class Run:
         proof: Proof,
         wanted: Wanted,
         clock: Clock,
+        broken: Broken | None = None,
     ) -> None:
         self._bundle = bundle
         self._machine = machine
@@ -159,6 +182,7 @@ class Run:
         self._limited = wanted.limits.of_device(config)
         self._costs = costs_of(self._limited)
         self._proof = proof
+        self._broken_at = broken
         self._contract: ContractCheck | None = None
         self._violation: ViolationReport | None = None
         self._save_layers = wanted.save_layers
@@ -178,7 +202,7 @@ class Run:
 
     def report(self) -> RunReport:
         """Run every step; the report up to the end or to a trap."""
-        if self._proof in ("none", "impossible"):
+        if self._proof in ("none", "impossible") and self._broken_at is None:
             from nmpsim.core.contract import ContractCheck  # a run that is proved needs none
 
             self._contract = ContractCheck(self._machine, self._costs, self._engine.check_events)
@@ -234,9 +258,9 @@ class Run:
         contract, metadata = self._contract, self._bundle.metadata
         if contract and not all(map(contract.host_writes, metadata.inputs)):
             return self._broken(contract.found)
-        for step in metadata.steps:
+        for number, step in enumerate(metadata.steps):
             try:
-                trap = self._step(step)
+                trap = self._step(number, step)
             except TimeIsUpError:
                 trap = self._late(step)
             if trap:
@@ -246,15 +270,17 @@ class Run:
         self._has_ended = True
         return None
 
-    def _step(self, step: ProgramStep) -> TrapReport | None:
+    def _step(self, number: int, step: ProgramStep) -> TrapReport | None:
         if step.kind == "device":
-            return self._device(step)
+            return self._device(number, step)
         if self._contract and not self._contract.host_step(step):
             return self._broken(self._contract.found)
         self._host(step)
         return None
 
     def _contract_message(self) -> str:
+        if self._broken_at is not None:
+            return self._broken_at.message
         return self._contract.message if self._contract else ""
 
     def _contract_report(self, trap: TrapReport | None) -> ContractReport:
@@ -279,15 +305,17 @@ class Run:
             self._layer_done(index)
         self._clock.check()
 
-    def _device(self, step: ProgramStep) -> TrapReport | None:
+    def _device(self, number: int, step: ProgramStep) -> TrapReport | None:
         start_cores(self._machine, step.entry or 0)
         self._path = None
+        if self._broken_at is not None and self._broken_at.step == number:
+            return self._run_to_violation(step, self._broken_at.found)
         if self._contract is not None:
             self._contract.begin_segment()
             if self._proof == "none" and not self._prove():
-                return self._run_to_violation(step)
-        is_checked = self._proof == "impossible"
-        may_replay = not self._save_layers and self._work is None and not is_checked
+                return self._run_to_violation(step, self._contract.found)
+        is_checked = self._proof == "impossible" and self._contract is not None
+        may_replay = not self._save_layers and self._work is None and self._proof != "impossible"
         if may_replay and (path := self._replay(step)):
             return self._ended(step, Outcome.DONE, path)
         self._begin_notes()
@@ -296,7 +324,8 @@ class Run:
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
             if is_checked and self._contract and not self._contract.take_trace(stops):
-                return self._stopped(step, self._contract.found)
+                found, message = self._contract.found, self._contract.message
+                raise ContractIsBrokenError(Broken(0, number, found.copy(), message))
             self._take_notes()
             if outcome == Outcome.LAYER_END:
                 self._layer_done(
@@ -342,10 +371,8 @@ class Run:
         if self._handles_traps and self._proof != "unwanted" and not is_checked:
             raise DataDecideError
 
-    def _run_to_violation(self, step: ProgramStep) -> TrapReport:
-        """Run as far as to where the proof failed."""
-        assert self._contract is not None
-        found = self._contract.found
+    def _run_to_violation(self, step: ProgramStep, found: Int64s) -> TrapReport:
+        """Run as far as to a violation that is known."""
         stops = make_stops(
             self._machine.cores.size,
             steps_per_turn=STEPS_PER_TURN,

@@ -13,7 +13,7 @@ class Event(IntEnum):
     CORE = 1
     PC = 2
     CYCLE = 3
-    """At which it was issued."""
+    """At which it was issued; of one that synchronizes at which it was done."""
     FIRST = 4
     """Value of the first source register; of ``nmp.wait`` the unit; of a scalar access, and of the
     host's, the address."""

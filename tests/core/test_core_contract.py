@@ -20,6 +20,7 @@ from nmpsim.core.shown import Event, Found
 from nmpsim.isa.contract import CASES
 from nmpsim.report.data import RunReport
 from nmpsim.report.ended import ViolationReport
+from nmpsim.report.json import to_json
 
 TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)
 THREE_CORES = attrs.evolve(TWO_CORES, cores_count=3)
@@ -89,7 +90,13 @@ def violation(text: str, device: DeviceConfig = TWO_CORES) -> ViolationReport:
         assert report.contract.status == "violated"
     found = reports[1].contract.violation
     assert found is not None and attrs.evolve(found) == reports[0].contract.violation
+    assert as_far(reports[0]) == as_far(reports[1])
     return found
+
+
+def as_far(report: RunReport) -> dict[str, object]:
+    """How far a run came, with all counts; without what may differ."""
+    return {k: v for k, v in to_json(report).items() if k not in ("engine", "host_seconds")}
 
 
 def assert_kept(text: str, device: DeviceConfig = TWO_CORES) -> None:
