@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import attrs
 from rich.console import RenderableType
@@ -47,6 +47,7 @@ from nmpsim.tui.panes.help import HelpPane, help_parts
 from nmpsim.tui.panes.layers import LayersPane
 from nmpsim.tui.panes.log import LogPane
 from nmpsim.tui.panes.tensor import TensorPane
+from nmpsim.tui.pick import Pick
 from nmpsim.tui.prompt import Prompt
 from nmpsim.tui.status import StatusLine
 from nmpsim.tui.terminal import AsciiOnly, Changes, TerminalContent
@@ -330,6 +331,26 @@ class DebugApp(App[None]):
         """Look at another core."""
         if self.view is not None:
             self.look_at(core=(self.view.core + step) % len(self.view.cores))
+
+    def action_neighbour(self, side: Literal["sources", "readers"]) -> None:
+        """Look at a layer that the graph has before or after the one that is looked at."""
+        if self.view is None:
+            return
+        view, facts = self.view, self.view.facts
+        found = (facts.sources if side == "sources" else facts.readers).get(view.layer, ())
+        words = "reads no other layer" if side == "sources" else "is read by no other layer"
+        if not found:
+            self.notify(f"layer {view.layer} {words}")
+        elif len(found) == 1:
+            self.look_at(layer=found[0], tensor=None)
+        else:
+            names = [f"{one} {visible_line(view.layers[one].name)}" for one in found]
+            title = f"layer {view.layer} reads" if side == "sources" else f"read layer {view.layer}"
+            self.push_screen(Pick(title, names), partial(self._picked, found))
+
+    def _picked(self, layers: Sequence[int], index: int | None) -> None:
+        if index is not None:
+            self.look_at(layer=layers[index], tensor=None)
 
     def action_breakpoint(self) -> None:
         """Set a breakpoint where the cursor is, or take it away."""

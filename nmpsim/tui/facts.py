@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
+from nmpsim.analysis.data_flow import layer_edges
 from nmpsim.analysis.memory_map import memory_map
 from nmpsim.bundle import Bundle
 from nmpsim.debugger.edits import Edit, scales_of
@@ -31,6 +32,10 @@ class Facts:
     """Lines of the LIR, or why there is none."""
     layer_at: Mapping[int, int]
     """Line -> layer whose instruction stands there, those fused into it included."""
+    sources: Mapping[int, tuple[int, ...]]
+    """Layer -> layers whose results it reads."""
+    readers: Mapping[int, tuple[int, ...]]
+    """Layer -> layers that read its result."""
     memory: tuple[MemoryBlock, ...]
     operands: LirOperands
     module: Module | None
@@ -48,7 +53,24 @@ def facts_of(bundle: Bundle, edits: tuple[Edit, ...]) -> Facts:
         text = str(error)
     source = tuple(visible_line(line) for line in text.splitlines())
     lines = _layer_lines(bundle, source)
-    return Facts(edits, source, lines, memory_map(bundle), operands, module)
+    edges = layer_edges(bundle)
+    return Facts(
+        edits,
+        source,
+        lines,
+        _by_first((reader, source) for source, reader in edges),
+        _by_first(edges),
+        memory_map(bundle),
+        operands,
+        module,
+    )
+
+
+def _by_first(pairs: Iterable[tuple[int, int]]) -> Mapping[int, tuple[int, ...]]:
+    found: dict[int, tuple[int, ...]] = {}
+    for first, second in sorted(set(pairs)):
+        found[first] = (*found.get(first, ()), second)
+    return found
 
 
 def _layer_lines(bundle: Bundle, source: tuple[str, ...]) -> Mapping[int, int]:

@@ -123,3 +123,30 @@ def test_a_bar_is_the_same_with_and_without_the_cursor(start: Start) -> None:
             assert [bool(found) for found in cells] == [False, False, True], pane
 
     drive(start(), SMALL, play)
+
+
+def test_neighbours_are_one_key_away(start: Start) -> None:
+    async def play(user: User) -> None:
+        text = await user.press("down", "down", "enter")
+        assert "<·   1  conv1__2" in text and " ·  [2] pool1__2" in text
+        assert ">·   3  conv2__2" in text
+        await user.press("3", "J")
+        assert user.app.shown.layer == 3 and user.app.active_pane.title == "Tensor"
+        await user.press("K", "K", "K")
+        assert user.app.shown.layer == 0
+        await user.press("K")
+        assert user.app.shown.layer == 0, "it reads the input"
+        view = user.app.shown
+        user.app.view = attrs.evolve(
+            view, facts=attrs.evolve(view.facts, readers={0: (1, 2, 5)}, sources={})
+        )
+        assert "read layer 0" in await user.press("J")
+        assert "5 fc__1" in await user.press("j", "down")
+        await user.press("enter")
+        assert user.app.shown.layer == 5
+        user.app.look_at(layer=0)
+        assert "read layer 0" in await user.press("J")
+        assert "read layer 0" not in await user.press("escape")
+        assert user.app.shown.layer == 0 and user.app.focused is user.app.active_pane
+
+    drive(start(), SMALL, play)

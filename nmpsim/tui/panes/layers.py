@@ -22,7 +22,7 @@ from nmpsim.visible import visible_line
 BAR_COLUMNS = 8
 SATURATED_COLUMNS = 9
 COMPARED_COLUMNS = 14
-OTHER_COLUMNS = 38
+OTHER_COLUMNS = 39
 """All but names, operations, and the bar or how a layer compares."""
 NAME_COLUMNS, OPERATION_COLUMNS, LIMIT_COLUMNS = 12, 12, 29
 LONGEST_OPERATION = 15
@@ -138,7 +138,7 @@ class LayersPane(LinePane):
         """What matters most so far, and names of the columns."""
         last = "reference" if self._known[0] is not None else ""
         names = ("", "layer", "operation", "cycles", "share", "limited by", "saturated")
-        titles = Text(f" {self._columns(width, *names)} {last}")
+        titles = Text(f"  {self._columns(width, *names)} {last}")
         titles.highlight_words([last if self._sorted_by in ("ulp", "sqnr") else self._sorted_by],
                                "underline")  # fmt: skip
         verdict = self._verdict() if self.view is not None else ""
@@ -165,7 +165,9 @@ class LayersPane(LinePane):
         state = row.state
         is_current, known = view.location.layer == state.index, state.state != "pending"
         mark = self._mark(state, is_current)
-        text = Text().append(mark, style=GREEN if state.state == "done" else "")
+        text = Text(self._side(state.index)).append(
+            mark, style=GREEN if state.state == "done" else ""
+        )
         columns = self._columns(
             width,
             f"[{state.index}]" if view.layer == state.index else f"{state.index} ",
@@ -196,6 +198,13 @@ class LayersPane(LinePane):
             short = shorten_apart([visible_line(state.name) for state in states], columns)
             self._names = columns, {s.index: n for s, n in zip(states, short, strict=True)}
         return self._names[1][layer]
+
+    def _side(self, layer: int) -> str:
+        """Does the selected layer read this one, or this one the selected one?"""
+        chosen, facts = self.shown.layer, self.shown.facts
+        if layer in facts.sources.get(chosen, ()):
+            return "<"
+        return ">" if layer in facts.readers.get(chosen, ()) else " "
 
     def _last(self, row: LayerRow) -> Text:
         """How a layer compares with the reference; without one, a bar of its share."""
