@@ -52,11 +52,14 @@ from nmpsim.tui.prompt import Prompt
 from nmpsim.tui.status import StatusLine
 from nmpsim.tui.terminal import AsciiOnly, Changes, TerminalContent
 from nmpsim.tui.view import View, executed, first_view
+from nmpsim.views.text import shorten_apart
 from nmpsim.visible import visible_line
 
 REFRESH_SECONDS = 0.1
 """How often progress is shown while an action runs."""
 HELP = len(PANES)
+PICK_BORDER = 24
+"""Columns that a list to pick from does not have for names."""
 
 
 class DebugApp(App[None]):
@@ -344,7 +347,9 @@ class DebugApp(App[None]):
         elif len(found) == 1:
             self.look_at(layer=found[0], tensor=None)
         else:
-            names = [f"{one} {visible_line(view.layers[one].name)}" for one in found]
+            columns = max(self.size.width - PICK_BORDER, 12)
+            names = shorten_apart([visible_line(view.layers[one].name) for one in found], columns)
+            names = [f"{one} {name}" for one, name in zip(found, names, strict=True)]
             title = f"layer {view.layer} reads" if side == "sources" else f"read layer {view.layer}"
             self.push_screen(Pick(title, names), partial(self._picked, found))
 

@@ -12,7 +12,7 @@ import numpy as np
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger import CoreState, Debugger, LayerState, Location
 from nmpsim.debugger.breakpoints import AtAddress, AtLayer
-from nmpsim.debugger.commands.result import Result
+from nmpsim.debugger.commands.result import Result, say
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.inspect import core_states, layer_states
 from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer
@@ -96,7 +96,7 @@ def first_view(shell: Shell) -> View:
         shell,
         facts_of(debugger.bundle, debugger.execution.edits),
         debugger.location(),
-        Result(),
+        say("c runs it to the end, n a layer; ? lists all keys"),
         report,
         layer_states(debugger, report),
         core_states(debugger),

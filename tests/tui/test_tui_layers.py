@@ -79,8 +79,11 @@ def long_names(bundle: Bundle) -> Bundle:
 def test_the_list_on_the_screen(digits: Bundle) -> None:
     async def play(user: User) -> None:
         text = user.text()
+        assert "c runs it to the end" in text
         assert all(f"conv_{index}_" in text for index in range(8))
-        await user.press("c")
+        await user.press("h")
+        assert all(f"conv_{index}"[-4:] in user.text() for index in range(8)), "in a narrow pane"
+        await user.press("h", "c")
         states = user.app.shown.layers
         slowest = max(states, key=lambda one: one.cycles)
         text = user.text()
@@ -150,3 +153,27 @@ def test_neighbours_are_one_key_away(start: Start) -> None:
         assert user.app.shown.layer == 0 and user.app.focused is user.app.active_pane
 
     drive(start(), SMALL, play)
+
+
+def test_real_values_of_a_reference_are_compared_as_ratios(start: Start, tmp_path: Path) -> None:
+    shell = start()
+    debugger = shell.debugger
+    debugger.run()
+    outputs = {}
+    for layer in debugger.layers:
+        values, scale = debugger.outputs[layer.index], layer.output.scale
+        if scale is not None:
+            values = (values.astype(np.float32) - (layer.output.offset or 0)) * np.float32(scale)
+        outputs[layer.name] = values + np.float32(0.5 if layer.name == "pool1__2" else 0.01)
+    debugger.restart()
+    np.savez(tmp_path / "floats.npz", **outputs)
+    shell.load_reference(tmp_path / "floats.npz")
+
+    async def play(user: User) -> None:
+        text = await user.press("c")
+        assert " dB" in text and "furthest [2] pool1__2 " in text
+        await user.press("right_square_bracket", "right_square_bracket", "right_square_bracket")
+        assert "by sqnr" in user.text()
+        assert user.app.active_pane.looks_at(0) == {"layer": 2}
+
+    drive(shell, (120, 40), play)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -52,7 +52,7 @@ class LayersPane(LinePane):
     """A reference, and has it real values of quantized layers?"""
     _sorted_by = SORTED_BY[0]
     _is_reversed = False
-    _filter = ""
+    _filter = _verdict = ""
 
     def prepare(self, view: View) -> None:
         """Follow the layer that is looked at."""
@@ -109,7 +109,7 @@ class LayersPane(LinePane):
         rows = [self._row(state) for state in view.layers]
         left = list(filter(layer_filter(self._filter), rows))
         self._rows = tuple(in_order(left, self._sorted_by, is_reversed=self._is_reversed))
-        self._names = (0, {})
+        self._names, self._verdict = (0, {}), self._verdict_on(rows)
         told = [view.report.host.text] if view.report.host.layers else []
         if self._sorted_by != SORTED_BY[0] or self._is_reversed:
             told.insert(0, f"by {self._sorted_by}{', reversed' if self._is_reversed else ''}")
@@ -141,12 +141,10 @@ class LayersPane(LinePane):
         titles = Text(f"  {self._columns(width, *names)} {last}")
         titles.highlight_words([last if self._sorted_by in ("ulp", "sqnr") else self._sorted_by],
                                "underline")  # fmt: skip
-        verdict = self._verdict() if self.view is not None else ""
-        return [Text(verdict, no_wrap=True), titles] if verdict else [titles]
+        return [Text(self._verdict, no_wrap=True), titles] if self._verdict else [titles]
 
-    def _verdict(self) -> str:
+    def _verdict_on(self, rows: Sequence[LayerRow]) -> str:
         """The layer that took most time, and why; the layer furthest from the reference."""
-        rows = [self._row(state) for state in self.shown.layers]
         told = []
         if self._total:
             most = in_order(rows, "cycles", is_reversed=False)[0]
@@ -247,7 +245,7 @@ class LayersPane(LinePane):
     ) -> str:
         """The cells side by side; a name may depend on the columns that there are for it."""
         last = BAR_COLUMNS if self._known[0] is None else COMPARED_COLUMNS
-        room = max(width - OTHER_COLUMNS - last, 11)
+        room = max(width - OTHER_COLUMNS - last, NAME_COLUMNS)
         ops = OPERATION_COLUMNS if room >= NAME_COLUMNS + OPERATION_COLUMNS else 0
         limits = LIMIT_COLUMNS if room >= NAME_COLUMNS + ops + LIMIT_COLUMNS else 0
         if room >= 2 * NAME_COLUMNS + LONGEST_OPERATION + limits:

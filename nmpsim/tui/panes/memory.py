@@ -15,7 +15,7 @@ from nmpsim.report.details import MemoryBlock
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, GREY, ORANGE, SKY
 from nmpsim.tui.view import View
-from nmpsim.views.text import shorten_middle
+from nmpsim.views.text import shorten_apart
 from nmpsim.visible import visible_line
 
 CELL_BYTES, ROW_CELLS = 64, 32
@@ -34,6 +34,8 @@ class MemoryPane(LinePane):
     """[rows, cells] share of the scratchpad's bytes that are not zero."""
     _lines: tuple[Text, ...] = ()
     """About the scratchpad, above its rows."""
+    _names: tuple[int, tuple[MemoryBlock, ...], Mapping[str, str]] = (0, (), {})
+    """Columns that names have, the blocks, and their names as they fit."""
     _letters: Mapping[int, str] = {}
     """Cell of the scratchpad -> letter of the operand that lies there."""
 
@@ -105,14 +107,24 @@ class MemoryPane(LinePane):
             text.append(letter or shade, style=f"bold {ORANGE}" if letter else GREEN)
         return text
 
+    def _name_of(self, block: MemoryBlock, columns: int) -> str:
+        """Long names that are alike show where they part."""
+        blocks = self.shown.facts.memory
+        if self._names[:2] != (columns, blocks):
+            names = [visible_line(one.name) for one in blocks]
+            short = dict(zip(names, shorten_apart(names, columns), strict=True))
+            self._names = columns, blocks, short
+        return self._names[2][visible_line(block.name)]
+
     def _block(self, block: MemoryBlock, width: int) -> Text:
         at = self.shown.location.layer
         is_alive = at is not None and block.first <= at <= block.last
         text = Text().append(self.glyphs.next if is_alive else " ", style=GREEN)
         layers = f"{block.first}-{block.last}"
         text.append(f" {block.address:08x} {block.nbytes:>11,} {layers:>9} ")
-        name = shorten_middle(visible_line(block.name), max(width - 45, 12))
-        text.append(f"{name} ", style="bold" if is_alive else "dim")
+        text.append(
+            f"{self._name_of(block, max(width - 45, 12))} ", style="bold" if is_alive else "dim"
+        )
         return text.append(f"({block.kind})", style=KIND_COLORS[block.kind])
 
 
