@@ -113,7 +113,9 @@ class DebugApp(App[None]):
         self.theme = THEME.name
         self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())
         self._read_layouts()
-        self.action_pane(0)
+        in_sight = self._layout.in_sight
+        first = PANE_IDS[0] if PANE_IDS[0] in in_sight else in_sight[0]
+        self.action_pane(PANE_IDS.index(first))
         self.set_interval(REFRESH_SECONDS, self._show_progress)
         self._jobs.perform("start", partial(first_view, self.shell))
 

@@ -179,3 +179,11 @@ def test_panes_are_moved_by_keys(start: Start, tmp_path: Path) -> None:
     drive_sizes(start, file)
     kept = load_layouts(file)
     assert list(kept) == ["120x40"] and "layers" not in kept["120x40"].in_sight
+
+    async def again() -> None:
+        app = DebugApp(start(), UNICODE, file)
+        async with app.run_test(size=(120, 40)):
+            shown = {str(pane.id) for pane in app.panes if pane.display}
+            assert shown == set(kept["120x40"].in_sight) and app.active_pane.display
+
+    asyncio.run(again())
