@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import attrs
 
@@ -48,12 +49,19 @@ def described(bundle: Bundle, pc: int, descriptor: int) -> Described | None:
     None if the code does not lie in the program's image, or is no tensor instruction.
     """
     code = _bytes(bundle, pc, 4)
-    decoded = decode(int.from_bytes(code, "little")) if code else None
-    if decoded is None or decoded.instruction.descriptor is None:
+    instruction = _instruction(int.from_bytes(code, "little")) if code else None
+    if instruction is None or instruction.descriptor is None:
         return None
-    name = decoded.instruction.descriptor
+    name = instruction.descriptor
     data = _bytes(bundle, descriptor, DESCRIPTORS[name].nbytes)
-    return Described(decoded.instruction, name, decode_descriptor(name, data) if data else {})
+    return Described(instruction, name, decode_descriptor(name, data) if data else {})
+
+
+@lru_cache(maxsize=1024)
+def _instruction(word: int) -> Instruction | None:
+    """Programs repeat a few words very often."""
+    decoded = decode(word)
+    return None if decoded is None else decoded.instruction
 
 
 def _offset(name: str, words: Mapping[str, int], left: int) -> int | None:

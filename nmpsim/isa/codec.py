@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import struct
 from collections.abc import Iterable, Mapping
 from functools import cache
 
@@ -106,10 +107,16 @@ def decode_descriptor(name: str, data: bytes | bytearray | memoryview) -> dict[s
             found=f"{len(data)} bytes",
             expected=f"{record.nbytes} bytes",
         )
-    return {
-        word.name: int.from_bytes(data[4 * i : 4 * i + 4], "little", signed=word.signed)
-        for i, word in enumerate(record)
-    }
+    names, layout = _layout(name)
+    return dict(zip(names, layout.unpack_from(data), strict=True))
+
+
+@cache
+def _layout(name: str) -> tuple[tuple[str, ...], struct.Struct]:
+    """Names of the words of the record ``name``, and how they lie in memory."""
+    words = tuple(_record(name))
+    kinds = "".join("i" if word.signed else "I" for word in words)
+    return tuple(word.name for word in words), struct.Struct(f"<{kinds}")
 
 
 @cache

@@ -15,8 +15,9 @@ class EventDocument(TypedDict):
     """An event; which keys it has depends on its kind."""
 
     ph: Annotated[
-        Literal["X", "i", "s", "f", "M"],
-        "X: something that lasts; i: an instant; s and f: the ends of an arrow; M: a name",
+        Literal["X", "i", "s", "f", "M", "C"],
+        "X: something that lasts; i: an instant; s and f: the ends of an arrow; M: a name;"
+        " C: values of a counter from here on",
     ]
     pid: Annotated[int, "the layers, the DRAM, or a core"]
     tid: NotRequired[int]
@@ -58,9 +59,9 @@ class EventStream:
         """Events left out because of the limit."""
         file.write(b'{"traceEvents":[\n')
 
-    def add(self, *events: dict[str, Any]) -> bool:
-        """Write events that belong together, all or none; False if they do not fit."""
-        text = ",\n".join(_text(event) for event in events).encode()
+    def add(self, *events: str) -> bool:
+        """Write JSON of events that belong together, all or none; False if they do not fit."""
+        text = ",\n".join(events).encode()
         self._left -= len(text)
         if self._left < 0:
             self.dropped += len(events)
@@ -70,16 +71,17 @@ class EventStream:
 
     def add_always(self, event: dict[str, Any]) -> None:
         """Write an event that must not be missing; the few of them do not count."""
-        self._write(_text(event).encode())
+        self._write(json_of(event).encode())
 
     def close(self, facts: dict[str, Any]) -> None:
         """End the document with facts about the whole."""
-        self._file.write(b'\n],"otherData":' + _text(facts).encode() + b"}\n")
+        self._file.write(b'\n],"otherData":' + json_of(facts).encode() + b"}\n")
 
     def _write(self, text: bytes) -> None:
         self._file.write(self._separator.encode() + text)
         self._separator = ",\n"
 
 
-def _text(data: dict[str, Any]) -> str:
+def json_of(data: dict[str, Any] | str | None) -> str:
+    """JSON as short as can be."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import IO, Any
 
 import attrs
 
-from nmpsim.analysis.trace.events import EventStream
+from nmpsim.analysis.trace.counters import TRANSFERS, UNITS, Counters
+from nmpsim.analysis.trace.events import EventStream, json_of
 from nmpsim.analysis.trace.finished import Finish, Finished
 from nmpsim.analysis.trace.instructions import Instructions, Traced
 from nmpsim.analysis.trace.selection import Selection
@@ -31,10 +32,21 @@ _UNIT_NAMES = {
     Unit.MAC: "MAC array",
     Unit.VECTOR: "vector unit",
 }
+_UNIT_WORDS = [unit.name.lower() for unit in Unit]
+_SCRATCHPAD = "scratchpad bytes of one core"
+_FIELDS = (
+    *("core", "unit", "is_grant", "pc", "descriptor"),
+    *("layer", "begin", "end", "done", "bytes"),
+)
+"""Of WORK, but for the cursor, which only a grant has."""
+_MOVING = (Unit.LOAD, Unit.STORE)
 _MAX_UNUSED = 64
 """Loads of a core that may wait for their first use."""
 _MAX_CHANNELS = 16
 """Channels that an instant of saturation names."""
+
+
+_GRANTS = f'"pid":{DRAM},"tid":{DRAM_TRACK}'
 
 
 @attrs.frozen
@@ -69,7 +81,9 @@ class TimelineTrace:
         self._events = EventStream(file, limit)
         self._instructions = Instructions(bundle)
         self._finished = Finished(bundle)
-        self._names = [visible_line(layer.name) for layer in bundle.metadata.layers]
+        self._names = [json_of(visible_line(layer.name)) for layer in bundle.metadata.layers]
+        self._tracks = [[_place(_track(core, unit)) for unit in Unit] for core in range(cores)]
+        self._counters = Counters()
         self._chosen = chosen
         self._unused: list[deque[_Load]] = [deque(maxlen=_MAX_UNUSED) for _ in range(cores)]
         self._flows = 0
@@ -84,21 +98,26 @@ class TimelineTrace:
     def __call__(self, work: Any) -> None:
         """Write an array of WORK."""
         self._note_ends(work)
-        for entry in self._chosen.of(work).tolist():
-            core, unit, is_grant, pc, descriptor, layer, begin, end, done, nbytes, cursor = entry
+        self._counters(work)
+        work = self._chosen.of(work)
+        cursors = iter(work["cursor"][work["is_grant"] != 0].tolist())
+        columns = [work[name].tolist() for name in _FIELDS]
+        for core, unit, is_grant, pc, descriptor, layer, begin, end, done, nbytes in zip(
+            *columns, strict=True
+        ):
             instruction = self._instructions.at(pc, descriptor)
-            name = instruction.mnemonic or Unit(unit).name.lower()
-            facts: dict[str, Any] = {"layer": self._layer(layer), "pc": f"{pc:#x}"}
-            if unit in (Unit.LOAD, Unit.STORE):
-                facts["bytes"] = nbytes
+            name = instruction.mnemonic or _UNIT_WORDS[unit]
+            facts = f'"layer":{self._layer(layer)},"pc":"{pc:#x}"'
+            if unit in _MOVING:
+                facts += f',"bytes":{nbytes}'
             if is_grant:
-                facts["address"] = f"{next_address(cursor):#x}"
-                track = {"pid": DRAM, "tid": DRAM_TRACK}
-                self._events.add(_slice(f"{name}, core {core}", begin, end, facts) | track)
+                facts += f',"address":"{next_address(next(cursors)):#x}"'
+                self._events.add(_slice_text(f"{name}, core {core}", begin, end, facts, _GRANTS))
                 continue
             if done != end:
-                facts["done"] = done
-            if self._events.add(_slice(name, begin, end, facts) | _track(core, unit)):
+                facts += f',"done":{done}'
+            track = self._tracks[core][unit]
+            if self._events.add(_slice_text(name, begin, end, facts, track)):
                 self._tie(core, unit, begin, instruction)
 
     def finish(self, report: RunReport) -> None:
@@ -111,6 +130,8 @@ class TimelineTrace:
                 if not found.wanted:
                     done = self._finished.of(layer.index, layer.shape, found.first)
                     self._events.add_always(_saturated(layer, found, begin, done))
+        for event in self._counted(report):
+            self._events.add_always(event)
         if report.trap is not None:
             self._events.add_always(
                 _instant(report.trap.kind, report.device_cycles, {"message": report.trap.message})
@@ -124,10 +145,33 @@ class TimelineTrace:
             }
         )
 
+    def _counted(self, report: RunReport) -> Iterator[dict[str, Any]]:
+        """Counters; of the scratchpads if the report tells what lay in them."""
+        shown: dict[str, dict[str, float]] = {}
+        for cycle, means in self._counters.means(report.device_cycles):
+            values = {
+                "DRAM busy %": {"busy": round(100 * means["busy"], 1)},
+                "DRAM queue: transfers": {name: means[name] for name in TRANSFERS.values()},
+                "units at work": {name: means[name] for name in UNITS.values()},
+            }
+            for name, value in values.items():
+                if shown.get(name) != value:
+                    shown[name] = value
+                    yield _counter(LAYERS if name == "units at work" else DRAM, name, cycle, value)
+        used: Counter[int] = Counter()
+        for block in report.scratchpads:
+            used[block.layer] += block.end - block.begin
+        begin = 0
+        for layer in report.layers if used else ():
+            if layer.device_cycles:
+                yield _counter(LAYERS, _SCRATCHPAD, begin, {"used": used[layer.index]})
+            begin += layer.device_cycles
+
     def _note_ends(self, work: Any) -> None:
         computed = work[(work["is_grant"] == 0) & (work["unit"] >= Unit.MAC)]
-        for entry in computed[["layer", "pc", "descriptor", "end", "core"]].tolist():
-            layer, pc, descriptor, end, core = entry
+        fields = ("layer", "pc", "descriptor", "end", "core")
+        columns = [computed[name].tolist() for name in fields]
+        for layer, pc, descriptor, end, core in zip(*columns, strict=True):
             self._finished.note(layer, pc, descriptor, Finish(end, core))
 
     def _tie(self, core: int, unit: int, begin: int, instruction: Traced) -> None:
@@ -144,8 +188,8 @@ class TimelineTrace:
             unused.remove(one)
             self._events.add(*_flow(one, core, unit, begin))
 
-    def _layer(self, index: int) -> str | None:
-        return self._names[index] if index < len(self._names) else None
+    def _layer(self, index: int) -> str:
+        return self._names[index] if index < len(self._names) else "null"
 
 
 def _slice(name: str, begin: int, end: int, facts: dict[str, Any]) -> dict[str, Any]:
@@ -157,12 +201,30 @@ def _uses(instruction: Traced, load: _Load) -> bool:
     return any(first <= source < last for source in instruction.sources)
 
 
-def _flow(load: _Load, core: int, unit: int, begin: int) -> tuple[dict[str, Any], ...]:
-    both = {"cat": "use", "name": "use", "id": load.number}
+def _flow(load: _Load, core: int, unit: int, begin: int) -> tuple[str, str]:
+    both = f'"cat":"use","name":"use","id":{load.number}'
+    source, use = _place(_track(core, Unit.LOAD)), _place(_track(core, unit))
     return (
-        {"ph": "s", "ts": load.begin, **both, **_track(core, Unit.LOAD)},
-        {"ph": "f", "bp": "e", "ts": begin, **both, **_track(core, unit)},
+        f'{{"ph":"s","ts":{load.begin},{both},{source}}}',
+        f'{{"ph":"f","bp":"e","ts":{begin},{both},{use}}}',
     )
+
+
+def _slice_text(name: str, begin: int, end: int, facts: str, place: str) -> str:
+    """As ``_slice`` has it, but at once as JSON: a run has a million of them.
+
+    ``name`` is an instruction's and needs no escapes; ``facts`` and ``place`` are JSON.
+    """
+    times = f'"ts":{begin},"dur":{end - begin}'
+    return f'{{"ph":"X",{times},"name":"{name}","args":{{{facts}}},{place}}}'
+
+
+def _place(track: dict[str, int]) -> str:
+    return json_of(track)[1:-1]
+
+
+def _counter(process: int, name: str, cycle: int, values: dict[str, float]) -> dict[str, Any]:
+    return {"ph": "C", "pid": process, "ts": cycle, "name": name, "args": values}
 
 
 def _track(core: int, unit: int) -> dict[str, int]:

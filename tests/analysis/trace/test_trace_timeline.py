@@ -16,6 +16,7 @@ from nmpsim.bundle import bundle_from_bytes
 from nmpsim.isa.codec import decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, DRAM_BASE, Unit
 from nmpsim.report.data import Saturation
+from nmpsim.report.details import ScratchpadBlock
 from nmpsim.timing import costs_of
 
 DIGITS = Path(__file__).parents[3] / "programs" / "digits"
@@ -90,6 +91,31 @@ def test_bytes_and_bursts_are_those_of_the_report(traced):
         assert moved[layer.name, "store DMA"] == layer.bytes_written
         assert moved[layer.name, "grants"] == 64 * layer.bursts
     assert len(lines) == sum(layer.bursts for layer in report.layers)
+
+
+def counters(trace, name):
+    return [e for e in trace["traceEvents"] if e["ph"] == "C" and e["name"] == name]
+
+
+def test_counters_are_the_report_over_time(traced):
+    report, trace, _ = traced
+    busy = counters(trace, "DRAM busy %")
+    lengths = np.diff([*(e["ts"] for e in busy), report.device_cycles])
+    mean = sum(e["args"]["busy"] * n for e, n in zip(busy, lengths, strict=True))
+    assert mean / report.device_cycles == pytest.approx(100 * report.use.dram_busy, abs=0.1)
+    assert max(e["args"]["load"] for e in counters(trace, "DRAM queue: transfers")) > 1
+    assert any(e["args"]["MAC arrays"] for e in counters(trace, "units at work"))
+
+
+def test_scratchpads_are_counted_where_the_report_tells(digits, traced):
+    block = ScratchpadBlock(1, "loaded", 64, 96, 3)
+    file = io.BytesIO()
+    timeline = TimelineTrace(file, digits, 32, Selection())
+    timeline.finish(attrs.evolve(traced[0], scratchpads=(block,)))
+    name = "scratchpad bytes of one core"
+    found = [e["args"]["used"] for e in counters(json.loads(file.getvalue()), name)]
+    assert found == [32, 0, 0, 0, 0]
+    assert counters(traced[1], name) == []
 
 
 def test_layers_lie_end_to_end(traced):
@@ -195,7 +221,8 @@ def test_the_limit_holds(digits, traced):
     dropped = trace["otherData"]["dropped_events"]
     assert 0 < len(slices(traced[1])) - len(slices(trace)) <= dropped
     titles = [e for e in trace["traceEvents"] if e["ph"] == "M"]
-    size = sum(len(json.dumps(e)) for e in trace["traceEvents"] if e["ph"] != "M" and e["pid"] != 1)
+    bounded = [e for e in trace["traceEvents"] if e["ph"] not in "MC" and e["pid"] != 1]
+    size = sum(len(json.dumps(e)) for e in bounded)
     assert size < 12_500
     assert len(titles) == 6 + 4 + 32 * 10
     assert traced[1]["otherData"] == {
