@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from nmpsim.bundle.read import Bundle
 from nmpsim.core.engine import Engine, Reached, Replayed, ShowInstructions
+from nmpsim.core.kept import use_kernels
 from nmpsim.core.limits import Limits
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions
@@ -161,9 +162,10 @@ class AutoEngine:
     def _get_compiled(self) -> CompiledEngine:
         if self._compiled is None:
             begin = time.perf_counter()
-            from nmpsim.core.engines import compiled_engine  # which needs this module
+            from nmpsim.core.compiled.engine import CompiledEngine
 
-            self._compiled = compiled_engine(self._threads)
+            use_kernels()
+            self._compiled = CompiledEngine(self._threads)
             self._compiled.when_compiling(self._listener)
             self._reading_seconds += time.perf_counter() - begin
         return self._compiled

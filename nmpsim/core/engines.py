@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nmpsim.core.engine import Engine
-from nmpsim.core.kept import use
+from nmpsim.core.kept import use_kernels
 from nmpsim.diagnostics import fail
-
-if TYPE_CHECKING:
-    from nmpsim.core.compiled.engine import CompiledEngine
 
 ENGINES = ("compiled", "reference")
 AUTO = "auto"
@@ -32,13 +27,7 @@ def make_engine(name: str, threads: int = 1) -> Engine:
         from nmpsim.core.auto import AutoEngine
 
         return AutoEngine(threads)
-    return compiled_engine(threads)
-
-
-def compiled_engine(threads: int = 1) -> CompiledEngine:
-    """The compiled engine; the kernels that it reads are marked as in use."""
     from nmpsim.core.compiled.engine import CompiledEngine
-    from nmpsim.kernels.jit import CACHE
 
-    use(CACHE)
+    use_kernels()
     return CompiledEngine(threads)

@@ -35,6 +35,13 @@ _marks: dict[Path, int] = {}
 """Descriptors of marks: open, and locked, as long as this process lives."""
 
 
+def use_kernels() -> None:
+    """Mark the folder of the compiled engine's kernels."""
+    from nmpsim.kernels.jit import CACHE  # Numba, which the reference engine does without
+
+    use(CACHE)
+
+
 def use(folder: CacheFolder | None) -> None:
     """Mark a folder as used by this process, if it is there; the first one removes old folders."""
     if fcntl is None or folder is None or folder.path in _marks or not folder.path.is_dir():
