@@ -8,7 +8,6 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from nmpsim.diagnostics import Place, UserError, fail
 
@@ -52,6 +51,8 @@ def install_command(extra: str) -> str:
     if address.scheme != "file":
         return _install(f"nmpsim[{extra}] @ {origin['url']}")
     is_editable = origin.get("dir_info", {}).get("editable", False)
+    from urllib.request import url2pathname  # it imports much, and few errors need it
+
     path = url2pathname(address.path)
     return _install(f"{path}[{extra}]", *(["-e"] if is_editable else []))
 

@@ -327,7 +327,7 @@ def load(
         UserError: FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch; for a model those
             of :func:`compile`.
     """
-    if _is_model(Path(path)):
+    if is_model(Path(path)):
         bundle = bundle_from_bytes(compile(path, device=device).image, str(path))
     else:
         bundle = read_bundle(path)
@@ -336,7 +336,7 @@ def load(
     return bundle_from_bytes(patched(bytes(bundle.file), patch, str(path)), str(path))
 
 
-def _is_model(path: Path) -> bool:
+def is_model(path: Path) -> bool:
     """Whether a front end reads a file; none is imported for one that begins as a bundle does."""
     with suppress(OSError, ValueError):
         if path.is_file():

@@ -151,7 +151,8 @@ class PathRecorder:
 
     def _follow(self, work: Int64s, waits: Int64s, core: int, end: int) -> None:
         releases = waits[waits[:, 1] == Awaited.BARRIER, 4]
-        until = np.unique(np.append(releases[(releases > self._begin) & (releases < end)], end))
+        ends = np.append(releases[(releases > self._begin) & (releases < end)], end)
+        until, _ = np.unique(ends, return_counts=True)  # without counts NumPy imports numpy.ma
         walk = _Walk(work, waits, self._issued, self._begin, until.tolist())
         walk.back(core, end)
         self._known.append(CriticalPath(until, walk.in_runs + np.array(walk.cycles, np.int64)))

@@ -12,7 +12,6 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
-from nmpsim.extras import missing
 from nmpsim.visible import visible_line
 
 COLUMNS = (
@@ -58,6 +57,8 @@ def data_frame(library: str, layers: Sequence[Any]) -> Any:
     try:
         frames = import_module(library)
     except ImportError as error:
+        from nmpsim.extras import missing  # slow to import
+
         raise missing(error, library, f"a data frame needs {library}") from error
     return frames.DataFrame(columns(layers))
 

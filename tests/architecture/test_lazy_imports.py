@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+PROGRAM = Path(__file__).parents[2] / "programs" / "assembly" / "dma_copy.s"
 HEAVY = ("numpy", "numba", "rich", "cattrs", "elftools")
 
 
@@ -40,6 +43,23 @@ def test_a_run_needs_neither_the_compiler_nor_lint() -> None:
     imported = imported_after("import nmpsim\nnmpsim.load, nmpsim.Device, nmpsim.device_of")
     assert "nmpsim.core.device" in imported
     assert imported.isdisjoint({"nmpsim.compiler", "nmpsim.analysis", "nmpsim.quantization"})
+
+
+def test_a_bundle_is_run_without_what_reads_models(tmp_path: Path) -> None:
+    from nmpsim.bundle.assembly import assemble
+    from nmpsim.config import default_device
+
+    bundle, image = tmp_path / "copy.bin", tmp_path / "image.npy"
+    source = PROGRAM.read_text(encoding="utf-8")
+    bundle.write_bytes(assemble(source, PROGRAM.name, default_device().settings()).bundle())
+    np.save(image, np.zeros((6, 8, 2), np.int8))
+    words = ["nmpsim", "run", str(bundle), "--input", str(image), "--engine", "reference"]
+    imported = imported_after(
+        f"from nmpsim.cli import main\nsys.argv = {words}\n"
+        "try:\n    main()\nexcept SystemExit as ended:\n    assert not ended.code"
+    )
+    assert "nmpsim.core.reference.engine" in imported
+    assert imported.isdisjoint({"nmpsim.frontends", "urllib.request", "numpy.ma", "numba"})
 
 
 def test_every_public_name_exists() -> None:

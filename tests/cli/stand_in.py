@@ -55,6 +55,10 @@ class Session(types.ModuleType):
     def save(self, compiled: types.SimpleNamespace, path: Path) -> None:
         Path(path).write_bytes(compiled.image)
 
+    def is_model(self, path: Path) -> bool:
+        """None of the files here is."""
+        return False
+
     def load(self, path: Path, patch: Path | None = None, *, device: Any = None) -> Any:
         return read_bundle(path)
 

@@ -20,10 +20,9 @@ def command(file: Path, shapes: dict[str, tuple[int, ...]], style: str) -> None:
     """
     from nmpsim import session
     from nmpsim.bundle import read_bundle
-    from nmpsim.frontends import front_end_of
     from nmpsim.views.inspect_text import inspect_json, print_bundle
 
-    is_model = front_end_of(file) is not None
+    is_model = session.is_model(file)
     contents = (
         session.compile(file, input_shapes=shapes, slicing="simple").bundle
         if is_model

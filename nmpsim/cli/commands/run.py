@@ -197,11 +197,10 @@ def _run(request: _Request) -> int:
     from nmpsim.cli.inputs import input_paths, samples_of
     from nmpsim.cli.samples import Taker
     from nmpsim.core.limits import Limits, TimeBudget, TimeIsUpError
-    from nmpsim.frontends import front_end_of
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = session.load(request.bundle, request.patch, device=config)
-    if front_end_of(request.bundle) is not None:
+    if session.is_model(request.bundle):
         say_if_float(bundle, request.bundle)
     request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
     taker = Taker.of(bundle.metadata, request.inputs.images)
