@@ -21,6 +21,7 @@ from nmpsim.cli.files import emit
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import input_option
 from nmpsim.cli.interrupt import conversation, line_of_conversation
+from nmpsim.cli.loading import load_program
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
@@ -280,7 +281,7 @@ def _debugger(request: _Request) -> Debugger:
     from nmpsim.debugger import Debugger
 
     device = load_device(request.device)
-    bundle = session.load(request.bundle, request.patch, device=device)
+    bundle = load_program(request.bundle, request.patch, device=device)
     config = _limits(request).of_device(device or session.device_of(bundle))
     arrays = fitting_inputs(request.inputs, bundle.metadata)
     return Debugger(

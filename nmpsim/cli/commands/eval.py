@@ -14,6 +14,7 @@ from nmpsim.cli.files import check_outputs, what_is_kept
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import image_options
 from nmpsim.cli.interrupt import noting
+from nmpsim.cli.loading import load_program
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
@@ -117,7 +118,6 @@ def _evaluate(request: _Request) -> int:
     check_outputs([request.output, request.confusion, STDOUT], inputs)
     check_workers(request.jobs, request.scheduler)
     top = _top(request.top)
-    from nmpsim import session
     from nmpsim.cli.dataset import load_dataset, read_class_names
     from nmpsim.cli.samples import Taker
     from nmpsim.core.limits import Limits
@@ -125,7 +125,7 @@ def _evaluate(request: _Request) -> int:
     from nmpsim.experiments.samples import checked_labels, classes_of
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    bundle = session.load(request.bundle)
+    bundle = load_program(request.bundle)
     taker = Taker.of(bundle.metadata, request.images)
     data = load_dataset(request.dataset, request.labels, taker, request.max_memory)
     classes = classes_of(bundle)

@@ -15,6 +15,7 @@ from nmpsim.cli.core_files import save_core_file
 from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import input_option
+from nmpsim.cli.loading import load_program
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
@@ -199,7 +200,7 @@ def _run(request: _Request) -> int:
     from nmpsim.core.limits import Limits, TimeBudget, TimeIsUpError
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    bundle = session.load(request.bundle, request.patch, device=config)
+    bundle = load_program(request.bundle, request.patch, device=config)
     if session.is_model(request.bundle):
         say_if_float(bundle, request.bundle)
     request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
