@@ -383,6 +383,20 @@ def test_counts_by_channel_that_depend_on_tiles(recorded: Recording) -> None:
     assert not plan.whole & set(layers_of(recorded, OP.nmp_conv))
 
 
+def test_a_load_for_a_layer_to_come(recorded: Recording) -> None:
+    """What is replayed reads what was loaded for a layer that has not begun."""
+
+    def change(flat: list[Recorded]) -> None:
+        at = find(flat, OP.nmp_rescale)
+        put(flat, at, RESCALE.out_mul, flat[at].words[RESCALE.out_mul] + 1)
+        load = find(flat, OP.nmp_load, flat[-1].layer)
+        flat.insert(at, attrs.evolve(flat[load], core=flat[at].core))  # type: ignore[call-arg]
+        put(flat, at, LOAD.spm, flat[at + 1].words[RESCALE.input])
+
+    plan = plan_of(recorded, change)
+    assert plan is None or not plan.whole & {4, 5}
+
+
 def test_a_program_without_tensor_instructions(recorded: Recording) -> None:
     *_, machine, _ = recorded
     for epochs in ([], [{}]):

@@ -236,7 +236,7 @@ class _Proof:
             for layer, made in self._results.items()
             if ((missing >= made.start) & (missing < made.stop)).any()
         }
-        self._failed |= layers or self._results.keys()
+        self._failed |= layers or self._layers.keys() - self._replayed
 
     # --- layers that may be whole ------------------------------------------------------------
 
