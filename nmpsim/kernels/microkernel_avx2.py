@@ -33,8 +33,6 @@ from nmpsim.kernels.vector_code import (
 )
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
-llvmlite.binding.initialize_native_asmparser()
-
 PIXELS = 6
 """Their sums, of sixteen channels, fill twelve of the sixteen registers."""
 PATCH_BYTES = 1 << 17
@@ -133,6 +131,7 @@ def _add_step(
         ir.LiteralStructType([_SUMS, _SUMS]), [_BYTES, _BYTES, I64, I64, I64, _SUMS, _SUMS]
     )
     block = [load(b, ahead(b, weights, 32 * side), _BYTES, 1) for side in range(2)]
+    llvmlite.binding.initialize_native_asmparser()  # for LLVM, which compiles it in this process
     added = []
     for p, corner in enumerate(corners):
         given = [*block, corner, at, ones, *sums[2 * p : 2 * p + 2]]
