@@ -208,6 +208,27 @@ def test_packed_weights_that_cannot_be(module, change):
     assert outcome(with_section(module, LIR_INDEX, json.dumps(index).encode(), image)) == "BUN002"
 
 
+def test_many_constants_cannot_share_packed_bytes():
+    """Unpacked they would take memory without end."""
+    names = [f"w{number}" for number in range(9)]
+    line = next(one for one in TEXT.splitlines(keepends=True) if "%w =" in one)
+    text = TEXT.replace(line, line + "".join(line.replace("%w", f"%{name}") for name in names))
+    text = text.replace("size = 39", "size = 147")
+    values = {**VALUES, **dict.fromkeys(names, VALUES["w"])}
+    module, _ = attach_constants_from(parse(text), values)
+
+    def built(sharing: list[str]) -> bytes:
+        builder = BundleBuilder()
+        at = builder.add_constant("", pack(VALUES["w"].T[:, None, None]))
+        packed = {name: PackedConstant(name, "IO", (0, 3), (0, 4), (at,)) for name in sharing}
+        for name, chunks in debug_sections(module, {}, packed).items():
+            builder.set_debug(name, chunks)
+        return builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ()))
+
+    assert outcome(built(names[:1])) == ""
+    assert outcome(built(names)) == "BUN002"
+
+
 # --- hostile contents -----------------------------------------------------------------------
 
 
