@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ comes next."""
 THREADS = (1, 2)
 REPOSITORY = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- speed -->\n", "<!-- end of speed -->\n"
+HOSTS = "| ratios by host: kernels, processor |"
+"""How the table begins to which each kind of host adds a row."""
 MEMORY = (
     "import sys, numpy, nmpsim;"
     "bundle = nmpsim.load(sys.argv[1]);"
@@ -104,25 +106,69 @@ def load_programs(folder: Path) -> list[Loaded]:
     return loaded
 
 
-def compare(programs: list[Loaded], network: Path, rounds: int) -> Iterator[str]:
-    """Rows of the table of times: ours, theirs and the ratio for each number of threads."""
-    names = [f"nmpsim, {n} thread{'s'[: n > 1]} | onnxruntime | ratio" for n in THREADS]
-    yield "| ResNet-50, 32 cores, one inference | " + " | ".join(names) + " |"
-    yield "| --- |" + " ---: |" * (3 * len(THREADS))
-    cells: dict[str, list[str]] = {program.title: [] for program in programs}
+@attrs.frozen
+class Compared:
+    """Medians of a program's inferences and of native ones, on some threads."""
+
+    title: str
+    threads: int
+    ours_ms: float
+    native_ms: float
+    ratio: float
+    """The median of the rounds' ratios."""
+
+
+def compare(programs: list[Loaded], network: Path, rounds: int) -> list[Compared]:
+    """Time all programs on each number of threads, by turns with native inference."""
+    compared = []
     for threads in THREADS:
         theirs = fastest(native(network, threads))
         sides = {program.title: fastest(program.runs[threads]) for program in programs}
         taken = [
             (next(theirs), {t: next(side) for t, side in sides.items()}) for _ in range(rounds)
         ]
+        other = statistics.median(native_ms for native_ms, _ in taken)
         for title in sides:
             ours = statistics.median(times[title] for _, times in taken)
-            other = statistics.median(native_ms for native_ms, _ in taken)
             ratio = statistics.median(times[title] / native_ms for native_ms, times in taken)
-            cells[title] += [f"{ours:.1f} ms", f"{other:.1f} ms", f"{ratio:.2f}"]
-    for title, row in cells.items():
+            compared.append(Compared(title, threads, ours, other, ratio))
+    return compared
+
+
+def times_table(compared: list[Compared]) -> Iterator[str]:
+    """Ours, theirs and the ratio for each number of threads."""
+    names = [f"nmpsim, {threads_text(n)} | onnxruntime | ratio" for n in THREADS]
+    yield "| ResNet-50, 32 cores, one inference | " + " | ".join(names) + " |"
+    yield "| --- |" + " ---: |" * (3 * len(THREADS))
+    for title in dict.fromkeys(one.title for one in compared):
+        row = [
+            f"{one.ours_ms:.1f} ms | {one.native_ms:.1f} ms | {one.ratio:.2f}"
+            for one in compared
+            if one.title == title
+        ]
         yield f"| {title} | " + " | ".join(row) + " |"
+
+
+def hosts_table(compared: list[Compared], known: Iterable[str]) -> Iterator[str]:
+    """The ratios in a row for this kind of host, below the rows that are ``known`` of others."""
+    names = [f"{one.title}, {threads_text(one.threads)}" for one in compared]
+    yield f"{HOSTS} {' | '.join(names)} |"
+    yield "| --- |" + " ---: |" * len(names)
+    kind = f"| {machine()} |"
+    yield from (row for row in known if not row.startswith(kind))
+    yield f"{kind} {' | '.join(f'{one.ratio:.2f}' for one in compared)} |"
+
+
+def known_hosts(page: Path | None) -> list[str]:
+    """Rows of the table of hosts that a page has already."""
+    text = page.read_text(encoding="utf-8") if page else ""
+    table = text.partition(HOSTS)[2].partition("\n\n")[0]
+    return table.splitlines()[2:]
+
+
+def threads_text(threads: int) -> str:
+    """A number of threads in words."""
+    return f"{threads} thread{'s'[: threads > 1]}"
 
 
 def numbers_of(command: list[str], **environment: str) -> tuple[float, str]:
@@ -186,21 +232,22 @@ def time_shares(program: Loaded, folder: Path) -> Iterator[str]:
 
 
 def machine() -> str:
-    """This machine, as far as it tells."""
+    """This kind of host, as far as it tells."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    cpu = names[0] if names else "unknown processor"
-    return f"{os.cpu_count()} CPUs, {cpu}, kernels: {FLAVOUR}"
+    return f"{FLAVOUR}, {names[0] if names else 'unknown processor'}, {os.cpu_count()} CPUs"
 
 
-def tables(rounds: int) -> str:
-    """All measurements, in Markdown."""
+def tables(rounds: int, page: Path | None) -> str:
+    """All measurements, in Markdown; of other kinds of hosts what a page knows."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         programs = load_programs(folder)
+        compared = compare(programs, quantized_network(folder), rounds)
         parts = [
-            compare(programs, quantized_network(folder), rounds),
+            times_table(compared),
+            hosts_table(compared, known_hosts(page)),
             program_costs(programs),
             start_costs(folder),
             time_shares(programs[0], folder),
@@ -228,7 +275,7 @@ def main() -> None:
     asked = parser.parse_args()
     if not resnet50_folder().is_dir():
         sys.exit(f"no reference files at {resnet50_folder()}; NMPSIM_SHARED names the folder")
-    text = tables(asked.rounds)
+    text = tables(asked.rounds, asked.readme)
     print(text)
     if asked.readme:
         put_into(asked.readme, text)
