@@ -9,6 +9,7 @@ from nmpsim.core.compiled.contract_state import Contract, Limit, copied, make_co
 from nmpsim.core.decode import ACCESS_BYTES, IS_ACCESS, IS_SYNCHRONISATION, IS_WRITE, OP
 from nmpsim.core.demand import nbytes_of
 from nmpsim.core.engine import CheckEvents
+from nmpsim.core.seen import begin_stretch
 from nmpsim.core.shown import EVENT_WORDS, Event, HostEvent
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.core.stops import Noted, Row, StopConditions
@@ -99,7 +100,11 @@ class ContractCheck:
         pc = trace[:, Row.PC]
         looks = IS_ACCESS[trace[:, Row.NUMBER]] | (pc < begin) | (pc >= end)
         self.depends_on_data |= bool(looks.any())
-        return self.show(events_of(trace), stops.words, 0)
+        is_kept = self.show(events_of(trace), stops.words, 0)
+        if self._state.numbers[Limit.IS_UNSURE]:  # it may have forgotten what it has seen
+            for seen in stops.seen:
+                begin_stretch(seen)
+        return is_kept
 
     def _host(self, what: HostEvent, address: int = 0, nbytes: int = 0) -> bool:
         events = np.zeros((1, EVENT_WORDS), np.int64)

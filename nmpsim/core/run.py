@@ -20,6 +20,7 @@ from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import ContractBrokenError, Engine, Reached, Replayed
 from nmpsim.core.host import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
+from nmpsim.core.seen import SEEN_WORDS
 from nmpsim.core.shown import Found
 from nmpsim.core.state import CSR_COLUMN, NEVER, Int64s, Machine, Outcome, end_segment, start_cores
 from nmpsim.core.stops import STEPS_PER_TURN, StopConditions, make_stops, no_stops
@@ -409,6 +410,7 @@ class Run:
             trace_rows=TRACE_ROWS,
             word_rows=TRACE_ROWS,
             strict=strict,
+            seen_words=SEEN_WORDS,
         )
 
     def _replay(self, step: ProgramStep) -> CriticalPath | None:

@@ -96,6 +96,9 @@ class StopConditions(NamedTuple):
     instructions that are fetched from memory that can change are traced, too."""
     strict: int
     """1: come back with VIOLATION where weights are not zero beyond their edges."""
+    seen: Int64s
+    """[cores, SEEN_WORDS] loads and stores like these are not traced again, see
+    :mod:`nmpsim.core.seen`; kept by the engine. Or [cores, 0]: each one is traced."""
 
 
 def make_stops(
@@ -109,6 +112,7 @@ def make_stops(
     trace_rows: int = 0,
     word_rows: int = 0,
     strict: bool = False,
+    seen_words: int = 0,
 ) -> StopConditions:
     """Stop conditions for a machine of this many cores; ``of_cores`` None is all of them."""
     chosen = np.ones(cores, np.bool_)
@@ -127,6 +131,7 @@ def make_stops(
         np.zeros((trace_rows, len(Row)), np.int64),
         np.zeros((word_rows, MAX_WORDS), np.int64),
         int(strict),
+        np.zeros((cores, seen_words), np.int64),
     )
 
 

@@ -12,6 +12,7 @@ COMPILED_SOURCES = (
     "core/compiled/*.py",
     "core/decode.py",
     "core/engine.py",
+    "core/seen.py",
     "core/shown.py",
     "core/state.py",
     "core/stops.py",

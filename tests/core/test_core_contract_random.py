@@ -215,10 +215,10 @@ class Writer:
         self.transfer(taker, "load", slot)
 
 
-def program(seed: int) -> tuple[int, str]:
+def program(seed: int, kind: type[Writer] = Writer) -> tuple[int, str]:
     """Number of cores and assembly: all is in order, or one piece of it is missing, or more."""
     random = Random(seed)
-    writer = Writer(random, random.randint(1, 3), random.choice([1, 1, 1, 0.9]))
+    writer = kind(random, random.randint(1, 3), random.choice([1, 1, 1, 0.9]))
     cores = range(writer.cores)
     writer.code, writer.busy = [[] for _ in cores], [set() for _ in cores]
     for core in cores:

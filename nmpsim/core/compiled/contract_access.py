@@ -47,7 +47,7 @@ from nmpsim.memory.footprint import WRITES as WRITE_COUNT
 
 DEPTH, OPEN = int(Limit.DEPTH), int(Limit.OPEN)
 WORK, IS_UNSURE = int(Limit.WORK), int(Limit.IS_UNSURE)
-BY_NUMBER, BY_CORE, BY_PC, BY_LAYER, BY_UNIT, BY_JOB = map(int, Doer)
+BY_NUMBER, BY_CORE, BY_PC, BY_LAYER, BY_UNIT, BY_JOB, BEFORE = map(int, Doer)
 UNIT_ORDER = np.int64(NUMBER_OF_CASE["unit_order"])
 CORE_ORDER = np.int64(NUMBER_OF_CASE["core_order"])
 FAR = np.int64(1) << np.int64(62)
@@ -169,30 +169,49 @@ def open_access(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
         forget_ordered(c)
         if c.numbers[OPEN] > MAX_OPEN // 2:  # the check must end, however long cores do not meet
             c.numbers[IS_UNSURE] = 1
+            unlink_all(c)
             c.numbers[OPEN] = 0
     keep_near(c, core, WRITES if writes else READS, touches, row)
-    one = c.opened[c.numbers[OPEN]]
+    last = c.numbers[OPEN]
+    one = c.opened[last]
     c.numbers[OPEN] += 1
     for i in range(TOUCH_WORDS):
         one[0, i], one[1, i] = touches[0, i], touches[row, i]
     one[0, COUNT], one[0, WRITE_COUNT] = 1, writes
+    link(c, last)
 
 
 def is_again(c: Contract, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
     """A loop that reads or writes a word again and again counts with its last time."""
-    place = (touches[row, START] // 2 + core + writes) % PLACES
-    found = c.places[place]
-    if found >= c.numbers[OPEN] or not is_same(c.opened[found], core, touches, row, writes):
-        found = np.int64(0)
-        while found < c.numbers[OPEN]:
-            if is_same(c.opened[found], core, touches, row, writes):
-                break
-            found += 1
-        c.places[place] = found  # where it will be kept if it is new
-        if found == c.numbers[OPEN]:
-            return False
+    found = c.places[place_of(core, touches[row, START], writes)] - 1
+    while found >= 0 and not is_same(c.opened[found], core, touches, row, writes):
+        found = c.opened[found, 0, BEFORE] - 1
+    if found < 0:
+        return False
     c.opened[found, 0, BY_JOB] = touches[0, BY_JOB]
     return True
+
+
+def place_of(core: Int, start: Int, writes: Int) -> Any:
+    """Entry of ``Contract.places``: neighbours, cores and kinds of access are far apart."""
+    return ((start * 2 + writes + core * 8191) * 40503 >> 6) % PLACES
+
+
+def link(c: Contract, row: Int) -> None:
+    """An access that is kept can be found."""
+    one = c.opened[row]
+    if one[0, BY_UNIT] == SCALAR:
+        place = place_of(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])
+        one[0, BEFORE] = c.places[place]
+        c.places[place] = row + 1
+
+
+def unlink_all(c: Contract) -> None:
+    """None of those that are kept can be found."""
+    for row in range(c.numbers[OPEN]):
+        one = c.opened[row]
+        if one[0, BY_UNIT] == SCALAR:
+            c.places[place_of(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])] = 0
 
 
 def is_same(one: Int64s, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
@@ -219,6 +238,7 @@ def known_to_all(c: Contract) -> None:
 def forget_ordered(c: Contract) -> None:
     """Drop the accesses that every core that runs is ordered after."""
     known_to_all(c)
+    unlink_all(c)
     c.ranges[:, :, :, :] = 0
     c.hull[:, 0] = FAR
     c.hull[:, 1] = 0
@@ -230,6 +250,7 @@ def forget_ordered(c: Contract) -> None:
             continue
         for word in range(TOUCH_WORDS):
             to[0, word], to[1, word] = one[0, word], one[1, word]
+        link(c, kept)
         kept += 1
         keep_near(c, core, WRITES if to[0, WRITE_COUNT] else READS, to, 1)
     c.numbers[OPEN] = kept

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core import seen
 from nmpsim.core.compiled import (
     contract,
     contract_access,
@@ -33,6 +34,7 @@ PLAIN_MODULES = (
     contract_memory,
     contract_order,
     dram_conflicts,
+    seen,
 )
 """All of whose functions compiled code may call."""
 

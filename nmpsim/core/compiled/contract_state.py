@@ -67,6 +67,8 @@ class Doer(IntEnum):
     LAYER = 6
     UNIT = 7
     JOB = 8
+    BEFORE = 9
+    """Of an access that is kept: one more than the row of the one before it at its place, or 0."""
 
 
 class Contract(NamedTuple):
@@ -91,7 +93,8 @@ class Contract(NamedTuple):
     opened: Int64s
     """[MAX_OPEN, 2, TOUCH_WORDS] accesses to DRAM, as touches with one row."""
     places: Int64s
-    """[PLACES] by address: row of ``opened`` where a word was kept last, unless it has moved."""
+    """[PLACES] by core, address and kind: one more than the last row of ``opened`` of a core itself
+    that belongs there, or 0."""
     ranges: Int64s
     """[cores, KINDS, RANGES, RANGE_WORDS] where these are, roughly."""
     accessed: Int64s

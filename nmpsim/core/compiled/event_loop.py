@@ -165,7 +165,7 @@ def run_events(
                     most: Any = min(turns_left, MAX_TURNS)
                     ended, left, passed, taken = run_rv32im(
                         m, costs, core, number, word, max_steps - steps, turn, last, most,
-                        max_steps, decoded, is_watched,
+                        max_steps, decoded, is_watched, stops.seen[core],
                     )  # fmt: skip
                     has_turn = has_turn and passed == 0
                     turns_left -= taken

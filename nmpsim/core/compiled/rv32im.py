@@ -59,6 +59,7 @@ from nmpsim.core.decode import (
     decides_instructions,
     decides_kinds,
 )
+from nmpsim.core.seen import is_seen
 from nmpsim.core.state import Machine
 from nmpsim.isa.table import Kind
 from nmpsim.kernels.array_types import Int, Int64s
@@ -202,14 +203,17 @@ def decode(entry: Int64s, costs: Costs, pc: Int, number: Int, word: Int) -> None
 
 
 @jit
-def decode_at(m: Machine, costs: Costs, decoded: Int64s, at: Int, pc: Int, is_watched: bool) -> Any:
-    """Decode what is at an address of the image; False if it is not there, or cannot follow."""
+def decode_at(m: Machine, costs: Costs, decoded: Int64s, at: Int, pc: Int, accesses: bool) -> Any:
+    """Decode what is at an address of the image; False if it is not there, or cannot follow.
+
+    ``accesses``: loads and stores may follow.
+    """
     region, offset = locate(m, pc, 4)
     if region != IMAGE:
         return False
     word = read(m.image, offset, 4)
     number = number_of(word)
-    if not IS_RV32IM[number] or (is_watched and IS_ACCESS[number]):
+    if not IS_RV32IM[number] or (IS_ACCESS[number] and not accesses):
         return False
     decode(decoded[at : at + DECODED_WORDS], costs, pc, number, word)
     return True
@@ -247,14 +251,15 @@ def run_rv32im(
     steps_per_turn: Int,
     decoded: Int64s,
     is_watched: bool,
+    seen: Int64s,
 ) -> Any:
     """Do an instruction of RV32IM that is fetched, and those after it.
 
     At the cycle ``turn`` the core has its turn, of which ``steps_left`` are left: it may access
     what other cores see. Up to the cycle ``last_turn`` the next turn is its own, too, and it takes
-    ``most_turns`` of those at most. If somebody watches, an access, and what is not fetched from
-    the image, is done alone. ``decoded`` is int64 [(DECODED + 1) * DECODED_WORDS]; its last entry
-    is for the first instruction.
+    ``most_turns`` of those at most. If somebody watches, an access that is not in ``seen``, and
+    what is not fetched from the image, is done alone. ``decoded`` is int64
+    [(DECODED + 1) * DECODED_WORDS]; its last entry is for the first instruction.
 
     Returns:
         How it ended, the steps that are left of the turn, those done, and the turns taken.
@@ -269,6 +274,8 @@ def run_rv32im(
     decode(decoded[DECODED * DECODED_WORDS :], costs, pc, number, word)
     is_alone = is_watched and (IS_ACCESS[number] or locate(m, pc, 4)[0] != IMAGE)
     most_steps = ZERO + 1 if is_alone else turn_end
+    looks = is_watched and not is_alone
+    accesses = not is_watched or seen.size > 0
     while True:
         row = np.uintp(decoded[at + np.uintp(NUMBER)])
         number = np.int64(row)
@@ -286,7 +293,7 @@ def run_rv32im(
             value = (a + decoded[at + np.uintp(OFFSET)]) & WORD
             region, offset = locate(m, value, nbytes)
             cause = access_cause(region, value, nbytes, writes)
-            if cause >= 0:
+            if cause >= 0 or (looks and not is_seen(seen, number, value)):
                 break
             if is_shared(region) and clock > turn:
                 if clock > last_turn or turns >= most_turns:
@@ -326,7 +333,7 @@ def run_rv32im(
             break
         slot = ((pc >> 2) & (DECODED - 1)) * DECODED_WORDS
         at = np.uintp(slot)
-        if decoded[at] != pc + 1 and not decode_at(m, costs, decoded, slot, pc, is_watched):
+        if decoded[at] != pc + 1 and not decode_at(m, costs, decoded, slot, pc, accesses):
             break
     m.cores[core].pc = pc
     m.cores[core].retired += steps

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.fields import rs1_of, rs2_of
+from nmpsim.core.compiled.fields import i_immediate, rs1_of, rs2_of, s_immediate
 from nmpsim.core.compiled.traps import WORD
-from nmpsim.core.decode import INSTRUCTION_UNIT, IS_TRACED, WORD_COUNT
+from nmpsim.core.decode import INSTRUCTION_UNIT, IS_ACCESS, IS_TRACED, IS_WRITE, WORD_COUNT
+from nmpsim.core.seen import begin_stretch, is_seen, note_access
 from nmpsim.core.state import Machine
 from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, StopConditions
 from nmpsim.kernels.array_types import Int, Int64s
@@ -71,6 +72,23 @@ def is_fetch_traced(m: Machine, stops: StopConditions) -> Any:
 
 
 @jit
+def is_new(stops: StopConditions, core: Int, number: Int, word: Int, source: Int) -> Any:
+    """Is an instruction traced that is done now? Not so if a load or store is seen already."""
+    if stops.seen.shape[1] == 0 or not IS_TRACED[number]:
+        return IS_TRACED[number]
+    seen = stops.seen[core]
+    if not IS_ACCESS[number]:
+        begin_stretch(seen)
+        return True
+    offset = s_immediate(word) if IS_WRITE[number] else i_immediate(word)
+    address = (source + offset) & WORD
+    if is_seen(seen, number, address):
+        return False
+    note_access(seen, number, address)
+    return True
+
+
+@jit
 def source_before(m: Machine, stops: StopConditions, core: Int, word: Int) -> Any:
     """Value of the first source register, which a load may overwrite; 0 if nothing is traced."""
     if stops.trace.shape[0] == 0:
@@ -96,7 +114,7 @@ def note_core(
     stops.clocks[core] = m.cores[core].clock
     if stops.trace.shape[0] == 0:
         return
-    if not IS_TRACED[number] and not is_fetch_traced(m, stops):
+    if not is_new(stops, core, number, word, source) and not is_fetch_traced(m, stops):
         return
     row = stops.noted[ROWS]
     stops.noted[ROWS] = row + 1

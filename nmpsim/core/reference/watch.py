@@ -6,6 +6,7 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.units import Queue
 from nmpsim.core.reference.words import unsigned
+from nmpsim.core.seen import begin_stretch, is_seen, note_access
 from nmpsim.core.stops import ANY_INSTRUCTION, TENSOR_STEPS, Noted, Row, StopConditions
 from nmpsim.isa.codec import Decoded, decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, RS1, RS2, Scope
@@ -85,7 +86,7 @@ class Watch:
         decoded = self._decoded
         if not len(self.stops.trace) or decoded is None:
             return
-        if not _is_traced(decoded) and not self._is_fetch_traced(core):
+        if not self._is_new(core, decoded) and not self._is_fetch_traced(core):
             return
         instruction = decoded.instruction
         job, finished = -1, core.clock
@@ -108,6 +109,21 @@ class Watch:
                 Row.FINISHED: finished,
             }
         )
+
+    def _is_new(self, core: Core, decoded: Decoded) -> bool:
+        """Is an instruction traced that is done now? Not so if a load or store is seen already."""
+        if not len(self.stops.seen[core.number]) or not _is_traced(decoded):
+            return _is_traced(decoded)
+        seen = self.stops.seen[core.number]
+        if decoded.instruction.scope is not Scope.MEMORY:
+            begin_stretch(seen)
+            return True
+        number = NUMBERS[decoded.instruction.mnemonic]
+        address = unsigned(self._source + decoded.operands["imm"])
+        if is_seen(seen, number, address):
+            return False
+        note_access(seen, number, address)
+        return True
 
     def _is_fetch_traced(self, core: Core) -> bool:
         """Was the instruction fetched from memory that can change, and does that matter?"""
