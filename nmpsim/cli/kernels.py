@@ -38,6 +38,7 @@ def _features(environment: Mapping[str, str]) -> frozenset[str]:
     """Those that Numba compiles for without being told more: its own settings, or the host's."""
     from llvmlite import binding
 
+    from nmpsim.kernels.amx_features import without_refused
     from nmpsim.kernels.arm_features import with_implied
 
     name = environment.get(_NAME, "").lower()
@@ -50,4 +51,5 @@ def _features(environment: Mapping[str, str]) -> frozenset[str]:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     triple = binding.get_process_triple()
-    return with_implied(features, triple, name or binding.get_host_cpu_name())
+    features = with_implied(features, triple, name or binding.get_host_cpu_name())
+    return without_refused(features)

@@ -6,10 +6,13 @@ it is asked what it compiles for. All kinds of kernels give the same bytes.
 
 from __future__ import annotations
 
-from nmpsim.kernels.flavours import choose_flavour
+from nmpsim.kernels.amx_check import block_code, is_right
+from nmpsim.kernels.flavours import FLAVOURS, choose_flavour
 from nmpsim.kernels.numba_internals import target_features
 
 FEATURES = target_features()
-"""Features of the processor that kernels are compiled for, as LLVM names them."""
+if FEATURES.issuperset(FLAVOURS["amx"]) and not is_right(block_code()):
+    FEATURES = FEATURES.difference(FLAVOURS["amx"])
+"""Features of the processor that kernels are compiled for and may use, as LLVM names them."""
 FLAVOUR = choose_flavour(None, FEATURES)
 """What this process uses."""

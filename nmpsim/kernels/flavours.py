@@ -6,6 +6,7 @@ from nmpsim.diagnostics import fail
 
 SETTING = "NMPSIM_KERNELS"
 FLAVOURS = {
+    "amx": ("+amx-tile", "+amx-int8"),
     "vnni": ("+avx512f", "+avx512bw", "+avx512vnni"),
     "avx2": ("+avx2",),
     "sdot": ("+dotprod",),
@@ -39,10 +40,11 @@ def choose_flavour(setting: str | None, features: frozenset[str]) -> str:
 def features_for(flavour: str, features: frozenset[str]) -> frozenset[str]:
     """Of the features of a host those that leave no better flavour than this one.
 
-    Where the best is left out, so is all else of AVX-512, as on a host that has none.
+    Where a part of AVX-512 is left out, so is all else of it, as on a host that has none.
     """
     names = list(FLAVOURS)
     better = {needed for name in names[: names.index(flavour)] for needed in FLAVOURS[name]}
-    had = {feature for feature in features if feature.startswith("+")} if better else set()
-    left_out = {feature for feature in had if feature in better or "avx512" in feature}
+    had = {feature for feature in features if feature.startswith("+")}
+    is_narrow = any("avx512" in feature for feature in better)
+    left_out = {one for one in had if one in better or (is_narrow and "avx512" in one)}
     return features - left_out | {f"-{feature[1:]}" for feature in left_out}

@@ -16,6 +16,7 @@ from llvmlite import ir
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.cpu_features import FLAVOUR
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.microkernel_amx import clear_room_amx, products_amx, room_words_amx
 from nmpsim.kernels.microkernel_avx2 import clear_room_avx2, products_avx2, room_words_avx2
 from nmpsim.kernels.microkernel_sdot import Sdot
 from nmpsim.kernels.operands import InputWindow
@@ -328,22 +329,23 @@ def _no_room(room: Int64s) -> None:
     pass
 
 
-_has_room = FLAVOUR == "avx2" and not numba.config.DISABLE_JIT
-products: Any = jit(_products_compiled)
-if numba.config.DISABLE_JIT:
-    products = _products_in_numpy
-elif _has_room:
-    products = products_avx2
-"""``products(inputs, base, offsets, window, weights, start, pixels, out, excess, room)``.
+_own: Any = {
+    "amx": (products_amx, room_words_amx, clear_room_amx),
+    "avx2": (products_avx2, room_words_avx2, clear_room_avx2),
+}
+_plain = _products_in_numpy if numba.config.DISABLE_JIT else jit(_products_compiled)
+_taken = "" if numba.config.DISABLE_JIT else FLAVOUR
+products, room_words, clear_room = _own.get(_taken, (_plain, _no_words, _no_room))
+"""Three functions.
 
+``products(inputs, base, offsets, window, weights, start, pixels, out, excess, room)``:
 ``out[p, lane]`` = products of a pixel's window with a lane's weights, summed up modulo 2^32.
 
 inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MAX_PIXELS;
 weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], of which rows after
 ``pixels`` may be written; excess int32 [MAX_PIXELS] and room int64, to work in.
+
+``room_words(blocks, depth)``: size of a room for weights of ``depth`` inputs in each lane.
+``clear_room(room)`` before the first products with other weights; it keeps what was made of
+them.
 """
-room_words: Any = room_words_avx2 if _has_room else _no_words
-"""``room_words(blocks, depth)``: size of a room for weights of ``depth`` inputs in each lane."""
-clear_room: Any = clear_room_avx2 if _has_room else _no_room
-"""``clear_room(room)`` before the first products with other weights; it keeps what was made of
-them."""

@@ -1,0 +1,429 @@
+"""Kernels for AMX: what LLVM makes of them, and their sums.
+
+Tiles are computed by NumPy, by the emulator Bochs, and by the host if it has them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import attrs
+import bochs
+import numpy as np
+import numpy.typing as npt
+import pytest
+from llvmlite import binding, ir
+from test_microkernel import run_with
+
+from nmpsim.cli.kernels import numba_settings
+from nmpsim.kernels import amx_tiles, microkernel_amx
+from nmpsim.kernels.amx_check import block_code, is_right
+from nmpsim.kernels.amx_features import without_refused
+from nmpsim.kernels.cpu_features import FEATURES
+from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for
+from nmpsim.kernels.operands import InputWindow
+from nmpsim.kernels.vector_code import I64, LANES, constant
+from nmpsim.kernels.workspace_size import MAX_PIXELS
+
+Array = npt.NDArray[Any]
+Call = tuple[str, tuple[int, ...]]
+EMITTED = {
+    "_configure": amx_tiles.emit_configure,
+    "_gather": amx_tiles.emit_gather,
+    "_pack": amx_tiles.emit_pack,
+    "_products": amx_tiles.emit_products,
+    "_release": amx_tiles.emit_release,
+}
+
+
+def assembly(across: int, blocks: int) -> list[str]:
+    """The lines of a register block."""
+    module = ir.Module()
+    module.triple = bochs.TRIPLE
+    kernel = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 11), "kernel")
+    b = ir.IRBuilder(kernel.append_basic_block("entry"))
+    amx_tiles.emit_block(b, across, blocks, *kernel.args)
+    b.ret_void()
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    features = ",".join(FLAVOURS["amx"])
+    target = binding.Target.from_triple(bochs.TRIPLE)
+    machine = target.create_target_machine(cpu="x86-64", features=features, opt=3)
+    text = machine.emit_assembly(binding.parse_assembly(str(module)))
+    return [line.strip() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(("across", "blocks"), [(1, 1), (1, 2), (2, 1), (2, 2)])
+def test_instructions(across: int, blocks: int) -> None:
+    """16,384 products an instruction; each tile is loaded once a turn, and sums stay in tiles."""
+    lines = assembly(across, blocks)
+    (end,) = (
+        i for i, line in enumerate(lines) if re.match(r"j(?!mp)\w+\s", line) and _is_back(lines, i)
+    )
+    begin = lines.index(f"{lines[end].split()[1]}:")
+    loop = [line.split()[0] for line in lines[begin + 1 : end + 1] if line[0] not in ".#"]
+    assert loop.count("tdpbssd") == across * blocks
+    assert loop.count("tileloadd") == across + blocks
+    assert len(loop) <= across * blocks + 2 * (across + blocks) + 4
+    assert not any("%rsp" in line for line in lines[begin:end])
+    stored = [line for line in lines if line.startswith("tilestored")]
+    assert len(stored) == across * blocks
+
+
+def _is_back(lines: list[str], end: int) -> bool:
+    """True if a branch is to a line before it."""
+    return f"{lines[end].split()[1]}:" in lines[:end]
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class Case:
+    window: InputWindow
+    pixels: int
+    blocks: int
+    inputs: Array
+    offsets: Array
+    weights: Array
+
+    @property
+    def depth(self) -> int:
+        return self.window.rows * self.window.runs * -(-self.window.length // 4) * 4
+
+    def expected(self, kind: Any = np.int8) -> Array:
+        """Sums [pixels, lanes] modulo 2^32, of bytes that are signed, or not."""
+        w = self.window
+        runs = [
+            row * w.row_stride + run * w.run_stride + np.arange(-(-w.length // 4) * 4)
+            for row in range(w.rows)
+            for run in range(w.runs)
+        ]
+        held = self.inputs[self.offsets[: self.pixels, None] + np.concatenate(runs)].view(kind)
+        lanes = self.weights.reshape(self.blocks, -1, LANES, 4).transpose(0, 2, 1, 3).view(kind)
+        return held.astype(np.int32) @ lanes.reshape(self.blocks * LANES, -1).T.astype(np.int32)
+
+
+WINDOWS = {
+    "in place": (InputWindow(1, 0, 1, 0, 64), 72),
+    "the same pixel": (InputWindow(1, 0, 1, 0, 128), 0),
+    "scattered": (InputWindow(1, 0, 1, 0, 128), None),
+    "last chunk": (InputWindow(1, 0, 1, 0, 100), 100),
+    "3x3 strided": (InputWindow(3, 300, 3, 40, 12), None),
+    "7x7x3": (InputWindow(7, 90, 1, 0, 21), None),
+    "one byte": (InputWindow(1, 0, 1, 0, 1), 1),
+}
+SHAPES = [(1, 1), (5, 3), (16, 2), (33, 1), (MAX_PIXELS, 3)]
+"""Pixels and blocks."""
+
+
+def case_of(name: str, pixels: int, blocks: int) -> Case:
+    window, step = WINDOWS[name]
+    rng = np.random.default_rng(pixels)
+    offsets = np.arange(MAX_PIXELS) * step if step is not None else rng.integers(0, 700, MAX_PIXELS)
+    offsets[pixels:] = offsets[pixels - 1]
+    inputs = rng.choice(np.array([-128, -1, 0, 5, 127], np.int8), 6000)
+    fours = -(-window.length // 4)
+    shape = (blocks, window.rows * window.runs, fours, LANES, 4)
+    weights = rng.choice(np.array([-128, -7, 0, 127], np.int8), shape)
+    if window.length % 4:
+        weights[:, :, -1, :, window.length % 4 :] = 0
+    return Case(window, pixels, blocks, inputs, offsets.astype(np.int64), weights.reshape(-1))
+
+
+class Placed(np.ndarray[Any, Any]):
+    """An array that says that it is at another address."""
+
+    address: int
+
+    @property
+    def ctypes(self) -> Any:
+        return SimpleNamespace(data=self.address)
+
+
+def placed(array: Array, address: int) -> Placed:
+    view = array.view(Placed)
+    view.address = address
+    return view
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Call]]:
+    """What the driver calls, with the numbers it gives; it is not compiled."""
+    calls: list[Call] = []
+    for name in EMITTED:
+        monkeypatch.setattr(microkernel_amx, name, lambda given, n=name: calls.append((n, given)))
+    for name in ("_room_at", "_step_of"):
+        plain = plain_function(getattr(microkernel_amx, name))
+        monkeypatch.setattr(microkernel_amx, name, plain)
+    yield calls
+
+
+def plain_function(function: Any) -> Any:
+    return getattr(function, "py_func", function)
+
+
+def drive(case: Case, data: int, out: int, room_at: int, times: int = 1) -> bytes:
+    """Drive the kernel over a case whose data are at an address; these are the answer."""
+    parts = [case.offsets, case.weights, case.inputs]
+    starts = data + np.cumsum([0, *(part.nbytes for part in parts[:-1])])
+    offsets, weights, inputs = map(placed, parts, starts.tolist())
+    sums = placed(np.zeros((MAX_PIXELS, case.blocks * LANES), np.int32), out)
+    words = plain_function(microkernel_amx.room_words_amx)(case.blocks, case.depth)
+    room = placed(np.full(words, 77), room_at)
+    plain_function(microkernel_amx.clear_room_amx)(room)
+    products = plain_function(microkernel_amx.products_amx)
+    for _ in range(times):
+        products(inputs, 0, offsets, case.window, weights, 0, case.pixels, sums, None, room)
+    return b"".join(part.tobytes() for part in parts)
+
+
+def module_of(calls: list[Call]) -> str:
+    """A function ``kernel`` that does all calls."""
+    module = ir.Module()
+    functions = {}
+    for name, given in calls:
+        if name not in functions:
+            kind = ir.FunctionType(I64, [I64] * len(given))
+            functions[name] = ir.Function(module, kind, f"part{name}")
+            functions[name].attributes.add("noinline")
+            b = ir.IRBuilder(functions[name].append_basic_block("entry"))
+            b.ret(EMITTED[name](b, *functions[name].args))
+    kernel = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "kernel")
+    b = ir.IRBuilder(kernel.append_basic_block("entry"))
+    for name, given in calls:
+        b.call(functions[name], [constant(int(one)) for one in given])
+    b.ret_void()
+    return str(module)
+
+
+class Tiles:
+    """Tiles as the processor's manual describes them, on this process's memory."""
+
+    signatures: ClassVar[dict[str, str]] = {
+        "ldtilecfg": "p",
+        "tilerelease": "",
+        "tilezero": "t",
+        "tileloadd64": "tps",
+        "tilestored64": "tps",
+        "tdpbssd": "ttt",
+    }
+    """t: a tile; p: an address; s: a stride in bytes."""
+
+    def __init__(self, readable: list[Array], writable: list[Array]) -> None:
+        """Tiles may be loaded from some arrays, and stored to some; none: to any."""
+        self.readable, self.writable = (
+            [(part.ctypes.data, part.ctypes.data + part.nbytes) for part in parts]
+            for parts in (readable, writable)
+        )
+        self.wrong: list[str] = []
+        self.tiles: list[Array] = []
+        self.count = 0
+
+    def check(self, at: int, size: int, among: list[tuple[int, int]]) -> None:
+        assert not among or any(low <= at and at + size <= high for low, high in among)
+
+    def ldtilecfg(self, address: int) -> None:
+        held = np.frombuffer(ctypes.string_at(address, 64), np.uint8)
+        widths, heights = held[16:32].view(np.uint16), held[48:56]
+        assert held[0] == 1 and not held[1:16].any() and not held[32:48].any()
+        assert not held[56:].any() and widths.max() <= 64 and heights.max() <= 16
+        assert widths.min() > 0 and heights.min() > 0
+        sizes = zip(heights.tolist(), widths.tolist(), strict=True)
+        self.tiles = [np.zeros(size, np.uint8) for size in sizes]
+
+    def tilerelease(self) -> None:
+        self.tiles = []
+
+    def tilezero(self, tile: int) -> None:
+        self.tiles[tile][:] = 0
+
+    def tileloadd64(self, tile: int, address: int, stride: int) -> None:
+        height, width = self.tiles[tile].shape
+        for row in range(height):
+            at = address + row * stride
+            self.check(at, width, self.readable)
+            self.tiles[tile][row] = np.frombuffer(ctypes.string_at(at, width), np.uint8)
+
+    def tilestored64(self, tile: int, address: int, stride: int) -> None:
+        for row, values in enumerate(self.tiles[tile]):
+            at = address + row * stride
+            self.check(at, values.size, self.writable)
+            ctypes.memmove(at, values.tobytes(), values.size)
+
+    def tdpbssd(self, sums: int, left: int, right: int) -> None:
+        c, a, b = (self.tiles[tile] for tile in (sums, left, right))
+        assert c.shape[0] == a.shape[0] and c.shape[1] == b.shape[1] and a.shape[1] == 4 * len(b)
+        of_a = a.view(np.int8).reshape(len(a), len(b), 4).astype(np.int32)
+        of_b = b.view(np.int8).reshape(len(b), -1, 4).astype(np.int32)
+        c.view(np.int32)[:] += np.einsum("mkj,knj->mn", of_a, of_b, dtype=np.int32)
+        self.count += 1
+
+    def instructions(self) -> dict[str, Any]:
+        """Functions that can be called from compiled code; what fails is noted."""
+        kinds = {"t": ctypes.c_uint8, "p": ctypes.c_int64, "s": ctypes.c_int64}
+
+        def noting(name: str) -> Callable[..., None]:
+            def execute(*given: int) -> None:
+                try:
+                    getattr(self, name)(*given)
+                except Exception as error:
+                    self.wrong.append(f"{name}{given}: {error!r}")
+
+            return execute
+
+        return {
+            name: ctypes.CFUNCTYPE(None, *(kinds[one] for one in kind))(noting(name))
+            for name, kind in self.signatures.items()
+        }
+
+
+@contextmanager
+def with_tiles(tiles: Tiles, code: str) -> Iterator[str]:
+    """Code that calls functions where it had instructions of AMX."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    instructions = tiles.instructions()
+    for name, function in instructions.items():
+        address = ctypes.cast(function, ctypes.c_void_p).value
+        assert address is not None
+        binding.add_symbol(f"tile_{name}", address)
+    yield code.replace("llvm.x86.", "tile_")
+    assert not tiles.wrong, tiles.wrong[:3]
+    assert not tiles.tiles
+
+
+def run_here(code: str) -> None:
+    """The function ``kernel``, for the host's processor."""
+    machine = binding.Target.from_default_triple().create_target_machine(opt=1)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(code), machine)
+    ctypes.CFUNCTYPE(None)(engine.get_function_address("kernel"))()
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_sums_with_tiles_in_numpy(name: str, driver: list[Call]) -> None:
+    """Also: tiles are configured as the manual wants them, and nothing is loaded from elsewhere."""
+    for pixels, blocks in SHAPES:
+        case = case_of(name, pixels, blocks)
+        room_words = plain_function(microkernel_amx.room_words_amx)(blocks, case.depth)
+        data = np.zeros(case.offsets.nbytes + case.weights.nbytes + case.inputs.nbytes, np.uint8)
+        out = np.full((MAX_PIXELS, blocks * LANES), 77, np.int32)
+        room = np.full(room_words + 1, 77)
+        driver.clear()
+        addresses = (one.ctypes.data for one in (data, out, room))
+        data[:] = np.frombuffer(drive(case, *addresses), np.uint8)
+        tiles = Tiles([data[case.offsets.nbytes :], room[:-1]], [out])
+        with with_tiles(tiles, module_of(driver)) as code:
+            run_here(code)
+        np.testing.assert_array_equal(out[:pixels], case.expected(), f"{pixels} {blocks}")
+        assert (out[pixels:] == 77).all()
+        assert room[-1] == 77
+        assert tiles.count == -(-pixels // 16) * blocks * -(-case.depth // 64)
+
+
+def test_weights_are_packed_once_and_windows_gathered_only_where_they_must_be(
+    driver: list[Call],
+) -> None:
+    for name, expected in (
+        ("in place", ["_configure", "_products", "_release"] * 2),
+        ("scattered", ["_gather", "_configure", "_products", "_release"] * 2),
+        (
+            "last chunk",
+            ["_pack", *["_gather", "_configure", "_products", "_release"] * 2],
+        ),
+    ):
+        driver.clear()
+        drive(case_of(name, 16, 2), 0, 0, 0, times=2)
+        assert [called for called, _ in driver] == expected
+
+
+def test_sums_under_bochs(driver: list[Call], tmp_path: Path) -> None:
+    """Bochs up to 3.0 takes the bytes of ``tdpbssd`` for unsigned; then it does so all the time."""
+    missing = bochs.what_is_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    data, size = b"", 0
+    cases = [case_of(name, *shape) for name in WINDOWS for shape in SHAPES]
+    for case in cases:
+        data += drive(case, bochs.DATA + len(data), bochs.RESULTS + size, bochs.ROOM)
+        size += 4 * MAX_PIXELS * case.blocks * LANES
+    found = bochs.run(tmp_path, module_of(driver), data, size)
+    if found is None:
+        pytest.skip("this bochs was built without AMX")
+    sums = np.frombuffer(found, np.int32)
+    first = cases[0].blocks * LANES
+    is_signed = np.array_equal(sums[:first], cases[0].expected()[0])
+    for case in cases:
+        lanes = case.blocks * LANES
+        here, sums = sums[: MAX_PIXELS * lanes].reshape(-1, lanes), sums[MAX_PIXELS * lanes :]
+        expected = case.expected(np.int8 if is_signed else np.uint8)
+        np.testing.assert_array_equal(here[: case.pixels], expected)
+        assert not here[case.pixels :].any()
+
+
+def test_sums_on_this_host() -> None:
+    if not FEATURES.issuperset(FLAVOURS["amx"]):
+        pytest.skip("this processor has no AMX, or the system does not let programs use it")
+    portable = run_with(**numba_settings({**os.environ, SETTING: "portable"}))
+    amx = run_with(**numba_settings({**os.environ, SETTING: "amx"}))
+    assert (amx.returncode, amx.stdout) == (0, portable.stdout), amx.stderr
+
+
+# --- which processors use them --------------------------------------------------------------------
+
+XEON = frozenset(("+fma", "+avx512vl", *FLAVOURS["amx"], *FLAVOURS["vnni"], *FLAVOURS["avx2"]))
+
+
+class UnsignedTiles(Tiles):
+    """As Bochs has them."""
+
+    def tdpbssd(self, sums: int, left: int, right: int) -> None:
+        c, a, b = (self.tiles[tile].astype(np.int32) for tile in (sums, left, right))
+        c = np.einsum("mkj,knj->mn", a.reshape(len(a), -1, 4), b.reshape(len(b), -1, 4))
+        self.tiles[sums].view(np.int32)[:] += c
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(Tiles, True), (UnsignedTiles, False)])
+def test_tiles_that_err_are_found(kind: type[Tiles], expected: bool) -> None:
+    with with_tiles(kind([], []), block_code()) as code:
+        assert is_right(code) is expected
+
+
+@pytest.mark.parametrize(
+    ("system", "answer", "flavour"),
+    [("linux", 0, "amx"), ("linux", -1, "vnni"), ("win32", 0, "vnni"), ("darwin", 0, "vnni")],
+)
+def test_the_system_may_refuse(
+    system: str, answer: int, flavour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def syscall(*given: ctypes.c_long) -> int:
+        asked.append(tuple(one.value for one in given))
+        return answer
+
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(syscall=syscall))
+    usable = without_refused(XEON)
+    assert choose_flavour(None, usable) == flavour
+    assert asked == ([(158, 0x1023, 18)] if system == "linux" else [])
+    asked.clear()
+    without = XEON.difference(FLAVOURS["amx"])
+    assert without_refused(without) is without
+    assert not asked
+
+
+def test_vnni_instead_keeps_the_rest_of_avx512() -> None:
+    left = features_for("vnni", XEON)
+    assert left == XEON.difference(FLAVOURS["amx"]) | {"-amx-tile", "-amx-int8"}
+    assert choose_flavour(None, left) == "vnni"
+    narrow = {one for one in features_for("avx2", XEON) if one.startswith("+")}
+    assert narrow == {"+fma", "+avx2"}
