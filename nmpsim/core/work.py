@@ -53,7 +53,7 @@ def steps_with_room(machine: Machine) -> int:
     """Steps that surely find room for what they note; all that a turn may take if none is kept."""
     if machine.work.size == 0:
         return MAX_STEPS
-    steps = int((machine.work.size - machine.shared[0].noted) // MAX_NOTES)
+    steps = int((machine.work.size - machine.shared[0]["noted"]) // MAX_NOTES)
     if machine.waits.size == 0:
         return steps
-    return int(min(steps, machine.waits.size - machine.shared[0].waited - machine.cores.size))
+    return int(min(steps, machine.waits.size - machine.shared[0]["waited"] - machine.cores.size))

@@ -6,7 +6,7 @@ import difflib
 import operator
 import struct
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 import attrs
 import numpy as np
@@ -58,6 +58,7 @@ def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
     return word
 
 
+@lru_cache(1 << 14)
 def decode(word: int) -> Decoded | None:
     """The instruction and its operands, or None if the word is no instruction."""
     for instruction in _candidates(word & 0x7F, word >> 12 & 7):

@@ -10,7 +10,6 @@ from nmpsim.core.compiled.contract_found import CORE, LAYER, NUMBER, PC, report_
 from nmpsim.core.compiled.contract_memory import is_ram
 from nmpsim.core.compiled.contract_order import HALTED, is_ordered
 from nmpsim.core.compiled.contract_state import (
-    DOERS,
     MAX_OPEN,
     MAX_WORK,
     PLACES,
@@ -230,9 +229,7 @@ def known_to_all(c: Contract) -> None:
     c.least[:, :] = FAR
     for core in range(c.waits.shape[0]):
         if c.waits[core, 0] != HALTED:
-            for other in range(c.waits.shape[0]):
-                for doer in range(DOERS):
-                    c.least[other, doer] = min(c.least[other, doer], c.knows[core, other, doer])
+            np.fmin(c.least, c.knows[core], c.least)
 
 
 def forget_ordered(c: Contract) -> None:

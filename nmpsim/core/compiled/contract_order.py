@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nmpsim.core.compiled.contract_state import (
-    DOERS,
     MAX_POSTS,
     SCALAR,
     Contract,
@@ -32,9 +33,7 @@ SERVED_CORE, SERVED_JOB, SERVED_TAKEN = map(int, Served)
 
 def learn(knows: Int64s, other: Int64s) -> None:
     """Know what another one knows too, both [cores, DOERS]."""
-    for core in range(knows.shape[0]):
-        for doer in range(DOERS):
-            knows[core, doer] = max(knows[core, doer], other[core, doer])
+    np.fmax(knows, other, knows)  # np.maximum must be told `out` by name, which Numba does not know
 
 
 def knows_done(c: Contract, core: Int, other: Int, doer: Int, done: Int) -> None:

@@ -114,6 +114,7 @@ class Core:
             cycles[:] = 0
 
 
-def all_cores(machine: Machine) -> list[Core]:
-    """A view of every core."""
-    return [Core(machine, number) for number in range(machine.cores.size)]
+def waiting_cores(machine: Machine, status: Status, what: int) -> list[Core]:
+    """The cores that have stopped for this, lower numbers first."""
+    waits = (machine.cores["status"] == status) & (machine.cores["wait"][:, 0] == what)
+    return [Core(machine, number) for number in np.flatnonzero(waits).tolist()]

@@ -29,7 +29,7 @@ from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
 from nmpsim.core.reference.units import Queue, look_ahead, serve
 from nmpsim.core.reference.watch import Watch
-from nmpsim.core.state import NEVER, Int64s, Machine, Outcome, Status, Trap
+from nmpsim.core.state import NEVER, Int64s, Machine, Outcome, Status, Trap, plain_records
 from nmpsim.core.stops import StopConditions, no_stops
 from nmpsim.core.work import steps_with_room
 from nmpsim.isa.codec import decode
@@ -106,12 +106,13 @@ class ReferenceEngine:
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         watch = Watch(no_stops(machine.cores.size) if stops is None else stops, costs)
-        steps_before = machine.cores.retired.sum()
+        machine = plain_records(machine)
+        steps_before = machine.cores["retired"].sum()
         for _ in range(turns):
             outcome = take_turn(machine, costs, stop_at_layers, watch)
             if outcome is not None:
                 return outcome
-            if machine.cores.retired.sum() - steps_before >= MAX_STEPS:
+            if machine.cores["retired"].sum() - steps_before >= MAX_STEPS:
                 break
         return Outcome.PAUSED
 
@@ -182,11 +183,10 @@ def next_grant(machine: Machine, costs: Costs) -> tuple[Queue | None, int]:
 
     Without look-ahead that asks for the DRAM first; ties by core, loads before stores.
     """
-    units = (Unit.LOAD, Unit.STORE)
-    requests = np.argwhere(machine.cores["request"][:, units] < NEVER)
+    requests = np.argwhere(machine.cores["request"] < NEVER)
     if requests.size == 0:
         return None, NEVER
-    asking = [Queue(Core(machine, core), units[unit], costs) for core, unit in requests.tolist()]
+    asking = [Queue(Core(machine, core), Unit(unit), costs) for core, unit in requests.tolist()]
     if costs.dram_lookahead_cycles:
         return look_ahead(machine, asking, costs)
     first = min(asking, key=lambda queue: queue.request)

@@ -6,7 +6,7 @@ so cost and pc come before it.
 
 from __future__ import annotations
 
-from nmpsim.core.reference.cores import all_cores
+from nmpsim.core.reference.cores import waiting_cores
 from nmpsim.core.reference.record import note_wait
 from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.units import Queue, await_job
@@ -32,7 +32,7 @@ def barrier(s: Step) -> None:
     s.spend()
     s.go_on()
     s.core.wait_for(Status.AT_BARRIER, number, count)
-    arrived = [c for c in all_cores(s.machine) if c.waits_for(Status.AT_BARRIER, number)]
+    arrived = waiting_cores(s.machine, Status.AT_BARRIER, number)
     if len(arrived) >= count:
         latest = max(c.clock for c in arrived)
         release = latest + s.costs.sync_barrier_cycles
@@ -68,8 +68,8 @@ def post(s: Step) -> None:
     semaphores = s.machine.shared[0]["semaphores"]
     semaphores[number] += count
     release = s.core.clock + s.costs.sync_semaphore_cycles
-    for core in all_cores(s.machine):
-        if core.waits_for(Status.PENDING, number) and int(semaphores[number]) >= core.wait_count:
+    for core in waiting_cores(s.machine, Status.PENDING, number):
+        if int(semaphores[number]) >= core.wait_count:
             semaphores[number] -= core.wait_count
             note_wait(core, Awaited.SEMAPHORE, s.core.clock, release, s.core.number)
             core.spend(Count.SEMAPHORE, Spent.SEMAPHORE, max(release - core.clock, 0))

@@ -127,7 +127,7 @@ class Watch:
 
     def _is_fetch_traced(self, core: Core) -> bool:
         """Was the instruction fetched from memory that can change, and does that matter?"""
-        image, offset = core.machine.image, self._pc - int(core.machine.shared[0].image_base)
+        image, offset = core.machine.image, self._pc - int(core.machine.shared[0]["image_base"])
         return len(self.stops.words) > 0 and not 0 <= offset < image.size
 
     def _add_row(self, values: dict[Row, int]) -> None:
