@@ -73,17 +73,17 @@ class Core:
 
     def spend(self, activity: Count, cause: Spent, cycles: int) -> int:
         """``cycles`` pass with one activity; those in which no unit worked: ``cause`` has them."""
-        idle = cycles
+        idle, end, spent = cycles, self.clock + cycles, self.record["spent"]
         for unit, worked in ((Unit.MAC, Spent.MAC), (Unit.VECTOR, Spent.VECTOR)):
             # A unit's work has no gap from now on: it was all given before.
-            left = int(self.record["unit_free"][unit]) - (self.clock + cycles - idle)
-            busy = min(max(left, 0), idle)
-            self.record["spent"][worked] += busy
-            idle -= busy
-        self.record["spent"][cause] += idle
+            left = int(self.record["unit_free"][unit]) - (end - idle)
+            if left > 0:
+                busy = min(left, idle)
+                spent[worked] += busy
+                idle -= busy
+        spent[cause] += idle
         self.record["pending"][activity] += cycles
-        self.clock += cycles
-        self.record["booked"] = self.clock
+        self.clock = self.record["booked"] = end
         return idle
 
     def works_on(self, layer: int) -> None:

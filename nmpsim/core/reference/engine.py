@@ -172,10 +172,10 @@ def take_core_turn(
 
 def first_running(machine: Machine) -> Core | None:
     """The running core whose clock is behind all others; of equals the lower one."""
-    running = np.flatnonzero(machine.cores["status"] == Status.RUNNING)
-    if running.size == 0:
-        return None
-    return Core(machine, int(running[machine.cores["clock"][running].argmin()]))
+    cores = machine.cores
+    clocks = np.where(cores["status"] == Status.RUNNING, cores["clock"], NEVER)
+    number = int(clocks.argmin())
+    return Core(machine, number) if clocks[number] < NEVER else None
 
 
 def next_grant(machine: Machine, costs: Costs) -> tuple[Queue | None, int]:
@@ -183,9 +183,9 @@ def next_grant(machine: Machine, costs: Costs) -> tuple[Queue | None, int]:
 
     Without look-ahead that asks for the DRAM first; ties by core, loads before stores.
     """
-    requests = np.argwhere(machine.cores["request"] < NEVER)
-    if requests.size == 0:
+    if machine.cores["request"].min() == NEVER:
         return None, NEVER
+    requests = np.argwhere(machine.cores["request"] < NEVER)
     asking = [Queue(Core(machine, core), Unit(unit), costs) for core, unit in requests.tolist()]
     if costs.dram_lookahead_cycles:
         return look_ahead(machine, asking, costs)

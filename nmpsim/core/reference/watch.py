@@ -23,16 +23,21 @@ class Watch:
         self.stops = stops
         self._decoded: Decoded | None = None
         self._word, self._source, self._pc = 0, 0, 0
+        self._is_traced = False
         self._words: list[int] = []
         """Of the descriptor, where it is wanted."""
         self._costs = costs
 
     def begins(self, core: Core, decoded: Decoded, word: int) -> None:
         """A core begins an instruction."""
-        self._decoded, self._word = decoded, word
-        self._source = unsigned(core.register(RS1.decode(word)))  # a load may overwrite it
-        self._pc = core.pc
-        wants_words = self.stops.strict or len(self.stops.words)
+        self._decoded, self._word, self._pc = decoded, word, core.pc
+        has_words = decoded.instruction.descriptor is not None
+        self._is_traced = len(self.stops.trace) > 0 and (
+            _is_traced(decoded) or self._is_fetch_traced(core)
+        )
+        if has_words or self._is_traced:
+            self._source = unsigned(core.register(RS1.decode(word)))  # a load may overwrite it
+        wants_words = has_words and (self.stops.strict or len(self.stops.words))
         self._words = descriptor_words(core, decoded, self._source) if wants_words else []
 
     def weight_tail(self, core: Core) -> int:
@@ -84,7 +89,7 @@ class Watch:
         begin = int(self.stops.clocks[core.number])
         self.stops.clocks[core.number] = core.clock
         decoded = self._decoded
-        if not len(self.stops.trace) or decoded is None:
+        if decoded is None or not self._is_traced:
             return
         if not self._is_new(core, decoded) and not self._is_fetch_traced(core):
             return
