@@ -11,11 +11,9 @@ import functools
 import hashlib
 import os
 import re
-import secrets
 import stat
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -85,6 +83,8 @@ def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
     A key that would lead out of the folder that the file is unpacked into loses its slashes.
     """
+    import zipfile  # with much that few commands need
+
     from numpy.lib import format as npy
 
     def write(file: IO[bytes]) -> None:
@@ -160,7 +160,7 @@ def _new_temporary(folder: Path, locks: contextlib.ExitStack) -> tuple[Path, IO[
     A lock that a process holds ends with it, however that ends.
     """
     while True:
-        path = folder / f".nmpsim-{secrets.token_hex(6)}.tmp"
+        path = folder / f".nmpsim-{os.urandom(6).hex()}.tmp"
         file = path.open("xb")
         if fcntl is None:  # a second descriptor would keep Windows from renaming the file
             return path, file

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-import logging
 import sys
 
 COMPILING = "compiling kernels for the first time: this takes up to a minute, once"
+_WARNING = 30
+"""``logging.WARNING``, which few commands import."""
 
 
 @functools.cache
-def say_compiling(level: int = logging.WARNING) -> None:
+def say_compiling(level: int = _WARNING) -> None:
     """Say it once in a process: on stderr if that is a terminal, else to the logger ``nmpsim``.
 
     A warning of a logger that nobody has set up appears on stderr, as in a notebook.
@@ -18,4 +19,6 @@ def say_compiling(level: int = logging.WARNING) -> None:
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"{COMPILING}\n")
     else:
+        import logging
+
         logging.getLogger("nmpsim").log(level, COMPILING)

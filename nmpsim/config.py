@@ -10,13 +10,11 @@ import difflib
 import functools
 import tomllib
 from collections.abc import Container, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from nmpsim import dram_presets
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 
 SOURCES = ("published", "measured", "assumed", "given")
@@ -122,7 +120,7 @@ def from_settings(settings: Mapping[str, Any]) -> DeviceConfig:
 @functools.cache
 def default_device() -> DeviceConfig:
     """The NMP as ``nmp.toml`` describes it."""
-    text = resources.files("nmpsim").joinpath("nmp.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("nmp.toml").read_text(encoding="utf-8")
     flat, findings = _flatten(tomllib.loads(text), None)
     return _checked(flat, None, findings)
 
@@ -182,6 +180,8 @@ def _preset_entries(
     name: object, flat: Mapping[str, _Entry], changed: Container[str], place: Place
 ) -> tuple[dict[str, _Entry], list[Diagnostic]]:
     """The settings of a preset at the device's clock; one that cannot be is left to the file."""
+    from nmpsim import dram_presets  # few device files name one
+
     clock = flat["cores_clock_mhz"].value
     names = dram_presets.names()
     if name not in names:

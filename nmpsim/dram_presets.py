@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import tomllib
 from fractions import Fraction
-from importlib import resources
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -23,7 +23,7 @@ class PresetSetting:
 
 @functools.cache
 def _presets() -> dict[str, dict[str, dict[str, Any]]]:
-    text = resources.files("nmpsim").joinpath("dram.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("dram.toml").read_text(encoding="utf-8")
     return tomllib.loads(text, parse_float=Fraction)
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from nmpsim.diagnostics import Place, UserError, fail
 
@@ -37,6 +34,10 @@ def install_command(extra: str) -> str:
     A bare name would ask an index, where it may be somebody else's. pip notes a folder, a wheel or
     a repository in ``direct_url.json`` (PEP 610), and nothing if the package came from an index.
     """
+    import json  # all of this imports much, and few errors need it
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+
     try:
         noted = distribution("nmpsim").read_text("direct_url.json")
     except PackageNotFoundError:  # the sources themselves are on the path
@@ -51,7 +52,7 @@ def install_command(extra: str) -> str:
     if address.scheme != "file":
         return _install(f"nmpsim[{extra}] @ {origin['url']}")
     is_editable = origin.get("dir_info", {}).get("editable", False)
-    from urllib.request import url2pathname  # it imports much, and few errors need it
+    from urllib.request import url2pathname
 
     path = url2pathname(address.path)
     return _install(f"{path}[{extra}]", *(["-e"] if is_editable else []))

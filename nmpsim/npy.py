@@ -10,15 +10,14 @@ import math
 import re
 import sys
 import warnings
-import zipfile
 from typing import IO, Any
 
 import attrs
 import numpy as np
 
 MAGIC = b"\x93NUMPY"
-ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""How members of an ``.npz`` file are packed; other methods may ask for much memory themselves."""
+ZIP_METHODS = (0, 8)
+"""Stored and deflated: how members of an ``.npz`` file are packed; others may take much memory."""
 _MAX_HEADER = 4096
 _MAX_DIMENSIONS = 64
 """NumPy 2's ``NPY_MAXDIMS``."""

@@ -10,7 +10,6 @@ import math
 import os
 import stat
 import struct
-import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,23 +24,28 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import Part, check_memory
 from nmpsim.npy import MAGIC, ZIP_METHODS, Header, NotPlainError, read_header
 
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    ValueError,
-    TypeError,
-    KeyError,
-    OverflowError,
-    struct.error,
-    RuntimeError,
-    NotImplementedError,
-    OSError,
-)
-"""What ``zipfile`` raises for damaged, encrypted or exotic contents."""
 _COPIES = 3
 """Of the data: as bytes, in native order, and in what a caller makes of it."""
 _HINT = "write it with numpy.save or numpy.savez, plain arrays of numbers only"
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """What ``zipfile`` raises for damaged, encrypted or exotic contents."""
+    from zipfile import BadZipFile  # few files are archives
+
+    return (
+        BadZipFile,
+        zlib.error,
+        EOFError,
+        ValueError,
+        TypeError,
+        KeyError,
+        OverflowError,
+        struct.error,
+        RuntimeError,
+        NotImplementedError,
+        OSError,
+    )
 
 
 @attrs.frozen(eq=False)
@@ -149,13 +153,15 @@ class ArrayFile:
         """Turn what the libraries raise into an error for the user."""
         try:
             yield
-        except _DAMAGE as error:
+        except _damage() as error:
             found = str(error).split("\n", 1)[0][:120] or type(error).__name__
             raise self.unusable("the file is damaged or is no NumPy file", found) from error
 
     def _archive_keys(self, file: IO[bytes]) -> tuple[str, ...]:
+        from zipfile import ZipFile
+
         file.seek(0)
-        with zipfile.ZipFile(file) as archive:
+        with ZipFile(file) as archive:
             names = archive.namelist()
         return tuple(dict.fromkeys(n.removesuffix(".npy") for n in names if n.endswith(".npy")))
 
@@ -164,7 +170,9 @@ class ArrayFile:
         if not self.is_archive:
             yield file
             return
-        with zipfile.ZipFile(file) as archive:
+        from zipfile import ZipFile
+
+        with ZipFile(file) as archive:
             if archive.getinfo(f"{key}.npy").compress_type not in ZIP_METHODS:
                 raise self.unusable(f"{_subject(key)} is compressed in an unknown way")
             with archive.open(f"{key}.npy") as member:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import atexit
 import re
-import shutil
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -41,6 +39,9 @@ def spooled(name: str, context: click.Context | None, *, named: bool = False) ->
             hint="save it in a file and name that",
         )
     context.meta[_KEY].add(name)
+    import shutil  # what few commands need
+    import tempfile
+
     folder = Path(tempfile.mkdtemp(prefix="nmpsim-"))
     remove = partial(shutil.rmtree, folder, ignore_errors=True)
     context.call_on_close(remove)

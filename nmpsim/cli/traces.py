@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -165,5 +164,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         if path.suffix != ".gz":
             yield file
             return
+        import gzip
+
         with gzip.GzipFile("", "wb", _PACKING, file, mtime=0) as packed:
             yield packed  # type: ignore[misc]  # it is a file of bytes

@@ -8,7 +8,6 @@ from typing import Literal
 from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.state import Machine, Outcome, Status, Trap
-from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import DESCRIPTORS, Cause, Unit, Word
 from nmpsim.memory.address_map import word_at
@@ -45,6 +44,8 @@ def trap_report(
         message = "the run took longer than it may"
     else:
         message = f"the run took more than {config.limits_cycles} cycles"
+    from nmpsim.isa.assembly import disassemble_word  # a run that ends well needs none
+
     word = word_at(machine, core, pc)
     layer = _layer_of(machine, core, layers)
     return TrapReport(

@@ -11,7 +11,6 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.core.demand import nbytes_of
 from nmpsim.core.shown import Found
 from nmpsim.core.state import Int64s, Machine, Trap
-from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.contract import CASES, NUMBER_OF_CASE
 from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, Unit
 from nmpsim.memory.address_map import word_at
@@ -106,6 +105,8 @@ def _layer(layers: tuple[Layer, ...], index: int) -> Layer | None:
 
 
 def _instruction(machine: Machine, core: int, pc: int) -> str | None:
+    from nmpsim.isa.assembly import disassemble_word  # a run that ends well needs none
+
     word = word_at(machine, core, pc) if core >= 0 else None
     return None if word is None else disassemble_word(word, pc, {})
 

@@ -7,7 +7,6 @@ A ``report`` is a :class:`~nmpsim.report.data.RunReport`, which shows itself by 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
@@ -73,17 +72,22 @@ def in_short(report: Any) -> str:
 
 def as_html(report: Any) -> str:
     """A table of layers below that line."""
+    from html import escape
+
     head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in (*_SHOWN, "shape", "saturated"))
-    rows = "".join(f"<tr>{''.join(_cells(layer))}</tr>" for layer in report.layers)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _texts(layer))}</tr>"
+        for layer in report.layers
+    )
     title = escape(in_short(report)[1:-1])
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f"<div><p>{title}</p>{table if report.layers else ''}</div>"
 
 
-def _cells(layer: Any) -> Sequence[str]:
+def _texts(layer: Any) -> Sequence[str]:
     values = [getattr(layer, name) for name in _SHOWN]
     texts = [f"{v:,}" if isinstance(v, int) else visible_line(str(v)) for v in values]
-    return [f"<td>{escape(t)}</td>" for t in (*texts, _shape(layer), f"{layer.saturated:,}")]
+    return [*texts, _shape(layer), f"{layer.saturated:,}"]
 
 
 def _shape(layer: Any) -> str:

@@ -467,17 +467,20 @@ def _fused_note(count: int) -> str:
 
 
 def _show(request: _Request, report: RunReport) -> None:
-    from nmpsim.report.json import to_json
-    from nmpsim.views.run_text import print_run
-    from nmpsim.views.sensitivity_text import print_sensitivity
-    from nmpsim.views.shadow_text import print_shadow
-
     if request.style == "json":
+        from nmpsim.report.json import to_json
+
         show_json(to_json(report), request.output)
         return
+    from nmpsim.views.run_text import print_run
+
     with printing(request.output) as console:
         print_run(report, console)
         if report.shadow is not None:
+            from nmpsim.views.shadow_text import print_shadow
+
             print_shadow(report.shadow, console)
         if report.sensitivity is not None:
+            from nmpsim.views.sensitivity_text import print_sensitivity
+
             print_sensitivity(report.sensitivity, console)
