@@ -25,7 +25,7 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 
 DOUBLED = (
     "cores_count",

@@ -20,7 +20,8 @@ import attrs
 import numpy as np
 from networks import Network, vgg_like
 
-from nmpsim.lir import Module, print_module
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.printer import print_module
 
 WIDE = 4096
 """Values between two fully connected layers, each of 17 MB of weights."""

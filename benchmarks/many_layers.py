@@ -20,7 +20,8 @@ import numpy as np
 from networks import Network
 
 import nmpsim
-from nmpsim.lir import Module, print_module
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.printer import print_module
 
 STAGES = 4
 """Of a network; a pool ends each."""

@@ -6,16 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.lir import (
-    Instruction,
-    Module,
-    Operand,
-    Quantization,
-    Span,
-    TensorType,
-    WeightVar,
-    verify,
-)
+from nmpsim.lir.nodes import Instruction, Module, Operand, Quantization, Span, TensorType, WeightVar
+from nmpsim.lir.verify import verify
 
 NOWHERE = Span(1, 1)
 ALLOCATIONS = ("allocactivation", "tensorview")

@@ -19,7 +19,7 @@ from slicing import inputs_of, networks, shared_option
 import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 
 AXES = {
     "cores_count": ("cores", (1, 2, 4, 8, 16, 32, 64)),

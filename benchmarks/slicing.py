@@ -27,7 +27,10 @@ import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import TILINGS
-from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
+from nmpsim.lir.constants import attach_constants, default_tensors_file
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.parser import parse_file
+from nmpsim.lir.verify import verify
 
 RECORDED = {
     "lenet": "lir/lenet/i8_asym_b32/cpu.lir.txt",

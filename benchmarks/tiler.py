@@ -22,7 +22,7 @@ import nmpsim
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling import conv_scheme, options, search
 from nmpsim.compiler.tiling.search import TiledLayer
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 
 Layer = tuple[int, int, int, int, int]
 """Rows (and columns) of the input, its channels, those of the result, kernel, stride."""

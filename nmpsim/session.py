@@ -17,14 +17,12 @@ import numpy.typing as npt
 
 from nmpsim.bundle import Bundle, bundle_from_bytes, bundle_of, read_bundle, write_bundle
 from nmpsim.bundle.elf import MAGIC
-from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.config import DeviceConfig, from_settings, given_device
 from nmpsim.core.device import Device
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.limits import Limits
 from nmpsim.core.run import Listener, Progress
 from nmpsim.diagnostics import fail
-from nmpsim.lir import Module, attach_constants, default_tensors_file, parse_file, verify
 from nmpsim.report.data import RunReport
 from nmpsim.report.shadow import ShadowLayer
 
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from nmpsim.compiler.passes.rescale_bias import RescaledBias
     from nmpsim.compiler.tiling.search import TiledLayer
     from nmpsim.frontends import Imported
+    from nmpsim.lir.nodes import Module
     from nmpsim.quantization import Calibrated, QuantizedProgram
 
 __all__ = [
@@ -119,6 +118,9 @@ def compile(
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
     from nmpsim.frontends import NO_WISHES, Imported, Wishes, import_model
     from nmpsim.frontends.origin import read_origin
+    from nmpsim.lir.constants import attach_constants, default_tensors_file
+    from nmpsim.lir.parser import parse_file
+    from nmpsim.lir.verify import verify
     from nmpsim.quantization import QuantizedProgram, imported_lir
 
     wishes = Wishes(input_shapes, integer_islands)
@@ -170,6 +172,9 @@ def float_program(
 ) -> Imported:
     """A float network that is to be quantized; arguments and errors as of :func:`calibrate`."""
     from nmpsim.frontends import Imported, Wishes, import_model
+    from nmpsim.lir.constants import attach_constants
+    from nmpsim.lir.parser import parse_file
+    from nmpsim.lir.verify import verify
     from nmpsim.quantization import imported_lir
 
     if isinstance(model, Imported):
@@ -350,6 +355,8 @@ def is_model(path: Path) -> bool:
 
 def patched(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:
     """The bytes of a bundle's file with the changes of a patch; UserError PATCH001, PATCH002."""
+    from nmpsim.bundle.patch import apply_patch, load_patch
+
     return apply_patch(image, load_patch(Path(patch)), path)
 
 

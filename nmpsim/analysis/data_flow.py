@@ -8,7 +8,7 @@ import attrs
 
 from nmpsim.bundle import Bundle
 from nmpsim.diagnostics import UserError
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import INOUT, OUT
 from nmpsim.lir.opcodes import NO_WORK
 

@@ -11,15 +11,11 @@ from nmpsim.bundle import Bundle, read_bundle
 from nmpsim.bundle.metadata import Normalization
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import import_model
-from nmpsim.lir import (
-    Module,
-    attach_constants,
-    default_tensors_file,
-    parse_file,
-    read_tensors,
-    verify,
-)
-from nmpsim.lir.scales import exact_scales
+from nmpsim.lir.constants import attach_constants, default_tensors_file
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.parser import parse_file
+from nmpsim.lir.scales import exact_scales, read_tensors
+from nmpsim.lir.verify import verify
 
 _ELF_MAGIC = b"\x7fELF"
 

@@ -27,10 +27,12 @@ from nmpsim.bundle.limits import PIECES, TEXT_BYTES, Address, ZeroPoint
 from nmpsim.bundle.schema import record_from_json, record_to_json
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.packing import packed_bytes, unpack
-from nmpsim.lir import Module, WeightVar, parse, print_module, verify
-from nmpsim.lir.nodes import TensorType
+from nmpsim.lir.nodes import Module, TensorType, WeightVar
+from nmpsim.lir.parser import parse
+from nmpsim.lir.printer import print_module
 from nmpsim.lir.scales import ExactScale as NamedScale
 from nmpsim.lir.scales import float32, with_scales
+from nmpsim.lir.verify import verify
 from nmpsim.report.fields import Before
 
 SCHEMA: Final = "nmpsim-lir-2"

@@ -27,7 +27,7 @@ from nmpsim.bundle.schema import metadata_from_json
 from nmpsim.diagnostics import Place, UserError, fail
 
 if TYPE_CHECKING:
-    from nmpsim.lir import Module
+    from nmpsim.lir.nodes import Module
 
 
 ALIGNMENT = 64

@@ -16,8 +16,7 @@ from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.diagnostics import Place, fail
 from nmpsim.experiments.identity import digest_of
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
-from nmpsim.lir import Module
-from nmpsim.lir.nodes import TensorType
+from nmpsim.lir.nodes import Module, TensorType
 
 
 @attrs.frozen(eq=False)

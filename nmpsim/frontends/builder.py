@@ -9,10 +9,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.lir import Module, verify
 from nmpsim.lir.nodes import (
     AttributeValue,
     Instruction,
+    Module,
     Operand,
     Quantization,
     Span,
@@ -21,6 +21,7 @@ from nmpsim.lir.nodes import (
 )
 from nmpsim.lir.opcode import Kind
 from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.verify import verify
 
 Array = npt.NDArray[Any]
 NOWHERE = Span(0, 0)

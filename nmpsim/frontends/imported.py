@@ -8,7 +8,7 @@ from types import MappingProxyType
 import attrs
 
 from nmpsim.bundle.metadata import Fate, Normalization
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 
 
 @attrs.frozen

@@ -13,9 +13,10 @@ from nmpsim.diagnostics import Place, about, fail
 from nmpsim.frontends.imported import Imported
 from nmpsim.frontends.origin import Origin
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
-from nmpsim.lir import NO_WORK, verify
 from nmpsim.lir.layers import PlainLayer, find_layer
 from nmpsim.lir.nodes import Module, TensorType
+from nmpsim.lir.opcodes import NO_WORK
+from nmpsim.lir.verify import verify
 from nmpsim.quantization.calibrate import calibrate
 from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import Graph, Value, build_graph

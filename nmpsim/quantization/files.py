@@ -14,10 +14,10 @@ import numpy as np
 from nmpsim.atomic import write_file, write_npz
 from nmpsim.frontends.imported import Imported
 from nmpsim.frontends.origin import SUFFIX, Origin
-from nmpsim.lir import print_module
 from nmpsim.lir.constants import CONSTANT_PREFIX, FLOAT_PREFIX, LIR_SUFFIXES
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import IN
+from nmpsim.lir.printer import print_module
 
 
 class TensorFacts(TypedDict):

@@ -14,8 +14,8 @@ from nmpsim.debugger.edits import Edit, scales_of
 from nmpsim.debugger.operands import LirOperands, lir_operands
 from nmpsim.debugger.rederive import rescaled_module
 from nmpsim.diagnostics import UserError
-from nmpsim.lir import print_module
 from nmpsim.lir.nodes import Module
+from nmpsim.lir.printer import print_module
 from nmpsim.report.details import MemoryBlock
 from nmpsim.visible import visible_line
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import nmpsim
 from nmpsim.analysis.data_flow import data_flow
-from nmpsim.lir import parse, verify
+from nmpsim.lir.parser import parse
+from nmpsim.lir.verify import verify
 
 PARTS = """function main
 declare {

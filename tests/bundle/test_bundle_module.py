@@ -20,15 +20,10 @@ from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.packing import pack
 from nmpsim.isa.table import DRAM_BASE
-from nmpsim.lir import (
-    Module,
-    attach_constants,
-    attach_constants_from,
-    default_tensors_file,
-    parse,
-    parse_file,
-    verify,
-)
+from nmpsim.lir.constants import attach_constants, attach_constants_from, default_tensors_file
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.parser import parse, parse_file
+from nmpsim.lir.verify import verify
 
 TEXT = """function net
 declare {

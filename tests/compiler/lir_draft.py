@@ -8,7 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.lir import (
+from nmpsim.lir.nodes import (
+    ELEM_DTYPES,
+    QUANTIZABLE_ELEMS,
     Instruction,
     Module,
     Operand,
@@ -16,9 +18,8 @@ from nmpsim.lir import (
     Span,
     TensorType,
     WeightVar,
-    verify,
 )
-from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZABLE_ELEMS
+from nmpsim.lir.verify import verify
 
 Array = np.ndarray[Any, Any]
 NOWHERE = Span(1, 1)

@@ -16,7 +16,7 @@ import numpy as np
 from profile_oracle import answer, is_of_profile
 
 from nmpsim.kernels.hostops import HostResult, HostTensor, execute
-from nmpsim.lir import Instruction, Module, TensorType
+from nmpsim.lir.nodes import Instruction, Module, TensorType
 
 Array = np.ndarray[Any, Any]
 NO_WORK = ("allocactivation", "deallocactivation", "tensorview", "touch", "debugprint")

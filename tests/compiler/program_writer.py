@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from lir_draft import Draft, Ref, random_values, tensor_type
 
 from nmpsim.config import default_device
-from nmpsim.lir import Module, print_module
-from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.lir.nodes import ELEM_DTYPES, Module
+from nmpsim.lir.printer import print_module
 
 Array = np.ndarray[Any, Any]
 CORES = (1, 2, 3, 4, 7, 8, 16, 31, 32, 64)

@@ -12,7 +12,9 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.config import DeviceConfig
-from nmpsim.lir import attach_constants, default_tensors_file, parse_file, verify
+from nmpsim.lir.constants import attach_constants, default_tensors_file
+from nmpsim.lir.parser import parse_file
+from nmpsim.lir.verify import verify
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 FEW: list[dict[str, int]] = [

@@ -10,7 +10,7 @@ from program_writer import Program
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device
-from nmpsim.lir import TensorType
+from nmpsim.lir.nodes import TensorType
 
 SMALL = attrs.evolve(default_device(), cores_count=4, scratchpad_bytes=16384)
 WINDOW = {

@@ -17,7 +17,7 @@ from nmpsim.compiler.placement import place
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.work import Buffer, Operation, View
 from nmpsim.config import default_device
-from nmpsim.lir import Instruction, Operand
+from nmpsim.lir.nodes import Instruction, Operand
 
 
 def operation(number: int, buffers: Sequence[Buffer]) -> Operation:

@@ -18,15 +18,11 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.isa.codec import decode, descriptor_offsets, encode
 from nmpsim.isa.table import Unit
-from nmpsim.lir import (
-    Module,
-    attach_constants,
-    attach_constants_from,
-    default_tensors_file,
-    parse_file,
-    read_tensors,
-    verify,
-)
+from nmpsim.lir.constants import attach_constants, attach_constants_from, default_tensors_file
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.parser import parse_file
+from nmpsim.lir.scales import read_tensors
+from nmpsim.lir.verify import verify
 
 SHARED = [name for name in programs(r"lir(_real)?/") if "resnet50" not in name]
 TINY = attrs.evolve(default_device(), cores_count=3, scratchpad_bytes=6144)

@@ -14,7 +14,7 @@ from nmpsim.diagnostics import Place, UserError
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_value as quantize_by_host
 from nmpsim.kernels.scale import IntegerScale, apply_integer_scale
-from nmpsim.lir import Quantization, TensorType
+from nmpsim.lir.nodes import Quantization, TensorType
 
 HERE = Place("net.lir", 7, 3)
 quantize_value = PROFILES["glow-int"].quantized

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nmpsim.compiler.operations_page import operations_page
-from nmpsim.lir import OPCODES
+from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.refused_opcodes import REFUSED
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"

@@ -14,8 +14,8 @@ from nmpsim.compiler.placement import host_reason
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.tiling.planner import PLANNERS
 from nmpsim.kernels.hostops import HOST_OPS
-from nmpsim.lir import OPCODES, opcodes_of
 from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.lir.opcodes import OPCODES, opcodes_of
 
 NEITHER = {"debugprint", "allocactivation", "deallocactivation", "tensorview"}
 

@@ -20,7 +20,10 @@ from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.passes.rescale_bias import rescale_bias
 from nmpsim.core.device import Device
-from nmpsim.lir import Module, parse, print_module, verify
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.parser import parse
+from nmpsim.lir.printer import print_module
+from nmpsim.lir.verify import verify
 
 Array = np.ndarray[Any, Any]
 ATTRIBUTES = {**WINDOW, "Group": 1, "FusedActivation": "NONE", "FusedActivationArgs": ()}

@@ -24,7 +24,8 @@ from nmpsim.debugger.patch_points import index_of, pieces_of
 from nmpsim.debugger.reference import Reference, real_numbers
 from nmpsim.debugger.tracing import trace_of
 from nmpsim.isa.codec import encode
-from nmpsim.lir import parse, verify
+from nmpsim.lir.parser import parse
+from nmpsim.lir.verify import verify
 
 NOTHING = encode("addi", {"rd": 0, "rs1": 0, "imm": 0}).to_bytes(4, "little")
 TYPE = "i8[S:0.500000000 O:0][-64.000,63.500]<1 x 8 x 8 x 16>"

@@ -9,7 +9,8 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
 from nmpsim.debugger.rederive import as_compiled, rederive
 from nmpsim.diagnostics import UserError
-from nmpsim.lir import parse, verify
+from nmpsim.lir.parser import parse
+from nmpsim.lir.verify import verify
 
 TEXT = """function net
 declare {

@@ -17,7 +17,7 @@ import nmpsim
 from nmpsim.cli.app import app
 from nmpsim.frontends import Imported, Wishes, import_model
 from nmpsim.interpreter import execute_exact, execute_real, sqnr_db
-from nmpsim.lir import NO_WORK
+from nmpsim.lir.opcodes import NO_WORK
 
 Array = np.ndarray[Any, Any]
 PICTURE = (1, 3, 8, 8)

@@ -11,7 +11,8 @@ from tflite_files import FileOperator, FileTensor, normalization, small_network,
 
 import nmpsim
 from nmpsim.extras import install_command
-from nmpsim.lir import parse, print_module
+from nmpsim.lir.parser import parse
+from nmpsim.lir.printer import print_module
 
 
 @pytest.fixture

@@ -20,15 +20,10 @@ from onnx import numpy_helper
 from shared_files import shared_folder
 
 from nmpsim.interpreter import dequantize
-from nmpsim.lir import (
-    Instruction,
-    Module,
-    TensorType,
-    attach_constants,
-    default_tensors_file,
-    parse_file,
-    verify,
-)
+from nmpsim.lir.constants import attach_constants, default_tensors_file
+from nmpsim.lir.nodes import Instruction, Module, TensorType
+from nmpsim.lir.parser import parse_file
+from nmpsim.lir.verify import verify
 
 Array = np.ndarray[Any, Any]
 CHANGES_OF_SCALE = ("quantize", "dequantize", "rescalequantized")

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmpsim.interpreter import INTERPRETER, REAL, real_operands, real_operation
-from nmpsim.lir import NO_WORK, OPCODES, Instruction, Operand, Quantization, Span, TensorType
+from nmpsim.lir.nodes import Instruction, Operand, Quantization, Span, TensorType
+from nmpsim.lir.opcodes import NO_WORK, OPCODES
 from nmpsim.lir.shapes import window_extent
 
 Array = np.ndarray[Any, Any]

@@ -13,18 +13,16 @@ import pytest
 from shared_files import shared_names
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError
-from nmpsim.lir import (
-    Module,
-    TensorType,
+from nmpsim.lir.constants import (
     attach_constants,
     attach_constants_from,
     default_tensors_file,
-    parse,
-    parse_file,
-    print_module,
     read_constants,
-    verify,
 )
+from nmpsim.lir.nodes import Module, TensorType
+from nmpsim.lir.parser import parse, parse_file
+from nmpsim.lir.printer import print_module
+from nmpsim.lir.verify import verify
 
 PROGRAMS = [n for n in shared_names("*.lir.txt") if "before_opt" not in n]
 EXACT = float(np.float32(0.003920213))  # prints as 0.003920213, as its neighbours do

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from shared_files import shared_folder
 
 from nmpsim.diagnostics import UserError
-from nmpsim.lir import (
-    OPCODES,
+from nmpsim.lir.nodes import (
+    MODULE_ELEMS,
+    QUANTIZED_ELEMS,
     Instruction,
     Module,
     Operand,
@@ -17,11 +18,11 @@ from nmpsim.lir import (
     Span,
     TensorType,
     WeightVar,
-    parse,
-    print_module,
-    verify,
 )
-from nmpsim.lir.nodes import MODULE_ELEMS, QUANTIZED_ELEMS
+from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.parser import parse
+from nmpsim.lir.printer import print_module
+from nmpsim.lir.verify import verify
 
 REAL = "lir/lenet/i8_asym_b32/cpu.lir.txt"
 PIECES = [

@@ -8,8 +8,11 @@ import pytest
 
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.hostops.table import OPERATIONS
-from nmpsim.lir import OPCODES, Instruction, Module, Span, parse, verify
+from nmpsim.lir.nodes import Instruction, Module, Span
+from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.parser import parse
 from nmpsim.lir.refused_opcodes import REFUSED
+from nmpsim.lir.verify import verify
 
 GLOW = Path(__file__).with_name("glow_instructions.txt").read_text().split()
 """From tools/ClassGen/InstrGen.cpp of pytorch/glow 05dd99b, with the gradients it adds and the

@@ -4,18 +4,9 @@ import pytest
 from counted_work import calls_of
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError
-from nmpsim.lir import (
-    Instruction,
-    Module,
-    Operand,
-    Quantization,
-    Span,
-    TensorType,
-    WeightVar,
-    parse,
-    print_module,
-)
-from nmpsim.lir.parser import MAX_ERRORS, parse_file
+from nmpsim.lir.nodes import Instruction, Module, Operand, Quantization, Span, TensorType, WeightVar
+from nmpsim.lir.parser import MAX_ERRORS, parse, parse_file
+from nmpsim.lir.printer import print_module
 
 PROGRAM = """\
 function main

@@ -7,7 +7,10 @@ import pytest
 from counted_work import calls_of
 from shared_files import shared_names
 
-from nmpsim.lir import OPCODES, parse, parse_file, print_module, verify
+from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.parser import parse, parse_file
+from nmpsim.lir.printer import print_module
+from nmpsim.lir.verify import verify
 
 FILES = shared_names("*.lir.txt")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpsim.lir import OPCODES, Kind
-from nmpsim.lir.opcodes import IN, Opcode
+from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcodes import IN, OPCODES, Opcode
 
 OPERANDS = {
     Kind.CONVOLUTION: ("Dest", "Src", "Filter", "Bias"),

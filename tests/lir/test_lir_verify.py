@@ -4,8 +4,9 @@ import attrs
 import pytest
 
 from nmpsim.diagnostics import Diagnostic, UserError
-from nmpsim.lir import Module, TensorType, WeightVar, parse, verify
-from nmpsim.lir.nodes import Instruction, Quantization, Span
+from nmpsim.lir.nodes import Instruction, Module, Quantization, Span, TensorType, WeightVar
+from nmpsim.lir.parser import parse
+from nmpsim.lir.verify import verify
 
 
 def q(elem: str, shape: str, scale: float = 0.5, offset: int = 0) -> str:

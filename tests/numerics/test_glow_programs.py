@@ -10,7 +10,8 @@ from counted import Tally
 from oracles import page
 from vectors import Array
 
-from nmpsim.lir import Instruction, Module, parse_file
+from nmpsim.lir.nodes import Instruction, Module
+from nmpsim.lir.parser import parse_file
 
 Typed = tuple[Array, np.float32, int]
 """Values, scale and zero point."""

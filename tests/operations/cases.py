@@ -16,7 +16,8 @@ import numpy as np
 import operation_oracles as oracles
 from one_instruction import Array, OneInstruction, plain, quantized
 
-from nmpsim.lir import OPCODES, TensorType
+from nmpsim.lir.nodes import TensorType
+from nmpsim.lir.opcodes import OPCODES
 
 Rng = np.random.Generator
 Grid = tuple[float, int]

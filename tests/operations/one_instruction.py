@@ -12,20 +12,12 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
-from nmpsim.lir import (
-    OPCODES,
-    Instruction,
-    Module,
-    Operand,
-    Quantization,
-    Span,
-    TensorType,
-    WeightVar,
-    parse,
-    print_module,
-    verify,
-)
+from nmpsim.lir.nodes import Instruction, Module, Operand, Quantization, Span, TensorType, WeightVar
+from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.parser import parse
+from nmpsim.lir.printer import print_module
 from nmpsim.lir.scales import exact_scales
+from nmpsim.lir.verify import verify
 
 Array = npt.NDArray[Any]
 HERE = Span(1, 1)

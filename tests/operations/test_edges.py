@@ -13,7 +13,7 @@ from one_instruction import OneInstruction, plain, quantized
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import execute_exact, execute_real
 from nmpsim.kernels.hostops import HostTensor, execute
-from nmpsim.lir import TensorType
+from nmpsim.lir.nodes import TensorType
 
 F, I8 = np.float32, np.int8
 NAN, INF = np.nan, np.inf

@@ -15,7 +15,8 @@ import nmpsim
 from nmpsim.bundle import Bundle, HostOperand, ProgramStep
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.hostops import HOST_OPS
-from nmpsim.lir import OPCODES, TensorType
+from nmpsim.lir.nodes import TensorType
+from nmpsim.lir.opcodes import OPCODES
 
 F = np.float32
 NUMBERS = [-(2**63), -1, 0, 1, 7, 2**31, 2**62, 0.5, float("inf"), float("nan"), "word", None, True]

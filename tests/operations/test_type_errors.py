@@ -9,7 +9,7 @@ import pytest
 from one_instruction import OneInstruction, quantized
 
 from nmpsim.diagnostics import UserError
-from nmpsim.lir import TensorType
+from nmpsim.lir.nodes import TensorType
 
 
 def real(*shape: int) -> TensorType:

@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from lir_draft import Draft, Ref, tensor_type
 
-from nmpsim.lir import Module, print_module
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.printer import print_module
 
 Array = np.ndarray[Any, Any]
 

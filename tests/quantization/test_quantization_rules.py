@@ -12,7 +12,7 @@ from random_float_nets import real
 
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import dequantize, execute_exact, execute_real, locate
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Calibrated, QuantizedProgram, Settings
 
 Array = np.ndarray[Any, Any]

@@ -59,7 +59,9 @@ def test_three_files_and_a_report(tmp_path, few):
 
 def test_the_files_read_back_as_the_program(tmp_path, few):
     import nmpsim
-    from nmpsim.lir import attach_constants, default_tensors_file, parse_file, verify
+    from nmpsim.lir.constants import attach_constants, default_tensors_file
+    from nmpsim.lir.parser import parse_file
+    from nmpsim.lir.verify import verify
 
     with np.load(few) as archive:
         program = nmpsim.quantize(LIR, WEIGHTS, dict(archive), per_channel=True)

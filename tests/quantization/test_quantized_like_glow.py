@@ -14,7 +14,7 @@ from float_programs import float_form, recorded_module
 from lir_oracle import run_module
 from shared_files import shared_folder, shared_names
 
-from nmpsim.lir import Module, TensorType
+from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.quantization import Calibrated, Settings, read_profile
 
 NAMES = [

@@ -14,7 +14,8 @@ from nmpsim.config import default_device
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import execute_exact, execute_real
-from nmpsim.lir import Module, verify
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.verify import verify
 from nmpsim.quantization import (
     SCHEMAS,
     Calibrated,

@@ -22,9 +22,10 @@ from nmpsim.analysis.diff.printed import NUMBER, printed_values
 from nmpsim.analysis.diff.tensors import Tensor, Values
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.interpreter import locate
-from nmpsim.lir import NO_WORK, OPCODES, Module, TensorType
 from nmpsim.lir.line import Line
 from nmpsim.lir.line_parser import parse_type
+from nmpsim.lir.nodes import Module, TensorType
+from nmpsim.lir.opcodes import NO_WORK, OPCODES
 
 INFO_FILES = ("instrument-debug.info", "debug.info")
 FORMATS = ("bin", "txt", "rawbin", "rawtxt")

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
-from nmpsim.lir import TensorType
+from nmpsim.lir.nodes import TensorType
 
 Array = npt.NDArray[Any]
 

@@ -19,18 +19,12 @@ from nmpsim.config import from_settings
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import import_model
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
-from nmpsim.lir import (
-    Module,
-    attach_constants_from,
-    default_tensors_file,
-    parse_file,
-    read_constants,
-    read_tensors,
-    verify,
-)
-from nmpsim.lir.nodes import TensorType
+from nmpsim.lir.constants import attach_constants_from, default_tensors_file, read_constants
+from nmpsim.lir.nodes import Module, TensorType
+from nmpsim.lir.parser import parse_file
 from nmpsim.lir.printer import format_scale
-from nmpsim.lir.scales import exact_scales, float32, scales_by_name, unknown_scales
+from nmpsim.lir.scales import exact_scales, float32, read_tensors, scales_by_name, unknown_scales
+from nmpsim.lir.verify import verify
 from nmpsim.quantization import read_profile
 
 

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from nmpsim.analysis.reduce.extract import Part
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter.memory import Memory
-from nmpsim.lir import Instruction, Module, Span, TensorType, WeightVar, verify
+from nmpsim.lir.nodes import Instruction, Module, Span, TensorType, WeightVar
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind
+from nmpsim.lir.verify import verify
 
 Array = npt.NDArray[Any]
 Slices = tuple[slice, ...]

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.run import layer_key
 from nmpsim.interpreter.memory import Memory, locate
-from nmpsim.lir import Instruction, Module, Operand, Span, TensorType, WeightVar, verify
+from nmpsim.lir.nodes import Instruction, Module, Operand, Span, TensorType, WeightVar
 from nmpsim.lir.opcodes import IN, OUT
+from nmpsim.lir.verify import verify
 
 Array = npt.NDArray[Any]
 _NOWHERE = Span(0, 0)

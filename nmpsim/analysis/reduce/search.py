@@ -24,7 +24,7 @@ from nmpsim.core.device import Device
 from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 from nmpsim.report.data import RunReport
 
 Array = npt.NDArray[Any]

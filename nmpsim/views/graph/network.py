@@ -14,8 +14,7 @@ from nmpsim.bundle import Bundle, Layer, Tensor, read_bundle
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.frontends import front_end_of
 from nmpsim.frontends.onnx.model import Graph, graph_of, load_model
-from nmpsim.lir import Module
-from nmpsim.lir.nodes import Instruction, TensorType
+from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcode import OUT
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.lir.printer import format_name, format_type

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nmpsim.analysis.diff import compare_runs, console_tensors, folder_tensors, saved_tensors
 from nmpsim.diagnostics import UserError
-from nmpsim.lir import parse
+from nmpsim.lir.parser import parse
 
 RNG = np.random.default_rng(3)
 QUANT = "[S:0.015625000 O:-3][-1.953,2.031]"

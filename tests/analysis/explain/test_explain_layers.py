@@ -13,7 +13,8 @@ from small_programs import SMALL, bundle_of, convolve, image, out_kind
 from nmpsim.analysis.explain import explain_layers, layers_json
 from nmpsim.analysis.explain.stages import ARITHMETIC
 from nmpsim.analysis.program import from_bundle, load_program
-from nmpsim.lir import OPCODES, Module
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.opcodes import OPCODES
 from nmpsim.report.json import json_text
 
 

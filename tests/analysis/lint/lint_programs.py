@@ -12,14 +12,10 @@ from recorded_programs import Recorded, Recording, with_recipe
 
 from nmpsim.analysis.lint import Finding, Subject, load_subject, run_rules
 from nmpsim.analysis.lint.biases import Bias
-from nmpsim.lir import (
-    Module,
-    attach_constants,
-    attach_constants_from,
-    default_tensors_file,
-    parse_file,
-    read_tensors,
-)
+from nmpsim.lir.constants import attach_constants, attach_constants_from, default_tensors_file
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.parser import parse_file
+from nmpsim.lir.scales import read_tensors
 
 ONE_BY_ONE = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Dilation": (1, 1)}
 

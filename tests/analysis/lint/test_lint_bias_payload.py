@@ -15,7 +15,7 @@ from lint_programs import (
 
 from nmpsim.analysis.lint import Subject
 from nmpsim.analysis.lint.subject import OriginalBias
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 
 S_PRODUCTS = float(np.float32(0.05) * np.float32(0.02))
 FLOATS = np.array([0.4, -0.25, 0.1, 0.02, -0.31, 0.27, 0.05, -0.12])

@@ -12,7 +12,7 @@ from lir_draft import Draft, int8
 
 import nmpsim
 from nmpsim.analysis.lint import load_subject, run_rules
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range, read_profile
 from nmpsim.quantization.recorded import Recorded
 

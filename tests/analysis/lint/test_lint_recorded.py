@@ -20,7 +20,7 @@ from nmpsim.analysis.lint.bias_reference import find_float_bias
 from nmpsim.analysis.lint.biases import Bias
 from nmpsim.analysis.lint.references import read_float_arrays
 from nmpsim.analysis.lint.subject import OriginalBias
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 
 PROGRAMS = programs("lir(_real)?/")
 TOO_SMALL_TO_SEE = "lir_real/mnist_cntk/i8_"

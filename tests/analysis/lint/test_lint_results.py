@@ -11,7 +11,7 @@ from lint_programs import findings, one_convolution, recorded
 
 from nmpsim.analysis.lint import Finding
 from nmpsim.analysis.lint.references import read_float_arrays
-from nmpsim.lir import Module, Quantization, TensorType
+from nmpsim.lir.nodes import Module, Quantization, TensorType
 
 RULE = "result-differs"
 LENET = "lir/lenet/i8_asym_b32/cpumax.lir.txt"

@@ -15,7 +15,7 @@ import nmpsim
 from nmpsim.analysis.lint import RULES, Subject, lint_json, run_rules
 from nmpsim.analysis.lint.accumulators import sum_bounds
 from nmpsim.analysis.lint.scales import digits_left
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range
 from nmpsim.report.json import json_text
 

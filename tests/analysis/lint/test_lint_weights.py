@@ -12,7 +12,7 @@ from lir_draft import Draft, int8, tensor_type
 
 from nmpsim.analysis.lint import Finding
 from nmpsim.config import default_device
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 
 RNG = np.random.default_rng(5)
 FLOATS = RNG.normal(0, 0.3, (4, 5, 3, 3))

@@ -8,7 +8,8 @@ import pytest
 from nmpsim.analysis.reduce.crop import crop
 from nmpsim.analysis.reduce.extract import Part
 from nmpsim.interpreter import execute_exact
-from nmpsim.lir import parse, verify
+from nmpsim.lir.parser import parse
+from nmpsim.lir.verify import verify
 
 TEXT = """function net
 declare {{

@@ -14,7 +14,10 @@ from nmpsim.analysis.shadow import RecordedRun, RunLayer
 from nmpsim.analysis.shadow.constants import quantized_constants
 from nmpsim.analysis.shadow.float_files import read_floats
 from nmpsim.analysis.shadow.matching import Matches, match_constants
-from nmpsim.lir import Module, attach_constants, attach_constants_from, parse, parse_file, verify
+from nmpsim.lir.constants import attach_constants, attach_constants_from
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.parser import parse, parse_file
+from nmpsim.lir.verify import verify
 
 Array = np.ndarray[Any, Any]
 PROGRAMS = [

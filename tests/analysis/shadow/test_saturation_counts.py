@@ -20,7 +20,9 @@ from nmpsim import Device, default_device
 from nmpsim.analysis.shadow.recording import Executed, LayerInstruction, executed_layers
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
-from nmpsim.lir import Module, TensorType, attach_constants, parse_file
+from nmpsim.lir.constants import attach_constants
+from nmpsim.lir.nodes import Module, TensorType
+from nmpsim.lir.parser import parse_file
 from nmpsim.report.data import LayerReport, RunReport, Saturation
 
 CONFIG = attrs.evolve(default_device(), cores_count=4)

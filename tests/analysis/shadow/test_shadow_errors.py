@@ -18,7 +18,7 @@ from nmpsim.analysis.shadow.errors import (
     sqnr_db,
     with_cuts,
 )
-from nmpsim.lir import Quantization, TensorType
+from nmpsim.lir.nodes import Quantization, TensorType
 
 INT8 = TensorType("i8", (2, 3), Quantization(0.5, 10, -69.0, 58.5))
 FLOAT = TensorType("float", (2, 3))

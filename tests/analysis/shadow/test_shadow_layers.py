@@ -11,7 +11,7 @@ from shadow_samples import module_of
 
 from nmpsim.analysis.shadow import RecordedRun, RunLayer, compare_run
 from nmpsim.analysis.shadow.recording import executed_layers
-from nmpsim.lir import Module
+from nmpsim.lir.nodes import Module
 from nmpsim.report.shadow import ShadowLayer
 
 Array = np.ndarray[Any, Any]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmpsim.lir import OPCODES, parse, print_module, verify
+from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.parser import parse
+from nmpsim.lir.printer import print_module
+from nmpsim.lir.verify import verify
 
 from ..mutate import INTEGERS, text_bytes_changed
 from ..target import ROOT, Target, refusals

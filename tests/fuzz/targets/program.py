@@ -13,7 +13,10 @@ from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
-from nmpsim.lir import Module, attach_constants_from, parse, verify
+from nmpsim.lir.constants import attach_constants_from
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.parser import parse
+from nmpsim.lir.verify import verify
 
 from ..engines import inputs_of, limited, run_on_both, warm
 from ..mutate import text_bytes_changed

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 
 from nmpsim.diagnostics import UserError
-from nmpsim.lir import Module, parse
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.parser import parse
 from nmpsim.lir.scales import exact_scales, read_tensors
 
 from ..mutate import json_bytes_changed
