@@ -140,7 +140,7 @@ class HostCounts:
 
 def host_counts(clip: HostClip) -> HostCounts:
     """How many values there were, and which of them were clipped."""
-    return HostCounts(int(clip.unclipped.size), host_saturation(clip))
+    return HostCounts(clip.elements, host_saturation(clip))
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -274,26 +274,25 @@ def device_saturation(layer: Layer, of: Counters) -> tuple[Saturation, ...]:
 
 def host_saturation(clip: HostClip) -> tuple[Saturation, ...]:
     """What a host operation clipped or saturated."""
+    if not clip.changed.places.size:
+        return ()
+    is_low = clip.changed.exact < clip.low
+    last = clip.shape[-1] if clip.shape else 1
     found = []
-    sides = (
-        ("low", clip.low_stage, clip.low - int(clip.unclipped.min(initial=clip.low))),
-        ("high", clip.high_stage, int(clip.unclipped.max(initial=clip.high)) - clip.high),
-    )
-    for side, stage, worst in sides:
-        if worst <= 0:
+    for side, stage, hit in (("low", clip.low_stage, is_low), ("high", clip.high_stage, ~is_low)):
+        places, exact = clip.changed.places[hit], clip.changed.exact[hit]
+        if not places.size:
             continue
-        hit = clip.unclipped < clip.low if side == "low" else clip.unclipped > clip.high
-        first = np.unravel_index(int(np.argmax(hit)), hit.shape) if hit.ndim else ()
-        per_channel = hit.reshape(-1, hit.shape[-1] if hit.ndim else 1).sum(axis=0, dtype=np.int64)
+        worst = clip.low - int(exact.min()) if side == "low" else int(exact.max()) - clip.high
         found.append(
             Saturation(
                 stage=stage,
                 side=_side(side),
-                count=int(hit.sum()),
-                elements=int(clip.unclipped.size),
+                count=places.size,
+                elements=clip.elements,
                 worst=worst,
-                first=tuple(int(i) for i in first),
-                channels=ChannelCounts(per_channel),
+                first=_coordinates(int(places[0]), clip.shape),
+                channels=ChannelCounts(np.bincount(places % last, minlength=last)),
             )
         )
     return tuple(found)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import attrs
@@ -12,8 +13,8 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.core.state import Machine
-from nmpsim.diagnostics import fail
-from nmpsim.kernels.hostops import HostTensor, HostValueError, prepared
+from nmpsim.diagnostics import UserError, fail
+from nmpsim.kernels.hostops import Clipped, HostTensor, HostValueError, limits_of, prepared
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
 
 IMPOSSIBLE = (ValueError, LookupError, TypeError, ArithmeticError)
@@ -27,14 +28,26 @@ _WHENCE = "the value is one of an input, or made by an operation before this one
 
 @attrs.frozen(eq=False)
 class HostClip:
-    """Values that a host operation clipped: integers before the clip, and the range."""
+    """Values that a host operation clipped, and the range."""
 
-    unclipped: npt.NDArray[np.int64]
+    shape: tuple[int, ...]
+    """Of the result."""
+    changed: Clipped
     low: int
     high: int
     low_stage: str
     """What a clip at the lower side is: input (quantization), result or activation."""
     high_stage: str
+
+    @property
+    def elements(self) -> int:
+        """Of the result."""
+        return math.prod(self.shape)
+
+    def exact(self, index: int, stored: int) -> int:
+        """What the value was at a row-major index that is ``stored`` there."""
+        found = np.flatnonzero(self.changed.places == index)
+        return int(self.changed.exact[found[0]]) if found.size else stored
 
 
 def read_tensor(machine: Machine, tensor: Tensor) -> npt.NDArray[Any]:
@@ -61,46 +74,56 @@ def run_host_step(machine: Machine, step: ProgramStep) -> HostClip | None:
 
 def prepared_step(machine: Machine, step: ProgramStep) -> Callable[[], HostClip | None]:
     """A host operation in the machine's DRAM, to be done as often as it is called."""
-    with _explained(step):
+    try:
         operands = [_operand(machine, operand) for operand in step.operands]
         execute = prepared(step.opcode or "", operands, step.attributes, step.numerics)
+    except IMPOSSIBLE as error:
+        raise _explained(step, error) from error
+    values = [operand.values for operand in operands]
+    clip_of = _clips(step)
 
     def run() -> HostClip | None:
-        with _explained(step):
+        try:
             result = execute()
-            for index, values in result.outputs.items():
-                operands[index].values[...] = values
-        return _clip_of(step, result.unclipped) if result.unclipped else None
+            for index, made in result.outputs.items():
+                values[index][...] = made
+        except IMPOSSIBLE as error:
+            raise _explained(step, error) from error
+        return clip_of(result.clipped) if result.clipped else None
 
     return run
 
 
-@contextmanager
-def _explained(step: ProgramStep) -> Iterator[None]:
-    """What the operation raises is the user's error: HOST001 or BUN001."""
-    try:
-        yield
-    except HostValueError as error:
+def _explained(step: ProgramStep, error: Exception) -> UserError:
+    """What an operation raises is the user's error: HOST001 or BUN001."""
+    if isinstance(error, HostValueError):
         name = step.operands[0].tensor.name
-        raise fail("HOST001", f"%{name} cannot be calculated", found=error, hint=_WHENCE) from error
-    except IMPOSSIBLE as error:
-        raise fail(
-            "BUN001",
-            f"the bundle asks the host for what it cannot do: {step.opcode}",
-            found=error,
-            hint="compile the program again",
-        ) from error
+        return fail("HOST001", f"%{name} cannot be calculated", found=error, hint=_WHENCE)
+    return fail(
+        "BUN001",
+        f"the bundle asks the host for what it cannot do: {step.opcode}",
+        found=error,
+        hint="compile the program again",
+    )
 
 
-def _clip_of(step: ProgramStep, unclipped: Mapping[int, npt.NDArray[Any]]) -> HostClip:
+def _clips(step: ProgramStep) -> Callable[[Mapping[int, Clipped]], HostClip]:
     """What the operation clipped of its result; a type that begins at real zero hides a ReLU."""
-    index = min(unclipped)
-    tensor = step.operands[index].tensor
-    limits = np.iinfo(ELEM_DTYPES[tensor.elem])
-    low, high = int(limits.min), int(limits.max)
-    stage = "input" if step.opcode == "quantize" else "result"
-    hides_relu = stage == "result" and tensor.offset == low
-    return HostClip(unclipped[index], low, high, "activation" if hides_relu else stage, stage)
+
+    @cache
+    def known(index: int) -> tuple[tuple[int, ...], tuple[int, int, str, str]]:
+        tensor = step.operands[index].tensor
+        low, high = limits_of(ELEM_DTYPES[tensor.elem])
+        stage = "input" if step.opcode == "quantize" else "result"
+        hides_relu = stage == "result" and tensor.offset == low
+        return tensor.shape, (low, high, "activation" if hides_relu else stage, stage)
+
+    def clip_of(clipped: Mapping[int, Clipped]) -> HostClip:
+        index = min(clipped)
+        shape, limits = known(index)
+        return HostClip(shape, clipped[index], *limits)
+
+    return clip_of
 
 
 def _operand(machine: Machine, operand: HostOperand) -> HostTensor:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from nmpsim.bundle.metadata import ProgramStep, Tensor
+from nmpsim.core.collect import host_saturation
 from nmpsim.core.host import read_tensor
 from nmpsim.core.stops import Row
 from nmpsim.debugger.breakpoints import (
@@ -141,9 +142,7 @@ class Events:
         counts = stages.sum(axis=1) - stages[:, WANTED_STAGE]
         found = {index: int(counts[index]) for index in range(len(self.execution.layers))}
         for index, host in self.execution.account.clips.items():
-            low = 0 if host.low_stage == "activation" else int((host.unclipped < host.low).sum())
-            high = 0 if host.high_stage == "activation" else int((host.unclipped > host.high).sum())
-            found[index] = low + high
+            found[index] = sum(one.count for one in host_saturation(host) if not one.wanted)
         return found
 
     def _saturation(

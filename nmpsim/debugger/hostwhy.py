@@ -51,7 +51,7 @@ def _quantized(
     clip: Any = debugger.execution.account.clips.get(layer.index)
     steps = [arithmetic.WhyStep("scaled", f"/ {scale:.9g}", scaled)]
     if clip is not None:
-        whole = int(clip.unclipped.reshape(-1)[flat])
+        whole = clip.exact(flat, int(stored))
         formula = f"rounded as {step.numerics} does, + {offset}"
         steps.append(arithmetic.WhyStep("quantized", formula, whole))
         return (*steps, arithmetic.WhyStep("clip", f"to {clip.low} ... {clip.high}", stored))

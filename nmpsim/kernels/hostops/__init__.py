@@ -1,7 +1,7 @@
 """Arithmetic of the operations that the device has no unit for and the host runs instead.
 
 NumPy only, values in and values out: :func:`execute` reads all operands, then gives back new
-contents for the output operands and, where an operation clips, the values before the clip.
+contents for the output operands and, where an operation clips, what the clip has changed.
 ``table.OPERATIONS`` lists what there is.
 """
 
@@ -17,11 +17,13 @@ from nmpsim.kernels.hostops.numerics import MOVES_OR_COMPARES, numerics_mismatch
 from nmpsim.kernels.hostops.table import OPERATIONS
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
+    Clipped,
     HostResult,
     HostTensor,
     HostValueError,
     Implementation,
     UnsupportedHostOp,
+    limits_of,
 )
 from nmpsim.kernels.scale import InvalidScaleError
 
@@ -98,11 +100,13 @@ def prepared(
 __all__ = [
     "HOST_OPS",
     "MOVES_OR_COMPARES",
+    "Clipped",
     "HostResult",
     "HostTensor",
     "HostValueError",
     "UnsupportedHostOp",
     "execute",
+    "limits_of",
     "prepared",
     "supports",
 ]

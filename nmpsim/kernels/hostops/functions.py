@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,8 @@ _DECIMAL = Context(prec=40)
 _LN_2 = float(_DECIMAL.ln(2))
 _POWERS = np.array([float(_DECIMAL.power(2, Decimal(k) / _STEPS)) for k in range(_STEPS)])
 """``2**(k/32)``, correctly rounded."""
+_MOST = 150.0
+"""Of what :func:`exp32` looks at: what lies beyond is 0 or infinity in float32."""
 _NEAR_ZERO = 0.01
 _TANH_SERIES = (1.0, -1 / 3, 2 / 15, -17 / 315)
 """Of ``tanh(x) / x`` by powers of x squared: to 1e-16 where x is near zero."""
@@ -44,15 +47,33 @@ def exp32(x: FloatArray) -> FloatArray:
     In float64: ``exp(x) = 2**(k/32) * 2**(r/32)`` with ``k`` whole, the second factor a cubic;
     rounded to float32 once. The correctly rounded result differs in about one value of 1600.
     """
-    bounded = np.clip(np.asarray(x, dtype=np.float64), -150.0, 150.0)  # beyond: 0 and infinity
-    exponent = bounded * (_STEPS / _LN_2)
-    k = np.rint(exponent)
-    r = exponent - k
+    wide = np.asarray(x, dtype=np.float64)
+    r = np.minimum(np.maximum(wide, -_MOST), _MOST)  # beyond: 0 and infinity
+    r *= _STEPS / _LN_2
+    k = np.rint(r)
+    r -= k
+    powers = _wide_powers()
+    highest = len(powers) // 2
+    k += highest
+    power = powers.take(np.fmax(k, 0.0).astype(np.int64))  # NaN is that of r
     linear, square, cubic = _CUBIC
-    whole = np.nan_to_num(k).astype(np.int64)
-    power = np.ldexp(_POWERS[whole % _STEPS], whole // _STEPS)
-    scaled = ((cubic * r + square) * (r * r) + (linear * r + 1.0)) * power
-    return np.asarray(scaled, dtype=np.float32)
+    result = cubic * r
+    result += square
+    result *= r * r
+    r *= linear
+    r += 1.0
+    result += r
+    result *= power
+    return np.asarray(result, dtype=np.float32)
+
+
+@cache
+def _wide_powers() -> npt.NDArray[np.float64]:
+    """``2**(k/32)`` of each k from the lowest to the highest, 0 in the middle."""
+    highest = math.ceil(_MOST * _STEPS / _LN_2)
+    k = np.arange(-highest, highest + 1)
+    powers: npt.NDArray[np.float64] = np.ldexp(_POWERS[k % _STEPS], k // _STEPS)
+    return powers
 
 
 def sigmoid32(x: FloatArray) -> FloatArray:

@@ -18,11 +18,13 @@ from nmpsim.isa.total import total
 from nmpsim.kernels.hostops import softmax_glow, softmax_onnx, softmax_tflite
 from nmpsim.kernels.hostops.formulas import ELEMENTWISE
 from nmpsim.kernels.hostops.rounding import (
+    Placed,
     float32_of,
     fused_multiply_add,
+    halves_away,
     mean_multiplier,
     multiplied,
-    quantize_reals,
+    placed_reals,
     rescaled,
     rescaled_wide,
     round_half_away,
@@ -123,26 +125,20 @@ def _without_bias(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
 # --- real numbers into integers -------------------------------------------------------------
 
 
-def _quantize_tflite(x: FloatArray, grid: HostTensor) -> IntArray:
+def _placed_tflite(x: FloatArray, grid: HostTensor) -> Placed:
     """``rha(fl(x/S)) + O``."""
-    return round_half_away(_known(x) / grid.scale32) + np.int64(grid.offset)
+    return halves_away(x / grid.scale32), grid.offset
 
 
-def _quantize_onnx(x: FloatArray, grid: HostTensor) -> IntArray:
+def _placed_onnx(x: FloatArray, grid: HostTensor) -> Placed:
     """ONNX Runtime: ``rne(fl(x/S)) + O``."""
-    return round_half_even(_known(x) / grid.scale32) + np.int64(grid.offset)
+    return np.rint(x / grid.scale32), grid.offset
 
 
-def _quantize_torch(x: FloatArray, grid: HostTensor) -> IntArray:
+def _placed_torch(x: FloatArray, grid: HostTensor) -> Placed:
     """PyTorch: ``rne(fma(x, fl(1/S), O))``, where O is that of an unsigned 8-bit tensor."""
     moved = UNSIGNED if grid.dtype == np.int8 else 0
-    placed = fused_multiply_add(_known(x), np.float32(1) / grid.scale32, grid.offset + moved)
-    return round_half_even(placed) - np.int64(moved)
-
-
-def _known(x: FloatArray) -> FloatArray:
-    """NaN is real zero."""
-    return np.where(np.isnan(x), np.float32(0), x)
+    return np.rint(fused_multiply_add(x, np.float32(1) / grid.scale32, grid.offset + moved)), -moved
 
 
 # --- average pools --------------------------------------------------------------------------
@@ -269,10 +265,10 @@ class HostArithmetic:
 
     average: Callable[[Sums], IntArray]
     """Averages, before the clip."""
-    quantize: Callable[[FloatArray, HostTensor], IntArray] = quantize_reals
+    place: Callable[[FloatArray, HostTensor], Placed] = placed_reals
     """Real numbers on a tensor's grid, before the clip; unless told otherwise Glow's
     ``rne(fl(fl(x/S) + O))``, as the Interpreter does it (libjit's int32 cast differs only where
-    it is undefined)."""
+    it is undefined). NaN stays."""
     softmax: Mapping[str, Softmax] = MappingProxyType({})
     """dtype -> softmax of quantized rows, before the clip."""
     has: Callable[[str, Sequence[np.dtype[Any]]], bool] = _none
@@ -285,11 +281,11 @@ ARITHMETIC = total(
         "glow-int": HostArithmetic(_glow_int, softmax=_GLOW, has=_all),
         "glow-float": HostArithmetic(_interpreter, softmax=_GLOW, has=_all),
         "nmp": HostArithmetic(_by_integers, softmax=_GLOW, has=_without_bias),
-        "q31": HostArithmetic(_tflite, _quantize_tflite, _TFLITE, _of_tflite),
-        "float": HostArithmetic(_onnx, _quantize_onnx, {"int8": softmax_onnx.softmax_int8}),
-        "float-fbgemm": HostArithmetic(_early, _quantize_torch),
-        "float-qnnpack": HostArithmetic(_qnnpack, _quantize_torch),
-        "float-onednn": HostArithmetic(_early, _quantize_torch),
+        "q31": HostArithmetic(_tflite, _placed_tflite, _TFLITE, _of_tflite),
+        "float": HostArithmetic(_onnx, _placed_onnx, {"int8": softmax_onnx.softmax_int8}),
+        "float-fbgemm": HostArithmetic(_early, _placed_torch),
+        "float-qnnpack": HostArithmetic(_qnnpack, _placed_torch),
+        "float-onednn": HostArithmetic(_early, _placed_torch),
     },
     NUMERICS_NAMES,
 )

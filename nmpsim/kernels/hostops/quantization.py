@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmpsim.kernels.hostops.numerics import ARITHMETIC
-from nmpsim.kernels.hostops.rounding import fixed_point, requantized, rescaled
+from nmpsim.kernels.hostops.rounding import fixed_point, quantized, requantized, rescaled
 from nmpsim.kernels.hostops.tensors import Attributes, HostResult, HostTensor, clipped, whole
 
 
 def quantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest (integer), Src (float32), int64 before the clip; NaN becomes real zero."""
+    """Dest (integer), Src (float32), as integers before the clip; NaN becomes real zero."""
     dest, src = operands
-    return clipped(ARITHMETIC[dest.numerics].quantize(src.values, dest), dest)
+    return quantized(src.values, dest, ARITHMETIC[dest.numerics].place)
 
 
 def dequantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:

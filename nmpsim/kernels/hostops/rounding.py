@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.kernels.hostops.tensors import AnyArray, FloatArray, HostTensor, IntArray
+from nmpsim.kernels.hostops.tensors import (
+    NONE_CLIPPED,
+    AnyArray,
+    Clipped,
+    FloatArray,
+    HostResult,
+    HostTensor,
+    IntArray,
+    limits_of,
+)
 from nmpsim.kernels.scale import apply_integer_scale, integer_scale
 
 _HUGE = 2.0**62
+_PART = 1 << 15
+"""Values that are quantized at once."""
 LONGEST_SHIFT = 31
 """Of the device's rescale unit."""
 
@@ -19,7 +31,7 @@ LONGEST_SHIFT = 31
 def to_int64(integral: npt.NDArray[np.floating[Any]]) -> IntArray:
     """Integral floats as int64; beyond +-2**62 (infinities too) held there, NaN becomes 0."""
     # 2**62 is a power of two: float32 holds it, too
-    held: npt.NDArray[np.floating[Any]] = np.clip(integral, -_HUGE, _HUGE)
+    held: npt.NDArray[np.floating[Any]] = np.minimum(np.maximum(integral, -_HUGE), _HUGE)
     missing = np.isnan(held)
     if missing.any():
         held = np.where(missing, 0.0, held)
@@ -32,9 +44,24 @@ def round_half_even(x: FloatArray) -> IntArray:
 
 
 def round_half_away(x: FloatArray) -> IntArray:
-    """``std::round``: halves go away from zero. Exact, because x + 0.5 is exact in float64."""
-    wide = np.asarray(x, dtype=np.float32).astype(np.float64)
-    return to_int64(np.trunc(wide + np.copysign(0.5, wide)))
+    """``std::round``: halves go away from zero."""
+    return to_int64(halves_away(x))
+
+
+def halves_away(x: AnyArray) -> FloatArray:
+    """The same as real numbers. Exact: what is behind the point is, and so is twice that."""
+    reals = np.asarray(x, dtype=np.float32)
+    whole = np.trunc(reals)
+    behind = reals - whole
+    behind += behind
+    rounded: FloatArray = whole + np.trunc(behind)
+    # infinity less infinity is no number
+    return rounded if _has_no_nan(rounded) else np.where(np.isfinite(reals), rounded, reals)
+
+
+def _has_no_nan(x: AnyArray) -> bool:
+    least = np.minimum.reduce(x, None, initial=np.inf)
+    return bool(least == least)
 
 
 def fused_multiply_add(x: AnyArray, factor: np.float32, addend: np.float32 | int) -> FloatArray:
@@ -48,7 +75,7 @@ def fused_multiply_add(x: AnyArray, factor: np.float32, addend: np.float32 | int
     total = product + wide
     back = total - product
     lost = (product - (total - back)) + (wide - back)
-    even = np.ascontiguousarray(total).view(np.int64) & 1 == 0
+    even = np.asarray(total, order="C").view(np.int64) & 1 == 0
     towards = np.where(lost > 0, np.inf, -np.inf)
     odd = np.where((lost != 0) & even, np.nextafter(total, towards), total)
     return odd.astype(np.float32)
@@ -102,11 +129,63 @@ def quantize_reals(x: AnyArray, grid: HostTensor) -> IntArray:
 
     NaN, on which the reference is undefined, is taken as real zero.
     """
-    reals = np.asarray(x, dtype=np.float32)
-    placed = np.where(np.isnan(reals), np.float32(0), reals)
-    placed /= grid.scale32
+    return to_int64(placed_reals(known(np.asarray(x, dtype=np.float32)), grid)[0])
+
+
+def known(x: FloatArray) -> FloatArray:
+    """NaN is real zero."""
+    return np.where(np.isnan(x), np.float32(0), x)
+
+
+Placed: TypeAlias = tuple[FloatArray, int]
+"""Whole numbers as reals, and what has to be added to them as integers."""
+
+
+def placed_reals(x: FloatArray, grid: HostTensor) -> Placed:
+    """As :func:`quantize_reals`; NaN stays."""
+    placed = x / grid.scale32
     placed += np.float32(grid.offset)
-    return round_half_even(placed)
+    return np.rint(placed), 0
+
+
+def quantized(
+    x: FloatArray, dest: HostTensor, place: Callable[[FloatArray, HostTensor], Placed]
+) -> HostResult:
+    """A result for operand 0: reals on the grid of ``dest``, saturated; NaN is real zero.
+
+    It is made in parts that stay in the processor's caches.
+    """
+    narrow, reals = np.empty(dest.shape, dest.dtype), x.reshape(-1)
+    stored, found = narrow.reshape(-1), []
+    for begin in range(0, reals.size, _PART):
+        part = slice(begin, begin + _PART)
+        whole, more = place(reals[part], dest)
+        if not _has_no_nan(whole):
+            whole, more = place(known(reals[part]), dest)
+        changed = _store(whole, more, stored[part])
+        if changed.places.size:
+            found.append((changed.places + begin, changed.exact))
+    if not found:
+        return HostResult({0: narrow}, {0: NONE_CLIPPED})
+    places, exact = (np.concatenate(column) for column in zip(*found, strict=True))
+    return HostResult({0: narrow}, {0: Clipped(places, exact)})
+
+
+def _store(whole: FloatArray, more: int, stored: AnyArray) -> Clipped:
+    """Put whole numbers, ``more`` added, into ``stored``, saturated."""
+    low, high = limits_of(stored.dtype)
+    if stored.dtype.itemsize > 2:
+        exact = to_int64(whole) + np.int64(more)
+        stored[...] = np.clip(exact, low, high)
+        return Clipped.of(exact, low, high)
+    # within the range all of it is exact in float32, too
+    changed, least, most = NONE_CLIPPED, low - more, high - more
+    if np.minimum.reduce(whole) < least or np.maximum.reduce(whole) > most:
+        places = np.flatnonzero((whole < least) | (whole > most))
+        changed = Clipped(places, to_int64(whole[places]) + np.int64(more))
+        whole = np.minimum(np.maximum(whole, least), most)
+    stored[...] = whole + np.float32(more) if more else whole
+    return changed
 
 
 def quantize_value(value: float, grid: HostTensor, dtype: npt.DTypeLike | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import attrs
 import numpy as np
@@ -32,6 +33,7 @@ def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float)
     return stacked
 
 
+@lru_cache(maxsize=64)
 def _exponentials(input_scale: float) -> npt.NDArray[np.uint64]:
     """``round(fl(exp(S * d)) * 2**31)`` for d = -255..0, at index d + 255."""
     distances = np.arange(-255, 1, dtype=np.float32)
@@ -52,6 +54,7 @@ class _Reciprocal:
     integer_bits: int
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(cls, output_scale: np.float32) -> _Reciprocal:
         reciprocal = np.float32(1.0) / output_scale
         integer_bits = math.floor(float(reciprocal)).bit_length()

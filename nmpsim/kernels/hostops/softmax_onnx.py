@@ -8,6 +8,8 @@ is what ONNX Runtime 1.32 answers for ratios on halves.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from nmpsim.kernels.hostops.functions import exp
@@ -29,6 +31,7 @@ def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float)
     return limited + dest.offset
 
 
+@lru_cache(maxsize=64)
 def _table(scale: float, count: int) -> FloatArray:
     """[256] float32; exponents are in float64, but the logarithm is a float32."""
     largest = float(np.finfo(np.float32).max / np.float32(count))

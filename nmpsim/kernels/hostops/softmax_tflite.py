@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -30,19 +30,30 @@ _EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401
 def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
     """Results of Int8 rows [N, C], before the clip."""
     _check(dest)
-    factor = min(src.scale * beta * (1 << 31 - _DIFFERENCE_BITS), float(_LARGEST))
-    below = rows - rows.max(axis=1, keepdims=True)
-    exponent = int(np.frexp(factor)[1])
-    lowest = -((((1 << _DIFFERENCE_BITS) - 1) << 31 - _DIFFERENCE_BITS) >> exponent)
-    counts = below >= lowest
-    powers = _exp(fixed_point(np.where(counts, below, 0), factor), _DIFFERENCE_BITS)
-    powers = np.where(counts, powers, 0)
-    total = _rounded_shift(powers, _SUM_BITS).sum(axis=1, keepdims=True)
+    places = rows - rows.max(axis=1, keepdims=True)
+    places += 255
+    powers, parts = (table[places] for table in _powers(src.scale * beta))
+    total = parts.sum(axis=1, keepdims=True)
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
     inverse = _one_over_one_plus((total << zeros) - (1 << 31))
     result = _rounded_shift(_product(inverse, powers), _SUM_BITS - zeros + 31 - 8)
-    kept: IntArray = np.where(counts, result, 0) + np.int64(dest.offset)
-    return kept
+    result += np.int64(dest.offset)
+    return result
+
+
+@lru_cache(maxsize=64)
+def _powers(scale: float) -> tuple[IntArray, IntArray]:
+    """[256] exp of differences from -255 to 0, 0 where one is too low to count; its parts of a
+    row's sum.
+    """
+    factor = min(scale * (1 << 31 - _DIFFERENCE_BITS), float(_LARGEST))
+    below = np.arange(-255, 1)
+    exponent = int(np.frexp(factor)[1])
+    lowest = -((((1 << _DIFFERENCE_BITS) - 1) << 31 - _DIFFERENCE_BITS) >> exponent)
+    counts = below >= lowest
+    exact = _exp(fixed_point(np.where(counts, below, 0), factor), _DIFFERENCE_BITS)
+    powers = np.where(counts, exact, 0)
+    return powers, _rounded_shift(powers, _SUM_BITS)
 
 
 def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
@@ -69,10 +80,11 @@ def _check(dest: HostTensor) -> None:
 
 
 def _product(a: IntArray, b: IntArray | int) -> IntArray:
-    """Doubling high product, halves up."""
-    high: IntArray = (a * np.int64(b) if isinstance(b, int) else a * b) + (1 << 30) >> 31
-    held: IntArray = np.minimum(high, _LARGEST)
-    return held
+    """Doubling high product, halves up. It saturates only where both are -1, which none is here."""
+    high: IntArray = a * b
+    high += 1 << 30
+    high >>= 31
+    return high
 
 
 def _rounded_shift(x: IntArray, shift: IntArray | int) -> IntArray:
@@ -83,7 +95,7 @@ def _rounded_shift(x: IntArray, shift: IntArray | int) -> IntArray:
 
 
 def _shifted_up(x: IntArray, bits: int) -> IntArray:
-    held: IntArray = np.clip(x << bits, -_LARGEST - 1, _LARGEST)
+    held: IntArray = np.minimum(np.maximum(x << bits, -_LARGEST - 1), _LARGEST)
     return held
 
 
@@ -115,8 +127,7 @@ def _exp_below_a_quarter(x: IntArray) -> IntArray:
 
 def _one_over_one_plus(x: IntArray) -> IntArray:
     """1 / (1 + x) on [0, 1]: three of Newton's steps for half of the denominator."""
-    total = x + _LARGEST
-    half = np.sign(total) * ((np.abs(total) + 1) >> 1)
+    half = (x + (_LARGEST + 1)) >> 1
     inverse = 1515870810 + _product(half, -1010580540)  # 48/17 - 32/17 of it, 2 integer bits
     for _ in range(3):
         error = (1 << 29) - _product(half, inverse)

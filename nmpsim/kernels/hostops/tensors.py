@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import attrs
@@ -13,6 +14,9 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 Attributes: TypeAlias = Mapping[str, Any]
+
+_EXACT = 1 << 23
+"""An integer up to this less one of 16 bits is exact in float32."""
 
 
 @attrs.frozen(eq=False)
@@ -68,19 +72,54 @@ class HostTensor:
         """``fl(scale * (q - offset))``; for float32 elements the values themselves."""
         if self.is_float:
             return self.values
-        return self.scale32 * self.centered().astype(np.float32)
+        if self.dtype.kind == "i" and self.dtype.itemsize <= 2 and abs(self.offset) <= _EXACT:
+            centered = np.subtract(self.values, np.float32(self.offset), dtype=np.float32)
+        else:
+            centered = self.centered().astype(np.float32)
+        centered *= self.scale32
+        return centered
+
+
+@attrs.frozen(eq=False)
+class Clipped:
+    """The values that a clip to an integer range has changed."""
+
+    places: IntArray
+    """[n] row-major, ascending"""
+    exact: IntArray
+    """[n] what they were"""
+
+    @classmethod
+    def of(cls, values: IntArray, low: int, high: int) -> Clipped:
+        """Those of int64 ``values``."""
+        flat = values.reshape(-1)
+        places = np.flatnonzero((flat < low) | (flat > high))
+        return cls(places, flat[places])
+
+
+NONE_CLIPPED = Clipped(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @attrs.frozen(eq=False)
 class HostResult:
     """New contents of output operands, by operand index.
 
-    ``unclipped`` holds, for an operation that clips to an integer range, the int64 value before
-    that clip, so that the caller can count saturation.
+    Of an operation that clips to an integer range ``clipped`` says what the clip has changed, so
+    that the caller can count saturation.
     """
 
     outputs: Mapping[int, AnyArray]
-    unclipped: Mapping[int, IntArray] = attrs.field(factory=dict)
+    clipped: Mapping[int, Clipped] = attrs.field(factory=dict)
+
+    @property
+    def unclipped(self) -> Mapping[int, IntArray]:
+        """int64 values before that clip, of operations that have one."""
+        return {index: self._unclipped(index) for index in self.clipped}
+
+    def _unclipped(self, index: int) -> IntArray:
+        values, changed = self.outputs[index].astype(np.int64), self.clipped[index]
+        values.reshape(-1)[changed.places] = changed.exact
+        return values
 
 
 class UnsupportedHostOp(ValueError):  # noqa: N818 - it names a limit, not a fault
@@ -107,11 +146,23 @@ def whole(values: AnyArray, dest: HostTensor) -> HostResult:
 
 def clipped(values: IntArray, dest: HostTensor) -> HostResult:
     """A result for operand 0: int64 ``values`` saturated to the integer range of ``dest``."""
-    wide = np.broadcast_to(values, dest.shape)
-    limits = np.iinfo(dest.dtype)
-    narrow = np.empty(dest.shape, dest.dtype)
-    np.clip(wide, limits.min, limits.max, out=narrow, casting="unsafe")
-    return HostResult({0: narrow}, {0: np.ascontiguousarray(wide)})
+    wide = np.asarray(values)
+    if wide.shape != dest.shape:
+        wide = np.broadcast_to(wide, dest.shape)
+    low, high = limits_of(dest.dtype)
+    least = np.minimum.reduce(wide, None, initial=low)
+    most = np.maximum.reduce(wide, None, initial=high)
+    if least == low and most == high:
+        return HostResult({0: wide.astype(dest.dtype, order="C")}, {0: NONE_CLIPPED})
+    narrow = np.asarray(np.clip(wide, low, high)).astype(dest.dtype, order="C")
+    return HostResult({0: narrow}, {0: Clipped.of(wide, low, high)})
+
+
+@cache
+def limits_of(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The least and the largest value of an integer type; NumPy works them out each time."""
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
 
 
 def checked_indices(opcode: str, indices: AnyArray, limit: int) -> IntArray:

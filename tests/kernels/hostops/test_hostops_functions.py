@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.isa.profiles import NUMERICS_NAMES
+from nmpsim.kernels.hostops import HostTensor, execute, rounding
 from nmpsim.kernels.hostops.functions import exp32, power32, tanh32
 from nmpsim.kernels.hostops.rounding import round_half_away, round_half_even
 
@@ -88,6 +89,24 @@ def test_quantize_saturates_and_takes_nan_as_zero(value: float, expected: int) -
     result = execute("quantize", [dest, one(value)], {})
     assert result.outputs[0][0] == expected
     assert (result.unclipped[0][0] > 127) == (value > 1e3)
+
+
+@pytest.mark.parametrize("numerics", NUMERICS_NAMES)
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
+def test_quantize_in_parts(monkeypatch: pytest.MonkeyPatch, dtype: Any, numerics: str) -> None:
+    """Each value as it is alone, whatever is saturated or no number in its part."""
+    limits = np.iinfo(dtype)
+    values = [0.25, -0.25, 7.75, math.nan, limits.max, 1.0, limits.min, math.inf, -3e38, 2.0, 0.5]
+    reals = np.array(values, F32).reshape(11, 1)
+    dest = HostTensor(np.zeros((11, 1), dtype), 0.5, 5, quantized=True)
+    scalar = HostTensor(np.zeros((), dtype), 0.5, 5, quantized=True)
+    alone = [execute("quantize", [scalar, HostTensor(x)], {}, numerics) for x in reals.ravel()]
+    monkeypatch.setattr(rounding, "_PART", 3)
+    found = execute("quantize", [dest, HostTensor(reals)], {}, numerics)
+    assert found.outputs[0].ravel().tolist() == [one.outputs[0].item() for one in alone]
+    assert found.unclipped[0].ravel().tolist() == [one.unclipped[0].item() for one in alone]
+    assert found.clipped[0].places.tolist() == [4, 6, 7, 8]
+    assert found.outputs[0].shape == (11, 1)
 
 
 def test_sigmoid_and_tanh() -> None:
