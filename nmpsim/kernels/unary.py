@@ -7,59 +7,38 @@ from typing import Any
 import numpy as np
 
 from nmpsim.kernels.array_types import Int, Int8s
-from nmpsim.kernels.elementwise_int32 import (
-    ENDS,
+from nmpsim.kernels.elementwise_int8 import (
+    CLIPS,
     NUMBERS,
-    RESCALE,
+    ROWS,
     is_regular,
     put_rescale_numbers,
     put_run,
+    rescale_of,
 )
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import Scratchpad, read_run, write_run
 from nmpsim.kernels.operands import Clip, Place, Sides, Unary
 from nmpsim.kernels.profiles import is_real, rescale_results
 from nmpsim.kernels.saturate import SaturationCounters, clip_run
-from nmpsim.kernels.saturation_stages import ACTIVATION
 from nmpsim.kernels.scale_runs import add_integer
-from nmpsim.kernels.vector_code import LANES
 
 BOTH_SIDES: Any = np.int64(3)
 """Of a clip that the network asks for."""
-
-
-@jit
-def narrowed(u: Unary, values: Int8s) -> Any:
-    """The same operation, whose clamp is no wider than these values: their results are the same."""
-    low, high = np.int64(127), np.int64(-128)
-    for i in range(values.size):
-        low, high = min(low, np.int64(values[i])), max(high, np.int64(values[i]))
-    clamp = max(u.in_low, low), min(u.in_high, high)
-    scales = u.scale, u.leaky, u.leaky_scale, u.result_scale
-    return Unary(u.element, u.profile, *clamp, u.in_offset, *scales, u.out_offset, u.clip)
 
 
 @jit_allocating
 def rescale_bytes(
     spm: Scratchpad, sides: Sides, count: Int, u: Unary, place: Place, counters: SaturationCounters
 ) -> Any:
-    """The whole tile, if it is such that 32 bits hold every number on the way; else False."""
+    """The whole tile, if it is such that 16 bits hold every number on the way; else False."""
     channels = counters.layers[place.layer].channels
-    numbers = np.empty(NUMBERS, np.int32)
-    if not is_regular(sides, place.origin, count, channels):
+    numbers = np.empty(NUMBERS, np.int16)
+    if not is_regular(sides, place.origin, count, channels) or not put_rescale_numbers(u, numbers):
         return False
-    if not put_rescale_numbers(u, numbers):
-        if u.element != 0:
-            return False
-        values = spm.i8[sides[0] : sides[0] + count]
-        if not put_rescale_numbers(narrowed(u, values), numbers):
-            return False
-    counts = np.empty((2, min(count, channels)), np.int32)
-    ends = np.empty((ENDS, LANES), np.int32)
-    stages, layer = (ACTIVATION, ACTIVATION), place.layer
-    put_run(
-        spm, RESCALE, sides, count, numbers, counts, ends, stages, place.origin, layer, counters
-    )
+    table = np.empty((CLIPS, ROWS, min(count, channels)), np.int16)
+    operation, index, layer = rescale_of(u), place.origin, place.layer
+    put_run(spm, operation, sides, count, numbers, table, u.clip, index, layer, counters)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Sums and rescaled values of Int8 in 32 bits against plain integers, number by number."""
+"""Sums and rescaled values of Int8 in 16 bits against plain integers, number by number."""
 
 from __future__ import annotations
 
@@ -15,32 +15,35 @@ import pytest
 from nmpsim.core.state import LAYER, NEVER, STAGES
 from nmpsim.isa.profiles import GLOW_INT, Q31
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_SUB
-from nmpsim.kernels.elementwise_int32 import (
-    ENDS,
+from nmpsim.kernels.elementwise_int8 import (
+    CLIPS,
     NUMBERS,
     RESCALE,
+    RESCALE_WITHIN,
+    ROWS,
     SUM,
     is_regular,
     put_rescale_numbers,
     put_run,
     put_sum_numbers,
+    rescale_of,
 )
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Clip, IntegerScale, Pair, PairScales, Unary
 from nmpsim.kernels.saturation_stages import ACTIVATION, RESULT
-from nmpsim.kernels.unary import narrowed
 
-CHANNELS, LANES, BASE = 48, 16, 7
+CHANNELS, BASE = 48, 7
 """Channels of the layer, and the place of its first one in the account."""
 LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
 run_entry: Any = numba.njit(
-    lambda spm, operation, sides, count, numbers, counts, ends, stages, index, layer, counters: (
-        put_run(spm, operation, sides, count, numbers, counts, ends, stages, index, layer, counters)
+    lambda spm, operation, sides, count, numbers, table, clip, index, layer, counters: put_run(
+        spm, operation, sides, count, numbers, table, clip, index, layer, counters
     )
 )
 sum_entry: Any = numba.njit(lambda t, q, numbers: put_sum_numbers(t, q, numbers))
 rescale_entry: Any = numba.njit(lambda u, numbers: put_rescale_numbers(u, numbers))
+operation_entry: Any = numba.njit(lambda u: rescale_of(u))
 regular_entry: Any = numba.njit(lambda *asked: is_regular(*asked))
 
 
@@ -75,7 +78,7 @@ def pair(operation: int = OP_ADD) -> Pair:
 
 
 def pair_scales(**changed: Any) -> PairScales:
-    clip = Clip(np.int64(-90), np.int64(100), np.int64(0))
+    clip = Clip(np.int64(-90), np.int64(100), np.int64(1))
     one, other = scale_of(0, 181, 7), scale_of(1, 77, 5)
     numbers = (np.int64(0), np.int64(11))
     q = PairScales(np.int64(GLOW_INT), np.int64(-5), np.int64(9), one, other, one, *numbers, clip)
@@ -90,23 +93,25 @@ def unary(**changed: Any) -> Unary:
     return Unary(*limits, one, zero, one, zero, np.int64(3), clip)._replace(**changed)
 
 
-def do_run(operation: Any, sides: Any, count: int, index: int, numbers: Any, seed: int) -> Any:
+def do_run(
+    operation: Any, sides: Any, count: int, index: int, numbers: Any, clip: Any, seed: int
+) -> Any:
     """Scratchpad and accounts after a run."""
     spm, counters = random_scratchpad(seed), new_counters()
-    counts = np.full((2, CHANNELS), 77, np.int32)  # what is there is no matter
-    ends = np.full((ENDS, LANES), 77, np.int32)
-    stages = (ACTIVATION, RESULT)
-    given = (np.int64(count), numbers, counts, ends, stages, np.int64(index), np.int64(0), counters)
+    table = np.full((CLIPS, ROWS, CHANNELS), 77, np.int16)  # what is there is no matter
+    given = (np.int64(count), numbers, table, clip, np.int64(index), np.int64(0), counters)
     run_entry(spm, operation, tuple(map(np.int64, sides)), *given)
     return spm.i8, counters
 
 
-def check_accounts(
-    counters: SaturationCounters, values: list[int], low: int, high: int, index: int
-) -> None:
-    """Accounts of values before a clip, counted one by one."""
-    sides = ((ACTIVATION, 0, [low - v for v in values]), (RESULT, 1, [v - high for v in values]))
-    for stage, side, over in sides:
+def check_accounts(counters: SaturationCounters, index: int, *clips: Any) -> None:
+    """Accounts of values before clips, counted one by one: (values, low, high, both stages)."""
+    expected: dict[tuple[int, int], list[int]] = {}
+    for values, low, high, stages in clips:
+        for side, over in enumerate(([low - v for v in values], [v - high for v in values])):
+            before = expected.get((stages[side], side), [0] * len(values))
+            expected[stages[side], side] = [max(*two) for two in zip(before, over, strict=True)]
+    for (stage, side), over in expected.items():
         cut = [i for i, beyond in enumerate(over) if beyond > 0]
         by_channel = [0] * counters.channel_saturated.shape[2]
         for i in cut:
@@ -116,7 +121,8 @@ def check_accounts(
         assert account.saturated[stage, side] == len(cut)
         assert account.worst[stage, side] == max([0, *over])
         assert account.first[stage, side] == (index + cut[0] if cut else NEVER)
-    assert counters.layers[0].saturated.sum() == sum(not low <= v <= high for v in values)
+    total = sum(beyond > 0 for over in expected.values() for beyond in over)
+    assert counters.layers[0].saturated.sum() == total
 
 
 RUNS = [(48, 0), (96, 48), (16, 16), (32, 32), (80, 32), (240, 16), (208, 96)]
@@ -126,10 +132,10 @@ RUNS = [(48, 0), (96, 48), (16, 16), (32, 32), (80, 32), (240, 16), (208, 96)]
 @pytest.mark.parametrize(("count", "index"), RUNS)
 @pytest.mark.parametrize(("operation", "out"), [(OP_ADD, OUT), (OP_SUB, OUT), (OP_ADD, LHS)])
 def test_sums(operation: int, out: int, count: int, index: int) -> None:
-    q, numbers = pair_scales(), np.zeros(NUMBERS, np.int32)
+    q, numbers = pair_scales(), np.zeros(NUMBERS, np.int16)
     assert sum_entry(pair(operation), q, numbers)
     before = random_scratchpad(count).i8.tolist()
-    after, counters = do_run(SUM, (LHS, RHS, out), count, index, numbers, count)
+    after, counters = do_run(SUM, (LHS, RHS, out), count, index, numbers, q.clip, count)
     sign = 1 if operation == OP_ADD else -1
     values = [
         scaled(before[LHS + i] + 5, q.lhs_scale) + sign * scaled(before[RHS + i] - 9, q.rhs_scale)
@@ -139,28 +145,87 @@ def test_sums(operation: int, out: int, count: int, index: int) -> None:
     expected = before.copy()
     expected[out : out + count] = [min(max(value, -90), 100) for value in values]
     assert after.tolist() == expected
-    check_accounts(counters, values, -90, 100, index)
+    check_accounts(counters, index, (values, -90, 100, (ACTIVATION, RESULT)))
 
 
+@pytest.mark.parametrize("mul", [120, 250, -250])
 @pytest.mark.parametrize(("count", "index"), RUNS)
-def test_rescaled_values(count: int, index: int) -> None:
-    u, numbers = unary(), np.zeros(NUMBERS, np.int32)
+def test_rescaled_values(count: int, index: int, mul: int) -> None:
+    """Values are clamped, scaled and clipped; both are counted, here on different sides."""
+    clip = Clip(np.int64(-100), np.int64(110), np.int64(0))
+    u = unary(scale=scale_of(0, mul, 7), clip=clip, in_low=np.int64(-80))
+    numbers = np.zeros(NUMBERS, np.int16)
     assert rescale_entry(u, numbers)
     before = random_scratchpad(count).i8.tolist()
-    after, counters = do_run(RESCALE, (LHS, LHS, OUT), count, index, numbers, count)
-    clamped = [min(max(value, -4), 100) for value in before[:count]]
+    after, counters = do_run(RESCALE, (LHS, LHS, OUT), count, index, numbers, clip, count)
+    results = [scaled(min(max(v, -80), 100) + 4, u.scale) + 3 for v in before[:count]]
     expected = before.copy()
-    expected[OUT : OUT + count] = [scaled(value + 4, u.scale) + 3 for value in clamped]
+    expected[OUT : OUT + count] = [min(max(result, -100), 110) for result in results]
     assert after.tolist() == expected
-    check_accounts(counters, before[:count], -4, 100, index)
+    clamp = before[:count], -80, 100, (ACTIVATION, ACTIVATION)
+    check_accounts(counters, index, clamp, (results, -100, 110, (RESULT, RESULT)))
+
+
+@pytest.mark.parametrize("mul", [110, -110])
+@pytest.mark.parametrize("last", [0, 1])
+def test_results_that_no_clip_can_limit(mul: int, last: int) -> None:
+    """The clamp's ends tell; without the clip results are the same."""
+    ends = sorted(scaled(value + 4, scale_of(0, mul, 7)) + 3 for value in (-80, 100))
+    clip = Clip(np.int64(ends[0]), np.int64(ends[1] - last), np.int64(0))
+    u = unary(scale=scale_of(0, mul, 7), clip=clip, in_low=np.int64(-80))
+    numbers = np.zeros(NUMBERS, np.int16)
+    assert rescale_entry(u, numbers)
+    assert operation_entry(u) == (RESCALE if last else RESCALE_WITHIN)
+    given = (LHS, LHS, OUT), 240, 16, numbers, clip, 7
+    with_clip, without = (do_run(operation, *given) for operation in (RESCALE, RESCALE_WITHIN))
+    assert np.array_equal(with_clip[0], without[0]) != last
+    assert (with_clip[1].layers == without[1].layers).all() != last
+
+
+def test_a_run_of_many_pixels() -> None:
+    """Counts are added up piece by piece; the first place is in a later piece."""
+    q, numbers = pair_scales(), np.zeros(NUMBERS, np.int16)
+    assert sum_entry(pair(), q, numbers)
+    counters, memory = new_counters(), np.zeros(CHANNELS * 600, np.int8)
+    memory[CHANNELS * 400 :] = 127
+    spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+    table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
+    sides, count = (zero, zero, zero), np.int64(memory.size)
+    run_entry(spm, SUM, sides, count, numbers, table, q.clip, zero, zero, counters)
+    of_zero = scaled(5, q.lhs_scale) + scaled(-9, q.rhs_scale) + 11
+    of_most = scaled(132, q.lhs_scale) + scaled(118, q.rhs_scale) + 11
+    values = [of_zero] * CHANNELS * 400 + [of_most] * CHANNELS * 200
+    assert memory.tolist() == [min(value, 100) for value in values]
+    check_accounts(counters, 0, (values, -90, 100, (ACTIVATION, RESULT)))
 
 
 def test_nothing_cut() -> None:
     q = pair_scales(lhs_scale=scale_of(3, 1, 0), rhs_scale=scale_of(3, 1, 0))
-    numbers = np.zeros(NUMBERS, np.int32)
+    numbers = np.zeros(NUMBERS, np.int16)
     assert sum_entry(pair(), q, numbers)
-    _, counters = do_run(SUM, (LHS, RHS, OUT), 96, 0, numbers, 5)
-    check_accounts(counters, [0] * 96, -90, 100, 0)
+    _, counters = do_run(SUM, (LHS, RHS, OUT), 96, 0, numbers, q.clip, 5)
+    check_accounts(counters, 0, ([0] * 96, -90, 100, (ACTIVATION, RESULT)))
+
+
+def test_every_scale_that_fits() -> None:
+    """The rounded product of 16 bits is the scale, for each byte."""
+    random, fitting = np.random.default_rng(3), 0
+    for _ in range(300):
+        scale = scale_of(random.integers(0, 4), random.integers(-600, 600), random.integers(0, 17))
+        offset, clip = random.integers(-128, 128), Clip(np.int64(-128), np.int64(127), np.int64(0))
+        limits = {"in_low": np.int64(-128), "in_high": np.int64(127), "in_offset": offset}
+        numbers = np.zeros(NUMBERS, np.int16)
+        if not rescale_entry(unary(scale=scale, clip=clip, **limits), numbers):
+            continue
+        fitting += 1
+        memory = np.tile(np.arange(-128, 128).astype(np.int8), 3)
+        spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+        table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
+        given = (zero, zero, zero), np.int64(memory.size), numbers, table, clip, zero, zero
+        run_entry(spm, RESCALE, *given, new_counters())
+        results = [scaled(x - int(offset), scale) + 3 for x in range(-128, 128)]
+        assert memory.tolist() == [min(max(result, -128), 127) for result in results] * 3
+    assert fitting > 200
 
 
 @pytest.mark.parametrize(
@@ -175,11 +240,11 @@ def test_nothing_cut() -> None:
     ],
 )
 def test_sums_that_need_64_bits(changed: dict[str, Any]) -> None:
-    assert not sum_entry(pair(), pair_scales(**changed), np.zeros(NUMBERS, np.int32))
+    assert not sum_entry(pair(), pair_scales(**changed), np.zeros(NUMBERS, np.int16))
 
 
 def test_other_operations_and_wider_sides() -> None:
-    numbers = np.zeros(NUMBERS, np.int32)
+    numbers = np.zeros(NUMBERS, np.int16)
     assert not sum_entry(pair(OP_MAX), pair_scales(), numbers)
     assert not sum_entry(pair()._replace(rhs_size=np.int64(2)), pair_scales(), numbers)
     assert not sum_entry(pair()._replace(element=np.int64(1)), pair_scales(), numbers)
@@ -192,14 +257,14 @@ def test_other_operations_and_wider_sides() -> None:
         {"leaky": np.int64(1)},
         {"in_low": np.int64(-200)},
         {"in_low": np.int64(101)},
-        {"scale": scale_of(0, -1, 0)},
         {"scale": scale_of(0, 1 << 30, 0)},
-        {"clip": Clip(np.int64(4), np.int64(127), np.int64(0))},
-        {"clip": Clip(np.int64(-128), np.int64(100), np.int64(0))},
+        {"scale": scale_of(0, 300, 16)},
+        {"clip": Clip(np.int64(-129), np.int64(127), np.int64(0))},
+        {"out_offset": np.int64(1 << 14)},
     ],
 )
-def test_rescales_that_need_64_bits_or_cut_results(changed: dict[str, Any]) -> None:
-    assert not rescale_entry(unary(**changed), np.zeros(NUMBERS, np.int32))
+def test_rescales_that_need_64_bits(changed: dict[str, Any]) -> None:
+    assert not rescale_entry(unary(**changed), np.zeros(NUMBERS, np.int16))
 
 
 @pytest.mark.parametrize(
@@ -223,11 +288,13 @@ def test_regular_runs(
 
 def digest_of_runs() -> str:
     """Bytes and accounts of some runs in one string."""
-    numbers = np.zeros(NUMBERS, np.int32)
+    numbers = np.zeros(NUMBERS, np.int16)
     assert sum_entry(pair(), pair_scales(), numbers)
-    made = [do_run(SUM, (LHS, RHS, OUT), *run, numbers, 1) for run in RUNS]
+    made = [do_run(SUM, (LHS, RHS, OUT), *run, numbers, pair_scales().clip, 1) for run in RUNS]
     assert rescale_entry(unary(), numbers)
-    made += [do_run(RESCALE, (LHS, LHS, OUT), *run, numbers, 1) for run in RUNS]
+    for operation in (RESCALE, RESCALE_WITHIN):
+        given = numbers, unary().clip, 1
+        made += [do_run(operation, (LHS, LHS, OUT), *run, *given) for run in RUNS]
     totals = [
         int(part.astype(np.int64).sum())
         for memory, counters in made
@@ -242,7 +309,7 @@ def digest_of_runs() -> str:
 
 
 def test_without_the_compiler() -> None:
-    code = "import test_elementwise_int32 as t; print(t.digest_of_runs())"
+    code = "import test_elementwise_int8 as t; print(t.digest_of_runs())"
     run = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -251,17 +318,3 @@ def test_without_the_compiler() -> None:
         cwd=Path(__file__).parent,
     )
     assert (run.returncode, run.stdout) == (0, digest_of_runs() + "\n"), run.stderr
-
-
-narrowed_entry: Any = numba.njit(lambda u, values: narrowed(u, values))
-
-
-@pytest.mark.parametrize(("values", "fits"), [([-9, 3], True), ([40], True), ([-9, 100], False)])
-def test_a_clamp_that_is_as_wide_as_the_values(values: list[int], fits: bool) -> None:
-    """Where the results of a tile cannot be limited, whatever others could be."""
-    u = unary(clip=Clip(np.int64(-128), np.int64(60), np.int64(0)))
-    numbers = np.zeros(NUMBERS, np.int32)
-    assert not rescale_entry(u, numbers)
-    narrow = narrowed_entry(u, np.array(values, np.int8))
-    assert (narrow.in_low, narrow.in_high) == (max(values[0], -4), min(values[-1], 100))
-    assert rescale_entry(narrow, numbers) == fits
