@@ -12,6 +12,7 @@ from nmpsim.kernels.operands import CopyShape
 
 ORIGIN: Any = np.int64(0)
 """The first element."""
+ONE: Any = np.int64(1)
 
 
 class Scratchpad(NamedTuple):
@@ -65,11 +66,14 @@ def write_run(values: Int64s, count: Int, spm: Scratchpad, size: Int, to: Int) -
 @jit
 def copy_strided(source: Integers, start: Int, target: Integers, to: Int, box: CopyShape) -> None:
     """Copy a box from byte ``start`` of ``source`` to byte ``to`` of ``target``."""
+    runs, run = box.count_x, box.run
+    if box.from_stride_x == run and box.to_stride_x == run:
+        runs, run = ONE, runs * run
     for y in range(box.count_y):
-        for x in range(box.count_x):
+        for x in range(runs):
             a = start + y * box.from_stride_y + x * box.from_stride_x
             b = to + y * box.to_stride_y + x * box.to_stride_x
-            copy_run(source, a, target, b, box.run)
+            copy_run(source, a, target, b, run)
 
 
 @jit
@@ -83,11 +87,43 @@ def fill_rows(
     run: Int,
     value: Int,
 ) -> None:
-    """Write ``value`` to ``rows`` x ``runs`` runs of ``run`` bytes."""
+    """Write ``value`` to ``rows`` x ``runs`` runs of ``run`` elements."""
+    if run_stride == run:
+        runs, run = ONE, runs * run
     for y in range(rows):
         for x in range(runs):
             a = to + y * row_stride + x * run_stride
             target[a : a + run] = value
+
+
+@jit
+def copy_apart(
+    spm: Int8s, element: Int, source: Int, step: Int, target: Int, to_step: Int, count: Int
+) -> None:
+    """Copy ``count`` elements, which are ``step`` and ``to_step`` bytes apart."""
+    if element == 1:
+        for i in range(count):
+            spm[target + i * to_step] = spm[source + i * step]
+        return
+    for i in range(count):
+        for byte in range(element):
+            spm[target + i * to_step + byte] = spm[source + i * step + byte]
+
+
+@jit
+def is_free(
+    element: Int, distance: Int, sizes: Int64s, from_strides: Int64s, to_strides: Int64s
+) -> Any:
+    """True if the order of the inner two dimensions does not matter: no results lie on one another,
+    nor on what is copied, ``distance`` before them."""
+    reach, to_reach = element, element
+    for i in range(4):
+        if from_strides[i] < 0 or to_strides[i] < 0:
+            return False
+        reach += (sizes[i] - 1) * from_strides[i]
+        to_reach += (sizes[i] - 1) * to_strides[i]
+    is_grid = to_strides[3] >= element and to_strides[2] >= sizes[3] * to_strides[3]
+    return is_grid and (distance >= reach or -distance >= to_reach)
 
 
 @jit
@@ -101,13 +137,13 @@ def permute(
     to_strides: Int64s,
 ) -> None:
     """Strided copy of up to four dimensions; ``element`` bytes each."""
+    outer, inner = 2, 3
+    if sizes[3] < sizes[2] and is_free(element, target - source, sizes, from_strides, to_strides):
+        outer, inner = 3, 2  # a long row takes less time than many short ones
+    step, to_step, count = from_strides[inner], to_strides[inner], sizes[inner]
     for i in range(sizes[0]):
         for j in range(sizes[1]):
-            for k in range(sizes[2]):
-                a = source + i * from_strides[0] + j * from_strides[1] + k * from_strides[2]
-                b = target + i * to_strides[0] + j * to_strides[1] + k * to_strides[2]
-                for _ in range(sizes[3]):
-                    for byte in range(element):
-                        spm[b + byte] = spm[a + byte]
-                    a += from_strides[3]
-                    b += to_strides[3]
+            for k in range(sizes[outer]):
+                a = source + i * from_strides[0] + j * from_strides[1] + k * from_strides[outer]
+                b = target + i * to_strides[0] + j * to_strides[1] + k * to_strides[outer]
+                copy_apart(spm, element, a, step, b, to_step, count)
