@@ -192,8 +192,8 @@ class InterruptError(Exception):
 def test_a_run_that_is_interrupted_leaves_no_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What workers counted for it is not added to the next run's."""
 
-    def interrupt(_: Machine, own: replay.WorkerCounters, *__: object) -> None:
-        own.layers.elements += 1
+    def interrupt(*_: object) -> None:
+        engine._workers._counters[0].layers.elements += 1
         raise InterruptError
 
     program, engine = racing(7), threaded(2)
@@ -201,7 +201,7 @@ def test_a_run_that_is_interrupted_leaves_no_counts(monkeypatch: pytest.MonkeyPa
     for _ in range(2):
         assert engine.replay(program.machine(), costs, ignore)
     with monkeypatch.context() as patched, pytest.raises(InterruptError):
-        patched.setattr(replay, "add_counters", interrupt)
+        patched.setattr(replay, "replay_epochs", interrupt)
         engine.replay(program.machine(), costs, ignore)
     machine = program.machine()
     assert engine.replay(machine, costs, ignore)

@@ -69,6 +69,11 @@ class Timing(NamedTuple):
     worked: Int64s
 
 
+BEGIN, END, PART_CORE = range(3)
+PART_WORDS = 3
+"""Entries of a part of an epoch: where its instructions are in ``items``, and whose they are."""
+
+
 @attrs.frozen(eq=False)
 class Epochs:
     """Tensor instructions in the order of execution."""
@@ -76,13 +81,20 @@ class Epochs:
     items: Int64s
     """NUMBER, LAYER and the descriptor of each, one after the other."""
     parts: Int64s
-    """[epochs, cores, (begin, end)] positions of each core's instructions in ``items``."""
+    """[parts, PART_WORDS] instructions that one thread executes, epoch after epoch."""
+    firsts: Int64s
+    """[epochs + 1] the first part of each epoch, and the end of the last one."""
     reached: Int64s
     """[epochs] after each epoch all layers below this one are done."""
     is_whole: npt.NDArray[np.bool_]
     """[epochs] true if it does a whole layer, in the host's memory."""
     host: Host | None = None
     """The memory of whole layers."""
+
+    @property
+    def arrays(self) -> tuple[Int64s, Int64s, Int64s]:
+        """What compiled code needs."""
+        return self.items, self.parts, self.firsts
 
     @cached_property
     def runs(self) -> tuple[tuple[int, int, bool], ...]:
@@ -186,11 +198,14 @@ def _recording(
     items = rows[np.arange(rows.shape[1]) < lengths[:, None]]
     ends = np.cumsum(np.bincount(owner[order], lengths, epochs * cores)).astype(np.int64)
     begins = np.concatenate([[0], ends[:-1]])
-    parts = np.stack([begins, ends], axis=1).reshape(epochs, cores, 2)
-    parts = np.ascontiguousarray(parts, np.int64)
+    parts = np.stack([begins, ends, np.tile(np.arange(cores), epochs)], axis=1)
+    is_used = begins < ends
+    counts = is_used.reshape(epochs, cores).sum(axis=1)
+    firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     lowest = np.full(epochs, machine.layers.size)
     np.minimum.at(lowest, recorded[:, EPOCH], recorded[:, FIRST_WORD + LAYER])
-    found = Epochs(items, parts, reached_after(lowest, machine), np.zeros(epochs, np.bool_))
+    reached, is_whole = reached_after(lowest, machine), np.zeros(epochs, np.bool_)
+    found = Epochs(items, parts[is_used].astype(np.int64), firsts, reached, is_whole)
     return Recording(found, timing_of(machine), timing_of(ahead), path)
 
 

@@ -1,9 +1,9 @@
-"""Replay of a recording: threads compute the values of an epoch's cores, and meet at its end.
+"""Replay of a recording: threads compute the values of an epoch's parts, and meet at its end.
 
-Epochs are numbered. A thread claims a core by writing the number of the epoch into the core's
-entry of ``claimed``, and executes that core's instructions in order. An epoch ends when every core
-is claimed and done, also one without instructions: so a thread that comes late, with the number of
-an earlier epoch, gets no core.
+A part is what one core does in an epoch, or some tasks of a whole layer. Each thread has a share of
+an epoch's parts, which follow each other: it takes them from the front, and others that are done
+with theirs take them from the back. A share is one number, with the number of the epoch in it: so
+a thread that comes late, for an earlier epoch, gets nothing.
 """
 
 from __future__ import annotations
@@ -33,22 +33,28 @@ from nmpsim.core.compiled.kernel_context import (
     words_at,
 )
 from nmpsim.core.compiled.recorder import LAYER, NUMBER, WORDS
-from nmpsim.core.compiled.recording import Epochs
+from nmpsim.core.compiled.recording import BEGIN, END, PART_CORE, PART_WORDS, Epochs
 from nmpsim.core.compiled.tensor import check_tables
 from nmpsim.core.decode import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.core.engine import Reached
-from nmpsim.core.state import NEVER, Int64s, Machine
+from nmpsim.core.state import NEVER, STAGES, Int64s, Machine
+from nmpsim.core.whole.tasks import SLOTS
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.atomics import give_way, load, replace, store
 from nmpsim.kernels.function_pointers import call
 from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
+from nmpsim.kernels.movement import ORIGIN
 from nmpsim.kernels.numba_internals import struct_pointer
+from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.memory.weight_tail import weight_tail
 
-BEGIN, END = range(2)
-"""Entries of a core's part of an epoch: where its instructions are in the recording."""
 BYTES: Any = np.int64(8)
 """Of each entry."""
+ONE: Any = np.int64(1)
+FIRST_SHIFT: Any = np.int64(10)
+EPOCH_SHIFT: Any = np.int64(20)
+MAX_PARTS: Any = np.int64(1023)
+"""A share is the number of its epoch, of its first part and of the one behind its last."""
 LINE = 8
 """64-bit words of a cache line of the host: what threads share is on lines of its own."""
 MAIN_THREAD: Any = np.int64(0)
@@ -70,7 +76,7 @@ class Shared(IntEnum):
     """1 while a replay lasts."""
     EPOCH = 1
     PARTS = 2
-    """Address of the epoch's parts, [cores, (BEGIN, END)]."""
+    """Address of the epoch's parts, [parts, PART_WORDS]."""
     ITEMS = 3
     """Address of the recording's instructions."""
     HAS_DIVERGED = 4
@@ -90,10 +96,10 @@ class ReplayContext(NamedTuple):
     """[instructions] of compiled kernels."""
     kernel_contexts: Int64s
     """[threads, CONTEXT_WORDS] see :class:`~nmpsim.core.compiled.kernel_context.ContextWord`."""
-    claimed: Int64s
-    """[cores, LINE] the last epoch for which each core was claimed; first word of each line."""
+    shares: Int64s
+    """[threads, LINE] what nobody has claimed of each thread's share; first word of each line."""
     done: Int64s
-    """[threads, LINE] cores that each thread is done with, from the start; first word of each."""
+    """[threads, LINE] parts that each thread is done with, from the start; first word of each."""
     shared: Int64s
     """[Shared, LINE] first word of each line."""
 
@@ -105,14 +111,14 @@ def shared_at(context: ReplayContext, which: Int) -> Any:
 
 
 @jit
-def claimed_at(context: ReplayContext, core: Int) -> Any:
-    """Address of the last epoch for which a core was claimed."""
-    return np.int64(context.claimed.ctypes.data) + core * LINE * BYTES
+def share_at(context: ReplayContext, thread: Int) -> Any:
+    """Address of a thread's share."""
+    return np.int64(context.shares.ctypes.data) + thread * LINE * BYTES
 
 
 @jit
 def done_at(context: ReplayContext, thread: Int) -> Any:
-    """Address of the number of cores that a thread is done with, from the start."""
+    """Address of the number of parts that a thread is done with, from the start."""
     return np.int64(context.done.ctypes.data) + thread * LINE * BYTES
 
 
@@ -128,12 +134,13 @@ def is_possible(kernel_context: Int, core: Int, number: Int, words: Int, strict:
 
 
 @jit
-def do_core(context: ReplayContext, thread: Int, core: Int) -> None:
-    """Compute the values of a core's part of the epoch."""
-    part = load(shared_at(context, PARTS)) + core * 2 * BYTES
+def do_part(context: ReplayContext, thread: Int, which: Int) -> None:
+    """Compute the values of a part of the epoch."""
+    part = load(shared_at(context, PARTS)) + which * PART_WORDS * BYTES
     items = load(shared_at(context, ITEMS))
     strict = load(shared_at(context, IS_STRICT)) != 0
     at, end = load(part + BEGIN * BYTES), load(part + END * BYTES)
+    core = load(part + PART_CORE * BYTES)
     row = context.kernel_contexts[thread]
     kernel_context = np.int64(row.ctypes.data)
     while at < end:
@@ -150,30 +157,48 @@ def do_core(context: ReplayContext, thread: Int, core: Int) -> None:
 
 
 @jit
-def try_core(context: ReplayContext, thread: Int, core: Int, epoch: Int) -> None:
-    """Do a core's part of an epoch, unless another thread has claimed it."""
-    last = load(claimed_at(context, core))
-    if last >= epoch or not replace(claimed_at(context, core), last, epoch):
-        return
-    do_core(context, thread, core)
-    store(done_at(context, thread), load(done_at(context, thread)) + 1)
+def put_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
+    """Give each thread its share of an epoch's parts."""
+    threads = context.kernel_contexts.shape[0]
+    for thread in range(threads):
+        first, last = parts * thread // threads, parts * (thread + 1) // threads
+        store(share_at(context, thread), (epoch << EPOCH_SHIFT) | (first << FIRST_SHIFT) | last)
 
 
 @jit
-def try_cores(context: ReplayContext, thread: Int, epoch: Int) -> None:
-    """Do a thread's own cores, then what the others have not begun.
+def claim(context: ReplayContext, thread: Int, owner: Int, epoch: Int) -> Any:
+    """The number of a part of somebody's share that now is the thread's; -1 if there is none."""
+    while True:
+        share = load(share_at(context, owner))
+        first, last = (share >> FIRST_SHIFT) & MAX_PARTS, share & MAX_PARTS
+        if share >> EPOCH_SHIFT != epoch or first == last:
+            return np.int64(-1)
+        number, rest = first, share + (ONE << FIRST_SHIFT)
+        if owner != thread:
+            number, rest = last - ONE, share - ONE
+        if replace(share_at(context, owner), share, rest):
+            return number
 
-    A core's scratchpad is in the host's cache where its last part was computed.
+
+@jit
+def do_parts(context: ReplayContext, thread: Int, epoch: Int) -> None:
+    """Do a thread's own share, then what the others have not begun.
+
+    A share lies together: what a thread needs is in its processor's cache where it did the same
+    part of the epoch before.
     """
-    threads, cores = context.kernel_contexts.shape[0], context.claimed.shape[0]
-    for core in range(thread, cores, threads):
-        try_core(context, thread, np.int64(core), epoch)
-    for i in range(cores):
-        try_core(context, thread, np.int64(cores - 1 - i), epoch)
+    threads = context.kernel_contexts.shape[0]
+    for i in range(threads):
+        owner = (thread + i) % threads
+        number = claim(context, thread, owner, epoch)
+        while number >= 0:
+            do_part(context, thread, number)
+            store(done_at(context, thread), load(done_at(context, thread)) + 1)
+            number = claim(context, thread, owner, epoch)
 
 
 @jit
-def cores_done(context: ReplayContext) -> Any:
+def parts_done(context: ReplayContext) -> Any:
     """Parts that are done, from the start."""
     total = np.int64(0)
     for thread in range(context.kernel_contexts.shape[0]):
@@ -181,26 +206,73 @@ def cores_done(context: ReplayContext) -> Any:
     return total
 
 
+@jit_allocating
+def add_counters(context: ReplayContext) -> None:
+    """Add what workers have counted to what the main thread has, and reset it to zero.
+
+    Sums, maxima and minima: they do not depend on the order, nor on which thread counted what.
+    """
+    mine = context_at(np.int64(context.kernel_contexts[MAIN_THREAD].ctypes.data), ORIGIN).counters
+    for thread in range(1, context.kernel_contexts.shape[0]):
+        row = context.kernel_contexts[thread]
+        theirs = context_at(np.int64(row.ctypes.data), ORIGIN).counters
+        for layer in range(row[LOW_LAYER], row[HIGH_LAYER] + 1):
+            add_account(mine, theirs, layer)
+        row[LOW_LAYER], row[HIGH_LAYER] = mine.layers.size, -1
+
+
+@jit
+def add_account(mine: SaturationCounters, theirs: SaturationCounters, layer: Int) -> None:
+    """The same for one layer."""
+    to, account = mine.layers[layer], theirs.layers[layer]
+    to.elements += account.elements
+    account.elements = 0
+    begin, end = account.channel_base, account.channel_base + account.channels
+    for stage in range(STAGES):
+        for side in range(2):
+            if account.saturated[stage, side] == 0:
+                continue
+            to.saturated[stage, side] += account.saturated[stage, side]
+            to.worst[stage, side] = max(to.worst[stage, side], account.worst[stage, side])
+            to.first[stage, side] = min(to.first[stage, side], account.first[stage, side])
+            account.saturated[stage, side] = account.worst[stage, side] = 0
+            account.first[stage, side] = NEVER
+            counted = theirs.channel_saturated[stage, side, begin:end]
+            total = mine.channel_saturated[stage, side, begin:end]
+            for channel in range(counted.size):
+                total[channel] += counted[channel]
+                counted[channel] = 0
+
+
 @jit_entry
-def replay_epochs(given: ReplayContext, items: Int64s, parts: Int64s) -> Any:
-    """Replay some epochs, parts int64 [epochs, cores, 2]; False if the run has diverged."""
+def replay_epochs(
+    given: ReplayContext, items: Int64s, parts: Int64s, firsts: Int64s, begin: int, end: int
+) -> Any:
+    """Replay some epochs of a recording; False if the run has diverged.
+
+    See :class:`~nmpsim.core.compiled.recording.Epochs` for the arrays.
+    """
     context = struct_pointer(given)
     store(shared_at(context, ITEMS), np.int64(items.ctypes.data))
-    expected = cores_done(context)
-    for i in range(parts.shape[0]):
-        store(shared_at(context, PARTS), np.int64(parts[i].ctypes.data))
+    expected, is_good = parts_done(context), True
+    for i in range(begin, end):
+        count = firsts[i + 1] - firsts[i]
+        store(shared_at(context, PARTS), np.int64(parts[firsts[i] :].ctypes.data))
         epoch = load(shared_at(context, EPOCH)) + 1
+        put_shares(context, epoch, count)
         store(shared_at(context, EPOCH), epoch)
-        try_cores(context, MAIN_THREAD, epoch)
-        expected += parts.shape[1]
+        do_parts(context, MAIN_THREAD, epoch)
+        expected += count
         rounds = 0
-        while cores_done(context) != expected:
+        while parts_done(context) != expected:
             rounds += 1
             if rounds > PATIENT_ROUNDS:
                 give_way()
         if load(shared_at(context, HAS_DIVERGED)) != 0:
-            return False
-    return True
+            is_good = False
+            break
+    add_counters(context)
+    return is_good
 
 
 @jit_entry
@@ -217,7 +289,7 @@ def work_loop(given: ReplayContext, thread: Int) -> Any:
             if rounds > PATIENT_ROUNDS:
                 give_way()
             continue
-        try_cores(context, thread, epoch)
+        do_parts(context, thread, epoch)
         seen, rounds = epoch, 0
     return True
 
@@ -256,7 +328,7 @@ class Workers:
                     put_host_memory(context.kernel_contexts)
                 else:
                     put_scratchpads(context.kernel_contexts, machine)
-                if not replay_epochs(context, epochs.items, epochs.parts[first:end]):
+                if not replay_epochs(context, *epochs.arrays, first, end):
                     return False
                 reached(int(epochs.reached[end - 1]))
         return True
@@ -289,8 +361,6 @@ class Workers:
         finally:
             context.shared[Shared.IS_ACTIVE] = 0
             self._longest_seconds = max(self._longest_seconds, time.perf_counter() - begin)
-            for row, own in zip(rows[1:], self._counters, strict=True):
-                add_counters(machine, own, int(row[LOW_LAYER]), int(row[HIGH_LAYER]))
         self._context = context
 
     def _rows_for(self, machine: Machine) -> Int64s:
@@ -304,9 +374,8 @@ class Workers:
         return np.stack(rows)
 
     def _context_for(self, machine: Machine) -> ReplayContext:
-        cores = machine.cores.size
         threads = self._threads if self._longest_seconds >= self.patience_seconds else 1
-        threads = min(threads, cores)
+        threads = min(threads, max(machine.cores.size, SLOTS))
         shape = (
             threads,
             *machine.scratchpad.shape,
@@ -316,7 +385,7 @@ class Workers:
         if self._context is None or self._shape != shape:
             for worker in self._workers:
                 worker.close()
-            context = make_context(self._kernels, threads, cores)
+            context = make_context(self._kernels, threads)
             self._counters = [zero_counters(machine) for _ in range(1, threads)]
             self._workers = [_Worker(context, thread) for thread in range(1, threads)]
             for worker in self._workers:
@@ -325,12 +394,12 @@ class Workers:
         return self._context
 
 
-def make_context(kernels: KernelTable, threads: int, cores: int) -> ReplayContext:
+def make_context(kernels: KernelTable, threads: int) -> ReplayContext:
     """A context before the first epoch."""
     return ReplayContext(
         addresses=kernels.addresses,
         kernel_contexts=np.zeros((threads, CONTEXT_WORDS), np.int64),
-        claimed=np.zeros((cores, LINE), np.int64),
+        shares=np.zeros((threads, LINE), np.int64),
         done=np.zeros((threads, LINE), np.int64),
         shared=np.zeros((len(Shared), LINE), np.int64),
     )
@@ -338,9 +407,9 @@ def make_context(kernels: KernelTable, threads: int, cores: int) -> ReplayContex
 
 def compile_replay() -> None:
     """Compile what replays recordings, or read it from the cache."""
-    nothing = np.zeros((0, 1, 2), np.int64)
-    context = make_context(KernelTable(), 1, 1)
-    replay_epochs(context, nothing.reshape(-1), nothing)
+    nothing = np.zeros((0, PART_WORDS), np.int64)
+    context = make_context(KernelTable(), 1)
+    replay_epochs(context, nothing.reshape(-1), nothing, np.zeros(1, np.int64), 0, 0)
     work_loop(context, MAIN_THREAD)
 
 
@@ -349,28 +418,6 @@ def zero_counters(machine: Machine) -> WorkerCounters:
     layers = np.zeros_like(machine.layers)
     layers.first[:] = NEVER
     return WorkerCounters(layers, np.zeros_like(machine.channel_saturated), make_workspace(machine))
-
-
-def add_counters(machine: Machine, own: WorkerCounters, low: int, high: int) -> None:
-    """Add what was counted in the layers from ``low`` to ``high``, and reset it to zero.
-
-    Sums, maxima and minima: they do not depend on the order, nor on which thread counted what.
-    """
-    if low > high:
-        return
-    mine, theirs = machine.layers[low : high + 1], own.layers[low : high + 1]
-    mine.elements += theirs.elements
-    mine.saturated += theirs.saturated
-    np.maximum(mine.worst, theirs.worst, out=mine.worst)
-    np.minimum(mine.first, theirs.first, out=mine.first)
-    for counter in (theirs.elements, theirs.saturated, theirs.worst):
-        counter[...] = 0
-    theirs.first[...] = NEVER
-    begin = int(mine.channel_base[0])
-    end = int(mine.channel_base[-1] + mine.channels[-1])
-    counted = own.channel_saturated[:, :, begin:end]
-    machine.channel_saturated[:, :, begin:end] += counted
-    counted[...] = 0
 
 
 class _Worker:

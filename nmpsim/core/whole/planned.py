@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
 from nmpsim.core.compiled.recorder import LAYER, NUMBER, WORDS
-from nmpsim.core.compiled.recording import Epochs, Recording, reached_after
+from nmpsim.core.compiled.recording import PART_WORDS, Epochs, Recording, reached_after
 from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.state import Machine
 from nmpsim.core.whole.proof import Epoch, Plan, Recorded, Step, prove
@@ -43,31 +44,36 @@ def recorded_epochs(epochs: Epochs) -> list[Epoch]:
             yield Recorded(number, items[at + LAYER], items[at + WORDS : following])
             at = following
 
+    parts, firsts = epochs.parts.tolist(), epochs.firsts.tolist()
     return [
-        {core: list(part(at, end)) for core, (at, end) in enumerate(parts) if at < end}
-        for parts in epochs.parts.tolist()
+        {core: list(part(at, end)) for at, end, core in parts[first:last]}
+        for first, last in pairwise(firsts)
     ]
 
 
 def planned_epochs(machine: Machine, plan: Plan) -> Epochs:
     """A plan, packed: each step is an epoch."""
     items: list[int] = []
-    parts = np.zeros((len(plan.steps), machine.cores.size, 2), np.int64)
+    parts: list[tuple[int, int, int]] = []
+    firsts = [0]
     lowest = np.full(len(plan.steps), machine.layers.size)
     for index, step in enumerate(plan.steps):
         for core, instructions in by_core(step, plan.host.slots).items():
-            parts[index, core, 0] = len(items)
+            begin = len(items)
             for one in instructions:
                 items += [one.number, one.layer, *one.words]
                 lowest[index] = min(lowest[index], one.layer)
-            parts[index, core, 1] = len(items)
+            parts.append((begin, len(items), core))
+        firsts.append(len(parts))
     is_whole = np.array([step.layer >= 0 for step in plan.steps])
     reached = reached_after(lowest, machine)
-    return Epochs(np.array(items, np.int64), parts, reached, is_whole, plan.host)
+    packed = np.array(parts, np.int64).reshape(-1, PART_WORDS)
+    arrays = np.array(items, np.int64), packed, np.array(firsts, np.int64)
+    return Epochs(*arrays, reached, is_whole, plan.host)
 
 
 def by_core(step: Step, slots: int) -> Epoch:
-    """What each core's entry of a step does; tasks of a whole layer take turns."""
+    """What each core does in a step; tasks of a whole layer take turns in slots."""
     if step.layer < 0:
         return step.replayed
     found: dict[int, list[Recorded]] = {}

@@ -39,7 +39,7 @@ class Host:
         self._ram = machine.ram
         self.kept: list[Bytes] = []
         """What was made for whole layers; it must live as long as they do."""
-        self.slots = min(SLOTS, machine.cores.size)
+        self.slots = SLOTS
         self._rooms: dict[int, Bytes] = {}
         self.max_channels = machine.scratchpad.shape[1] // 16
 
