@@ -19,11 +19,10 @@ from nmpsim.core.whole.tensors import Canvas, Constants, Places, Results, Tensor
 from nmpsim.core.whole.values import Memories, UnprovedError, Words, box
 from nmpsim.isa.words import ELTWISE, INT8, LUT, RESCALE, RHS_ELEMENT
 
-ROW_ELEMENTS, TASK_ROWS = 1 << 12, 16
-"""Consecutive elements that a kernel has room for at once, and how many such rows a task has."""
-
-TASKS, LANES = 4, 64
-"""Tasks of a layer of look-ups, each of a multiple of so many elements."""
+PAIR_ELEMENTS, RESCALE_ELEMENTS = 1 << 12, 1 << 16
+"""Consecutive elements for which a kernel has room at once: of a row of a pair, of a rescale."""
+TASKS, LANES = 8, 64
+"""Tasks of a layer, each of a multiple of so many elements."""
 TABLE_BYTES = 256
 
 
@@ -175,24 +174,23 @@ class Pointwise:
         places.add(self.results.first, target)
         tensors = {**sources, "output": target}
         return [
-            [(self.number, self._instruction(tensors, host, *part))]
-            for part in self._parts(tensors)
+            [(self.number, self._instruction(tensors, host, *part)) for part in task]
+            for task in self._parts(tensors)
         ]
 
-    def _parts(self, tensors: Mapping[str, Tensor]) -> Iterator[tuple[int, int, int, int]]:
-        """Row and first element in it, rows and elements of each, of parts of the layer."""
+    def _parts(self, tensors: Mapping[str, Tensor]) -> Iterator[list[tuple[int, int, int, int]]]:
+        """Row and first element in it, rows and elements of each, of the parts of each task."""
         rows, _, row = self._shape
         if not all(tensor.is_flat for tensor in tensors.values()):
-            yield from ((y, 0, 1, row) for y in range(rows))
+            yield from ([(y, 0, 1, row)] for y in range(rows))
             return
-        total = rows * row
-        several = TASK_ROWS if self._is_pair else 1
-        width = ROW_ELEMENTS if self._is_pair else ROW_ELEMENTS * TASK_ROWS
-        end = total - total % width
-        for first in range(0, end, width * several):
-            yield 0, first, min(several, (end - first) // width), width
-        if end < total:
-            yield 0, end, 1, total - end
+        width = PAIR_ELEMENTS if self._is_pair else RESCALE_ELEMENTS
+        channels = self._memories.channels[self._layer]
+        for begin, end in shares(rows * row, TASKS, math.lcm(channels, LANES)):
+            several = (end - begin) // width if self._is_pair else 1
+            last = end - (end - begin) % width
+            parts = [(0, at, several, width) for at in range(begin, last, width * several or 1)]
+            yield parts + [(0, last, 1, end - last)] * (last < end)
 
     def _instruction(
         self, tensors: Mapping[str, Tensor], host: Host, y: int, first: int, rows: int, row: int
