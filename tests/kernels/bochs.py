@@ -18,7 +18,7 @@ DATA, DATA_BYTES = 0xFFF0_0000, 0xC_0000
 """Where data are in memory, and how much may be there."""
 RESULTS, ROOM = 0x20_0000, 0x80_0000
 """Where code leaves what it is to answer, and where it may work."""
-_MARK = b"<<<results>>>"
+_MARK, _NONE = b"<<<results>>>", b"<<<no AMX>>>"
 _BOOT = r"""
 .section .boot,"ax"
 .code16
@@ -57,7 +57,8 @@ long:
   xorl %ecx, %ecx
   cpuid
   notl %edx
-  xorl %edi, %edi                  # bytes of results, if there is no AMX
+  leaq none(%rip), %r12            # the answer, if there is no AMX
+  movl $NONE_BYTES, %r13d
   testl $0x3000000, %edx
   jnz answer
   xorl %ecx, %ecx
@@ -65,14 +66,15 @@ long:
   xorl %edx, %edx
   xsetbv
   call kernel
-  movl $SIZE, %edi
+  movl $RESULTS, %r12d
+  movl $SIZE, %r13d
 answer:
   leaq mark(%rip), %rsi
   movl $MARK_BYTES, %ecx
   movl $0xe9, %edx
   rep outsb
-  movl $RESULTS, %esi
-  movl %edi, %ecx
+  movq %r12, %rsi
+  movl %r13d, %ecx
   rep outsb
   movl $0x8900, %edx
   leaq shutdown(%rip), %rsi
@@ -86,6 +88,7 @@ segments:
   .word 31
   .long table
 mark: .ascii "MARK"
+none: .ascii "NONE"
 shutdown: .ascii "Shutdown"
 .section .reset,"ax"
 .code16
@@ -106,11 +109,15 @@ vgaromimage: file="{screen}"
 vga: extension=none
 cpu: model={model}
 megs: 32
-display_library: nogui
+display_library: {display}
 log: "{log}"
 port_e9_hack: enabled=1
 panic: action=fatal
 """
+
+
+_DISPLAYS = ("nogui", 'rfb, options="timeout=0"')
+"""None, and, where a Bochs cannot do without (Debian's), one that waits for nobody to look."""
 
 
 @functools.cache
@@ -133,8 +140,16 @@ def run(folder: Path, code: str, data: bytes, size: int) -> bytes | None:
     None if this Bochs was built without AMX.
     """
     assert len(data) <= DATA_BYTES
-    boot = _BOOT.replace("SIZE", str(size), 1).replace("RESULTS", str(RESULTS))
-    boot = boot.replace("MARK_BYTES", str(len(_MARK))).replace('"MARK"', f'"{_MARK.decode()}"')
+    boot = _BOOT
+    for name, value in (
+        ("MARK_BYTES", len(_MARK)),
+        ("NONE_BYTES", len(_NONE)),
+        ('"MARK"', f'"{_MARK.decode()}"'),
+        ('"NONE"', f'"{_NONE.decode()}"'),
+        ("RESULTS", RESULTS),
+        ("SIZE", size),
+    ):
+        boot = boot.replace(name, str(value))
     quoted = [line.replace('"', "\\22") for line in boot.splitlines()]
     (folder / "kernel.o").write_bytes(
         compiled("\n".join([code, *(f'module asm "{line}"' for line in quoted)]))
@@ -145,18 +160,18 @@ def run(folder: Path, code: str, data: bytes, size: int) -> bytes | None:
     image = (folder / "image").read_bytes()
     (folder / "image").write_bytes(data + image[len(data) :])
     (folder / "screen").write_bytes(bytes(512))
-    names = {"rom": folder / "image", "screen": folder / "screen", "log": folder / "log"}
-    (folder / "settings").write_text(_SETTINGS.format(model=MODEL, **names))
-    done = subprocess.run(
-        ["bochs", "-q", "-f", folder / "settings"],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-    )
-    _, mark, found = done.stdout.partition(_MARK)
-    log = folder / "log"
-    assert mark, done.stderr.decode() + (log.read_text() if log.exists() else "")
-    return found[:size] if found else None
+    told = ""
+    for display in _DISPLAYS:
+        names = {"rom": folder / "image", "screen": folder / "screen", "log": folder / "log"}
+        settings = _SETTINGS.format(model=MODEL, display=display, **names)
+        (folder / "settings").write_text(settings)
+        command = ["bochs", "-q", "-f", folder / "settings"]
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+        _, mark, found = done.stdout.partition(_MARK)
+        if mark:
+            return None if found.startswith(_NONE) else found[:size]
+        told += done.stderr.decode()
+    raise AssertionError(told)
 
 
 def compiled(code: str) -> bytes:
