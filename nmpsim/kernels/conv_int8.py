@@ -9,7 +9,14 @@ import numpy as np
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.microkernel import AT_ONCE, clear_room, products, room_words
+from nmpsim.kernels.microkernel import (
+    AT_ONCE,
+    clear_kept,
+    clear_room,
+    kept_words,
+    products,
+    room_words,
+)
 from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, InputWindow, Operands, Parts, Place, Quantizer
@@ -136,7 +143,8 @@ class Batch(NamedTuple):
     patches: Int8s
     """int8 [MAX_PIXELS, depth], used where windows cannot be read in place."""
     room: Int64s
-    """For products of these weights."""
+    """For products, and what is kept of these weights."""
+    kept: Int64s
 
 
 @jit
@@ -159,7 +167,8 @@ def put_sums(
     """Sums of products, and of inputs where weights have zero points."""
     offsets, sums = workspace.offsets, workspace.sums
     excess, weights = workspace.excess, b.weights
-    products(inputs, base, offsets, b.window, spm.i8, weights, pixels, sums, excess, b.room)
+    made = b.room, b.kept
+    products(inputs, base, offsets, b.window, spm.i8, weights, pixels, sums, excess, *made)
     if workspace.head[HAS_OFFSETS]:
         sum_windows(inputs, base, offsets, b.window, pixels, workspace.windows)
 
@@ -347,16 +356,22 @@ def conv_int8(
     """Convolution of one group of a tile; the tables are those of the group's channels."""
     first = group * workspace.run.size
     lane = first % LANES
+    is_kept = parts.begins and parts.ends and at.partial >= 0
     depth = w.kernel_h * ((w.kernel_w * w.in_channels + 3) // _FOUR * _FOUR)
     weights = at.weights + (first - lane) * depth
     blocks = workspace.sums.shape[1] // LANES
     gathered = is_gathered(spm, w, weights, blocks)
     window = window_of(w, gathered)
-    words = room_words(blocks, depth)
-    room = workspace.run
+    words, size = room_words(blocks, depth), kept_words(blocks, depth)
+    room = kept = workspace.run
     if words:
         room = np.empty(words, np.int64)
         clear_room(room)
+        if is_kept:
+            kept = spm.i64[at.partial >> 3 : (at.partial >> 3) + size]
+        else:
+            kept = np.empty(size, np.int64)
+            clear_kept(kept)
     patches = np.zeros((MAX_PIXELS, depth), np.int8) if gathered else workspace.results
     batch = Batch(
         window,
@@ -367,5 +382,6 @@ def conv_int8(
         gathered,
         patches,
         room,
+        kept,
     )
     convolve_batches(spm, w, at, parts, q, place, counters, struct_pointer(batch), workspace)

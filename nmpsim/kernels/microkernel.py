@@ -15,9 +15,15 @@ from llvmlite import ir
 
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.cpu_features import FLAVOUR
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit, jit_pure
 from nmpsim.kernels.microkernel_amx import clear_room_amx, products_amx, room_words_amx
-from nmpsim.kernels.microkernel_avx2 import clear_room_avx2, products_avx2, room_words_avx2
+from nmpsim.kernels.microkernel_avx2 import (
+    clear_kept_avx2,
+    clear_room_avx2,
+    kept_words_avx2,
+    products_avx2,
+    room_words_avx2,
+)
 from nmpsim.kernels.microkernel_sdot import Sdot
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.vector_code import (
@@ -266,6 +272,7 @@ def _products_compiled(
     out: Int32s,
     excess: Int32s,
     _: Int64s,
+    __: Int64s,
 ) -> None:
     rows, runs = np.int64(window.rows), np.int64(window.runs)
     row_stride, run_stride = np.int64(window.row_stride), np.int64(window.run_stride)
@@ -304,6 +311,7 @@ def _products_in_numpy(
     out: Int32s,
     _: Int32s,
     __: Int64s,
+    ___: Int64s,
 ) -> None:
     whole = (window.length + 3) // 4 * 4
     taps = window.rows * window.runs * whole
@@ -324,28 +332,39 @@ def _no_words(blocks: Int, depth: Int) -> Any:
     return 0 * blocks * depth
 
 
+def _nothing_kept(blocks: Int, depth: Int) -> Any:
+    return 0 * blocks * depth
+
+
+jit_pure(_nothing_kept)
+
+
 @jit
-def _no_room(room: Int64s) -> None:
+def _nothing_to_clear(room: Int64s) -> None:
     pass
 
 
 _own: Any = {
-    "amx": (products_amx, room_words_amx, clear_room_amx),
-    "avx2": (products_avx2, room_words_avx2, clear_room_avx2),
+    "amx": (products_amx, room_words_amx, clear_room_amx, _nothing_kept, _nothing_to_clear),
+    "avx2": (products_avx2, room_words_avx2, clear_room_avx2, kept_words_avx2, clear_kept_avx2),
 }
 _plain = _products_in_numpy if numba.config.DISABLE_JIT else jit(_products_compiled)
+_nothing = (_no_words, _nothing_to_clear, _nothing_kept, _nothing_to_clear)
 _taken = "" if numba.config.DISABLE_JIT else FLAVOUR
-products, room_words, clear_room = _own.get(_taken, (_plain, _no_words, _no_room))
-"""Three functions.
+products, room_words, clear_room, kept_words, clear_kept = _own.get(_taken, (_plain, *_nothing))
+"""Five functions.
 
-``products(inputs, base, offsets, window, weights, start, pixels, out, excess, room)``:
+``products(inputs, base, offsets, window, weights, start, pixels, out, excess, room, kept)``:
 ``out[p, lane]`` = products of a pixel's window with a lane's weights, summed up modulo 2^32.
 
 inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MAX_PIXELS;
 weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], of which rows after
-``pixels`` may be written; excess int32 [MAX_PIXELS] and room int64, to work in.
+``pixels`` may be written; excess int32 [MAX_PIXELS] and room int64, to work in; kept int64, what is
+made of these weights, for several threads at the same time.
 
-``room_words(blocks, depth)``: size of a room for weights of ``depth`` inputs in each lane.
-``clear_room(room)`` before the first products with other weights; it keeps what was made of
-them.
+``room_words(blocks, depth)``: size of a room for some blocks of weights, of ``depth`` inputs in
+each lane. ``clear_room(room)`` before the first products with other weights.
+
+``kept_words(blocks, depth)``: size of what is kept of some blocks of weights; plain Python may ask,
+too. ``clear_kept(kept)`` before the first products with other weights, unless it holds zeros.
 """

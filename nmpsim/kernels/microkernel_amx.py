@@ -93,6 +93,7 @@ def products_amx(
     out: Int32s,
     _: Int32s,
     room: Int64s,
+    __: Int64s,
 ) -> None:
     """See ``products`` of :mod:`~nmpsim.kernels.microkernel`."""
     rows, runs = np.int64(window.rows), np.int64(window.runs)

@@ -6,6 +6,10 @@ from typing import NamedTuple, TypeAlias
 
 from nmpsim.kernels.array_types import Int
 
+PART_KEPT = 4
+"""Part of a whole layer's task beside those that descriptors have: all of a sum, and ``partial`` is
+where kernels keep what they make of the weights."""
+
 Sides: TypeAlias = tuple[Int, Int, Int]
 """First bytes of left, right and result in the scratchpad."""
 
@@ -39,7 +43,8 @@ class Operands(NamedTuple):
     """Byte offsets in the scratchpad.
 
     ``channels`` is negative if there is neither bias nor zero term, ``scales`` if all channels
-    share one scale.
+    share one scale. Of a sum in one part, ``partial`` is where kernels keep what they make of the
+    weights, negative if nowhere.
     """
 
     input: Int

@@ -83,7 +83,14 @@ def what_kernels_answer() -> list[object]:
 
     from nmpsim.kernels import dot, jit
     from nmpsim.kernels.function_pointers import call
-    from nmpsim.kernels.microkernel import AT_ONCE, clear_room, products, room_words
+    from nmpsim.kernels.microkernel import (
+        AT_ONCE,
+        clear_kept,
+        clear_room,
+        kept_words,
+        products,
+        room_words,
+    )
     from nmpsim.kernels.numba_internals import struct_pointer
     from nmpsim.kernels.operands import InputWindow
     from nmpsim.kernels.workspace_size import MAX_PIXELS
@@ -134,7 +141,10 @@ def what_kernels_answer() -> list[object]:
         n = np.int64(0)
         room = np.empty(room_words(1, 32), np.int64)
         clear_room(room)
-        products(inputs, n, offsets, struct_pointer(w), weights, n, AT_ONCE, out, excess, room)
+        kept = np.empty(kept_words(1, 32) + 1, np.int64)
+        clear_kept(kept)
+        made = out, excess, room, kept
+        products(inputs, n, offsets, struct_pointer(w), weights, n, AT_ONCE, *made)
 
     rng = np.random.default_rng(5)
     compiled = jit.jit_cfunc(difference)

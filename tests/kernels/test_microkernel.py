@@ -17,7 +17,7 @@ from nmpsim.cli.kernels import numba_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for
-from nmpsim.kernels.microkernel import clear_room, products, room_words
+from nmpsim.kernels.microkernel import clear_kept, clear_room, kept_words, products, room_words
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
@@ -25,12 +25,13 @@ Array = npt.NDArray[Any]
 LANES = 16
 # Kernels have no entry from Python.
 products_entry: Any = numba.njit(
-    lambda inputs, base, offsets, window, weights, start, pixels, out, excess, room: products(
-        inputs, base, offsets, window, weights, start, pixels, out, excess, room
+    lambda inputs, base, offsets, window, weights, start, pixels, out, excess, room, kept: products(
+        inputs, base, offsets, window, weights, start, pixels, out, excess, room, kept
     )
 )
 words_entry: Any = numba.njit(lambda blocks, depth: room_words(blocks, depth))
 clear_entry: Any = numba.njit(lambda room: clear_room(room))
+clear_kept_entry: Any = numba.njit(lambda kept: clear_kept(kept))
 WINDOWS = {
     "1x1": InputWindow(1, 0, 1, 0, 64),
     "1x1 odd": InputWindow(1, 0, 1, 0, 13),
@@ -86,12 +87,14 @@ def sums_of(
     out = np.full((MAX_PIXELS + 1, blocks * LANES), 77, np.int32)
     excess = np.full(MAX_PIXELS + 1, 77, np.int32)
     depth = window.rows * window.runs * ((window.length + 3) // 4 * 4)
-    words = words_entry(blocks, depth)
-    room = np.full(words + 1, 77, np.int64)
+    room = np.full(words_entry(blocks, depth) + 1, 77, np.int64)
+    kept = np.full(kept_words(blocks, depth) + 1, 77, np.int64)
     clear_entry(room[:-1])
-    products_entry(inputs, 3, offsets, window, weights, 0, pixels, out[:-1], excess[:-1], room[:-1])
+    clear_kept_entry(kept[:-1])
+    made = excess[:-1], room[:-1], kept[:-1]
+    products_entry(inputs, 3, offsets, window, weights, 0, pixels, out[:-1], *made)
     assert (out[-1] == 77).all()
-    assert room[-1] == 77
+    assert (room[-1], kept[-1]) == (77, 77)
     assert excess[-1] == 77
     return out[:pixels]
 
@@ -159,6 +162,24 @@ def test_weights_that_sixteen_bits_hold_no_pair_of() -> None:
             expected = sums_in_numpy(inputs, offsets, window, weights, blocks)
             found = sums_of(inputs, offsets, window, weights, pixels, blocks)
             np.testing.assert_array_equal(found, expected)
+
+
+def test_what_is_kept_of_weights() -> None:
+    """Products of one block of weights after another, of any inputs, with what is kept of them."""
+    rng = np.random.default_rng(8)
+    window, blocks = InputWindow(1, 0, 1, 0, 100), 2
+    weights = packed(rng, window, blocks, ALL)
+    offsets = np.arange(MAX_PIXELS) * 100
+    kept = np.zeros(kept_words(blocks, 100), np.int64)
+    for low in (0, -128, 0):
+        inputs = rng.integers(low, 128, 12_000).astype(np.int8)
+        expected = sums_in_numpy(inputs, offsets, window, weights, blocks)
+        found = np.zeros((MAX_PIXELS, blocks * LANES), np.int32)
+        room = np.zeros(words_entry(blocks, 100), np.int64)
+        clear_entry(room)
+        made = np.zeros(MAX_PIXELS, np.int32), room, kept
+        products_entry(inputs, 3, offsets, window, weights, 0, MAX_PIXELS, found, *made)
+        np.testing.assert_array_equal(found, expected)
 
 
 def digest_of_sums() -> str:

@@ -182,7 +182,7 @@ def drive(case: Case, data: int, out: int, room_at: int, times: int = 1) -> byte
     plain_function(microkernel_amx.clear_room_amx)(room)
     products = plain_function(microkernel_amx.products_amx)
     for _ in range(times):
-        products(inputs, 0, offsets, case.window, weights, 0, case.pixels, sums, None, room)
+        products(inputs, 0, offsets, case.window, weights, 0, case.pixels, sums, None, room, None)
     return b"".join(part.tobytes() for part in parts)
 
 

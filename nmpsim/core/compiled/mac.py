@@ -15,7 +15,15 @@ from nmpsim.kernels.depthwise import depthwise
 from nmpsim.kernels.gemm import gemm
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.kernels.operands import ConvShape, Operands, Parts, Place, Product, Quantizer
+from nmpsim.kernels.operands import (
+    PART_KEPT,
+    ConvShape,
+    Operands,
+    Parts,
+    Place,
+    Product,
+    Quantizer,
+)
 
 NONE: Any = np.int64(-1)
 """Offset of an operand that is not there."""
@@ -64,16 +72,18 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[CONV.out_row_stride],
         d[CONV.out_pixel_stride],
     )
+    part = d[CONV.part]
     at = Operands(
         at_spm(d[CONV.input]),
         at_spm(d[CONV.weights]),
         at_spm(d[CONV.channels]),
         scales_at(d[CONV.scales]),
         at_spm(d[CONV.output]),
-        at_spm(d[CONV.partial]),
+        NONE if part == PART_ONLY else at_spm(d[CONV.partial]),
     )
-    part = d[CONV.part]
-    parts = Parts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
+    parts = Parts(
+        part in (PART_ONLY, PART_KEPT, PART_FIRST), part in (PART_ONLY, PART_KEPT, PART_LAST)
+    )
     place = Place(layer, d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
     conv(

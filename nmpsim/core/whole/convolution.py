@@ -26,6 +26,8 @@ from nmpsim.isa.words import (
     PART_ONLY,
     SCALE_BYTES,
 )
+from nmpsim.kernels.microkernel import kept_words
+from nmpsim.kernels.operands import PART_KEPT
 
 LANES, SIDE = 16, 4
 """Channels of a block of weights, and bytes of each that lie together."""
@@ -146,6 +148,10 @@ class Convolution(Filter):
                 "partial": 0,
                 "part": PART_ONLY,
             }
+            own_blocks = -(-(last - first) // LANES)
+            words = 0 if self._element else kept_words(own_blocks, weights.shape[1])
+            if words:
+                own |= {"part": PART_KEPT, "partial": host.reserve(words)}
             if scales is not None:
                 own["scales"] = host.keep(scales[first * SCALE_BYTES : last * SCALE_BYTES])
             for rows in self._bands(len(groups)):

@@ -66,6 +66,12 @@ class Host:
         self.kept.append(room)
         return word_of(room, start)
 
+    def reserve(self, words: int) -> int:
+        """The word that stands for some 64-bit zeros; no memory before they are written."""
+        room = np.zeros(8 * words + _ALIGNMENT, np.uint8)
+        self.kept.append(room)
+        return word_of(room, -room.ctypes.data % _ALIGNMENT)
+
     def room(self, slot: int, nbytes: int) -> int:
         """The word that stands for room of a slot, which its tasks use one after the other."""
         room = self._rooms.get(slot)
