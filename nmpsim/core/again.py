@@ -7,6 +7,7 @@ clears what was counted of values, and computes them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,19 +16,22 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.bundle.read import Bundle
-from nmpsim.config import DeviceConfig
-from nmpsim.core.account import Account, run_report
-from nmpsim.core.collect import counters_of, with_values
-from nmpsim.core.engine import Engine, Replayed
+from nmpsim.core.account import output_report
+from nmpsim.core.answers import Answer, Answers
+from nmpsim.core.collect import CountedValues, HostCounts, LayerReports, host_counts
+from nmpsim.core.engine import Engine, Reached, Replayed
 from nmpsim.core.host import HostClip, prepared_step, read_tensor
 from nmpsim.core.limits import Limits
 from nmpsim.core.run import Clock, LayersDone, Wanted
 from nmpsim.core.state import NEVER, Machine, clear_counts
-from nmpsim.report.data import RunReport
+from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.ended import ContractReport
 
-_Step = Callable[[Wanted, Callable[[int], None]], HostClip | None]
-"""Does a step of the bundle once more; it tells which layers are done, as engines do."""
+Values = Mapping[str, npt.NDArray[Any]]
+"""Of each input, in its own type."""
+_Step = Callable[[bool, Reached], HostClip | None]
+"""Does a step of the bundle once more, with whole layers or without; it tells which layers are
+done, as engines do."""
 
 
 class Repeats:
@@ -37,69 +41,93 @@ class Repeats:
         self,
         bundle: Bundle,
         machine: Machine,
-        config: DeviceConfig,
         engine: Engine,
         limits: Limits,
-        account: Account,
+        report: RunReport,
         replayed: Sequence[Replayed],
     ) -> None:
-        """``replayed`` is what the engine told of each part on the device."""
+        """``report`` is that of the run, ``replayed`` what the engine told of each part on the
+        device.
+        """
         self._bundle, self._machine = bundle, machine
         self._engine, self._limits = engine, limits
-        self._account = account
-        self._counted = counters_of(machine, config)
         metadata, told = bundle.metadata, iter(replayed)
         self._inputs = {one.name: read_tensor(machine, one) for one in metadata.inputs}
+        self._outputs = [
+            (read_tensor(machine, one), one, metadata.as_user_has(one)) for one in metadata.outputs
+        ]
         self._steps = [(step, self._prepared(step, told)) for step in metadata.steps]
+        assert isinstance(report.layers, LayerReports)
+        self._layers = report.layers
+        self._same = {field.name: getattr(report, field.name) for field in attrs.fields(RunReport)}
+        self._cycles = report.cycles
+        self._same |= {"contract": ContractReport("proved"), "layer_outputs": {}}
 
     def serves(self, wanted: Wanted) -> bool:
         """True if a run is one of them."""
         is_plain = wanted.work is None and not wanted.save_layers
         return is_plain and wanted.strict and wanted.limits == self._limits
 
-    def report(
-        self, values: Mapping[str, npt.NDArray[Any]], wanted: Wanted, clock: Clock
-    ) -> RunReport:
-        """Run on other values, in the inputs' own types; where it raises, all must begin again."""
-        self._engine.begin()
+    def report(self, values: Values, wanted: Wanted, clock: Clock) -> RunReport:
+        """Run on other values; where it raises, all must begin again."""
         clear_counts(self._machine)
+        outputs, clips = self._run(values, wanted, clock)
+        host = {index: host_counts(clip) for index, clip in clips.items()}
+        found = {
+            "outputs": {one.name: one.values for one in outputs},
+            "output_reports": outputs,
+            "host_seconds": clock.seconds(),
+            "layers": self._layers.with_values(CountedValues.of(self._machine), host),
+        }
+        return RunReport(**(self._same | found))
+
+    def answers(
+        self, samples: Sequence[Values], wanted: Wanted, clock: Callable[[], Clock]
+    ) -> Answers:
+        """Run on each of several samples' values; where it raises, all must begin again."""
+        clear_counts(self._machine)
+        found, host = [], dict[int, HostCounts]()
+        for values in samples:
+            outputs, clips = self._run(values, wanted, clock())
+            found.append(Answer(outputs, self._cycles))
+            for index, clip in clips.items():
+                more = host_counts(clip)
+                host[index] = host[index].plus(more) if index in host else more
+        counted = CountedValues.of(self._machine)
+        return Answers(found, self._layers.with_values(counted, host).saturated())
+
+    def _run(
+        self, values: Values, wanted: Wanted, clock: Clock
+    ) -> tuple[tuple[OutputReport, ...], Mapping[int, HostClip]]:
+        """Compute values; counts of the machine grow."""
+        self._engine.begin()
         clock.start()
         for name, memory in self._inputs.items():
             memory[...] = values[name]
         done = LayersDone(self._bundle.metadata.layers, wanted.progress)
-        account = attrs.evolve(self._account, clips={})
+        is_told = wanted.progress is not None or clock.timeout < math.inf
+        clips: dict[int, HostClip] = {}
         for step, do in self._steps:
-            clip = do(wanted, done.listener(step, clock))
+            reached = done.listener(step, clock) if is_told else _told_nobody
+            clip = do(wanted.whole_layers, reached)
+            reached(NEVER)
             if clip is not None:
-                account.clips.update(dict.fromkeys(step.layers, clip))
+                clips.update(dict.fromkeys(step.layers, clip))
             if step.kind == "host":
                 clock.check()
-        return run_report(
-            self._bundle,
-            self._machine,
-            with_values(self._counted, self._machine),
-            account,
-            engine=self._engine.name,
-            host_seconds=clock.seconds(),
-            trap=None,
-            contract=ContractReport("proved"),
-            layer_outputs={},
-        )
+        return tuple(output_report(*one) for one in self._outputs), clips
 
     def _prepared(self, step: ProgramStep, told: Iterator[Replayed]) -> _Step:
         if step.kind == "device":
             again = next(told).again
 
-            def on_device(wanted: Wanted, reached: Callable[[int], None]) -> None:
-                again(reached, wanted.whole_layers)
-                reached(NEVER)
+            def on_device(whole_layers: bool, reached: Reached) -> None:
+                again(reached, whole_layers)
 
             return on_device
         execute = prepared_step(self._machine, step)
+        return lambda _, __: execute()
 
-        def on_host(_: Wanted, reached: Callable[[int], None]) -> HostClip | None:
-            clip = execute()
-            reached(NEVER)
-            return clip
 
-        return on_host
+def _told_nobody(_: int) -> None:
+    """Nobody listens."""

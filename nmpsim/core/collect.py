@@ -58,6 +58,60 @@ class SaturationCount(NamedTuple):
     """[channels of the layer] values saturated"""
 
 
+@attrs.frozen(eq=False)
+class CountedValues:
+    """What a machine counted of values, as it stood then; read when somebody asks."""
+
+    _layers: Mapping[str, npt.NDArray[np.int64]]
+    """Copies of the fields of LAYER that runs on other values may change."""
+    _begins: Sequence[int]
+    _ends: Sequence[int]
+    """[layers] where each layer's channels are in ``_channels``."""
+    _channels: Mapping[tuple[int, int], npt.NDArray[np.int64]]
+    """Stage and side -> [channels of all layers], where anything saturated."""
+
+    @classmethod
+    def of(cls, machine: Machine) -> CountedValues:
+        """Those of a machine: one copy of each of its arrays, whatever the number of layers."""
+        layers = machine.layers.view(np.ndarray)
+        fields = {name: layers[name].copy() for name in _VALUE_FIELDS}
+        begins = layers["channel_base"]
+        channels = {
+            (stage, side): machine.channel_saturated[stage, side].copy()
+            for stage, side in np.argwhere(fields["saturated"].any(axis=0)).tolist()
+        }
+        return cls(fields, begins.tolist(), (begins + layers["channels"]).tolist(), channels)
+
+    @cached_property
+    def elements(self) -> Sequence[int]:
+        """[layers] results written"""
+        elements: list[int] = self._layers["elements"].tolist()
+        return elements
+
+    @cached_property
+    def unwanted(self) -> Sequence[int]:
+        """[layers] values saturated that nobody asked for"""
+        wanted = self._layers["saturated"][:, ACTIVATION]
+        counts: list[int] = (self._layers["saturated"].sum(axis=1) - wanted).sum(axis=1).tolist()
+        return counts
+
+    @cached_property
+    def saturation(self) -> Mapping[int, Sequence[SaturationCount]]:
+        """Layer -> what saturated there."""
+        counts, worst, first = (self._layers[name] for name in ("saturated", "worst", "first"))
+        places = np.nonzero(counts)
+        columns = [of.tolist() for of in (*places, counts[places], worst[places], first[places])]
+        found: dict[int, list[SaturationCount]] = {}
+        for layer, stage, side, count, most, index in zip(*columns, strict=True):
+            channels = self._channels[stage, side][self._begins[layer] : self._ends[layer]]
+            one = SaturationCount(stage, side, count, most, index, channels)
+            found.setdefault(layer, []).append(one)
+        return found
+
+
+_VALUE_FIELDS = ("elements", "saturated", "worst", "first")
+
+
 @attrs.frozen
 class Counters:
     """What a machine counted, as plain numbers, layer by layer."""
@@ -70,39 +124,14 @@ class Counters:
     """[layers][Spent]"""
     worked: Sequence[int]
     """[layers] bit n: core n had work."""
-    elements: Sequence[int]
-    saturation: Mapping[int, Sequence[SaturationCount]]
-    """Layer -> what saturated there."""
+    values: CountedValues
 
 
 def counters_of(machine: Machine, config: DeviceConfig) -> Counters:
     """Read a machine's counters at once: its records are slow to read one by one."""
     layers = machine.layers.view(np.ndarray)
-    lists = {name: layers[name].tolist() for name in ("counts", "spent", "worked", "elements")}
-    return Counters(config, costs_of(config), **lists, saturation=_saturation_of(machine))
-
-
-def with_values(of: Counters, machine: Machine) -> Counters:
-    """Those of a machine that has counted other values in the same time."""
-    elements = machine.layers.view(np.ndarray)["elements"].tolist()
-    return Counters(
-        of.config, of.costs, of.counts, of.spent, of.worked, elements, _saturation_of(machine)
-    )
-
-
-def _saturation_of(machine: Machine) -> Mapping[int, Sequence[SaturationCount]]:
-    layers = machine.layers.view(np.ndarray)
-    begins = layers["channel_base"].tolist()
-    ends = (layers["channel_base"] + layers["channels"]).tolist()
-    counts, worst, first = (layers[name] for name in ("saturated", "worst", "first"))
-    places = np.nonzero(counts)
-    columns = [of.tolist() for of in (*places, counts[places], worst[places], first[places])]
-    found: dict[int, list[SaturationCount]] = {}
-    for layer, stage, side, count, most, index in zip(*columns, strict=True):
-        channels = machine.channel_saturated[stage, side, begins[layer] : ends[layer]].copy()
-        one = SaturationCount(stage, side, count, most, index, channels)
-        found.setdefault(layer, []).append(one)
-    return found
+    lists = {name: layers[name].tolist() for name in ("counts", "spent", "worked")}
+    return Counters(config, costs_of(config), **lists, values=CountedValues.of(machine))
 
 
 def layer_bound(layer: Layer, of: Counters) -> Bound:
@@ -137,6 +166,15 @@ class HostCounts:
     elements: int
     saturation: tuple[Saturation, ...]
 
+    @property
+    def unwanted(self) -> int:
+        """Values saturated that nobody asked for."""
+        return sum(one.count for one in self.saturation if not one.wanted)
+
+    def plus(self, more: HostCounts) -> HostCounts:
+        """Of several runs."""
+        return HostCounts(self.elements + more.elements, self.saturation + more.saturation)
+
 
 def host_counts(clip: HostClip) -> HostCounts:
     """How many values there were, and which of them were clipped."""
@@ -154,32 +192,52 @@ class LayerReports(Sequence[LayerReport]):
     _counted: Counters
     _cycles: Mapping[int, int]
     _paths: Mapping[int, PathPart]
+    _values: CountedValues
     _host: Mapping[int, HostCounts]
+    _like: LayerReports | None = None
+    """Those of a run that differs in values alone."""
+
+    def with_values(self, values: CountedValues, host: Mapping[int, HostCounts]) -> LayerReports:
+        """Those of a run that has computed other values in the same time."""
+        like = self._like or self
+        return LayerReports(
+            self._layers, self._counted, self._cycles, self._paths, values, host, like
+        )
 
     @cached_property
     def _made(self) -> tuple[LayerReport, ...]:
+        same = (self._like or self)._same
         return tuple(
-            layer_report(
-                one,
-                self._counted,
-                self._cycles[one.index],
-                self._paths.get(one.index),
-                self._host.get(one.index),
-            )
-            for one in self._layers
+            LayerReport(**known, **self._of_values(layer))
+            for layer, known in zip(self._layers, same, strict=True)
         )
+
+    @cached_property
+    def _same(self) -> Sequence[Mapping[str, Any]]:
+        """Of each report all that does not depend on values."""
+        found = []
+        for one in self._layers:
+            cycles, path = self._cycles[one.index], self._paths.get(one.index)
+            found.append(layer_fields(one, self._counted, cycles, path))
+        return found
+
+    def _of_values(self, layer: Layer) -> Mapping[str, Any]:
+        """What depends on values of a layer's report."""
+        host = self._host.get(layer.index)
+        if host is not None:
+            return {"elements": host.elements, "saturation": host.saturation}
+        return {
+            "elements": self._values.elements[layer.index],
+            "saturation": device_saturation(layer, self._values),
+        }
 
     def saturated(self) -> list[tuple[int, int]]:
         """Elements of each layer, and how many of them saturated: cheaper than its reports."""
-        return [self._saturated(one) for one in self._layers]
-
-    def _saturated(self, layer: Layer) -> tuple[int, int]:
-        host = self._host.get(layer.index)
-        if host is not None:
-            return host.elements, sum(one.count for one in host.saturation if not one.wanted)
-        found = self._counted.saturation.get(layer.index, ())
-        count = sum(one.saturated for one in found if one.stage != ACTIVATION)
-        return self._counted.elements[layer.index], count
+        values = self._values
+        found = list(zip(values.elements, values.unwanted, strict=True))[: len(self._layers)]
+        for index, host in self._host.items():
+            found[index] = host.elements, host.unwanted
+        return found
 
     def __repr__(self) -> str:
         return repr(self._made)
@@ -208,10 +266,10 @@ def saturated_of(layers: Sequence[LayerReport]) -> list[tuple[int, int]]:
     return [(one.elements, one.saturated) for one in layers]
 
 
-def layer_report(
-    layer: Layer, of: Counters, cycles: int, path: PathPart | None, host: HostCounts | None
-) -> LayerReport:
-    """What a layer did; ``host`` is what a host operation that clips did."""
+def layer_fields(
+    layer: Layer, of: Counters, cycles: int, path: PathPart | None
+) -> Mapping[str, Any]:
+    """All of a layer's report but what depends on values."""
     counts = of.counts[layer.index]
     waited_for = path.cycles() if path is not None else [0] * len(PathCause)
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
@@ -240,15 +298,24 @@ def layer_report(
         row_misses=counts[Count.ROW_MISSES],
         stalls=activities(counts),
         busy={u: counts[Count.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
-        elements=host.elements if host else of.elements[layer.index],
-        saturation=host.saturation if host else device_saturation(layer, of),
+        elements=0,
+        saturation=(),
         critical_path=dict(zip(PATH_CAUSES, waited_for, strict=False)),
         queueing=waited_for[PathCause.QUEUEING],
         core_cycles=dict(zip(CAUSES, of.spent[layer.index], strict=True)),
         bound=layer_bound(layer, of),
         burst_efficiency=burst_efficiency(moved.read + moved.written, bursts, of.config),
     )
-    return attrs.evolve(report, use=use_of([report], report.cycles, of.config.dram_channels))
+    use = use_of([report], report.cycles, of.config.dram_channels)
+    known = {name: getattr(report, name) for name in _LAYER_FIELDS}
+    return {**known, "use": use}
+
+
+_LAYER_FIELDS = tuple(
+    field.name
+    for field in attrs.fields(LayerReport)
+    if field.name not in ("elements", "saturation")
+)
 
 
 def activities(counts: Sequence[int]) -> Mapping[str, int]:
@@ -256,7 +323,7 @@ def activities(counts: Sequence[int]) -> Mapping[str, int]:
     return dict(zip(ACTIVITIES, counts, strict=False))
 
 
-def device_saturation(layer: Layer, of: Counters) -> tuple[Saturation, ...]:
+def device_saturation(layer: Layer, of: CountedValues) -> tuple[Saturation, ...]:
     """Everything that the device saturated or clipped in a layer."""
     return tuple(
         Saturation(

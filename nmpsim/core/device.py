@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
 from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.again import Repeats
+from nmpsim.core.answers import Answers
 from nmpsim.core.auto import AutoEngine
 from nmpsim.core.demand import check_saved, has_room_for_whole_layers
 from nmpsim.core.engine import ReplayDivergedError
@@ -112,20 +113,19 @@ class Device:
         bundle = bundle_of(bundle)
         if repeat < 1:
             raise fail("ARG001", "a program runs at least once", found=f"repeat={repeat}")
-        wanted = Wanted(
-            save_layers=save_layers,
-            progress=progress,
-            work=work,
-            limits=limits,
-            strict=strict,
-            whole_layers=False,
-        )
         with self._turn:
             loaded = self._load(bundle, save_layers)
             if isinstance(self._engine, AutoEngine):
                 self._engine.choose(bundle, limits)
-            # The next of several runs may read what scratchpads hold.
-            wanted = attrs.evolve(wanted, whole_layers=loaded.whole_layers and repeat == 1)
+            wanted = Wanted(
+                save_layers=save_layers,
+                progress=progress,
+                work=work,
+                limits=limits,
+                strict=strict,
+                # The next of several runs may read what scratchpads hold.
+                whole_layers=loaded.whole_layers and repeat == 1,
+            )
             values = checked_inputs(bundle.metadata, inputs)
             clock = Clock(self._engine, limits)
             broken: Broken | None = None
@@ -139,6 +139,58 @@ class Device:
                 except ContractIsBrokenError as error:  # listeners have heard all of it
                     broken, clock.timeout = error.broken, math.inf
                     wanted = attrs.evolve(wanted, work=None, progress=None)
+
+    def answers(
+        self,
+        bundle: Bundle | HoldsBundle,
+        samples: Sequence[Inputs],
+        *,
+        limits: Limits = NO_LIMITS,
+    ) -> Answers:
+        """Run a bundle on the inputs of each sample, as :meth:`run` does.
+
+        What runs have in common, and what they count together, is not made for each of them.
+        """
+        bundle = bundle_of(bundle)
+        answers, may_repeat = Answers(), True
+        with self._turn:
+            for number, inputs in enumerate(samples):
+                repeats = self._load(bundle).repeats
+                if repeats is not None and may_repeat:
+                    rest = self._repeated_answers(bundle, repeats, samples[number:], limits)
+                    if rest is not None:
+                        return answers.plus(rest)
+                    may_repeat = False  # one by one it shows which of them ends where
+                answers = answers.plus(Answers.of(self.run(bundle, inputs, limits=limits)))
+        return answers
+
+    def _repeated_answers(
+        self, bundle: Bundle, repeats: Repeats, samples: Sequence[Inputs], limits: Limits
+    ) -> Answers | None:
+        """Those of runs that differ in values alone; None if not all of them do."""
+        loaded = self._load(bundle)
+        wanted = Wanted(
+            save_layers=False,
+            progress=None,
+            work=None,
+            limits=limits,
+            strict=True,
+            whole_layers=loaded.whole_layers,
+        )
+        if not repeats.serves(wanted):
+            return None
+        values = [checked_inputs(bundle.metadata, one) for one in samples]
+        loaded.repeats = loaded.inputs = None
+        try:
+            answers = repeats.answers(values, wanted, lambda: Clock(self._engine, limits))
+        except ReplayDivergedError:
+            loaded.proof = "none"
+            return None
+        except (UserError, TimeIsUpError):
+            return None
+        # The machine has counted for all of them together.
+        loaded.repeats, loaded.inputs, loaded.wanted = repeats, values[-1], wanted
+        return answers
 
     def _runs(
         self,
@@ -214,13 +266,7 @@ class Device:
             self._keep(loaded, values, wanted)
         if run.shows_others and number == 0:
             loaded.repeats = Repeats(
-                bundle,
-                machine,
-                self.config,
-                self._engine,
-                wanted.limits,
-                run.account,
-                run.replayed,
+                bundle, machine, self._engine, wanted.limits, report, run.replayed
             )
         return report
 
@@ -239,7 +285,7 @@ class Device:
     ) -> None:
         """Keep the inputs of a run that may have to be done again."""
         if not self._engine.has_scratchpads:
-            loaded.inputs = {name: value.copy() for name, value in values.items()}
+            loaded.inputs = values
             loaded.wanted = wanted
 
     def __reduce__(self) -> tuple[type[Device], tuple[Any, ...]]:

@@ -11,7 +11,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.core.collect import counters_of, device_saturation, host_saturation
+from nmpsim.core.collect import CountedValues, device_saturation, host_saturation
 from nmpsim.core.host import read_tensor
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr
@@ -80,9 +80,7 @@ def saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
     clip = debugger.execution.account.clips.get(layer.index)
     if clip is not None:
         return host_saturation(clip)
-    return device_saturation(
-        layer, counters_of(debugger.execution.machine, debugger.execution.config)
-    )
+    return device_saturation(layer, CountedValues.of(debugger.execution.machine))
 
 
 def find_layer(debugger: Debugger, text: str) -> Layer:

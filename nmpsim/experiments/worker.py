@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device, from_settings
-from nmpsim.core.collect import saturated_of
+from nmpsim.core import answers
 from nmpsim.core.device import Device
 from nmpsim.core.engines import make_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
@@ -150,19 +150,12 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
     """Run samples one after the other."""
     with _turn:
         bundle, device = _device_for(work)
-        totals = [(0, 0)] * len(bundle.metadata.layers)
-        answers = []
-        for index, sample, label in zip(chunk.indices, chunk.samples, chunk.labels, strict=True):
-            report = device.run(bundle, sample, limits=work.limits)
-            answers.append(_answer(report, index, label))
-            if report.trap is None:
-                totals = [
-                    (elements + more, cut + saturated)
-                    for (elements, cut), (more, saturated) in zip(
-                        totals, saturated_of(report.layers), strict=True
-                    )
-                ]
-    return ChunkResult(tuple(answers), tuple(totals))
+        found = device.answers(bundle, chunk.samples, limits=work.limits)
+    orders = ranking(np.stack([scores_of(run.outputs) for run in found.runs]))
+    ranks = (orders == np.array(chunk.labels)[:, None]).argmax(axis=1)
+    columns = (chunk.indices, found.runs, orders[:, 0].tolist(), ranks.tolist())
+    told = tuple(_answer(*one) for one in zip(*columns, strict=True))
+    return ChunkResult(told, tuple(found.layers) or ((0, 0),) * len(bundle.metadata.layers))
 
 
 def _device_for(work: EvalWork) -> tuple[Bundle, Device]:
@@ -182,13 +175,11 @@ def forget_device() -> None:
     _device = None
 
 
-def _answer(report: RunReport, index: int, label: int) -> Answer:
-    if report.trap is not None:
-        error = f"{report.trap.kind}: {report.trap.message}"
-        return Answer(index, None, None, report.cycles, error)
-    order = ranking(scores_of(report.output_reports))
-    rank = int(np.flatnonzero(order == label)[0])
-    return Answer(index, int(order[0]), rank, report.cycles)
+def _answer(index: int, run: answers.Answer, best: int, rank: int) -> Answer:
+    if run.trap is not None:
+        error = f"{run.trap.kind}: {run.trap.message}"
+        return Answer(index, None, None, run.cycles, error)
+    return Answer(index, best, rank, run.cycles)
 
 
 def scores_of(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
@@ -198,5 +189,5 @@ def scores_of(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
 
 
 def ranking(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Classes, the one with the highest score first; of equal ones the first comes first."""
-    return np.argsort(-scores, kind="stable")
+    """Classes [..., C], the one with the highest score first; of equal ones the first."""
+    return np.argsort(-scores, axis=-1, kind="stable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 import nmpsim
 from nmpsim.bundle import Bundle
 from nmpsim.core.again import Repeats
+from nmpsim.core.answers import Answers
 from nmpsim.core.collect import saturated_of
+from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.run import TimeIsUpError
 from nmpsim.core.state import Machine
 from nmpsim.diagnostics import fail
@@ -122,6 +125,57 @@ def test_what_does_not_come_to_its_end_begins_again_from_rest(
     monkeypatch.setattr(Repeats, "report", broken)
     assert repr(said(device.run(digits, image(5)))) == repr(said(alone.run(digits, image(5))))
     assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+
+
+def answered(reports: Sequence[RunReport]) -> Any:
+    """What runs answer, and count together."""
+    counted = np.array([saturated_of(report.layers) for report in reports]).sum(axis=0)
+    outputs = [[one.tobytes() for one in report.outputs.values()] for report in reports]
+    return outputs, [report.cycles for report in reports], counted.tolist()
+
+
+def parts_of(answers: Answers) -> Any:
+    outputs = [[one.values.tobytes() for one in run.outputs] for run in answers.runs]
+    assert all(run.trap is None for run in answers.runs)
+    return outputs, [run.cycles for run in answers.runs], np.array(answers.layers).tolist()
+
+
+@pytest.mark.parametrize("whole_layers", [True, False])
+def test_answers_are_those_of_runs_one_by_one(digits: Bundle, whole_layers: bool) -> None:
+    device, alone = (nmpsim.Device(threads=1, whole_layers=whole_layers) for _ in range(2))
+    images = [image(number) for number in (3, 7, 0, 3, 9)]
+    expected = answered([alone.run(digits, one) for one in images])
+    for _ in range(2):
+        assert parts_of(device.answers(digits, images)) == expected
+        assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+        assert repr(said(device.run(digits, image(5)))) == repr(said(alone.run(digits, image(5))))
+        alone.run(digits, images[-1])
+    assert device.answers(digits, []) == Answers()
+
+
+@pytest.mark.parametrize(
+    "error", [TimeIsUpError(), fail("HOST001", "it is no number"), ReplayDivergedError()]
+)
+def test_answers_that_do_not_all_come_to_their_end_are_run_one_by_one(
+    digits: Bundle, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(self: Repeats, *_: object) -> Answers:
+        self._machine.ram[...] = 7
+        self._machine.layers.worst[...] = 9
+        tried.append(1)
+        raise error
+
+    tried: list[int] = []
+    device, alone = nmpsim.Device(threads=1), nmpsim.Device(threads=1)
+    images = [image(number) for number in (3, 7, 0)]
+    monkeypatch.setattr(Repeats, "answers", broken)
+    expected = answered([alone.run(digits, one) for one in images])
+    assert parts_of(device.answers(digits, images)) == expected
+    assert len(tried) == 1
+    limits = nmpsim.Limits(max_cycles=1000)
+    ended = device.answers(digits, images[:2], limits=limits)
+    assert [run.trap and run.trap.kind for run in ended.runs] == ["cycle_limit"] * 2
+    assert ended.layers == ()
 
 
 def test_a_run_that_data_have_broken_off_is_no_example(digits: Bundle) -> None:

@@ -1,0 +1,47 @@
+"""What several runs of a bundle answered, and what they counted together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from nmpsim.core.collect import saturated_of
+from nmpsim.report.data import OutputReport, RunReport
+from nmpsim.report.ended import TrapReport
+
+
+@attrs.frozen
+class Answer:
+    """What a run came to."""
+
+    outputs: tuple[OutputReport, ...]
+    cycles: int
+    trap: TrapReport | None = None
+    """Why it did not reach its end."""
+
+
+@attrs.frozen
+class Answers:
+    """Those of runs one after the other."""
+
+    runs: Sequence[Answer] = ()
+    layers: Sequence[tuple[int, int]] = ()
+    """Elements and saturated values of each layer, over runs that reached their end; empty if none
+    did."""
+
+    @classmethod
+    def of(cls, report: RunReport) -> Answers:
+        """That of one run."""
+        run = Answer(report.output_reports, report.cycles, report.trap)
+        return cls((run,), () if report.trap else saturated_of(report.layers))
+
+    def plus(self, more: Answers) -> Answers:
+        """With those of more runs."""
+        if not self.layers or not more.layers:
+            return Answers((*self.runs, *more.runs), self.layers or more.layers)
+        layers = [
+            (elements + others, saturated + cut)
+            for (elements, saturated), (others, cut) in zip(self.layers, more.layers, strict=True)
+        ]
+        return Answers((*self.runs, *more.runs), layers)
