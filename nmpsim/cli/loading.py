@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,16 +26,24 @@ def load_program(
     """As :func:`nmpsim.session.load`; if it lasts, a terminal is told what is waited for."""
     from nmpsim import session
 
+    with told_of_loading(path):
+        return session.load(path, patch, device=device)
+
+
+@contextmanager
+def told_of_loading(path: Path) -> Iterator[None]:
+    """While a file is read: if it lasts, a terminal is told so, once."""
     timer = threading.Timer(PATIENCE_SECONDS, _say_loading, (path,))
     timer.daemon = True
     if sys.stderr is not None and sys.stderr.isatty():
         timer.start()
     try:
-        return session.load(path, patch, device=device)
+        yield
     finally:
         timer.cancel()
 
 
+@functools.cache
 def _say_loading(path: Path) -> None:
     with suppress(OSError):
         say(f"loading {path} ({path.stat().st_size / 1e6:,.0f} MB)")

@@ -12,6 +12,7 @@ from nmpsim.checking.expectations import layer_name, refuse_unknown
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.cli.input_options import NOTHING_SAID, GivenInputs, ImageOptions
 from nmpsim.cli.inputs import fitting_inputs
+from nmpsim.cli.loading import load_program
 from nmpsim.config import load_device
 from nmpsim.diagnostics import Place, UserError, about, fail
 from nmpsim.views.text import shape_text
@@ -49,10 +50,8 @@ def core_path(folder: Path | None, case: Case) -> Path | None:
 def _work(
     case: Case, update: bool, core: Path | None, strict: bool, images: ImageOptions
 ) -> CaseWork:
-    from nmpsim import session
-
     device = None if case.device is None else load_device(case.device)
-    bundle = session.load(case.bundle, device=device)
+    bundle = load_program(case.bundle, device=device)
     metadata = bundle.metadata
     arguments = tuple(one.argument for one in case.input)
     inputs = fitting_inputs(GivenInputs(arguments, images), metadata)

@@ -14,6 +14,7 @@ import click
 from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.guard import tell_ci
 from nmpsim.cli.input_options import image_options, spooled_arguments
+from nmpsim.cli.loading import load_program
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
@@ -244,13 +245,12 @@ def _suite(request: _Request) -> Suite:
 
 
 def _case(request: _Request) -> Case:
-    from nmpsim import session
     from nmpsim.checking import Budget, Case, Expect, InputFile
     from nmpsim.cli.inputs import split_argument
 
     if request.names:
         raise click.UsageError("--case is for a suite")
-    names = [tensor.name for tensor in session.load(request.program).metadata.user_inputs]
+    names = [tensor.name for tensor in load_program(request.program).metadata.user_inputs]
     files = [split_argument(argument, names) for argument in request.input]
     return Case(
         bundle=request.program,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
+from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import FILE, Command, format_option, output_option, show
 from nmpsim.cli.runs import Given, given
 from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, Place, fail
@@ -219,11 +220,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _loaded(path: Path | None) -> Bundle | None:
-    if path is None:
-        return None
-    from nmpsim import session
-
-    return session.load(path)
+    return None if path is None else load_program(path)
 
 
 def _parameters(bundle: Bundle | None) -> Mapping[str, Parameters]:

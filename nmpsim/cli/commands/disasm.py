@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from nmpsim.cli.files import check_outputs, emit
+from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import Command, bundle_argument, output_option
 
 
@@ -21,7 +22,6 @@ from nmpsim.cli.options import Command, bundle_argument, output_option
 def command(bundle: Path, data: bool, output: Path | None) -> None:
     """Show the program of a bundle as assembly text."""
     check_outputs([output], [bundle])
-    from nmpsim import session
     from nmpsim.bundle.assembly import disassemble_bundle
 
-    emit(disassemble_bundle(session.load(bundle), data), output)
+    emit(disassemble_bundle(load_program(bundle), data), output)

@@ -10,6 +10,7 @@ import click
 
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
+from nmpsim.cli.loading import told_of_loading
 from nmpsim.cli.options import FILE, OUTPUT, Command, format_option, show, tensors_option
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def _explain_program(
     from nmpsim.lir.layers import find_operations
     from nmpsim.views.explain_text import print_layer, print_layers
 
-    program = load_program(path, weights, tensors)
+    with told_of_loading(path):
+        program = load_program(path, weights, tensors)
     for warning in program.warnings:
         say(f"warning: {warning}")
     layers = explain_layers(program.module, program.layer_indices)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nmpsim.cli.loading import told_of_loading
 from nmpsim.cli.options import FILE, Command, format_option, shapes_option, show
 
 
@@ -22,10 +23,9 @@ def command(file: Path, shapes: dict[str, tuple[int, ...]], style: str) -> None:
     from nmpsim.bundle import read_bundle
     from nmpsim.views.inspect_text import inspect_json, print_bundle
 
-    is_model = session.is_model(file)
-    contents = (
-        session.compile(file, input_shapes=shapes, slicing="simple").bundle
-        if is_model
-        else read_bundle(file)
-    )
+    if session.is_model(file):
+        contents = session.compile(file, input_shapes=shapes, slicing="simple").bundle
+    else:
+        with told_of_loading(file):
+            contents = read_bundle(file)
     show(style, lambda: inspect_json(contents), lambda console: print_bundle(contents, console))
