@@ -133,8 +133,9 @@ def what_kernels_answer() -> list[object]:
         return a - b
 
     @jit.jit_entry
-    def sums(weights: Any, patches: Any, out: Any) -> None:
-        dot.dot_int16(weights, patches, out)
+    def sums(inputs: Any, offsets: Any, w: Any, weights: Any, out: Any) -> None:
+        n = np.int64(0)
+        dot.products_int16(inputs, n, offsets, struct_pointer(w), 2, weights, n, 4, out)
 
     @jit.jit_entry
     def windows(inputs: Any, offsets: Any, w: Any, weights: Any, out: Any, excess: Any) -> None:
@@ -153,9 +154,9 @@ def what_kernels_answer() -> list[object]:
     answers: list[object] = [int(n) for n in run(values, values[:4], 6, compiled.address)]
     answers.append(as_ctypes(7, 9))
     weights = rng.integers(-(2**15), 2**15, 2 * 6 * 16).astype(np.int16)
-    patches = rng.integers(-(2**15), 2**15, (dot.PATCHES, 6)).astype(np.int16)
-    out = np.zeros((dot.PATCHES, 32), np.int64)
-    sums(weights, patches, out)
+    patches = rng.integers(-9000, 9000, 4 * 6).astype(np.int16)
+    out = np.zeros((4, 32), np.int64)
+    sums(patches, 12 * np.arange(4), InputWindow(1, 0, 1, 0, 6), weights, out)
     answers.append(out.tolist())
     inputs, coefficients = rng.integers(-128, 128, (2, 4096)).astype(np.int8)
     offsets = np.minimum(np.arange(MAX_PIXELS), AT_ONCE - 1)

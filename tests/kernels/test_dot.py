@@ -1,4 +1,4 @@
-"""Int16 dot products of weight blocks against NumPy."""
+"""Int16 sums of products against NumPy."""
 
 from __future__ import annotations
 
@@ -9,69 +9,173 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from nmpsim.kernels.dot import PATCHES, dot_int16
+from nmpsim.kernels.dot import (
+    GRANULE,
+    LEVELS,
+    MOST,
+    energy_of,
+    products_int16,
+    steps_between,
+)
+from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.vector_code import LANES
 
 Array = npt.NDArray[Any]
-entry: Any = numba.njit(lambda weights, patches, sums: dot_int16(weights, patches, sums))
-"""Kernels have no entry from Python."""
-SHARED = 256
-"""Int16 inputs that 32 bits can hold the sums of."""
+# Kernels have no entry from Python.
+products: Any = numba.njit(
+    lambda inputs, base, offsets, window, steps, weights, start, pixels, out: products_int16(
+        inputs, base, offsets, window, steps, weights, start, pixels, out
+    )
+)
+steps_entry: Any = numba.njit(
+    lambda weights, start, runs, twos, low, high, energy, is_kept, reach, room: steps_between(
+        weights, start, runs, twos, low, high, energy, is_kept, reach, room
+    )
+)
+energy_entry: Any = numba.njit(
+    lambda inputs, start, granules, known: energy_of(inputs, start, granules, known)
+)
+LOW, HIGH = -(1 << 15), (1 << 15) - 1
+WINDOWS = {
+    "1x1": InputWindow(1, 0, 1, 0, 64),
+    "two inputs": InputWindow(1, 0, 1, 0, 2),
+    "3x3": InputWindow(3, 700, 1, 0, 42),
+    "3x3 in runs": InputWindow(3, 700, 3, 40, 6),
+    "deep": InputWindow(1, 0, 1, 0, 1026),
+}
 
 
-def expected(weights: Array, patches: Array, lanes: int) -> Array:
-    """Products of each patch with each lane, from the packed blocks, number by number."""
-    side = 4 // weights.itemsize
-    depth = patches.shape[1]
-    result = np.zeros((PATCHES, lanes), np.int64)
-    for lane in range(lanes):
-        block = weights[lane // LANES * depth * LANES :][: depth * LANES]
-        at = [k // side * LANES * side + lane % LANES * side + k % side for k in range(depth)]
-        result[:, lane] = patches.astype(np.int64) @ block[at].astype(np.int64)
-    return result
+def lanes_of(weights: Array, blocks: int) -> Array:
+    """Weights [lanes, inputs] of packed blocks."""
+    return weights.reshape(blocks, -1, LANES, 2).transpose(0, 2, 1, 3).reshape(blocks * LANES, -1)
 
 
-def check(weights: Array, patches: Array, lanes: int) -> None:
-    sums = np.full((PATCHES, lanes), 77, np.int64)  # what is there before is no matter
-    entry(weights, patches, sums)
-    np.testing.assert_array_equal(sums, expected(weights, patches, lanes))
+def windows_of(inputs: Array, base: int, offsets: Array, window: InputWindow) -> Array:
+    """Inputs [pixels, inputs] of some windows."""
+    rows, runs = np.ogrid[: window.rows, : window.runs]
+    starts = (rows * window.row_stride + runs * window.run_stride).reshape(-1, 1) // 2
+    at = (base + offsets[:, None, None]) // 2 + starts + np.arange(window.length)
+    return inputs[at].reshape(len(offsets), -1)
 
 
-@pytest.mark.parametrize("depth", [4, 8, SHARED - 4, SHARED, SHARED + 4, 3 * SHARED + 8])
-@pytest.mark.parametrize("lanes", [16, 48])
-def test_random_numbers(depth: int, lanes: int) -> None:
-    rng = np.random.default_rng(depth + lanes)
-    kind = np.int16
-    low, high = np.iinfo(kind).min, np.iinfo(kind).max
-    weights = rng.integers(low, high, depth * lanes, kind, endpoint=True)
-    patches = rng.integers(low, high, (PATCHES, depth), kind, endpoint=True).astype(np.int16)
-    check(weights, patches, lanes)
+def steps_for(
+    weights: Array, window: InputWindow, blocks: int, inputs: Array, squares: bool = False
+) -> int:
+    """What the kernel would ask for."""
+    low, high = min(int(inputs.min()), 0), max(int(inputs.max()), 0)
+    twos, runs = (window.length + 1) // 2, window.rows * window.runs * blocks
+    reach, room = np.full(2 * LEVELS, -1), np.empty(3 * LANES, np.int32)
+    energy = energy_entry(inputs, 0, len(inputs) // GRANULE, 0) if squares else -1
+    return int(steps_entry(weights, 0, runs, twos, low, high, energy, True, reach, room))
 
 
-@pytest.mark.parametrize("x", ["min", "max", -1])
-@pytest.mark.parametrize("w", ["min", "max", -1, 255, -256])
-@pytest.mark.parametrize("depth", [SHARED, 2 * SHARED])
-def test_extremes(x: Any, w: Any, depth: int) -> None:
-    """Where all products are as large as they can be, in either byte of an Int16 weight."""
-    kind = np.int16
-    info = np.iinfo(kind)
-    ends = {"min": int(info.min), "max": int(info.max)}
-    weight = min(max(ends.get(w, w), ends["min"]), ends["max"])
-    weights = np.full(depth * LANES, weight, kind)
-    patches = np.full((PATCHES, depth), ends.get(x, x), np.int16)
-    check(weights, patches, LANES)
+def check(inputs: Array, window: InputWindow, weights: Array, blocks: int, pixels: int) -> int:
+    """Sums of windows 10 bytes apart are those of NumPy; the steps between carries."""
+    offsets, base = 10 * np.arange(pixels), 4
+    steps = steps_for(weights, window, blocks, inputs)
+    assert steps > 0
+    out = np.full((pixels + 1, blocks * LANES), 77, np.int64)
+    products(inputs, base, offsets, window, steps, weights, 0, pixels, out)
+    taken = windows_of(inputs, base, offsets, window).astype(np.int64)
+    expected = taken @ lanes_of(weights, blocks).T.astype(np.int64)
+    np.testing.assert_array_equal(out[:pixels], expected)
+    assert (out[pixels:] == 77).all()
+    return steps
 
 
-def test_an_odd_pair_of_int16() -> None:
-    """The depth of Int16 is a multiple of two only."""
-    weights = np.arange(-48, 48, dtype=np.int16)
-    patches = np.arange(6 * PATCHES, dtype=np.int16).reshape(PATCHES, 6)
-    check(weights, patches, LANES)
+@pytest.mark.parametrize("spread", [1, 40, 700, 9000, 40_000])
+@pytest.mark.parametrize(
+    ("name", "blocks", "pixels"),
+    list(zip(WINDOWS, [3, 2, 1, 2, 3], [24, 1, 13, 7, 6], strict=True)),
+)
+def test_random_numbers(name: str, blocks: int, pixels: int, spread: int) -> None:
+    """Of any size: the larger the weights, the fewer steps between carries."""
+    rng, window = np.random.default_rng(spread), WINDOWS[name]
+    depth = window.rows * window.runs * window.length
+    weights = np.clip(rng.normal(0, spread, blocks * depth * LANES), LOW + 1, HIGH).astype(np.int16)
+    inputs = rng.integers(LOW, HIGH, 4000, np.int16, endpoint=True)
+    check(inputs, window, weights, blocks, pixels)
 
 
-def test_each_patch_has_its_own_sums() -> None:
-    patches = np.diag([1, 2, 3, 4]).astype(np.int16)
-    weights = np.ones(4 * LANES, np.int16)
-    sums = np.zeros((PATCHES, LANES), np.int64)
-    entry(weights, patches, sums)
-    assert sums.tolist() == [[p] * LANES for p in (1, 2, 3, 4)]
+@pytest.mark.parametrize("x", [LOW, HIGH, -1])
+@pytest.mark.parametrize("w", [LOW + 1, HIGH, -1, 255, -256])
+def test_extremes(x: int, w: int) -> None:
+    """Where all products are as large as they can be."""
+    window = InputWindow(1, 0, 1, 0, 512)
+    inputs, weights = np.full(600, x, np.int16), np.full(512 * LANES, w, np.int16)
+    steps = check(inputs, window, weights, 1, 2)
+    assert steps == (64 if abs(x * w) * 128 <= MOST else 1)
+
+
+def test_products_of_two_may_be_too_many() -> None:
+    """2^31 in one step; not so if no input is that small."""
+    window, weights = InputWindow(1, 0, 1, 0, 2), np.full(2 * LANES, LOW, np.int16)
+    assert steps_for(weights, window, 1, np.full(2, LOW, np.int16)) == 0
+    assert steps_for(weights, window, 1, np.full(2, LOW + 1, np.int16)) > 0
+
+
+@pytest.mark.parametrize("steps", [2, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_as_many_steps_as_fit(steps: int, sign: int) -> None:
+    """Up to the last product that 32 bits hold; from all lanes, of runs that are no multiple."""
+    depth = 2 * (3 * steps + 1)
+    inputs = np.zeros(depth + 10, np.int16)
+    inputs[2 : 2 + depth] = sign * HIGH
+    weights = np.zeros((depth // 2, LANES, 2), np.int16)
+    share = MOST // HIGH // (2 * steps)
+    weights[:, 5] = sign * share
+    assert check(inputs, InputWindow(1, 0, 1, 0, depth), weights.reshape(-1), 1, 1) >= steps
+    weights[steps, 5, 1] += sign * (MOST // HIGH - 2 * steps * share + 1)
+    assert check(inputs, InputWindow(1, 0, 1, 0, depth), weights.reshape(-1), 1, 1) < steps
+
+
+def test_signs_matter() -> None:
+    """Of positive inputs, weights of both signs never add up."""
+    weights = np.tile(np.array([HIGH, -HIGH], np.int16), 8 * LANES)
+    window = InputWindow(1, 0, 1, 0, 16)
+    assert steps_for(weights, window, 1, np.array([0, HIGH])) == 2
+    assert steps_for(weights, window, 1, np.array([-HIGH, HIGH])) == 1
+
+
+def test_squares_know_more_than_extremes() -> None:
+    """Of one large input among small ones, and one large weight."""
+    rng, window = np.random.default_rng(0), InputWindow(1, 0, 1, 0, 96)
+    weights = rng.integers(-8000, 8000, 96 * LANES).astype(np.int16)
+    inputs = rng.integers(-900, 900, 480).astype(np.int16)
+    weights[[5, 300]], inputs[[7, 40]] = HIGH, [LOW, HIGH]
+    steps = [steps_for(weights, window, 1, inputs, squares) for squares in (False, True)]
+    assert steps[0] < steps[1]
+    offsets, out = 32 * np.arange(20), np.zeros((20, LANES), np.int64)
+    for some in steps:
+        products(inputs, 0, offsets, window, some, weights, 0, 20, out)
+        taken = windows_of(inputs, 0, offsets, window).astype(np.int64)
+        np.testing.assert_array_equal(out, taken @ lanes_of(weights, 1).T.astype(np.int64))
+
+
+@pytest.mark.parametrize("steps", [8, 16, 32, 64])
+def test_squares_where_both_are_alike(steps: int) -> None:
+    """The bound is the sum itself: MOST is nearly reached, and passed; one input is much larger."""
+    window = InputWindow(1, 0, 1, 0, 128)
+    for size, expected in ((0.99, steps), (1.01, steps // 2)):
+        number = round(size * (MOST / (2 * steps)) ** 0.5)
+        weights, inputs = np.zeros((64, LANES, 2), np.int16), np.full(128, number, np.int16)
+        weights[:, 3], inputs[:GRANULE] = number, 0
+        inputs[5] = min(HIGH, round(3.9 * number))
+        assert steps_for(weights.reshape(-1), window, 1, inputs, True) == expected
+        assert steps_for(weights.reshape(-1), window, 1, inputs) < steps
+
+
+def test_energy() -> None:
+    """The 256th part of the squares of the largest granule, rounded up at each pair."""
+    inputs = np.zeros(5 * GRANULE, np.int16)
+    assert energy_entry(inputs, 0, 5, 0) == 8
+    inputs[3 * GRANULE : 4 * GRANULE] = LOW
+    assert energy_entry(inputs, 0, 5, 0) == GRANULE * (LOW * LOW // 256) + 8
+    assert energy_entry(inputs, GRANULE, 2, 100) == 100
+
+
+def test_little_is_looked_for_where_nothing_is_kept() -> None:
+    weights, room = np.ones(64 * LANES, np.int16), np.empty(3 * LANES, np.int32)
+    reach = np.full(2 * LEVELS, -1)
+    assert steps_entry(weights, 0, 1, 32, 0, 9, -1, False, reach, room) == 8
+    assert (reach[:LEVELS] >= 0).sum() == 1

@@ -81,9 +81,8 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
         at_spm(d[CONV.output]),
         NONE if part == PART_ONLY else at_spm(d[CONV.partial]),
     )
-    parts = Parts(
-        part in (PART_ONLY, PART_KEPT, PART_FIRST), part in (PART_ONLY, PART_KEPT, PART_LAST)
-    )
+    is_all = part in (PART_ONLY, PART_KEPT)
+    parts = Parts(is_all or part == PART_FIRST, is_all or part == PART_LAST)
     place = Place(layer, d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
     conv(

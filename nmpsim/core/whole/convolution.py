@@ -21,11 +21,13 @@ from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import (
     CHANNEL_BYTES,
     CONV,
+    INT16,
     PART_FIRST,
     PART_LAST,
     PART_ONLY,
     SCALE_BYTES,
 )
+from nmpsim.kernels.dot import LEVELS
 from nmpsim.kernels.microkernel import kept_words
 from nmpsim.kernels.operands import PART_KEPT
 
@@ -148,9 +150,9 @@ class Convolution(Filter):
                 "partial": 0,
                 "part": PART_ONLY,
             }
-            own_blocks = -(-(last - first) // LANES)
-            words = 0 if self._element else kept_words(own_blocks, weights.shape[1])
-            if words:
+            if self._element == INT16:
+                own |= {"part": PART_KEPT, "partial": host.keep(np.full(2 * LEVELS, -1))}
+            elif words := kept_words(-(-(last - first) // LANES), weights.shape[1]):
                 own |= {"part": PART_KEPT, "partial": host.reserve(words)}
             if scales is not None:
                 own["scales"] = host.keep(scales[first * SCALE_BYTES : last * SCALE_BYTES])
