@@ -105,7 +105,8 @@ def mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
             hint=hint,
         )
     own = ELEM_DTYPES[tensor.elem]
-    if values.dtype.kind == "f" and np.isnan(values).any():
+    real = values.dtype.kind == "f"
+    if real and values.size and np.isnan(np.minimum.reduce(values, None)):
         first = tuple(int(i) for i in np.argwhere(np.isnan(values))[0])
         return Diagnostic(
             "INPUT002",
@@ -113,7 +114,6 @@ def mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
             found=f"{int(np.isnan(values).sum())} NaN, the first at {first}",
             expected="numbers; infinities are saturated to the range",
         )
-    real = np.issubdtype(values.dtype, np.floating)
     takes_real = tensor.scale is not None or own.kind == "f"
     if values.dtype == own or (real and takes_real) or _image_bytes(values, own):
         return None

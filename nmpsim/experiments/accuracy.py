@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -35,7 +37,7 @@ from nmpsim.experiments.samples import (
     classes_of,
     fitted,
 )
-from nmpsim.experiments.worker import Chunk, EvalWork, evaluate_chunk
+from nmpsim.experiments.worker import Chunk, ChunkResult, EvalWork, evaluate_chunk
 from nmpsim.host_memory import checked_limit, share_of
 from nmpsim.report.json import json_text
 from nmpsim.session import load
@@ -46,6 +48,9 @@ SAMPLE_SECONDS, MAC_SECONDS = 5e-4, 4e-11
 """What a sample takes, about, and each of its MACs."""
 START_SECONDS = 2.0
 """What worker processes take until they are of use."""
+PART_TO_WRITE, SECONDS_TO_WRITE = 1 / 16, 1.0
+"""The file of results is written when there are so many more samples than it has, or after this
+time."""
 
 
 def evaluate(
@@ -108,34 +113,68 @@ def evaluate(
             limit = share_of(limit, jobs)
             check_run(bundle, from_settings(bundle.metadata.device), limit)
         work = EvalWork(bytes(bundle.file), bundle.digest, bundle.path, limit, limits)
+        growing = _Growing(found, path, top)
         with open_pool(work, jobs=jobs, scheduler=scheduler) as pool:
             pool.prepare(lambda: tell_compiling(progress))
             chunks = _chunks(todo, pool.workers, samples, checked, bundle)
-            for result in run_all(pool, evaluate_chunk, chunks):
-                found = found.with_chunk(result)
-                _write_partly(path, found, top)
-                _tell(progress, found, len(labelled))
+            try:
+                for result in run_all(pool, evaluate_chunk, chunks):
+                    growing.add(result)
+                    growing.tell(progress, len(labelled))
+            finally:
+                growing.write()
+        found = growing.merged()
     if path is not None:
         write_results(path, found, top)
     return found
+
+
+class _Growing:
+    """An evaluation to which samples are added, and its file.
+
+    What that takes for each sample does not grow with their number.
+    """
+
+    def __init__(self, found: Evaluation, path: Path | None, top: Sequence[int]) -> None:
+        self._found, self._top = found, top
+        self._path = None if path is None or is_special(path) else path
+        """A pipe gets the whole evaluation only."""
+        self._added: list[ChunkResult] = []
+        self._count, self._right = len(found.answers), found.right()
+        self._written, self._written_at = self._count, -math.inf
+
+    def add(self, result: ChunkResult) -> None:
+        """Some more samples; the file gets them, too, if they are many or it is some time ago."""
+        self._added.append(result)
+        self._count += len(result.answers)
+        self._right += sum(answer.rank == 0 for answer in result.answers)
+        are_many = self._count >= self._written * (1 + PART_TO_WRITE)
+        if are_many or time.monotonic() - self._written_at > SECONDS_TO_WRITE:
+            self.write()
+
+    def tell(self, progress: Listener | None, wanted: int) -> None:
+        """Say how many samples there are, and how many of them are right."""
+        if progress:
+            text = f"{100 * self._right / self._count:.1f} % right"
+            progress(Progress("sample", self._count, wanted, text))
+
+    def write(self) -> None:
+        """Put all samples into the file that it has not."""
+        if self._path is None or self._written == self._count:
+            return
+        write_results(self._path, self.merged(), self._top)
+        self._written, self._written_at = self._count, time.monotonic()
+
+    def merged(self) -> Evaluation:
+        """With all samples."""
+        self._found, self._added = self._found.with_chunks(self._added), []
+        return self._found
 
 
 def _is_little(bundle: Bundle, samples: int) -> bool:
     """Are the samples done here before worker processes would have begun?"""
     macs = sum(layer.macs for layer in bundle.metadata.layers)
     return samples * (SAMPLE_SECONDS + macs * MAC_SECONDS) < START_SECONDS
-
-
-def _write_partly(path: Path | None, found: Evaluation, top: Sequence[int]) -> None:
-    """A pipe gets the whole evaluation only."""
-    if path is not None and not is_special(path):
-        write_results(path, found, top)
-
-
-def _tell(progress: Listener | None, found: Evaluation, wanted: int) -> None:
-    if progress:
-        text = f"{100 * found.accuracy():.1f} % right"
-        progress(Progress("sample", len(found.answers), wanted, text))
 
 
 def write_results(path: Path, evaluation: Evaluation, top: Sequence[int]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 import attrs
+import numpy as np
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.samples import UNLABELLED
@@ -129,16 +130,20 @@ class Evaluation:
         )
         return [Confusion(*pair, samples) for pair, samples in sorted(counts.items())]
 
-    def with_chunk(self, chunk: ChunkResult) -> Evaluation:
+    def with_chunks(self, chunks: Sequence[ChunkResult]) -> Evaluation:
         """With some more samples."""
+        if not chunks:
+            return self
+        more = (answer for chunk in chunks for answer in chunk.answers)
+        counts = np.sum([chunk.layers for chunk in chunks], axis=0).tolist()
         return attrs.evolve(
             self,
-            answers=tuple(sorted((*self.answers, *chunk.answers), key=lambda a: a.index)),
+            answers=tuple(sorted((*self.answers, *more), key=lambda a: a.index)),
             layers=tuple(
                 attrs.evolve(
                     layer, elements=layer.elements + elements, saturated=layer.saturated + saturated
                 )
-                for layer, (elements, saturated) in zip(self.layers, chunk.layers, strict=True)
+                for layer, (elements, saturated) in zip(self.layers, counts, strict=True)
             ),
         )
 

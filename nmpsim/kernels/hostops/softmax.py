@@ -15,6 +15,7 @@ from nmpsim.kernels.hostops.tensors import (
     HostTensor,
     UnsupportedHostOp,
     clipped,
+    name_of,
     whole,
 )
 
@@ -27,7 +28,7 @@ def softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResul
     beta = float(attributes.get("Beta", 1.0))
     rows = src.values.reshape(src.shape[0], -1)
     if not src.is_float:
-        formula = ARITHMETIC[dest.numerics].softmax[dest.dtype.name]
+        formula = ARITHMETIC[dest.numerics].softmax[name_of(dest.dtype)]
         return clipped(formula(rows.astype(np.int64), src, dest, beta).reshape(dest.shape), dest)
     if beta != 1:
         raise UnsupportedHostOp("softmax", f"of real numbers it has no Beta, this is {beta:g}")

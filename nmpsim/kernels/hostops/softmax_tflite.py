@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from nmpsim.kernels.hostops.rounding import fixed_point
-from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHostOp
+from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHostOp, name_of
 
 RESULTS = {"int8": (1 / 256, -128), "int16": (1 / 32768, 0)}
 """Scale and zero point, the only ones that TFLite has."""
@@ -75,7 +75,7 @@ def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float
 
 def _check(dest: HostTensor) -> None:
     """The result has the one scale and zero point that TFLite knows."""
-    if (dest.scale, dest.offset) != RESULTS[dest.dtype.name]:
+    if (dest.scale, dest.offset) != RESULTS[name_of(dest.dtype)]:
         raise UnsupportedHostOp("softmax", f"TFLite has no result of scale {dest.scale:g}")
 
 

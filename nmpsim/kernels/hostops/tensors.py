@@ -159,6 +159,12 @@ def clipped(values: IntArray, dest: HostTensor) -> HostResult:
 
 
 @cache
+def name_of(dtype: np.dtype[Any]) -> str:
+    """The type's name, likewise."""
+    return dtype.name
+
+
+@cache
 def limits_of(dtype: np.dtype[Any]) -> tuple[int, int]:
     """The least and the largest value of an integer type; NumPy works them out each time."""
     limits = np.iinfo(dtype)
