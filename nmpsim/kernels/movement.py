@@ -111,19 +111,11 @@ def copy_apart(
 
 
 @jit
-def is_free(
-    element: Int, distance: Int, sizes: Int64s, from_strides: Int64s, to_strides: Int64s
-) -> Any:
-    """True if the order of the inner two dimensions does not matter: no results lie on one another,
-    nor on what is copied, ``distance`` before them."""
-    reach, to_reach = element, element
-    for i in range(4):
-        if from_strides[i] < 0 or to_strides[i] < 0:
-            return False
-        reach += (sizes[i] - 1) * from_strides[i]
-        to_reach += (sizes[i] - 1) * to_strides[i]
-    is_grid = to_strides[3] >= element and to_strides[2] >= sizes[3] * to_strides[3]
-    return is_grid and (distance >= reach or -distance >= to_reach)
+def is_grid(element: Int, sizes: Int64s, to_strides: Int64s) -> Any:
+    """True if the order of the inner two dimensions does not matter: none of their results lie on
+    one another. Instructions never write onto what they read.
+    """
+    return to_strides[3] >= element and to_strides[2] >= sizes[3] * to_strides[3]
 
 
 @jit
@@ -138,7 +130,7 @@ def permute(
 ) -> None:
     """Strided copy of up to four dimensions; ``element`` bytes each."""
     outer, inner = 2, 3
-    if sizes[3] < sizes[2] and is_free(element, target - source, sizes, from_strides, to_strides):
+    if sizes[3] < sizes[2] and is_grid(element, sizes, to_strides):
         outer, inner = 3, 2  # a long row takes less time than many short ones
     step, to_step, count = from_strides[inner], to_strides[inner], sizes[inner]
     for i in range(sizes[0]):
