@@ -14,6 +14,7 @@ from nmpsim.kernels.elementwise_int8 import (
     CLIPS,
     NUMBERS,
     ROWS,
+    RUN_BYTES,
     SUM,
     is_regular,
     put_run,
@@ -52,9 +53,10 @@ def sum_bytes(
         if not is_regular(sides_of(t, row), index, count, channels):
             return False
     table = np.empty((CLIPS, ROWS, min(count, channels)), np.int16)
+    room = np.empty(2 * max(RUN_BYTES, channels), np.int8)
     for row in range(rows):
         sides, index = sides_of(t, row), place.origin + row * place.stride_y
-        put_run(spm, SUM, sides, count, numbers, table, q.clip, index, place.layer, counters)
+        put_run(spm, SUM, sides, count, numbers, table, room, q.clip, index, place.layer, counters)
     return True
 
 

@@ -22,7 +22,7 @@ from nmpsim.isa.words import OP_ADD, OP_SUB
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.cpu_features import FLAVOUR
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import Scratchpad
+from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run
 from nmpsim.kernels.operands import Clip, IntegerScale, Pair, PairScales, Sides, Unary
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, stages_of
 from nmpsim.kernels.saturation_stages import ACTIVATION, HIGH, LOW
@@ -52,17 +52,17 @@ RESCALE_WITHIN: Any = np.int64(2)
 """What ``put_run`` does: one tensor on another scale, the sum or difference of two, or a rescale
 whose results no clip can limit."""
 
-ROWS = 6
-_BELOW, _ABOVE, _LEAST, _MOST, _FIRST_BELOW, _FIRST_ABOVE = range(ROWS)
+ROWS = 4
+_BELOW, _ABOVE, _LEAST, _MOST = range(ROWS)
 """Rows of the table of a clip, by channel: values limited from below and above, smallest and
-largest value before the clip, and the pixel of the first one that was limited."""
+largest value before the clip."""
 CLIPS = 2
 RUN_BYTES: Any = np.int64(1 << 13)
 """Bytes of whole pixels between two sums of the table: they stay in the host's nearest cache."""
 _INT16_LOW, _INT16_HIGH = -(1 << 15), (1 << 15) - 1
 _INT8_LOW, _INT8_HIGH = -(1 << 7), (1 << 7) - 1
-_NOTHING = (0, 0, _INT16_HIGH, _INT16_LOW, _INT16_HIGH, _INT16_HIGH)
-"""A table before a run; no run has so many pixels as stand for none."""
+_NOTHING = (0, 0, _INT16_HIGH, _INT16_LOW)
+"""A table before a run."""
 _MAX_OFFSET = 1 << 14
 _MAX_SIDE = 1 << 13
 _DOUBLINGS = 15
@@ -97,21 +97,15 @@ def _chosen(b: ir.IRBuilder, comparison: str, value: ir.Value, other: ir.Value) 
     return b.select(b.icmp_signed(comparison, value, other), value, other)
 
 
-def _clipped(
-    b: ir.IRBuilder, value: ir.Value, limits: list[Any], pixel: ir.Value, kept: list[Any]
-) -> Any:
+def _clipped(b: ir.IRBuilder, value: ir.Value, limits: list[Any], kept: list[Any]) -> Any:
     """A value within its limits; the rows of the clip's table after it."""
     low, high = limits
-    is_below, is_above = b.icmp_signed("<", value, low), b.icmp_signed(">", value, high)
-    never = _equal(_INT16_HIGH)
-    below, above, least, most, first_below, first_above = kept
+    below, above, least, most = kept
     after = [
-        b.sub(below, b.sext(is_below, _WORDS)),
-        b.sub(above, b.sext(is_above, _WORDS)),
+        b.sub(below, b.sext(b.icmp_signed("<", value, low), _WORDS)),
+        b.sub(above, b.sext(b.icmp_signed(">", value, high), _WORDS)),
         _chosen(b, "<", value, least),
         _chosen(b, ">", value, most),
-        _chosen(b, "<", b.select(is_below, pixel, never), first_below),
-        _chosen(b, "<", b.select(is_above, pixel, never), first_above),
     ]
     return _chosen(b, "<", _chosen(b, ">", value, low), high), after
 
@@ -136,15 +130,15 @@ def _kernel(name: str, clips: int, result: Callable[..., tuple[ir.Value, list[ir
         over_blocks = Loop(b, blocks, [lhs, rhs, out, table])
         *sides, table = over_blocks.values
         nothing = [_equal(value) for value in _NOTHING * clips]
-        over_turns = Loop(b, turns, [*sides, _equal(0), *nothing])
-        left, right, to, pixel, *kept = over_turns.values
+        over_turns = Loop(b, turns, [*sides, *nothing])
+        left, right, to, *kept = over_turns.values
         # Shifts by one number for all lanes are fast where LLVM sees that they are.
         numbers = [splat(b, number, LANES) for number in given]
         values = [b.sext(load(b, side, _BYTES, 1), _WORDS) for side in (left, right)]
-        value, kept = result(b, values, numbers, pixel, kept)
+        value, kept = result(b, values, numbers, kept)
         store(b, b.trunc(value, _BYTES), to, 1)
         moved = [b.add(side, step) for side in (left, right, to)]
-        kept = over_turns.end([*moved, b.add(pixel, _equal(1)), *kept])[4:]
+        kept = over_turns.end([*moved, *kept])[3:]
         for i, counted in enumerate(kept):
             store(b, counted, ahead(b, table, i, row), 2)
         over_blocks.end(
@@ -158,22 +152,18 @@ def _kernel(name: str, clips: int, result: Callable[..., tuple[ir.Value, list[ir
     return function_of(name, emit)
 
 
-def _sum(
-    b: ir.IRBuilder, values: list[Any], numbers: list[Any], pixel: ir.Value, kept: list[Any]
-) -> Any:
+def _sum(b: ir.IRBuilder, values: list[Any], numbers: list[Any], kept: list[Any]) -> Any:
     left = _scaled(b, values[0], numbers[_LHS:_RHS])
     right = b.mul(_scaled(b, values[1], numbers[_RHS:_LOW]), numbers[_SIGN])
     total = b.add(b.add(left, right), numbers[_ADDEND])
-    return _clipped(b, total, numbers[_LOW : _HIGH + 1], pixel, kept)
+    return _clipped(b, total, numbers[_LOW : _HIGH + 1], kept)
 
 
-def _rescaled(
-    b: ir.IRBuilder, values: list[Any], numbers: list[Any], pixel: ir.Value, kept: list[Any]
-) -> Any:
-    value, clamp = _clipped(b, values[0], numbers[_LOW : _HIGH + 1], pixel, kept[:ROWS])
+def _rescaled(b: ir.IRBuilder, values: list[Any], numbers: list[Any], kept: list[Any]) -> Any:
+    value, clamp = _clipped(b, values[0], numbers[_LOW : _HIGH + 1], kept[:ROWS])
     value, clip = b.add(_scaled(b, value, numbers[_LHS:_RHS]), numbers[_ADDEND]), kept[ROWS:]
     if clip:
-        value, clip = _clipped(b, value, numbers[_HIGH + 1 :], pixel, clip)
+        value, clip = _clipped(b, value, numbers[_HIGH + 1 :], clip)
     return value, [*clamp, *clip]
 
 
@@ -186,6 +176,7 @@ def _put_compiled(
     spm: Int8s,
     operation: Int,
     sides: Sides,
+    results: Int8s,
     step: Int,
     turns: Int,
     blocks: Int,
@@ -194,7 +185,8 @@ def _put_compiled(
 ) -> None:
     base, given = np.int64(spm.ctypes.data), np.int64(numbers.ctypes.data)
     lhs, rhs, out = sides
-    shape = (base + lhs, base + rhs, base + out, step, turns, blocks)
+    out += np.int64(results.ctypes.data)
+    shape = (base + lhs, base + rhs, out, step, turns, blocks)
     asked = (*shape, given, np.int64(table.ctypes.data), np.int64(2 * table.shape[2]))
     if operation == SUM:
         _sums(asked)
@@ -208,6 +200,7 @@ def _put_in_numpy(
     spm: Int8s,
     operation: Int,
     sides: Sides,
+    results: Int8s,
     step: Int,
     turns: Int,
     blocks: Int,
@@ -215,7 +208,6 @@ def _put_in_numpy(
     table: Int16s,
 ) -> None:
     where = np.arange(turns)[:, None] * step + np.arange(blocks * LANES)
-    pixel = np.arange(turns)[:, None]
     given = numbers.astype(np.int64)
 
     def scaled(value: Int64s, first: int) -> Any:
@@ -224,33 +216,30 @@ def _put_in_numpy(
 
     def clipped(value: Int64s, clip: int) -> Any:
         low, high = given[_LOW + 2 * clip : _LOW + 2 * clip + 2]
-        never = _INT16_HIGH
         table[clip, :, : blocks * LANES] = (
             (value < low).sum(0),
             (value > high).sum(0),
             value.min(0),
             value.max(0),
-            np.where(value < low, pixel, never).min(0),
-            np.where(value > high, pixel, never).min(0),
         )
         return np.minimum(np.maximum(value, low), high)
 
     left, right = (spm[side + where].astype(np.int64) for side in sides[:2])
     if operation == SUM:
         value = scaled(left, _LHS) + given[_SIGN] * scaled(right, _RHS) + given[_ADDEND]
-        spm[sides[2] + where] = clipped(value, 0)
+        results[sides[2] + where] = clipped(value, 0)
     else:
         value = scaled(clipped(left, 0), _LHS) + given[_ADDEND]
-        spm[sides[2] + where] = clipped(value, 1)
+        results[sides[2] + where] = clipped(value, 1)
 
 
 put_blocks: Any = _put_in_numpy if numba.config.DISABLE_JIT else jit(_put_compiled)
-"""``put_blocks(spm, operation, sides, step, turns, blocks, numbers, table)``.
+"""``put_blocks(spm, operation, sides, results, step, turns, blocks, numbers, table)``.
 
-spm int8; ``sides`` are the first bytes of left, right and result; ``blocks`` of LANES neighbouring
-bytes through ``turns`` pixels, ``step`` bytes apart. numbers int16 [NUMBERS]; table int16
-[CLIPS, ROWS, blocks * LANES or more] is filled. A rescale clips the left side, scales it, and clips
-the result, where that is asked for; a sum has one clip.
+spm, results int8; ``sides`` are the first bytes of left and right in the one and of the result in
+the other; ``blocks`` of LANES neighbouring bytes through ``turns`` pixels, ``step`` bytes apart.
+numbers int16 [NUMBERS]; table int16 [CLIPS, ROWS, blocks * LANES or more] is filled. A rescale
+clips the left side, scales it, and clips the result, where that is asked for; a sum has one clip.
 """
 
 
@@ -349,6 +338,7 @@ def put_run(
     count: Int,
     numbers: Int16s,
     table: Int16s,
+    room: Int8s,
     clip: Clip,
     index: Int,
     layer: Int,
@@ -357,67 +347,93 @@ def put_run(
     """Results of a regular run: whole pixels at once, and what is left at either end.
 
     ``clip`` is that of the result; ``index`` is the first value's in the layer's output, here and
-    below. table int16 [CLIPS, ROWS, channels, or ``count`` of them] is working memory.
+    below. Working memory is table int16 [CLIPS, ROWS, channels, or ``count`` of them], and room
+    int8 for the results of twice as many pixels as are computed at once.
     """
     channels, done = counters.layers[layer].channels, np.int64(0)
     lhs, rhs, out = sides
+    is_in_place = out in (lhs, rhs)
     while done < count:
         channel = (index + done) % channels
         turns, width = ONCE, min(channels - channel, count - done)
         if width == channels:
             turns = max(min(count - done, RUN_BYTES) // channels, ONCE)
-        moved = (lhs + done, rhs + done, out + done)
-        put_blocks(spm.i8, operation, moved, channels, turns, width // LANES, numbers, table)
-        at, stages = index + done, stages_of(clip)
-        if operation == RESCALE:
-            add_clip(numbers, table, ONCE, width, stages, at, layer, counters)
-        if operation != SUM:
-            stages = ACTIVATION, ACTIVATION
-        add_clip(numbers, table, np.int64(0), width, stages, at, layer, counters)
+        i8, at, blocks = spm.i8, index + done, width // LANES
+        left, right, to = lhs + done, rhs + done, out + done
+        if is_in_place:
+            values = left, right, ORIGIN
+            put_blocks(i8, operation, values, room, channels, turns, blocks, numbers, table)
+        else:
+            put_blocks(
+                i8, operation, (left, right, to), i8, channels, turns, blocks, numbers, table
+            )
+        if add_clips(operation, numbers, table, width, clip, at, layer, counters):
+            for pixel in range(turns):
+                one = left + pixel * channels, right + pixel * channels, np.int64(room.size // 2)
+                put_blocks(i8, operation, one, room, channels, ONCE, blocks, numbers, table)
+                note_firsts(operation, table, width, clip, at + pixel * channels, layer, counters)
+        if is_in_place:
+            copy_run(room, ORIGIN, i8, to, turns * width)
         done += turns * width
 
 
 @jit
-def add_clip(
+def clips_of(operation: Int) -> Any:
+    """Clips of an operation; the first one of a rescale is that of its activation."""
+    return CLIPS if operation == RESCALE else 1
+
+
+@jit
+def stages_at(operation: Int, number: Int, clip: Clip) -> Any:
+    """Stages of values limited from below and above by a clip of an operation."""
+    low, high = stages_of(clip)
+    if operation != SUM and number == 0:
+        low, high = ACTIVATION, ACTIVATION
+    return low, high
+
+
+@jit
+def add_clips(
+    operation: Int,
     numbers: Int16s,
     table: Int16s,
-    clip: Int,
     width: Int,
-    stages: tuple[Int, Int],
+    clip: Clip,
     index: Int,
     layer: Int,
     counters: SaturationCounters,
-) -> None:
-    """Add what a clip of some pixels' channels counted to the layer's accounts.
-
-    ``stages`` are those of values limited from below and above.
+) -> Any:
+    """Add what some pixels' channels counted to the layer's accounts; True if the first value that
+    a stage limits may be among them.
     """
-    low_stage, high_stage = stages
-    least, most = np.int16(_INT16_HIGH), np.int16(_INT16_LOW)
-    for i in range(width):
-        least, most = min(least, table[clip, _LEAST, i]), max(most, table[clip, _MOST, i])
-    below = np.int64(numbers[_LOW + 2 * clip]) - np.int64(least)
-    above = np.int64(most) - np.int64(numbers[_HIGH + 2 * clip])
-    if below > 0:
-        counts, pixels = table[clip, _BELOW, :width], table[clip, _FIRST_BELOW, :width]
-        add_side(counts, pixels, below, low_stage, LOW, index, layer, counters)
-    if above > 0:
-        counts, pixels = table[clip, _ABOVE, :width], table[clip, _FIRST_ABOVE, :width]
-        add_side(counts, pixels, above, high_stage, HIGH, index, layer, counters)
+    is_first = False
+    for number in range(clips_of(operation)):
+        low_stage, high_stage = stages_at(operation, number, clip)
+        least, most = np.int16(_INT16_HIGH), np.int16(_INT16_LOW)
+        for i in range(width):
+            least, most = min(least, table[number, _LEAST, i]), max(most, table[number, _MOST, i])
+        below = np.int64(numbers[_LOW + 2 * number]) - np.int64(least)
+        above = np.int64(most) - np.int64(numbers[_HIGH + 2 * number])
+        if below > 0:
+            counts = table[number, _BELOW, :width]
+            is_first |= add_side(counts, below, low_stage, LOW, index, layer, counters)
+        if above > 0:
+            counts = table[number, _ABOVE, :width]
+            is_first |= add_side(counts, above, high_stage, HIGH, index, layer, counters)
+    return is_first
 
 
 @jit
 def add_side(
     counts: Int16s,
-    pixels: Int16s,
     overshoot: Int,
     stage: Int,
     side: Int,
     index: Int,
     layer: Int,
     counters: SaturationCounters,
-) -> None:
-    """Count what was limited on one side, by channel; ``pixels`` are the first ones limited."""
+) -> Any:
+    """Count what was limited on one side, by channel; True if the first one may be among it."""
     account = counters.layers[layer]
     channel = account.channel_base + index % account.channels
     by_channel = counters.channel_saturated[stage, side, channel : channel + counts.size]
@@ -427,7 +443,25 @@ def add_side(
         total += counts[i]
     account.saturated[stage, side] += total
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
-    if account.first[stage, side] > index:
-        for i in range(counts.size):
-            first = index + np.int64(pixels[i]) * account.channels + i
-            account.first[stage, side] = min(account.first[stage, side], first)
+    return account.first[stage, side] > index
+
+
+@jit
+def note_firsts(
+    operation: Int,
+    table: Int16s,
+    width: Int,
+    clip: Clip,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
+) -> None:
+    """Take note of the first values of a pixel that were limited, if none was before."""
+    first = counters.layers[layer].first
+    for number in range(clips_of(operation)):
+        low_stage, high_stage = stages_at(operation, number, clip)
+        for i in range(width):
+            if table[number, _BELOW, i]:
+                first[low_stage, LOW] = min(first[low_stage, LOW], index + i)
+            if table[number, _ABOVE, i]:
+                first[high_stage, HIGH] = min(first[high_stage, HIGH], index + i)

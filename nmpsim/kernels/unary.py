@@ -11,6 +11,7 @@ from nmpsim.kernels.elementwise_int8 import (
     CLIPS,
     NUMBERS,
     ROWS,
+    RUN_BYTES,
     is_regular,
     put_rescale_numbers,
     put_run,
@@ -37,8 +38,9 @@ def rescale_bytes(
     if not is_regular(sides, place.origin, count, channels) or not put_rescale_numbers(u, numbers):
         return False
     table = np.empty((CLIPS, ROWS, min(count, channels)), np.int16)
+    room = np.empty(2 * max(RUN_BYTES, channels), np.int8)
     operation, index, layer = rescale_of(u), place.origin, place.layer
-    put_run(spm, operation, sides, count, numbers, table, u.clip, index, layer, counters)
+    put_run(spm, operation, sides, count, numbers, table, room, u.clip, index, layer, counters)
     return True
 
 

@@ -21,6 +21,7 @@ from nmpsim.kernels.elementwise_int8 import (
     RESCALE,
     RESCALE_WITHIN,
     ROWS,
+    RUN_BYTES,
     SUM,
     is_regular,
     put_rescale_numbers,
@@ -37,8 +38,8 @@ CHANNELS, BASE = 48, 7
 LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
 run_entry: Any = numba.njit(
-    lambda spm, operation, sides, count, numbers, table, clip, index, layer, counters: put_run(
-        spm, operation, sides, count, numbers, table, clip, index, layer, counters
+    lambda spm, operation, sides, count, numbers, table, room, clip, index, layer, counters: (
+        put_run(spm, operation, sides, count, numbers, table, room, clip, index, layer, counters)
     )
 )
 sum_entry: Any = numba.njit(lambda t, q, numbers: put_sum_numbers(t, q, numbers))
@@ -58,6 +59,10 @@ def new_counters() -> SaturationCounters:
     layers = np.zeros(1, LAYER).view(np.recarray)
     layers.channels[:], layers.channel_base[:], layers.first[:] = CHANNELS, BASE, NEVER
     return SaturationCounters(layers, np.zeros((STAGES, 2, BASE + CHANNELS + 3), np.int64))
+
+
+def room() -> Any:
+    return np.full(2 * RUN_BYTES, 77, np.int8)
 
 
 def random_scratchpad(seed: int) -> Scratchpad:
@@ -99,7 +104,7 @@ def do_run(
     """Scratchpad and accounts after a run."""
     spm, counters = random_scratchpad(seed), new_counters()
     table = np.full((CLIPS, ROWS, CHANNELS), 77, np.int16)  # what is there is no matter
-    given = (np.int64(count), numbers, table, clip, np.int64(index), np.int64(0), counters)
+    given = (np.int64(count), numbers, table, room(), clip, np.int64(index), np.int64(0), counters)
     run_entry(spm, operation, tuple(map(np.int64, sides)), *given)
     return spm.i8, counters
 
@@ -130,7 +135,9 @@ RUNS = [(48, 0), (96, 48), (16, 16), (32, 32), (80, 32), (240, 16), (208, 96)]
 
 
 @pytest.mark.parametrize(("count", "index"), RUNS)
-@pytest.mark.parametrize(("operation", "out"), [(OP_ADD, OUT), (OP_SUB, OUT), (OP_ADD, LHS)])
+@pytest.mark.parametrize(
+    ("operation", "out"), [(OP_ADD, OUT), (OP_SUB, OUT), (OP_ADD, LHS), (OP_SUB, RHS)]
+)
 def test_sums(operation: int, out: int, count: int, index: int) -> None:
     q, numbers = pair_scales(), np.zeros(NUMBERS, np.int16)
     assert sum_entry(pair(operation), q, numbers)
@@ -191,7 +198,7 @@ def test_a_run_of_many_pixels() -> None:
     spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
     sides, count = (zero, zero, zero), np.int64(memory.size)
-    run_entry(spm, SUM, sides, count, numbers, table, q.clip, zero, zero, counters)
+    run_entry(spm, SUM, sides, count, numbers, table, room(), q.clip, zero, zero, counters)
     of_zero = scaled(5, q.lhs_scale) + scaled(-9, q.rhs_scale) + 11
     of_most = scaled(132, q.lhs_scale) + scaled(118, q.rhs_scale) + 11
     values = [of_zero] * CHANNELS * 400 + [of_most] * CHANNELS * 200
@@ -221,7 +228,7 @@ def test_every_scale_that_fits() -> None:
         memory = np.tile(np.arange(-128, 128).astype(np.int8), 3)
         spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
         table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
-        given = (zero, zero, zero), np.int64(memory.size), numbers, table, clip, zero, zero
+        given = (zero, zero, zero), np.int64(memory.size), numbers, table, room(), clip, zero, zero
         run_entry(spm, RESCALE, *given, new_counters())
         results = [scaled(x - int(offset), scale) + 3 for x in range(-128, 128)]
         assert memory.tolist() == [min(max(result, -128), 127) for result in results] * 3
