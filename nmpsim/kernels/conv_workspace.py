@@ -37,6 +37,8 @@ from nmpsim.kernels.workspace_size import (
 
 _RECORD = CHANNEL_BYTES // 8
 _SCALE = SCALE_BYTES // 4
+_LINE = 64
+"""Bytes of a cache line of the host: vectors of sums lie on one."""
 
 
 class ConvWorkspace(NamedTuple):
@@ -73,6 +75,7 @@ def workspace_at(memory: Int64s, channels: Int, lanes: Int) -> Any:
     reals = integers + REALS * channels
     run = reals + channels
     words = memory[run:].view(np.int32)
+    words = words[(-np.int64(words.ctypes.data) & (_LINE - 1)) >> 2 :]
     excess = 2 * MAX_PIXELS
     table = excess + ROWS * lanes
     sums = table + MAX_PIXELS * lanes

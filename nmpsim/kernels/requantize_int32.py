@@ -26,6 +26,7 @@ from nmpsim.kernels.vector_code import (
     LANES,
     Loop,
     constant,
+    declared,
     function_of,
     load,
     splat,
@@ -43,9 +44,9 @@ _BEFORE = _MOST + 1
 BEYOND = 4
 """Bit of its answer: a sum is beyond what 32 bits can scale."""
 
-_WORDS, _BYTES, _FLAGS = vector(32), vector(8), vector(1)
+_WORDS, _HALVES, _BYTES, _FLAGS = vector(32), vector(16), vector(8), vector(1)
 _INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
-_MAX_ADDEND = 1 << 29
+_MAX_ADDEND = 1 << 14
 _ROW_BYTES = 4 * LANES
 _BLOCK_BYTES = ROWS * _ROW_BYTES
 
@@ -170,11 +171,25 @@ def _emit_scale(
     return b.or_(limited_below, b.shl(limited_above, constant(1)))
 
 
-def _extremes(b: ir.IRBuilder, value: ir.Value, least: ir.Value, most: ir.Value) -> list[Any]:
-    return [
-        b.select(b.icmp_signed("<", value, least), value, least),
-        b.select(b.icmp_signed(">", value, most), value, most),
-    ]
+def _larger(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
+    return b.select(b.icmp_signed(">", one, other), one, other)
+
+
+def _smaller(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
+    return b.select(b.icmp_signed("<", one, other), one, other)
+
+
+def _narrow(b: ir.IRBuilder, values: ir.Value, kind: ir.VectorType) -> Any:
+    """Values in half as many bits, limited to what these hold; one instruction on most hosts."""
+    most = (1 << kind.element.width - 1) - 1
+    low, high = (ir.Constant(values.type, [limit] * LANES) for limit in (-most - 1, most))
+    return b.trunc(_smaller(b, _larger(b, values, low), high), kind)
+
+
+def _add_narrow(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
+    """Their sum, limited to 16 bits."""
+    kind = ir.FunctionType(_HALVES, [_HALVES, _HALVES])
+    return b.call(declared(b, kind, "llvm.sadd.sat.v16i16"), [one, other])
 
 
 def _emit_finish(
@@ -188,30 +203,51 @@ def _emit_finish(
     results: ir.Value,
     results_row: ir.Value,
 ) -> Any:
-    """Both in one pass, where no weight has a zero point; the sums stay as they are."""
+    """Both in one pass, where no weight has a zero point; the sums stay as they are.
+
+    A result that 16 bits do not hold is beyond its limits all the same. The least and the most are
+    those of the least and the largest sum.
+    """
     base, _, pre, limit, mul, half, post, addend = _rows(b, table, _BASE, _ADDEND)
     accounts = _rows(b, table, _BELOW, _MOST)
     for i, account in enumerate(accounts):
         store(b, account, b.add(table, constant((_BEFORE + i) * _ROW_BYTES)), 4)
-    low, high = (splat(b, b.trunc(limit, I32), LANES) for limit in (low, high))
-    turns = Loop(b, pixels, [sums, results, *accounts, words(0), words(0)])
-    at, to, below, above, least, most, lowest, highest = turns.values
-    shifted = b.ashr(b.add(load(b, at, _WORDS, 4), base), pre)
-    value = b.add(b.ashr(b.add(b.mul(shifted, mul), half), post), addend)
+    low, high = (splat(b, b.trunc(side, _HALVES.element), LANES) for side in (low, high))
+    added = b.trunc(addend, _HALVES)
+
+    def shifted_of(total: ir.Value) -> Any:
+        return b.ashr(b.add(total, base), pre)
+
+    def scaled_of(shifted: ir.Value) -> Any:
+        return b.ashr(b.add(b.mul(shifted, mul), half), post)
+
+    none = ir.Constant(_HALVES, None)
+    first = load(b, sums, _WORDS, 4)
+    turns = Loop(b, pixels, [sums, results, none, none, first, first])
+    at, to, below, above, lowest, highest = turns.values
+    total = load(b, at, _WORDS, 4)
+    value = _add_narrow(b, _narrow(b, scaled_of(shifted_of(total)), _HALVES), added)
     is_below, is_above = b.icmp_signed("<", value, low), b.icmp_signed(">", value, high)
-    raised = b.select(is_below, low, value)
-    result = b.select(b.icmp_signed(">", raised, high), high, raised)
-    store(b, b.trunc(result, _BYTES), to, 1)
-    counted = [b.sub(below, b.sext(is_below, _WORDS)), b.sub(above, b.sext(is_above, _WORDS))]
-    limits = [*_extremes(b, value, least, most), *_extremes(b, shifted, lowest, highest)]
-    after = turns.end([b.add(at, row), b.add(to, results_row), *counted, *limits])
-    for i, account in enumerate(after[2:6]):
+    result = _smaller(b, _larger(b, value, low), high)
+    store(b, _narrow(b, result, _BYTES), to, 1)
+    counted = [b.sub(below, b.sext(is_below, _HALVES)), b.sub(above, b.sext(is_above, _HALVES))]
+    extremes = [_smaller(b, total, lowest), _larger(b, total, highest)]
+    after = turns.end([b.add(at, row), b.add(to, results_row), *counted, *extremes])
+    ends = [shifted_of(total) for total in after[4:]]
+    values = [b.add(scaled_of(shifted), addend) for shifted in ends]
+    found = [
+        b.add(accounts[0], b.zext(after[2], _WORDS)),
+        b.add(accounts[1], b.zext(after[3], _WORDS)),
+        _smaller(b, accounts[2], _smaller(b, *values)),
+        _larger(b, accounts[3], _larger(b, *values)),
+    ]
+    for i, account in enumerate(found):
         store(b, account, b.add(table, constant((_BELOW + i) * _ROW_BYTES)), 4)
-    beyond_low = b.icmp_signed("<", after[6], b.sub(words(0), limit))
-    beyond = b.or_(beyond_low, b.icmp_signed(">", after[7], limit))
+    beyond_low = b.icmp_signed("<", _smaller(b, *ends), b.sub(words(0), limit))
+    beyond = b.or_(beyond_low, b.icmp_signed(">", _larger(b, *ends), limit))
     bits = [
-        _any(b, b.icmp_signed("!=", after[2], accounts[0])),
-        b.shl(_any(b, b.icmp_signed("!=", after[3], accounts[1])), constant(1)),
+        _any(b, b.icmp_signed("!=", after[2], none)),
+        b.shl(_any(b, b.icmp_signed("!=", after[3], none)), constant(1)),
         b.shl(_any(b, beyond), constant(2)),
     ]
     return b.or_(b.or_(bits[0], bits[1]), bits[2])
@@ -312,8 +348,8 @@ after the pixel before. Bit 0 of the answer: a result was below the clip; bit 1:
 finish_sums: Any = _finish_in_numpy if numba.config.DISABLE_JIT else jit(_finish_compiled)
 """``finish_sums(sums, pixels, table, clip, results, start, step)``: both at once.
 
-For weights without zero points. The sums stay as they are. The answer has BEYOND, too; then results
-and accounts mean nothing.
+For weights without zero points, and at most MAX_PIXELS. The sums stay as they are. The answer has
+BEYOND, too; then results and accounts mean nothing.
 """
 
 

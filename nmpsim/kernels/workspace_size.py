@@ -23,5 +23,5 @@ def workspace_words(channels: int) -> int:
     """64-bit words of a workspace for convolutions of up to ``channels`` channels."""
     lanes = channels + 2 * LANES
     longs = HEAD + MAX_PIXELS + channels * (CHANNEL_BYTES // 8 + INTEGERS + REALS + 1)
-    words = 2 * MAX_PIXELS + SCALE_BYTES // 4 * channels + (ROWS + MAX_PIXELS) * lanes
+    words = LANES + 2 * MAX_PIXELS + SCALE_BYTES // 4 * channels + (ROWS + MAX_PIXELS) * lanes
     return longs + (words + MAX_PIXELS * lanes // 4) // 2 + 1

@@ -116,6 +116,7 @@ def test_the_largest_sum_that_32_bits_can_scale(over: int) -> None:
         (GLOW_INT, 1, PRE, 0),
         (GLOW_INT, 0, MUL, 1 << 31),
         (NMP, 0, ADDEND, 1 << 40),
+        (NMP, 0, ADDEND, (1 << 14) + 1),
         (NMP, 0, PRE, 32),
     ],
 )
@@ -135,6 +136,7 @@ def test_both_in_one_pass(post: int, over: int) -> None:
     rng = np.random.default_rng(post)
     integers = channels(rng, post)
     integers[OFFSET] = 0
+    integers[ADDEND, :2] = 1 << 14, -(1 << 14)
     table = table_of(integers)
     sums = rng.integers(-100_000, 100_000, (PIXELS, 2 * LANES)).astype(np.int32)
     sums[3, LANE + 2] = over * 2**31 - 1
