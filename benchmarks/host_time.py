@@ -29,12 +29,12 @@ PARTS = (
         r"kernels\.movement|compiled\.(copies|dispatch\.(load|store))|kernels\.copy",
         "copies of transfers",
     ),
-    (r"^products|^excess|kernels\.(dot|microkernel)", "sums of products"),
+    (r"^(products|excess|gather|pack)|kernels\.(dot|microkernel|weights)", "sums of products"),
     (
         r"^(sums|rescales)$|kernels\.(elementwise|unary|pool|scale_runs|depthwise)",
         "vector unit",
     ),
-    (r"kernels\.|^(complete|scale)$", "results of sums, counts of saturated values"),
+    (r"kernels\.|^(complete|scale|finish)$", "results of sums, counts of saturated values"),
     (r"timing\.|compiled\.(units|cycle_accounting|transfers)", "timing"),
     (r"compiled\.|memory\.", "engine: instructions, checks, turns"),
 )
