@@ -17,13 +17,7 @@ from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.cpu_features import FLAVOUR
 from nmpsim.kernels.jit import jit, jit_pure
 from nmpsim.kernels.microkernel_amx import clear_room_amx, products_amx, room_words_amx
-from nmpsim.kernels.microkernel_avx2 import (
-    clear_kept_avx2,
-    clear_room_avx2,
-    kept_words_avx2,
-    products_avx2,
-    room_words_avx2,
-)
+from nmpsim.kernels.microkernel_avx2 import clear_room_avx2, products_avx2, room_words_avx2
 from nmpsim.kernels.microkernel_sdot import Sdot
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.vector_code import (
@@ -41,6 +35,7 @@ from nmpsim.kernels.vector_code import (
     store,
     vector,
 )
+from nmpsim.kernels.weights_avx2 import clear_kept_avx2, kept_words_avx2
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 _BYTES, _HALF_BYTES = vector(8, 4 * LANES), vector(8, 2 * LANES)

@@ -93,6 +93,9 @@ def sums_of(
     clear_kept_entry(kept[:-1])
     made = excess[:-1], room[:-1], kept[:-1]
     products_entry(inputs, 3, offsets, window, weights, 0, pixels, out[:-1], *made)
+    again, made = np.zeros_like(out[:-1]), (*made[:2], np.zeros_like(kept[:-1]))
+    products_entry(inputs, 3, offsets, window, weights, 0, pixels, again, *made)
+    np.testing.assert_array_equal(again[:pixels], out[:pixels])
     assert (out[-1] == 77).all()
     assert (room[-1], kept[-1]) == (77, 77)
     assert excess[-1] == 77
@@ -123,6 +126,11 @@ def test_windows(name: str, blocks: int) -> None:
     check(WINDOWS[name], 13, blocks, ALL)
 
 
+@pytest.mark.parametrize("pixels", [1, 47, 48, 49])
+def test_windows_for_which_there_is_little_room(pixels: int) -> None:
+    check(WINDOWS["deep"], pixels, 1, ALL)
+
+
 @pytest.mark.parametrize("blocks", range(1, 13))
 def test_tails(blocks: int) -> None:
     """Each pixel and each lane has sums of its own, whatever is left over."""
@@ -139,7 +147,7 @@ def test_tails(blocks: int) -> None:
     check(window, MAX_PIXELS, blocks, ALL)
 
 
-@pytest.mark.parametrize("values", [[-128], [127], [-128, 127]])
+@pytest.mark.parametrize("values", [[-128], [127], [-128, 127], [0, 1, 64, 65, 127]])
 @pytest.mark.parametrize("name", ["deep", "7x7x3"])
 def test_extremes(values: list[int], name: str) -> None:
     sums = check(WINDOWS[name], 7, 4, values)
@@ -153,6 +161,7 @@ def test_weights_that_sixteen_bits_hold_no_pair_of() -> None:
     window, pixels, blocks = InputWindow(1, 0, 1, 0, 256), MAX_PIXELS, 3
     inputs = np.full(20_000, 127, np.int8)
     offsets = np.arange(MAX_PIXELS) * 256
+    inputs[::3] = 126
     weights = rng.integers(-64, 65, blocks * 256 * LANES).astype(np.int8)
     for share in (0.0, 0.01, 1.0):
         chosen = rng.random(weights.size) < share
@@ -171,7 +180,7 @@ def test_what_is_kept_of_weights() -> None:
     weights = packed(rng, window, blocks, ALL)
     offsets = np.arange(MAX_PIXELS) * 100
     kept = np.zeros(kept_words(blocks, 100), np.int64)
-    for low in (0, -128, 0):
+    for low in (0, 0, -128, 0):
         inputs = rng.integers(low, 128, 12_000).astype(np.int8)
         expected = sums_in_numpy(inputs, offsets, window, weights, blocks)
         found = np.zeros((MAX_PIXELS, blocks * LANES), np.int32)
