@@ -16,25 +16,25 @@ from nmpsim.cli.kernels import set_kernels
 from nmpsim.host_memory import check_libraries
 
 COMMANDS: dict[str, str] = {
-    "quantize": "nmpsim.cli.commands.quantize",
-    "compile": "nmpsim.cli.commands.compile",
-    "run": "nmpsim.cli.commands.run",
-    "report": "nmpsim.cli.commands.report",
-    "history": "nmpsim.cli.commands.history",
-    "check": "nmpsim.cli.commands.check",
-    "debug": "nmpsim.cli.commands.debug",
-    "eval": "nmpsim.cli.commands.eval",
-    "sweep": "nmpsim.cli.commands.sweep",
-    "diff": "nmpsim.cli.commands.diff",
-    "reduce": "nmpsim.cli.commands.reduce",
-    "inspect": "nmpsim.cli.commands.inspect",
-    "explain": "nmpsim.cli.commands.explain",
-    "lint": "nmpsim.cli.commands.lint",
-    "disasm": "nmpsim.cli.commands.disasm",
-    "asm": "nmpsim.cli.commands.asm",
-    "device": "nmpsim.cli.commands.device",
+    "quantize": "Quantize a float network.",
+    "compile": "Compile a network to a bundle.",
+    "run": "Run a bundle: answer, cycles, saturation.",
+    "report": "Make an HTML report of runs, with figures.",
+    "history": "Keep reports, and draw them over commits.",
+    "check": "Check answers and costs, for CI.",
+    "debug": "Stop a run, inspect it, step back.",
+    "eval": "Run a classifier on a data set: accuracy.",
+    "sweep": "Run a network on a grid of devices.",
+    "diff": "Find the first difference of two runs, layer by layer.",
+    "reduce": "Shrink a failing program to what fails.",
+    "inspect": "Show what is in a bundle or a model.",
+    "explain": "Explain the integers that a scale becomes.",
+    "lint": "Find what will go wrong, before it does.",
+    "disasm": "Show a bundle as assembly text.",
+    "asm": "Assemble a program to a bundle.",
+    "device": "Show the settings of a device.",
 }
-"""Name of each command -> the module with its ``command``, in the order of the help."""
+"""Name of each command, in the order of the help -> what the help says of it."""
 
 
 @contextmanager
@@ -61,8 +61,15 @@ class _Commands(click.Group):
             return None
         check_libraries()
         set_kernels()
-        command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+        module = importlib.import_module(f"nmpsim.cli.commands.{cmd_name}")
+        command: click.Command = module.command
+        command.short_help = COMMANDS[cmd_name]
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of the help, for which no command is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -66,7 +66,9 @@ def imported_after(statement: str) -> set[str]:
     ids=["import", "help"],
 )
 def test_nothing_heavy_is_imported(statement: str) -> None:
-    assert imported_after(statement).isdisjoint(HEAVY)
+    imported = imported_after(statement)
+    assert imported.isdisjoint(HEAVY)
+    assert not [name for name in imported if name.startswith("nmpsim.cli.commands.")]
 
 
 def test_importing_the_compiler_needs_no_numba() -> None:

@@ -13,7 +13,7 @@ from nmpsim.cli.options import FILE, Command, device_option, load_device, output
 from nmpsim.diagnostics import Place, fail
 
 
-@click.command("asm", cls=Command, short_help="Assemble a program to a bundle.")
+@click.command("asm", cls=Command)
 @click.argument("source", metavar="PROG.s", type=FILE)
 @device_option("the NMP (`nmpsim device`)")
 @output_option("PROG.bin", "The bundle to write.", required=True)

@@ -101,7 +101,7 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
     return value
 
 
-@click.command("check", cls=Command, short_help="Check answers and costs, for CI.")
+@click.command("check", cls=Command)
 @click.argument("program", metavar="SUITE.toml|NET.bin|MODEL", type=FILE)
 @click.option(
     "--input",

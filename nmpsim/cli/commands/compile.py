@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nmpsim.session import Compiled
 
 
-@click.command("compile", cls=Command, short_help="Compile a network to a bundle.")
+@click.command("compile", cls=Command)
 @click.argument("model", metavar="MODEL", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of a network in LIR.")
 @tensors_option

@@ -77,7 +77,7 @@ _ESCAPE_MILLISECONDS = "25"
 """How long Textual takes Esc for the beginning of another key; it waits for 100 by itself."""
 
 
-@click.command("debug", cls=Command, short_help="Stop a run, inspect it, step back.")
+@click.command("debug", cls=Command)
 @click.argument("bundle", metavar="NET.bin|MODEL|CORE", type=FILE)
 @input_option("As for `nmpsim run`.")
 @device_option("the device that the bundle was made for")

@@ -9,7 +9,7 @@ import click
 from nmpsim.cli.options import FILE, Command, format_option, load_device, show
 
 
-@click.command("device", cls=Command, short_help="Show the settings of a device.")
+@click.command("device", cls=Command)
 @click.argument("device", metavar="[D.toml]", type=FILE, required=False)
 @format_option
 def command(device: Path | None, style: str) -> None:

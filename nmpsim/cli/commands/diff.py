@@ -33,9 +33,7 @@ class _SoFar:
     kind: str = "layer"
 
 
-@click.command(
-    "diff", cls=Command, short_help="Find the first difference of two runs, layer by layer."
-)
+@click.command("diff", cls=Command)
 @click.argument("first", metavar="A", type=FILE)
 @click.argument("second", metavar="B", type=FILE)
 @click.option(

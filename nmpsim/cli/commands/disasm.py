@@ -11,7 +11,7 @@ from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import Command, bundle_argument, output_option
 
 
-@click.command("disasm", cls=Command, short_help="Show a bundle as assembly text.")
+@click.command("disasm", cls=Command)
 @bundle_argument
 @click.option(
     "--data",

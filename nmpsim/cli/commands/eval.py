@@ -57,7 +57,7 @@ class _Request:
     output: Path | None
 
 
-@click.command("eval", cls=Command, short_help="Run a classifier on a data set: accuracy.")
+@click.command("eval", cls=Command)
 @bundle_argument
 @click.option(
     "--dataset",

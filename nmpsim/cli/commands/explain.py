@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _RESULT_RANGES = {"int8": (-128, 127), "int16": (-32768, 32767)}
 
 
-@click.command("explain", cls=Command, short_help="Explain the integers that a scale becomes.")
+@click.command("explain", cls=Command)
 @click.argument("program", metavar="[NET.bin|MODEL|NET.lir]", type=FILE, required=False)
 @click.argument("layer", metavar="[LAYER]", required=False)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")

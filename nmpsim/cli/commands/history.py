@@ -14,7 +14,7 @@ from nmpsim.cli.options import FILE, Command, output_option, show
 from nmpsim.diagnostics import fail
 
 
-@click.command("history", cls=Command, short_help="Keep reports, and draw them over commits.")
+@click.command("history", cls=Command)
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
 @click.argument("documents", metavar="[RUN.json|EVAL.json]...", type=FILE, nargs=-1)
 @click.option(

@@ -10,7 +10,7 @@ from nmpsim.cli.loading import told_of_loading
 from nmpsim.cli.options import FILE, Command, format_option, shapes_option, show
 
 
-@click.command("inspect", cls=Command, short_help="Show what is in a bundle or a model.")
+@click.command("inspect", cls=Command)
 @click.argument("file", metavar="FILE", type=FILE)
 @shapes_option
 @format_option

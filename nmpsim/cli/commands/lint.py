@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nmpsim.analysis.lint import LintReport
 
 
-@click.command("lint", cls=Command, short_help="Find what will go wrong, before it does.")
+@click.command("lint", cls=Command)
 @click.argument("program", metavar="NET.lir|NET.bin|MODEL", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
 @tensors_option

@@ -74,7 +74,7 @@ class _Request:
         )
 
 
-@click.command("quantize", cls=Command, short_help="Quantize a float network.")
+@click.command("quantize", cls=Command)
 @click.argument("model", metavar="MODEL", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of a network in LIR, float.")
 @click.option(

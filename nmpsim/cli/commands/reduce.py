@@ -43,7 +43,7 @@ class _Request:
     output: Path
 
 
-@click.command("reduce", cls=Command, short_help="Shrink a failing program to what fails.")
+@click.command("reduce", cls=Command)
 @bundle_argument
 @input_option("Inputs, as for `nmpsim run`.")
 @click.option(

@@ -11,7 +11,7 @@ from nmpsim.cli.guard import say
 from nmpsim.cli.options import FILE, Command, output_option
 
 
-@click.command("report", cls=Command, short_help="Make an HTML report of runs, with figures.")
+@click.command("report", cls=Command)
 @click.argument("runs", metavar="RUN.json...", type=FILE, nargs=-1, required=True)
 @output_option("REPORT.html", "The HTML report.", required=True)
 def command(runs: tuple[Path, ...], output: Path) -> None:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from nmpsim.session import Shadow
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class _Request:
     """What the command line asks for."""
 
@@ -97,7 +97,7 @@ class _Request:
         return self.shadow or bool(self.histogram) or self.save_layers is not None
 
 
-@click.command("run", cls=Command, short_help="Run a bundle: answer, cycles, saturation.")
+@click.command("run", cls=Command)
 @bundle_argument
 @input_option(
     "An array (.npy; .npz under the inputs' names), float or already quantized; an image (PNG,"

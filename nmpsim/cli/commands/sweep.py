@@ -59,7 +59,7 @@ class _Request:
     output: Path
 
 
-@click.command("sweep", cls=Command, short_help="Run a network on a grid of devices.")
+@click.command("sweep", cls=Command)
 @click.argument("program", metavar="NET.lir|NET.bin|MODEL", type=FILE)
 @click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
 @tensors_option
