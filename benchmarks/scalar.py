@@ -1,12 +1,13 @@
 """Scalar programs on one core: millions of RV32IM instructions a second of the host.
 
-    python benchmarks/scalar.py [--millions N] [--rounds N]
+    python benchmarks/scalar.py [--millions N] [--rounds N] [--cores N]
 
 Each runs with all cycles counted, with and without the check of the contract, on memory in the
 scratchpad and in DRAM. If Debian's ``qemu-user`` is installed, it runs as a Linux program on
 ``qemu-riscv32``, too, which translates to the host's code and counts no cycles, and must give the
 same answer. Prints a Markdown table with the fastest of some rounds, in seconds of the processor,
-without QEMU's start.
+without QEMU's start. With ``--cores`` all of so many cores run it in their scratchpads, on one
+thread and on all; then it is seconds that pass, so that no other work may be done meanwhile.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import attrs
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
+from nmpsim.config import DeviceConfig
 
 QEMU = "qemu-riscv32"
 QEMU_TIMES = 20
@@ -156,11 +158,11 @@ over: nop
 DEVICE = attrs.evolve(nmpsim.default_device(), cores_count=1, limits_cycles=1_000_000_000_000)
 
 
-def bundle_of(body: str, rounds: int, memory: str) -> Bundle:
+def bundle_of(body: str, rounds: int, memory: str, config: DeviceConfig = DEVICE) -> Bundle:
     """A program whose memory is found by an instruction."""
     text = program_text(body, rounds, memory, "nmp.halt")
     output = f".output memory, i8[S:1.0 O:0]<{BYTES}>\n" if "memory" in memory else ""
-    program = assemble(output + text, "scalar.s", DEVICE.settings())
+    program = assemble(output + text, "scalar.s", config.settings())
     return bundle_from_bytes(program.bundle())
 
 
@@ -266,12 +268,38 @@ def row(name: str, millions: float, rounds: int) -> str:
     return f"| {name} | {one.instructions / 1e6:.1f} M | {' | '.join(columns)} |"
 
 
+def row_of_cores(name: str, millions: float, rounds: int, cores: int) -> str:
+    """A program's line of the table, on all of some cores at once."""
+    per_round, body = PROGRAMS[name]
+    config = attrs.evolve(DEVICE, cores_count=cores)
+    repeats = max(int(millions * 1e6 / per_round / cores), 1)
+    bundle = bundle_of(body, repeats, f"li s0, {SCRATCHPAD}", config)
+    columns = []
+    for strict in (False, True):
+        for threads in (1, None):
+            device, seconds = nmpsim.Device(config, threads=threads), []
+            for _ in range(rounds + 1):
+                begin = time.perf_counter()
+                device.run(bundle, {}, strict=strict)
+                seconds.append(time.perf_counter() - begin)
+            instructions = device.machine_after(bundle).cores.retired.sum()
+            columns.append(f"{instructions / min(seconds[1:]) / 1e6:.0f}")
+    return f"| {name} | {instructions / 1e6:.1f} M | {' | '.join(columns)} |"
+
+
 def main() -> None:
     """Print the table line by line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--millions", type=float, default=50, help="of instructions, about")
     parser.add_argument("--rounds", type=int, default=3, help="of which the fastest counts")
+    parser.add_argument("--cores", type=int, default=1, help="1 by default")
     given = parser.parse_args()
+    if given.cores > 1:
+        print("| program | instructions | 1 thread | all | checked: 1 thread | all |")
+        print("| --- | ---: | ---: | ---: | ---: | ---: |")
+        for name in PROGRAMS:
+            print(row_of_cores(name, given.millions, given.rounds, given.cores), flush=True)
+        return
     if shutil.which(QEMU) is None:
         print(f"{QEMU} is not installed (Debian: qemu-user): no times of it")
     print("| program | instructions | scratchpad | checked | DRAM | checked | QEMU |")

@@ -71,6 +71,11 @@ class AutoEngine:
         """As the engine at hand has them."""
         return self._engine.has_scratchpads
 
+    @property
+    def has_been_apart(self) -> bool:
+        """As in the engine at hand."""
+        return self._engine.has_been_apart
+
     def begin(self) -> None:
         """A run begins on the engine at hand."""
         self._engine.begin()

@@ -16,7 +16,7 @@ from nmpsim.core.again import Repeats
 from nmpsim.core.answers import Answers
 from nmpsim.core.auto import AutoEngine
 from nmpsim.core.demand import check_saved, has_room_for_whole_layers
-from nmpsim.core.engine import ReplayDivergedError
+from nmpsim.core.engine import OrderMattersError, ReplayDivergedError
 from nmpsim.core.engines import make_engine
 from nmpsim.core.host import write_tensor
 from nmpsim.core.inputs import Inputs, checked_inputs
@@ -129,13 +129,16 @@ class Device:
             values = checked_inputs(bundle.metadata, inputs)
             clock = Clock(self._engine, limits)
             broken: Broken | None = None
-            while True:  # at most thrice again: each time more is known, or less can be proved
+            while True:  # a few times at most: each time more is known, or less can be done
                 try:
                     return self._runs(loaded, values, wanted, clock, repeat, broken)
                 except ReplayDivergedError:
                     loaded.proof = "none"
                 except DataDecideError:
                     loaded.proof = "impossible"
+                except OrderMattersError:  # it ends early; listeners have heard all of it
+                    clock.timeout = math.inf
+                    wanted = attrs.evolve(wanted, in_order=True, progress=None)
                 except ContractIsBrokenError as error:  # listeners have heard all of it
                     broken, clock.timeout = error.broken, math.inf
                     wanted = attrs.evolve(wanted, work=None, progress=None)

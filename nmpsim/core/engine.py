@@ -50,6 +50,12 @@ class Engine(Protocol):
         """Do the replays since :meth:`begin` leave in scratchpads what the program does?"""
         ...
 
+    @property
+    def has_been_apart(self) -> bool:
+        """Have cores gone on without turns since the run began? Where a run ends early, they have
+        come further than they would have."""
+        ...
+
     def begin(self) -> None:
         """A run begins, as one of no turns does; scratchpads hold what it may find there."""
         ...
@@ -130,6 +136,10 @@ class Engine(Protocol):
 
 class ContractBrokenError(Exception):
     """Who looks at the instructions of a program has found one that breaks the contract."""
+
+
+class OrderMattersError(Exception):
+    """The run ends early, and some cores have gone on: it must begin again, all in order."""
 
 
 class ReplayDivergedError(Exception):

@@ -17,7 +17,13 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.account import Account, book_cycles, book_host, run_report
 from nmpsim.core.collect import counters_of
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
-from nmpsim.core.engine import ContractBrokenError, Engine, Reached, Replayed
+from nmpsim.core.engine import (
+    ContractBrokenError,
+    Engine,
+    OrderMattersError,
+    Reached,
+    Replayed,
+)
 from nmpsim.core.host import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
 from nmpsim.core.seen import SEEN_WORDS
@@ -72,6 +78,8 @@ class Wanted:
     limits: Limits
     strict: bool
     whole_layers: bool
+    in_order: bool = False
+    """Cores take turns, none goes on apart from the others."""
 
 
 Proof = Literal["none", "done", "impossible", "unwanted"]
@@ -190,6 +198,7 @@ class Run:
         self._progress = wanted.progress
         self._work = wanted.work
         self._whole_layers = wanted.whole_layers
+        self._apart = wanted.work is None and not wanted.in_order
         self._layers = bundle.metadata.layers
         self.account = Account.of(self._layers)
         self.replayed: list[Replayed] = []
@@ -325,6 +334,7 @@ class Run:
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
             if is_checked and self._contract and not self._contract.take_trace(stops):
+                self._refuse_apart()
                 found, message = self._contract.found, self._contract.message
                 raise ContractIsBrokenError(Broken(0, number, found.copy(), message))
             self._take_notes()
@@ -333,8 +343,11 @@ class Run:
                     int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
                 )
             elif outcome == Outcome.VIOLATION:
+                self._refuse_apart()
                 return self._stopped(step, tail_found(self._machine))
             elif outcome not in (Outcome.PAUSED, Outcome.STOPPED):
+                if outcome == Outcome.TRAP:
+                    self._refuse_apart()
                 self._refuse_handled_traps(is_checked)
                 return self._ended(step, outcome)
             self._clock.check()
@@ -365,6 +378,11 @@ class Run:
         except ContractBrokenError:
             return False
         return True
+
+    def _refuse_apart(self) -> None:
+        """Where a run ends early all cores must be where their turns have brought them."""
+        if self._engine.has_been_apart:
+            raise OrderMattersError
 
     def _refuse_handled_traps(self, is_checked: bool) -> None:
         """A proof knows nothing of what a program does after a trap that data have caused."""
@@ -403,7 +421,7 @@ class Run:
     def _stops(self, is_checked: bool) -> StopConditions:
         cores, strict = self._machine.cores.size, self._proof != "unwanted"
         if not is_checked:
-            return no_stops(cores, strict=strict)
+            return no_stops(cores, strict=strict, apart=self._apart)
         return make_stops(
             cores,
             steps_per_turn=STEPS_PER_TURN,
@@ -411,6 +429,7 @@ class Run:
             word_rows=TRACE_ROWS,
             strict=strict,
             seen_words=SEEN_WORDS,
+            apart=self._apart,
         )
 
     def _replay(self, step: ProgramStep) -> CriticalPath | None:

@@ -99,6 +99,9 @@ class StopConditions(NamedTuple):
     seen: Int64s
     """[cores, SEEN_WORDS] loads and stores like these are not traced again, see
     :mod:`nmpsim.core.seen`; kept by the engine. Or [cores, 0]: each one is traced."""
+    apart: Int64s
+    """[0] cores take turns; [1] they may go on apart from each other, too. What an engine asks its
+    threads for: instructions of each core, then the cores, which go on without turns."""
 
 
 def make_stops(
@@ -113,6 +116,7 @@ def make_stops(
     word_rows: int = 0,
     strict: bool = False,
     seen_words: int = 0,
+    apart: bool = False,
 ) -> StopConditions:
     """Stop conditions for a machine of this many cores; ``of_cores`` None is all of them."""
     chosen = np.ones(cores, np.bool_)
@@ -132,9 +136,10 @@ def make_stops(
         np.zeros((word_rows, MAX_WORDS), np.int64),
         int(strict),
         np.zeros((cores, seen_words), np.int64),
+        np.zeros(int(apart), np.int64),
     )
 
 
-def no_stops(cores: int, *, strict: bool = False) -> StopConditions:
+def no_stops(cores: int, *, strict: bool = False, apart: bool = False) -> StopConditions:
     """A plain run: cores run ahead as far as nobody can see it, nothing is written down."""
-    return make_stops(cores, steps_per_turn=STEPS_PER_TURN, strict=strict)
+    return make_stops(cores, steps_per_turn=STEPS_PER_TURN, strict=strict, apart=apart)

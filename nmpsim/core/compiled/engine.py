@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nmpsim.core.compiled.apart import Apart
 from nmpsim.core.compiled.contract_entry import (
     check_events,
     compile_check,
@@ -43,6 +44,7 @@ class CompiledEngine:
         self._kernels = KernelTable()
         self._workers = Workers(self._kernels, threads)
         self._recordings = Recordings()
+        self._apart = Apart(1 if IS_PLAIN else threads)
         self._is_compiled = IS_PLAIN
         self.has_scratchpads = True
 
@@ -92,13 +94,23 @@ class CompiledEngine:
         elif not self.has_scratchpads:  # an earlier part of the program has left them out
             self._recordings.keep(None)
             raise ReplayDivergedError
-        outcome = self._loop(machine, costs, context, turns, stop_at_layers, asked)
-        assert outcome is not None  # only recordings are given up
-        return outcome
+
+        def loop(turns: int, asked: StopConditions) -> Outcome:
+            outcome = self._loop(machine, costs, context, turns, stop_at_layers, asked)
+            assert outcome is not None  # only recordings are given up
+            return outcome
+
+        return self._apart.run(machine, asked, turns, loop)
 
     def begin(self) -> None:
         """A run begins; see :class:`~nmpsim.core.engine.Engine`."""
         self.has_scratchpads = True
+        self._apart.begin()
+
+    @property
+    def has_been_apart(self) -> bool:
+        """Have cores gone on without turns since the run began?"""
+        return self._apart.has_been
 
     def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
         """Record from the machine's state on; see :class:`~nmpsim.core.engine.Engine`."""

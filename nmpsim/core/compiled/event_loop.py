@@ -19,6 +19,7 @@ from nmpsim.core.compiled.event_queue import (
     update_cycles,
 )
 from nmpsim.core.compiled.fetch import fetch
+from nmpsim.core.compiled.fields import rs1_of
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.recorder import (
     LoopContext,
@@ -40,6 +41,8 @@ from nmpsim.core.compiled.traps import (
 )
 from nmpsim.core.compiled.units import next_grant, serve, steps_with_room
 from nmpsim.core.compiled.watch import (
+    address_of,
+    is_in_image,
     is_stop_address,
     note_core,
     note_turns,
@@ -47,7 +50,14 @@ from nmpsim.core.compiled.watch import (
     trace_is_full,
     wants_to_stop,
 )
-from nmpsim.core.decode import ILLEGAL, INSTRUCTION_UNIT, IS_RV32IM, IS_SYNCHRONISATION
+from nmpsim.core.decode import (
+    ILLEGAL,
+    INSTRUCTION_UNIT,
+    IS_ACCESS,
+    IS_RV32IM,
+    IS_SYNCHRONISATION,
+)
+from nmpsim.core.seen import is_seen
 from nmpsim.core.state import NEVER, Machine, Outcome, Status
 from nmpsim.core.stops import MAX_STEPS, TENSOR_STEPS, StopConditions
 from nmpsim.isa.words import MAX_WORDS
@@ -223,6 +233,42 @@ def run_events(
     return PAUSED
 
 
+@jit
+def is_unseen(m: Machine, stops: StopConditions, core: Int, number: Int, word: Int) -> Any:
+    """Does the check of the contract want to look at the next instruction?"""
+    if stops.trace.shape[0] == 0:
+        return False
+    if not is_in_image(m, m.cores[core].pc):
+        return True
+    address = address_of(number, word, m.cores[core].registers[rs1_of(word)])
+    return IS_ACCESS[number] and not is_seen(stops.seen[core], number, address)
+
+
+@jit_allocating
+def run_apart(m: Machine, costs: Costs, stops: StopConditions) -> None:
+    """Let cores go on as far as they can without a turn; see ``StopConditions.apart``."""
+    decoded = np.zeros((DECODED + 1) * DECODED_WORDS, np.int64)
+    is_watched = stops.trace.shape[0] > 0
+    for i in range(1, stops.apart.shape[0]):
+        core, left = stops.apart[i], stops.apart[0]
+        while left > 0 and m.cores[core].clock <= costs.limits_cycles:
+            ended, number, word = fetch(m, core, False)
+            if ended == FETCHED and IS_RV32IM[number]:
+                if is_unseen(m, stops, core, number, word):
+                    break
+                ended, left, _, _ = run_rv32im(
+                    m, costs, core, number, word, left, ZERO - 1, ZERO - 1, ZERO,
+                    ZERO, decoded, is_watched, stops.seen[core],
+                )  # fmt: skip
+            left -= 1  # a trap is a step, too
+            if ended == TRAPPED:
+                m.shared[0].trap[:] = -1  # it waits for its turn
+            if ended != WENT_ON:
+                break
+        stops.clocks[core] = m.cores[core].clock
+        book(m, core, ON_CONTROL)
+
+
 @jit_entry
 def run(
     machine: Machine,
@@ -232,6 +278,9 @@ def run(
     stop_at_layers: bool,
     stops: StopConditions,
 ) -> Any:
-    """Run as :func:`run_events` does; the outcome."""
+    """Run as :func:`run_events` does; the outcome. Or as :func:`run_apart`."""
     m, costs, context = struct_pointer(machine), struct_pointer(settings), struct_pointer(given)
+    if stops.apart.shape[0] > 1:
+        run_apart(m, costs, stops)
+        return PAUSED
     return run_events(m, costs, context, turns, stop_at_layers, stops)

@@ -65,10 +65,22 @@ def wants_to_stop(stops: StopConditions, core: Int, number: Int) -> Any:
 
 
 @jit
+def is_in_image(m: Machine, address: Int) -> Any:
+    """Does an address lie in memory that cannot change?"""
+    return 0 <= address - m.shared[0].image_base < m.image.size
+
+
+@jit
+def address_of(number: Int, word: Int, source: Int) -> Any:
+    """What a load or store accesses; ``source`` is the value of its first source register."""
+    offset = s_immediate(word) if IS_WRITE[number] else i_immediate(word)
+    return (np.int64(source) + offset) & WORD
+
+
+@jit
 def is_fetch_traced(m: Machine, stops: StopConditions) -> Any:
     """Was the instruction fetched from memory that can change, and does that matter?"""
-    offset = stops.noted[FETCHED_AT] - m.shared[0].image_base
-    return stops.words.shape[0] > 0 and not 0 <= offset < m.image.size
+    return stops.words.shape[0] > 0 and not is_in_image(m, stops.noted[FETCHED_AT])
 
 
 @jit
@@ -80,8 +92,7 @@ def is_new(stops: StopConditions, core: Int, number: Int, word: Int, source: Int
     if not IS_ACCESS[number]:
         begin_stretch(seen)
         return True
-    offset = s_immediate(word) if IS_WRITE[number] else i_immediate(word)
-    address = (source + offset) & WORD
+    address = address_of(number, word, source)
     if is_seen(seen, number, address):
         return False
     note_access(seen, number, address)

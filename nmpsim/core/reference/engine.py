@@ -55,6 +55,7 @@ class ReferenceEngine:
 
     name = "reference"
     has_scratchpads = True
+    has_been_apart = False
 
     compiling_seconds = 0.0
 

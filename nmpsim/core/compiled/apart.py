@@ -1,0 +1,89 @@
+"""Cores that go on apart from each other, on several threads of the host.
+
+What a core computes in its scratchpad nobody else sees, and it sees nobody. So cores that do much
+of that go on as far as they can without a turn, at the same time; then all take turns again, in
+order of simulated time, which finds each core as it would have brought it there itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from nmpsim.core.state import Int64s, Machine, Outcome, Status
+from nmpsim.core.stops import Noted, StopConditions
+
+STEPS = 1 << 23
+"""Instructions that a thread does at once, which takes some hundredths of a second."""
+WORTH = 1 << 17
+"""Instructions of all cores at once that are worth beginning threads for."""
+LONG_TURN = 1 << 9
+"""Instructions of a core in a row, if it does nothing that others see: it will not do so soon."""
+TURNS_BETWEEN = 2
+"""Turns that each core may take before all are apart again."""
+
+Loop = Callable[[int, StopConditions], Outcome]
+"""An engine's loop: at most so many turns of what is asked for."""
+
+
+class Apart:
+    """Looks whether cores can go on apart, and lets them."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._is_due = False
+        self.has_been = False
+        """Have cores gone on apart since the run began?"""
+
+    def begin(self) -> None:
+        """A run begins."""
+        self._is_due = self.has_been = False
+
+    def run(
+        self,
+        machine: Machine,
+        stops: StopConditions,
+        turns: int,
+        loop: Loop,
+    ) -> Outcome:
+        """Do as ``loop``, with fewer turns where cores can be apart."""
+        if stops.apart.size == 0 or self._threads == 1:
+            return loop(turns, stops)
+        if self._is_due and self._go_on(machine, stops, loop):
+            turns = min(turns, TURNS_BETWEEN * machine.cores.size)
+        retired, taken = machine.cores.retired.sum(), stops.noted[Noted.TURNS]
+        outcome = loop(turns, stops)
+        taken = stops.noted[Noted.TURNS] - taken
+        steps = machine.cores.retired.sum() - retired
+        self._is_due |= bool(steps > LONG_TURN * max(taken, TURNS_BETWEEN))
+        return outcome
+
+    def _go_on(self, machine: Machine, stops: StopConditions, loop: Loop) -> bool:
+        """Let all cores go on without turns; False if only one runs."""
+        cores = np.flatnonzero(machine.cores.status == Status.RUNNING)
+        threads = min(self._threads, cores.size)
+        if threads < 2:
+            return False
+        steps = STEPS // -(-cores.size // threads)
+        asked = [stops._replace(apart=_asked(steps, cores[i::threads])) for i in range(threads)]
+        workers = [threading.Thread(target=loop, args=(1, one)) for one in asked[1:]]
+        retired = machine.cores.retired.sum()
+        self.has_been = True
+        begun: list[threading.Thread] = []
+        try:
+            for worker in workers:
+                begun.append(worker)
+                worker.start()
+            loop(1, asked[0])
+        finally:
+            for worker in begun:
+                worker.join()
+        self._is_due = bool(machine.cores.retired.sum() - retired >= WORTH)
+        return True
+
+
+def _asked(steps: int, cores: Int64s) -> Int64s:
+    """``StopConditions.apart`` of a thread."""
+    return np.array([steps, *cores], np.int64)

@@ -1,0 +1,118 @@
+"""Cores that go on apart, on two threads: machine and report are those of turns in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from core_machines import assert_same
+from hypothesis import Phase, given, note, settings
+from hypothesis import strategies as st
+from test_core_contract import TWO_CORES, as_far
+from test_core_contract_random import bundle_of, config, program
+from test_core_seen import INPUTS, ScalarWriter
+
+import nmpsim
+from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle.assembly import assemble
+from nmpsim.config import DeviceConfig
+from nmpsim.core import run
+from nmpsim.core.compiled import apart
+from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.limits import Limits
+from nmpsim.report.data import RunReport
+
+pytestmark = pytest.mark.skipif(IS_PLAIN, reason="threads are for compiled code")
+
+
+@pytest.fixture(autouse=True, params=[7, 5000])
+def at_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Cores are apart whenever they can be, for so many instructions of a thread."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apart, "STEPS", request.param)
+        patch.setattr(apart, "WORTH", -1)
+        patch.setattr(apart, "LONG_TURN", -1)
+        patch.setattr(apart, "TURNS_BETWEEN", 1)
+        patch.setattr(run, "TURNS", 2)
+        yield
+
+
+def both(
+    bundle: Bundle, device: DeviceConfig, inputs: object, expect_apart: bool = True, **asked: object
+) -> RunReport:
+    """The report of a run on two threads, after it was compared with that on one."""
+    reports, machines = [], []
+    for threads in (1, 2):
+        runner = nmpsim.Device(device, threads=threads)
+        reports.append(runner.run(bundle, inputs, **asked))  # type: ignore[arg-type]
+        machines.append(runner.machine_after(bundle))
+    assert runner._engine.has_been_apart == expect_apart
+    assert as_far(reports[0]) == as_far(reports[1])
+    assert_same(*machines)
+    return reports[1]
+
+
+@given(st.integers(0, (1 << 32) - 1))
+@settings(max_examples=6, phases=[Phase.explicit, Phase.generate])
+def test_random_programs(seed: int) -> None:
+    cores, text = program(seed, ScalarWriter)
+    note(text)
+    bundle, is_strict = bundle_of(cores, text), seed % 4 > 0
+    reports, machines = [], []
+    for threads in (1, 2):
+        device = nmpsim.Device(config(cores), threads=threads)
+        reports.append(device.run(bundle, INPUTS, strict=is_strict))
+        machines.append(device.machine_after(bundle))
+    assert as_far(reports[0]) == as_far(reports[1])
+    assert_same(*machines)
+
+
+LOOPS = """
+.output to, i8[S:1.0 O:0]<4>
+_start:
+    csrr a0, mhartid
+    la   a1, to
+    bnez a0, long
+    sw   zero, 0(a1)
+long:
+    addi a2, a0, 3
+    slli a2, a2, 6
+    lui  a3, 0x20000
+    sw   a2, 4(a3)
+again:
+    lw   a4, 4(a3)
+    add  a5, a5, a4
+    sw   a5, 8(a3)
+    mul  a5, a5, a2
+    addi a2, a2, -1
+    bnez a2, again
+{end}
+    nmp.halt
+"""
+
+
+def loops(end: str) -> Bundle:
+    return bundle_from_bytes(assemble(LOOPS.format(end=end), "t.s", TWO_CORES.settings()).bundle())
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_loops_in_scratchpads(strict: bool) -> None:
+    assert both(loops(""), TWO_CORES, {}, strict=strict).trap is None
+
+
+@pytest.mark.parametrize("end", [" lw a6, 1(a3)", " lw a6, 12(a3)", " la a6, to\n lw a6, 0(a6)"])
+def test_a_run_that_ends_early_is_done_again_in_order(end: str) -> None:
+    """By a trap, or where the contract is broken: the report tells how far all cores are."""
+    text = f" beqz a0, more\n{end}\nmore:\n j long"
+    report = both(loops(text), TWO_CORES, {}, False, limits=Limits(max_cycles=100_000))
+    assert report.trap is not None and report.trap.kind in ("trap", "contract")
+
+
+def test_a_limit_of_cycles_finds_all_cores_where_they_would_be() -> None:
+    limits = Limits(max_cycles=2345)
+    report = both(loops(" j long"), TWO_CORES, {}, limits=limits)
+    assert report.trap is not None and report.trap.kind == "cycle_limit"
+
+
+def test_who_listens_to_work_hears_it_in_order() -> None:
+    both(loops(""), TWO_CORES, {}, False, work=lambda _: None)
