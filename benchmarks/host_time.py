@@ -21,12 +21,13 @@ from typing import Any
 
 import nmpsim
 from nmpsim.bundle import Bundle
-from nmpsim.kernels.jit import CACHE
+from nmpsim.kernels import entries
+from nmpsim.kernels.machine_code import ENTRY, load
 
 INFERENCES = 20
 PARTS = (
     (
-        r"kernels\.movement|compiled\.(copies|dispatch\.(load|store))|kernels\.copy",
+        r"kernels\.movement|compiled\.(copies|tensor_kernels\.(load|store))|kernels\.copy",
         "copies of transfers",
     ),
     (r"^(products|excess|gather|pack)|kernels\.(dot|microkernel|weights)", "sums of products"),
@@ -86,20 +87,15 @@ def plain_name(mangled: str) -> str:
     return ".".join(names).removeprefix("nmpsim.") or mangled.removeprefix("nmpsim_")
 
 
-def functions_of(library: Any, name: str) -> Iterator[tuple[int, int, str]]:
-    """Address, bytes and name of each function beside ``name`` in the cache of compiled code."""
+def functions_of(code: bytes, entry: int) -> Iterator[tuple[int, int, str]]:
+    """Address, bytes and name of each function of an object file, whose entry lies there."""
     from elftools.elf.elffile import ELFFile
 
-    for path in CACHE.path.glob("*.kernel") if CACHE else ():
-        kept = path.read_bytes()
-        table = ELFFile(io.BytesIO(kept[kept.index(b"\x7fELF") :])).get_section_by_name(".symtab")
-        known = table.get_symbol_by_name(name)
-        if not known:
-            continue
-        moved = library.get_pointer_to_function(name) - known[0]["st_value"]
-        for symbol in table.iter_symbols():
-            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
-                yield symbol["st_value"] + moved, symbol["st_size"], plain_name(symbol.name)
+    table = ELFFile(io.BytesIO(code)).get_section_by_name(".symtab")
+    moved = entry - table.get_symbol_by_name(ENTRY)[0]["st_value"]
+    for symbol in table.iter_symbols():
+        if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
+            yield symbol["st_value"] + moved, symbol["st_size"], plain_name(symbol.name)
 
 
 def run_inferences(bundle: Bundle, image: dict[str, Any]) -> tuple[float, float]:
@@ -117,16 +113,18 @@ def main() -> None:
     """Run inferences, then write down when, and where the compiled functions are."""
     import numpy as np
 
-    from nmpsim.core.compiled.dispatch import KERNELS, compiled_kernel
-    from nmpsim.core.compiled.replay import replay_epochs
+    loaded: list[tuple[bytes, int]] = []
 
+    def noted(code: bytes) -> int:
+        address = load(code)
+        loaded.append((code, address))
+        return address
+
+    entries.load = noted
     bundle, image, seen = map(Path, sys.argv[1:])
     with np.load(image) as archive:
         begin, end = run_inferences(nmpsim.load(bundle), dict(archive))
-    entry: Any = replay_epochs
-    compiled = [(made.library, made.fndesc.llvm_func_name) for made in entry.overloads.values()]
-    compiled += [(made._library, made.native_name) for made in map(compiled_kernel, KERNELS)]
-    functions = [function for library, name in compiled for function in functions_of(library, name)]
+    functions = [function for code, entry in loaded for function in functions_of(code, entry)]
     seen.write_text(json.dumps({"begin": begin, "end": end, "functions": functions}))
 
 

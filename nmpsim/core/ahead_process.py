@@ -18,14 +18,14 @@ def compile_all_ahead(parent: str, host: str) -> None:
             # Imported here: who is not alone ends at once.
             from nmpsim.config import default_device
             from nmpsim.core.compiled.engine import CompiledEngine
-            from nmpsim.core.compiled.replay import compile_replay
+            from nmpsim.core.compiled.replay import prepare_replay
             from nmpsim.core.load import empty_machine
-            from nmpsim.kernels.jit import CACHE
+            from nmpsim.kernels.entries import CACHE
             from nmpsim.timing import costs_of
 
             engine = CompiledEngine()
             engine.compile_all()
-            compile_replay()
+            prepare_replay()
             engine.run(empty_machine(), costs_of(default_device()), 0, False)
             if CACHE is not None and engine.is_complete():
                 known.folder.write(known.note, CACHE.path.name.encode())

@@ -37,7 +37,7 @@ _marks: dict[Path, int] = {}
 
 def use_kernels() -> None:
     """Mark the folder of the compiled engine's kernels."""
-    from nmpsim.kernels.jit import CACHE  # Numba, which the reference engine does without
+    from nmpsim.kernels.entries import CACHE  # LLVM, which the reference engine does without
 
     use(CACHE)
 

@@ -11,9 +11,8 @@ import functools
 import hashlib
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import platformdirs
 
@@ -114,12 +113,6 @@ def is_trusted(folder: Path) -> bool:
         and (not status.st_mode & stat.S_IWOTH or status.st_mode & stat.S_ISVTX)
         for status in above
     )
-
-
-def entry_name(function: Callable[..., Any]) -> str:
-    """How the names of a function's entries begin; one for each signature and processor."""
-    module = function.__module__.split(".")[-1]
-    return f"{module}.{function.__qualname__}-"
 
 
 @functools.cache

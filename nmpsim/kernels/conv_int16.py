@@ -27,7 +27,6 @@ from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.dot import (
     ENOUGH,
     GRANULE,
-    LEVELS,
     energy_of,
     products_int16,
     steps_between,
@@ -54,7 +53,7 @@ from nmpsim.kernels.requantize_int16 import (
 from nmpsim.kernels.requantize_int32 import may_be_first
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
-from nmpsim.kernels.workspace_size import HAS_OFFSETS
+from nmpsim.kernels.workspace_size import HAS_OFFSETS, LEVELS
 
 PIXELS = 24
 """Pixels of a batch: their sums stay in the host's nearest caches."""

@@ -9,11 +9,11 @@ import numpy as np
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.jit import jit, jit_allocating
+from nmpsim.kernels.kept_weights import kept_words
 from nmpsim.kernels.microkernel import (
     AT_ONCE,
     clear_kept,
     clear_room,
-    kept_words,
     products,
     room_words,
 )

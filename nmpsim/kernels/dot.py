@@ -37,12 +37,10 @@ from nmpsim.kernels.vector_code import (
     store,
     vector,
 )
-from nmpsim.kernels.workspace_size import MAX_PIXELS
+from nmpsim.kernels.workspace_size import LEVELS, MAX_PIXELS
 
 STEP = 4 * LANES
 """Bytes of weights of two inputs, a step."""
-LEVELS = 7
-"""Numbers of steps between two carries: 1, 2, 4 and so on."""
 MOST: Any = np.int64((1 << 31) - (1 << 16))
 """What the products of so many steps may be together; 16 bits are left from the steps before."""
 

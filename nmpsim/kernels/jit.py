@@ -1,39 +1,17 @@
-"""How kernels are compiled, and where compiled code is kept between processes."""
+"""How kernels are compiled; who only runs them needs :mod:`nmpsim.kernels.entries` alone."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numba
 from numba.extending import register_jitable
 
-from nmpsim.kernels.cache_folder import cache_folder, entry_name
-from nmpsim.kernels.cpu_features import FLAVOUR
-from nmpsim.kernels.numba_internals import (
-    CAN_KEEP,
-    COUNTING,
-    NOT_COUNTING,
-    PART_OPTIONS,
-    compile_cfunc,
-    keep,
-)
-from nmpsim.kernels.sources import source_digest
+from nmpsim.kernels.entries import Kind
+from nmpsim.kernels.numba_internals import COUNTING, NOT_COUNTING, PART_OPTIONS, object_file
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-CACHE = (
-    cache_folder(f"kernels-{source_digest(FLAVOUR)}", numba.config.CACHE_DIR) if CAN_KEEP else None
-)
-"""Where compiled kernels are kept; None if nothing can be. Numba reads ``NUMBA_CACHE_DIR``."""
-
-
-def is_cached(function: Callable[..., Any]) -> bool:
-    """True if this or an earlier process has kept a function compiled."""
-    return CACHE is not None and CACHE.has(entry_name(function))
-
 
 _PART = {"nogil": True, "error_model": "numpy", **PART_OPTIONS}
 
@@ -76,29 +54,38 @@ def jit_general(function: _F) -> _F:
     return function
 
 
-def jit_entry(function: _F) -> _F:
-    """Compile a function that Python calls, and keep it with all that it calls in the cache."""
-    compiled: _F = keep(CACHE, numba.njit(nogil=True, error_model="numpy")(function), function)
-    return compiled
+def compiled(function: Callable[..., Any], kinds: Sequence[Kind] | int) -> bytes | None:
+    """The object file of a function, with all that it calls; None if this Numba can make none.
 
-
-def jit_cfunc(function: Callable[..., Any]) -> Any:
-    """Compile a function of 64-bit integers, which compiled code calls by its ``address``, now.
-
-    It is kept in the cache with all that it calls. The address is good as long as the answer lives.
+    ``kinds`` is what its arguments are (see ``nmpsim.kernels.entries``), or how many integers.
     """
-    count = function.__code__.co_argcount
-    signature = numba.int64(*[numba.int64] * count)
-    return compile_cfunc(CACHE, signature, function)
+    if object_file is None:
+        return None
+    options = {**_PART, **NOT_COUNTING}
+    if isinstance(kinds, int):
+        return object_file(function, options, [numba.int64] * kinds, False)
+    remaining = iter(kinds)
+    types = [_numba_type(kind, remaining) for kind in remaining]
+    return object_file(function, options, types, True)
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage collection while much is compiled: Numba keeps most of what it makes."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+def _numba_type(kind: Kind, following: Iterator[Kind]) -> Any:
+    """Numba's type of a kind; the members of a named tuple follow it."""
+    if kind is int:
+        return numba.int64
+    if isinstance(kind, type):
+        fields: Any = kind
+        members = [_numba_type(next(following), following) for _ in fields._fields]
+        return numba.types.NamedTuple(members, kind)
+    dtype, axes = kind
+    return numba.types.Array(numba.from_dtype(dtype), axes, "C")
+
+
+def as_numba_does(function: Callable[..., Any]) -> Any:
+    """A function as Numba itself compiles it, when it is called first; it is not kept."""
+    return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def cfunc_of(function: Callable[..., Any], arguments: int) -> Any:
+    """A function of 64-bit integers as Numba itself compiles it, now; it has an ``address``."""
+    return numba.cfunc(numba.int64(*[numba.int64] * arguments), error_model="numpy")(function)

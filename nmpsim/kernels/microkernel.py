@@ -16,6 +16,7 @@ from llvmlite import ir
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.cpu_features import FLAVOUR
 from nmpsim.kernels.jit import jit, jit_pure
+from nmpsim.kernels.kept_weights import kept_words
 from nmpsim.kernels.microkernel_amx import clear_room_amx, products_amx, room_words_amx
 from nmpsim.kernels.microkernel_avx2 import clear_room_avx2, products_avx2, room_words_avx2
 from nmpsim.kernels.microkernel_sdot import Sdot
@@ -35,7 +36,7 @@ from nmpsim.kernels.vector_code import (
     store,
     vector,
 )
-from nmpsim.kernels.weights_avx2 import clear_kept_avx2, kept_words_avx2
+from nmpsim.kernels.weights_avx2 import clear_kept_avx2
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 _BYTES, _HALF_BYTES = vector(8, 4 * LANES), vector(8, 2 * LANES)
@@ -327,11 +328,7 @@ def _no_words(blocks: Int, depth: Int) -> Any:
     return 0 * blocks * depth
 
 
-def _nothing_kept(blocks: Int, depth: Int) -> Any:
-    return 0 * blocks * depth
-
-
-jit_pure(_nothing_kept)
+jit_pure(kept_words)
 
 
 @jit
@@ -340,14 +337,14 @@ def _nothing_to_clear(room: Int64s) -> None:
 
 
 _own: Any = {
-    "amx": (products_amx, room_words_amx, clear_room_amx, _nothing_kept, _nothing_to_clear),
-    "avx2": (products_avx2, room_words_avx2, clear_room_avx2, kept_words_avx2, clear_kept_avx2),
+    "amx": (products_amx, room_words_amx, clear_room_amx, _nothing_to_clear),
+    "avx2": (products_avx2, room_words_avx2, clear_room_avx2, clear_kept_avx2),
 }
 _plain = _products_in_numpy if numba.config.DISABLE_JIT else jit(_products_compiled)
-_nothing = (_no_words, _nothing_to_clear, _nothing_kept, _nothing_to_clear)
+_nothing = (_no_words, _nothing_to_clear, _nothing_to_clear)
 _taken = "" if numba.config.DISABLE_JIT else FLAVOUR
-products, room_words, clear_room, kept_words, clear_kept = _own.get(_taken, (_plain, *_nothing))
-"""Five functions.
+products, room_words, clear_room, clear_kept = _own.get(_taken, (_plain, *_nothing))
+"""Four functions.
 
 ``products(inputs, base, offsets, window, weights, start, pixels, out, excess, room, kept)``:
 ``out[p, lane]`` = products of a pixel's window with a lane's weights, summed up modulo 2^32.
@@ -360,6 +357,6 @@ made of these weights, for several threads at the same time.
 ``room_words(blocks, depth)``: size of a room for some blocks of weights, of ``depth`` inputs in
 each lane. ``clear_room(room)`` before the first products with other weights.
 
-``kept_words(blocks, depth)``: size of what is kept of some blocks of weights; plain Python may ask,
-too. ``clear_kept(kept)`` before the first products with other weights, unless it holds zeros.
+``clear_kept(kept)`` before the first products with other weights, unless it holds zeros;
+``kept_words`` says how many.
 """

@@ -23,6 +23,7 @@ from llvmlite import ir
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.atomics import load as load_shared
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.kept_weights import FIRSTS, PLACES, STARTS_BYTES, STEP, kept_at
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.vector_code import (
     I32,
@@ -37,16 +38,7 @@ from nmpsim.kernels.vector_code import (
     store,
     vector,
 )
-from nmpsim.kernels.weights_avx2 import (
-    FIRSTS,
-    NEVER,
-    PLACES,
-    STARTS_BYTES,
-    STEP,
-    THERE,
-    kept_at,
-    pack_blocks,
-)
+from nmpsim.kernels.weights_avx2 import NEVER, THERE, pack_blocks
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 PIXELS = 6

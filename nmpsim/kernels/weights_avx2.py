@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -12,9 +12,9 @@ from nmpsim.kernels.atomics import give_way, replace
 from nmpsim.kernels.atomics import load as load_shared
 from nmpsim.kernels.atomics import store as store_shared
 from nmpsim.kernels.jit import jit, jit_pure
+from nmpsim.kernels.kept_weights import FIRSTS, PLACES, STARTS_BYTES, STATE, STEP, kept_at
 from nmpsim.kernels.vector_code import (
     I64,
-    LANES,
     Loop,
     ahead,
     constant,
@@ -25,10 +25,6 @@ from nmpsim.kernels.vector_code import (
     vector,
 )
 
-STEP = 4 * LANES
-"""Bytes of weights of four inputs: those of eight channels are on each side."""
-PLACES = 16
-"""Bytes of the two places of a rest."""
 _MOST, _MOST_OF_PAIRS = 128, 258
 """What two weights of a sign may be together: 255 times as much fits 16 bits; what four may be, of
 which 127 times as much does."""
@@ -177,52 +173,19 @@ def _rest_at(
 _pack_halves: Any = function_of("pack_halves_avx2", _emit_pack_halves)
 _pack_pairs: Any = function_of("pack_pairs_avx2", _emit_pack_pairs)
 
-_STATE, FIRSTS = 0, 1
-"""Words of what is kept: whether it is there; how many rests come before those of each block. What
-follows is ``Kept``. It is there once for inputs of 0 to 127, and once for all inputs."""
 _NOTHING: Any = np.int64(0)
 _BEGUN: Any = np.int64(1)
 THERE: Any = np.int64(2)
 NEVER: Any = np.int64(3)
 """States: a thread packs the weights; they are packed; they shall not be."""
-STARTS_BYTES = 4 * LANES
-
-
-class Kept(NamedTuple):
-    """Addresses of what is made of weights."""
-
-    state: Int
-    starts: Int
-    packed: Int
-    rests: Int
-    places: Int
-    end: Int
-
-
-def kept_at(address: Int, blocks: Int, depth: Int) -> Any:
-    """What is kept of some blocks of weights, of ``depth`` inputs each."""
-    steps = blocks * (((depth >> 2) + 1) & -2)
-    starts = address + ((8 * (FIRSTS + blocks + 1) + 63) & -64)
-    packed = starts + blocks * STARTS_BYTES
-    rests = packed + steps * STEP
-    places = rests + steps * STEP
-    end = (places + steps * PLACES + 63) & -64
-    return Kept(address + 8 * _STATE, starts, packed, rests, places, end)
-
-
-def kept_words_avx2(blocks: Int, depth: Int) -> Any:
-    """64-bit words for what is kept; few of them are ever touched."""
-    return kept_at(0, blocks, depth).end >> 2
-
 
 jit_pure(kept_at)
-jit_pure(kept_words_avx2)
 
 
 @jit
 def clear_kept_avx2(kept: Int64s) -> None:
     """Nothing is kept there; it is not worth while to pack weights that can be read in place."""
-    kept[_STATE] = NEVER
+    kept[STATE] = NEVER
     kept[kept.size >> 1] = _NOTHING
 
 

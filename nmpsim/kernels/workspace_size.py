@@ -8,6 +8,8 @@ LANES = 16
 """Channels that lie side by side in a vector."""
 MAX_PIXELS = 56
 """Rows of sums that one call fills: a multiple of what is done at once, sums and excess."""
+LEVELS = 7
+"""Numbers of steps between two carries of a sum of Int16: 1, 2, 4 and so on (``dot.py``)."""
 ROWS = 16
 """Rows of a block's table (``requantize_int32.py``)."""
 INTEGERS, REALS = 8, 4

@@ -17,8 +17,10 @@ from random_arithmetic import convolution as random_convolution
 from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
 
-from nmpsim.compiler.tiling.compiled.events import new_state, simulated
+from nmpsim.compiler.tiling.compiled import entries
+from nmpsim.compiler.tiling.compiled.events import simulated
 from nmpsim.compiler.tiling.compiled.items import NEVER
+from nmpsim.compiler.tiling.compiled.state import new_state
 from nmpsim.compiler.tiling.cost_model import Memory, box_cycles
 from nmpsim.compiler.tiling.plan import Command, StridedRuns, TileStep, load, plan_of, store
 from nmpsim.compiler.tiling.simulate import Estimate, simulate, work_of
@@ -26,7 +28,6 @@ from nmpsim.config import DeviceConfig, default_device, load_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
 from nmpsim.memory.dram import CURSOR_WORDS, next_address, start_transfer, take_grant
-from nmpsim.memory.pure import register_pure_functions
 from nmpsim.timing import costs_of
 
 COSTS = costs_of(default_device())
@@ -111,9 +112,11 @@ def test_without_a_compiler_it_is_the_same() -> None:
     ]
     plan = plan_of(Unit.VECTOR, cores, default_device())
     work, costs = work_of(plan), Memory(COSTS).costs
-    plain = simulated.py_func(work, new_state(work), costs, False, NEVER)
-    register_pure_functions()
-    assert plain == simulated(work, new_state(work), costs, False, NEVER)
+    plain, compiled = new_state(work), new_state(work)
+    cycles = simulated(work, plain, costs, False, NEVER)
+    assert entries.simulated(work, compiled, costs, False, NEVER) == cycles
+    for one, other in zip(plain, compiled, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_the_worked_example() -> None:

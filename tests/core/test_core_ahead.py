@@ -154,13 +154,13 @@ def test_what_is_complete_is_noted(is_complete: bool, monkeypatch: pytest.Monkey
     monkeypatch.setattr(CompiledEngine, "compile_all", lambda _: done.append("kernels"))
     monkeypatch.setattr(CompiledEngine, "run", lambda *_: done.append("loop"))
     monkeypatch.setattr(CompiledEngine, "is_complete", lambda _: is_complete)
-    monkeypatch.setattr("nmpsim.core.compiled.replay.compile_replay", lambda: done.append("replay"))
-    from nmpsim.kernels import jit
+    monkeypatch.setattr("nmpsim.core.compiled.replay.prepare_replay", lambda: done.append("replay"))
+    from nmpsim.kernels import entries
 
     folder = cache_folder("kernels-1", str(known().folder.path))
     assert folder is not None
     folder.write("run", b"code")
-    monkeypatch.setattr(jit, "CACHE", folder)
+    monkeypatch.setattr(entries, "CACHE", folder)
     compile_all_ahead()
     assert done == ["kernels", "replay", "loop"], "whoever finds the loop finds all"
     assert known().is_done() is is_complete

@@ -194,7 +194,7 @@ def python(code: str, **environment: str) -> str:
 
 
 def test_the_usual_folder(tmp_path: Path) -> None:
-    code = "from nmpsim.kernels import jit; print(jit.CACHE.path)"
+    code = "from nmpsim.kernels import entries; print(entries.CACHE.path)"
     assert Path(python(code, NUMBA_CACHE_DIR=str(tmp_path))).parent == tmp_path
 
 

@@ -12,9 +12,9 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig
-from nmpsim.core.compiled.contract_entry import check_events, register_plain_functions
 from nmpsim.core.compiled.contract_order import RUNNING
 from nmpsim.core.compiled.contract_state import MAX_OPEN, MAX_POSTS, Limit, make_contract
+from nmpsim.core.compiled.entries import check_events
 from nmpsim.core.decode import OP
 from nmpsim.core.shown import Event, Found
 from nmpsim.isa.contract import CASES
@@ -340,7 +340,6 @@ def test_weights_beyond_the_edges(inputs: int, outputs: int) -> None:
 def test_the_newest_access_counts_where_the_list_of_them_is_full() -> None:
     """Room is made by forgetting what the other core is ordered behind, and nothing else."""
     base, nbytes = 0xA000_0000, 4 * MAX_OPEN + 8
-    register_plain_functions()
     state = make_contract(2, 0, base, nbytes, 4)
 
     def show(name: str, core: int, first: int, second: int) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from core_machines import SPM, Program, device, from_descriptors
 
-from nmpsim.core.compiled import dispatch, warmup
+from nmpsim.core.compiled import warmup
+from nmpsim.core.compiled.entries import KERNELS
 from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.engines import make_engine
 from nmpsim.core.state import Outcome
+from nmpsim.kernels import entries
 from nmpsim.timing import costs_of
 
 FILL = from_descriptors(("nmp.fill", {"output": SPM, "count": 3, "value": 7}))
@@ -32,12 +34,12 @@ def test_a_program_waits_for_what_it_uses_only() -> None:
 
 @pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
 def test_a_run_that_is_interrupted_while_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: int) -> None:
+    def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
     engine = make_engine("compiled")
     with monkeypatch.context() as patch:
-        patch.setattr(dispatch, "compiled_kernel", interrupted)
+        patch.setattr(entries.Kernel, "address", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(engine)
     assert run(engine) == b"\7\7\7\0"
@@ -48,13 +50,13 @@ def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
-    fill = dispatch.KERNELS[OP.nmp_fill]
+    fill = KERNELS[OP.nmp_fill]
     for kept, expected in ((True, []), (False, ["compiling"])):
         engine = make_engine("compiled")
         run(engine)
         engine._kernels.addresses[:] = 0
         engine.when_compiling(lambda: said.append("compiling"))
-        monkeypatch.setattr(dispatch, "is_cached", lambda f, k=kept: k or f is not fill)
+        monkeypatch.setattr(fill, "is_kept", lambda k=kept: k)
         run(engine)
         assert said == expected
 

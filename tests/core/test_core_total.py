@@ -32,7 +32,7 @@ MODULES = (
     "nmpsim.core.compiled.rv32im",
     "nmpsim.core.compiled.tensor",
     "nmpsim.core.compiled.event_queue",
-    "nmpsim.core.compiled.dispatch",
+    "nmpsim.core.compiled.tensor_kernels",
     "nmpsim.debugger.arithmetic",
     "nmpsim.debugger.hazards",
     "nmpsim.debugger.instructions",
@@ -101,21 +101,21 @@ PLANTED = {
         't._tensor("nmp.twist", Unit.VECTOR, 7, "fill", "another one")',
         {
             "nmpsim.core.reference.tensor": "COMPUTE",
-            "nmpsim.core.compiled.dispatch": "KERNEL_OF",
+            "nmpsim.core.compiled.tensor_kernels": "KERNEL_OF",
         },
     ),
     "tensor on the MAC array": (
         't._tensor("nmp.twist", Unit.MAC, 7, "gemm", "another one")',
         {
             "nmpsim.core.reference.tensor": "COMPUTE",
-            "nmpsim.core.compiled.dispatch": "KERNEL_OF",
+            "nmpsim.core.compiled.tensor_kernels": "KERNEL_OF",
         },
     ),
     "transfer": (
         't._tensor("nmp.twist", Unit.LOAD, 7, "load", "another one")',
         {
             "nmpsim.core.reference.tensor": "TRANSFERS",
-            "nmpsim.core.compiled.dispatch": "KERNEL_OF",
+            "nmpsim.core.compiled.tensor_kernels": "KERNEL_OF",
         },
     ),
 }

@@ -82,15 +82,10 @@ def what_kernels_answer() -> list[object]:
     import numpy as np
 
     from nmpsim.kernels import dot, jit
+    from nmpsim.kernels.entries import Entry, Kernel
     from nmpsim.kernels.function_pointers import call
-    from nmpsim.kernels.microkernel import (
-        AT_ONCE,
-        clear_kept,
-        clear_room,
-        kept_words,
-        products,
-        room_words,
-    )
+    from nmpsim.kernels.kept_weights import kept_words
+    from nmpsim.kernels.microkernel import AT_ONCE, clear_kept, clear_room, products
     from nmpsim.kernels.numba_internals import struct_pointer
     from nmpsim.kernels.operands import InputWindow
     from nmpsim.kernels.workspace_size import MAX_PIXELS
@@ -98,6 +93,14 @@ def what_kernels_answer() -> list[object]:
     class Scaled(NamedTuple):
         values: Any
         factor: Any
+
+    class Given(NamedTuple):
+        window: Any
+
+    class Room(NamedTuple):
+        excess: Any
+        room: Any
+        kept: Any
 
     @jit.jit_inlined
     def longer(values: Any, others: Any) -> Any:
@@ -119,49 +122,51 @@ def what_kernels_answer() -> list[object]:
     def copied(s: Any) -> Any:
         return s.values[::2].copy()
 
-    @jit.jit
+    @jit.jit_allocating
     def total_of_copy(s: Any) -> Any:
-        return total(Scaled(copied(s), s.factor))
+        return total(Scaled(copied(s).reshape((-1, 1))[:, 0], s.factor))
 
-    @jit.jit_entry
-    def run(values: Any, others: Any, factor: Any, address: Any) -> Any:
-        s = struct_pointer(Scaled(longer(values, others), factor))
-        t = struct_pointer(Scaled(copied(s), half(factor)))
-        return total(s), total(t), total_of_copy(s), call(address, (factor, np.int64(2)))
+    def run(values: Any, others: Any, factor: Any, address: Any, out: Any) -> Any:
+        s = struct_pointer(Scaled(longer(values, others), half(factor)))
+        out[0], out[1], out[2] = total(s), total_of_copy(s), call(address, (factor, np.int64(2)))
+        return out.size
 
     def difference(a: Any, b: Any) -> Any:
         return a - b
 
-    @jit.jit_entry
-    def sums(inputs: Any, offsets: Any, w: Any, weights: Any, out: Any) -> None:
-        n = np.int64(0)
-        dot.products_int16(inputs, n, offsets, struct_pointer(w), 2, weights, n, 4, out)
+    def sums(given: Any, inputs: Any, offsets: Any, weights: Any, out: Any) -> Any:
+        n, w = np.int64(0), struct_pointer(given.window)
+        dot.products_int16(inputs, n, offsets, w, np.int64(2), weights, n, np.int64(4), out)
+        return 0
 
-    @jit.jit_entry
-    def windows(inputs: Any, offsets: Any, w: Any, weights: Any, out: Any, excess: Any) -> None:
-        n = np.int64(0)
-        room = np.empty(room_words(1, 32), np.int64)
+    def windows(given: Any, inputs: Any, offsets: Any, weights: Any, out: Any, more: Any) -> Any:
+        n, w, excess, room = np.int64(0), struct_pointer(given.window), more.excess, more.room
         clear_room(room)
-        kept = np.empty(kept_words(1, 32) + 1, np.int64)
-        clear_kept(kept)
-        made = out, excess, room, kept
-        products(inputs, n, offsets, struct_pointer(w), weights, n, AT_ONCE, *made)
+        clear_kept(more.kept)
+        made = out, excess, room, more.kept
+        products(inputs, n, offsets, w, weights, n, AT_ONCE, *made)
+        return 0
 
     rng = np.random.default_rng(5)
-    compiled = jit.jit_cfunc(difference)
-    as_ctypes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(compiled.address)
-    values = np.arange(9, dtype=np.int64)
-    answers: list[object] = [int(n) for n in run(values, values[:4], 6, compiled.address)]
-    answers.append(as_ctypes(7, 9))
+    compiled = Kernel("kernel.difference", lambda: difference, 2)
+    as_ctypes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(compiled.address())
+    values, found = np.arange(9, dtype=np.int64), np.zeros(3, np.int64)
+    entry = Entry("entry.run", lambda: run)
+    answers: list[object] = [entry(values, values[:4], 6, compiled.address(), found)]
+    answers += [*found.tolist(), as_ctypes(7, 9)]
     weights = rng.integers(-(2**15), 2**15, 2 * 6 * 16).astype(np.int16)
     patches = rng.integers(-9000, 9000, 4 * 6).astype(np.int16)
     out = np.zeros((4, 32), np.int64)
-    sums(patches, 12 * np.arange(4), InputWindow(1, 0, 1, 0, 6), weights, out)
+    taken = Given(InputWindow(1, 0, 1, 0, 6))
+    Entry("entry.sums", lambda: sums)(taken, patches, 12 * np.arange(4), weights, out)
     answers.append(out.tolist())
     inputs, coefficients = rng.integers(-128, 128, (2, 4096)).astype(np.int8)
     offsets = np.minimum(np.arange(MAX_PIXELS), AT_ONCE - 1)
     sums32, excess = np.zeros((MAX_PIXELS, 16), np.int32), np.zeros(MAX_PIXELS, np.int32)
-    windows(inputs, offsets, InputWindow(2, 64, 2, 16, 8), coefficients, sums32, excess)
+    given = Given(InputWindow(2, 64, 2, 16, 8))
+    more = Room(excess, np.empty(1 << 16, np.int64), np.empty(kept_words(1, 32) + 1, np.int64))
+    at_entry = Entry("entry.windows", lambda: windows)
+    at_entry(given, inputs, offsets, coefficients, sums32, more)
     answers.append(sums32[:AT_ONCE].tolist())
     return answers
 

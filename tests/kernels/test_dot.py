@@ -11,7 +11,6 @@ import pytest
 
 from nmpsim.kernels.dot import (
     GRANULE,
-    LEVELS,
     MOST,
     energy_of,
     products_int16,
@@ -19,6 +18,7 @@ from nmpsim.kernels.dot import (
 )
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.vector_code import LANES
+from nmpsim.kernels.workspace_size import LEVELS
 
 Array = npt.NDArray[Any]
 # Kernels have no entry from Python.

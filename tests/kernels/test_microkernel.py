@@ -17,7 +17,8 @@ from nmpsim.cli.kernels import numba_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for
-from nmpsim.kernels.microkernel import clear_kept, clear_room, kept_words, products, room_words
+from nmpsim.kernels.kept_weights import kept_words
+from nmpsim.kernels.microkernel import clear_kept, clear_room, products, room_words
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 

@@ -113,4 +113,4 @@ def test_kernels_give_the_same_without_private_names(
 ) -> None:
     usual = answers_without(tmp_path_factory.getbasetemp())
     assert answers_without(tmp_path, *missing) == usual
-    assert bool(list(tmp_path.rglob("*.kernel"))) == ("code_cache" not in missing)
+    assert bool(list(tmp_path.rglob("*.kernel"))) == ("object_files" not in missing)

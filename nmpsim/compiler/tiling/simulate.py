@@ -1,6 +1,6 @@
 """How long a planned layer takes: its instructions simulated, without data.
 
-What needs Numba is imported when it is needed first.
+What needs LLVM is imported when it is needed first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.words import KINDS
 
 if TYPE_CHECKING:
-    from nmpsim.compiler.tiling.compiled.events import Work
+    from nmpsim.compiler.tiling.compiled.state import Work
 
 _BOX = ("run_bytes", "count_x", "count_y")
 
@@ -40,16 +40,18 @@ class Estimate:
 
 
 def items_of(plan: LayerPlan) -> tuple[Integers, Integers]:
-    """Every core's instructions in order, and where each core's begin: see ``scheduled``."""
-    from nmpsim.compiler.tiling.compiled.schedule import scheduled
+    """Every core's instructions in order, and where each core's begin: see ``schedule``."""
+    from nmpsim.compiler.tiling.compiled.entries import schedule
 
-    items, begins = scheduled(plan.cores, plan.loads.ends, plan.computes.ends, plan.stores.ends)
-    return items, begins
+    ends = (plan.loads.ends, plan.computes.ends, plan.stores.ends)
+    most = sum(int(one[-1]) for one in ends) + 3 * int(plan.cores[-1]) + plan.cores.size
+    items, begins = np.empty((most, 2), np.int64), np.zeros(plan.cores.size, np.int64)
+    return items[: schedule(plan.cores, *ends, items, begins)], begins
 
 
 def work_of(plan: LayerPlan) -> Work:
     """A plan as the simulation takes it."""
-    from nmpsim.compiler.tiling.compiled.events import Work
+    from nmpsim.compiler.tiling.compiled.state import Work
 
     commands = (plan.loads, plan.stores, plan.computes)
     items, begins = items_of(plan)
@@ -60,27 +62,27 @@ def work_of(plan: LayerPlan) -> Work:
 
 
 @functools.cache
-def _prepare() -> None:
-    """What is to be done before anything is compiled; it takes some seconds, which is said."""
-    from nmpsim.compiler.tiling.compiled.events import simulated
-    from nmpsim.kernels.jit import is_cached
-    from nmpsim.memory.pure import register_pure_functions
+def _announce() -> None:
+    """Say that something is compiled, which takes some seconds, if it is not kept."""
+    from nmpsim.compiler.tiling.compiled.entries import simulated
 
-    register_pure_functions()
-    if not is_cached(simulated):
+    if not simulated.is_kept():
         say_compiling(logging.INFO)
 
 
 def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | None:
     """Simulate a plan; None if it takes more than ``limit`` cycles."""
-    from nmpsim.compiler.tiling.compiled.events import new_state, simulated
+    from nmpsim.compiler.tiling.compiled.entries import simulated
+    from nmpsim.compiler.tiling.compiled.state import WORKED, new_state
 
-    _prepare()
+    _announce()
     work = work_of(plan)
-    cycles, compute, *sums = simulated(work, new_state(work), memory.costs, memory.blind, limit)
+    state = new_state(work)
+    cycles = simulated(work, state, memory.costs, memory.blind, limit)
     if cycles == UNKNOWN:
         return None
-    busy, grants, bursts, row_misses = sums
+    compute = int(state.cores[:, WORKED].max())
+    busy, grants, bursts, row_misses = state.sums.tolist()
     nbytes = _bytes_of(plan.loads) + _bytes_of(plan.stores)
     cores = int(np.count_nonzero(np.diff(plan.cores)))
     return Estimate(cycles, compute, busy, grants, bursts, row_misses, nbytes, cores)

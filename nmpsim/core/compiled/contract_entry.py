@@ -9,8 +9,6 @@ import functools
 import inspect
 from typing import Any
 
-import numpy as np
-
 from nmpsim.core import seen
 from nmpsim.core.compiled import (
     contract,
@@ -20,10 +18,9 @@ from nmpsim.core.compiled import (
     contract_order,
     dram_conflicts,
 )
-from nmpsim.core.compiled.contract_state import Contract, make_contract
-from nmpsim.core.shown import EVENT_WORDS
+from nmpsim.core.compiled.contract_state import Contract
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.jit import jit_entry, jit_general
+from nmpsim.kernels.jit import jit_general
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.memory.pure import register_pure_functions
 
@@ -49,13 +46,6 @@ def register_plain_functions() -> None:
                 jit_general(function)
 
 
-@jit_entry
 def check_events(given: Contract, events: Int64s, words: Int64s, first_word: Int) -> Any:
     """As :func:`~nmpsim.core.compiled.contract.check`."""
     return contract.check(struct_pointer(given), events, words, first_word)
-
-
-def compile_check() -> None:
-    """Compile the check, or read it from the cache."""
-    nothing = np.zeros((0, EVENT_WORDS), np.int64)
-    check_events(make_contract(1, 0, 0, 0, 1), nothing, nothing, 0)

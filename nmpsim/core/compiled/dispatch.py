@@ -7,54 +7,16 @@ that it uses.
 from __future__ import annotations
 
 import ctypes
-import functools
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled import copies, mac, vector
-from nmpsim.core.compiled.kernel_context import context_at, words_at
+from nmpsim.core.compiled.entries import KERNELS
 from nmpsim.core.state import Int64s
 from nmpsim.host_memory import check_compiling
-from nmpsim.isa.table import INSTRUCTIONS, Kind, of_kind
-from nmpsim.isa.total import total
-from nmpsim.kernels.array_types import Int
-from nmpsim.kernels.jit import is_cached, jit_cfunc, uncollected
-
-KERNEL_OF = total(
-    f"{__name__}.KERNEL_OF",
-    {**copies.KERNELS, **mac.KERNELS, **vector.KERNELS},
-    of_kind(Kind.TENSOR),
-)
-PYTHON_KERNELS: dict[int, Callable[..., Any]] = {
-    number: KERNEL_OF[i.mnemonic] for number, i in enumerate(INSTRUCTIONS) if i.kind is Kind.TENSOR
-}
-"""Instruction number -> function of a kernel context, a descriptor and a layer."""
-
-
-def _on_addresses(number: int) -> Callable[..., Any]:
-    """The kernel of an instruction as a function of addresses."""
-    kernel = PYTHON_KERNELS[number]
-
-    def on_addresses(context: Int, core: Int, layer: Int, words: Int) -> Any:
-        kernel(context_at(context, core), words_at(words), layer)
-        return 0
-
-    # Compiled code is kept by this name.
-    on_addresses.__qualname__ = INSTRUCTIONS[number].mnemonic.removeprefix("nmp.")
-    return on_addresses
-
-
-KERNELS = {number: _on_addresses(number) for number in PYTHON_KERNELS}
-"""Instruction number -> function of addresses, which is compiled by itself."""
-
-
-@functools.cache
-def compiled_kernel(number: int) -> Any:
-    """The compiled kernel of an instruction; this process keeps it."""
-    return jit_cfunc(KERNELS[number])
+from nmpsim.isa.table import INSTRUCTIONS
+from nmpsim.kernels.entries import Entry, Kernel, uncollected
 
 
 def _no_wait() -> None:
@@ -82,16 +44,17 @@ class KernelTable:
     def compile(self, number: int) -> None:
         """Compile the kernel of an instruction, or read it from the cache."""
         begin = time.perf_counter()
-        self.announce(KERNELS[number])
-        if not is_cached(KERNELS[number]):
+        kernel = KERNELS[number]
+        self.announce(kernel)
+        if not kernel.is_kept():
             self.wait_for_warmup()
         with uncollected():
-            self.addresses[number] = compiled_kernel(number).address
+            self.addresses[number] = kernel.address()
         self.seconds += time.perf_counter() - begin
 
-    def announce(self, function: Callable[..., Any]) -> None:
-        """Announce that a function is compiled, unless it is cached; MEM002 if it cannot be."""
-        if is_cached(function):
+    def announce(self, function: Entry | Kernel) -> None:
+        """Announce that a function is compiled, unless it is kept; MEM002 if it cannot be."""
+        if function.is_kept():
             return
         check_compiling()
         if self.when_compiling:

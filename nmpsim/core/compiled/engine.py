@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nmpsim.core.compiled.apart import Apart
-from nmpsim.core.compiled.contract_entry import (
-    check_events,
-    compile_check,
-    register_plain_functions,
-)
+from nmpsim.core.compiled.context_row import context_row
 from nmpsim.core.compiled.contract_state import Contract
-from nmpsim.core.compiled.dispatch import KERNELS, KernelTable
-from nmpsim.core.compiled.event_loop import NO_RESULT, run
-from nmpsim.core.compiled.issue import IS_PLAIN
-from nmpsim.core.compiled.kernel_context import context_row
-from nmpsim.core.compiled.recorder import LoopContext, Recorder, make_recorder
+from nmpsim.core.compiled.dispatch import KernelTable
+from nmpsim.core.compiled.entries import (
+    KERNELS,
+    NO_RESULT,
+    check_events,
+    prepare_check,
+    replay_epochs,
+    run,
+)
+from nmpsim.core.compiled.recorder_rows import LoopContext, Recorder, make_recorder
 from nmpsim.core.compiled.recording import (
     STEPS_PER_TURN,
     Epochs,
@@ -24,13 +25,13 @@ from nmpsim.core.compiled.recording import (
     put_timing,
     record,
 )
-from nmpsim.core.compiled.replay import Workers, compile_replay, replay_epochs
+from nmpsim.core.compiled.replay import Workers, prepare_replay
 from nmpsim.core.compiled.warmup import Warmup
 from nmpsim.core.engine import Reached, ReplayDivergedError, Replayed, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions, make_stops, no_stops
-from nmpsim.core.whole.planned import judge, whole_epochs
-from nmpsim.kernels.jit import CACHE, is_cached, uncollected
+from nmpsim.kernels.entries import CACHE, uncollected
+from nmpsim.kernels.numba_settings import IS_PLAIN
 from nmpsim.timing import Costs
 
 
@@ -40,7 +41,6 @@ class CompiledEngine:
     name = "compiled"
 
     def __init__(self, threads: int = 1) -> None:
-        register_plain_functions()
         self._kernels = KernelTable()
         self._workers = Workers(self._kernels, threads)
         self._recordings = Recordings()
@@ -59,23 +59,17 @@ class CompiledEngine:
 
     def is_ready(self) -> bool:
         """False if the first run will have to compile the engine itself."""
-        return is_cached(run)
+        return run.is_kept()
 
     def is_complete(self) -> bool:
         """True if no program will have to wait for kernels to be compiled."""
-        compiled: tuple[Callable[..., object], ...] = (
-            run,
-            replay_epochs,
-            check_events,
-            *KERNELS.values(),
-        )
-        return all(map(is_cached, compiled))
+        return all(one.is_kept() for one in (run, replay_epochs, check_events, *KERNELS.values()))
 
     def compile_all(self) -> None:
         """Compile the kernels of all tensor instructions."""
         for number in KERNELS:
             self._kernels.compile(number)
-        compile_check()
+        prepare_check()
 
     def run(
         self,
@@ -225,6 +219,10 @@ class CompiledEngine:
         self, machine: Machine, recording: Recording, whole_layers: bool, is_last: bool
     ) -> Epochs:
         """What is replayed, with whole layers where nobody misses what scratchpads hold."""
+        if self.has_scratchpads and not whole_layers:
+            return recording.epochs
+        from nmpsim.core.whole.planned import judge, whole_epochs  # who runs once needs neither
+
         epochs = recording.epochs
         if whole_layers and (is_last or not self._recordings.need_scratchpads):
             epochs = whole_epochs(machine, recording)
@@ -242,19 +240,19 @@ class CompiledEngine:
         return LoopContext(self._kernels.addresses, self._kernels.prepare, row, *recorder)
 
     def _compile_once(self, machine: Machine, costs: Costs) -> None:
-        """Compile the loop, or read it from the cache."""
+        """Compile what is missing of the engine itself, and load the loop."""
         if self._is_compiled:
             return
         self._kernels.announce(run)
-        is_part_missing = not (is_cached(replay_epochs) and is_cached(check_events))
-        if CACHE is not None and not is_cached(run) and is_part_missing:
+        is_part_missing = not (replay_epochs.is_kept() and check_events.is_kept())
+        if CACHE is not None and not run.is_kept() and is_part_missing:
             warmup = Warmup()
             warmup.start()
             self._kernels.wait_for_warmup = warmup.wait
         context = self._context(machine, make_recorder(machine.cores.size, 0))
         with uncollected():
-            run(machine, costs, context, 0, False, no_stops(machine.cores.size))
+            run.prepare(machine, costs, context, 0, False, no_stops(machine.cores.size))
             if is_part_missing:
                 self._kernels.wait_for_warmup()
-            compile_replay()
+                prepare_replay()
         self._is_compiled = True

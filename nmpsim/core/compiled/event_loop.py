@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, book
+from nmpsim.core.compiled.entries import NO_RESULT
 from nmpsim.core.compiled.event_queue import (
     MAY_RELEASE,
     earliest,
@@ -22,12 +23,12 @@ from nmpsim.core.compiled.fetch import fetch
 from nmpsim.core.compiled.fields import rs1_of
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.recorder import (
-    LoopContext,
     is_recording,
     looks_at_data,
     record_sync,
     steps_before_full,
 )
+from nmpsim.core.compiled.recorder_rows import LoopContext
 from nmpsim.core.compiled.rv32im import DECODED, DECODED_WORDS, run_rv32im
 from nmpsim.core.compiled.scalar import step
 from nmpsim.core.compiled.tensor import weight_tail_of
@@ -62,7 +63,7 @@ from nmpsim.core.state import NEVER, Machine, Outcome, Status
 from nmpsim.core.stops import MAX_STEPS, TENSOR_STEPS, StopConditions
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Int
-from nmpsim.kernels.jit import jit, jit_allocating, jit_entry
+from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
 from nmpsim.timing import Costs
@@ -72,8 +73,6 @@ TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
 CYCLE_LIMIT, STOPPED_OUTCOME = int(Outcome.CYCLE_LIMIT), int(Outcome.STOPPED)
 VIOLATION = int(Outcome.VIOLATION)
 HALTED = int(Status.HALTED)
-NO_RESULT = -1
-"""In addition to the outcomes: compiling was interrupted, or the program cannot be recorded."""
 MAX_TURNS = 1 << 8
 """That a core takes in a row without a look at anything else."""
 STEPS_OF_VALUES = 1 << 12
@@ -269,7 +268,6 @@ def run_apart(m: Machine, costs: Costs, stops: StopConditions) -> None:
         book(m, core, ON_CONTROL)
 
 
-@jit_entry
 def run(
     machine: Machine,
     settings: Costs,

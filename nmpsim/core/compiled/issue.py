@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from nmpsim.core.compiled.cycle_accounting import CONTROL, spend, works_on
-from nmpsim.core.compiled.dispatch import PYTHON_KERNELS
 from nmpsim.core.compiled.fields import rs1_of
 from nmpsim.core.compiled.kernel_context import python_context
 from nmpsim.core.compiled.memory import IMAGE, NOWHERE, RAM, is_shared, locate, memory_of, read
-from nmpsim.core.compiled.recorder import LoopContext, is_recording, record_tensor
+from nmpsim.core.compiled.recorder import is_recording, record_tensor
+from nmpsim.core.compiled.recorder_rows import LoopContext
 from nmpsim.core.compiled.tensor import check, check_tables, keep_busy
+from nmpsim.core.compiled.tensor_kernels import PYTHON_KERNELS
 from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
 from nmpsim.core.compiled.traps import (
     DESCRIPTOR_FAULT,
@@ -34,6 +34,7 @@ from nmpsim.core.state import Count, Machine
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.function_pointers import call
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.numba_settings import IS_PLAIN
 from nmpsim.timing import Costs
 
 
@@ -63,7 +64,6 @@ def _execute_in_python(
     PYTHON_KERNELS[int(number)](python_context(m, core), d, layer)
 
 
-IS_PLAIN = numba.config.DISABLE_JIT
 is_prepared: Any = _is_prepared_in_python if IS_PLAIN else jit(_is_prepared_compiled)
 """``is_prepared(context, number)``: compiles an instruction's kernel; False if that failed."""
 execute: Any = _execute_in_python if IS_PLAIN else jit(_execute_compiled)

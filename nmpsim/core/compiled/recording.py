@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.core.compiled.recorder import (
+from nmpsim.core.compiled.recorder_rows import (
     CORE,
     EPOCH,
     FIRST_WORD,
@@ -31,10 +31,12 @@ from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.engine import ContractBrokenError, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
-from nmpsim.core.whole.tasks import Host
 from nmpsim.core.work import take_waits, take_work, with_waits
 from nmpsim.kernels.array_types import Records
 from nmpsim.timing import Costs
+
+if TYPE_CHECKING:
+    from nmpsim.core.whole.tasks import Host
 
 ROWS = 4096
 """Tensor instructions that are recorded before they are packed."""

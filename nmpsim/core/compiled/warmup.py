@@ -48,18 +48,16 @@ def _end_with_parent() -> None:
 
 def _compile_common_kernels() -> None:
     # Imported here: that takes seconds on a busy host, in which the parent may end.
-    from nmpsim.core.compiled.contract_entry import compile_check, register_plain_functions
-    from nmpsim.core.compiled.dispatch import compiled_kernel
-    from nmpsim.core.compiled.replay import compile_replay
+    from nmpsim.core.compiled.entries import KERNELS, prepare_check
+    from nmpsim.core.compiled.replay import prepare_replay
     from nmpsim.core.decode import OP
-    from nmpsim.kernels.jit import uncollected
+    from nmpsim.kernels.entries import uncollected
 
-    register_plain_functions()
     with uncollected():
         for needed in (OP.nmp_conv, OP.nmp_load, OP.nmp_store, OP.nmp_maxpool):  # longest first
-            compiled_kernel(needed)
-        compile_replay()
-        compile_check()
+            KERNELS[needed].address()
+        prepare_replay()
+        prepare_check()
 
 
 if __name__ == "__main__":

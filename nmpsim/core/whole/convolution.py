@@ -27,9 +27,9 @@ from nmpsim.isa.words import (
     PART_ONLY,
     SCALE_BYTES,
 )
-from nmpsim.kernels.dot import LEVELS
-from nmpsim.kernels.microkernel import kept_words
+from nmpsim.kernels.kept_weights import kept_words
 from nmpsim.kernels.operands import PART_KEPT
+from nmpsim.kernels.workspace_size import LEVELS
 
 LANES, SIDE = 16, 4
 """Channels of a block of weights, and bytes of each that lie together."""

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from nmpsim.core.compiled.recorder import LAYER, NUMBER, WORDS
+from nmpsim.core.compiled.recorder_rows import LAYER, NUMBER, WORDS
 from nmpsim.core.compiled.recording import PART_WORDS, Epochs, Recording, reached_after
 from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.state import Machine
 from nmpsim.core.whole.proof import Epoch, Plan, Recorded, Step, prove
-from nmpsim.kernels.jit import uncollected
+from nmpsim.kernels.entries import uncollected
 
 
 def whole_epochs(machine: Machine, recording: Recording) -> Epochs:

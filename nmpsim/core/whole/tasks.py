@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.core.compiled.context_row import ORIGIN
 from nmpsim.core.state import Bytes, Machine
 from nmpsim.core.whole.tensors import Tensor
 from nmpsim.core.whole.values import Words
@@ -19,9 +20,6 @@ Instruction = tuple[int, Words]
 Task = Sequence[Instruction]
 """Instructions that a thread executes one after the other; all tasks of a layer may be at once."""
 
-ORIGIN = 64
-"""Address of the host that is byte 0 of the scratchpad that is all of its memory."""
-HOST_BYTES = 1 << 62
 SLOTS = 8
 """Tasks that may be executed at the same time, each with room for its inputs."""
 SLACK = 64

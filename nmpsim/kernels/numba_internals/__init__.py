@@ -11,21 +11,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numba
 from numba.extending import register_jitable
 
-from nmpsim.kernels.cache_folder import CacheFolder
-
 __all__ = [
-    "CAN_KEEP",
     "COUNTING",
     "MISSING",
     "NOT_COUNTING",
     "PART_OPTIONS",
-    "compile_cfunc",
-    "keep",
+    "object_file",
     "struct_pointer",
-    "target_features",
 ]
 
 try:
@@ -50,34 +44,16 @@ except (ImportError, AttributeError):  # members are passed one by one
     struct_pointer = register_jitable(_itself)
 
 
+object_file: Callable[..., bytes | None] | None
 try:
-    from nmpsim.kernels.numba_internals.code_cache import compile_cfunc, keep
-
-    CAN_KEEP = True
+    from nmpsim.kernels.numba_internals.object_files import object_file
 except (ImportError, AttributeError):  # every process compiles; Numba's own cache is not checked
-    CAN_KEEP = False
-
-    def keep(folder: CacheFolder | None, compiled: Any, function: Callable[..., Any]) -> Any:
-        """Nothing is kept."""
-        return compiled
-
-    def compile_cfunc(folder: CacheFolder | None, signature: Any, function: Any) -> Any:
-        """As ``numba.cfunc``."""
-        return numba.cfunc(signature, error_model="numpy")(function)
-
-
-try:
-    from nmpsim.kernels.numba_internals.target import target_features
-except (ImportError, AttributeError):  # kernels that run on any host
-
-    def target_features() -> frozenset[str]:
-        """None is known."""
-        return frozenset()
+    object_file = None
 
 
 PART_OPTIONS = {**_PIPELINE, **NO_ENTRY}
 """Options of ``numba.njit`` for a function that only compiled code calls."""
 
-_MODULES = ("code_cache", "deferred_codegen", "options", "struct_pointer", "target")
+_MODULES = ("deferred_codegen", "object_files", "options", "struct_pointer")
 MISSING = [name for name in _MODULES if sys.modules.get(f"{__name__}.{name}") is None]
 """Modules that this Numba lacks names for; none with the versions in pyproject.toml."""

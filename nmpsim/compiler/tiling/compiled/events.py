@@ -7,9 +7,7 @@ which rows are open at its begin, and when the next refresh comes.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from nmpsim.compiler.tiling.compiled.items import (
     ARGUMENT,
@@ -20,11 +18,21 @@ from nmpsim.compiler.tiling.compiled.items import (
     UNKNOWN,
     WAIT,
 )
+from nmpsim.compiler.tiling.compiled.state import (
+    ADDRESSED,
+    AT,
+    AWAITS_KIND,
+    AWAITS_ROW,
+    CLOCK,
+    FREE,
+    ISSUED,
+    SERVED,
+    WORKED,
+)
 from nmpsim.isa.words import LOAD as WORD
-from nmpsim.kernels.jit import jit_entry, jit_general
+from nmpsim.kernels.jit import jit_general
 from nmpsim.memory.dram import (
     BYTES_DONE,
-    CURSOR_WORDS,
     RUN,
     RUNS_DONE,
     is_served,
@@ -33,15 +41,12 @@ from nmpsim.memory.dram import (
     take_grant,
 )
 from nmpsim.timing.compute import ceil_div, cycles_of, grant_ticks, ticks_of
+from nmpsim.timing.dram import FREE as CHANNEL_FREE
 from nmpsim.timing.dram import (
-    CHANNEL_WORDS,
-    MAX_CHANNELS,
     channel_of,
     next_request,
-    reset_dram,
     serve_grant,
 )
-from nmpsim.timing.dram import FREE as CHANNEL_FREE
 from nmpsim.timing.work import cycles
 
 ADDRESS_CYCLES = 2
@@ -49,81 +54,11 @@ ADDRESS_CYCLES = 2
 BARRIER_INSTRUCTIONS = 4
 """``lui``, ``addi``, ``addi``, ``nmp.barrier``"""
 
-AT, CLOCK, ADDRESSED, AWAITS_KIND, AWAITS_ROW, WORKED = range(6)
-"""Of a core: its next item; its clock; whether the address of the next descriptor is in its
-register; the instruction that it waits for; cycles that its unit has worked."""
-ISSUED, SERVED, FREE = range(3)
-"""Of a core's unit: the row behind the last instruction that was issued; the transfer that is
-served; when the unit is free."""
 BUSY, GRANTS, BURSTS, ROW_MISSES = range(4)
 """Of the DRAM."""
 KNOWN, END = range(2)
 """Of a queue: the tick from which the DRAM knows of its transfer's next grant, and the tick at
 which its grants so far are served."""
-
-
-class Work(NamedTuple):
-    """A plan."""
-
-    items: Any
-    """int64 [items, 2], as ``scheduled`` makes them"""
-    begins: Any
-    """int64 [cores + 1] where each core's begin"""
-    loads: Any
-    """int64 [loads, words of a descriptor]"""
-    stores: Any
-    computes: Any
-    first: Any
-    """int64 [cores + 1, 3] where each core's loads, stores and computations begin"""
-    computing: int
-    """The row of the computations' descriptor in tables of descriptors."""
-
-
-class State(NamedTuple):
-    """All that changes, int64."""
-
-    cores: Any
-    """[cores, 6]"""
-    units: Any
-    """[cores, 3, 3]"""
-    cursors: Any
-    """[cores, 2, CURSOR_WORDS] of the transfers that are served"""
-    issued: Any
-    """[2, transfers] when loads and stores were issued"""
-    ends: Any
-    """[3, instructions] when they end"""
-    next: Any
-    """[3 * cores] when each core, then each queue is next: of equal cycles the first one is"""
-    queues: Any
-    """[cores, 2, 2]"""
-    dram: Any
-    """[channels, words] see nmpsim.timing.dram"""
-    sums: Any
-    """[4]"""
-
-
-def new_state(p: Work) -> State:
-    """Before the first cycle."""
-    cores = p.begins.size - 1
-    most = max(p.loads.shape[0], p.stores.shape[0], p.computes.shape[0])
-    s = State(
-        np.zeros((cores, 6), np.int64),
-        np.zeros((cores, 3, 3), np.int64),
-        np.zeros((cores, 2, CURSOR_WORDS), np.int64),
-        np.zeros((2, most), np.int64),
-        np.full((3, most), UNKNOWN, np.int64),
-        np.full(3 * cores, NEVER, np.int64),
-        np.zeros((cores, 2, 2), np.int64),
-        np.zeros((MAX_CHANNELS, CHANNEL_WORDS), np.int64),
-        np.zeros(4, np.int64),
-    )
-    reset_dram(s.dram)
-    s.cores[:, AT] = p.begins[:-1]
-    s.cores[:, AWAITS_KIND] = UNKNOWN
-    s.next[:cores] = 0
-    for field in (ISSUED, SERVED):
-        s.units[:, :, field] = p.first[:-1]
-    return s
 
 
 @jit_general
@@ -283,15 +218,13 @@ def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
     state[CLOCK] += BARRIER_INSTRUCTIONS
 
 
-@jit_entry
 def simulated(p: Any, s: Any, costs: Any, is_blind: bool, limit: int) -> Any:
-    """Cycles from a new state until the barrier is passed, and sums.
+    """Cycles from a new state until the barrier is passed; UNKNOWN if more than ``limit``.
 
-    These are cycles that the busiest unit works, cycles that the DRAM is busy, grants, bursts, row
-    misses. Cycles are UNKNOWN, and sums are those so far, once they are more than ``limit``.
+    In the state are then the sums up to there.
     """
     cores, after = p.begins.size - 1, BARRIER_INSTRUCTIONS + costs.sync_barrier_cycles
-    ended, worked = 0, 0
+    ended = 0
     while True:
         one = _earliest(s.next)
         if s.next[one] == NEVER:
@@ -304,9 +237,8 @@ def simulated(p: Any, s: Any, costs: Any, is_blind: bool, limit: int) -> Any:
         else:
             _serve(p, s, costs, is_blind, (one - cores) >> 1, (one - cores) & 1)
     for core in range(cores):
-        worked = max(worked, s.cores[core, WORKED])
         if ended != UNKNOWN:
             ended = max(ended, s.cores[core, CLOCK] + costs.sync_barrier_cycles)
     if ended > limit:
         ended = UNKNOWN
-    return ended, worked, s.sums[BUSY], s.sums[GRANTS], s.sums[BURSTS], s.sums[ROW_MISSES]
+    return ended

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 KIND, ARGUMENT = 0, 1
-"""Of an item: see :func:`~nmpsim.compiler.tiling.compiled.schedule.scheduled`."""
+"""Of an item: see :func:`~nmpsim.compiler.tiling.compiled.schedule.schedule`."""
 LOAD, STORE, COMPUTE = 0, 1, 2
 """Kinds of instructions."""
 WAIT = 3

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nmpsim.compiler.tiling.compiled.items import (
     ARGUMENT,
     COMPUTE,
@@ -24,7 +22,7 @@ from nmpsim.compiler.tiling.compiled.items import (
     STORE,
     WAIT,
 )
-from nmpsim.kernels.jit import jit_entry, jit_general
+from nmpsim.kernels.jit import jit_general
 
 
 @jit_general
@@ -41,16 +39,14 @@ def _add_rows(items: Any, count: int, kind: int, ends: Any, step: int) -> int:
     return count
 
 
-@jit_entry
-def scheduled(cores: Any, loads: Any, computes: Any, stores: Any) -> Any:
-    """All cores' items int64 [n, 2], one core after the other, and where each begins [cores + 1].
+def schedule(cores: Any, loads: Any, computes: Any, stores: Any, items: Any, begins: Any) -> Any:
+    """Put all cores' items int64 [n, 2], one core after the other; how many they are.
 
-    ``cores`` and the ends of the three tables are as in ``LayerPlan``.
+    ``begins`` [cores + 1] is where each core's begin. ``cores`` and the ends of the three tables
+    are as in ``LayerPlan``.
     """
-    rows, steps = loads[-1] + computes[-1] + stores[-1], cores[-1]
-    items = np.empty((rows + 3 * steps + cores.size, 2), np.int64)
-    begins = np.zeros(cores.size, np.int64)
     count = 0
+    begins[0] = 0
     for core in range(cores.size - 1):
         first, end = cores[core], cores[core + 1]
         if first < end:
@@ -70,4 +66,4 @@ def scheduled(cores: Any, loads: Any, computes: Any, stores: Any) -> Any:
             count = _add_rows(items, count, STORE, stores, end - 1)
             count = _add(items, count, WAIT + STORE, 0)
         begins[core + 1] = count
-    return items[:count], begins
+    return count

@@ -1,0 +1,35 @@
+"""What tensor instructions compute: one function for each, of which a kernel is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nmpsim.core.compiled import copies, mac, vector
+from nmpsim.core.compiled.kernel_context import context_at, words_at
+from nmpsim.isa.table import INSTRUCTIONS, Kind, of_kind
+from nmpsim.isa.total import total
+from nmpsim.kernels.array_types import Int
+
+KERNEL_OF = total(
+    f"{__name__}.KERNEL_OF",
+    {**copies.KERNELS, **mac.KERNELS, **vector.KERNELS},
+    of_kind(Kind.TENSOR),
+)
+PYTHON_KERNELS: dict[int, Callable[..., Any]] = {
+    number: KERNEL_OF[i.mnemonic] for number, i in enumerate(INSTRUCTIONS) if i.kind is Kind.TENSOR
+}
+"""Instruction number -> function of a kernel context, a descriptor and a layer."""
+
+
+def on_addresses(number: int) -> Callable[..., Any]:
+    """The kernel of an instruction as a function of addresses."""
+    kernel = PYTHON_KERNELS[number]
+
+    def on_addresses(context: Int, core: Int, layer: Int, words: Int) -> Any:
+        kernel(context_at(context, core), words_at(words), layer)
+        return 0
+
+    # Profilers show it by this name.
+    on_addresses.__qualname__ = INSTRUCTIONS[number].mnemonic.removeprefix("nmp.")
+    return on_addresses
