@@ -11,9 +11,9 @@ from nmpsim.core.compiled.dispatch import KernelTable
 from nmpsim.core.compiled.entries import (
     KERNELS,
     NO_RESULT,
+    PARTS,
     check_events,
     prepare_check,
-    replay_epochs,
     run,
 )
 from nmpsim.core.compiled.recorder_rows import LoopContext, Recorder, make_recorder
@@ -63,7 +63,7 @@ class CompiledEngine:
 
     def is_complete(self) -> bool:
         """True if no program will have to wait for kernels to be compiled."""
-        return all(one.is_kept() for one in (run, replay_epochs, check_events, *KERNELS.values()))
+        return all(one.is_kept() for one in (run, *PARTS, *KERNELS.values()))
 
     def compile_all(self) -> None:
         """Compile the kernels of all tensor instructions."""
@@ -244,7 +244,7 @@ class CompiledEngine:
         if self._is_compiled:
             return
         self._kernels.announce(run)
-        is_part_missing = not (replay_epochs.is_kept() and check_events.is_kept())
+        is_part_missing = not all(part.is_kept() for part in PARTS)
         if CACHE is not None and not run.is_kept() and is_part_missing:
             warmup = Warmup()
             warmup.start()

@@ -69,6 +69,8 @@ work_loop = Entry("replay.work_loop", _work_loop)
 """See :func:`nmpsim.core.compiled.replay_loop.work_loop`."""
 check_events = Entry("contract.check_events", _check_events)
 """See :func:`nmpsim.core.compiled.contract.check`."""
+PARTS = (replay_epochs, work_loop, check_events)
+"""What the engine consists of besides ``run``."""
 KERNELS = {
     number: Kernel(f"kernel.{i.mnemonic.removeprefix('nmp.')}", partial(_kernel, number), 4)
     for number, i in enumerate(INSTRUCTIONS)
