@@ -52,3 +52,6 @@ def _no_words(blocks: Int, depth: Int) -> Any:
 kept_words = _words_avx2 if FLAVOUR == "avx2" and not IS_PLAIN else _no_words
 """``kept_words(blocks, depth)``: 64-bit words for what is kept of some blocks of weights, of
 ``depth`` inputs in each lane; few of them are ever touched."""
+
+FUNCTIONS = (kept_at, kept_words)
+"""What compiled code calls."""

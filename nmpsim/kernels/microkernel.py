@@ -15,8 +15,7 @@ from llvmlite import ir
 
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.cpu_features import FLAVOUR
-from nmpsim.kernels.jit import jit, jit_pure
-from nmpsim.kernels.kept_weights import kept_words
+from nmpsim.kernels.jit import jit
 from nmpsim.kernels.microkernel_amx import clear_room_amx, products_amx, room_words_amx
 from nmpsim.kernels.microkernel_avx2 import clear_room_avx2, products_avx2, room_words_avx2
 from nmpsim.kernels.microkernel_sdot import Sdot
@@ -326,9 +325,6 @@ def _products_in_numpy(
 @jit
 def _no_words(blocks: Int, depth: Int) -> Any:
     return 0 * blocks * depth
-
-
-jit_pure(kept_words)
 
 
 @jit

@@ -11,7 +11,7 @@ from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.atomics import give_way, replace
 from nmpsim.kernels.atomics import load as load_shared
 from nmpsim.kernels.atomics import store as store_shared
-from nmpsim.kernels.jit import jit, jit_pure
+from nmpsim.kernels.jit import jit
 from nmpsim.kernels.kept_weights import FIRSTS, PLACES, STARTS_BYTES, STATE, STEP, kept_at
 from nmpsim.kernels.vector_code import (
     I64,
@@ -178,8 +178,6 @@ _BEGUN: Any = np.int64(1)
 THERE: Any = np.int64(2)
 NEVER: Any = np.int64(3)
 """States: a thread packs the weights; they are packed; they shall not be."""
-
-jit_pure(kept_at)
 
 
 @jit

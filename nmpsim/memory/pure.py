@@ -1,4 +1,4 @@
-"""The pure functions of ``timing`` and ``memory`` that compiled code calls.
+"""The pure functions of ``timing``, ``memory`` and ``kernels`` that compiled code calls.
 
 They are plain Python, so that packages which never compile anything need not import Numba.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 
+from nmpsim.kernels import kept_weights
 from nmpsim.kernels.jit import jit_pure
 from nmpsim.memory import checks, dram, footprint, weight_tail
 from nmpsim.timing import compute, work
@@ -20,6 +21,7 @@ PURE_FUNCTIONS = (
     *checks.FUNCTIONS,
     *footprint.FUNCTIONS,
     *weight_tail.FUNCTIONS,
+    *kept_weights.FUNCTIONS,
 )
 
 

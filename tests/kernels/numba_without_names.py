@@ -89,6 +89,9 @@ def what_kernels_answer() -> list[object]:
     from nmpsim.kernels.numba_internals import struct_pointer
     from nmpsim.kernels.operands import InputWindow
     from nmpsim.kernels.workspace_size import MAX_PIXELS
+    from nmpsim.memory.pure import register_pure_functions
+
+    register_pure_functions()
 
     class Scaled(NamedTuple):
         values: Any

@@ -21,10 +21,12 @@ from nmpsim.kernels.kept_weights import kept_words
 from nmpsim.kernels.microkernel import clear_kept, clear_room, products, room_words
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.workspace_size import MAX_PIXELS
+from nmpsim.memory.pure import register_pure_functions
 
 Array = npt.NDArray[Any]
 LANES = 16
 # Kernels have no entry from Python.
+register_pure_functions()
 products_entry: Any = numba.njit(
     lambda inputs, base, offsets, window, weights, start, pixels, out, excess, room, kept: products(
         inputs, base, offsets, window, weights, start, pixels, out, excess, room, kept
