@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.kernels.array_types import Kind
 from nmpsim.kernels.cache_folder import cache_folder
 from nmpsim.kernels.cpu_features import FLAVOUR, PROCESSOR
 from nmpsim.kernels.machine_code import load
@@ -31,8 +32,6 @@ CACHE = cache_folder(
 _LOCK = threading.RLock()
 """Held while something is compiled, or loaded."""
 
-Kind = type | tuple[np.dtype[Any], int]
-"""Of an argument other than a number: a named tuple, or an array with so many axes."""
 Source = Callable[[], Callable[..., Any]]
 
 

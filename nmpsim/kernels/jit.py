@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numba
 from numba.extending import register_jitable
 
-from nmpsim.kernels.entries import Kind
+from nmpsim.kernels.array_types import Kind
 from nmpsim.kernels.numba_internals import COUNTING, NOT_COUNTING, PART_OPTIONS, object_file
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -57,7 +57,7 @@ def jit_general(function: _F) -> _F:
 def compiled(function: Callable[..., Any], kinds: Sequence[Kind] | int) -> bytes | None:
     """The object file of a function, with all that it calls; None if this Numba can make none.
 
-    ``kinds`` is what its arguments are (see ``nmpsim.kernels.entries``), or how many integers.
+    ``kinds`` is what its arguments are (see ``Kind``), or how many integers.
     """
     if object_file is None:
         return None

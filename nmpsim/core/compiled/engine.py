@@ -10,13 +10,12 @@ from nmpsim.core.compiled.contract_state import Contract
 from nmpsim.core.compiled.dispatch import KernelTable
 from nmpsim.core.compiled.entries import (
     KERNELS,
-    NO_RESULT,
     PARTS,
     check_events,
     prepare_check,
     run,
 )
-from nmpsim.core.compiled.recorder_rows import LoopContext, Recorder, make_recorder
+from nmpsim.core.compiled.recorder_rows import NO_RESULT, LoopContext, Recorder, make_recorder
 from nmpsim.core.compiled.recording import (
     STEPS_PER_TURN,
     Epochs,

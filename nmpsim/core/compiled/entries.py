@@ -16,9 +16,6 @@ from nmpsim.core.shown import EVENT_WORDS
 from nmpsim.isa.table import INSTRUCTIONS, Kind
 from nmpsim.kernels.entries import Entry, Kernel
 
-NO_RESULT = -1
-"""Of ``run``, besides the outcomes: compiling was interrupted, or nothing can be recorded."""
-
 
 def _run() -> Callable[..., Any]:
     _register()

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, book
-from nmpsim.core.compiled.entries import NO_RESULT
 from nmpsim.core.compiled.event_queue import (
     MAY_RELEASE,
     earliest,
@@ -28,7 +27,7 @@ from nmpsim.core.compiled.recorder import (
     record_sync,
     steps_before_full,
 )
-from nmpsim.core.compiled.recorder_rows import LoopContext
+from nmpsim.core.compiled.recorder_rows import NO_RESULT, LoopContext
 from nmpsim.core.compiled.rv32im import DECODED, DECODED_WORDS, run_rv32im
 from nmpsim.core.compiled.scalar import step
 from nmpsim.core.compiled.tensor import weight_tail_of

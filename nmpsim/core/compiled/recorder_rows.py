@@ -33,6 +33,10 @@ EVENTS_PER_ITEM = 2
 ) = map(int, Event)
 
 
+NO_RESULT = -1
+"""Of the loop, besides the outcomes: compiling was interrupted, or nothing can be recorded."""
+
+
 class Recorder(NamedTuple):
     """Buffers for a recording; with no rows nothing is recorded."""
 

@@ -14,7 +14,6 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,51 +28,16 @@ from nmpsim.core.compiled.context_row import (
 from nmpsim.core.compiled.dispatch import KernelTable
 from nmpsim.core.compiled.entries import replay_epochs, work_loop
 from nmpsim.core.compiled.recording import PART_WORDS, Epochs
+from nmpsim.core.compiled.replay_context import LINE, MAIN_THREAD, ReplayContext, Shared
 from nmpsim.core.engine import Reached
 from nmpsim.core.state import NEVER, Int64s, Machine
 from nmpsim.core.whole.tasks import SLOTS
 from nmpsim.kernels.numba_settings import IS_PLAIN
 
-LINE = 8
-"""64-bit words of a cache line of the host: what threads share is on lines of its own."""
-MAIN_THREAD: Any = np.int64(0)
-"""The thread that runs the device."""
 PAUSE_SECONDS = 50e-6
 """How long a worker sleeps that has found no work for a while."""
 PATIENCE_SECONDS = 5e-3
 """How long a replay must take for workers to be used: a shorter one ends before they begin."""
-
-
-class Shared(IntEnum):
-    """What the threads share, each entry on a cache line of its own."""
-
-    IS_ACTIVE = 0
-    """1 while a replay lasts."""
-    EPOCH = 1
-    PARTS = 2
-    """Address of the epoch's parts, [parts, PART_WORDS]."""
-    ITEMS = 3
-    """Address of the recording's instructions."""
-    HAS_DIVERGED = 4
-    """1 if data decide what happens: a table of scales was impossible, or (where IS_STRICT)
-    weights break the contract."""
-    IS_STRICT = 5
-    """1 if weights must keep to the contract."""
-
-
-class ReplayContext(NamedTuple):
-    """What threads need to replay a recording."""
-
-    addresses: Int64s
-    """[instructions] of compiled kernels."""
-    kernel_contexts: Int64s
-    """[threads, CONTEXT_WORDS] see :class:`~nmpsim.core.compiled.context_row.ContextWord`."""
-    shares: Int64s
-    """[threads, LINE] what nobody has claimed of each thread's share; first word of each line."""
-    done: Int64s
-    """[threads, LINE] parts that each thread is done with, from the start; first word of each."""
-    shared: Int64s
-    """[Shared, LINE] first word of each line."""
 
 
 class WorkerCounters(NamedTuple):

@@ -10,7 +10,7 @@ from nmpsim.core.compiled.context_row import HIGH_LAYER, LOW_LAYER
 from nmpsim.core.compiled.kernel_context import context_at, words_at
 from nmpsim.core.compiled.recorder_rows import LAYER, NUMBER, WORDS
 from nmpsim.core.compiled.recording import BEGIN, END, PART_CORE, PART_WORDS
-from nmpsim.core.compiled.replay import LINE, MAIN_THREAD, ReplayContext, Shared
+from nmpsim.core.compiled.replay_context import LINE, MAIN_THREAD, ReplayContext, Shared
 from nmpsim.core.compiled.tensor import check_tables
 from nmpsim.core.decode import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.core.state import NEVER, STAGES, Int64s
