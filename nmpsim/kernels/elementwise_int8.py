@@ -367,11 +367,12 @@ def put_run(
             put_blocks(
                 i8, operation, (left, right, to), i8, channels, turns, blocks, numbers, table
             )
-        if add_clips(operation, numbers, table, width, clip, at, layer, counters):
-            for pixel in range(turns):
-                one = left + pixel * channels, right + pixel * channels, np.int64(room.size // 2)
-                put_blocks(i8, operation, one, room, channels, ONCE, blocks, numbers, table)
-                note_firsts(operation, table, width, clip, at + pixel * channels, layer, counters)
+        missing, pixel = add_clips(operation, numbers, table, width, clip, at, layer, counters), at
+        while missing > 0 and pixel < at + turns * width:
+            one = left + pixel - at, right + pixel - at, np.int64(room.size // 2)
+            put_blocks(i8, operation, one, room, channels, ONCE, blocks, numbers, table)
+            missing -= note_firsts(operation, table, width, clip, pixel, layer, counters)
+            pixel += width
         if is_in_place:
             copy_run(room, ORIGIN, i8, to, turns * width)
         done += turns * width
@@ -403,10 +404,10 @@ def add_clips(
     layer: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Add what some pixels' channels counted to the layer's accounts; True if the first value that
-    a stage limits may be among them.
+    """Add what some pixels' channels counted to the layer's accounts; how many of these do not
+    know the first limited value yet, or a later one.
     """
-    is_first = False
+    missing = np.int64(0)
     for number in range(clips_of(operation)):
         low_stage, high_stage = stages_at(operation, number, clip)
         least, most = np.int16(_INT16_HIGH), np.int16(_INT16_LOW)
@@ -416,11 +417,11 @@ def add_clips(
         above = np.int64(most) - np.int64(numbers[_HIGH + 2 * number])
         if below > 0:
             counts = table[number, _BELOW, :width]
-            is_first |= add_side(counts, below, low_stage, LOW, index, layer, counters)
+            missing += add_side(counts, below, low_stage, LOW, index, layer, counters)
         if above > 0:
             counts = table[number, _ABOVE, :width]
-            is_first |= add_side(counts, above, high_stage, HIGH, index, layer, counters)
-    return is_first
+            missing += add_side(counts, above, high_stage, HIGH, index, layer, counters)
+    return missing
 
 
 @jit
@@ -433,7 +434,7 @@ def add_side(
     layer: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Count what was limited on one side, by channel; True if the first one may be among it."""
+    """Count what was limited on one side, by channel; 1 if the first one may be among it."""
     account = counters.layers[layer]
     channel = account.channel_base + index % account.channels
     by_channel = counters.channel_saturated[stage, side, channel : channel + counts.size]
@@ -443,7 +444,7 @@ def add_side(
         total += counts[i]
     account.saturated[stage, side] += total
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
-    return account.first[stage, side] > index
+    return np.int64(account.first[stage, side] > index)
 
 
 @jit
@@ -455,13 +456,27 @@ def note_firsts(
     index: Int,
     layer: Int,
     counters: SaturationCounters,
-) -> None:
-    """Take note of the first values of a pixel that were limited, if none was before."""
-    first = counters.layers[layer].first
+) -> Any:
+    """Take note of the first values of a pixel that were limited, if none was before; how many."""
+    found = np.int64(0)
     for number in range(clips_of(operation)):
         low_stage, high_stage = stages_at(operation, number, clip)
-        for i in range(width):
-            if table[number, _BELOW, i]:
-                first[low_stage, LOW] = min(first[low_stage, LOW], index + i)
-            if table[number, _ABOVE, i]:
-                first[high_stage, HIGH] = min(first[high_stage, HIGH], index + i)
+        below, above = table[number, _BELOW, :width], table[number, _ABOVE, :width]
+        found += note_first(below, low_stage, LOW, index, layer, counters)
+        found += note_first(above, high_stage, HIGH, index, layer, counters)
+    return found
+
+
+@jit
+def note_first(
+    counts: Int16s, stage: Int, side: Int, index: Int, layer: Int, counters: SaturationCounters
+) -> Any:
+    """The same for one side; 1 if there was one."""
+    first = counters.layers[layer].first
+    if first[stage, side] <= index:
+        return np.int64(0)
+    for i in range(counts.size):
+        if counts[i]:
+            first[stage, side] = min(first[stage, side], index + i)
+            return ONCE
+    return np.int64(0)

@@ -189,6 +189,24 @@ def test_results_that_no_clip_can_limit(mul: int, last: int) -> None:
     assert (with_clip[1].layers == without[1].layers).all() != last
 
 
+def test_both_clips_of_a_rescale_that_count_as_one_stage() -> None:
+    """The first place is that of the first one, whichever clip limits it."""
+    clip = Clip(np.int64(-100), np.int64(127), np.int64(1))
+    u = unary(scale=scale_of(0, -128, 7), clip=clip, in_low=np.int64(-80), in_high=np.int64(127))
+    numbers = np.zeros(NUMBERS, np.int16)
+    assert rescale_entry(u, numbers)
+    for values in ([0, 120, -90], [0, -90, 120], [0, 0, 120]):
+        counters, memory = new_counters(), np.zeros(CHANNELS, np.int8)
+        memory[: len(values)] = values
+        spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+        table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
+        given = (zero, zero, zero), np.int64(CHANNELS), numbers, table, room(), clip, zero, zero
+        run_entry(spm, RESCALE, *given, counters)
+        limited = [i for i, value in enumerate(values) if value in (120, -90)]
+        assert counters.layers[0].first[ACTIVATION, 0] == limited[0]
+        assert counters.layers[0].saturated[ACTIVATION, 0] == len(limited)
+
+
 def test_a_run_of_many_pixels() -> None:
     """Counts are added up piece by piece; the first place is in a later piece."""
     q, numbers = pair_scales(), np.zeros(NUMBERS, np.int16)
