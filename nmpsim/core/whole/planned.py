@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import groupby, pairwise
+from operator import attrgetter
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from nmpsim.core.compiled.recorder_rows import LAYER, NUMBER, WORDS
 from nmpsim.core.compiled.recording import PART_WORDS, Epochs, Recording, reached_after
 from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.state import Machine
+from nmpsim.core.whole.passes import Part, part_of, passes
 from nmpsim.core.whole.proof import Epoch, Plan, Recorded, Step, prove
 from nmpsim.kernels.entries import uncollected
 
@@ -52,32 +54,40 @@ def recorded_epochs(epochs: Epochs) -> list[Epoch]:
 
 
 def planned_epochs(machine: Machine, plan: Plan) -> Epochs:
-    """A plan, packed: each step is an epoch."""
+    """A plan, packed: each step, or pass over several layers, is an epoch."""
     items: list[int] = []
     parts: list[tuple[int, int, int]] = []
-    firsts = [0]
-    lowest = np.full(len(plan.steps), machine.layers.size)
-    for index, step in enumerate(plan.steps):
-        for core, instructions in by_core(step, plan.host.slots).items():
+    firsts, lowest, is_whole = [0], [], []
+    for whole, epoch in _epochs_of(plan):
+        for core, instructions in epoch.items():
             begin = len(items)
             for one in instructions:
                 items += [one.number, one.layer, *one.words]
-                lowest[index] = min(lowest[index], one.layer)
             parts.append((begin, len(items), core))
         firsts.append(len(parts))
-    is_whole = np.array([step.layer >= 0 for step in plan.steps])
-    reached = reached_after(lowest, machine)
+        lowest.append(min(one.layer for part in epoch.values() for one in part))
+        is_whole.append(whole)
     packed = np.array(parts, np.int64).reshape(-1, PART_WORDS)
     arrays = np.array(items, np.int64), packed, np.array(firsts, np.int64)
-    return Epochs(*arrays, reached, is_whole, plan.host)
+    reached = reached_after(np.array(lowest, np.int64), machine)
+    return Epochs(*arrays, reached, np.array(is_whole, np.bool_), plan.host)
 
 
-def by_core(step: Step, slots: int) -> Epoch:
-    """What each core does in a step; tasks of a whole layer take turns in slots."""
-    if step.layer < 0:
-        return step.replayed
-    found: dict[int, list[Recorded]] = {}
+def _epochs_of(plan: Plan) -> Iterator[tuple[bool, Epoch]]:
+    """What is done at the same time, of whole layers or not; a part of a pass has a number."""
+    for is_whole, steps in groupby(plan.steps, lambda step: step.layer >= 0):
+        if is_whole:
+            layers = (_parts_of(step, plan.host.slots) for step in steps)
+            for parts in passes(layers):
+                yield True, dict(enumerate(part.instructions for part in parts))
+        else:
+            yield from ((False, step.replayed) for step in steps)
+
+
+def _parts_of(step: Step, slots: int) -> list[Part]:
+    """A whole layer: its tasks take turns in slots. A thread's share of them lies together."""
+    found: list[list[Recorded]] = [[] for _ in range(min(slots, len(step.tasks)))]
     for turn, task in enumerate(step.tasks):
-        part = found.setdefault(turn % slots, [])
+        part = found[turn % slots]
         part += [Recorded(number, step.layer, words) for number, words in task]
-    return found
+    return sorted(map(part_of, found), key=attrgetter("place"))

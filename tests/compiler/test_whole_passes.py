@@ -1,0 +1,117 @@
+"""Passes: layers whose parts share no memory are done without a meeting in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_whole_layers import DEEP, network
+from whole_recordings import plan_of, record
+
+from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.recorder import LAYER
+from nmpsim.core.decode import OP
+from nmpsim.core.whole.passes import Part, part_of, passes
+from nmpsim.core.whole.planned import planned_epochs
+from nmpsim.core.whole.proof import Recorded
+from nmpsim.core.whole.tasks import with_words
+from nmpsim.isa.words import LOAD, RESCALE
+
+A, B, C, ROW = 1000, 2000, 3000, 100
+"""Tensors of rows."""
+
+
+def rescale(layer: int, source: int, target: int, count: int = ROW) -> Part:
+    """A part that makes a row of a tensor of another one."""
+    words = {"input": source, "output": target, "count": count}
+    d = with_words([0] * len(RESCALE), RESCALE, words)
+    return part_of([Recorded(OP.nmp_rescale, layer, d)])
+
+
+def rows(layer: int, source: int, target: int, count: int = 4) -> list[Part]:
+    return [rescale(layer, source + ROW * i, target + ROW * i) for i in range(count)]
+
+
+def layers(part: Part) -> list[int]:
+    return [one.layer for one in part.instructions]
+
+
+def test_rows_that_need_their_own_rows_only() -> None:
+    (only,) = passes([rows(0, A, B), rows(1, B, C), rows(2, C, C)])
+    assert [layers(part) for part in only] == [[0, 1, 2]] * 4
+
+
+def test_two_rows_of_one_layer_to_each_of_the_next() -> None:
+    (only,) = passes(
+        [rows(0, A, B, 8), [rescale(1, B + i, C + i, 200) for i in range(0, 800, 200)]]
+    )
+    assert [layers(part) for part in only] == [[0, 0, 1]] * 4
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [rescale(1, B + i, C + i, ROW + 1) for i in range(0, 400, ROW)],  # a byte of the next row
+        [rescale(1, B + i, A + i + 1, ROW) for i in range(0, 400, ROW)],  # onto what others read
+        [rescale(1, C + i, B + i + 1, ROW) for i in range(0, 400, ROW)],  # onto what others write
+        rows(1, B, C, 3),
+        [rescale(1, B, C, 200), *rows(1, B + 200, C + 200, 6)],
+        [*rows(1, B, C, 3), part_of([Recorded(OP.nmp_load, 1, [0] * len(LOAD))])],
+    ],
+    ids=["halo", "read", "write", "few", "uneven", "load"],
+)
+def test_parts_that_must_wait(after: list[Part]) -> None:
+    before = rows(0, A, B, 3 if len(after) == 3 else 8 if len(after) == 7 else 4)
+    assert [len(together) for together in passes([before, after])] == [len(before), len(after)]
+
+
+def test_any_parts() -> None:
+    """Of a pass, no two parts share memory; each does its layers one after the other."""
+    random, joined = np.random.default_rng(1), 0
+    for _ in range(200):
+        given = []
+        for layer in range(4):
+            order = random.permutation(5)
+            places = random.permutation([A + 50 * random.integers(2), B, C])
+            source, target = map(int, places[:2])
+            given.append(
+                [rescale(layer, source + 200 * int(order[i]), target + 200 * i) for i in range(5)]
+            )
+        made = list(passes(given))
+        joined += len(made) < len(given)
+        done = [one for together in made for part in together for one in part.instructions]
+        expected = [one for layer in given for part in layer for one in part.instructions]
+        assert sorted(map(id, done)) == sorted(map(id, expected))
+        assert sorted({one.layer for one in done}) == [0, 1, 2, 3]
+        for together in made:
+            assert all(layers(part) == sorted(layers(part)) for part in together)
+            if len({layer for part in together for layer in layers(part)}) > 1:
+                touched = [bytes_of(part) for part in together]
+                for i, (_, writes) in enumerate(touched):
+                    others = [r | w for j, (r, w) in enumerate(touched) if j != i]
+                    assert not writes & set().union(*others)
+    assert joined > 20
+
+
+def bytes_of(part: Part) -> tuple[set[int], set[int]]:
+    """Bytes that are read and written."""
+    reads: set[int] = set()
+    writes: set[int] = set()
+    for one in part.instructions:
+        count = one.words[RESCALE.count]
+        reads |= set(range(one.words[RESCALE.input], one.words[RESCALE.input] + count))
+        writes |= set(range(one.words[RESCALE.output], one.words[RESCALE.output] + count))
+    return reads, writes
+
+
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+def test_a_sum_and_its_rescale_are_one_pass() -> None:
+    recorded = record(network(), DEEP)
+    plan = plan_of(recorded)
+    assert plan is not None
+    epochs = planned_epochs(recorded[3], plan)
+    layers_of_epochs = [
+        sorted({int(epochs.items[begin + LAYER]) for begin, _, _ in epochs.parts[first:last]})
+        for first, last in zip(epochs.firsts, epochs.firsts[1:], strict=False)
+    ]
+    assert len(layers_of_epochs) == len(plan.steps) - 1
+    assert epochs.is_whole.all()
