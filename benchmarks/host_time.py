@@ -32,7 +32,7 @@ PARTS = (
     ),
     (r"^(products|excess|gather|pack)|kernels\.(dot|microkernel|weights)", "sums of products"),
     (
-        r"^(sums|rescales)$|kernels\.(elementwise|unary|pool|scale_runs|depthwise)",
+        r"^(sums|rescales(_within)?)$|kernels\.(elementwise|unary|pool|scale_runs|depthwise)",
         "vector unit",
     ),
     (r"kernels\.|^(complete|scale|finish)$", "results of sums, counts of saturated values"),
