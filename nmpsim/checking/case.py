@@ -33,11 +33,11 @@ from nmpsim.checking.expectations import (
     check_trap,
 )
 from nmpsim.checking.hazards import check_hazards, find_hazards, unknown_hazards
+from nmpsim.checking.loaded import LastProgram
 from nmpsim.checking.results import CaseResult, Check, LayerOutcome
 from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, from_settings, load_device
-from nmpsim.core.device import Device
 from nmpsim.core.limits import TimeBudget, TimeIsUpError
 from nmpsim.core.run import Listener
 from nmpsim.diagnostics import Diagnostic, Place, UserError
@@ -71,26 +71,38 @@ class CaseWork:
     """Must the program keep to the contract of the instruction set?"""
 
 
-def check_case(work: CaseWork, progress: Listener | None = None) -> CaseResult:
+def check_case(
+    work: CaseWork, progress: Listener | None = None, last: LastProgram | None = None
+) -> CaseResult:
     """Run a case and check it; what a user must mend is in the result.
 
     ``progress`` is called with ``compiling`` if kernels must be compiled, and with ``layer``.
+    ``last`` is the program of the case before, and will be that of this one.
     """
     begin = time.perf_counter()
-    result = _checked(work, progress)
+    result = _checked(work, progress, LastProgram() if last is None else last)
     return attrs.evolve(result, seconds=time.perf_counter() - begin)
 
 
-def _checked(work: CaseWork, progress: Listener | None) -> CaseResult:
+def _checked(work: CaseWork, progress: Listener | None, last: LastProgram) -> CaseResult:
     case = work.case
     before = None
     try:
-        bundle = work.bundle
         if case.baseline is not None and not work.update_baseline:
             before = read_baseline(case.baseline)
-        # One thread: cases are shared by processes.
-        device = Device(_device(case, bundle), threads=1, max_memory=work.max_memory)
-        run = run_bundle(device, bundle, work.inputs, progress, case.limits, work.strict)
+        loaded = last.load(
+            work.bundle, _device(case, work.bundle), case.limits, work.strict, work.max_memory
+        )
+        bundle, device = loaded.bundle, loaded.device
+        run = run_bundle(
+            device,
+            bundle,
+            work.inputs,
+            progress,
+            case.limits,
+            work.strict,
+            lambda: loaded.constants,
+        )
         result, hazards = judged(case, run, work.expected, before), []
         trap = run.report.trap
         took_too_long = trap is not None and trap.kind == "timeout"

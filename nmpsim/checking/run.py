@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -37,7 +37,7 @@ class Run:
     layer_outputs: tuple[npt.NDArray[Any] | None, ...]
     """By index; None of a layer that the run did not reach."""
     constants: tuple[str, ...]
-    """By index: digest of the constants that a layer computes with; see :func:`_constants`."""
+    """By index: digest of the constants that a layer computes with; see :func:`constants_of`."""
     rescale: tuple[str, ...]
     """By index: digest of what a layer rescales with; see :func:`rescale_digests`."""
     makers: Mapping[str, int]
@@ -71,8 +71,11 @@ def run_bundle(
     progress: Listener | None = None,
     limits: Limits = NO_LIMITS,
     strict: bool = True,
+    constants: Callable[[], tuple[str, ...]] | None = None,
 ) -> Run:
     """Run a bundle and keep what checks need; ``progress`` is called after every layer.
+
+    ``constants`` tells what :func:`constants_of` does of the bundle.
 
     Raises:
         UserError: INPUT001, INPUT002 or BUN004.
@@ -95,13 +98,13 @@ def run_bundle(
         bundle.metadata.source,
         int(bundle.image.size) + bundle.rw_bytes,
         tuple(saved.get(layer_key(layer)) for layer in bundle.metadata.layers),
-        _constants(bundle),
+        constants_of(bundle) if constants is None else constants(),
         rescale_digests(bundle, used.rows()),
         {layer.operand: layer.index for layer in bundle.metadata.layers},
     )
 
 
-def _constants(bundle: Bundle) -> tuple[str, ...]:
+def constants_of(bundle: Bundle) -> tuple[str, ...]:
     """Digest of each layer's constants, in the order of operands, whatever they are called.
 
     Empty of a layer without any, and of all if the bundle carries no LIR.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from nmpsim.checking.case import CaseWork, check_case
+from nmpsim.checking.loaded import LastProgram
 from nmpsim.checking.results import CaseResult
 from nmpsim.core.run import Listener, Progress, tell_compiling
 from nmpsim.experiments.local import fitting_jobs
@@ -55,7 +56,8 @@ def _results(
 ) -> Iterator[CaseResult]:
     if jobs == 1:
         of_layers = progress if count == 1 else _only_compiling(progress)
-        yield from (_checked(one, of_layers) for one in work)
+        last = LastProgram()
+        yield from (_checked(one, of_layers, last) for one in work)
         return
     with open_pool(None, jobs=jobs, scheduler=None) as pool:
         pool.prepare(lambda: tell_compiling(progress))
@@ -72,9 +74,15 @@ def _only_compiling(progress: Listener | None) -> Listener:
     return listen
 
 
+_last = LastProgram()
+"""Of a worker process."""
+
+
 def _checked_in_worker(_: object, work: CaseWork | CaseResult) -> CaseResult:
-    return _checked(work, None)
+    return _checked(work, None, _last)
 
 
-def _checked(work: CaseWork | CaseResult, progress: Listener | None) -> CaseResult:
-    return check_case(work, progress) if isinstance(work, CaseWork) else work
+def _checked(
+    work: CaseWork | CaseResult, progress: Listener | None, last: LastProgram
+) -> CaseResult:
+    return check_case(work, progress, last) if isinstance(work, CaseWork) else work

@@ -20,7 +20,7 @@ from nmpsim.views.text import shape_text
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from nmpsim.bundle import Metadata, Tensor
+    from nmpsim.bundle import Bundle, Metadata, Tensor
 
 _OUTPUT = "output/"
 """What the files of recorded runs, which hold constants too, write before an output's name."""
@@ -35,9 +35,10 @@ def case_work(
     images: ImageOptions = NOTHING_SAID,
 ) -> Iterator[CaseWork | CaseResult]:
     """Each case with its arrays, or why they cannot be read; ``cores``: folder of core files."""
+    last = _LastBundle()
     for case in cases:
         try:
-            yield _work(case, update, core_path(cores, case), strict, images)
+            yield _work(case, update, core_path(cores, case), strict, images, last)
         except UserError as error:
             yield CaseResult(case.name, case.lir, errors=error.diagnostics)
 
@@ -47,11 +48,42 @@ def core_path(folder: Path | None, case: Case) -> Path | None:
     return None if folder is None else folder / f"{file_name(case.name)}.core"
 
 
+class _LastBundle:
+    """The bundle of the case before: most cases of a suite are of one."""
+
+    def __init__(self) -> None:
+        self._known: tuple[object, ...] | None = None
+        self._bundle: Bundle | None = None
+
+    def load(self, case: Case) -> Bundle:
+        """That of a case, read again if its file is another one, or has changed."""
+        device = None if case.device is None else load_device(case.device)
+        known = (case.bundle, device, _state(case.bundle))
+        if self._bundle is None or known != self._known:
+            self._known = self._bundle = None
+            self._bundle = load_program(case.bundle, device=device)
+            self._known = known
+        return self._bundle
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """What a file is known by, until somebody writes it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def _work(
-    case: Case, update: bool, core: Path | None, strict: bool, images: ImageOptions
+    case: Case,
+    update: bool,
+    core: Path | None,
+    strict: bool,
+    images: ImageOptions,
+    last: _LastBundle,
 ) -> CaseWork:
-    device = None if case.device is None else load_device(case.device)
-    bundle = load_program(case.bundle, device=device)
+    bundle = last.load(case)
     metadata = bundle.metadata
     arguments = tuple(one.argument for one in case.input)
     inputs = fitting_inputs(GivenInputs(arguments, images), metadata)
