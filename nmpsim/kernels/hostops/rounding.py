@@ -160,9 +160,11 @@ def quantized(
     for begin in range(0, reals.size, _PART):
         part = slice(begin, begin + _PART)
         whole, more = place(reals[part], dest)
-        if not _has_no_nan(whole):
+        least = np.minimum.reduce(whole)
+        if least != least:
             whole, more = place(known(reals[part]), dest)
-        changed = _store(whole, more, stored[part])
+            least = np.minimum.reduce(whole)
+        changed = _store(whole, least, more, stored[part])
         if changed.places.size:
             found.append((changed.places + begin, changed.exact))
     if not found:
@@ -171,19 +173,19 @@ def quantized(
     return HostResult({0: narrow}, {0: Clipped(places, exact)})
 
 
-def _store(whole: FloatArray, more: int, stored: AnyArray) -> Clipped:
-    """Put whole numbers, ``more`` added, into ``stored``, saturated."""
+def _store(whole: FloatArray, least: Any, more: int, stored: AnyArray) -> Clipped:
+    """Put whole numbers, the ``least`` of them known, with ``more`` into ``stored``, saturated."""
     low, high = limits_of(stored.dtype)
     if stored.dtype.itemsize > 2:
         exact = to_int64(whole) + np.int64(more)
         stored[...] = np.clip(exact, low, high)
         return Clipped.of(exact, low, high)
     # within the range all of it is exact in float32, too
-    changed, least, most = NONE_CLIPPED, low - more, high - more
-    if np.minimum.reduce(whole) < least or np.maximum.reduce(whole) > most:
-        places = np.flatnonzero((whole < least) | (whole > most))
+    changed, bottom, top = NONE_CLIPPED, low - more, high - more
+    if least < bottom or np.maximum.reduce(whole) > top:
+        places = np.flatnonzero((whole < bottom) | (whole > top))
         changed = Clipped(places, to_int64(whole[places]) + np.int64(more))
-        whole = np.minimum(np.maximum(whole, least), most)
+        whole = np.minimum(np.maximum(whole, bottom), top)
     stored[...] = whole + np.float32(more) if more else whole
     return changed
 
