@@ -44,7 +44,7 @@ from nmpsim.session import load
 
 MAX_IN_CHUNK = 16
 """Samples that a worker does before it answers."""
-SAMPLE_SECONDS, MAC_SECONDS = 5e-4, 4e-11
+SAMPLE_SECONDS, MAC_SECONDS = 2e-4, 4e-11
 """What a sample takes, about, and each of its MACs."""
 START_SECONDS = 2.0
 """What worker processes take until they are of use."""
