@@ -19,9 +19,9 @@ import numpy as np
 
 from nmpsim.core.decode import FOOTPRINT_KIND, OP
 from nmpsim.core.state import Machine
-from nmpsim.core.whole.convolution import Convolution
 from nmpsim.core.whole.depthwise import Depthwise
 from nmpsim.core.whole.forms import Form, LookUp, Pair, Rescale
+from nmpsim.core.whole.groups import Grouped, convolution, may_be_grouped
 from nmpsim.core.whole.pools import AveragePool, MaxPool
 from nmpsim.core.whole.tasks import Host, Task
 from nmpsim.core.whole.tensors import Places
@@ -102,17 +102,20 @@ def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
     """
     layers = {one.layer for epoch in epochs for part in epoch.values() for one in part}
     known = _layers(epochs)
-    replayed = layers - known.keys()
+    replayed, grouped = layers - known.keys(), set[int]()
     count = sum(len(part) for epoch in epochs for part in epoch.values())
     for number in range(MAX_ROUNDS):
         if number * count > MAX_EXECUTED:
             return None
         try:
-            return _Proof(machine, epochs, known, replayed).plan()
+            return _Proof(machine, epochs, known, replayed, grouped).plan()
         except UnprovedError as error:
-            if not error.layers - replayed:
+            failed = error.layers - replayed
+            if not failed:
                 return None
-            replayed |= error.layers
+            again = {layer for layer in failed - grouped if may_be_grouped(known[layer].tiles)}
+            grouped |= again
+            replayed |= failed - again
     return None
 
 
@@ -150,8 +153,8 @@ def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
 
 
 FORMS: dict[int, Any] = {
-    form.number: form
-    for form in (Convolution, Depthwise, MaxPool, AveragePool, Pair, Rescale, LookUp)
+    OP.nmp_conv: convolution,
+    **{form.number: form for form in (Depthwise, MaxPool, AveragePool, Pair, Rescale, LookUp)},
 }
 """Instruction number -> the form of layers that it computes."""
 OUTPUT_WORDS = {OP.nmp_maxpool: MAXPOOL.output, OP.nmp_lut: LUT.output}
@@ -167,8 +170,9 @@ class _Proof:
         epochs: Sequence[Epoch],
         layers: Mapping[int, _Layer],
         replayed: set[int],
+        grouped: set[int],
     ) -> None:
-        self._epochs, self._replayed = epochs, replayed
+        self._epochs, self._replayed, self._grouped = epochs, replayed, grouped
         self._memories = Memories(machine, {n: layer.stores for n, layer in layers.items()})
         self._places = Places(self._memories)
         self._host = Host(machine)
@@ -283,7 +287,8 @@ class _Proof:
                 raise UnprovedError(layer)
             ((number, tiles),) = self._layers[layer].tiles.items()
             words = np.array(tiles, np.int64)
-            form = self._forms[layer] = FORMS[number](self._memories, layer, words)
+            kind = Grouped if layer in self._grouped else FORMS[number]
+            form = self._forms[layer] = kind(self._memories, layer, words)
             self._results[layer] = form.results.bytes
         return form
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -27,6 +28,10 @@ Shape = tuple[int, int, int]
 """Rows, columns, bytes or elements of a pixel."""
 MAX_GAPS = 8
 """Bytes of an operand for each one that tiles read, where windows lie apart."""
+MAX_COPIES = 4
+"""Places of one number at which an operand is looked for."""
+Address = Callable[[int], int]
+"""Where in DRAM a number is; raises UnprovedError if nowhere."""
 
 
 @attrs.frozen
@@ -99,29 +104,40 @@ class Canvas:
 
     def tensor(self, places: Places) -> Tensor:
         """The tensor of which all was read, with constant padding around it, as the plan has it."""
-        numbers = self.numbers
-        there = numbers[:, :, 0] >= 0
+        there = self.numbers[:, :, 0] >= 0
         rows, columns = np.flatnonzero(there.any(axis=1)), np.flatnonzero(there.any(axis=0))
         if rows.size == 0:
             raise UnprovedError
+        for address in places.ways(int(self.numbers[rows[0], columns[0], 0])):
+            try:
+                return self._tensor_at(there, rows, columns, address, places)
+            except UnprovedError:
+                continue
+        raise UnprovedError
+
+    def _tensor_at(
+        self, there: Any, rows: Any, columns: Any, address: Address, places: Places
+    ) -> Tensor:
+        """The tensor, where one says where numbers are."""
+        numbers = self.numbers
         above, left = int(rows[0]), int(columns[0])
         inner = numbers[above : rows[-1] + 1, left : columns[-1] + 1]
-        steps = self._steps(there, rows, columns, places)
-        address = places.address(int(numbers[above, left, 0]))
-        known = places.numbers(address, inner.shape, steps)
+        steps = self._steps(there, rows, columns, address)
+        start = address(int(numbers[above, left, 0]))
+        known = places.numbers(start, inner.shape, steps)
         if not ((inner == known).all() or (inner[inner != known] == UNSET).all()):
             raise UnprovedError
         fill = self._fill(above, left, inner.shape)
         return Tensor(
-            address, steps, above, left, inner.shape[0], inner.shape[1], inner.shape[2], fill
+            start, steps, above, left, inner.shape[0], inner.shape[1], inner.shape[2], fill
         )
 
-    def _steps(self, there: Any, rows: Any, columns: Any, places: Places) -> tuple[int, int]:
+    def _steps(self, there: Any, rows: Any, columns: Any, address: Address) -> tuple[int, int]:
         """Bytes from row to row and from pixel to pixel; as if contiguous where there is one."""
         above, left = rows[0], columns[0]
-        pixel = _step(self.numbers[above, :, 0], there[above], places)
+        pixel = _step(self.numbers[above, :, 0], there[above], address)
         pixel = self.numbers.shape[2] if pixel is None else pixel
-        row = _step(self.numbers[:, left, 0], there[:, left], places)
+        row = _step(self.numbers[:, left, 0], there[:, left], address)
         return (columns[-1] + 1 - left) * pixel if row is None else row, int(pixel)
 
     def _fill(self, above: int, left: int, inner: Shape) -> int | None:
@@ -188,12 +204,12 @@ class Constants:
         return table.reshape(-1)
 
 
-def _step(numbers: Numbers, there: Any, places: Places) -> int | None:
+def _step(numbers: Numbers, there: Any, address: Address) -> int | None:
     """Bytes from place to place along an axis; None if only one was read."""
     first, *others = np.flatnonzero(there)[:2]
     if not others:
         return None
-    apart = places.address(int(numbers[others[0]])) - places.address(int(numbers[first]))
+    apart = address(int(numbers[others[0]])) - address(int(numbers[first]))
     step, rest = divmod(apart, int(others[0] - first))
     if rest or step <= 0:
         raise UnprovedError
@@ -229,6 +245,21 @@ class Places:
         if found.size == 0:
             raise UnprovedError
         return m.ram_base + int(found[0])
+
+    def ways(self, number: int) -> Iterator[Address]:
+        """Where the plan may have numbers: as computed; or as copied, like ``number``."""
+        yield self.address
+        count = np.count_nonzero(self._memories.planned == number)
+        yield from (
+            functools.partial(self._copy, which) for which in range(min(int(count), MAX_COPIES))
+        )
+
+    def _copy(self, which: int, number: int) -> int:
+        """Where DRAM has a number, the lowest one being copy 0."""
+        found = np.flatnonzero(self._memories.planned == number)
+        if which >= found.size:
+            raise UnprovedError
+        return self._memories.ram_base + int(found[which])
 
     def numbers(self, address: int, shape: Shape, steps: tuple[int, int]) -> Any:
         """What the plan has from an address on [rows, columns, bytes]."""

@@ -1,0 +1,121 @@
+"""Convolutions in groups as whole layers, and operands that were put together by copies."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from lir_draft import Draft, int8
+from small_programs import SMALL, convolve, out_kind
+from whole_recordings import (
+    Change,
+    Recording,
+    assert_nothing_changes,
+    assert_right_or_refused,
+    changed,
+    find,
+    missing,
+    plan_of,
+    put,
+    record,
+)
+
+from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.decode import OP
+from nmpsim.core.whole.proof import Recorded
+from nmpsim.isa.words import CONV, LOAD
+
+pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
+COPIES = 2
+
+
+def network() -> Draft:
+    """Groups of 5 to 6 channels and of 4 to 16, and one of which two layers make the input."""
+    draft = Draft()
+    source = draft.input(int8((1, 9, 7, 10), 0.05, 3))
+    first = convolve(draft, source, draft.buffer(out_kind(source, 12)), group=2)
+    other = convolve(draft, source, draft.buffer(out_kind(source, 12)))
+    wide = convolve(draft, first, draft.buffer(out_kind(first, 48)), group=3)
+    both = draft.buffer(attrs.evolve(first.type, shape=(1, 9, 7, 60)))
+    draft.emit("touch", both)
+    for part, at in ((wide, 0), (other, 48)):
+        draft.emit("inserttensor", both, part, Offsets=(0, 0, 0, at), Count=1, Axis=3)
+    convolve(draft, both, draft.output(out_kind(both, 24, 0.2)), group=4)
+    return draft
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recording:
+    return record(network(), TIGHT)
+
+
+def test_all_convolutions_are_whole(recorded: Recording) -> None:
+    plan = plan_of(recorded, lambda flat: None)
+    assert plan is not None
+    bundle, *_, epochs = recorded
+    assert len(plan.whole) == len(bundle.metadata.layers) - COPIES
+    tiles = [one for e in epochs for p in e.values() for one in p if one.number == OP.nmp_conv]
+    groups = {(one.layer, one.words[CONV.groups]) for one in tiles}
+    assert len(groups) > len({layer for layer, _ in groups}), "no tiles of several sizes"
+    whole = {words[CONV.groups] for step in plan.steps for task in step.tasks
+             for number, words in task if number == OP.nmp_conv}  # fmt: skip
+    assert whole == {1, 2, 3, 4}
+
+
+def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
+    assert_nothing_changes(recorded, TIGHT)
+
+
+def in_groups(flat: list[Recorded]) -> int:
+    """Number of the layer with two groups, whose tiles come first."""
+    return flat[find(flat, OP.nmp_conv)].layer
+
+
+def otherwise_padded(flat: list[Recorded]) -> None:
+    """One tile's padding holds another value."""
+    at = next(
+        i for i, one in enumerate(flat)
+        if one.number == OP.nmp_load and one.layer == in_groups(flat)
+        and any(one.words[word] for word in (LOAD.pad_x_before, LOAD.pad_y_before))
+    )  # fmt: skip
+    put(flat, at, LOAD.fill, flat[at].words[LOAD.fill] + 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(missing(OP.nmp_conv), id="a tile missing"),
+        pytest.param(changed(OP.nmp_conv, CONV.weights, 64), id="weights of others"),
+        pytest.param(changed(OP.nmp_conv, CONV.channels, 16), id="records of others"),
+        pytest.param(changed(OP.nmp_conv, CONV.out_mul, 1), id="another factor"),
+        pytest.param(changed(OP.nmp_conv, CONV.input, 5), id="input of another group"),
+        pytest.param(changed(OP.nmp_conv, CONV.event_origin, 6), id="another group's results"),
+        pytest.param(changed(OP.nmp_conv, CONV.event_origin, 1), id="results between groups"),
+        pytest.param(changed(OP.nmp_conv, CONV.in_channels, -1), id="fewer channels"),
+        pytest.param(changed(OP.nmp_conv, CONV.part, 1), id="a part of a sum"),
+        pytest.param(changed(OP.nmp_conv, CONV.out_channels, -1), id="an uneven group"),
+        pytest.param(otherwise_padded, id="padded otherwise"),
+    ],
+)
+def test_what_is_refused(recorded: Recording, change: Change) -> None:
+    """The layer that was changed, or the one that reads it, is replayed; or there is no plan."""
+    whole, plan = plan_of(recorded), plan_of(recorded, change)
+    assert whole is not None
+    assert plan is None or plan.whole < whole.whole
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_recordings(recorded: Recording, seed: int) -> None:
+    """Whatever is still proved gives the same as its tiles."""
+    rng = np.random.default_rng(seed)
+    flat = [one for e in recorded[-1] for part in e.values() for one in part]
+    convolutions = [one for one in flat if one.number == OP.nmp_conv]
+    proved = 0
+    for _ in range(8):
+        among = convolutions if rng.integers(2) else flat
+        one = among[int(rng.integers(len(among)))]
+        word, by = int(rng.integers(1, len(one.words))), int(rng.choice([-8, -1, 1, 2, 5, 6, 48]))
+        change = changed(one.number, word, by, int(rng.integers(4)))
+        proved += assert_right_or_refused(recorded, change)
+    assert proved
