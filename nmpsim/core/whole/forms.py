@@ -16,7 +16,7 @@ from nmpsim.core.decode import OP
 from nmpsim.core.state import Int64s
 from nmpsim.core.whole.tasks import Host, Task, shares, with_words
 from nmpsim.core.whole.tensors import Canvas, Constants, Places, Results, Tensor, seen
-from nmpsim.core.whole.values import Memories, UnprovedError, Words, box
+from nmpsim.core.whole.values import Memories, Numbers, UnprovedError, Words, box
 from nmpsim.isa.words import ELTWISE, INT8, LUT, RESCALE, RHS_ELEMENT
 
 PAIR_ELEMENTS, RESCALE_ELEMENTS = 1 << 12, 1 << 16
@@ -26,10 +26,28 @@ TASKS, LANES = 8, 64
 TABLE_BYTES = 256
 
 
+class Stored(Protocol):
+    """What a layer stores."""
+
+    bytes: range
+    """Numbers of what it computed."""
+
+    def stored(self, numbers: Numbers, address: int, steps: tuple[int, int]) -> None:
+        """Some of it is stored from an address on."""
+        ...
+
+    def give(self, places: Places) -> None:
+        """The plan has it where it was stored."""
+        ...
+
+
 class Form(Protocol):
     """A layer of which tiles are known."""
 
-    results: Results
+    @property
+    def results(self) -> Stored:
+        """What it stores."""
+        ...
 
     def tile(self, core: int, d: Words) -> None:
         """The next tile; raises UnprovedError if it does not fit the others."""

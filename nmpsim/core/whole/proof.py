@@ -22,6 +22,7 @@ from nmpsim.core.state import Machine
 from nmpsim.core.whole.depthwise import Depthwise
 from nmpsim.core.whole.forms import Form, LookUp, Pair, Rescale
 from nmpsim.core.whole.groups import Grouped, convolution, may_be_grouped
+from nmpsim.core.whole.moves import Moves, only_moves
 from nmpsim.core.whole.pools import AveragePool, MaxPool
 from nmpsim.core.whole.tasks import Host, Task
 from nmpsim.core.whole.tensors import Places
@@ -148,7 +149,8 @@ def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
     return {
         number: layer
         for number, layer in found.items()
-        if len(layer.tiles) == 1 and layer.tiles.keys() <= FORMS.keys()
+        if (len(layer.tiles) == 1 and layer.tiles.keys() <= FORMS.keys())
+        or only_moves(layer.tiles, len(layer.stores.words))
     }
 
 
@@ -180,6 +182,12 @@ class _Proof:
         self._forms: dict[int, Form] = {}
         """Of layers that have begun and not ended."""
         self._results: dict[int, range] = {}
+        self._known = {one.number for epoch in epochs for part in epoch.values() for one in part}
+        self._moves = {
+            number
+            for number, layer in layers.items()
+            if number not in replayed and only_moves(layer.tiles, len(layer.stores.words))
+        }
         self._left = {number: len(layer.stores.words) for number, layer in layers.items()}
         self._failed: set[int] = set()
         self._reads_scratchpads = False
@@ -231,8 +239,12 @@ class _Proof:
         return len(part)
 
     def _compare(self, recorded: Numbers, planned: Numbers) -> None:
-        """What is not the same is the fault of the layers that computed it, or of all."""
+        """What is not the same is the fault of the layers that moved something, of those that
+        computed it, or of all."""
         if np.array_equal(recorded, planned):
+            return
+        if self._moves:
+            self._failed |= self._moves
             return
         missing = recorded[recorded != planned]
         layers = {
@@ -247,6 +259,8 @@ class _Proof:
     def _tile(self, core: int, one: Recorded) -> bool:
         """An instruction of a layer that may be whole; True after its last store."""
         try:
+            if one.layer in self._moves and one.layer not in self._failed:
+                self._moving(one.layer).transfer(core, one.number, one.words)
             if one.number == OP.nmp_load:
                 self._memories.load(core, one.words)
             elif one.number == OP.nmp_store:
@@ -285,11 +299,24 @@ class _Proof:
         if form is None:
             if layer in self._results:  # what comes after the last store is of no layer
                 raise UnprovedError(layer)
-            ((number, tiles),) = self._layers[layer].tiles.items()
-            words = np.array(tiles, np.int64)
-            kind = Grouped if layer in self._grouped else FORMS[number]
-            form = self._forms[layer] = kind(self._memories, layer, words)
+            form = self._forms[layer] = self._begun(layer)
             self._results[layer] = form.results.bytes
+        return form
+
+    def _moving(self, layer: int) -> Moves:
+        """The form of a layer that only moves values."""
+        form = self._form(layer)
+        if not isinstance(form, Moves):
+            raise UnprovedError(layer)
+        return form
+
+    def _begun(self, layer: int) -> Form:
+        """The form of a layer that begins."""
+        if layer in self._moves:
+            return Moves(self._memories, layer, self._known)
+        ((number, tiles),) = self._layers[layer].tiles.items()
+        kind: Any = Grouped if layer in self._grouped else FORMS[number]
+        form: Form = kind(self._memories, layer, np.array(tiles, np.int64))
         return form
 
     def _whole(self, layer: int) -> Sequence[Task]:
@@ -304,7 +331,7 @@ class _Proof:
             except UnprovedError:
                 self._failed.add(layer)
                 with contextlib.suppress(UnprovedError):
-                    self._places.add(form.results.first, form.results.tensor())
+                    form.results.give(self._places)
         self._failed.add(layer)
         return []
 

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.core.state import Bytes
+from nmpsim.core.state import Bytes, Int64s
 from nmpsim.core.whole.values import (
     CONSTANT,
     NOTHING,
@@ -246,6 +246,23 @@ class Places:
             raise UnprovedError
         return m.ram_base + int(found[0])
 
+    def addresses(self, numbers: Numbers) -> Int64s:
+        """Where the plan has each of some numbers; raises UnprovedError if it has not."""
+        m, wide = self._memories, numbers.astype(np.int64)
+        found = wide + m.image_base
+        in_ram = wide >= m.image_bytes
+        found[in_ram] = wide[in_ram] - m.image_bytes + m.ram_base
+        for first, end, tensor in self._results:
+            here = (wide >= first) & (wide < end)
+            if here.any():
+                pixel, byte = np.divmod(wide[here] - first, tensor.nbytes)
+                y, x = np.divmod(pixel, tensor.columns)
+                found[here] = tensor.address + y * tensor.steps[0] + x * tensor.steps[1] + byte
+        at = found[in_ram] - m.ram_base
+        if wide.min() < 0 or (at >= m.ram_bytes).any() or (m.planned[at] != numbers[in_ram]).any():
+            raise UnprovedError
+        return found
+
     def ways(self, number: int) -> Iterator[Address]:
         """Where the plan may have numbers: as computed; or as copied, like ``number``."""
         yield self.address
@@ -337,6 +354,10 @@ class Results:
             raise UnprovedError(self.layer)
         address = self._memories.stores[self.layer].area.start + start
         return Tensor(address, (row, pixel), 0, 0, rows, columns, nbytes, None)
+
+    def give(self, places: Places) -> None:
+        """The plan has what was stored, where it was."""
+        places.add(self.first, self.tensor())
 
     def _find(self, index: int, expected: int) -> int:
         """Where the byte of a result was stored; most probably where it is expected."""

@@ -1,0 +1,150 @@
+"""Transpositions, copies and fills as whole layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from lir_draft import Draft, tensor_type
+from small_programs import SMALL
+from whole_recordings import (
+    Change,
+    Recording,
+    assert_nothing_changes,
+    assert_right_or_refused,
+    changed,
+    missing,
+    plan_of,
+    record,
+)
+
+from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.decode import OP
+from nmpsim.core.whole.moves import axes
+from nmpsim.core.whole.values import UnprovedError
+from nmpsim.isa.words import FILL, LOAD, STORE, TRANSPOSE
+
+pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
+
+
+def network(elem: str) -> Draft:
+    """Planes to pixels, a part of them, that part in a tensor between others, one number
+    everywhere, and the larger of both."""
+    draft = Draft()
+    kind = tensor_type(elem, (1, 10, 12, 14), 0.05, 0)
+    source = draft.input(kind)
+    pixels = attrs.evolve(kind, shape=(1, 12, 14, 10))
+    turned = draft.emit("transpose", draft.buffer(pixels), source, Shuffle=(0, 2, 3, 1))
+    part = draft.buffer(attrs.evolve(kind, shape=(1, 9, 11, 7)))
+    draft.emit("extracttensor", part, turned, Offsets=(0, 2, 1, 3))
+    parts = draft.buffer(attrs.evolve(kind, shape=(1, 9, 11, 14)))
+    draft.emit("touch", parts)
+    for at in (0, 7):
+        draft.emit("inserttensor", parts, part, Offsets=(0, 0, 0, at), Count=1, Axis=3)
+    filled = draft.emit("splat", draft.buffer(parts.type), Value=-0.35)
+    most = draft.emit("elementmax", draft.buffer(parts.type), parts, filled)
+    back = attrs.evolve(kind, shape=(1, 14, 9, 11))
+    draft.emit("transpose", draft.output(back), most, Shuffle=(0, 3, 1, 2))
+    return draft
+
+
+@pytest.fixture(scope="module", params=["i8", "i16"])
+def recorded(request: pytest.FixtureRequest) -> Recording:
+    return record(network(request.param), TIGHT)
+
+
+def test_all_layers_are_whole(recorded: Recording) -> None:
+    plan = plan_of(recorded, lambda flat: None)
+    assert plan is not None
+    bundle, *_ = recorded
+    assert plan.whole == {layer.index for layer in bundle.metadata.layers}
+    assert not any(step.replayed for step in plan.steps)
+
+
+def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
+    assert_nothing_changes(recorded, TIGHT)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(missing(OP.nmp_transpose), id="a tile missing"),
+        pytest.param(missing(OP.nmp_fill), id="a fill missing"),
+        pytest.param(changed(OP.nmp_transpose, TRANSPOSE.input, 1), id="another place"),
+        pytest.param(changed(OP.nmp_transpose, TRANSPOSE.out_stride_2, 2), id="with gaps"),
+        pytest.param(changed(OP.nmp_fill, FILL.count, -1), id="a place less"),
+        pytest.param(changed(OP.nmp_fill, FILL.value, 1), id="another value"),
+        pytest.param(changed(OP.nmp_load, LOAD.dram, 2), id="another source"),
+        pytest.param(changed(OP.nmp_store, STORE.dram, 2), id="another target"),
+    ],
+)
+def test_what_is_refused(recorded: Recording, change: Change) -> None:
+    """The layer that was changed, or the one that reads it, is replayed; or there is no plan."""
+    whole, plan = plan_of(recorded), plan_of(recorded, change)
+    assert whole is not None
+    assert plan is None or plan.whole < whole.whole
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_recordings(recorded: Recording, seed: int) -> None:
+    """Whatever is still proved gives the same as its tiles."""
+    rng = np.random.default_rng(seed)
+    flat = [one for e in recorded[-1] for part in e.values() for one in part]
+    proved = 0
+    for _ in range(8):
+        one = flat[int(rng.integers(len(flat)))]
+        word, by = int(rng.integers(1, len(one.words))), int(rng.choice([-8, -2, -1, 1, 2, 14]))
+        change = changed(one.number, word, by, int(rng.integers(2)))
+        proved += assert_right_or_refused(recorded, change)
+    assert proved
+
+
+def copied(draft: Draft) -> None:
+    source = draft.input(tensor_type("i8", (1,), 0.05, 0))
+    draft.emit("copy", draft.output(source.type), source)
+
+
+def filled(draft: Draft) -> None:
+    draft.emit("splat", draft.output(tensor_type("i16", (3, 5), 0.05, 0)), Value=0.2)
+
+
+def put_into_a_corner(draft: Draft) -> None:
+    source = draft.input(tensor_type("i8", (3, 3, 3, 5), 0.05, 0))
+    target = draft.output(attrs.evolve(source.type, shape=(4, 4, 4, 7)))
+    draft.emit("splat", target, Value=1.0)
+    draft.emit("inserttensor", target, source, Offsets=(1, 0, 1, 2), Count=1, Axis=0)
+
+
+@pytest.mark.parametrize(("write", "count"), [(copied, 1), (filled, 1), (put_into_a_corner, 1)])
+def test_only_instructions_of_the_recording_are_used(write: Any, count: int) -> None:
+    """Others may have no kernel: a copy along four axes would need a transposition."""
+    draft = Draft()
+    write(draft)
+    recorded = record(draft, TIGHT)
+    plan = plan_of(recorded)
+    assert plan is not None
+    assert len(plan.whole) == count
+    used = {number for step in plan.steps for task in step.tasks for number, _ in task}
+    assert used <= {one.number for e in recorded[-1] for part in e.values() for one in part}
+    assert_nothing_changes(recorded, TIGHT)
+
+
+def test_loops_through_places() -> None:
+    """Nested loops are found where there are some; single places, and runs, are loops, too."""
+    places = np.arange(24).reshape(2, 3, 4)
+    target = np.arange(24) * 2
+    turned = places.transpose(2, 0, 1).reshape(-1)
+    assert axes(turned, target, 0) == [(4, 1, 12), (6, 4, 2)]
+    assert axes(places.transpose(0, 2, 1).reshape(-1), target, 0) == [
+        (2, 12, 24),
+        (4, 1, 6),
+        (3, 4, 2),
+    ]
+    assert axes(places.reshape(-1), target, 0) == [(24, 1, 2)]
+    assert axes(places[0, 0, :1], target[:1], 0) == [(1, 1, 1)]
+    for order in ([0, 1, 2, 4, 5], [0, 1, 2, 4, 5, 7], [0, 1, 3, 4, 5, 6], [0, 1, 4, 6]):
+        with pytest.raises(UnprovedError):
+            axes(np.array(order), np.arange(len(order)), 0)
