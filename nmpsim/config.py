@@ -16,12 +16,13 @@ from typing import Any
 import attrs
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.records import frozen
 
 SOURCES = ("published", "measured", "assumed", "given")
 _ENTRY_KEYS = ("value", "source", "note")
 
 
-@attrs.frozen
+@frozen
 class Limits:
     """Range of a setting; ``power_of_two`` where addresses are divided by it."""
 
@@ -214,7 +215,7 @@ def _entries_of(device: DeviceConfig) -> dict[str, _Entry]:
     }
 
 
-@attrs.frozen
+@frozen
 class _Entry:
     """A setting as it was given."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 
+from nmpsim.records import frozen
 from nmpsim.visible import visible_line
 
 EXIT_OK = 0
@@ -107,7 +108,7 @@ CODES: dict[str, str] = {
 """Every code with its title; codes are stable and are never given a new meaning."""
 
 
-@attrs.frozen
+@frozen
 class Place:
     """Where something is: a file and, in it, a 1-based line and column, an operation or an offset.
 
@@ -137,7 +138,7 @@ def _known_code(_: object, __: object, code: str) -> None:
         raise KeyError(f"{code} is not in diagnostics.CODES")
 
 
-@attrs.frozen
+@frozen
 class Diagnostic:
     """One thing that is wrong, with all a reader needs to mend it."""
 

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.records import frozen
 
 SPARE = 8
 """One part in N of what is available stays free: for Python, kernels, other programs."""
@@ -30,7 +29,7 @@ _FAILED_TO_MAP = re.compile(r"cannot allocate memory|failed to map|can't start n
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
-@attrs.frozen
+@frozen
 class Part:
     """Bytes that will be allocated, and the field of a file that asks for them."""
 

@@ -12,8 +12,9 @@ import sys
 import warnings
 from typing import IO, Any
 
-import attrs
 import numpy as np
+
+from nmpsim.records import frozen
 
 MAGIC = b"\x93NUMPY"
 ZIP_METHODS = (0, 8)
@@ -36,7 +37,7 @@ _DTYPES = {
 _KIND = re.compile(r"[|<>=]?[A-Za-z?][0-9]{0,6}")
 
 
-@attrs.frozen
+@frozen
 class Header:
     """What an array says about itself."""
 

@@ -23,6 +23,7 @@ from nmpsim.core.inputs import checked_inputs
 from nmpsim.core.limits import Limits
 from nmpsim.core.run import Listener, Progress
 from nmpsim.diagnostics import fail
+from nmpsim.records import frozen
 from nmpsim.report.data import RunReport
 from nmpsim.report.shadow import ShadowLayer
 
@@ -52,7 +53,7 @@ __all__ = [
 ]
 
 
-@attrs.frozen
+@frozen
 class Compiled:
     """A bundle in memory."""
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-import attrs
-
 from nmpsim.bundle.limits import DIMENSION, ELEMENTS, RANK
 from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES, MODULE_ELEMS
+from nmpsim.records import frozen
 
 Range = tuple[int, int]
 """First address and the address after the last."""
 
 
-@attrs.frozen
+@frozen
 class Memory:
     """The address ranges of a bundle."""
 

@@ -10,9 +10,10 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
+
+from nmpsim.records import frozen
 
 Buffer = bytes | bytearray | memoryview
 
@@ -36,7 +37,7 @@ SECTION_HEADER = struct.Struct("<10I")
 SYMBOL = struct.Struct("<IIIBBH")
 
 
-@attrs.frozen
+@frozen
 class Segment:
     """A program header: what a loader puts where."""
 
@@ -61,7 +62,7 @@ class Segment:
         )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Later:
     """Bytes that are made when they are written, and may be made again."""
 
@@ -72,7 +73,7 @@ class Later:
         return self.nbytes
 
 
-@attrs.frozen
+@frozen
 class Section:
     """A section at its place in the file; ``chunks`` are its bytes, in order."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 
-import attrs
 import numpy as np
 
 from nmpsim.bundle import elf, limits
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.records import frozen
 
 _SYMBOL_DTYPE = np.dtype(
     [
@@ -22,7 +22,7 @@ _SYMBOL_DTYPE = np.dtype(
 )
 
 
-@attrs.frozen
+@frozen
 class ElfSection:
     """A section header."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -16,9 +15,10 @@ from nmpsim.bundle.layout import RW_BASE
 from nmpsim.bundle.limits import READ_ONLY_BYTES, WRITABLE_BYTES
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.table import DRAM_BASE
+from nmpsim.records import frozen
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class MemoryImage:
     """What a bundle puts into DRAM."""
 

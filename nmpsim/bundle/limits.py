@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import attrs
-
 from nmpsim.bundle.layout import READ_ONLY_LIMIT, RW_LIMIT
 from nmpsim.lir.limits import MAX_ELEMENTS
+from nmpsim.records import frozen
 from nmpsim.report.fields import Range
 
 
-@attrs.frozen
+@frozen
 class Limit(Range):
     """A range, and what it limits."""
 

@@ -9,6 +9,7 @@ import attrs
 
 from nmpsim.bundle import limits
 from nmpsim.bundle.limits import Address, Barrier, Line, Macs, ZeroPoint
+from nmpsim.records import frozen
 from nmpsim.report.fields import Before
 
 SCHEMA: Final = "nmpsim-bundle-2"
@@ -21,7 +22,7 @@ UNSIGNED_ELEMS = {"i8": ("ui8", UNSIGNED), "i16": ("ui16", 32768)}
 """Elements that hold unsigned ones -> those, and how much more they are."""
 
 
-@attrs.frozen
+@frozen
 class Tensor:
     """A tensor in DRAM, contiguous and row-major."""
 
@@ -45,7 +46,7 @@ def as_unsigned(tensor: Tensor) -> Tensor:
     return attrs.evolve(tensor, elem=elem, offset=(tensor.offset or 0) + more)
 
 
-@attrs.frozen
+@frozen
 class Fate:
     """What became of one operation of the model's file that the program was imported from."""
 
@@ -57,7 +58,7 @@ class Fate:
     """Why it has none: what it was folded into, or that nothing moves."""
 
 
-@attrs.frozen
+@frozen
 class Normalization:
     """How the model's file says that pixels of 0 to 255 become values: less mean, by deviation."""
 
@@ -67,7 +68,7 @@ class Normalization:
     stddev: Annotated[tuple[float, ...], limits.CHANNELS]
 
 
-@attrs.frozen
+@frozen
 class Layer:
     """One LIR instruction that computes, with what was fused into it."""
 
@@ -101,7 +102,7 @@ class Layer:
         return *self.fused, self.output.name
 
 
-@attrs.frozen
+@frozen
 class HostOperand:
     """An operand of a host operation: its role (in, out, inout) and its tensor."""
 
@@ -109,7 +110,7 @@ class HostOperand:
     tensor: Tensor
 
 
-@attrs.frozen
+@frozen
 class ProgramStep:
     """One step of a run: the cores start at ``entry``, or the host does one operation."""
 
@@ -126,7 +127,7 @@ class ProgramStep:
     """Arithmetic profile that the host follows."""
 
 
-@attrs.frozen
+@frozen
 class Metadata:
     """Everything a run needs that is not code, descriptors or constants."""
 

@@ -25,6 +25,7 @@ from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, META
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import metadata_from_json
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from nmpsim.lir.nodes import Module
@@ -34,7 +35,7 @@ ALIGNMENT = 64
 """Bytes of a line of the host's cache."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Bundle:
     """A bundle in memory, checked."""
 

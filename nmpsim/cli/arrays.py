@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import Part, check_memory
 from nmpsim.npy import MAGIC, ZIP_METHODS, Header, NotPlainError, read_header
+from nmpsim.records import frozen
 
 _COPIES = 3
 """Of the data: as bytes, in native order, and in what a caller makes of it."""
@@ -48,7 +48,7 @@ def _damage() -> tuple[type[Exception], ...]:
     )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class StoredArray:
     """An array in a file: what its header says; :meth:`read` fetches the data."""
 

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-import attrs
 import numpy as np
 
 from nmpsim.cli.input_options import MODES, ImageOptions
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
 from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.records import frozen
 from nmpsim.views.text import elem_text, shape_text
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _DAMAGE = (
 """What Pillow raises for damaged files."""
 
 
-@attrs.frozen
+@frozen
 class ImageFormat:
     """How an input takes an image."""
 

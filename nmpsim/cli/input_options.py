@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import attrs
 import click
 
 from nmpsim.cli.stdin import spooled
+from nmpsim.records import frozen
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -25,7 +25,7 @@ LAYOUTS = ("NCHW", "NHWC")
 CHANNEL_ORDERS = ("RGB", "BGR")
 
 
-@attrs.frozen
+@frozen
 class ImageOptions:
     """What the command line says of images; None, or empty, where it says nothing."""
 
@@ -40,7 +40,7 @@ class ImageOptions:
 NOTHING_SAID = ImageOptions()
 
 
-@attrs.frozen
+@frozen
 class GivenInputs:
     """What the command line says of inputs."""
 

@@ -16,6 +16,7 @@ from nmpsim.cli.images import ImageFormat, image_format, read_image
 from nmpsim.cli.input_options import NOTHING_SAID, ImageOptions
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.records import frozen
 from nmpsim.views.text import plural
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Taker:
     """A program's inputs, and how it takes images."""
 
@@ -84,7 +85,7 @@ class Taker:
         return read_image(path, self.item(name), self.image_format(name), self.images.resize)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Source:
     """A file with values for an input."""
 
@@ -113,7 +114,7 @@ Run = Mapping[str, tuple[Source, ...]]
 """By input: one file, or one for each item of its batch."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Sample:
     """Where the inputs of one run come from."""
 

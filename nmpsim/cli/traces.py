@@ -14,6 +14,7 @@ from nmpsim.atomic import new_file
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import LAYER, OUTPUT
 from nmpsim.diagnostics import fail
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from nmpsim.analysis.trace import DramTrace, TimelineTrace
@@ -28,7 +29,7 @@ _PACKING = 1
 """Of gzip: four times as fast as its own choice, for a file that is half as large again."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TraceRequest:
     """Which traces a command line asks for."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import attrs
 import numpy as np
 
 from nmpsim.core.state import NEVER, WAIT, Awaited, Int64s, Job, Machine, PathCause
@@ -24,6 +23,7 @@ from nmpsim.memory.dram import (
     STRIDE_X,
     STRIDE_Y,
 )
+from nmpsim.records import frozen
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import cycles_of, grant_ticks
 
@@ -35,7 +35,7 @@ ENOUGH = 1 << 16
 """Notes from which on the path is followed as far as it is certain, and the notes are let go."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class CriticalPath:
     """The cycles of a part of a run by what was on the critical path then."""
 

@@ -9,12 +9,13 @@ import attrs
 
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Diagnostic, UserError, fail
+from nmpsim.records import frozen
 
 MAX_CYCLES = 1 << 62
 """As many as a device file may allow."""
 
 
-@attrs.frozen
+@frozen
 class Limits:
     """Limits of a run; raises ``UserError`` (ARG001) for what is none."""
 

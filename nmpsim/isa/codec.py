@@ -8,7 +8,6 @@ import struct
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +21,7 @@ from nmpsim.isa.table import (
     Instruction,
     Word,
 )
+from nmpsim.records import frozen
 
 BY_MNEMONIC: dict[str, Instruction] = {i.mnemonic: i for i in INSTRUCTIONS}
 RECORDS: dict[str, Descriptor] = {
@@ -32,7 +32,7 @@ RECORDS: dict[str, Descriptor] = {
 """Every record by name: the descriptors, the channel record, the scale record."""
 
 
-@attrs.frozen
+@frozen
 class Decoded:
     """An instruction word taken apart."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-import attrs
+from nmpsim.records import frozen
 
 
 class Category(Enum):
@@ -44,7 +44,7 @@ class FoundBy(Enum):
     NOTHING = "nothing"
 
 
-@attrs.frozen
+@frozen
 class Case:
     """One case that the instruction set leaves undefined."""
 

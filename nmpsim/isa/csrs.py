@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-import attrs
-
 from nmpsim.isa.total import total
+from nmpsim.records import frozen
 
 
 class Csr(IntEnum):
@@ -51,7 +50,7 @@ _CYCLES, _INSTRUCTIONS = Counter.CYCLES.value, Counter.INSTRUCTIONS.value
 _UPPER = "its upper half"
 
 
-@attrs.frozen
+@frozen
 class CsrRow:
     """What a CSR holds."""
 

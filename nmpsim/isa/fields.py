@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import attrs
-
 from nmpsim.diagnostics import fail
+from nmpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Piece:
     """``width`` bits of a value, from its bit ``value_bit``, at bit ``word_bit`` of the word."""
 
@@ -18,7 +17,7 @@ class Piece:
     width: int
 
 
-@attrs.frozen
+@frozen
 class BitField:
     """An operand of an instruction: how its value is spread over the word.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-import attrs
+from nmpsim.records import frozen
 
 
 class Alignment(Enum):
@@ -45,7 +45,7 @@ class Size(IntEnum):
     """4 if ``rhs_kind`` is int32, else an element's."""
 
 
-@attrs.frozen
+@frozen
 class Axis:
     """Repeats what is inside of it every ``step`` bytes, as often as all ``counts`` together say.
 
@@ -58,7 +58,7 @@ class Axis:
     windows: tuple[str, str, str, str] | None = None
 
 
-@attrs.frozen
+@frozen
 class Layout:
     """Runs of bytes: the product of some words, each of that size; repeated along the axes."""
 
@@ -87,7 +87,7 @@ class Pace(IntEnum):
     """One element, which may come from anywhere."""
 
 
-@attrs.frozen
+@frozen
 class Work:
     """How much an instruction has to do; each number is the product of some words."""
 

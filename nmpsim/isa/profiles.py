@@ -12,9 +12,8 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias, TypeVar
 
-import attrs
-
 from nmpsim.isa.total import check_total, decides
+from nmpsim.records import frozen
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -25,7 +24,7 @@ ScaleKind: TypeAlias = Literal["integers", "fixed point", "float32"]
 2^-31, shift right. float32: the multiplier's bits."""
 
 
-@attrs.frozen
+@frozen
 class ScaleForm:
     """What the words ``pre``, ``mul`` and ``post`` of a scale mean."""
 
@@ -67,7 +66,7 @@ def real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float:
 # --- profiles of the device -----------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class SumWords:
     """What a convolution finds where, in Markdown."""
 
@@ -79,7 +78,7 @@ class SumWords:
     """The scale ``out``."""
 
 
-@attrs.frozen
+@frozen
 class PairWords:
     """Some elementwise operations, and which words scale them."""
 
@@ -91,7 +90,7 @@ class PairWords:
     """Do ``lhs_post`` and ``rhs_post`` hold a float32 that is added?"""
 
 
-@attrs.frozen
+@frozen
 class Profile:
     """One arithmetic of the device. It holds for the instructions that it has words for."""
 
@@ -345,7 +344,7 @@ def decides_profiles(descriptor: str) -> Callable[[_Function], _Function]:
 # --- what a compiler is asked for ------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Numerics:
     """The arithmetic of one reference, as ``--numerics`` names it."""
 

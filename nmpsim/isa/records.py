@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import attrs
 
 from nmpsim.isa.layouts import NO_WORK, Alignment, Direction, Layout, Work
+from nmpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Word:
     """One 32-bit word of a descriptor, and what it may hold; anything, if nothing is said.
 
@@ -54,7 +55,7 @@ MAX_COUNT = 1 << 26
 MAX_DRAM_STRIDE = 1 << 31
 
 
-@attrs.frozen
+@frozen
 class Descriptor:
     """A record in memory that a tensor instruction points to: 32-bit words in this order."""
 

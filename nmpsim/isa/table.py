@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-import attrs
-
 from nmpsim.isa.csrs import Csr
 from nmpsim.isa.descriptors import DESCRIPTOR_ALIGNMENT, DESCRIPTORS
 from nmpsim.isa.fields import BitField, Piece, plain
 from nmpsim.isa.kinds import SCOPES, Kind, Scope
 from nmpsim.isa.records import Descriptor, Word
 from nmpsim.isa.shared_words import CHANNEL_RECORD, LAYER, SCALE_RECORD
+from nmpsim.records import frozen
 
 __all__ = [
     "CHANNEL_RECORD",
@@ -131,7 +130,7 @@ class Format(Enum):
         self.fields = fields
 
 
-@attrs.frozen
+@frozen
 class Instruction:
     """One instruction: ``word & mask == match`` tells it from all others."""
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
+
+from nmpsim.records import frozen
 
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
@@ -26,7 +27,7 @@ class InvalidScaleError(ValueError):
     """A rescale factor that is not a positive finite float32."""
 
 
-@attrs.frozen
+@frozen
 class IntegerScale:
     """Shift right by ``pre``, multiply by ``mul``, shift right by ``post`` with round half up."""
 

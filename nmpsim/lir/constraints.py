@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-import attrs
-
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.printer import format_scale
+from nmpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Problem:
     """One broken rule; ``role`` or ``attribute`` names what is at fault, else the instruction."""
 
@@ -26,7 +25,7 @@ class Problem:
     attribute: str | None = None
 
 
-@attrs.frozen
+@frozen
 class Site:
     """One instruction with the type of each operand by role."""
 
@@ -135,7 +134,7 @@ def same_shape(first: str, *others: str) -> Rule:
     return rule
 
 
-@attrs.frozen
+@frozen
 class SameScale:
     """All operands have the scale and offset of the first: the operation moves raw integers."""
 

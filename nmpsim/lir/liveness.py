@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, KeysView
 
-import attrs
-
 from nmpsim.lir.constraints import Problem
 from nmpsim.lir.nodes import Span, TensorType, WeightVar
+from nmpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Value:
     """A tensor: a weight, a buffer, or a view of one."""
 

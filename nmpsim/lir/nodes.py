@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place
+from nmpsim.records import frozen
 
 ELEM_DTYPES: dict[str, np.dtype[Any]] = {
     "float": np.dtype(np.float32),
@@ -40,7 +41,7 @@ QUANTIZABLE_ELEMS = QUANTIZED_ELEMS | {"i64"}
 """Those that may have scale and offset; i64 is the bias of TFLite's Int16 layers."""
 
 
-@attrs.frozen
+@frozen
 class Span:
     """A place in the text: 1-based line and column of its first character; line 0 if it is none."""
 
@@ -54,7 +55,7 @@ class Span:
         return Place(file, self.line, self.column, node=self.node)
 
 
-@attrs.frozen
+@frozen
 class Quantization:
     """``real = scale * (q - offset)``; low and high are the real range as the dump prints it."""
 
@@ -64,7 +65,7 @@ class Quantization:
     high: float
 
 
-@attrs.frozen
+@frozen
 class TensorType:
     """Element kind, shape and, for a quantized tensor, scale and offset (Glow's zero point)."""
 
@@ -90,7 +91,7 @@ class TensorType:
         return self.elements * self.dtype.itemsize
 
 
-@attrs.frozen
+@frozen
 class WeightVar:
     """A constant, or an input or output of the program (``mutable``)."""
 
@@ -100,7 +101,7 @@ class WeightVar:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Operand:
     """``@in``, ``@out`` or ``@inout`` and the name without ``%``."""
 
@@ -113,7 +114,7 @@ AttributeValue = int | float | str | TensorType | tuple[int, ...] | tuple[float,
 """What an attribute may hold: INT, FLOAT, WORD, type, or a list of numbers (a tuple here)."""
 
 
-@attrs.frozen
+@frozen
 class Instruction:
     """One line of ``code``."""
 
@@ -128,7 +129,7 @@ class Instruction:
     """Where each attribute's name is."""
 
 
-@attrs.frozen
+@frozen
 class Module:
     """A whole program; ``constants`` is empty until weights are attached."""
 

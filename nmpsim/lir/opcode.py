@@ -6,11 +6,10 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any
 
-import attrs
-
 from nmpsim.lir.constraints import Rule, SameScale
 from nmpsim.lir.limits import MAX_INTEGER
 from nmpsim.lir.nodes import AttributeValue, TensorType
+from nmpsim.records import frozen
 
 IN, OUT, INOUT = "@in", "@out", "@inout"
 
@@ -72,7 +71,7 @@ SATURATES_ANYWHERE = WEIGHTED | {Kind.PRODUCT, Kind.BATCHED_ADD, Kind.AVERAGE_PO
 """Kinds that bring what they calculate to the result's scale, then saturate: any limits will do."""
 
 
-@attrs.frozen
+@frozen
 class Role:
     """One operand of an opcode: what it stands for and how it is used."""
 
@@ -87,7 +86,7 @@ class Role:
     in the type of such an operand."""
 
 
-@attrs.frozen
+@frozen
 class AttributeKind:
     """What an attribute may hold, in words and as a test."""
 
@@ -95,7 +94,7 @@ class AttributeKind:
     accepts: Callable[[AttributeValue], bool]
 
 
-@attrs.frozen
+@frozen
 class Attribute:
     """One attribute of an opcode."""
 
@@ -106,7 +105,7 @@ class Attribute:
     """Whether Glow does not have it; what it says, other references know."""
 
 
-@attrs.frozen
+@frozen
 class Opcode:
     """One row of the table."""
 

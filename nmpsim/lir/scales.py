@@ -20,6 +20,7 @@ from nmpsim.lir.constraints import same_parameters
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Instruction, Module, Quantization, Span, TensorType
 from nmpsim.lir.printer import format_scale
+from nmpsim.records import frozen
 
 Retype = Callable[[str, TensorType, Span, str | None], TensorType]
 """(name, type, place, name of what it views) -> the type with another scale."""
@@ -27,7 +28,7 @@ Retype = Callable[[str, TensorType, Span, str | None], TensorType]
 _NAMES_IN_WARNING = 5
 
 
-@attrs.frozen
+@frozen
 class ExactScale:
     """What a sidecar says about one tensor."""
 

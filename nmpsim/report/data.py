@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.records import frozen
 from nmpsim.report import notebook
 from nmpsim.report.causes import PATH_CAUSES
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline
@@ -38,7 +39,7 @@ SCHEMA: Final = "nmpsim-report-5"
 """Version of the JSON report."""
 
 
-@attrs.frozen
+@frozen
 class BytesMoved:
     """What a layer moved between DRAM and scratchpads."""
 
@@ -46,7 +47,7 @@ class BytesMoved:
     written: Annotated[Count, "bytes that stores moved into DRAM"] = 0
 
 
-@attrs.frozen
+@frozen
 class Bound:
     """Cycles that a layer takes at least, by what it needs; 0 where it needs nothing of it."""
 
@@ -81,7 +82,7 @@ class Bound:
         return max(self.mac, self.vector, self.memory)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ChannelCounts(Sequence[tuple[int, int]]):
     """(channel, count) of every channel whose count is not 0.
 
@@ -112,7 +113,7 @@ class ChannelCounts(Sequence[tuple[int, int]]):
         return hash(tuple(self))
 
 
-@attrs.frozen
+@frozen
 class Saturation:
     """Values of one layer that saturated or were clipped at one stage on one side."""
 
@@ -142,7 +143,7 @@ class Saturation:
         return self.stage == "activation"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LayerReport:
     """One layer: what it was, where it ran, what it cost, what saturated."""
 
@@ -260,7 +261,7 @@ class LayerReport:
         return sum(s.count for s in self.saturation if not s.wanted)
 
 
-@attrs.frozen
+@frozen
 class OutputReport:
     """An output of the program, as the device left it and as real numbers."""
 
@@ -287,7 +288,7 @@ class OutputReport:
         return (self.values.astype("float64") - (self.offset or 0)) * self.scale
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class RunReport:
     """The outcome of one run."""
 

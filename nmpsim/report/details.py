@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import attrs
-
+from nmpsim.records import frozen
 from nmpsim.report.fields import AS_LISTS, Count, Finite, Share
 
 Unit = Literal["load", "store", "mac", "vector"]
@@ -13,7 +12,7 @@ UNITS: tuple[Unit, ...] = ("load", "store", "mac", "vector")
 """Units of a core, as the device numbers them."""
 
 
-@attrs.frozen
+@frozen
 class Histogram:
     """How often the stored values of one layer's output occur, in bins of equal width."""
 
@@ -25,7 +24,7 @@ class Histogram:
     not_finite: Annotated[Count, "infinities and NaN of a float output, which no bin can hold"] = 0
 
 
-@attrs.frozen
+@frozen
 class MemoryBlock:
     """A piece of DRAM and the layers for which it holds what its name says."""
 
@@ -46,7 +45,7 @@ BlockKind = Literal["loaded", "computed", "both"]
 """How something came into a scratchpad: by a load, by a computing unit, or by one and the other."""
 
 
-@attrs.frozen
+@frozen
 class ScratchpadBlock:
     """A piece of the scratchpads into which one layer put something."""
 
@@ -61,7 +60,7 @@ class ScratchpadBlock:
     cores: Annotated[Count, "how many cores' scratchpads hold it"]
 
 
-@attrs.frozen
+@frozen
 class WorkSpan:
     """When one unit of one core worked for a layer."""
 
@@ -77,7 +76,7 @@ class WorkSpan:
     """Cycles in between in which the unit worked."""
 
 
-@attrs.frozen
+@frozen
 class Timeline:
     """What the units did when; neighbours are joined where there are too many to list."""
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import attrs
-
+from nmpsim.records import frozen
 from nmpsim.report.fields import Count, Whole
 
 
-@attrs.frozen
+@frozen
 class TrapReport:
     """Why a run did not reach its end."""
 
@@ -34,7 +33,7 @@ class TrapReport:
     line: Annotated[Whole | None, "line of that layer in the LIR text"]
 
 
-@attrs.frozen
+@frozen
 class ViolationReport:
     """How a program has broken the contract of the instruction set, and where."""
 
@@ -65,7 +64,7 @@ class ViolationReport:
     other_layer: Annotated[str | None, "likewise"] = None
 
 
-@attrs.frozen
+@frozen
 class ContractReport:
     """Did the run keep to the contract of the instruction set?"""
 

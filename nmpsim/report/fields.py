@@ -17,8 +17,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.records import frozen
 
-@attrs.frozen
+
+@frozen
 class Range:
     """Smallest and largest value of a number, or how many of something there may be."""
 
@@ -26,28 +28,28 @@ class Range:
     high: float
 
 
-@attrs.frozen
+@frozen
 class As:
     """In JSON the value looks like one of another type."""
 
     kind: Any
 
 
-@attrs.frozen
+@frozen
 class Key:
     """The field's key in JSON, where it is not its name."""
 
     key: str
 
 
-@attrs.frozen
+@frozen
 class Before:
     """Where a property stands among the fields; at their end if the name is empty."""
 
     name: str
 
 
-@attrs.frozen
+@frozen
 class Mark:
     """A marker without a value."""
 
@@ -74,7 +76,7 @@ RealText = Annotated[float | str, As(Real)]
 Values = Annotated[npt.NDArray[Any], NESTED]
 
 
-@attrs.frozen
+@frozen
 class Field:
     """One key of a JSON object."""
 

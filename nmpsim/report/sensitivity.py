@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-import attrs
-
+from nmpsim.records import frozen
 from nmpsim.report.fields import Before, Count, Finite, Share, Whole
 
 SENSITIVITY_SCHEMA: Final = "nmpsim-sensitivity-1"
 """Version of this part of the JSON report."""
 
 
-@attrs.frozen
+@frozen
 class MovedSetting:
     """A setting at another value."""
 
@@ -22,7 +21,7 @@ class MovedSetting:
     ]
 
 
-@attrs.frozen
+@frozen
 class SettingEffect:
     """What a setting does to a run's cycles."""
 
@@ -40,7 +39,7 @@ class SettingEffect:
     effect: Annotated[Share, "the larger change of cycles, as a share of `cycles`"]
 
 
-@attrs.frozen
+@frozen
 class SkippedSetting:
     """An assumed setting that was not moved."""
 
@@ -48,7 +47,7 @@ class SkippedSetting:
     reason: Annotated[str, "why it was not varied"]
 
 
-@attrs.frozen
+@frozen
 class SensitivityReport:
     """The table of all settings that are assumed."""
 

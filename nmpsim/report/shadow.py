@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import Annotated, Final, Literal
 
-import attrs
-
+from nmpsim.records import frozen
 from nmpsim.report.fields import Before, Count, Real
 
 SHADOW_SCHEMA: Final = "nmpsim-shadow-1"
 """Version of this part of the JSON report."""
 
 
-@attrs.frozen
+@frozen
 class ErrorSize:
     """How large an error is."""
 
@@ -25,7 +24,7 @@ class ErrorSize:
     worst_units: Annotated[Real | None, "largest absolute error, likewise"]
 
 
-@attrs.frozen
+@frozen
 class Split:
     """The parts of a layer's accumulated error; element by element they add up to it.
 
@@ -42,7 +41,7 @@ class Split:
     rescale: Annotated[ErrorSize, "rounding"]
 
 
-@attrs.frozen
+@frozen
 class ShadowLayer:
     """The errors of one layer; measures are None where they cannot be told."""
 
@@ -73,7 +72,7 @@ class ShadowLayer:
         return self.accumulated or self.rounding_alone
 
 
-@attrs.frozen
+@frozen
 class FloatWeight:
     """A constant and the float values that it was quantized from."""
 
@@ -92,7 +91,7 @@ class FloatWeight:
     largest: Annotated[Real, "largest absolute float value"]
 
 
-@attrs.frozen
+@frozen
 class ShadowReport:
     """The whole comparison."""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import attrs
-
+from nmpsim.records import frozen
 from nmpsim.report.fields import Before, Count, Share
 
 
-@attrs.frozen
+@frozen
 class Throughput:
     """Of runs of a program one after the other, each on what the one before left."""
 

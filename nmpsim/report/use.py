@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-import attrs
-
+from nmpsim.records import frozen
 from nmpsim.report.fields import Count, Share
 
 MOSTLY = 0.5
@@ -31,7 +30,7 @@ HOST_COSTS = (
 """Settings of the device that give the host's layers cycles."""
 
 
-@attrs.frozen
+@frozen
 class HostWork:
     """What the host computes for the program."""
 
@@ -52,7 +51,7 @@ class HostWork:
         return f"{self.layers} host {layers}, {self.elements:,} elements, {cost}"
 
 
-@attrs.frozen
+@frozen
 class DeviceUse:
     """Shares of cycles; those of the DRAM's three lines are parts of ``dram_busy``."""
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nmpsim.records import frozen
 from nmpsim.views.console import cell, new_table
 from nmpsim.views.text import shorten_apart
 from nmpsim.visible import visible_line
@@ -20,7 +21,7 @@ GAP = 2
 """Blanks between two columns; one where something would have to be shortened."""
 
 
-@attrs.frozen
+@frozen
 class Column:
     """A column: its cells, and how narrow it may become."""
 

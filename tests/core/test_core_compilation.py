@@ -35,6 +35,7 @@ NOT_COMPILED = {
     "nmpsim.diagnostics",
     "nmpsim.dram_presets",
     "nmpsim.host_memory",
+    "nmpsim.records",
     "nmpsim.visible",
 }
 """What the engine imports from outside its own sources; compiled code takes nothing from there."""

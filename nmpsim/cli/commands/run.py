@@ -37,6 +37,7 @@ from nmpsim.cli.options import (
 from nmpsim.cli.several import run_several
 from nmpsim.cli.traces import TraceRequest, open_traces, trace_options
 from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE, Diagnostic, Place, fail
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from nmpsim.session import Shadow
 
 
-@attrs.frozen(kw_only=True, eq=False, repr=False)
+@frozen(kw_only=True, eq=False, repr=False)
 class _Request:
     """What the command line asks for."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import numpy as np
 
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.kernels.saturation_stages import HIGH, LOW
+from nmpsim.records import frozen
 
 
 class LayerCounters:
@@ -33,7 +33,7 @@ class LayerCounters:
         np.add.at(self._channel_saturated[stage, side], channel, times)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ResultPositions:
     """Where values lie in the layer's output, for the counts of those that saturate."""
 

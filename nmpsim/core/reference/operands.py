@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.isa import words
 from nmpsim.isa.shared_words import ELEMENTS as NAMES
 from nmpsim.isa.total import total
+from nmpsim.records import frozen
 
 Float32s = npt.NDArray[np.float32]
 
@@ -19,7 +19,7 @@ Words = Mapping[str, int]
 """A descriptor: word name -> value."""
 
 
-@attrs.frozen
+@frozen
 class Element:
     """What activations and weights are, and how wide the array sums them."""
 
@@ -52,7 +52,7 @@ def float_of_bits(word: Any) -> Any:
     return np.asarray(word, np.int64).astype(np.uint32).view(np.float32)
 
 
-@attrs.frozen
+@frozen
 class Scale:
     """A real multiplier as the profile takes it; each may also be an array, one value a channel."""
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import unsigned
 from nmpsim.core.state import Count, Machine, Spent
 from nmpsim.isa.table import Cause, Instruction
+from nmpsim.records import frozen
 from nmpsim.timing import Costs
 
 
@@ -34,7 +33,7 @@ class ViolationError(Exception):
     """The instruction is done, and has broken the contract."""
 
 
-@attrs.frozen
+@frozen
 class Step:
     """One instruction of a core.
 

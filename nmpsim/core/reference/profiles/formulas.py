@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import numpy as np
 
 from nmpsim.core.reference.events import ResultPositions, saturate
@@ -16,9 +15,10 @@ from nmpsim.isa.shared_words import OPERATIONS as NAMES
 from nmpsim.isa.total import check_total
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_MIN, OP_MUL, OP_SUB, OPERATION_NUMBERS
 from nmpsim.kernels.saturation_stages import BIAS
+from nmpsim.records import frozen
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Requantizer:
     """All that makes a result of a sum; scales and bias have one value a channel, or one for all.
 
@@ -35,7 +35,7 @@ class Requantizer:
     """False of a matrix product, whose ``bias`` is 0."""
 
 
-@attrs.frozen
+@frozen
 class Formulas:
     """One profile's arithmetic; None where it has none. Results are those before the clip."""
 
