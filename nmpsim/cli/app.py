@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from nmpsim import __version__
 from nmpsim.cli.guard import CommandInterruptedError, PipeClosedError, answering, run_guarded
 from nmpsim.cli.kernels import set_kernels
 from nmpsim.host_memory import check_libraries
@@ -102,26 +103,8 @@ class _Commands(click.Group):
         sys.exit(run_guarded(lambda: run(words, **extra), debug=debug))
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            click.echo(f"nmpsim {version('nmpsim')}")
-        except PackageNotFoundError:
-            click.echo("nmpsim (not installed; run from a copy of its sources)")
-        ctx.exit()
-
-
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Print the version and exit.",
-)
+@click.version_option(__version__, message="nmpsim %(version)s", help="Print the version and exit.")
 @click.option(
     "--debug",
     is_flag=True,
