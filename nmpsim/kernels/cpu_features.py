@@ -13,7 +13,7 @@ from nmpsim.kernels.target import SETTINGS, cpu_features, cpu_name, known_featur
 _TOLD = told(*SETTINGS)
 FEATURES = known_features(_TOLD)
 if FEATURES.issuperset(FLAVOURS["amx"]):
-    from nmpsim.kernels.amx_check import block_code, is_right  # it needs Numba
+    from nmpsim.kernels.amx_check import block_code, is_right  # few hosts need it
 
     if not is_right(block_code()):
         FEATURES = FEATURES.difference(FLAVOURS["amx"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numba
 from llvmlite import ir
-from numba.extending import intrinsic
 
 from nmpsim.kernels.workspace_size import LANES as LANES
+
+if TYPE_CHECKING:
+    import numba
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
@@ -149,6 +150,8 @@ def function_of(name: str, emit: Callable[..., Any]) -> Any:
     ``emit(builder, *arguments)`` writes the body and returns the result. The function stays one of
     its own in the machine code, however often it is called.
     """
+    import numba  # whoever only writes LLVM IR does without
+    from numba.extending import intrinsic
 
     def type_of_function(_: object, arguments: numba.types.Type) -> Any:
         def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:

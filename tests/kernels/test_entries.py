@@ -17,6 +17,7 @@ import pytest
 import nmpsim
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
+from nmpsim.core.compiled.entries import KERNELS
 from nmpsim.core.device import Device
 from nmpsim.kernels import entries
 from nmpsim.kernels.cache_folder import CacheFolder
@@ -130,6 +131,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @compiled_only
+def test_every_kernel_can_be_kept() -> None:
+    for kernel in KERNELS.values():
+        kernel.address()
+        assert kernel.is_kept(), kernel.name
+
+
+@compiled_only
 @pytest.mark.skipif(sys.platform != "linux", reason="object files of Linux are read")
 def test_kept_kernels_need_the_c_library_only(program: Path) -> None:
 
@@ -142,6 +150,14 @@ def test_kept_kernels_need_the_c_library_only(program: Path) -> None:
         undefined = {s.name for s in symbols.iter_symbols() if s["st_shndx"] == "SHN_UNDEF"}
         assert undefined - {""} <= KNOWN, path
         assert symbols.get_symbol_by_name(ENTRY), path
+
+
+def test_the_check_of_amx_needs_no_numba() -> None:
+    code = (
+        "import sys, nmpsim.kernels.amx_check as a; a.block_code(); print('numba' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @compiled_only
