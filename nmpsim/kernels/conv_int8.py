@@ -274,8 +274,9 @@ def put_results(
         if fits_int32:
             copy_run(workspace.results[p], b.lane, spm.i8, to, count)
             if limited:
+                known, table = workspace.results[p, b.lane : b.lane + count], workspace.table
                 note_first(
-                    total, workspace.table, b.lane, q.clip, limited, index, place.layer, counters
+                    total, known, table, b.lane, q.clip, limited, index, place.layer, counters
                 )
         else:
             put_wide_results(spm, workspace, total, q, index, to, place.layer, counters)

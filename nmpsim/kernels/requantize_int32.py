@@ -383,8 +383,18 @@ def result_of(total: Int, table: Int32s, lane: Int) -> Any:
 
 
 @jit
+def _has(results: Int8s, value: Int) -> Any:
+    """True if one of the results is this one."""
+    found = np.int8(0)
+    for c in range(results.size):
+        found |= np.int8(results[c] == np.int8(value))
+    return found != 0
+
+
+@jit
 def note_first(
     run: Int32s,
+    results: Int8s,
     table: Int32s,
     lane: Int,
     clip: Clip,
@@ -395,16 +405,17 @@ def note_first(
 ) -> None:
     """Note the first limited results of a pixel; ``limited`` is what :func:`scale_sums` answered.
 
-    ``index`` is the first one's in the layer's output. Most pixels come after the first one.
+    ``index`` is the first one's in the layer's output. Most pixels come after the first one, or
+    have no result that may be limited: only those are computed again.
     """
     first = counters.layers[layer].first
     low_stage, high_stage = stages_of(clip)
-    if limited & 1 and index < first[low_stage, LOW]:
+    if limited & 1 and index < first[low_stage, LOW] and _has(results, clip.low):
         for c in range(run.size):
             if result_of(np.int64(run[c]), table, lane + c) < clip.low:
                 first[low_stage, LOW] = min(first[low_stage, LOW], index + c)
                 break
-    if limited & 2 and index < first[high_stage, HIGH]:
+    if limited & 2 and index < first[high_stage, HIGH] and _has(results, clip.high):
         for c in range(run.size):
             if result_of(np.int64(run[c]), table, lane + c) > clip.high:
                 first[high_stage, HIGH] = min(first[high_stage, HIGH], index + c)
