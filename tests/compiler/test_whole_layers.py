@@ -271,6 +271,18 @@ def test_results_far_apart_need_no_memory(recorded: Recording) -> None:
     assert_takes(1 << 24, recorded, lambda flat: change_all(flat, OP.nmp_conv, change))
 
 
+def test_what_is_reserved_takes_no_memory_before_it_is_written(recorded: Recording) -> None:
+    *_, machine, _ = recorded
+    host = Host(machine)
+    tracemalloc.start()
+    words = [host.reserve(1 << 24) for _ in range(3)]
+    assert tracemalloc.get_traced_memory()[1] < 1 << 16
+    tracemalloc.stop()
+    assert len(set(words)) == 3
+    assert [room.size for room in host.kept] == 3 * [1 << 27]
+    assert not any(room[:4096].any() for room in host.kept)
+
+
 def test_windows_far_apart_need_no_memory(recorded: Recording) -> None:
     """Tiles of one row, and a distance between rows that no tile needs."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -65,10 +66,11 @@ class Host:
         return word_of(room, start)
 
     def reserve(self, words: int) -> int:
-        """The word that stands for some 64-bit zeros; no memory before they are written."""
-        room = np.zeros(8 * words + _ALIGNMENT, np.uint8)
+        """The word that stands for some 64-bit zeros: pages of the host's memory that are none
+        before they are written."""
+        room = np.frombuffer(mmap.mmap(-1, 8 * words), np.uint8)
         self.kept.append(room)
-        return word_of(room, -room.ctypes.data % _ALIGNMENT)
+        return word_of(room, 0)
 
     def room(self, slot: int, nbytes: int) -> int:
         """The word that stands for room of a slot, which its tasks use one after the other."""
