@@ -1,25 +1,40 @@
-"""What Numba is told (``NUMBA_...``), known without importing it."""
+"""What Numba is told (``NUMBA_...``): as Numba itself reads it, without importing the rest."""
 
 from __future__ import annotations
 
-import os
+import functools
 import sys
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-
-_SETTINGS_FILE = Path(".numba_config.yaml")
+from typing import Any
 
 
 def told(*names: str) -> dict[str, str]:
-    """Those of the settings that are made; names as in the environment.
-
-    Who has imported Numba may have changed them, and its file of settings is its own to read.
-    """
-    if "numba" not in sys.modules and not _SETTINGS_FILE.exists():
-        return {name: os.environ[name] for name in names if name in os.environ}
-    import numba
-
-    made = {name: getattr(numba.config, name.removeprefix("NUMBA_")) for name in names}
+    """Those of the settings that are made; names as in the environment."""
+    config = sys.modules["numba"].config if "numba" in sys.modules else _config()
+    made = {name: getattr(config, name.removeprefix("NUMBA_")) for name in names}
     return {name: str(value) for name, value in made.items() if value is not None}
+
+
+@functools.cache
+def _config() -> Any:
+    """The module ``numba.config``, alone if it is where it is in all versions that were tested."""
+    package = find_spec("numba")
+    assert package is not None
+    assert package.origin is not None
+    alone = spec_from_file_location(
+        "nmpsim_numba_config", Path(package.origin).parent / "core" / "config.py"
+    )
+    try:
+        assert alone is not None
+        assert alone.loader is not None
+        config = module_from_spec(alone)
+        alone.loader.exec_module(config)
+    except (ImportError, OSError):
+        import numba
+
+        config = numba.config
+    return config
 
 
 def is_on(setting: str) -> bool:

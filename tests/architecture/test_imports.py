@@ -214,7 +214,6 @@ def test_what_fills_a_table_is_found() -> None:
 
 
 def test_the_environment_is_read_in_cli_only() -> None:
-    """But for Numba's own settings: who loads compiled kernels knows them without importing it."""
     found = {
         name: sorted(
             node.lineno
@@ -223,6 +222,6 @@ def test_the_environment_is_read_in_cli_only() -> None:
             or (isinstance(node, ast.alias) and node.name in ENVIRONMENT)
         )
         for name, path in MODULES.items()
-        if not name.startswith("nmpsim.cli") and name != "nmpsim.kernels.numba_settings"
+        if not name.startswith("nmpsim.cli")
     }
     assert {name: lines for name, lines in found.items() if lines} == {}
