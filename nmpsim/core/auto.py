@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from nmpsim.core.compiled.contract_state import Contract
     from nmpsim.core.compiled.engine import CompiledEngine
 
-READING_SECONDS = 1.0
-"""What importing Numba and reading kernels takes: until then the reference engine is no slower."""
+READING_SECONDS = 0.25
+"""What loading LLVM and kernels takes at most: until then the reference engine is no slower."""
 COMPILING_SECONDS = 15.0
 """How long the reference engine may take where kernels would have to be compiled first."""
 PART_OF_LIMIT = 4
 """It is left in this part of the seconds that a run may take."""
-INSTRUCTION_SECONDS, MAC_SECONDS, ELEMENT_SECONDS = 5e-4, 5e-8, 8e-6
-"""What the reference engine takes, measured on six networks, half as much again on top."""
+INSTRUCTION_SECONDS, MAC_SECONDS, ELEMENT_SECONDS = 2e-4, 2e-8, 3.2e-6
+"""What the reference engine takes, measured on five networks, half as much again on top."""
 
 
 def reference_seconds(bundle: Bundle) -> float:

@@ -57,7 +57,7 @@ def chosen(
 
 def test_small_work_is_for_the_reference_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     for ready in (True, False):
-        assert chosen(monkeypatch, 0.5, ready=ready) == "reference"
+        assert chosen(monkeypatch, 0.2, ready=ready) == "reference"
 
 
 def test_more_work_is_for_kernels_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_a_short_timeout_is_not_spent_on_the_slow_engine(monkeypatch: pytest.Mon
 
 def test_nobody_looks_for_kernels_for_small_work() -> None:
     engine = AutoEngine()
-    engine._is_late(0.5)
+    engine._is_late(0.2)
     assert engine._compiled is None
 
 
@@ -112,7 +112,7 @@ def test_networks_are_handed_over_between_their_segments_and_runs(
     small = device.run(digits, inputs, save_layers=True)
     assert small.engine == "reference"
     monkeypatch.setattr(auto, "READING_SECONDS", 0.0)
-    monkeypatch.setattr(auto, "COMPILING_SECONDS", device._engine._spent + 0.1)  # type: ignore[union-attr]
+    monkeypatch.setattr(auto, "COMPILING_SECONDS", device._engine._spent + 0.02)  # type: ignore[union-attr]
     monkeypatch.setattr(auto, "reference_seconds", lambda _: 0.0)
     monkeypatch.setattr("nmpsim.core.compiled.engine.CompiledEngine.is_ready", lambda _: False)
     later = device.run(digits, inputs, save_layers=True)
