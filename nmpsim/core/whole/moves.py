@@ -214,14 +214,14 @@ def _load(to: int, run: int, counts: tuple[int, int], steps: tuple[int, int]) ->
 
 def axes(source: Int64s, target: Int64s, layer: int) -> list[Axis]:
     """Nested loops that visit ``source`` and ``target`` [places], the innermost one last; raises
-    UnprovedError if there are none."""
+    UnprovedError if there are none that go forwards: a footprint knows no others."""
     found: list[Axis] = []
     both: Any = np.stack([source, target])
     while both.shape[1] > 1:
         steps = both[:, 1] - both[:, 0]
         other = np.flatnonzero((np.diff(both, axis=1) != steps[:, None]).any(axis=0))
         count = int(other[0]) + 1 if other.size else both.shape[1]
-        if both.shape[1] % count:
+        if both.shape[1] % count or steps.min() < 0:
             raise UnprovedError(layer)
         runs = both.reshape(2, -1, count)
         if (np.diff(runs, axis=2) != steps[:, None, None]).any():

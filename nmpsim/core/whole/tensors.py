@@ -247,10 +247,13 @@ class Places:
         return m.ram_base + int(found[0])
 
     def addresses(self, numbers: Numbers) -> Int64s:
-        """Where the plan has each of some numbers; raises UnprovedError if it has not."""
+        """Where the plan has each of some numbers; raises UnprovedError if it has not, or some of
+        them in the image and others in RAM: an instruction that copies them sees one of both."""
         m, wide = self._memories, numbers.astype(np.int64)
         found = wide + m.image_base
         in_ram = wide >= m.image_bytes
+        if in_ram.any() and not in_ram.all():
+            raise UnprovedError
         found[in_ram] = wide[in_ram] - m.image_bytes + m.ram_base
         for first, end, tensor in self._results:
             here = (wide >= first) & (wide < end)
