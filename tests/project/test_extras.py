@@ -49,7 +49,7 @@ class Installed:
 def test_an_extra_comes_from_where_nmpsim_came_from(
     monkeypatch: pytest.MonkeyPatch, origin: dict[str, object] | None, command: str
 ) -> None:
-    monkeypatch.setattr(nmpsim.extras, "distribution", lambda name: Installed(origin))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: Installed(origin))
     assert install_command("tui") == command
 
 
@@ -57,7 +57,7 @@ def test_sources_that_are_not_installed_name_their_folder(monkeypatch: pytest.Mo
     def none(name: str) -> metadata.Distribution:
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(nmpsim.extras, "distribution", none)
+    monkeypatch.setattr("importlib.metadata.distribution", none)
     assert install_command("tui") == f"pip install '{CLONE}[tui]'"
 
 
