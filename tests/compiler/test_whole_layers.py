@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,7 +31,7 @@ from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.device import Device
 from nmpsim.core.state import Machine
-from nmpsim.core.whole import planned, proof
+from nmpsim.core.whole import convolution, planned, proof
 from nmpsim.core.whole.forms import are_aligned
 from nmpsim.core.whole.proof import Epoch, Plan, Recorded, prove
 from nmpsim.core.whole.tasks import Host
@@ -281,6 +282,43 @@ def test_what_is_reserved_takes_no_memory_before_it_is_written(recorded: Recordi
     assert len(set(words)) == 3
     assert [room.size for room in host.kept] == 3 * [1 << 27]
     assert not any(room[:4096].any() for room in host.kept)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be forked off")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_is_kept_belongs_to_one_process(recorded: Recording) -> None:
+    """Another one that ends while it packs weights would leave them half packed."""
+    host = Host(recorded[3])
+    host.reserve(8)
+    (room,) = host.kept
+    child = os.fork()
+    if child == 0:
+        room[:] = 1
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not room.any()
+
+
+def test_room_for_packed_weights_fits_them(
+    recorded: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for as kernels ask for it: blocks of channels, and inputs of each channel."""
+    asked: list[tuple[int, int]] = []
+
+    def kept_words(blocks: int, depth: int) -> int:
+        asked.append((blocks, depth))
+        return 0
+
+    monkeypatch.setattr(convolution, "kept_words", kept_words)
+    plan = plan_of(recorded)
+    assert plan is not None
+    w = CONV
+    taken = {
+        (-(-d[w.out_channels] // 16), d[w.kernel_h] * -(-d[w.kernel_w] * d[w.in_channels] // 4) * 4)
+        for step in plan.steps for task in step.tasks
+        for number, d in task if number == OP.nmp_conv
+    }  # fmt: skip
+    assert set(asked) == taken
 
 
 def test_windows_far_apart_need_no_memory(recorded: Recording) -> None:

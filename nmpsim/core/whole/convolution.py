@@ -152,7 +152,7 @@ class Convolution(Filter):
             }
             if self._element == INT16:
                 own |= {"part": PART_KEPT, "partial": host.keep(np.full(2 * LEVELS, -1))}
-            elif words := kept_words(-(-(last - first) // LANES), weights.shape[1]):
+            elif words := kept_words(-(-(last - first) // LANES), weights.shape[1] // LANES):
                 own |= {"part": PART_KEPT, "partial": host.reserve(words)}
             if scales is not None:
                 own["scales"] = host.keep(scales[first * SCALE_BYTES : last * SCALE_BYTES])

@@ -67,8 +67,8 @@ class Host:
 
     def reserve(self, words: int) -> int:
         """The word that stands for some 64-bit zeros: pages of the host's memory that are none
-        before they are written."""
-        room = np.frombuffer(mmap.mmap(-1, 8 * words), np.uint8)
+        before they are written. A process that is forked off has its own."""
+        room = np.frombuffer(mmap.mmap(-1, 8 * words, access=mmap.ACCESS_COPY), np.uint8)
         self.kept.append(room)
         return word_of(room, 0)
 
