@@ -51,7 +51,20 @@ class Part:
             (self.writes, other.reads),
             (self.reads, other.writes),
         )
-        return any(a < d and c < b for one, two in pairs for a, b in one for c, d in two)
+        return any(_meet(one, two) for one, two in pairs)
+
+
+def _meet(one: Spans, two: Spans) -> bool:
+    """True if spans have a byte in common."""
+    i = j = 0
+    while i < len(one) and j < len(two):
+        if one[i][1] <= two[j][0]:
+            i += 1
+        elif two[j][1] <= one[i][0]:
+            j += 1
+        else:
+            return True
+    return False
 
 
 def part_of(instructions: Sequence[Recorded]) -> Part:
