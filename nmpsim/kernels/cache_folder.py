@@ -47,7 +47,10 @@ class CacheFolder:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if is_trusted(self.path):
-                write_file(self.path / name, write)
+                entry = self.path / name
+                if entry.is_symlink() or not entry.is_file():  # a pipe would be waited for
+                    entry.unlink(missing_ok=True)
+                write_file(entry, write)
         except (OSError, UserError):
             return
 

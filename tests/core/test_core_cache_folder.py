@@ -96,6 +96,31 @@ def test_what_is_no_file_is_not_waited_for(folder: CacheFolder) -> None:
     assert [folder.read(f"run-{n}") for n in (2, 3, 4)] == [None] * 3
 
 
+def test_a_pipe_gives_way_to_an_entry(folder: CacheFolder) -> None:
+    entry = folder.path / "kernel"
+    entry.unlink(missing_ok=True)
+    os.mkfifo(entry)
+    end = os.open(entry, os.O_RDWR | os.O_NONBLOCK)  # who writes to the pipe does not wait
+    try:
+        folder.write("kernel", b"code")
+    finally:
+        os.close(end)
+    assert folder.read("kernel") == b"code"
+
+
+def test_what_a_link_names_stays_where_an_entry_is_kept(
+    folder: CacheFolder, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"mine")
+    entry = folder.path / "kernel"
+    entry.unlink(missing_ok=True)
+    entry.symlink_to(mine)
+    folder.write("kernel", b"code")
+    assert mine.read_bytes() == b"mine"
+    assert folder.read("kernel") == b"code"
+
+
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])
 def test_a_folder_that_others_may_write_is_not_used(folder: CacheFolder, mode: int) -> None:
     assert chosen(folder.path.parent) is not None
