@@ -81,7 +81,7 @@ CODES: dict[str, str] = {
     "DEBUG003": "core file cannot be used",
     "PATCH001": "not a patch",
     "PATCH002": "the patch belongs to another bundle",
-    "PKG001": "optional package missing",
+    "PKG001": "package missing",
     "GRID001": "grid of device settings cannot be used",
     "DATA001": "data set or labels cannot be used",
     "RESULT001": "results file of something else",

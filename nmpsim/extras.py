@@ -1,4 +1,4 @@
-"""Optional packages: the error where one is missing, and how it is installed."""
+"""Packages: the error where one is missing, and how it is installed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,16 @@ def missing(
         place=place,
         found=f"{error.name} is not installed" if error.name else str(error),
         hint=hint if instead is None else f"{hint}; {instead}",
+    )
+
+
+def incomplete(package: str) -> UserError:
+    """PKG001 for a package that nmpsim itself is installed with, and that is gone."""
+    return fail(
+        "PKG001",
+        "a package is missing that nmpsim cannot do without",
+        found=f"{package} is not installed",
+        hint=_install(package),
     )
 
 

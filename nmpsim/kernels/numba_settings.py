@@ -8,9 +8,19 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+from nmpsim.diagnostics import Place, fail
+from nmpsim.extras import incomplete
+
+_FILE = ".numba_config.yaml"
+"""What Numba reads of the folder at hand."""
+
 
 def told(*names: str) -> dict[str, str]:
-    """Those of the settings that are made; names as in the environment."""
+    """Those of the settings that are made; names as in the environment.
+
+    Raises:
+        UserError: PKG001 if Numba is not installed, ENV001 if it cannot read its settings.
+    """
     config = sys.modules["numba"].config if "numba" in sys.modules else _config()
     made = {name: getattr(config, name.removeprefix("NUMBA_")) for name in names}
     return {name: str(value) for name, value in made.items() if value is not None}
@@ -20,8 +30,8 @@ def told(*names: str) -> dict[str, str]:
 def _config() -> Any:
     """The module ``numba.config``, alone if it is where it is in all versions that were tested."""
     package = find_spec("numba")
-    assert package is not None
-    assert package.origin is not None
+    if package is None or package.origin is None:
+        raise incomplete("numba")
     alone = spec_from_file_location(
         "nmpsim_numba_config", Path(package.origin).parent / "core" / "config.py"
     )
@@ -34,6 +44,16 @@ def _config() -> Any:
         import numba
 
         config = numba.config
+    except Exception as error:  # whatever YAML is made of
+        if not Path(_FILE).exists():
+            raise
+        raise fail(
+            "ENV001",
+            "Numba cannot read its settings",
+            place=Place(file=_FILE),
+            found=" ".join(str(error).split()),
+            hint="correct this file, remove it, or start nmpsim in another folder",
+        ) from error
     return config
 
 

@@ -7,6 +7,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from nmpsim.extras import incomplete
+
 COMPILED_SOURCES = (
     "compiler/tiling/compiled/*.py",
     "core/compiled/*.py",
@@ -36,6 +38,8 @@ def compiled_sources() -> list[Path]:
 def _version(package: str) -> str:
     """What tells an installed package's versions apart; it need not be imported for that.
 
+    PKG001 if it is not installed.
+
     Its folder of metadata is named by its version. `importlib.metadata` says the same, of any way
     to install a package, but takes longer than all the rest of a digest.
     """
@@ -44,9 +48,12 @@ def _version(package: str) -> str:
         site = Path(spec.origin).parents[1]
         if names := sorted(path.name for path in site.glob(f"{package}-*.dist-info")):
             return ", ".join(names)
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
-    return version(package)
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise incomplete(package) from None
 
 
 def source_digest(*chosen: str) -> str:
