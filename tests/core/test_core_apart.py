@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from core_machines import assert_same
@@ -116,3 +118,12 @@ def test_a_limit_of_cycles_finds_all_cores_where_they_would_be() -> None:
 
 def test_who_listens_to_work_hears_it_in_order() -> None:
     both(loops(""), TWO_CORES, {}, False, work=lambda _: None)
+
+
+def test_cores_take_turns_where_the_host_allows_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(apart, "threading", SimpleNamespace(Thread=Refused))
+    assert both(loops(""), TWO_CORES, {}).trap is None

@@ -75,7 +75,11 @@ class Apart:
         try:
             for worker in workers:
                 begun.append(worker)
-                worker.start()
+                try:
+                    worker.start()
+                except RuntimeError:  # the host allows no more threads: these cores take turns
+                    begun.pop()
+                    break
             loop(1, asked[0])
         finally:
             for worker in begun:
