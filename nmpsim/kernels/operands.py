@@ -103,11 +103,6 @@ class InputWindow(NamedTuple):
     length: Int
 
 
-PART_KEPT = 4
-"""Part of a convolution that only whole layers have: all of a sum; at ``partial`` is room for what
-is found of the weights (``dot.py``)."""
-
-
 class Parts(NamedTuple):
     """What a sum over several instructions does in this one."""
 
