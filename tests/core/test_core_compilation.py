@@ -34,6 +34,7 @@ NOT_COMPILED = {
     "nmpsim.core.work",
     "nmpsim.diagnostics",
     "nmpsim.dram_presets",
+    "nmpsim.extras",
     "nmpsim.host_memory",
     "nmpsim.records",
     "nmpsim.visible",
