@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import pytest
 from core_machines import assert_same
@@ -120,10 +120,50 @@ def test_who_listens_to_work_hears_it_in_order() -> None:
     both(loops(""), TWO_CORES, {}, False, work=lambda _: None)
 
 
-def test_cores_take_turns_where_the_host_allows_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refused(threading.Thread):
-        def start(self) -> None:
-            raise RuntimeError("can't start new thread")
+class Refused(threading.Thread):
+    """What the host does not allow."""
 
-    monkeypatch.setattr(apart, "threading", SimpleNamespace(Thread=Refused))
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+class Interrupted(threading.Thread):
+    """Ctrl-C comes as it begins; it comes to its work afterwards."""
+
+    begun: ClassVar[list[threading.Thread]] = []
+
+    def start(self) -> None:
+        late = threading.Timer(0.05, self.run)
+        late.start()
+        self.begun.append(late)
+        raise KeyboardInterrupt
+
+
+def test_cores_take_turns_where_the_host_allows_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "Thread", Refused)
     assert both(loops(""), TWO_CORES, {}).trap is None
+
+
+def test_a_thread_that_begins_as_the_run_is_interrupted_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(apart, "Thread", Interrupted)
+    device = nmpsim.Device(TWO_CORES, threads=2)
+    bundle = loops(" j long")
+    with pytest.raises(KeyboardInterrupt):
+        device.run(bundle, {})
+    retired = device.machine_after(bundle).cores.retired.copy()
+    for thread in Interrupted.begun:
+        thread.join()
+    assert (device.machine_after(bundle).cores.retired == retired).all()
+
+
+def test_what_a_thread_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(threading.Thread):
+        def __init__(self, target: Callable[[], None]) -> None:
+            target.__self__._loop = None  # type: ignore[attr-defined]
+            super().__init__(target=target)
+
+    monkeypatch.setattr(apart, "Thread", Wrong)
+    with pytest.raises(TypeError, match="not callable"):
+        nmpsim.Device(TWO_CORES, threads=2).run(loops(" j long"), {})

@@ -244,6 +244,29 @@ def test_python_threads_that_share_a_device(digits: Path) -> None:
             np.testing.assert_array_equal(values, expected.outputs[key])
 
 
+def test_where_the_host_allows_fewer_threads_these_do_the_work(
+    digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refusing(thread: threading.Thread) -> None:
+        if thread.name.startswith("nmpsim values 2"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    bundle = nmpsim.load(digits)
+    image = {"data": np.load(DIGITS / "images" / "7.npy")}
+    expected = nmpsim.Device(nmpsim.device_of(bundle)).run(bundle, image)
+    monkeypatch.setattr(threading.Thread, "start", refusing)
+    tested = nmpsim.Device(nmpsim.device_of(bundle), threads=4)
+    tested._engine = threaded(4)
+    for _ in range(2):
+        found = tested.run(bundle, image)
+        assert found.cycles == expected.cycles
+        for key, values in found.outputs.items():
+            np.testing.assert_array_equal(values, expected.outputs[key])
+
+
 def test_a_run_without_a_thread() -> None:
     with pytest.raises(nmpsim.UserError, match="ARG001"):
         nmpsim.Device(threads=0)

@@ -7,8 +7,8 @@ order of simulated time, which finds each core as it would have brought it there
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from threading import Lock, Thread
 
 import numpy as np
 
@@ -68,24 +68,67 @@ class Apart:
             return False
         steps = STEPS // -(-cores.size // threads)
         asked = [stops._replace(apart=_asked(steps, cores[i::threads])) for i in range(threads)]
-        workers = [threading.Thread(target=loop, args=(1, one)) for one in asked[1:]]
+        workers = [_Worker(loop, one) for one in asked[1:]]
         retired = machine.cores.retired.sum()
         self.has_been = True
-        begun: list[threading.Thread] = []
         try:
             for worker in workers:
-                begun.append(worker)
-                try:
-                    worker.start()
-                except RuntimeError:  # the host allows no more threads: these cores take turns
-                    begun.pop()
+                if not worker.begin():
                     break
             loop(1, asked[0])
+            for worker in workers:
+                worker.finish()
         finally:
-            for worker in begun:
-                worker.join()
+            for worker in workers:
+                worker.leave()
         self._is_due = bool(machine.cores.retired.sum() - retired >= WORTH)
         return True
+
+
+class _Worker:
+    """Goes on with some cores in a thread of its own."""
+
+    def __init__(self, loop: Loop, asked: StopConditions) -> None:
+        self._loop, self._asked = loop, asked
+        self._thread = Thread(target=self._serve)
+        self._has_begun = False
+        self._is_wanted = True
+        self._at_work = Lock()
+        self._error: BaseException | None = None
+
+    def begin(self) -> bool:
+        """False if the host allows no more threads: these cores take turns."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            return False
+        self._has_begun = True
+        return True
+
+    def finish(self) -> None:
+        """Wait until it has gone on."""
+        if self._has_begun:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def leave(self) -> None:
+        """It changes nothing any more.
+
+        Ctrl-C may come while a thread begins. Python does not wait for such a one, which may yet
+        come to its work, or be at it.
+        """
+        self._is_wanted = False
+        with self._at_work:
+            pass
+
+    def _serve(self) -> None:
+        with self._at_work:
+            if self._is_wanted:
+                try:
+                    self._loop(1, self._asked)
+                except BaseException as error:
+                    self._error = error
 
 
 def _asked(steps: int, cores: Int64s) -> Int64s:

@@ -132,10 +132,15 @@ class Workers:
             for worker in self._workers:
                 worker.close()
             context = make_context(self._kernels, threads)
+            self._workers = []
+            try:
+                for thread in range(1, threads):
+                    self._workers.append(_Worker(context, thread))
+                    weakref.finalize(self, self._workers[-1].close)
+            except RuntimeError:  # the host allows no more threads
+                self._threads = 1 + len(self._workers)
+                return self._context_for(machine)
             self._counters = [zero_counters(machine) for _ in range(1, threads)]
-            self._workers = [_Worker(context, thread) for thread in range(1, threads)]
-            for worker in self._workers:
-                weakref.finalize(self, worker.close)
             self._shape, self._context, self._served = shape, context, None
         return self._context
 
