@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import IO
@@ -49,7 +50,7 @@ class CacheFolder:
             if is_trusted(self.path):
                 entry = self.path / name
                 if entry.is_symlink() or not entry.is_file():  # a pipe would be waited for
-                    entry.unlink(missing_ok=True)
+                    _remove(entry)
                 write_file(entry, write)
         except (OSError, UserError):
             return
@@ -62,6 +63,14 @@ class CacheFolder:
         if entry not in self._intact and _read_entry(entry) is not None:
             self._intact.add(entry)
         return entry in self._intact
+
+
+def _remove(path: Path) -> None:
+    """Remove what is no file; a link goes, and what it names stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _digest(name: str, contents: bytes) -> bytes:

@@ -121,6 +121,21 @@ def test_what_a_link_names_stays_where_an_entry_is_kept(
     assert folder.read("kernel") == b"code"
 
 
+def test_a_folder_gives_way_to_an_entry_and_what_a_link_in_it_names_stays(
+    folder: CacheFolder, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "file").write_bytes(b"mine")
+    entry = folder.path / "kernel"
+    (entry / "more").mkdir(parents=True)
+    (entry / "more" / "file").write_bytes(b"")
+    (entry / "link").symlink_to(mine)
+    folder.write("kernel", b"code")
+    assert folder.read("kernel") == b"code"
+    assert (mine / "file").read_bytes() == b"mine"
+
+
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])
 def test_a_folder_that_others_may_write_is_not_used(folder: CacheFolder, mode: int) -> None:
     assert chosen(folder.path.parent) is not None
