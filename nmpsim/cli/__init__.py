@@ -9,7 +9,10 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["main"]
 
@@ -20,19 +23,21 @@ def main() -> NoReturn:
     # more at its end, in all that was imported: a fifth.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
+    end: Callable[[], None] | None = None
     try:
-        from nmpsim.cli.interrupt import EXIT_INTERRUPTED, end_interrupted, watch_interrupts
+        from nmpsim.cli.interrupt import end_interrupted, raise_no_more, watch_interrupts
 
+        end = end_interrupted
         watch_interrupts()
         from nmpsim.cli.app import app
 
         try:
             app.main()
-        except SystemExit as leaving:
-            if leaving.code == EXIT_INTERRUPTED:
-                end_interrupted()
-            raise
-    except KeyboardInterrupt:  # while the guard itself was imported; later it is the guard's
+        finally:
+            raise_no_more()
+    except KeyboardInterrupt:  # while the guard itself was imported, or came to it
+        if end is not None:
+            end()
         if sys.stderr is not None:
             sys.stderr.write("interrupted\n")
         sys.exit(130)

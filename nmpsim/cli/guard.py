@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from nmpsim.cli.interrupt import EXIT_INTERRUPTED, what_is_told
+from nmpsim.cli.interrupt import EXIT_INTERRUPTED, end_interrupted, what_is_told
 from nmpsim.diagnostics import (
     EXIT_BUG,
     EXIT_OK,
@@ -55,6 +55,7 @@ def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
     except click.ClickException as error:
         return _usage_error(error)
     except (CommandInterruptedError, KeyboardInterrupt, click.Abort):
+        end_interrupted()
         say(what_is_told())
         return EXIT_INTERRUPTED
     except PipeClosedError:

@@ -7,6 +7,7 @@ process, and those that it started: what is half-written goes, the terminal is a
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -36,7 +37,8 @@ class _Interrupts:
 
     def __init__(self) -> None:
         self.is_watched = False
-        self.is_told = False
+        self._telling = threading.Lock()
+        self._is_told = False
         """The user has been told that the command was interrupted."""
         self.note: Callable[[], str | None] = _no_note
         """What else the user is told then."""
@@ -51,6 +53,9 @@ class _Interrupts:
         reading, read, writing = _socket_ends() if WAITS_FOR_SOCKETS_ONLY else _pipe_ends()
         self.is_watched = True
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        sys.unraisablehook = _without_interrupts
+        # The last that Python does before it lets the signal itself end what is done already.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
         self._restore = _terminal_as_it_is()
         threading.Thread(target=self._serve, args=(reading, read), daemon=True).start()
 
@@ -66,19 +71,21 @@ class _Interrupts:
             self._interrupted_line = self.line
 
     def end(self) -> None:
-        """End the process, without a word if there was one already."""
+        """End the process; the user is told once, whoever of the two threads ends it."""
+        raise_no_more()
         kill_children()
         remove_unfinished()
         _release_shared()
         self._restore()
-        if not self.is_told and sys.stderr is not None:
-            with contextlib.suppress(OSError, ValueError):
-                os.write(sys.stderr.fileno(), f"{self.words()}\n".encode(errors="replace"))
+        with self._telling:
+            if not self._is_told and sys.stderr is not None:
+                self._is_told = True
+                with contextlib.suppress(OSError, ValueError):
+                    os.write(sys.stderr.fileno(), f"{self.words()}\n".encode(errors="replace"))
         os._exit(EXIT_INTERRUPTED)
 
     def words(self) -> str:
-        """What the user is told, who is told it now."""
-        self.is_told = True
+        """What the user is told."""
         note = self.note()
         return "interrupted" if note is None else f"{visible(note)}\ninterrupted"
 
@@ -106,6 +113,18 @@ def _release_shared() -> None:
     if util is not None:
         with contextlib.suppress(Exception):
             util._run_finalizers(0)  # without those that wait for threads
+
+
+def _without_interrupts(error: Any) -> None:
+    """Python tells of an exception that nothing can catch; of Ctrl-C the other thread knows."""
+    if not issubclass(error.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(error)
+
+
+def raise_no_more() -> None:
+    """From now on Ctrl-C is no exception in the main thread, if that is what calls."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda *_: None)
 
 
 def _no_note() -> None:
@@ -145,9 +164,10 @@ def what_is_told() -> str:
 
 
 def end_interrupted() -> None:
-    """End a process that :func:`watch_interrupts` watches, once its command has ended.
+    """End a process that :func:`watch_interrupts` watches, and tell the user; in the main thread.
 
-    Python would take its time: a compiler is large.
+    Python would take its time: a compiler is large. Nor may anything be freed before: who was
+    interrupted while he made an object has left half of one, whose end Python would complain of.
     """
     if _interrupts.is_watched:
         _interrupts.end()

@@ -202,3 +202,65 @@ def test_samples_without_end(bundle: Callable[[str], Path], tmp_path: Path) -> N
     running.wait_until(workers_compute)
     code, said = running.end()
     assert (code, said.splitlines()[-1]) == (130, "interrupted")
+
+
+NOW = """
+import atexit, signal, time
+import nmpsim.cli.commands.device as command
+from nmpsim.cli import interrupt
+def now(*_):
+    signal.raise_signal(signal.SIGINT)
+class Half:
+    def __del__(self):
+        raise AttributeError("it was never made")
+class Interrupted:
+    def __del__(self):
+        now()
+def command_(request):
+{body}
+command.command.callback = lambda **_: command_(None)
+"""
+WHILE_IT_IS_TOLD = """
+    words = interrupt._interrupts.words
+    def slowly():
+        said = words()
+        now()
+        time.sleep(0.3)
+        return said
+    interrupt._interrupts.words = slowly
+    now()
+"""
+WITH_HALF_AN_OBJECT = """
+    half = Half()
+    now()
+"""
+WHILE_AN_OBJECT_ENDS = """
+    Interrupted()
+    time.sleep(10)
+"""
+WHILE_THE_GUARD_ENDS_IT = """
+    end = interrupt._interrupts.end
+    def twice():
+        interrupt._interrupts.end = end
+        now()
+    interrupt._interrupts.end = twice
+    now()
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [WHILE_IT_IS_TOLD, WITH_HALF_AN_OBJECT, WHILE_AN_OBJECT_ENDS, WHILE_THE_GUARD_ENDS_IT],
+    ids=["again", "half", "object", "guard"],
+)
+def test_it_is_told_once_and_nothing_else_is(body: str) -> None:
+    running = Running(TELLING.format(patch=NOW.format(body=body)), "device")
+    _, said = running.process.communicate(timeout=60)
+    assert (running.process.returncode, said) == (130, "interrupted\n")
+
+
+def test_a_command_that_is_done_is_not_told_of() -> None:
+    body = "    atexit.register(now)"
+    running = Running(TELLING.format(patch=NOW.format(body=body)), "device")
+    _, said = running.process.communicate(timeout=60)
+    assert (running.process.returncode, said) in ((0, ""), (130, "interrupted\n"))
