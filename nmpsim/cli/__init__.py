@@ -9,10 +9,11 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
-from typing import TYPE_CHECKING, NoReturn
 
-if TYPE_CHECKING:
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # as in nmpsim itself
     from collections.abc import Callable
+    from typing import NoReturn
 
 __all__ = ["main"]
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import nmpsim
+
 
 @pytest.fixture
 def data(tmp_path):
@@ -169,6 +171,13 @@ def test_errors_are_coloured_on_a_terminal_only_if_wanted(command, one_input):
     words = command("run", one_input)
     assert b"\x1b[31m" in in_a_terminal(words, environment(TERM="xterm-256color"))
     assert b"\x1b" not in in_a_terminal(words, environment(TERM="xterm", NO_COLOR="1"))
+
+
+def test_little_is_imported_before_ctrl_c_is_caught():
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import nmpsim.cli; print(*sys.modules)"
+    words = [sys.executable, "-IS", "-c", code, str(Path(nmpsim.__file__).parents[1])]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert not {"typing", "collections", "re", "contextlib", "enum"} & set(done.stdout.split())
 
 
 def test_help_imports_nothing_heavy():
