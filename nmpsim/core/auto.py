@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nmpsim.bundle.read import Bundle
@@ -22,6 +23,7 @@ from nmpsim.timing import Costs
 if TYPE_CHECKING:
     from nmpsim.core.compiled.contract_state import Contract
     from nmpsim.core.compiled.engine import CompiledEngine
+    from nmpsim.core.reference.engine import ReferenceEngine
 
 READING_SECONDS = 0.25
 """What loading LLVM and kernels takes at most: until then the reference engine is no slower."""
@@ -46,12 +48,10 @@ class AutoEngine:
     """One of the two engines; see :class:`~nmpsim.core.engine.Engine`."""
 
     def __init__(self, threads: int = 1) -> None:
-        from nmpsim.core.reference.engine import ReferenceEngine  # other devices need none
-
         self._threads = threads
-        self._reference = ReferenceEngine()
         self._compiled: CompiledEngine | None = None
-        self._engine: Engine = self._reference
+        self._is_compiled = False
+        """Whether the compiled engine is the one at hand."""
         self._listener: Callable[[], None] | None = None
         self._spent = 0.0
         """Seconds of a processor that the reference engine has taken so far: how busy the host is
@@ -60,6 +60,17 @@ class AutoEngine:
         """Whether the compiled engine was kept; None before anybody has looked."""
         self._most = COMPILING_SECONDS
         self._reading_seconds = 0.0
+
+    @cached_property
+    def _reference(self) -> ReferenceEngine:
+        from nmpsim.core.reference.engine import ReferenceEngine  # not every program needs it
+
+        return ReferenceEngine()
+
+    @property
+    def _engine(self) -> Engine:
+        """The engine at hand."""
+        return self._get_compiled() if self._is_compiled else self._reference
 
     @property
     def name(self) -> str:
@@ -76,6 +87,11 @@ class AutoEngine:
         """As in the engine at hand."""
         return self._engine.has_been_apart
 
+    @property
+    def can_prove(self) -> bool:
+        """As the engine at hand can."""
+        return self._engine.can_prove
+
     def begin(self) -> None:
         """A run begins on the engine at hand."""
         self._engine.begin()
@@ -89,7 +105,8 @@ class AutoEngine:
     def when_compiling(self, listener: Callable[[], None] | None) -> None:
         """Call ``listener`` before kernels are compiled that no process has kept."""
         self._listener = listener
-        self._engine.when_compiling(listener)
+        if self._compiled is not None:
+            self._compiled.when_compiling(listener)
 
     def is_ready(self) -> bool:
         """False if the engine at hand would have to compile itself first."""
@@ -105,12 +122,11 @@ class AutoEngine:
 
     def choose(self, bundle: Bundle, limits: Limits) -> None:
         """A run of a bundle begins."""
-        if self._engine is not self._reference:
+        if self._is_compiled:
             return
         timeout = math.inf if limits.timeout is None else limits.timeout
         self._most = min(COMPILING_SECONDS, timeout / PART_OF_LIMIT)
-        if self._is_late(reference_seconds(bundle)):
-            self._engine = self._get_compiled()
+        self._is_compiled = self._is_late(reference_seconds(bundle))
 
     def run(
         self,
@@ -121,7 +137,7 @@ class AutoEngine:
         stops: StopConditions | None = None,
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
-        if self._engine is not self._reference:
+        if self._is_compiled:
             return self._engine.run(machine, costs, turns, stop_at_layers, stops)
         if turns > 0 and self._is_late(0.0):
             self._hand_over(machine, costs)
@@ -139,7 +155,7 @@ class AutoEngine:
         """As the engine at hand does it."""
         begin = time.thread_time()
         is_kept = self._engine.check_events(known, events, words, first_word)
-        if self._engine is self._reference:
+        if not self._is_compiled:
             self._spent += time.thread_time() - begin
         return is_kept
 
@@ -177,8 +193,7 @@ class AutoEngine:
 
     def _hand_over(self, machine: Machine, costs: Costs) -> None:
         """Go on with the compiled engine; that it is compiled or read first is no simulation."""
-        self._engine = self._get_compiled()
-        self._engine.when_compiling(self._listener)
+        self._is_compiled = True
         seconds, begin = self._compiled_seconds(), time.perf_counter()
         self._engine.run(machine, costs, 0, False)
         counted = self._compiled_seconds() - seconds

@@ -252,11 +252,14 @@ class Device:
                 return report
         if number > 0:
             restart(machine, costs_of(self.config))
-        else:
+        elif not loaded.is_at_rest:
             reset(machine)
+        loaded.is_at_rest = False
         for tensor in bundle.metadata.inputs:
             write_tensor(machine, tensor, values[tensor.name])
         proof = loaded.proof if wanted.strict else "unwanted"
+        if proof == "none" and not self._engine.can_prove:
+            proof = "impossible"
         known = broken if broken is not None and broken.run == number else None
         run = Run(bundle, machine, self.config, self._engine, proof, wanted, clock, known)
         try:
@@ -308,6 +311,7 @@ class Device:
                     loaded.wanted, whole_layers=False, progress=None, limits=limits
                 )
                 self._run(loaded, loaded.inputs, wanted, Clock(self._engine, limits))
+            loaded.is_at_rest = False  # whoever has it may write to it
             return loaded.machine
 
     def _load(self, bundle: Bundle, save_layers: bool = False) -> _Loaded:
@@ -337,6 +341,8 @@ class _Loaded:
     inputs: Mapping[str, npt.NDArray[Any]] | None = None
     """What the last run was given, if it left out what scratchpads hold; ``wanted`` likewise."""
     wanted: Wanted | None = None
+    is_at_rest: bool = True
+    """Nothing has run, nobody has written."""
     repeats: Repeats | None = None
     """The next runs, if the last one has shown all but their values."""
 

@@ -46,6 +46,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def can_prove(self) -> bool:
+        """False if :meth:`prove` is False of every program."""
+        ...
+
+    @property
     def has_scratchpads(self) -> bool:
         """Do the replays since :meth:`begin` leave in scratchpads what the program does?"""
         ...

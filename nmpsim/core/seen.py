@@ -23,7 +23,9 @@ PLACES = 1 << 16
 """Entries of a table; as many words that lie next to each other have one each."""
 STRETCH = PLACES
 """Behind them is the number of the stretch."""
-SEEN_WORDS = PLACES + 1
+HAS_SEEN = STRETCH + 1
+"""Whether anything was seen in it."""
+SEEN_WORDS = PLACES + 2
 KIND_BITS, STRETCH_BITS = 16, 17
 """An entry has a bit for each byte, half and whole of a word, read or written; the number of its
 stretch; the number of the word."""
@@ -58,10 +60,14 @@ def note_access(seen: Int64s, number: Any, address: Any) -> None:
     if seen[place] >> KIND_BITS != name:
         seen[place] = name << KIND_BITS
     seen[place] |= np.int64(1) << (FIRST_BIT[number] + (address & 3))
+    seen[HAS_SEEN] = 1
 
 
 def begin_stretch(seen: Int64s) -> None:
     """Nothing is seen yet."""
+    if seen[HAS_SEEN] == 0:
+        return  # a table that nobody writes takes no memory, which the host would have to clear
+    seen[HAS_SEEN] = 0
     seen[STRETCH] += 1
     if seen[STRETCH] >> STRETCH_BITS != 0:  # numbers begin again
         seen[:] = 0

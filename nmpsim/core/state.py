@@ -354,7 +354,7 @@ def make_machine(
         work=_records(0, WORK),
         waits=_records(0, WAIT),
     )
-    reset(machine)
+    _reset_rest(machine)  # memory is zero, and the host finds room for it as it is written
     return machine
 
 
@@ -362,6 +362,10 @@ def reset(machine: Machine) -> None:
     """Back to cycle 0: memory cleared, no row open, queues empty, counters zero."""
     for memory in (machine.ram, machine.scratchpad):
         memory[...] = 0
+    _reset_rest(machine)
+
+
+def _reset_rest(machine: Machine) -> None:
     reset_dram(machine.shared.dram[0])
     _reset_cores(machine)
 

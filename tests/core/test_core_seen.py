@@ -184,6 +184,19 @@ def test_a_word_gives_way_to_one_at_its_place_and_stretches_are_numbered_anew() 
     assert seen.is_seen(table, OP.lw, far) and not seen.is_seen(table, OP.lw, near)
     for number in (1, 2, (1 << seen.STRETCH_BITS) - 1, 0):
         table[seen.STRETCH] = number - 1 if number else (1 << seen.STRETCH_BITS) - 1
+        seen.note_access(table, OP.lw, far)
+        assert seen.is_seen(table, OP.lw, far)
         seen.begin_stretch(table)
         assert table[seen.STRETCH] == number
         assert not seen.is_seen(table, OP.lw, far)
+
+
+def test_a_stretch_without_loads_and_stores_writes_nothing() -> None:
+    """Else each core's half a megabyte would be cleared for a program that has none."""
+    table = np.zeros(seen.SEEN_WORDS, np.int64)
+    seen.begin_stretch(table)
+    assert not table.any()
+    seen.note_access(table, OP.lw, SPM)
+    for _ in range(3):
+        seen.begin_stretch(table)
+    assert (table[seen.STRETCH], table[seen.HAS_SEEN]) == (1, 0)

@@ -38,6 +38,7 @@ class CompiledEngine:
     """The engine that users run."""
 
     name = "compiled"
+    can_prove = not IS_PLAIN
 
     def __init__(self, threads: int = 1) -> None:
         self._kernels = KernelTable()

@@ -54,6 +54,7 @@ class ReferenceEngine:
     """Plain Python: slow and obvious."""
 
     name = "reference"
+    can_prove = False
     has_scratchpads = True
     has_been_apart = False
 
