@@ -129,11 +129,12 @@ def conv(
         put_tables(spm, at, parts, q, first, pixels, place, counters, workspace)
         if parts.begins:
             most = workspace.head[MAX_START]
-        checked = may_overflow(most, depth, q.element)
-        if not checked and q.element != INT16:
-            conv_int8(spm, w, at, parts, q, group, place, counters, workspace)
-        elif checked or not conv_int16(spm, w, at, parts, q, group, place, counters, workspace):
+        if may_overflow(most, depth, q.element):
             workspace.head[IS_KEPT] = 0  # running sums take the place of the starts
             conv_exact(spm, w, at, parts, q, group, place, counters, workspace)
+        elif q.element == INT16:
+            conv_int16(spm, w, at, parts, q, group, place, counters, workspace)
+        else:
+            conv_int8(spm, w, at, parts, q, group, place, counters, workspace)
     if parts.ends:
         counters.layers[place.layer].elements += pixels * w.out_channels

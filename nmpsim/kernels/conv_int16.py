@@ -174,8 +174,38 @@ class Batch(NamedTuple):
     """int16 [PIXELS, depth], used where windows cannot be read in place or are summed up."""
     sums: Int64s
     """int64 [PIXELS, lanes]"""
+    halves: Int16s
+    """What :func:`split_pairs` makes of the weights if the products of a pair may be too large."""
+    others: Int64s
+    """As ``sums``, those of the second half."""
     accounts: Int32s
     """int32 [blocks, ACCOUNTS, LANES]"""
+
+
+@jit_allocating
+def split_pairs(weights: Int16s) -> Any:
+    """Weights int16 [2, size]: those of either input of each pair, and 0 for the other one."""
+    halves = np.zeros((2, weights.size), np.int16)
+    for i in range(weights.size):
+        halves[i & 1, i] = weights[i]
+    return halves
+
+
+@jit
+def multiply(
+    spm: Scratchpad, b: Batch, inputs: Int16s, base: Int, offsets: Int64s, pixels: Int
+) -> None:
+    """Sums of products of pixels' windows, from byte ``base`` of the inputs."""
+    if b.halves.size == 0:
+        where = inputs, base, offsets, b.window, b.steps
+        products_int16(*where, spm.i16, b.weights, pixels, b.sums)
+        return
+    once = inputs, base, offsets, b.window, _ONE
+    products_int16(*once, b.halves[0], ORIGIN, pixels, b.sums)
+    products_int16(*once, b.halves[1], ORIGIN, pixels, b.others)
+    for p in range(pixels):
+        for c in range(b.sums.shape[1]):
+            b.sums[p, c] += b.others[p, c]
 
 
 @jit
@@ -191,14 +221,9 @@ def put_products(
     if b.is_gathered:
         for p in range(pixels):
             offsets[p] = p * 2 * b.patches.shape[1]
-        patches = b.patches.reshape(-1)
-        products_int16(
-            patches, ORIGIN, offsets, b.window, b.steps, spm.i16, b.weights, pixels, b.sums
-        )
+        multiply(spm, b, b.patches.reshape(-1), ORIGIN, offsets, pixels)
     else:
-        products_int16(
-            spm.i16, b.corner, offsets, b.window, b.steps, spm.i16, b.weights, pixels, b.sums
-        )
+        multiply(spm, b, spm.i16, b.corner, offsets, pixels)
 
 
 @jit
@@ -383,11 +408,8 @@ def conv_int16(
     place: Place,
     counters: SaturationCounters,
     workspace: ConvWorkspace,
-) -> Any:
-    """Convolution of one group of a tile; the tables are those of the group's channels.
-
-    False, and nothing is done, if products of two inputs may be too large.
-    """
+) -> None:
+    """Convolution of one group of a tile; the tables are those of the group's channels."""
     count = workspace.run.size
     first = group * count
     lane = first % LANES
@@ -402,8 +424,7 @@ def conv_int16(
     own[:] = -1
     reach = spm.i64[at.partial >> 3 : (at.partial >> 3) + 2 * LEVELS] if is_kept else own
     steps = find_steps(spm, w, window, corner, weights, blocks, reach, is_kept)
-    if steps == 0:
-        return False
+    split = blocks * LANES * depth if steps == 0 else 0
     is_copied = gathered or workspace.head[HAS_OFFSETS] != 0
     batch = Batch(
         window,
@@ -416,7 +437,8 @@ def conv_int16(
         way_of(q),
         np.zeros((PIXELS if is_copied else 0, depth), np.int16),
         np.empty((PIXELS, blocks * LANES), np.int64),
+        split_pairs(spm.i16[weights : weights + split]),
+        np.empty((PIXELS if split else 0, blocks * LANES), np.int64),
         np.empty((blocks, ACCOUNTS, LANES), np.int32),
     )
     convolve_batches(spm, w, at, parts, q, place, counters, struct_pointer(batch), workspace)
-    return True

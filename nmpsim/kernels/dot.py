@@ -19,7 +19,8 @@ import numpy as np
 from llvmlite import ir
 
 from nmpsim.kernels.array_types import Int, Int16s, Int32s, Int64s
-from nmpsim.kernels.cpu_features import FLAVOUR
+from nmpsim.kernels.cpu_features import FEATURES
+from nmpsim.kernels.flavours import FLAVOURS
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.vector_code import (
@@ -81,7 +82,7 @@ class _Portable:
         return b.add(high, b.ashr(total, ir.Constant(_SUMS, [16] * LANES)))
 
 
-_flavour: Any = _Vnni if FLAVOUR == "vnni" else _Portable
+_flavour: Any = _Vnni if FEATURES.issuperset(FLAVOURS["vnni"]) else _Portable
 
 
 def _products(b: ir.IRBuilder, weights: ir.Value, inputs: ir.Value) -> Any:

@@ -20,8 +20,9 @@ from nmpsim.kernels.elementwise_int8 import (
     put_run,
     put_sum_numbers,
 )
+from nmpsim.kernels.elementwise_int16 import is_sum_of_words, put_sums
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import Scratchpad, read_run, write_run
+from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, read_run, write_run
 from nmpsim.kernels.operands import Pair, PairScales, Place
 from nmpsim.kernels.pair_profiles import pair_results
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run, saturate_run
@@ -61,13 +62,32 @@ def sum_bytes(
 
 
 @jit_allocating
+def sum_words(
+    spm: Scratchpad, t: Pair, q: PairScales, place: Place, counters: SaturationCounters
+) -> Any:
+    """The whole tile, if it is such that 32 bits hold every number on the way; else False."""
+    if not is_sum_of_words(t, q):
+        return False
+    count = t.columns
+    values = np.empty(count, np.int32)
+    for row in range(t.rows):
+        lhs, rhs, output = sides_of(t, row)
+        left, right = lhs >> 1, rhs >> 1
+        put_sums(spm.i16[left : left + count], spm.i16[right : right + count], q, values)
+        index = place.origin + row * place.stride_y
+        clip_run(values, count, q.clip, index, place.layer, counters)
+        copy_run(values, ORIGIN, spm.i16, output >> 1, count)
+    return True
+
+
+@jit_allocating
 def eltwise(
     spm: Scratchpad, t: Pair, q: PairScales, place: Place, counters: SaturationCounters
 ) -> None:
     """Binary operation of one tile."""
     count = t.columns
     counters.layers[place.layer].elements += t.rows * count
-    if sum_bytes(spm, t, q, place, counters):
+    if sum_bytes(spm, t, q, place, counters) or sum_words(spm, t, q, place, counters):
         return
     left = np.zeros(count, np.int64)
     right = np.zeros(count, np.int64)

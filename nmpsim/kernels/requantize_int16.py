@@ -26,8 +26,10 @@ from nmpsim.kernels.channels import (
     PRE,
     START,
 )
+from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Clip
+from nmpsim.kernels.rounding import BELOW_HALF
 from nmpsim.kernels.saturate import SaturationCounters, record, stages_of
 from nmpsim.kernels.saturation_stages import HIGH, LOW
 from nmpsim.kernels.vector_code import (
@@ -42,7 +44,6 @@ from nmpsim.kernels.vector_code import (
     splat,
     store,
     vector,
-    words,
 )
 
 INTEGER, AWAY, EVEN = range(3)
@@ -61,6 +62,8 @@ _REALS, _DOUBLES = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(ir.Double
 _INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
 _MAGIC = 0x4338_0000_0000_0000
 """Bits of 1.5 * 2^52: a float64 whose last bit is one."""
+_CONVERTS_LONGS = "+avx512dq" in FEATURES
+"""Has the host an instruction that makes reals of 64-bit integers?"""
 _MAX_RESULT = 1 << 30
 MAX_ADDEND: Any = np.int64(1 << 29)
 """What is added to rounded reals is less."""
@@ -107,26 +110,32 @@ def _scale_reals(
     Of the profiles that round halves away from zero all other factors are 1, and the bias is 0.
     """
     ahead, factor, bias, after, addend = rows
-    magic = ir.Constant(_LONGS, [_MAGIC] * LANES)
-    exact = b.fsub(b.bitcast(b.add(total, magic), _DOUBLES), _doubles(1.5 * 2**52))
-    real = b.fptrunc(exact, _REALS)
+    real = _real_of(b, total)
     if away:
         real = b.fmul(real, factor)
     else:
         scaled = b.fpext(b.fmul(b.fmul(real, ahead), factor), _DOUBLES)
         real = b.fmul(b.fptrunc(b.fadd(scaled, bias), _REALS), after)
     real = b.fadd(real, zero)
-    size = _of_real(b, "fabs", real)
-    far = b.fcmp_unordered(">", size, _reals(_MAX_RESULT))
-    if away:
-        whole = _of_real(b, "trunc", size)  # exact, as is what is left
-        is_more = b.fcmp_ordered(">=", b.fsub(size, whole), _reals(0.5))
-        found = b.sub(b.fptosi(whole, _WORDS), b.sext(is_more, _WORDS))
-        below = b.fcmp_ordered("<", real, _reals(0.0))
-        value = b.select(below, b.sub(words(0), found), found)
-    else:
-        value = b.fptosi(_of_real(b, "rint", real), _WORDS)
-    return b.add(value, addend), far
+    far = b.fcmp_unordered(">", _of_real(b, "fabs", real), _reals(_MAX_RESULT))
+    nearest = _away_from_zero(b, real) if away else _of_real(b, "rint", real)
+    return b.add(b.fptosi(nearest, _WORDS), addend), far
+
+
+def _away_from_zero(b: ir.IRBuilder, real: ir.Value) -> Any:
+    """What is truncated to the nearest integer, halves away from zero, as by ``nearest_word``."""
+    kind = ir.FunctionType(_REALS, [_REALS, _REALS])
+    copysign = declared(b, kind, f"llvm.copysign.v{LANES}f32")
+    return b.fadd(real, b.call(copysign, [_reals(float(BELOW_HALF)), real]))
+
+
+def _real_of(b: ir.IRBuilder, total: ir.Value) -> Any:
+    """Integers of up to 51 bits as float32, rounded once."""
+    if _CONVERTS_LONGS:
+        return b.sitofp(total, _REALS)
+    magic = ir.Constant(_LONGS, [_MAGIC] * LANES)
+    exact = b.fsub(b.bitcast(b.add(total, magic), _DOUBLES), _doubles(1.5 * 2**52))
+    return b.fptrunc(exact, _REALS)
 
 
 def _any(b: ir.IRBuilder, mask: ir.Value) -> Any:

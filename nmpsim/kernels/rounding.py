@@ -14,6 +14,8 @@ from nmpsim.kernels.jit import jit
 
 HELD: Any = np.int64(1 << 62)
 """Results beyond it are held there: every later clip is narrower."""
+BELOW_HALF: Any = np.nextafter(np.float32(0.5), np.float32(0))
+"""The largest float32 below a half."""
 _INT32_LOW, _INT32_HIGH = np.int64(-(1 << 31)), np.int64((1 << 31) - 1)
 
 
@@ -41,6 +43,15 @@ def round_away(value: np.float32) -> Any:
     if wide < 0.0:
         return -_to_integer(np.floor(0.5 - wide))
     return _to_integer(np.floor(wide + 0.5))
+
+
+@jit
+def nearest_word(value: np.float32) -> Any:
+    """``round_away`` as int32 of a number below 2^30.
+
+    Float32 rounds the sum with less than a half to the next integer from the half on, not before.
+    """
+    return np.int32(value + (BELOW_HALF if value >= 0 else -BELOW_HALF))
 
 
 @jit

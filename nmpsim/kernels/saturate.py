@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.isa.words import INT16
-from nmpsim.kernels.array_types import Int, Int64s, Records
+from nmpsim.kernels.array_types import Int, Int32s, Int64s, Records
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Clip, IntegerScale
 from nmpsim.kernels.saturation_stages import ACTIVATION, HIGH, LOW, RESULT
@@ -113,16 +113,21 @@ def stages_of(clip: Clip) -> Any:
 
 @jit
 def clip_run(
-    values: Int64s, count: Int, clip: Clip, index: Int, layer: Int, counters: SaturationCounters
+    values: Int32s | Int64s,
+    count: Int,
+    clip: Clip,
+    index: Int,
+    layer: Int,
+    counters: SaturationCounters,
 ) -> None:
-    """``count`` values (int64) within a range, in place; what is limited is counted."""
+    """``count`` values within a range, in place; what is limited is counted."""
     low_stage, high_stage = stages_of(clip)
     limit_run(values, count, clip.low, clip.high, low_stage, high_stage, index, layer, counters)
 
 
 @jit
 def limit_run(
-    values: Int64s,
+    values: Int32s | Int64s,
     count: Int,
     low: Int,
     high: Int,
@@ -132,22 +137,29 @@ def limit_run(
     layer: Int,
     counters: SaturationCounters,
 ) -> None:
-    """``count`` values (int64) from ``low`` to ``high``, in place; each side has its stage."""
-    least, most = np.int64(low), np.int64(high)
+    """``count`` values from ``low`` to ``high``, in place; each side has its stage.
+
+    The values' type holds both limits.
+    """
+    lowest, highest = values.dtype.type(low), values.dtype.type(high)
+    least, most = lowest, highest
     for i in range(count):
         least = min(least, values[i])
         most = max(most, values[i])
-    if least < low:
-        note_worst(values, low, low_stage, LOW, low - least, index, layer, counters)
-    if most > high:
-        note_worst(values, high, high_stage, HIGH, most - high, index, layer, counters)
-    if least < low or most > high:
-        limit_and_count(values, count, low, high, low_stage, high_stage, index, layer, counters)
+    if least < lowest:
+        count_limited(values, count, lowest, low_stage, LOW, index, layer, counters)
+        note_worst(values, low, low_stage, LOW, low - np.int64(least), index, layer, counters)
+    if most > highest:
+        count_limited(values, count, highest, high_stage, HIGH, index, layer, counters)
+        note_worst(values, high, high_stage, HIGH, np.int64(most) - high, index, layer, counters)
+    if least < lowest or most > highest:
+        for i in range(count):
+            values[i] = min(max(values[i], lowest), highest)
 
 
 @jit
 def note_worst(
-    values: Int64s,
+    values: Int32s | Int64s,
     limit: Int,
     stage: Int,
     side: Int,
@@ -169,35 +181,30 @@ def note_worst(
 
 
 @jit
-def limit_and_count(
-    values: Int64s,
+def count_limited(
+    values: Int32s | Int64s,
     count: Int,
-    low: Int,
-    high: Int,
-    low_stage: Int,
-    high_stage: Int,
+    limit: Any,
+    stage: Int,
+    side: Int,
     index: Int,
     layer: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Bring a run into its range, and count what is limited: in all, and by channel."""
+    """Count what of a run is beyond a limit of its own type: in all, and by channel."""
     account = counters.layers[layer]
-    channel = index % account.channels
-    low_times, high_times = np.int64(0), np.int64(0)
-    done = 0
+    # What is above a limit is below it when all bits of both are inverted.
+    inverted = values.dtype.type(-side)
+    limit = limit ^ inverted
+    channel, times, done = index % account.channels, np.int64(0), np.int64(0)
     while done < count:  # the channels from ``channel`` to the last one at a time
         row = account.channel_base + channel
         run = values[done : min(count, done + account.channels - channel)]
-        low_cut = counters.channel_saturated[low_stage, LOW, row : row + run.size]
-        high_cut = counters.channel_saturated[high_stage, HIGH, row : row + run.size]
+        by_channel = counters.channel_saturated[stage, side, row : row + run.size]
         for i in range(run.size):
-            below, above = np.int64(run[i] < low), np.int64(run[i] > high)
-            low_cut[i] += below
-            high_cut[i] += above
-            low_times += below
-            high_times += above
-            run[i] = min(max(run[i], low), high)
+            beyond = np.int64((run[i] ^ inverted) < limit)
+            by_channel[i] += beyond
+            times += beyond
         done += run.size
         channel = 0
-    account.saturated[low_stage, LOW] += low_times
-    account.saturated[high_stage, HIGH] += high_times
+    account.saturated[stage, side] += times

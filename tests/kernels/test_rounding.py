@@ -29,6 +29,7 @@ from nmpsim.kernels import rounding as kernels
 float_entry: Any = numba.njit(lambda word: kernels.float_of_bits(word))
 away_entry: Any = numba.njit(lambda value: kernels.round_away(value))
 even_entry: Any = numba.njit(lambda value: kernels.round_even(value))
+word_entry: Any = numba.njit(lambda value: kernels.nearest_word(value))
 held_entry: Any = numba.njit(lambda value, limit: kernels.held(value, limit))
 product_entry: Any = numba.njit(lambda x, mul: kernels.doubling_high(x, mul))
 fused_entry: Any = numba.njit(
@@ -50,6 +51,8 @@ EDGES = [0, 1, 2, 3, 5, 1 << 30, (1 << 30) - 1, (1 << 30) + 1, INT32[1], INT32[1
 def test_nearest_integers(value: Any) -> None:
     assert away_entry(value) == rounded_away(value)
     assert even_entry(value) == rounded_even(value)
+    if abs(value) < 2.0**30:
+        assert word_entry(value) == rounded_away(value)
     several = np.array([1.0, value, -7.5, value], F32)
     away, even = rounded_away(value), rounded_even(value)
     assert reference.round_away(several).tolist() == [1, away, -8, away]

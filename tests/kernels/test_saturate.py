@@ -116,21 +116,23 @@ RUNS = [
 """Values, and the index of the first one in the layer's output."""
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("wanted", range(4))
 @pytest.mark.parametrize(("values", "index"), RUNS)
-def test_runs_are_clipped(values: list[int], index: int, wanted: int) -> None:
+def test_runs_are_clipped(values: list[int], index: int, wanted: int, dtype: Any) -> None:
     """What the network asks for is activation, the rest saturation of the result."""
     stages = ACTIVATION if wanted & 1 else RESULT, ACTIVATION if wanted & 2 else RESULT
     ledger, counters, other = Ledger(), new_counters(), new_counters()
     clip = saturate.Clip(np.int64(-40), np.int64(40), np.int64(wanted))
     # Twice, the second time an earlier one or a later one: the account goes on.
     for first in (index + CHANNELS, index, index + 3 * CHANNELS):
-        run = integers([*values, *REST])
+        rest = [min(max(value, INT32[0]), INT32[1]) for value in REST]
+        run = np.array([*values, *rest], dtype)
         clip_entry(run, np.int64(len(values)), clip, np.int64(first), LAYER, counters)
         expected = [
             ledger.limit(value, -40, 40, stages, first + i) for i, value in enumerate(values)
         ]
-        assert run.tolist() == [*expected, *REST]
+        assert run.tolist() == [*expected, *rest]
         place = place_of(other, first, len(values))
         assert events.clamp(integers(values), -40, 40, stages, place).tolist() == expected
     ledger.assert_equal(counters)
