@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -24,6 +25,9 @@ def main() -> NoReturn:
     # more at its end, in all that was imported: a fifth.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
+    # Threads of NumPy's OpenBLAS that have nothing to do keep a processor busy for a while, from
+    # the import on: for 2 to the power of 26 of its cycles unless told otherwise.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
     end: Callable[[], None] | None = None
     try:
         from nmpsim.cli.interrupt import end_interrupted, raise_no_more, watch_interrupts

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from nmpsim import cli
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "assembly" / "dma_copy.s"
 HEAVY = ("numpy", "numba", "rich", "cattrs", "elftools")
@@ -27,6 +30,10 @@ NOT_FOR_A_RUN = {
     "nmpsim.bundle.patch",
     "nmpsim.checking",
     "nmpsim.compiler",
+    "nmpsim.core.compiled.engine",
+    "nmpsim.core.trapped",
+    "nmpsim.core.violation",
+    "nmpsim.core.whole",
     "nmpsim.debugger",
     "nmpsim.experiments",
     "nmpsim.frontends",
@@ -40,6 +47,7 @@ NOT_FOR_A_RUN = {
     "numpy.random",
     "PIL",
     "rich.progress",
+    "subprocess",
     "textual",
     "urllib.request",
     "zipfile",
@@ -96,6 +104,20 @@ def test_a_run_of_a_bundle_imports_what_it_uses(tmp_path: Path) -> None:
     )
     assert "nmpsim.core.reference.engine" in imported
     assert imported & NOT_FOR_A_RUN == set()
+
+
+def test_idle_threads_of_numpy_give_the_processor_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the user says for how long they look for work."""
+    monkeypatch.setattr(cli.gc, "set_threshold", lambda _: None)
+    monkeypatch.setattr(cli.atexit, "register", lambda _: None)
+    monkeypatch.setattr("nmpsim.cli.interrupt.watch_interrupts", lambda: None)
+    monkeypatch.setattr("nmpsim.cli.app.app.main", lambda: None)
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "26")
+    cli.main()
+    assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == "26"
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT")
+    cli.main()
+    assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == "20"
 
 
 def test_every_public_name_exists() -> None:
