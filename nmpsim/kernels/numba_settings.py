@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import sys
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -39,6 +40,8 @@ def _config() -> Any:
         assert alone is not None
         assert alone.loader is not None
         config = module_from_spec(alone)
+        if not Path(_FILE).exists():
+            vars(config)["__builtins__"] = vars(builtins) | {"__import__": _without_yaml}
         alone.loader.exec_module(config)
     except (ImportError, OSError):
         import numba
@@ -55,6 +58,13 @@ def _config() -> Any:
             hint="correct this file, remove it, or start nmpsim in another folder",
         ) from error
     return config
+
+
+def _without_yaml(name: str, *more: Any) -> Any:
+    """The import of Numba's settings where no file is read: YAML takes longer than all the rest."""
+    if name == "yaml":
+        raise ImportError(name)
+    return __import__(name, *more)
 
 
 def is_on(setting: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 from importlib.util import find_spec
@@ -61,8 +62,14 @@ def source_digest(*chosen: str) -> str:
 
     It is the same in all environments of a machine that have the same of these.
     """
-    made_of = (sys.implementation.cache_tag, *map(_version, COMPILERS), *chosen)
-    digest = hashlib.sha256(repr(made_of).encode())
+    made_of = (sys.implementation.cache_tag, *map(_version, COMPILERS), *chosen, _digest())
+    return hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _digest() -> str:
+    """Of the sources, which are read once."""
+    digest = hashlib.sha256()
     for path in compiled_sources():
         digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()

@@ -44,3 +44,15 @@ def test_a_file_of_settings_that_numba_cannot_read(
         numba_settings._config()
     assert raised.value.diagnostics[0].code == "ENV001"
     assert raised.value.diagnostics[0].place == Place(file=".numba_config.yaml")
+
+
+def test_yaml_is_imported_where_there_is_a_file_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("yaml")
+    monkeypatch.chdir(tmp_path)
+    assert not numba_settings._config()._HAVE_YAML
+    numba_settings._config.cache_clear()
+    (tmp_path / ".numba_config.yaml").write_text("cpu_name: made-up\n")
+    assert numba_settings._config()._HAVE_YAML
+    assert numba_settings._config().CPU_NAME == "made-up"
