@@ -10,16 +10,14 @@ import contextlib
 import hashlib
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
-
 from nmpsim.kernels.cache_folder import CacheFolder, cache_folder
 from nmpsim.kernels.sources import source_digest
+from nmpsim.records import frozen
 
 try:
     import fcntl
@@ -30,7 +28,7 @@ AGAIN_SECONDS = 900
 """So long after one that did not come to its end no other one is started."""
 
 
-@attrs.frozen
+@frozen
 class Ahead:
     """Where it is noted that all kernels of these sources are kept."""
 
@@ -109,6 +107,8 @@ def compile_ahead(parent: str, host: str) -> None:
     wanted = ahead(parent, host)
     if wanted is None or wanted.is_done() or wanted.is_tried() or not wanted.is_writable():
         return
+    import subprocess  # which takes longer to import than to find all compiled
+
     # Not from this folder, whose files are no modules of ours.
     command = [sys.executable, "-P", "-m", "nmpsim.core.ahead_process", parent, host]
     nothing = subprocess.DEVNULL

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from nmpsim.core.collect import saturated_of
+from nmpsim.records import frozen
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.ended import TrapReport
 
 
-@attrs.frozen
+@frozen
 class Answer:
     """What a run came to."""
 
@@ -21,7 +20,7 @@ class Answer:
     """Why it did not reach its end."""
 
 
-@attrs.frozen
+@frozen
 class Answers:
     """Those of runs one after the other."""
 

@@ -18,6 +18,7 @@ from nmpsim.core.critical_path import PathPart
 from nmpsim.core.host import HostClip
 from nmpsim.core.state import Count, Machine, PathCause
 from nmpsim.kernels.saturation_stages import ACTIVATION, SIDE_NAMES, STAGE_NAMES
+from nmpsim.records import frozen
 from nmpsim.report.causes import ACTIVITIES, CAUSES, PATH_CAUSES
 from nmpsim.report.data import (
     Bound,
@@ -58,7 +59,7 @@ class SaturationCount(NamedTuple):
     """[channels of the layer] values saturated"""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class CountedValues:
     """What a machine counted of values, as it stood then; read when somebody asks."""
 
@@ -112,7 +113,7 @@ class CountedValues:
 _VALUE_FIELDS = ("elements", "saturated", "worst", "first")
 
 
-@attrs.frozen
+@frozen
 class Counters:
     """What a machine counted, as plain numbers, layer by layer."""
 
@@ -159,7 +160,7 @@ def is_wide(layer: Layer) -> int:
     return 1 if layer.output.elem == "i16" else 0
 
 
-@attrs.frozen
+@frozen
 class HostCounts:
     """What a host operation that clips did."""
 
@@ -181,7 +182,7 @@ def host_counts(clip: HostClip) -> HostCounts:
     return HostCounts(clip.elements, host_saturation(clip))
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class LayerReports(Sequence[LayerReport]):
     """The reports of a run's layers.
 

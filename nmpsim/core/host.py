@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +15,7 @@ from nmpsim.core.state import Machine
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.kernels.hostops import Clipped, HostTensor, HostValueError, limits_of, prepared
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
+from nmpsim.records import frozen
 
 IMPOSSIBLE = (ValueError, LookupError, TypeError, ArithmeticError)
 """What NumPy and the host operations raise when operands and attributes do not fit each other.
@@ -26,7 +26,7 @@ They stand in the bundle's metadata, which anyone may have written.
 _WHENCE = "the value is one of an input, or made by an operation before this one"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class HostClip:
     """Values that a host operation clipped, and the range."""
 

@@ -30,10 +30,9 @@ from nmpsim.core.seen import SEEN_WORDS
 from nmpsim.core.shown import Found
 from nmpsim.core.state import CSR_COLUMN, NEVER, Int64s, Machine, Outcome, end_segment, start_cores
 from nmpsim.core.stops import STEPS_PER_TURN, StopConditions, make_stops, no_stops
-from nmpsim.core.trapped import trap_report
-from nmpsim.core.violation import tail_found, trap_of, violation_report
 from nmpsim.core.work import WorkListener, take_waits, take_work, with_waits
 from nmpsim.isa.table import Csr
+from nmpsim.records import frozen
 from nmpsim.report.data import RunReport
 from nmpsim.report.ended import ContractReport, TrapReport, ViolationReport
 from nmpsim.timing import costs_of
@@ -47,7 +46,7 @@ TURNS = 20_000
 """Turns that an engine may take before it comes back, so that Ctrl-C and progress get their say."""
 
 
-@attrs.frozen
+@frozen
 class Progress:
     """What a run is doing: ``compiling`` kernels for the first time, or done with a ``layer``."""
 
@@ -68,7 +67,7 @@ def tell_compiling(progress: Listener | None) -> None:
         progress(Progress("compiling"))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Wanted:
     """What is asked of a run; see :meth:`nmpsim.core.device.Device.run`."""
 
@@ -91,7 +90,7 @@ class DataDecideError(Exception):
     """The contract cannot be proved in advance: the run must begin again and be checked."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Broken:
     """Where a run that was checked has broken the contract: known when cores have gone on."""
 
@@ -305,6 +304,8 @@ class Run:
 
     def _broken(self, found: Int64s) -> TrapReport:
         """The contract is broken: the run ends here."""
+        from nmpsim.core.violation import trap_of, violation_report  # few runs end so
+
         self._violation = violation_report(self._bundle, self._machine, found)
         return trap_of(self._violation)
 
@@ -344,7 +345,7 @@ class Run:
                 )
             elif outcome == Outcome.VIOLATION:
                 self._refuse_apart()
-                return self._stopped(step, tail_found(self._machine))
+                return self._tail_read(step)
             elif outcome not in (Outcome.PAUSED, Outcome.STOPPED):
                 if outcome == Outcome.TRAP:
                     self._refuse_apart()
@@ -404,7 +405,7 @@ class Run:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
             self._take_notes()
             if outcome == Outcome.VIOLATION:
-                return self._stopped(step, tail_found(self._machine))
+                return self._tail_read(step)
             if outcome == Outcome.LAYER_END:
                 self._layer_done(
                     int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
@@ -412,6 +413,11 @@ class Run:
             elif outcome != Outcome.PAUSED:
                 return self._stopped(step, found)
             self._clock.check()
+
+    def _tail_read(self, step: ProgramStep) -> TrapReport:
+        from nmpsim.core.violation import tail_found  # few runs end so
+
+        return self._stopped(step, tail_found(self._machine))
 
     def _stopped(self, step: ProgramStep, found: Int64s) -> TrapReport:
         path = self._path.finish(self._machine) if self._path else None
@@ -461,6 +467,8 @@ class Run:
         book_cycles(self.account, self._machine, self._layers, step, is_done, path)
         if outcome == Outcome.DONE:
             return None
+        from nmpsim.core.trapped import trap_report  # few runs end so
+
         return trap_report(self._machine, outcome, self._limited, self._layers)
 
     def _layer_done(self, index: int) -> None:

@@ -38,7 +38,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         def __init__(self, command: list[str], **how: Any) -> None:
             calls.append({"command": command, **how})
 
-    monkeypatch.setattr(module.subprocess, "Popen", Nothing)
+    monkeypatch.setattr(subprocess, "Popen", Nothing)
     return calls
 
 
@@ -144,7 +144,7 @@ def test_a_system_that_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> Non
     def none(*_: object, **__: object) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(module.subprocess, "Popen", none)
+    monkeypatch.setattr(subprocess, "Popen", none)
     compile_ahead()
 
 

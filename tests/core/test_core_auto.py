@@ -80,6 +80,14 @@ def test_nobody_looks_for_kernels_for_small_work() -> None:
     assert engine._compiled is None
 
 
+def test_the_reference_engine_is_made_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = AutoEngine()
+    monkeypatch.setattr(auto, "reference_seconds", lambda _: 60.0)
+    engine.choose(None, NO_LIMITS)  # type: ignore[arg-type]
+    assert engine.name == "compiled"
+    assert "_reference" not in vars(engine)
+
+
 def test_what_a_program_takes_grows_with_it(digits: Bundle) -> None:
     assert 0.1 < reference_seconds(digits) < auto.READING_SECONDS
 

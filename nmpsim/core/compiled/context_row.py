@@ -14,6 +14,8 @@ from nmpsim.kernels.workspace_size import workspace_words
 ORIGIN = 64
 """Address of the host that is byte 0 of the scratchpad that is all of its memory."""
 HOST_BYTES = 1 << 62
+SLOTS = 8
+"""Tasks of whole layers that may be executed at the same time, each with room for its inputs."""
 
 
 class ContextWord(IntEnum):

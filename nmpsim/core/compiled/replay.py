@@ -20,6 +20,7 @@ import numpy as np
 
 from nmpsim.core.compiled.context_row import (
     CONTEXT_WORDS,
+    SLOTS,
     context_row,
     make_workspace,
     put_host_memory,
@@ -31,7 +32,6 @@ from nmpsim.core.compiled.recording import PART_WORDS, Epochs
 from nmpsim.core.compiled.replay_context import LINE, MAIN_THREAD, ReplayContext, Shared
 from nmpsim.core.engine import Reached
 from nmpsim.core.state import NEVER, Int64s, Machine
-from nmpsim.core.whole.tasks import SLOTS
 from nmpsim.kernels.numba_settings import IS_PLAIN
 
 PAUSE_SECONDS = 50e-6

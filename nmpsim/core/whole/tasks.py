@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.core.compiled.context_row import ORIGIN
+from nmpsim.core.compiled.context_row import ORIGIN, SLOTS
 from nmpsim.core.state import Bytes, Machine
 from nmpsim.core.whole.tensors import Tensor
 from nmpsim.core.whole.values import Words
@@ -21,8 +21,6 @@ Instruction = tuple[int, Words]
 Task = Sequence[Instruction]
 """Instructions that a thread executes one after the other; all tasks of a layer may be at once."""
 
-SLOTS = 8
-"""Tasks that may be executed at the same time, each with room for its inputs."""
 SLACK = 64
 """Bytes after an input that kernels may read but never use."""
 _ALIGNMENT = 64

@@ -7,16 +7,16 @@ term by term, as the Interpreter does it; a library's order would depend on the 
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
 from nmpsim.kernels.hostops.tensors import AnyArray, FloatArray, HostTensor, IntArray
 from nmpsim.kernels.scale import apply_integer_scales, integer_scales
+from nmpsim.records import frozen
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Rescale:
     """Scales of one layer; ``product`` (input x weight) and ``bias`` may hold one per channel."""
 

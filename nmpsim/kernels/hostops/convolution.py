@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
 import numpy as np
 
 from nmpsim.kernels.hostops.accumulators import (
@@ -27,9 +26,10 @@ from nmpsim.kernels.hostops.tensors import (
     whole,
 )
 from nmpsim.kernels.hostops.windows import Window
+from nmpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class _Activation:
     """What FusedActivation and FusedActivationArgs say."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from nmpsim.kernels.hostops.functions import (
@@ -39,9 +38,10 @@ from nmpsim.kernels.hostops.tensors import (
     clipped,
     whole,
 )
+from nmpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Elementwise:
     """One row."""
 

@@ -31,6 +31,7 @@ from nmpsim.kernels.hostops.rounding import (
     round_half_even,
 )
 from nmpsim.kernels.hostops.tensors import FloatArray, HostTensor, IntArray, UnsupportedHostOp
+from nmpsim.records import frozen
 
 UNSIGNED = 128
 """An Int8 tensor is PyTorch's unsigned one less this."""
@@ -144,7 +145,7 @@ def _placed_torch(x: FloatArray, grid: HostTensor) -> Placed:
 # --- average pools --------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Sums:
     """The sums of a pool's windows and what they are divided by."""
 
@@ -259,7 +260,7 @@ _TFLITE: Mapping[str, Softmax] = {
 # --- the table ------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class HostArithmetic:
     """What the host has of a reference's arithmetic."""
 

@@ -6,18 +6,18 @@ Int8 and Int16, ``ResizeBilinear`` in float32 for uint8) and resize_nearest_neig
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.kernels.hostops.numerics import UNSIGNED
 from nmpsim.kernels.hostops.rounding import round_half_away
 from nmpsim.kernels.hostops.tensors import AnyArray, Attributes, IntArray
+from nmpsim.records import frozen
 
 _POSITION_BITS = 10
 
 
-@attrs.frozen
+@frozen
 class Places:
     """How places of the result lie in the input."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.kernels.hostops.functions import exp32
 from nmpsim.kernels.hostops.rounding import round_half_away
 from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHostOp
+from nmpsim.records import frozen
 
 _ENTRY_BITS = 31
 """Table entries are unsigned Q1.31."""
@@ -46,7 +46,7 @@ def _sum_bits(classes: int) -> int:
     return classes.bit_length()
 
 
-@attrs.frozen
+@frozen
 class _Reciprocal:
     """``1 / S_out`` as an unsigned 32-bit number with ``integer_bits`` before the point."""
 

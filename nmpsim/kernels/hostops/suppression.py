@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import attrs
 import numpy as np
 
 from nmpsim.kernels.hostops.tensors import (
@@ -16,9 +15,10 @@ from nmpsim.kernels.hostops.tensors import (
     HostValueError,
     whole,
 )
+from nmpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class _Chosen:
     """A box that stays."""
 

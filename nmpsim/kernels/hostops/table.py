@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from nmpsim.kernels.hostops import (
@@ -43,9 +42,10 @@ from nmpsim.kernels.hostops.kinds import (
     Kinds,
 )
 from nmpsim.kernels.hostops.tensors import Implementation
+from nmpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Signature:
     """Element kinds an operation takes: one set an operand; ``alike`` operands share one kind."""
 
@@ -65,7 +65,7 @@ class Signature:
         return None
 
 
-@attrs.frozen
+@frozen
 class HostOperation:
     """An implementation, its signatures (any one of them will do), attributes it cannot miss."""
 

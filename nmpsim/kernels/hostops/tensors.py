@@ -10,6 +10,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.records import frozen
+
 AnyArray: TypeAlias = npt.NDArray[Any]
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -19,7 +21,7 @@ _EXACT = 1 << 23
 """An integer up to this less one of 16 bits is exact in float32."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class HostTensor:
     """Values in their logical shape; a quantized value stands for ``scale * (q - offset)``.
 
@@ -80,7 +82,7 @@ class HostTensor:
         return centered
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Clipped:
     """The values that a clip to an integer range has changed."""
 
@@ -100,7 +102,7 @@ class Clipped:
 NONE_CLIPPED = Clipped(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class HostResult:
     """New contents of output operands, by operand index.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-import attrs
 import numpy as np
 
 from nmpsim.kernels.hostops.accumulators import (
@@ -23,9 +22,10 @@ from nmpsim.kernels.hostops.tensors import (
     clipped,
     whole,
 )
+from nmpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class _Volume:
     """Kernel and strides as (time, height, width)."""
 

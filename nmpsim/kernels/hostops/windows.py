@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.kernels.hostops.tensors import AnyArray, Attributes
+from nmpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Window:
     """Kernel, strides and dilation as (height, width); pads as (top, left, bottom, right)."""
 
