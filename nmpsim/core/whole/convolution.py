@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.core.decode import OP
 from nmpsim.core.state import Bytes, Int64s
 from nmpsim.core.whole.filters import Filter
+from nmpsim.core.whole.sums import BEGIN, END, RunningSums, inputs_of_sums
 from nmpsim.core.whole.tasks import Host, Task, shares
-from nmpsim.core.whole.tensors import Places, put_numbers
-from nmpsim.core.whole.values import Memories, UnprovedError, Words, box
+from nmpsim.core.whole.tensors import Places
+from nmpsim.core.whole.values import Memories, UnprovedError, Words
 from nmpsim.isa.profiles import PROFILES
-from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import (
     CHANNEL_BYTES,
     CONV,
     INT16,
-    PART_FIRST,
-    PART_LAST,
     PART_ONLY,
     SCALE_BYTES,
 )
@@ -39,15 +35,6 @@ _SUM_BITS = {0: 32, 1: 48}
 _MAX_PRODUCT = {0: 255 * 128, 1: 65535 * 32768}
 
 
-@attrs.frozen
-class _Sum:
-    """Running sums of a tile: its results, and the input channels that are in them."""
-
-    origin: int
-    shape: tuple[int, int, int]
-    done: int
-
-
 class Convolution(Filter):
     """One group of channels; the input channels may come in parts."""
 
@@ -57,34 +44,25 @@ class Convolution(Filter):
     def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
         w = CONV
         own = w.partial, w.part, w.in_channels
-        ends = np.isin(tiles[:, w.part], (PART_ONLY, PART_LAST))
+        ends = np.isin(tiles[:, w.part], END)
         super().__init__(memories, layer, tiles, own, w.out_channels, ends)
         if self._d[w.groups] != 1:
             raise UnprovedError(layer)
         self._has_parts = bool((tiles[:, w.part] != PART_ONLY).any())
-        self._depth = self._input_channels(tiles)
+        self._depth = inputs_of_sums(tiles[:, w.part], tiles[:, w.in_channels], layer)
         self._input = self._canvas(tiles, self._depth, w.in_channels)
-        self._sums: dict[int, _Sum] = {}
-
-    def _input_channels(self, tiles: Int64s) -> int:
-        """Input channels of all parts of a sum."""
-        begins = np.isin(tiles[:, CONV.part], (PART_ONLY, PART_FIRST))
-        depth, rest = divmod(int(tiles[:, CONV.in_channels].sum()), max(int(begins.sum()), 1))
-        ends = np.isin(tiles[:, CONV.part], (PART_ONLY, PART_LAST))
-        if rest or depth == 0 or begins.sum() != ends.sum():
-            raise UnprovedError(self._layer)
-        return depth
+        self._sums = RunningSums(memories, layer, self._element)
 
     def tile(self, core: int, d: Words) -> None:
         """See :class:`Form`."""
         w = CONV
         shape = (d[w.out_h], d[w.out_w], d[w.out_channels])
-        begins, ends = d[w.part] in (PART_ONLY, PART_FIRST), d[w.part] in (PART_ONLY, PART_LAST)
-        done = 0 if begins else self._take_sum(core, d, shape)
+        sums = core, d[w.partial], d[w.event_origin], shape
+        done = 0 if d[w.part] in BEGIN else self._sums.take(*sums)
         self._read_operands(core, d, done)
         done += d[w.in_channels]
-        if not ends:
-            self._put_sum(core, d, _Sum(d[w.event_origin], shape, done))
+        if d[w.part] not in END:
+            self._sums.put(*sums, done)
             return
         if done != self._depth:
             raise UnprovedError(self._layer)
@@ -101,29 +79,6 @@ class Convolution(Filter):
         nbytes = -(-count // LANES) * d[w.kernel_h] * row * LANES * SIDE
         self._weights.read(core, d[w.weights], nbytes, (channel, count, done, depth))
         self._read_tables(core, d, channel, count)
-
-    def _sums_of(self, core: int, d: Words, shape: tuple[int, int, int]) -> Any:
-        nbytes = math.prod(shape) * (SIDE << self._element)
-        start = d[CONV.partial] - SCRATCHPAD_BASE
-        return box(self._memories.scratchpads[core], start, (nbytes,), (1,))
-
-    def _put_sum(self, core: int, d: Words, made: _Sum) -> None:
-        numbers = self._sums_of(core, d, made.shape)
-        first = self._memories.new(numbers.size)
-        self._sums[first] = made
-        new = np.arange(first, first + numbers.size, dtype=np.int32).reshape(1, 1, -1)
-        put_numbers(self._memories, core, d[CONV.partial], (0, 0), new)
-
-    def _take_sum(self, core: int, d: Words, shape: tuple[int, int, int]) -> int:
-        """Input channels that are in the sums that a tile goes on with."""
-        numbers = self._sums_of(core, d, shape)
-        first = int(numbers[0])
-        known = self._sums.pop(first, None)
-        if known is None or (known.origin, known.shape) != (d[CONV.event_origin], shape):
-            raise UnprovedError(self._layer)
-        if not np.array_equal(numbers, np.arange(first, first + numbers.size)):
-            raise UnprovedError(self._layer)
-        return known.done
 
     # --- the whole layer ---------------------------------------------------------------------
 

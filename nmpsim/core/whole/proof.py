@@ -24,6 +24,7 @@ from nmpsim.core.whole.forms import Form, LookUp, Pair, Rescale
 from nmpsim.core.whole.groups import Grouped, convolution, may_be_grouped
 from nmpsim.core.whole.moves import Moves, only_moves
 from nmpsim.core.whole.pools import AveragePool, MaxPool
+from nmpsim.core.whole.products import MatrixProduct
 from nmpsim.core.whole.tasks import Host, Task
 from nmpsim.core.whole.tensors import Places
 from nmpsim.core.whole.values import (
@@ -154,9 +155,10 @@ def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
     }
 
 
+_FORMS = (Depthwise, MatrixProduct, MaxPool, AveragePool, Pair, Rescale, LookUp)
 FORMS: dict[int, Any] = {
     OP.nmp_conv: convolution,
-    **{form.number: form for form in (Depthwise, MaxPool, AveragePool, Pair, Rescale, LookUp)},
+    **{form.number: form for form in _FORMS},
 }
 """Instruction number -> the form of layers that it computes."""
 OUTPUT_WORDS = {OP.nmp_maxpool: MAXPOOL.output, OP.nmp_lut: LUT.output}

@@ -1,0 +1,137 @@
+"""Products of two matrices of activations as whole layers."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from lir_draft import Draft, tensor_type
+from small_programs import SMALL
+from whole_recordings import (
+    Change,
+    Recording,
+    assert_nothing_changes,
+    assert_right_or_refused,
+    changed,
+    find,
+    missing,
+    plan_of,
+    put,
+    record,
+)
+
+from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.decode import OP
+from nmpsim.core.whole.proof import Recorded
+from nmpsim.isa.words import GEMM, LOAD, PART_FIRST, PART_LAST, PART_ONLY
+
+pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+TIGHT = attrs.evolve(SMALL, scratchpad_bytes=2048)
+
+
+def network(elem: str) -> Draft:
+    """A product whose inner dimension comes in parts, and two that read its result."""
+    draft = Draft()
+    left = draft.input(tensor_type(elem, (3, 600), 0.05, 3))
+    right = draft.input(tensor_type(elem, (600, 10), 0.03, -5))
+    other = draft.input(tensor_type(elem, (10, 90), 0.04, 7))
+    first = draft.emit("matmul", draft.buffer(tensor_type(elem, (3, 10), 0.2, -9)), left, right)
+    draft.emit("matmul", draft.output(tensor_type(elem, (3, 90), 0.1, 1)), first, other)
+    turned = draft.view(first, tensor_type(elem, (10, 3), 0.2, -9))
+    draft.emit("matmul", draft.output(tensor_type(elem, (10, 10), 0.1, 1)), turned, first)
+    return draft
+
+
+@pytest.fixture(scope="module", params=["i8", "i16"])
+def recorded(request: pytest.FixtureRequest) -> Recording:
+    return record(network(request.param), TIGHT)
+
+
+def test_all_products_are_whole(recorded: Recording) -> None:
+    bundle, *_, epochs = recorded
+    for plan in (plan_of(recorded), plan_of(recorded, lambda flat: None)):
+        assert plan is not None
+        assert plan.whole == {layer.index for layer in bundle.metadata.layers}
+        assert not any(step.replayed for step in plan.steps)
+        assert all(len(step.tasks) > 1 for step in plan.steps)
+    tiles = [one for e in epochs for p in e.values() for one in p if one.number == OP.nmp_gemm]
+    assert {PART_ONLY, PART_FIRST, PART_LAST} <= {one.words[GEMM.part] for one in tiles}
+
+
+def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
+    assert_nothing_changes(recorded, TIGHT)
+
+
+def stale(flat: list[Recorded]) -> None:
+    """A tile's right side is not loaded."""
+    at = find(flat, OP.nmp_gemm, nth=3)
+    loads = [
+        i for i in range(at)
+        if flat[i].number == OP.nmp_load and flat[i].words[LOAD.spm] == flat[at].words[GEMM.rhs]
+    ]  # fmt: skip
+    del flat[loads[-1]]
+
+
+def twice(flat: list[Recorded]) -> None:
+    at = find(flat, OP.nmp_gemm)
+    flat.insert(at, flat[at])
+
+
+def parts_of_others(flat: list[Recorded]) -> None:
+    """Sums go on that another tile has begun."""
+    (at, *_) = (
+        i for i, one in enumerate(flat)
+        if one.number == OP.nmp_gemm and one.words[GEMM.part] == PART_LAST
+    )  # fmt: skip
+    put(flat, at, GEMM.event_origin, flat[at].words[GEMM.event_origin] + 1)
+
+
+CHANGES = [
+    pytest.param(twice, id="a tile twice"),
+    pytest.param(missing(OP.nmp_gemm), id="a tile missing"),
+    pytest.param(missing(OP.nmp_store), id="a store missing"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.clip_high, -1), id="another clip"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.lhs_offset, 1), id="another zero point"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.event_origin, 1), id="another place"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.event_stride_y, 1), id="rows of another length"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.lhs, 2), id="a left side of others"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.rhs, 2), id="a right side of others"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.rhs_stride, 2), id="rows further apart"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.output, 2, nth=-1), id="results elsewhere"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.inner, -1), id="a row less"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.partial, 8), id="sums elsewhere"),
+    pytest.param(changed(OP.nmp_gemm, GEMM.part, 1), id="another part"),
+    pytest.param(stale, id="stale input"),
+    pytest.param(parts_of_others, id="sums of others"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_refused(recorded: Recording, change: Change) -> None:
+    whole, plan = plan_of(recorded), plan_of(recorded, change)
+    assert whole is not None
+    assert plan is None or plan.whole < whole.whole
+
+
+def test_changed_products_are_right_or_refused(recorded: Recording) -> None:
+    """Words of one tile, and of all tiles of a layer."""
+    rng, several = np.random.default_rng(3), 0
+    for turn in range(15):
+        name = rng.choice([n for n in GEMM._fields if n not in ("layer", "element", "profile")])
+        word, by = getattr(GEMM, str(name)), int(rng.choice([-4, -2, -1, 1, 2, 4]))
+        nth, is_whole_layer = int(rng.integers(0, 6)), turn % 3 == 0
+
+        def change(
+            flat: list[Recorded], word: int = word, by: int = by, nth: int = nth,
+            is_whole_layer: bool = is_whole_layer,
+        ) -> None:  # fmt: skip
+            first = find(flat, OP.nmp_gemm, nth=nth)
+            layer = flat[first].layer
+            for at, one in enumerate(flat):
+                if (one.number, one.layer) == (OP.nmp_gemm, layer) and (
+                    is_whole_layer or at == first
+                ):
+                    put(flat, at, word, one.words[word] + by)
+
+        several += assert_right_or_refused(recorded, change)
+    assert several > 1
