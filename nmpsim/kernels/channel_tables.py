@@ -16,7 +16,7 @@ from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Operands, Place, Quantizer
 from nmpsim.kernels.profiles import bias_in_sum, early_zero_point, is_real, put_integers, put_reals
 from nmpsim.kernels.saturate import INT32_HIGH, INT32_LOW, ONCE, SaturationCounters, limit_value
-from nmpsim.kernels.saturation_stages import ACCUMULATOR
+from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS, HIGH, LOW
 
 
 @jit
@@ -67,12 +67,12 @@ def put_starts(
 ) -> Any:
     """Bias plus zero term of each channel; what saturates does so for every pixel.
 
-    True if surely nothing is.
+    True if nothing is.
     """
     is_plain = q.element != INT16 and q.profile in (GLOW_INT, NMP)
     if is_plain and put_plain_starts(spm, at, q, first, integers):
         return True
-    high = sum_high(q.element)
+    high, before = sum_high(q.element), saturated_starts(place, counters)
     low = -high - ONCE
     for c in range(integers.shape[1]):
         index = place.origin + first + c
@@ -82,4 +82,16 @@ def put_starts(
         start = bias + zero_term
         start = limit_value(start, low, high, ACCUMULATOR, pixels, index, place.layer, counters)
         integers[START, c] = start
-    return False
+    return saturated_starts(place, counters) == before
+
+
+@jit
+def saturated_starts(place: Place, counters: SaturationCounters) -> Any:
+    """How many have saturated in a layer, as a thread has counted."""
+    counted = counters.layers[place.layer].saturated
+    return (
+        counted[BIAS, LOW]
+        + counted[BIAS, HIGH]
+        + counted[ACCUMULATOR, LOW]
+        + counted[ACCUMULATOR, HIGH]
+    )

@@ -20,6 +20,7 @@ from nmpsim.kernels.microkernel import (
 from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, InputWindow, Operands, Parts, Place, Quantizer
+from nmpsim.kernels.profiles import early_zero_point
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.requantize_int32 import (
     BEYOND,
@@ -31,6 +32,7 @@ from nmpsim.kernels.requantize_int32 import (
     note_first,
     scale_sums,
     take_back,
+    way_of,
 )
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
@@ -140,6 +142,8 @@ class Batch(NamedTuple):
     lane: Int
     """The first channel's."""
     is_gathered: bool
+    way: Int
+    """How sums are scaled (``result_rows.py``)."""
     patches: Int8s
     """int8 [MAX_PIXELS, depth], used where windows cannot be read in place."""
     room: Int64s
@@ -227,14 +231,25 @@ def put_plain_results(
     begin: Int,
     pixels: Int,
 ) -> Any:
-    """Results of the pixels from ``begin`` on, straight to where they belong.
+    """Results of the pixels from ``begin`` on, straight to where they belong if they are even.
 
-    Bits of what the table has counted; -1, and nothing is counted, if a sum is beyond 32 bits or if
-    the layer's first limited result may be among them.
+    Bits of what the table has counted; -1, and nothing is counted, if a sum is beyond what can be
+    scaled here or if the layer's first limited result may be among them.
     """
-    start = at.output + begin * w.out_pixel_stride + b.first
-    step, table = w.out_pixel_stride, workspace.table
-    found = finish_sums(workspace.sums, pixels, table, q.clip, spm.i8, start, step)
+    sums, table, zero = workspace.sums, workspace.table, np.float32(early_zero_point(q))
+    count, found = workspace.run.size, ORIGIN
+    if is_even(w, b, count):
+        start, step = at.output + begin * w.out_pixel_stride + b.first, w.out_pixel_stride
+        found = finish_sums(sums, pixels, table, b.way, zero, q.clip, spm.i8, start, step)
+    else:
+        results = workspace.results.reshape(-1)
+        step = workspace.results.shape[1]
+        found = finish_sums(sums, pixels, table, b.way, zero, q.clip, results, ORIGIN, step)
+        for p in range(pixels):
+            y = (begin + p) // w.out_w
+            x = begin + p - y * w.out_w
+            to = at.output + y * w.out_row_stride + x * w.out_pixel_stride + b.first
+            copy_run(workspace.results[p], b.lane, spm.i8, to, count)
     lowest = place.origin + begin // w.out_w * place.stride_y + b.first
     if found & BEYOND or may_be_first(lowest, found, q.clip, place.layer, counters):
         take_back(table)
@@ -309,8 +324,7 @@ def convolve_batches(
     # The table counts by channel: it needs pixels that are whole channels apart.
     regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
     limited = ORIGIN
-    is_plain = regular and parts.ends and workspace.head[HAS_OFFSETS] == 0
-    is_plain = is_plain and is_even(w, b, workspace.run.size)
+    is_plain = regular and parts.ends and b.way >= 0 and workspace.head[HAS_OFFSETS] == 0
     for begin in range(0, pixels, MAX_PIXELS):
         filled = min(MAX_PIXELS, pixels - begin)
         partial = (at.partial >> 2) + begin * w.out_channels + b.first
@@ -381,6 +395,7 @@ def conv_int8(
         first,
         lane,
         gathered,
+        way_of(q),
         patches,
         room,
         kept,

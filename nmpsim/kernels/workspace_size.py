@@ -10,8 +10,8 @@ MAX_PIXELS = 56
 """Rows of sums that one call fills: a multiple of what is done at once, sums and excess."""
 LEVELS = 7
 """Numbers of steps between two carries of a sum of Int16: 1, 2, 4 and so on (``dot.py``)."""
-ROWS = 16
-"""Rows of a block's table (``requantize_int32.py``)."""
+ROWS = 23
+"""Rows of a block's table (``result_rows.py``)."""
 INTEGERS, REALS = 8, 4
 """Rows of the tables of channels (``channels.py``)."""
 IS_KEPT, MAX_START, HAS_OFFSETS, FIRST_WORD = range(4)
