@@ -35,7 +35,7 @@ PARTS = (
         r"^(sums|rescales(_within)?)$|kernels\.(elementwise|unary|pool|scale_runs|depthwise)",
         "vector unit",
     ),
-    (r"kernels\.|^(complete|scale|finish)$", "results of sums, counts of saturated values"),
+    (r"kernels\.|^(complete|scale|finish_\w+)$", "results of sums, counts of saturated values"),
     (r"timing\.|compiled\.(units|cycle_accounting|transfers)", "timing"),
     (r"compiled\.|memory\.", "engine: instructions, checks, turns"),
 )

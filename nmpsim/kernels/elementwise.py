@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 
 from nmpsim.kernels.array_types import Int
+from nmpsim.kernels.elementwise_blocks import CLIPS, NUMBERS, ROWS, SUM
 from nmpsim.kernels.elementwise_int8 import (
-    CLIPS,
-    NUMBERS,
-    ROWS,
     RUN_BYTES,
-    SUM,
     is_regular,
     put_run,
     put_sum_numbers,

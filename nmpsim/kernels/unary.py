@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from nmpsim.kernels.array_types import Int, Int8s
+from nmpsim.kernels.elementwise_blocks import CLIPS, NUMBERS, ROWS
 from nmpsim.kernels.elementwise_int8 import (
-    CLIPS,
-    NUMBERS,
-    ROWS,
     RUN_BYTES,
     is_regular,
     put_rescale_numbers,

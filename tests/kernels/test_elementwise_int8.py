@@ -15,14 +15,9 @@ import pytest
 from nmpsim.core.state import LAYER, NEVER, STAGES
 from nmpsim.isa.profiles import GLOW_INT, Q31
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_SUB
+from nmpsim.kernels.elementwise_blocks import CLIPS, NUMBERS, RESCALE, RESCALE_WITHIN, ROWS, SUM
 from nmpsim.kernels.elementwise_int8 import (
-    CLIPS,
-    NUMBERS,
-    RESCALE,
-    RESCALE_WITHIN,
-    ROWS,
     RUN_BYTES,
-    SUM,
     is_regular,
     put_rescale_numbers,
     put_run,
@@ -33,7 +28,7 @@ from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Clip, IntegerScale, Pair, PairScales, Unary
 from nmpsim.kernels.saturation_stages import ACTIVATION, RESULT
 
-CHANNELS, BASE = 48, 7
+CHANNELS, BASE = 80, 7
 """Channels of the layer, and the place of its first one in the account."""
 LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
