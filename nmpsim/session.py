@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy.typing as npt
 
-from nmpsim.bundle import Bundle, bundle_from_bytes, bundle_of, read_bundle, write_bundle
+from nmpsim.atomic import new_file
+from nmpsim.bundle import Bundle, BundleFile, bundle_from_bytes, bundle_of, read_bundle
 from nmpsim.bundle.elf import MAGIC
 from nmpsim.config import DeviceConfig, from_settings, given_device
 from nmpsim.core.device import Device
@@ -55,10 +56,10 @@ __all__ = [
 
 @frozen
 class Compiled:
-    """A bundle in memory."""
+    """A bundle, ready to be written or run."""
 
-    image: bytes
-    """The bundle file's bytes."""
+    file: BundleFile
+    """The bundle's file, written as it is made: in memory are the network's constants only."""
     warnings: tuple[str, ...]
     rescaled_biases: tuple[RescaledBias, ...] = ()
     """What ``rescale_biases`` did, layer by layer."""
@@ -66,9 +67,14 @@ class Compiled:
     """How each device layer is tiled, if ``explain_slicing`` asked for it."""
 
     @cached_property
+    def image(self) -> bytes:
+        """The bundle file's bytes, which are made when they are asked for first."""
+        return bytes(self.file)
+
+    @cached_property
     def bundle(self) -> Bundle:
         """The same, as :func:`load` gives it for a file."""
-        return bundle_from_bytes(self.image, "<compiled>")
+        return bundle_from_bytes(self.file, "<compiled>")
 
 
 def compile(
@@ -148,7 +154,7 @@ def compile(
     if rescale_biases:
         module, rescaled = rescale_bias(module)
     sliced: list[TiledLayer] = []
-    image = compile_module(
+    file = compile_module(
         module,
         given_device(device),
         numerics=imported.numerics if numerics is None else numerics,
@@ -162,7 +168,7 @@ def compile(
         on_layer=progress
         and (lambda done, total, name: progress(Progress("layer", done, total, name))),
     )
-    return Compiled(image, imported.warnings, rescaled, tuple(sliced))
+    return Compiled(file, imported.warnings, rescaled, tuple(sliced))
 
 
 def float_program(
@@ -309,9 +315,10 @@ def from_torch(
     return quantize(imported, calibration=calibration, **settings).imported
 
 
-def save(compiled: Compiled, path: Path | str) -> None:
-    """Write the bundle; it appears whole or not at all."""
-    write_bundle(path, compiled.image)
+def save(compiled: Compiled, path: Path | str) -> str:
+    """Write the bundle, which appears whole or not at all; its digest, as of :func:`load`."""
+    with new_file(Path(path)) as file:
+        return compiled.file.write(file.write)
 
 
 def device_of(bundle: Bundle | Compiled) -> DeviceConfig:
@@ -334,7 +341,7 @@ def load(
             of :func:`compile`.
     """
     if is_model(Path(path)):
-        bundle = bundle_from_bytes(compile(path, device=device).image, str(path))
+        bundle = bundle_from_bytes(compile(path, device=device).file, str(path))
     else:
         bundle = read_bundle(path)
     if patch is None:

@@ -1,5 +1,6 @@
 """The file that a compiled network is: build, write, read."""
 
+from nmpsim.bundle.file import BundleFile
 from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.read import (
     Bundle,
@@ -13,6 +14,7 @@ from nmpsim.bundle.write import BundleBuilder, write_bundle
 __all__ = [
     "Bundle",
     "BundleBuilder",
+    "BundleFile",
     "HoldsBundle",
     "HostOperand",
     "Layer",

@@ -148,9 +148,14 @@ def headers_bytes(segments: int) -> int:
     return HEADER.size + segments * PROGRAM_HEADER.size
 
 
-def file_chunks(
+def made(piece: Buffer | Later) -> Buffer:
+    """The bytes of a piece of a file."""
+    return piece.make() if isinstance(piece, Later) else piece
+
+
+def file_pieces(
     entry: int, segments: Sequence[Segment], sections: Sequence[Section]
-) -> Iterator[Buffer]:
+) -> Iterator[Buffer | Later]:
     """The whole file, piece by piece: headers, sections in order of offset, section headers.
 
     The section names' own table is added as the last section.
@@ -182,7 +187,7 @@ def file_chunks(
     for section in (*sections, table):
         if section.type != SHT_NOBITS:
             yield bytes(section.offset - position)
-            yield from (c.make() if isinstance(c, Later) else c for c in section.chunks)
+            yield from section.chunks
             position = section.end
     yield bytes(headers_offset - position)
     yield bytes(SECTION_HEADER.size)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from nmpsim.bundle.check import Memory, Range, check_metadata
 from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.elffile import ElfFile, ElfSection
+from nmpsim.bundle.file import BundleFile
 from nmpsim.bundle.image import MemoryImage, map_segments
 from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, META
 from nmpsim.bundle.metadata import Metadata
@@ -122,10 +123,14 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
     return _bundle(_file_bytes(Path(path)), str(path))
 
 
-def bundle_from_bytes(data: bytes | memoryview, path: str = "<bytes>") -> Bundle:
+def bundle_from_bytes(data: bytes | memoryview | BundleFile, path: str = "<bytes>") -> Bundle:
     """The bundle that ``data`` holds, as :func:`read_bundle` would read it from a file."""
-    buffer = _aligned(len(data))
-    buffer[:] = np.frombuffer(data, np.uint8)
+    if isinstance(data, BundleFile):
+        buffer = _aligned(data.nbytes)
+        data.fill(buffer.data)
+    else:
+        buffer = _aligned(len(data))
+        buffer[:] = np.frombuffer(data, np.uint8)
     return _bundle(buffer, path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,7 +14,9 @@ import numpy.typing as npt
 
 from nmpsim.atomic import write_file
 from nmpsim.bundle import elf
-from nmpsim.bundle.digest import DIGEST_BYTES, digest_of
+from nmpsim.bundle.check import Memory
+from nmpsim.bundle.digest import DIGEST_BYTES
+from nmpsim.bundle.file import BundleFile
 from nmpsim.bundle.layout import (
     ACTIVATIONS,
     CONSTANTS,
@@ -129,8 +130,8 @@ class BundleBuilder:
         """Contents of a debug section, which the device never sees."""
         self._debug[name] = chunks
 
-    def finish(self, metadata: Metadata) -> bytes:
-        """The bundle file."""
+    def finish(self, metadata: Metadata) -> BundleFile:
+        """The bundle's file, which keeps constants as :meth:`add_constant` does."""
         self._part(TEXT)
         loaded = self._loaded_sections()
         digest = bytes(DIGEST_BYTES)
@@ -140,20 +141,14 @@ class BundleBuilder:
         for name, chunks in self._debug.items():
             others.append(_section_behind(others[-1], name, chunks, TENSOR_ALIGNMENT))
         others.append(_section_behind(others[-1], DIGEST, (digest,), 4))
-        digest_at = others[-1].offset
         others += self._symbol_sections(
             others[-1].end, list(loaded.values()), strtab=len(loaded) + len(others) + 2
         )
-        file, sections = io.BytesIO(), (*loaded.values(), *others)
-        file.seek(others[-1].end)
-        file.write(b"\0")  # as large as all sections at once: growing would take more memory
-        file.seek(0)
-        for chunk in elf.file_chunks(_entry(metadata), self._segments(), sections):
-            file.write(chunk)
-        digest = digest_of((file.getbuffer(),))
-        file.seek(digest_at)
-        file.write(digest)
-        return file.getvalue()
+        sections = (*loaded.values(), *others)
+        pieces = list(elf.file_pieces(_entry(metadata), self._segments(), sections))
+        at = next(place for place, piece in enumerate(pieces) if piece is digest)
+        tail = b"".join(map(elf.made, pieces[at + 1 :]))
+        return BundleFile(metadata, self._memory(), pieces[:at], tail)
 
     def _part(self, name: str) -> _Part:
         """The part that is being filled; those before it are closed."""
@@ -173,6 +168,11 @@ class BundleBuilder:
         if symbol:
             self.set_symbol(symbol, address, len(data))
         return address
+
+    def _memory(self) -> Memory:
+        text = self._parts[TEXT]
+        code = DRAM_BASE + text.offset, DRAM_BASE + text.end
+        return Memory((DRAM_BASE, code[1]), (RW_BASE, RW_BASE + self._rw_bytes), (code,))
 
     def _segments(self) -> tuple[elf.Segment, ...]:
         text = self._parts[TEXT]

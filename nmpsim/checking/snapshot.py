@@ -42,7 +42,7 @@ class Runner:
 
     def compile(self, lir: Path | str, weights: Path | str | None = None, **options: Any) -> Bundle:
         """Compile LIR text; options are those of :func:`nmpsim.compile`."""
-        return bundle_from_bytes(session.compile(lir, weights, **options).image, str(lir))
+        return bundle_from_bytes(session.compile(lir, weights, **options).file, str(lir))
 
     def run(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.debug import PackedConstant, debug_sections
+from nmpsim.bundle.file import BundleFile
 from nmpsim.bundle.limits import ATTRIBUTE_NUMBER
 from nmpsim.bundle.metadata import (
     Fate,
@@ -65,8 +66,8 @@ def compile_module(
     fates: Sequence[Fate] = (),
     normalizations: Sequence[Normalization] = (),
     on_layer: Callable[[int, int, str], None] | None = None,
-) -> bytes:
-    """The bundle of a verified module whose constants are attached.
+) -> BundleFile:
+    """The bundle of a verified module whose constants are attached, and kept: they must not change.
 
     ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, as
     :func:`~nmpsim.lir.layers.find_layer` takes them; ``slicing`` is one of ``TILINGS``;
@@ -161,7 +162,7 @@ class _Compilation:
         unsigned: Collection[str],
         fates: Sequence[Fate],
         normalizations: Sequence[Normalization],
-    ) -> bytes:
+    ) -> BundleFile:
         """Plan everything, then emit everything."""
         plans = []
         for index, op in enumerate(self._operations):

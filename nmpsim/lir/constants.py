@@ -30,8 +30,6 @@ FLOAT_PREFIX = "float/"
 LIR_SUFFIXES = (".lir.txt", ".lir", ".txt")
 """Endings of names of LIR files; what belongs to one has another ending in place of it."""
 _MAX_HINTS = 20
-_COPIES = 2
-"""Of the constants: as they are read, and as the module holds them."""
 
 
 def default_tensors_file(lir_path: Path) -> Path | None:
@@ -78,7 +76,8 @@ def attach_constants_from(
     The module holds copies of the arrays, C-contiguous and read-only. Scales become Python
     floats that are exactly float32 values.
     """
-    return _attached(module, arrays, tensors, None)
+    copies = {name: np.array(array, order="C") for name, array in arrays.items()}
+    return _attached(module, copies, tensors, None)
 
 
 def _attached(
@@ -99,7 +98,7 @@ def read_constants(module: Module, file: Path) -> dict[str, Array]:
     """
     arrays: dict[str, Array] = {}
     problems: list[Diagnostic] = []
-    needed = (Part(f"%{quote(w.name)}", _COPIES * w.type.nbytes) for w in _constants(module))
+    needed = (Part(f"%{quote(w.name)}", w.type.nbytes) for w in _constants(module))
     check_memory("the program's constants", needed, place=Place(str(file)))
     with NpzFile(file) as npz:
         for weight in _constants(module):
@@ -126,7 +125,7 @@ def _read_floats(module: Module, file: Path) -> dict[str, Array]:
             if key in npz:
                 header = npz.header(key)
                 if header.dtype == np.float32 and header.shape == weight.type.shape:
-                    found[weight.name] = _frozen_copy(npz.read(key), np.dtype(np.float32))
+                    found[weight.name] = _frozen(npz.read(key), np.dtype(np.float32))
     return found
 
 
@@ -144,16 +143,17 @@ def _checked_constants(module: Module, arrays: Mapping[str, Array]) -> dict[str,
         elif problem := _misfit(module, weight, array.dtype, array.shape):
             problems.append(problem)
         else:
-            constants[weight.name] = _frozen_copy(array, weight.type.dtype)
+            constants[weight.name] = _frozen(array, weight.type.dtype)
     if problems:
         raise UserError(problems)
     return constants
 
 
-def _frozen_copy(array: Array, dtype: np.dtype[Any]) -> Array:
-    copy = np.array(array, dtype=dtype, order="C")
-    copy.flags.writeable = False
-    return copy
+def _frozen(array: Array, dtype: np.dtype[Any]) -> Array:
+    """The array, read-only from now on; a copy only if it is of another byte order or layout."""
+    held = np.asarray(array, dtype=dtype, order="C")
+    held.flags.writeable = False
+    return held
 
 
 def _missing(

@@ -22,6 +22,8 @@ from nmpsim.lir.messages import quote
 from nmpsim.npy import ZIP_METHODS, Header, NotPlainError, read_header
 
 Array = npt.NDArray[Any]
+_PIECE_BYTES = 1 << 20
+"""That are unpacked at once: an array as a whole would be in memory twice."""
 
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -76,12 +78,14 @@ class NpzFile:
         """The array of this key; look at its header first, it may claim any size."""
         with self._member(key) as file:
             header = self._header(key, file)
-            data = file.read(header.nbytes + 1)
+            data = bytearray()  # no more than there is, whatever the header says
+            while len(data) <= header.nbytes and (piece := file.read(_PIECE_BYTES)):
+                data += piece
         if len(data) != header.nbytes:
             found = f"{len(data)} bytes" if len(data) < header.nbytes else "more"
             expected = f"{header.nbytes} bytes"
             raise self._damaged(f"{key} is not as long as its header says", found, expected)
-        flat = np.frombuffer(data, header.dtype)
+        flat = np.frombuffer(memoryview(data).toreadonly(), header.dtype)
         return flat.reshape(header.shape, order="F" if header.fortran_order else "C")
 
     @contextmanager

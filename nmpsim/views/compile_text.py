@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict
 
 from rich.console import Console
 
-from nmpsim.bundle import Bundle
+from nmpsim.bundle import Metadata
 from nmpsim.compiler.passes.rescale_bias import RescaledBias
 from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.lir.opcodes import opcodes_of
@@ -38,42 +38,43 @@ class CompileDocument(TypedDict):
     slicing: Annotated[list[TiledLayer], "how each layer is tiled, and what else was tried"]
 
 
-def compile_json(compiled: Compiled, bundle: Bundle, output: Path) -> CompileDocument:
-    """Everything as JSON data."""
+def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocument:
+    """Everything as JSON data; ``digest`` is that of what was written to ``output``."""
+    metadata = compiled.file.metadata
     return {
         "schema": SCHEMA,
         "path": str(output),
-        "bytes": len(compiled.image),
-        "digest": bundle.digest,
-        "numerics": bundle.metadata.numerics,
-        "elements": elements_json(bundle),
-        "nothing_quantized": nothing_quantized(bundle),
+        "bytes": compiled.file.nbytes,
+        "digest": digest,
+        "numerics": metadata.numerics,
+        "elements": elements_json(metadata),
+        "nothing_quantized": nothing_quantized(metadata),
         "warnings": list(compiled.warnings),
         "rescaled_biases": [to_json(one) for one in compiled.rescaled_biases],
         "slicing": [to_json(one) for one in compiled.slicing],
     }
 
 
-def summary(compiled: Compiled, bundle: Bundle, output: Path) -> str:
+def summary(compiled: Compiled, output: Path) -> str:
     """One line."""
-    metadata = bundle.metadata
+    metadata = compiled.file.metadata
     host = sum(layer.placement == "host" for layer in metadata.layers)
     cores = metadata.device.get("cores_count")
     return (
         f"wrote {output}: {plural(len(metadata.layers) - host, 'layer')} on the device,"
-        f" {host} on the host, {len(compiled.image):,} bytes"
+        f" {host} on the host, {compiled.file.nbytes:,} bytes"
         + (f", for {plural(cores, 'core')}" if isinstance(cores, int) else "")
     )
 
 
-def host_notes(bundle: Bundle) -> list[str]:
+def host_notes(metadata: Metadata) -> list[str]:
     """What runs on the host although the device has a unit for such operations, and why."""
     from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 
     operations = opcodes_of(*KINDS_ON_THE_DEVICE)
     return [
         f"{layer.name} ({layer.op}) runs on the host: {layer.reason}"
-        for layer in bundle.metadata.layers
+        for layer in metadata.layers
         if layer.placement == "host" and layer.op in operations and layer.output.scale is not None
     ]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import attrs
 
-from nmpsim.bundle import Bundle, Layer, ProgramStep
+from nmpsim.bundle import Layer, Metadata, ProgramStep
 from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_of
 from nmpsim.report.json import to_json
 
@@ -39,11 +39,11 @@ class Share:
         return self.device + self.host
 
 
-def shares(bundle: Bundle) -> tuple[Share, ...]:
+def shares(metadata: Metadata) -> tuple[Share, ...]:
     """The kinds that a program has."""
-    steps = {step.layers[0]: step for step in bundle.metadata.steps if step.kind == "host"}
+    steps = {step.layers[0]: step for step in metadata.steps if step.kind == "host"}
     found: dict[str, list[tuple[Layer, int]]] = {kind: [] for kind in KINDS}
-    for layer in bundle.metadata.layers:
+    for layer in metadata.layers:
         step = steps.get(layer.index)
         found[kind_of(layer, step)].append((layer, layer.macs or _host_macs(step)))
     return tuple(
@@ -67,15 +67,15 @@ def kind_of(layer: Layer, step: ProgramStep | None) -> str:
     return next((elem for elem in elems if elem in KINDS), "other")
 
 
-def nothing_quantized(bundle: Bundle) -> bool:
+def nothing_quantized(metadata: Metadata) -> bool:
     """Whether no layer works on Int8 or Int16 although there are layers."""
-    kinds = {share.kind for share in shares(bundle)}
+    kinds = {share.kind for share in shares(metadata)}
     return bool(kinds) and not kinds & {"i8", "i16"}
 
 
-def elements_json(bundle: Bundle) -> list[Any]:
+def elements_json(metadata: Metadata) -> list[Any]:
     """The shares as JSON data."""
-    return [to_json(share) for share in shares(bundle)]
+    return [to_json(share) for share in shares(metadata)]
 
 
 def _host_macs(step: ProgramStep | None) -> int:

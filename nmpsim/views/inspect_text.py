@@ -123,8 +123,8 @@ def inspect_json(bundle: Bundle) -> InspectDocument:
         ],
         "layers": [_layer_json(layer) for layer in metadata.layers],
         "placement": _placement(bundle),
-        "elements": elements_json(bundle),
-        "nothing_quantized": nothing_quantized(bundle),
+        "elements": elements_json(bundle.metadata),
+        "nothing_quantized": nothing_quantized(bundle.metadata),
         "bytes": _sizes(bundle),
         "device": dict(metadata.device),
     }
@@ -210,7 +210,7 @@ def _counts(bundle: Bundle) -> str:
 
 def _print_elements(bundle: Bundle, console: Console) -> None:
     """What is Int8, Int16 and float, at a glance; that nothing is quantized, loudly."""
-    found = shares(bundle)
+    found = shares(bundle.metadata)
     if not found:
         return
     heading(console, "elements")
@@ -225,7 +225,7 @@ def _print_elements(bundle: Bundle, console: Console) -> None:
     ]
     console.print(fitted_table(columns, console))
     floats = sum(share.macs for share in found if share.kind == "float")
-    if nothing_quantized(bundle):
+    if nothing_quantized(bundle.metadata):
         line(console, NOTHING_QUANTIZED, "bold red")
     elif floats:
         line(console, f"{percent(floats, total)} % of the MACs are float", "bold yellow")

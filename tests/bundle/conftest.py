@@ -76,7 +76,7 @@ def metadata() -> Metadata:
 @pytest.fixture(scope="session")
 def bundle_bytes() -> bytes:
     builder = BundleBuilder()
-    return builder.finish(example_metadata(builder)[0])
+    return bytes(builder.finish(example_metadata(builder)[0]))
 
 
 @pytest.fixture
@@ -85,6 +85,6 @@ def build_with():
 
     def build(**changes) -> bytes:
         builder = BundleBuilder()
-        return builder.finish(attrs.evolve(example_metadata(builder)[0], **changes))
+        return bytes(builder.finish(attrs.evolve(example_metadata(builder)[0], **changes)))
 
     return build

@@ -224,7 +224,7 @@ def test_a_large_bundle_is_read_once(tmp_path: Path):
     for n in range(2000):
         builder.set_symbol(f"symbol {n}", DRAM_BASE + n)
     path = tmp_path / "large.bin"
-    write_bundle(path, builder.finish(NOTHING))
+    write_bundle(path, bytes(builder.finish(NOTHING)))
     tracemalloc.start()
     bundle = read_bundle(path)
     _, peak = tracemalloc.get_traced_memory()

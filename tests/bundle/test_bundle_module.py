@@ -75,7 +75,7 @@ def build(module: Module, held: dict[str, np.ndarray] | None = None) -> bytes:
     at = {name: builder.add_constant(name, values) for name, values in (held or {}).items()}
     for name, chunks in debug_sections(module, at).items():
         builder.set_debug(name, chunks)
-    return builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ()))
+    return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
 
 def test_the_module_survives(module):
@@ -168,7 +168,7 @@ def in_pieces(module: Module) -> bytes:
     packed = PackedConstant("w", "IO", (0, 2, 3), (0, 3, 4), tuple(at))
     for name, chunks in debug_sections(module, {}, {"w": packed}).items():
         builder.set_debug(name, chunks)
-    return builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ()))
+    return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
 
 def test_packed_weights_are_stored_once(module):
@@ -218,7 +218,7 @@ def test_many_constants_cannot_share_packed_bytes():
         packed = {name: PackedConstant(name, "IO", (0, 3), (0, 4), (at,)) for name in sharing}
         for name, chunks in debug_sections(module, {}, packed).items():
             builder.set_debug(name, chunks)
-        return builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ()))
+        return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
     assert outcome(built(names[:1])) == ""
     assert outcome(built(names)) == "BUN002"
@@ -232,7 +232,7 @@ def with_section(module: Module, name: str, contents: bytes, image: bytes = b"")
     builder.add_constant("", bytes(image))
     for section, chunks in {**debug_sections(module, {}), name: [contents]}.items():
         builder.set_debug(section, chunks)
-    return builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ()))
+    return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
 
 def outcome(data: bytes) -> str:

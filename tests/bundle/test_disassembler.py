@@ -125,7 +125,7 @@ def test_any_bundle_of_the_builder_survives(constants, descriptors, code, symbol
     for number, (name, (offset, nbytes)) in enumerate(symbols.items()):
         builder.set_symbol(name, (RW_BASE if number % 3 == 2 else DRAM_BASE + 180) + offset, nbytes)
     metadata = Metadata(label, label, "nmp", {}, (), (), (), (ProgramStep("device", (), entry),))
-    data = builder.finish(metadata)
+    data = bytes(builder.finish(metadata))
     text = disassemble_bundle(bundle_from_bytes(data), data=True)
     assert assemble(text).bundle() == data
     disassemble_bundle(bundle_from_bytes(data))

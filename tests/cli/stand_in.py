@@ -16,7 +16,7 @@ if __name__ == "__main__":
 import numpy as np
 from report_samples import TRAP, sample_report
 
-from nmpsim.bundle import read_bundle
+from nmpsim.bundle import bundle_from_bytes, read_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig, from_settings
 
@@ -50,10 +50,14 @@ class Session(types.ModuleType):
 
     def compile(self, lir: Path, *files: Path | None, **options: Any) -> types.SimpleNamespace:
         self.calls.append({"lir": lir, "files": files, **options})
-        return types.SimpleNamespace(image=one_input_image(), warnings=self.warnings)
+        image = one_input_image()
+        metadata = bundle_from_bytes(image).metadata
+        file = types.SimpleNamespace(metadata=metadata, nbytes=len(image), check=lambda path: None)
+        return types.SimpleNamespace(file=file, image=image, warnings=self.warnings)
 
-    def save(self, compiled: types.SimpleNamespace, path: Path) -> None:
+    def save(self, compiled: types.SimpleNamespace, path: Path) -> str:
         Path(path).write_bytes(compiled.image)
+        return bundle_from_bytes(compiled.image).digest
 
     def is_model(self, path: Path) -> bool:
         """None of the files here is."""

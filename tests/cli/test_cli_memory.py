@@ -130,7 +130,7 @@ def test_constants_that_are_too_large(tmp_path: Path, nmpsim_cli: Any) -> None:
     done = nmpsim_cli("compile", lir, "--weights", weights, "-o", tmp_path / "o.bin")
     assert done.exit_code == 2, done.output
     assert "MEM001" in done.stderr
-    assert "found: 8 TB, 16 GB of them for %huge0" in done.stderr
+    assert "found: 4 TB, 8 GB of them for %huge0" in done.stderr
 
 
 def test_memory_that_runs_out_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,7 +81,7 @@ def test_every_tensor_has_a_symbol() -> None:
 
 
 def test_the_same_module_gives_the_same_bundle() -> None:
-    images = {compile_module(two_layers().module(), SMALL) for _ in range(2)}
+    images = {bytes(compile_module(two_layers().module(), SMALL)) for _ in range(2)}
     assert len(images) == 1
 
 

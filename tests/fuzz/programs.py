@@ -88,7 +88,7 @@ def _layers(weights: Path) -> Iterator[bytes]:
         try:
             wanted = range(layer.index, layer.index + 1)
             part = extract(bundle.module(), bundle.metadata.layers, wanted, given, outputs)
-            image = compile_module(part.module, small_device(1))
+            image = bytes(compile_module(part.module, small_device(1)))
         except UserError:
             continue  # no program of its own
         name = hashlib.sha1(image).hexdigest()

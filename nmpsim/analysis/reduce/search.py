@@ -236,7 +236,7 @@ def _compiled(whole: _Whole, part: Part, config: DeviceConfig, slicing: str) -> 
         for layer in metadata.layers
         if layer.name in names and layer.numerics and layer.numerics != metadata.numerics
     }
-    image = compile_module(
+    made = compile_module(
         part.module,
         config,
         numerics=metadata.numerics,
@@ -244,7 +244,7 @@ def _compiled(whole: _Whole, part: Part, config: DeviceConfig, slicing: str) -> 
         fuse_activations=any(layer.fused for layer in metadata.layers),
         slicing=slicing,
     )
-    return image, part.inputs, part.module, None
+    return bytes(made), part.inputs, part.module, None
 
 
 def _one_element(whole: _Whole, found: Reduced, config: DeviceConfig) -> Reduced | None:

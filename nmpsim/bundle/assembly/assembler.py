@@ -59,7 +59,7 @@ class AssembledProgram:
             builder.set_symbol(name, address, nbytes)
         for name, contents in self.debug.items():
             builder.set_debug(name, (contents,))
-        return builder.finish(self.metadata)
+        return bytes(builder.finish(self.metadata))
 
 
 def assemble(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import attrs
 import click
 
 from nmpsim.atomic import STDOUT
@@ -121,15 +120,26 @@ def command(
             explain_slicing=explain_slicing,
             progress=progress,
         )
-    if patch is not None:
-        image = session.patched(compiled.image, patch, str(output))
-        compiled = attrs.evolve(compiled, image=image)
-    session.save(compiled, output)
-    _tell(compiled, model, output, style, rescale_bias)
+        digest = _save(compiled, patch, output)
+    _tell(compiled, digest, model, output, style, rescale_bias)
     if explain_slicing and style == "text":
         from nmpsim.views.tiling_text import print_tiling
 
         show(style, dict, lambda console: print_tiling(compiled.slicing, slicing, console))
+
+
+def _save(compiled: Compiled, patch: Path | None, output: Path) -> str:
+    """Write what can be loaded; its digest."""
+    from nmpsim import session
+    from nmpsim.bundle import bundle_from_bytes, write_bundle
+
+    compiled.file.check(str(output))
+    if patch is None:
+        return session.save(compiled, output)
+    image = session.patched(compiled.image, patch, str(output))
+    digest = bundle_from_bytes(image, str(output)).digest
+    write_bundle(output, image)
+    return digest
 
 
 def _numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]]:
@@ -152,22 +162,23 @@ def _numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]]:
     return profile, by_layer
 
 
-def _tell(compiled: Compiled, model: Path, output: Path, style: str, rescale_bias: bool) -> None:
+def _tell(
+    compiled: Compiled, digest: str, model: Path, output: Path, style: str, rescale_bias: bool
+) -> None:
     """Warnings and a summary on stderr; what was asked for on stdout."""
-    from nmpsim.bundle import bundle_from_bytes
     from nmpsim.cli.float_models import say_if_float
     from nmpsim.views.compile_text import compile_json, host_notes, print_biases, summary
 
-    bundle = bundle_from_bytes(compiled.image, str(output))
+    metadata = compiled.file.metadata
     for warning in compiled.warnings:
         say(f"warning: {warning}")
-    say_if_float(bundle, model)
-    for note in host_notes(bundle):
+    say_if_float(metadata, model)
+    for note in host_notes(metadata):
         say(f"note: {note}")
-    say(summary(compiled, bundle, output))
+    say(summary(compiled, output))
     if style == "json" or rescale_bias:
         show(
             style,
-            lambda: compile_json(compiled, bundle, output),
+            lambda: compile_json(compiled, digest, output),
             lambda console: print_biases(compiled.rescaled_biases, console),
         )

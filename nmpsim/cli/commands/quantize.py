@@ -211,10 +211,11 @@ def _write(program: QuantizedProgram, request: _Request, device: DeviceConfig | 
 
     with RunProgress(stderr_console()) as progress:
         compiled = session.compile(program, device=device, progress=progress)
-    session.save(compiled, request.output)
-    for note in host_notes(compiled.bundle):
+        compiled.file.check(str(request.output))
+        session.save(compiled, request.output)
+    for note in host_notes(compiled.file.metadata):
         say(f"note: {note}")
-    say(summary(compiled, compiled.bundle, request.output))
+    say(summary(compiled, request.output))
 
 
 @contextmanager

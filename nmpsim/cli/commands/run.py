@@ -203,7 +203,7 @@ def _run(request: _Request) -> int:
 
     bundle = load_program(request.bundle, request.patch, device=config)
     if session.is_model(request.bundle):
-        say_if_float(bundle, request.bundle)
+        say_if_float(bundle.metadata, request.bundle)
     request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
     taker = Taker.of(bundle.metadata, request.inputs.images)
     samples = samples_of(request.inputs.arguments, taker)

@@ -86,7 +86,7 @@ def test_they_are_what_is_compiled(numerics: str, operation: Callable[[Draft], R
     (layer,) = explain_layers(module)
     (facts,) = (one for one in layer.profiles if one.name == numerics)
     try:
-        image = compile_module(module, SMALL, numerics=numerics)
+        image = bytes(compile_module(module, SMALL, numerics=numerics))
     except UserError as error:
         assert facts.refused.startswith(error.diagnostics[0].message)
         return

@@ -1,0 +1,81 @@
+"""What compiling takes: a network's weights are in memory once."""
+
+import pickle
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from lir_draft import Draft, int8
+
+import nmpsim
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.diagnostics import UserError
+from nmpsim.lir.printer import print_module
+
+WIDE, LAYERS = 2048, 4
+WEIGHTS = WIDE * WIDE * LAYERS
+"""17 MB."""
+
+
+def connected(wide: int, layers: int) -> Draft:
+    """Fully connected layers, one after the other."""
+    draft, kind = Draft(), int8((1, wide))
+    x = draft.input(kind)
+    for number in range(layers):
+        y = draft.output(kind) if number == layers - 1 else draft.buffer(kind)
+        weights = draft.constant(np.ones((wide, wide), np.int8), "i8", 0.001)
+        bias = draft.constant(np.zeros(wide, np.int32), "i32", 0.0005)
+        draft.emit("fullyconnected", y, x, weights, bias)
+        x = y
+    return draft
+
+
+def written(folder: Path, draft: Draft, save: Callable[..., None] = np.savez) -> tuple[Path, Path]:
+    """Files of a network in LIR."""
+    module, text, weights = draft.module(), folder / "net.lir.txt", folder / "net.npz"
+    text.write_text(print_module(module), encoding="utf-8")
+    save(weights, **module.constants)
+    return text, weights
+
+
+@contextmanager
+def at_most(nbytes: float) -> Iterator[None]:
+    """The peak of what is allocated meanwhile."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= nbytes
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_weights_of_lir_are_in_memory_once(tmp_path: Path, save: Callable[..., None]) -> None:
+    nmpsim.compile(*written(tmp_path, connected(8, 1)), slicing="simple")  # imports, kernels
+    files = written(tmp_path, connected(WIDE, LAYERS), save)
+    with at_most(1.25 * WEIGHTS):
+        compiled = nmpsim.compile(*files, slicing="simple")
+        nmpsim.save(compiled, tmp_path / "net.bin")
+    assert (tmp_path / "net.bin").stat().st_size == compiled.file.nbytes > WEIGHTS
+
+
+def test_a_compiled_network_is_the_same_in_each_form(tmp_path: Path) -> None:
+    compiled = nmpsim.compile(*written(tmp_path, connected(8, 2)))
+    digest = nmpsim.save(compiled, tmp_path / "net.bin")
+    assert (tmp_path / "net.bin").read_bytes() == compiled.image == bytes(compiled.bundle.file)
+    assert nmpsim.load(tmp_path / "net.bin").digest == compiled.bundle.digest == digest
+    assert bundle_from_bytes(compiled.image).metadata == compiled.file.metadata
+    assert pickle.loads(pickle.dumps(compiled)).image == compiled.image
+
+
+def test_what_cannot_be_loaded_is_found_before_it_is_written(tmp_path: Path) -> None:
+    file = nmpsim.compile(*written(tmp_path, connected(8, 2))).file
+    file.check("net.bin")
+    damaged = attrs.evolve(file, metadata=attrs.evolve(file.metadata, steps=()))
+    with pytest.raises(UserError, match="the steps do not do each layer once"):
+        damaged.check("net.bin")
