@@ -264,7 +264,10 @@ class _Compilation:
 
     def _values(self, view: View) -> npt.NDArray[Any]:
         """A constant's values; a view of a constant may reshape it."""
-        whole = np.ascontiguousarray(self._module.constants[view.buffer.name]).reshape(-1)
+        values = self._module.constants[view.buffer.name]
+        if view.shape == values.shape:
+            return values
+        whole = values.reshape(-1)
         start = view.byte_offset // whole.itemsize
         return whole[start : start + view.type.elements].reshape(view.shape)
 

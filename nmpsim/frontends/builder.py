@@ -96,9 +96,10 @@ class Builder:
         self._weights.sort(key=lambda weight: places.get(weight.name, len(places)))
 
     def constant(self, name: str, values: Array, type: TensorType) -> Value:
-        """A constant; ``values`` have the type's dtype and shape."""
+        """A constant; ``values`` have the type's dtype and shape, and are kept if read-only."""
         value = self._weight(name, type, constant=True)
-        held = np.array(values, type.dtype, order="C").reshape(type.shape)
+        held = np.array(values, type.dtype, copy=values.flags.writeable or None)
+        held = held.reshape(type.shape)
         held.flags.writeable = False
         self._constants[value.name] = held
         return value

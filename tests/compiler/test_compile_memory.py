@@ -1,15 +1,14 @@
 """What compiling takes: a network's weights are in memory once."""
 
 import pickle
-import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 import numpy as np
 import pytest
 from lir_draft import Draft, int8
+from traced_memory import at_most
 
 import nmpsim
 from nmpsim.bundle import bundle_from_bytes
@@ -40,18 +39,6 @@ def written(folder: Path, draft: Draft, save: Callable[..., None] = np.savez) ->
     text.write_text(print_module(module), encoding="utf-8")
     save(weights, **module.constants)
     return text, weights
-
-
-@contextmanager
-def at_most(nbytes: float) -> Iterator[None]:
-    """The peak of what is allocated meanwhile."""
-    tracemalloc.start()
-    try:
-        yield
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak <= nbytes
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

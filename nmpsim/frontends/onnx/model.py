@@ -286,8 +286,7 @@ class _Reader:
             )
         if length != nbytes or offset < 0 or offset + nbytes > path.stat().st_size:
             raise damaged(self._place, f"tensor {name} has {length} bytes at {offset}")
-        return (
-            np.fromfile(path, dtype.newbyteorder("<"), math.prod(shape), offset=offset)
-            .astype(dtype)
-            .reshape(shape)
-        )
+        read = np.fromfile(path, dtype.newbyteorder("<"), math.prod(shape), offset=offset)
+        values = read.astype(dtype, copy=False).reshape(shape)
+        values.flags.writeable = False  # and so kept as it is
+        return values

@@ -94,7 +94,8 @@ class Lowering:
         """A constant's values as they are held."""
         values = self.constant_of(tensor)
         if tensor.dtype == "uint8" and tensor.is_quantized:
-            return (values.astype(np.int16) - UNSIGNED).astype(np.int8)
+            values = (values ^ np.uint8(UNSIGNED)).view(np.int8)
+            values.flags.writeable = False  # and so kept as it is
         return values
 
     def constant_of(self, tensor: Tensor | None) -> Array:

@@ -117,7 +117,8 @@ class Tensor:
     """As many as scales."""
     axis: int
     values: npt.NDArray[Any] | None
-    """Of a constant; int4 is widened to int8."""
+    """Of a constant: the file's bytes, read-only, where they lie as NumPy wants them; int4 is
+    widened to int8."""
 
     @property
     def is_quantized(self) -> bool:
@@ -319,14 +320,14 @@ class _Reader:
             raise fail("MODEL002", message, place=self._place, hint=hint)
         if dtype not in _DTYPES.values():
             return None
-        raw: npt.NDArray[np.uint8] = np.array(buffer.DataAsNumpy(), np.uint8)
+        raw: npt.NDArray[np.uint8] = np.asarray(buffer.DataAsNumpy(), np.uint8)
         elements = int(np.prod(shape, dtype=np.int64))
         if dtype == "int4":
             return _widened(raw, elements, shape)
         if raw.size != elements * np.dtype(dtype).itemsize:
             raise _damaged(self._place, f"tensor {name} has {raw.size} bytes")
         values: npt.NDArray[Any] = raw.view(np.dtype(dtype).newbyteorder("<"))
-        return values.astype(dtype).reshape(shape)
+        return np.require(values, dtype, ["A"]).reshape(shape)
 
     def _operator(
         self, operator: Any, index: int, codes: list[str], tensors: tuple[Tensor, ...]

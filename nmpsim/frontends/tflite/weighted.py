@@ -256,9 +256,9 @@ def _parameters(
     if values.shape != (outs,) or values.dtype not in (np.int32, np.int64):
         raise UnsupportedError(f"a bias {list(values.shape)} of {values.dtype}")
     elem = "i64" if values.dtype == np.int64 else "i32"
-    held = np.moveaxis(graph.held(weights).astype(np.float64), axis, 0).reshape(outs, -1)
-    sizes = np.abs(held - zeros[:, None]).sum(axis=1)
-    _check_sums(graph, operator, operands, values, sizes)
+    held = np.moveaxis(graph.held(weights), axis, 0)
+    sizes = [np.abs(one.astype(float) - zero).sum() for one, zero in zip(held, zeros, strict=True)]
+    _check_sums(graph, operator, operands, values, np.array(sizes))
     # On the scale of the sum, whatever its own says; 0 where there is one for each channel.
     product = np.float32(graph.scale(source)) * scales[0] if weights.scales.size == 1 else 0.0
     kind = quantized(elem, (outs,), float(product), 0)
