@@ -94,7 +94,7 @@ def _check_address_space(what: str, needed: int) -> None:
         raise out_of_memory(f"{size_text(max(0, room))} of {size_text(needed)} for {what}")
 
 
-def ran_out_of_memory(error: Exception) -> bool:
+def ran_out_of_memory(error: BaseException) -> bool:
     """Whether an exception is one of the many ways to say that there is no memory left."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True

@@ -32,6 +32,8 @@ EXIT_BROKEN_PIPE = 141
 """What a shell reports for a program that SIGPIPE ended; nothing is wrong."""
 MAX_DIAGNOSTICS = 20
 """More errors than this are counted, not printed."""
+_TOO_FEW = (errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+"""What a system says where it opens no more files, or starts no more processes."""
 _ERROR = re.compile(r"\berror\[\w+\]:")
 _LABEL = re.compile(r"^(  \w+:|warning:)", re.MULTILINE)
 
@@ -61,10 +63,15 @@ def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
     except PipeClosedError:
         discard_stdout()
         return EXIT_BROKEN_PIPE
-    # The one guard against bugs: whatever else is raised is ours, and a user gets one line.
-    except Exception as error:
+    except SystemExit:
+        raise
+    # The one guard against bugs: whatever else is raised is ours, and a user gets one line. What
+    # libraries written in Rust raise is no Exception.
+    except BaseException as error:
         if ran_out_of_memory(error):
             return _user_error(out_of_memory(str(error)))
+        if isinstance(error, OSError) and error.errno in _TOO_FEW:
+            return _user_error(_too_few(error))
         return _internal_error(error, debug)
 
 
@@ -147,6 +154,15 @@ def _user_error(error: UserError) -> int:
     return EXIT_TIMEOUT if is_late else EXIT_USER
 
 
+def _too_few(error: OSError) -> UserError:
+    return fail(
+        "ENV002",
+        "the system allows too few open files or processes",
+        found=error.strerror,
+        hint="raise the limit (ulimit -n, ulimit -u, container), or start fewer: --jobs 1",
+    )
+
+
 def _usage_error(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         say(error.format_message())
@@ -158,7 +174,7 @@ def _usage_error(error: click.ClickException) -> int:
     return EXIT_USER
 
 
-def _internal_error(error: Exception, debug: bool) -> int:
+def _internal_error(error: BaseException, debug: bool) -> int:
     if debug:
         say("".join(traceback.format_exception(error)).rstrip())
     message = str(error).split("\n", 1)[0][:300]
@@ -169,7 +185,7 @@ def _internal_error(error: Exception, debug: bool) -> int:
     return EXIT_BUG
 
 
-def _innermost(error: Exception) -> str:
+def _innermost(error: BaseException) -> str:
     """File and line where it happened, for the report."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -142,3 +144,25 @@ def test_memory_that_runs_out_is_told(capsys: pytest.CaptureFixture[str]) -> Non
         "error[MEM002]: there is not enough memory",
         "  found: Unable to allocate 9.00 TiB for an array",
     ]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EAGAIN])
+def test_too_few_files_or_processes_are_no_bug(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command() -> None:
+        raise OSError(number, os.strerror(number))
+
+    assert run_guarded(command, debug=False) == 2
+    assert capsys.readouterr().err.startswith("error[ENV002]: the system allows too few")
+
+
+def test_what_a_library_in_rust_raises_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    class PanicException(BaseException):
+        """As PyO3 defines it."""
+
+    def command() -> None:
+        raise PanicException("called `unwrap()` on an error")
+
+    assert run_guarded(command, debug=False) == 3
+    assert capsys.readouterr().err.startswith("internal error: PanicException: called")
