@@ -28,6 +28,7 @@ def main() -> NoReturn:
     # Threads of NumPy's OpenBLAS that have nothing to do keep a processor busy for a while, from
     # the import on: for 2 to the power of 26 of its cycles unless told otherwise.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
+    sys.unraisablehook = _without_traceback
     end: Callable[[], None] | None = None
     try:
         from nmpsim.cli.interrupt import end_interrupted, raise_no_more, watch_interrupts
@@ -43,6 +44,20 @@ def main() -> NoReturn:
     except KeyboardInterrupt:  # while the guard itself was imported, or came to it
         if end is not None:
             end()
-        if sys.stderr is not None:
-            sys.stderr.write("interrupted\n")
+        _say_interrupted()
         sys.exit(130)
+
+
+def _say_interrupted() -> None:
+    if sys.stderr is not None:
+        sys.stderr.write("interrupted\n")
+        sys.stderr.flush()
+
+
+def _without_traceback(error: sys.UnraisableHookArgs) -> None:
+    """Ctrl-C that comes where nothing can catch it, before anybody watches."""
+    if not issubclass(error.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(error)
+        return
+    _say_interrupted()
+    os._exit(130)

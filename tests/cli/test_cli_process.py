@@ -127,6 +127,23 @@ def test_ctrl_c_while_nmpsim_is_imported(module):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
+def test_ctrl_c_where_nothing_can_catch_it():
+    code = (
+        "import sys\n"
+        "class Ends:\n"
+        "    def __del__(self): raise KeyboardInterrupt\n"
+        "class Finder:\n"
+        "    def find_spec(name, *_):\n"
+        "        if name == 'nmpsim.cli.interrupt': Ends()\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        "sys.argv = ['nmpsim', 'run', '--help']\n"
+        "from nmpsim.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def test_special_files_are_written_to_not_replaced(process, one_input, data, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
