@@ -198,6 +198,7 @@ def _sources(name: str | None, path: Path, taker: Taker) -> dict[str, Source]:
     if not _begins_arrays(head):
         if is_image(path, head):
             own = name or taker.only(path)
+            _size(path)  # that it is missing is told before how it would be read
             item = taker.item(own)
             read = partial(taker.read_image, own, path)
             if taker.batch(own) > 1:

@@ -184,6 +184,11 @@ def test_raw_values_are_of_the_inputs_type(tmp_path: Path) -> None:
     assert np.array_equal(taken(tmp_path / "x.raw", FLOAT)[0], values)
 
 
+def test_an_image_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="FILE001"):
+        taken(tmp_path / "x.png", FLOAT)
+
+
 def test_several_runs_have_a_line_each(fake, nmpsim_cli, one_input, tmp_path: Path) -> None:
     for name in ("a", "b"):
         np.save(tmp_path / f"{name}.npy", np.zeros(4, np.int8))
