@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nmpsim.core.compiled.engine import CompiledEngine
     from nmpsim.core.reference.engine import ReferenceEngine
 
-READING_SECONDS = 0.25
+READING_SECONDS = 0.1
 """What loading LLVM and kernels takes at most: until then the reference engine is no slower."""
 COMPILING_SECONDS = 15.0
 """How long the reference engine may take where kernels would have to be compiled first."""

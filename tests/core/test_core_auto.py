@@ -57,12 +57,15 @@ def chosen(
 
 def test_small_work_is_for_the_reference_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     for ready in (True, False):
-        assert chosen(monkeypatch, 0.2, ready=ready) == "reference"
+        assert chosen(monkeypatch, 0.09, ready=ready) == "reference"
 
 
-def test_more_work_is_for_kernels_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen(monkeypatch, 5, ready=True) == "compiled"
-    assert chosen(monkeypatch, 5, ready=False) == "reference"
+@pytest.mark.parametrize("seconds", [0.11, 5])
+def test_more_work_is_for_kernels_that_are_there(
+    monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    assert chosen(monkeypatch, seconds, ready=True) == "compiled"
+    assert chosen(monkeypatch, seconds, ready=False) == "reference"
 
 
 def test_much_work_is_worth_compiling_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +79,7 @@ def test_a_short_timeout_is_not_spent_on_the_slow_engine(monkeypatch: pytest.Mon
 
 def test_nobody_looks_for_kernels_for_small_work() -> None:
     engine = AutoEngine()
-    engine._is_late(0.2)
+    engine._is_late(0.09)
     assert engine._compiled is None
 
 
@@ -89,7 +92,7 @@ def test_the_reference_engine_is_made_where_it_runs(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_a_program_takes_grows_with_it(digits: Bundle) -> None:
-    assert 0.1 < reference_seconds(digits) < auto.READING_SECONDS
+    assert auto.READING_SECONDS < reference_seconds(digits) < 0.3
 
 
 def without_engine(report: RunReport) -> dict[str, Any]:
