@@ -1,4 +1,4 @@
-"""The file that a compiled network is: build, write, read."""
+"""The file that a compiled network is; :mod:`nmpsim.bundle.write` builds and writes it."""
 
 from nmpsim.bundle.file import BundleFile
 from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, ProgramStep, Tensor
@@ -9,11 +9,9 @@ from nmpsim.bundle.read import (
     bundle_of,
     read_bundle,
 )
-from nmpsim.bundle.write import BundleBuilder, write_bundle
 
 __all__ = [
     "Bundle",
-    "BundleBuilder",
     "BundleFile",
     "HoldsBundle",
     "HostOperand",
@@ -24,5 +22,4 @@ __all__ = [
     "bundle_from_bytes",
     "bundle_of",
     "read_bundle",
-    "write_bundle",
 ]

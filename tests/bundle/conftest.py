@@ -4,7 +4,8 @@ import attrs
 import numpy as np
 import pytest
 
-from nmpsim.bundle import BundleBuilder, HostOperand, Layer, Metadata, ProgramStep, Tensor
+from nmpsim.bundle import HostOperand, Layer, Metadata, ProgramStep, Tensor
+from nmpsim.bundle.write import BundleBuilder
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_descriptor
 from nmpsim.isa.expressions import high_part, low_part
 from nmpsim.isa.table import DESCRIPTORS

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from nmpsim.bundle import BundleBuilder, Metadata, bundle_from_bytes, read_bundle, write_bundle
+from nmpsim.bundle import Metadata, bundle_from_bytes, read_bundle
 from nmpsim.bundle.layout import RW_BASE, RW_LIMIT
+from nmpsim.bundle.write import BundleBuilder, write_bundle
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.table import DRAM_BASE
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from nmpsim.bundle import BundleBuilder, bundle_from_bytes, limits
+from nmpsim.bundle import bundle_from_bytes, limits
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
+from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Place, UserError
 
 PAGE = Path(__file__).parents[2] / "docs" / "bundle.md"

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from shared_files import shared_names
 from test_bundle_damaged import redigested
 
-from nmpsim.bundle import BundleBuilder, Metadata, bundle_from_bytes, read_bundle, write_bundle
+from nmpsim.bundle import Metadata, bundle_from_bytes, read_bundle
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
 from nmpsim.bundle.debug import PackedConstant, debug_sections
 from nmpsim.bundle.layout import DEBUG_SECTIONS, LIR_CONSTANTS, LIR_INDEX, LIR_TEXT
+from nmpsim.bundle.write import BundleBuilder, write_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError

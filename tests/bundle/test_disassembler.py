@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmpsim.bundle import BundleBuilder, Metadata, ProgramStep, bundle_from_bytes
+from nmpsim.bundle import Metadata, ProgramStep, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
 from nmpsim.bundle.layout import RW_BASE
+from nmpsim.bundle.write import BundleBuilder
 from nmpsim.isa.table import DRAM_BASE
 
 PROGRAMS = Path(__file__).parents[2] / "programs" / "assembly"

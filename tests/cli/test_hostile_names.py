@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.bundle import BundleBuilder, Metadata, read_bundle
+from nmpsim.bundle import Metadata, read_bundle
 from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
+from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Diagnostic, Place
 from nmpsim.visible import visible, visible_json, visible_line
 

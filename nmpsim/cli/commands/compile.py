@@ -131,7 +131,8 @@ def command(
 def _save(compiled: Compiled, patch: Path | None, output: Path) -> str:
     """Write what can be loaded; its digest."""
     from nmpsim import session
-    from nmpsim.bundle import bundle_from_bytes, write_bundle
+    from nmpsim.bundle import bundle_from_bytes
+    from nmpsim.bundle.write import write_bundle
 
     compiled.file.check(str(output))
     if patch is None:

@@ -11,7 +11,6 @@ import click
 
 from nmpsim.atomic import STDOUT, write_npz
 from nmpsim.cli.ahead import engine_for
-from nmpsim.cli.core_files import save_core_file
 from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import input_option
@@ -34,7 +33,6 @@ from nmpsim.cli.options import (
     show_json,
     strict_option,
 )
-from nmpsim.cli.several import run_several
 from nmpsim.cli.traces import TraceRequest, open_traces, trace_options
 from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE, Diagnostic, Place, fail
 from nmpsim.records import frozen
@@ -222,6 +220,8 @@ def _run(request: _Request) -> int:
     )
     limits = Limits(request.max_cycles, request.timeout)
     if several > 1:
+        from nmpsim.cli.several import run_several
+
         return run_several(
             device,
             bundle,
@@ -260,6 +260,8 @@ def _run(request: _Request) -> int:
     if late is not None:
         say(str(attrs.evolve(late, place=Place(str(request.bundle)))))
     if report.trap is not None and request.core_on_trap is not None:
+        from nmpsim.cli.core_files import save_core_file
+
         save_core_file(
             request.core_on_trap,
             bundle,

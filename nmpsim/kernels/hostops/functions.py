@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import Context, Decimal
 from functools import cache
 
 import numpy as np
@@ -26,10 +25,7 @@ _CUBIC = tuple(
     )
 )
 """Coefficients of ``2**(r/32) - 1`` for ``|r| <= 1/2``: r, r squared, r cubed."""
-_DECIMAL = Context(prec=40)
-_LN_2 = float(_DECIMAL.ln(2))
-_POWERS = np.array([float(_DECIMAL.power(2, Decimal(k) / _STEPS)) for k in range(_STEPS)])
-"""``2**(k/32)``, correctly rounded."""
+_LN_2 = float.fromhex("0x1.62e42fefa39efp-1")
 _MOST = 150.0
 """Of what :func:`exp32` looks at: what lies beyond is 0 or infinity in float32."""
 _NEAR_ZERO = 0.01
@@ -72,8 +68,17 @@ def _wide_powers() -> npt.NDArray[np.float64]:
     """``2**(k/32)`` of each k from the lowest to the highest, 0 in the middle."""
     highest = math.ceil(_MOST * _STEPS / _LN_2)
     k = np.arange(-highest, highest + 1)
-    powers: npt.NDArray[np.float64] = np.ldexp(_POWERS[k % _STEPS], k // _STEPS)
+    roots = np.array([_root(n) for n in range(_STEPS)])
+    powers: npt.NDArray[np.float64] = np.ldexp(roots[k % _STEPS], k // _STEPS)
     return powers
+
+
+def _root(k: int) -> float:
+    """``2**(k/32)``, correctly rounded: the root of 32 is five square roots, of whole numbers."""
+    power = 1 << k + _STEPS * 80
+    for _ in range(5):
+        power = math.isqrt(power)
+    return power / (1 << 80)
 
 
 def sigmoid32(x: FloatArray) -> FloatArray:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import numpy as np
 
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.isa.total import total
-from nmpsim.kernels.hostops import softmax_glow, softmax_onnx, softmax_tflite
 from nmpsim.kernels.hostops.formulas import ELEMENTWISE
+from nmpsim.kernels.hostops.later import Later
 from nmpsim.kernels.hostops.rounding import (
     Placed,
     float32_of,
@@ -32,6 +32,12 @@ from nmpsim.kernels.hostops.rounding import (
 )
 from nmpsim.kernels.hostops.tensors import FloatArray, HostTensor, IntArray, UnsupportedHostOp
 from nmpsim.records import frozen
+
+if TYPE_CHECKING:
+    from nmpsim.kernels.hostops import softmax_glow, softmax_onnx, softmax_tflite
+else:
+    softmax_glow, softmax_onnx = Later("softmax_glow"), Later("softmax_onnx")
+    softmax_tflite = Later("softmax_tflite")
 
 UNSIGNED = 128
 """An Int8 tensor is PyTorch's unsigned one less this."""

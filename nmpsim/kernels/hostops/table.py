@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmpsim.kernels.hostops import (
-    activations,
-    comparison,
-    convolution,
-    elementwise,
-    indexing,
-    linear,
-    movement,
-    normalization,
-    pooling,
-    quantization,
-    reductions,
-    resize,
-    scatter,
-    softmax,
-    suppression,
-    transposed,
-    volume,
-)
 from nmpsim.kernels.hostops.formulas import ELEMENTWISE, Elementwise
 from nmpsim.kernels.hostops.kinds import (
     ANY,
@@ -41,8 +22,48 @@ from nmpsim.kernels.hostops.kinds import (
     REAL,
     Kinds,
 )
+from nmpsim.kernels.hostops.later import Later
 from nmpsim.kernels.hostops.tensors import Implementation
 from nmpsim.records import frozen
+
+if TYPE_CHECKING:
+    from nmpsim.kernels.hostops import (
+        activations,
+        comparison,
+        convolution,
+        elementwise,
+        indexing,
+        linear,
+        movement,
+        normalization,
+        pooling,
+        quantization,
+        reductions,
+        resize,
+        scatter,
+        softmax,
+        suppression,
+        transposed,
+        volume,
+    )
+else:
+    activations = Later("activations")
+    comparison = Later("comparison")
+    convolution = Later("convolution")
+    elementwise = Later("elementwise")
+    indexing = Later("indexing")
+    linear = Later("linear")
+    movement = Later("movement")
+    normalization = Later("normalization")
+    pooling = Later("pooling")
+    quantization = Later("quantization")
+    reductions = Later("reductions")
+    resize = Later("resize")
+    scatter = Later("scatter")
+    softmax = Later("softmax")
+    suppression = Later("suppression")
+    transposed = Later("transposed")
+    volume = Later("volume")
 
 
 @frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor, execute, rounding
-from nmpsim.kernels.hostops.functions import exp32, power32, tanh32
+from nmpsim.kernels.hostops.functions import _LN_2, _root, exp32, power32, tanh32
 from nmpsim.kernels.hostops.rounding import round_half_away, round_half_even
 
 F32 = np.float32
@@ -125,3 +126,10 @@ def test_softmax_flattens_what_follows_axis_0() -> None:
     )
     deep = execute("softmax", [HostTensor(np.zeros_like(x)), HostTensor(x)], {})
     np.testing.assert_array_equal(deep.outputs[0].reshape(2, 12), flat.outputs[0])
+
+
+def test_powers_of_two_that_exp_is_made_of_are_correctly_rounded() -> None:
+    exactly = Context(prec=40)
+    assert float(exactly.ln(2)) == _LN_2
+    for k in range(32):
+        assert _root(k) == float(exactly.power(2, Decimal(k) / 32))
