@@ -7,11 +7,8 @@ from pathlib import Path
 
 import attrs
 
-from nmpsim.analysis.program import is_bundle, load_program, refuse_files
 from nmpsim.bundle import Bundle, Tensor, read_bundle
-from nmpsim.bundle.debug import debug_sections
 from nmpsim.bundle.metadata import Normalization, as_unsigned
-from nmpsim.compiler.resolve import resolve
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.diagnostics import Place, fail
 from nmpsim.experiments.identity import digest_of
@@ -40,6 +37,8 @@ class SweptProgram:
     @property
     def digest(self) -> str:
         """A name for all that results depend on: text, exact scales, constants, numerics."""
+        from nmpsim.bundle.debug import debug_sections
+
         arithmetic = repr((self.numerics, sorted(self.layer_numerics.items())))
         sections = debug_sections(self.module, {}).values()
         parts = [memoryview(chunk).cast("B") for chunks in sections for chunk in chunks]
@@ -50,6 +49,8 @@ class SweptProgram:
 
         They have no address yet.
         """
+        from nmpsim.compiler.resolve import resolve
+
         weights, operations = resolve(self.module)
         read: set[str] = set()
         written: set[str] = set()
@@ -87,6 +88,8 @@ def load_swept(
     """
     if isinstance(program, Bundle):
         return _of_bundle(program)
+    from nmpsim.analysis.program import is_bundle, load_program, refuse_files
+
     path = Path(program)
     files = [None if file is None else Path(file) for file in (weights, tensors)]
     if is_bundle(path):

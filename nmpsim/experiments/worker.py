@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
-from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.core import answers
 from nmpsim.core.device import Device
@@ -19,10 +19,12 @@ from nmpsim.core.engines import make_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import empty_machine
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.program import SweptProgram
 from nmpsim.experiments.samples import Arrays, is_scores
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.timing import costs_of
+
+if TYPE_CHECKING:
+    from nmpsim.experiments.program import SweptProgram
 
 _turn = threading.Lock()
 """A device does one run at a time; a Dask worker may have several threads."""
@@ -91,6 +93,8 @@ def measure_point(work: SweepWork, point: Point) -> Measured:
 
 
 def _compiled(program: SweptProgram, device: DeviceConfig) -> Bundle:
+    from nmpsim.compiler.driver import compile_module  # who evaluates a bundle needs none
+
     image = compile_module(
         program.module,
         device,

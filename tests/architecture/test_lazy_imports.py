@@ -83,6 +83,12 @@ def test_importing_the_compiler_needs_no_numba() -> None:
     assert "numba" not in imported_after("import nmpsim.compiler.driver, nmpsim.lir, nmpsim.bundle")
 
 
+def test_who_evaluates_a_bundle_needs_neither_compiler_nor_front_ends() -> None:
+    imported = imported_after("import nmpsim.experiments, nmpsim.frontends")
+    readers = {"nmpsim.frontends.onnx", "nmpsim.frontends.tflite", "nmpsim.lir.parser"}
+    assert imported.isdisjoint({"nmpsim.compiler", *readers})
+
+
 def test_a_run_needs_neither_the_compiler_nor_lint() -> None:
     imported = imported_after("import nmpsim\nnmpsim.load, nmpsim.Device, nmpsim.device_of")
     assert "nmpsim.core.device" in imported

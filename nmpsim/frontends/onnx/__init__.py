@@ -30,15 +30,8 @@ NUMERICS = "float"
 """ONNX Runtime."""
 KNOWN = frozenset((*NODES, *QOPERATORS, *FOLDED))
 """Operators that are compiled; others may be made of them."""
-_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
-"""What can follow the version in a file: texts, the graph, versions of operators."""
 _ODD = (IndexError, KeyError, ValueError, TypeError, AttributeError, ArithmeticError)
 """What attributes and inputs of no meaning lead to."""
-
-
-def recognize(head: bytes) -> bool:
-    """Whether a file that begins so is an ONNX model: the version of its format comes first."""
-    return len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x80 and head[2] in _FIELDS
 
 
 class NotLoweredError(UserError):

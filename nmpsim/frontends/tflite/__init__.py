@@ -12,7 +12,7 @@ from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.imported import Imported, Wishes
 from nmpsim.frontends.tflite.lowering import Lowering
-from nmpsim.frontends.tflite.model import IDENTIFIER, Graph, Operator, Tensor, read_graph
+from nmpsim.frontends.tflite.model import Graph, Operator, Tensor, read_graph
 from nmpsim.frontends.tflite.operators import OPERATORS
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.names import legal_name
@@ -20,11 +20,6 @@ from nmpsim.lir.parser import MAX_ERRORS
 
 NUMERICS = "q31"
 """TFLite's reference kernels."""
-
-
-def recognize(head: bytes) -> bool:
-    """Whether a file that begins so is a TFLite model."""
-    return head[4:8] == IDENTIFIER
 
 
 def read(path: Path, wishes: Wishes) -> Imported:

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
+from nmpsim.frontends import TFLITE_IDENTIFIER
 from nmpsim.lir.limits import size_problem
 
-IDENTIFIER = b"TFL3"
 MAX_TENSORS = 1 << 17
 """Of a subgraph; and of operators. A flatbuffer can name one table any number of times."""
 _DTYPES = {
@@ -203,7 +203,7 @@ class _Reader:
 
     def graph(self) -> Graph:
         """The first subgraph, which is the one that runs."""
-        if len(self._data) < 8 or self._data[4:8] != IDENTIFIER:
+        if len(self._data) < 8 or self._data[4:8] != TFLITE_IDENTIFIER:
             raise _damaged(self._place, "no TFL3 at byte 4")
         model = self._tflite.Model.GetRootAs(self._data, 0)
         if self._count(model.SubgraphsLength()) != 1:
