@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import attrs
-import numpy as np
 import pytest
 from lir_draft import Draft, int8
-from small_programs import SMALL, convolve, out_kind
+from small_programs import convolve, out_kind
 from whole_recordings import (
+    TIGHT,
     Change,
     Recording,
+    assert_damage_is_found,
     assert_nothing_changes,
-    assert_right_or_refused,
+    assert_refused,
     changed,
     find,
     missing,
+    needs_recordings,
     plan_of,
     put,
     record,
 )
 
-from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.whole.proof import Recorded
 from nmpsim.isa.words import CONV, LOAD
 
-pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
-TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
+pytestmark = needs_recordings
 COPIES = 2
 
 
@@ -99,23 +99,9 @@ def otherwise_padded(flat: list[Recorded]) -> None:
     ],
 )
 def test_what_is_refused(recorded: Recording, change: Change) -> None:
-    """The layer that was changed, or the one that reads it, is replayed; or there is no plan."""
-    whole, plan = plan_of(recorded), plan_of(recorded, change)
-    assert whole is not None
-    assert plan is None or plan.whole < whole.whole
+    assert_refused(recorded, change)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_recordings(recorded: Recording, seed: int) -> None:
-    """Whatever is still proved gives the same as its tiles."""
-    rng = np.random.default_rng(seed)
-    flat = [one for e in recorded[-1] for part in e.values() for one in part]
-    convolutions = [one for one in flat if one.number == OP.nmp_conv]
-    proved = 0
-    for _ in range(8):
-        among = convolutions if rng.integers(2) else flat
-        one = among[int(rng.integers(len(among)))]
-        word, by = int(rng.integers(1, len(one.words))), int(rng.choice([-8, -1, 1, 2, 5, 6, 48]))
-        change = changed(one.number, word, by, int(rng.integers(4)))
-        proved += assert_right_or_refused(recorded, change)
-    assert proved
+    assert_damage_is_found(recorded, seed, 8, [-8, -1, 1, 2, 5, 6, 48], OP.nmp_conv)

@@ -17,17 +17,18 @@ from whole_recordings import (
     Change,
     Recording,
     assert_nothing_changes,
+    assert_refused,
     changed,
     find,
     layers_of,
     missing,
+    needs_recordings,
     plan_of,
     put,
     record,
 )
 
 from nmpsim.bundle import Bundle
-from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.device import Device
 from nmpsim.core.state import Machine
@@ -39,7 +40,7 @@ from nmpsim.core.whole.tensors import Tensor
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import AVGPOOL, CONV, ELTWISE, LOAD, RESCALE, STORE
 
-pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+pytestmark = needs_recordings
 Inputs = dict[str, npt.NDArray[Any]]
 DEEP = attrs.evolve(SMALL, scratchpad_bytes=8192)
 """Input channels of a convolution come in parts."""
@@ -176,11 +177,7 @@ def parts_of_others(flat: list[Recorded]) -> None:
     ],
 )
 def test_what_is_refused(recorded: Recording, change: Change) -> None:
-    """The layer that was changed, or the one that reads it, is replayed; or there is no plan."""
-    whole = plan_of(recorded)
-    assert whole is not None
-    plan = plan_of(recorded, change)
-    assert plan is None or plan.whole < whole.whole
+    assert_refused(recorded, change)
 
 
 def by_rows(flat: list[Recorded], layer: int) -> None:

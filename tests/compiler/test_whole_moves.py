@@ -8,26 +8,26 @@ import attrs
 import numpy as np
 import pytest
 from lir_draft import Draft, tensor_type
-from small_programs import SMALL
 from whole_recordings import (
+    TIGHT,
     Change,
     Recording,
+    assert_damage_is_found,
     assert_nothing_changes,
-    assert_right_or_refused,
+    assert_refused,
     changed,
     missing,
+    needs_recordings,
     plan_of,
     record,
 )
 
-from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.whole.moves import axes
 from nmpsim.core.whole.values import UnprovedError
 from nmpsim.isa.words import FILL, LOAD, STORE, TRANSPOSE
 
-pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
-TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
+pytestmark = needs_recordings
 
 
 def network(elem: str) -> Draft:
@@ -82,24 +82,12 @@ def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
     ],
 )
 def test_what_is_refused(recorded: Recording, change: Change) -> None:
-    """The layer that was changed, or the one that reads it, is replayed; or there is no plan."""
-    whole, plan = plan_of(recorded), plan_of(recorded, change)
-    assert whole is not None
-    assert plan is None or plan.whole < whole.whole
+    assert_refused(recorded, change)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_recordings(recorded: Recording, seed: int) -> None:
-    """Whatever is still proved gives the same as its tiles."""
-    rng = np.random.default_rng(seed)
-    flat = [one for e in recorded[-1] for part in e.values() for one in part]
-    proved = 0
-    for _ in range(8):
-        one = flat[int(rng.integers(len(flat)))]
-        word, by = int(rng.integers(1, len(one.words))), int(rng.choice([-8, -2, -1, 1, 2, 14]))
-        change = changed(one.number, word, by, int(rng.integers(2)))
-        proved += assert_right_or_refused(recorded, change)
-    assert proved
+    assert_damage_is_found(recorded, seed, 8, [-8, -2, -1, 1, 2, 14])
 
 
 def of_two_memories(constant_first: bool) -> Draft:

@@ -7,9 +7,8 @@ import time
 import numpy as np
 import pytest
 from test_whole_layers import DEEP, network
-from whole_recordings import plan_of, record
+from whole_recordings import needs_recordings, plan_of, record
 
-from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.compiled.recorder import LAYER
 from nmpsim.core.decode import OP
 from nmpsim.core.whole.passes import Part, part_of, passes
@@ -117,7 +116,7 @@ def bytes_of(part: Part) -> tuple[set[int], set[int]]:
     return reads, writes
 
 
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+@needs_recordings
 def test_a_sum_and_its_rescale_are_one_pass() -> None:
     recorded = record(network(), DEEP)
     plan = plan_of(recorded)

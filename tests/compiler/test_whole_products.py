@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import attrs
-import numpy as np
 import pytest
 from lir_draft import Draft, tensor_type
 from small_programs import SMALL
 from whole_recordings import (
     Change,
     Recording,
+    assert_damage_is_found,
     assert_nothing_changes,
-    assert_right_or_refused,
+    assert_refused,
     changed,
     find,
     missing,
+    needs_recordings,
     plan_of,
     put,
     record,
 )
 
-from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.whole.proof import Recorded
 from nmpsim.isa.words import GEMM, LOAD, PART_FIRST, PART_LAST, PART_ONLY
 
-pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+pytestmark = needs_recordings
 TIGHT = attrs.evolve(SMALL, scratchpad_bytes=2048)
 
 
@@ -108,30 +108,9 @@ CHANGES = [
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_refused(recorded: Recording, change: Change) -> None:
-    whole, plan = plan_of(recorded), plan_of(recorded, change)
-    assert whole is not None
-    assert plan is None or plan.whole < whole.whole
+    assert_refused(recorded, change)
 
 
-def test_changed_products_are_right_or_refused(recorded: Recording) -> None:
-    """Words of one tile, and of all tiles of a layer."""
-    rng, several = np.random.default_rng(3), 0
-    for turn in range(15):
-        name = rng.choice([n for n in GEMM._fields if n not in ("layer", "element", "profile")])
-        word, by = getattr(GEMM, str(name)), int(rng.choice([-4, -2, -1, 1, 2, 4]))
-        nth, is_whole_layer = int(rng.integers(0, 6)), turn % 3 == 0
-
-        def change(
-            flat: list[Recorded], word: int = word, by: int = by, nth: int = nth,
-            is_whole_layer: bool = is_whole_layer,
-        ) -> None:  # fmt: skip
-            first = find(flat, OP.nmp_gemm, nth=nth)
-            layer = flat[first].layer
-            for at, one in enumerate(flat):
-                if (one.number, one.layer) == (OP.nmp_gemm, layer) and (
-                    is_whole_layer or at == first
-                ):
-                    put(flat, at, word, one.words[word] + by)
-
-        several += assert_right_or_refused(recorded, change)
-    assert several > 1
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_recordings(recorded: Recording, seed: int) -> None:
+    assert_damage_is_found(recorded, seed, 8, [-4, -2, -1, 1, 2, 4], OP.nmp_gemm)

@@ -8,27 +8,28 @@ import attrs
 import numpy as np
 import pytest
 from lir_draft import Draft, int8
-from small_programs import SMALL, convolve, out_kind
+from small_programs import convolve, out_kind
 from whole_recordings import (
+    TIGHT,
     Change,
     Recording,
+    assert_damage_is_found,
     assert_nothing_changes,
-    assert_right_or_refused,
+    assert_refused,
     changed,
     find,
     missing,
+    needs_recordings,
     plan_of,
     put,
     record,
 )
 
-from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.decode import OP
 from nmpsim.core.whole.proof import Recorded
 from nmpsim.isa.words import AVGPOOL, DWCONV, LOAD, LUT, MAXPOOL, STORE
 
-pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
-TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
+pytestmark = needs_recordings
 WINDOW: dict[str, Any] = {"Kernels": (3, 2), "Strides": (2, 1), "Layout": 0}
 
 
@@ -116,33 +117,9 @@ def stored_elsewhere(flat: list[Recorded]) -> None:
     ],
 )  # fmt: skip
 def test_what_is_refused(recorded: Recording, change: Change) -> None:
-    """The layer that was changed, or the one that reads it, is replayed; or there is no plan."""
-    whole, plan = plan_of(recorded), plan_of(recorded, change)
-    assert whole is not None
-    assert plan is None or plan.whole < whole.whole
-
-
-def all_changed(number: int, word: int, by: int) -> Change:
-    """One word of all descriptors of an instruction."""
-
-    def change(flat: list[Recorded]) -> None:
-        for at, one in enumerate(flat):
-            if one.number == number:
-                put(flat, at, word, one.words[word] + by)
-
-    return change
+    assert_refused(recorded, change)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_recordings(recorded: Recording, seed: int) -> None:
-    """Whatever is still proved gives the same as its tiles."""
-    rng = np.random.default_rng(seed)
-    flat = [one for e in recorded[-1] for part in e.values() for one in part]
-    proved = 0
-    for _ in range(12):
-        one = flat[int(rng.integers(len(flat)))]
-        word, by = int(rng.integers(1, len(one.words))), int(rng.choice([-8, -2, -1, 1, 2, 8, 37]))
-        nth = int(rng.integers(2))
-        once, everywhere = changed(one.number, word, by, nth), all_changed(one.number, word, by)
-        proved += assert_right_or_refused(recorded, everywhere if rng.integers(3) else once)
-    assert proved
+    assert_damage_is_found(recorded, seed, 12, [-8, -2, -1, 1, 2, 8, 37])

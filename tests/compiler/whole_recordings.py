@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
+import pytest
 from lir_draft import Draft
-from small_programs import bundle_of, program
+from small_programs import SMALL, bundle_of, program
 
 from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig
+from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.compiled.recording import Epochs
 from nmpsim.core.decode import FOOTPRINT_KIND, OP
 from nmpsim.core.device import Device
@@ -28,6 +30,11 @@ from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
 Inputs = dict[str, npt.NDArray[Any]]
 Recording = tuple[Bundle, Device, Inputs, Machine, list[Epoch]]
 Change = Callable[[list[Recorded]], None]
+needs_recordings = pytest.mark.skipif(
+    IS_PLAIN, reason="nothing is compiled, so nothing is recorded"
+)
+TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
+"""Layers come in several tiles."""
 
 
 def record(draft: Draft, config: DeviceConfig) -> Recording:
@@ -102,6 +109,45 @@ def changed(number: int, word: int, by: int, nth: int = 0) -> Change:
         put(flat, at, word, flat[at].words[word] + by)
 
     return change
+
+
+def all_changed(number: int, word: int, by: int) -> Change:
+    """One word of all descriptors of an instruction."""
+
+    def change(flat: list[Recorded]) -> None:
+        for at, one in enumerate(flat):
+            if one.number == number:
+                put(flat, at, word, one.words[word] + by)
+
+    return change
+
+
+def assert_refused(recorded: Recording, change: Change) -> None:
+    """The layer that was changed, or the one that reads it, is replayed; or there is no plan."""
+    whole, plan = plan_of(recorded), plan_of(recorded, change)
+    assert whole is not None
+    assert plan is None or plan.whole < whole.whole
+
+
+def assert_damage_is_found(
+    recorded: Recording, seed: int, turns: int, steps: Sequence[int], number: int = -1
+) -> None:
+    """Whatever is still proved of changed recordings gives the same as its tiles.
+
+    Words of one descriptor, or of all of an instruction, change by some of ``steps``, more often
+    those of the instruction ``number``.
+    """
+    rng, flat = np.random.default_rng(seed), one_by_one(recorded)
+    tiles = [one for one in flat if one.number == number] or flat
+    proved = 0
+    for _ in range(turns):
+        among = tiles if rng.integers(2) else flat
+        one = among[int(rng.integers(len(among)))]
+        word, by = int(rng.integers(1, len(one.words))), int(rng.choice(steps))
+        once = changed(one.number, word, by, int(rng.integers(2)))
+        everywhere = all_changed(one.number, word, by)
+        proved += assert_right_or_refused(recorded, everywhere if rng.integers(2) else once)
+    assert proved
 
 
 def assert_nothing_changes(recorded: Recording, config: DeviceConfig) -> None:
