@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHost
 
 RESULTS = {"int8": (1 / 256, -128), "int16": (1 / 32768, 0)}
 """Scale and zero point, the only ones that TFLite has."""
+Ints = IntArray | int
 _LARGEST = (1 << 31) - 1
 _DIFFERENCE_BITS = 5
 """Integer bits of the difference to a row's largest value."""
@@ -35,7 +37,9 @@ def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float)
     powers, parts = (table[places] for table in _powers(src.scale * beta))
     total = parts.sum(axis=1, keepdims=True)
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
-    inverse = _one_over_one_plus((total << zeros) - (1 << 31))
+    above_one = (total << zeros) - (1 << 31)
+    # Of a lone row Python's integers take a third of the time.
+    inverse = _one_over_one_plus(int(above_one[0, 0]) if above_one.size == 1 else above_one)
     result = _rounded_shift(_product(inverse, powers), _SUM_BITS - zeros + 31 - 8)
     result += np.int64(dest.offset)
     return result
@@ -79,9 +83,9 @@ def _check(dest: HostTensor) -> None:
         raise UnsupportedHostOp("softmax", f"TFLite has no result of scale {dest.scale:g}")
 
 
-def _product(a: IntArray, b: IntArray | int) -> IntArray:
+def _product(a: Ints, b: Ints) -> Any:
     """Doubling high product, halves up. It saturates only where both are -1, which none is here."""
-    high: IntArray = a * b
+    high = a * b
     high += 1 << 30
     high >>= 31
     return high
@@ -94,9 +98,10 @@ def _rounded_shift(x: IntArray, shift: IntArray | int) -> IntArray:
     return result
 
 
-def _shifted_up(x: IntArray, bits: int) -> IntArray:
-    held: IntArray = np.minimum(np.maximum(x << bits, -_LARGEST - 1), _LARGEST)
-    return held
+def _shifted_up(x: Ints, bits: int) -> Any:
+    if isinstance(x, int):
+        return min(max(x << bits, -_LARGEST - 1), _LARGEST)
+    return np.minimum(np.maximum(x << bits, -_LARGEST - 1), _LARGEST)
 
 
 def _exp(x: IntArray, bits: int) -> IntArray:
@@ -122,10 +127,11 @@ def _exp_below_a_quarter(x: IntArray) -> IntArray:
     square = _product(y, y)
     rest = _rounded_shift(_product(square, square), 2) + _product(square, y)
     rest = _rounded_shift(_product(rest, third) + square, 1)
-    return middle + _product(y + rest, middle)
+    result: IntArray = middle + _product(y + rest, middle)
+    return result
 
 
-def _one_over_one_plus(x: IntArray) -> IntArray:
+def _one_over_one_plus(x: Ints) -> Any:
     """1 / (1 + x) on [0, 1]: three of Newton's steps for half of the denominator."""
     half = (x + (_LARGEST + 1)) >> 1
     inverse = 1515870810 + _product(half, -1010580540)  # 48/17 - 32/17 of it, 2 integer bits
