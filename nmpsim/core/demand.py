@@ -19,7 +19,7 @@ from nmpsim.core.state import BARRIER, CORE, LAYER, SCRATCHPAD_SLACK, STAGES
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import Part, check_memory
 from nmpsim.isa.words import CHANNEL_BYTES
-from nmpsim.kernels.workspace_size import workspace_words
+from nmpsim.kernels.workspace_size import LANES, workspace_words
 from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
 from nmpsim.lir.single import instruction_problem
 
@@ -30,6 +30,8 @@ INPUT_BYTES = 32
 """So for the elements of inputs, which may have to be quantized."""
 OUTPUT_BYTES = 16
 """So for outputs: their values as they are, and as real numbers."""
+KEPT_OF_A_BYTE, KEPT_OF_A_BLOCK = 4.5, 1024
+"""Bytes that kernels keep at their worst for each byte of weights, and for each block of them."""
 _CHANNEL_BYTES = STAGES * 2 * 8
 
 
@@ -136,7 +138,17 @@ def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
     yield Part("device.scratchpad_bytes, in a proof", 8 * size)
     results = sum(nbytes_of(layer.output) for layer in bundle.metadata.layers)
     yield Part("the writable segments, in a proof", 16 * bundle.rw_bytes + 16 * results)
-    yield Part("the weights of whole layers", 4 * bundle.image.size)
+    blocks = sum(-(-layer_channels(layer) // LANES) for layer in bundle.metadata.layers)
+    yield Part("the weights of whole layers", kept_bytes(bundle.image.size, blocks))
+
+
+def kept_bytes(nbytes: int, blocks: int) -> int:
+    """Most bytes that whole layers keep of weights, in blocks of :data:`LANES` output channels.
+
+    They are a copy, and what kernels make of it: those of AVX2 most
+    (:mod:`nmpsim.kernels.kept_weights`).
+    """
+    return nbytes + math.ceil(KEPT_OF_A_BYTE * nbytes) + KEPT_OF_A_BLOCK * blocks
 
 
 def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:

@@ -29,6 +29,7 @@ from whole_recordings import (
 )
 
 from nmpsim.bundle import Bundle
+from nmpsim.core import demand
 from nmpsim.core.decode import OP
 from nmpsim.core.device import Device
 from nmpsim.core.state import Machine
@@ -39,6 +40,7 @@ from nmpsim.core.whole.tasks import Host
 from nmpsim.core.whole.tensors import Tensor
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import AVGPOOL, CONV, ELTWISE, LOAD, RESCALE, STORE
+from nmpsim.kernels import kept_weights
 
 pytestmark = needs_recordings
 Inputs = dict[str, npt.NDArray[Any]]
@@ -316,6 +318,40 @@ def test_room_for_packed_weights_fits_them(
         for number, d in task if number == OP.nmp_conv
     }  # fmt: skip
     assert set(asked) == taken
+
+
+def test_no_more_is_kept_of_weights_than_is_reckoned(
+    recorded: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on AVX2, where kernels keep most."""
+    kept: list[int] = []
+    keep, kept_words = Host.keep, kept_weights._words_avx2
+
+    def put(host: Host, values: npt.NDArray[Any]) -> int:
+        kept.append(values.nbytes)
+        return keep(host, values)
+
+    def reserve(host: Host, words: int) -> int:
+        kept.append(8 * words)
+        return 0
+
+    monkeypatch.setattr(convolution, "kept_words", kept_words)
+    monkeypatch.setattr(Host, "keep", put)
+    monkeypatch.setattr(Host, "reserve", reserve)
+    assert plan_of(recorded) is not None
+    (bundle, *_), layers = recorded, recorded[0].metadata.layers
+    blocks = sum(-(-layer.output.shape[-1] // 16) for layer in layers)
+    assert bundle.image.size < sum(kept) <= demand.kept_bytes(bundle.image.size, blocks)
+
+
+def test_room_for_whole_layers_is_enough_for_any_weights() -> None:
+    """In blocks of few inputs and of many, of which AVX2 keeps up to five times as much."""
+    for blocks in (1, 2, 3, 8, 64, 300):
+        for depth in (4, 8, 12, 36, 576, 4608):
+            weights, groups = 16 * blocks * depth, [8] * (blocks // 8) + [blocks % 8]
+            kept = [8 * kept_weights._words_avx2(group, depth) for group in groups if group]
+            assert weights + sum(kept) <= demand.kept_bytes(weights, blocks)
+    assert 8 * kept_weights._words_avx2(1, 1 << 20) == pytest.approx(4.5 * (1 << 24), rel=1e-4)
 
 
 def test_windows_far_apart_need_no_memory(recorded: Recording) -> None:
