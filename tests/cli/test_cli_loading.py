@@ -68,8 +68,10 @@ def test_only_a_terminal_is_told_and_only_if_it_lasts(
         ["explain", "a net.bin"],
         ["inspect", "a net.bin"],
         ["lint", "a net.bin"],
+        ["quantize", "a net.bin", "--calibration", "x.npy", "-o", "other.bin"],
         ["reduce", "a net.bin", "--input", "x.npy", "-o", "repro"],
         ["run", "a net.bin", "--input", "x.npy"],
+        ["sweep", "a net.bin", "--input", "x.npy", "--set", "cores.count=1", "-o", "results.csv"],
     ],
     ids=" ".join,
 )

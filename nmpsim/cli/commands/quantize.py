@@ -13,6 +13,7 @@ import click
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import GivenInputs, ImageOptions, image_options, spooled_arguments
+from nmpsim.cli.loading import told_of_loading
 from nmpsim.cli.options import (
     FILE,
     LAYER,
@@ -173,7 +174,8 @@ def _quantize(request: _Request) -> None:
     check_outputs(_outputs(request), read)
     device = load_device(request.device)
     settings = request.settings()
-    network = float_program(request.model, request.weights, input_shapes=request.shapes)
+    with told_of_loading(request.model):
+        network = float_program(request.model, request.weights, input_shapes=request.shapes)
     with _place_of_samples(sources[0] if len(sources) == 1 else None):
         samples = calibration_arrays(request.calibration, network) if given else None
         calibrated = calibrate(network, None, samples, profile=request.profile)

@@ -14,6 +14,7 @@ from nmpsim.cli.files import check_outputs, what_is_kept
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import input_option
 from nmpsim.cli.interrupt import noting
+from nmpsim.cli.loading import told_of_loading
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
@@ -125,7 +126,8 @@ def _sweep(request: _Request) -> int:
 
     grid = _grid(request)
     device = load_device(request.device)
-    program = load_swept(request.program, request.weights, request.tensors, request.numerics)
+    with told_of_loading(request.program):
+        program = load_swept(request.program, request.weights, request.tensors, request.numerics)
     for warning in program.warnings:
         say(f"warning: {warning}")
     taker = Taker(
