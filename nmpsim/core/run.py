@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TRACE_ROWS = 1 << 12
 """Instructions between two looks at the contract, where each run is checked."""
-TURNS = 20_000
+TURNS = 100_000
 """Turns that an engine may take before it comes back, so that Ctrl-C and progress get their say."""
 
 

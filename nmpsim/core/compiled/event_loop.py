@@ -14,7 +14,6 @@ from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, book
 from nmpsim.core.compiled.event_queue import (
     MAY_RELEASE,
     earliest,
-    last_turn,
     update_all_cycles,
     update_cycles,
 )
@@ -33,7 +32,6 @@ from nmpsim.core.compiled.scalar import step
 from nmpsim.core.compiled.tensor import weight_tail_of
 from nmpsim.core.compiled.traps import (
     FETCHED,
-    NEEDS_TURN,
     NOT_COMPILED,
     TRAPPED,
     WENT_ON,
@@ -118,6 +116,7 @@ def run_events(
     decoded = np.zeros((DECODED + 1) * DECODED_WORDS, np.int64)
     is_watched = stops.trace.shape[0] > 0 or is_recording(context)
     has_stops = stops.after != 0 or stops.addresses.shape[0] > 0
+    is_turnwise = has_stops or is_recording(context)
     core, moved = -1, True
     turns_left = np.int64(turns)
     while turns_left > 0:
@@ -128,6 +127,7 @@ def run_events(
         if moved:
             core = earliest(clocks)
         request = earliest(requests)
+        until = min(stops.until_cycle - 1, requests[request] if request >= 0 else NEVER)
         if core < 0 and request < 0:
             return DONE if all_halted(m) else DEADLOCK
         if trace_is_full(stops):
@@ -155,7 +155,8 @@ def run_events(
         steps, all_steps = ZERO, ZERO
         ended = WENT_ON
         moved, may_release = True, False
-        retired, last, may_ask = m.cores[core].retired, ZERO - 1, not has_stops
+        retired = m.cores[core].retired
+        until = ZERO - 1 if is_turnwise else until
         number, word, source = ILLEGAL, ZERO, np.int64(0)
         while ended == WENT_ON and steps < max_steps:
             if m.cores[core].clock > costs.limits_cycles or trace_is_full(stops):
@@ -171,20 +172,18 @@ def run_events(
                 if IS_RV32IM[number]:
                     turn = m.cores[core].clock if has_turn else ZERO - 1
                     most: Any = min(turns_left, MAX_TURNS)
-                    ended, left, passed, taken = run_rv32im(
-                        m, costs, core, number, word, max_steps - steps, turn, last, most,
-                        max_steps, decoded, is_watched, stops.seen[core],
+                    ended, went, left, passed, taken = run_rv32im(
+                        m, costs, core, number, word, max_steps - steps, turn, until, most,
+                        max_steps, decoded, clocks, is_watched, stops,
                     )  # fmt: skip
+                    if went != core:
+                        core, done = went, m.cores[went].retired
                     has_turn = has_turn and passed == 0
                     turns_left -= taken
                     note_turns(stops, taken)
                     steps = max_steps - left - passed
-                    if ended == NEEDS_TURN and may_ask:
-                        may_ask, last = False, last_turn(core, clocks, requests, stops.until_cycle)
-                        if m.cores[core].clock <= last:
-                            ended = WENT_ON
                 else:
-                    may_ask, last = False, ZERO - 1  # others may answer to what it does
+                    until = ZERO - 1  # others may answer to what it does
                     if INSTRUCTION_UNIT[number] >= 0:
                         steps_left -= steps_of_values
                         ended = tensor(m, costs, context, core, number, word, d, touches, has_turn)
@@ -246,7 +245,6 @@ def is_unseen(m: Machine, stops: StopConditions, core: Int, number: Int, word: I
 def run_apart(m: Machine, costs: Costs, stops: StopConditions) -> None:
     """Let cores go on as far as they can without a turn; see ``StopConditions.apart``."""
     decoded = np.zeros((DECODED + 1) * DECODED_WORDS, np.int64)
-    is_watched = stops.trace.shape[0] > 0
     for i in range(1, stops.apart.shape[0]):
         core, left = stops.apart[i], stops.apart[0]
         while left > 0 and m.cores[core].clock <= costs.limits_cycles:
@@ -254,9 +252,9 @@ def run_apart(m: Machine, costs: Costs, stops: StopConditions) -> None:
             if ended == FETCHED and IS_RV32IM[number]:
                 if is_unseen(m, stops, core, number, word):
                     break
-                ended, left, _, _ = run_rv32im(
+                ended, _, left, _, _ = run_rv32im(
                     m, costs, core, number, word, left, ZERO - 1, ZERO - 1, ZERO,
-                    ZERO, decoded, is_watched, stops.seen[core],
+                    ZERO, decoded, stops.clocks, stops.trace.shape[0] > 0, stops,
                 )  # fmt: skip
             left -= 1  # a trap is a step, too
             if ended == TRAPPED:

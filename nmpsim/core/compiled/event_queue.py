@@ -61,12 +61,11 @@ def update_all_cycles(m: Machine, clocks: Int64s, requests: Int64s) -> None:
 
 
 @jit
-def last_turn(core: Int, clocks: Int64s, requests: Int64s, until_cycle: Int) -> Any:
-    """The last cycle at which the others let a core have its turn, as long as they do nothing."""
-    last = until_cycle - 1
-    for i in range(requests.size):
-        last = min(last, requests[i])
-    for other in range(clocks.size):
-        if other != core:
-            last = min(last, clocks[other] - 1 if other < core else clocks[other])
+def last_turn(core: Int, clocks: Int64s, until: Int) -> Any:
+    """The last cycle, up to ``until``, at which others that do nothing let a core have its turn."""
+    last = np.int64(until)
+    for other in range(core):
+        last = min(last, clocks[other] - 1)
+    for other in range(core + 1, clocks.size):
+        last = min(last, clocks[other])
     return last

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.cycle_accounting import CONTROL, spend
+from nmpsim.core.compiled.cycle_accounting import CONTROL, ON_CONTROL, book, spend
+from nmpsim.core.compiled.event_queue import earliest, last_turn
 from nmpsim.core.compiled.fetch import number_of
 from nmpsim.core.compiled.fields import (
     b_offset,
@@ -61,6 +62,7 @@ from nmpsim.core.decode import (
 )
 from nmpsim.core.seen import is_seen
 from nmpsim.core.state import Machine
+from nmpsim.core.stops import StopConditions
 from nmpsim.isa.table import Kind
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit, jit_inlined
@@ -238,6 +240,14 @@ def access_cause(region: Int, address: Int, nbytes: Int, writes: bool) -> Any:
 
 
 @jit
+def put_back(m: Machine, core: Int, pc: Int, clock: Int, steps: Int) -> None:
+    """A core has come to another pc and cycle by so many instructions."""
+    m.cores[core].pc = pc
+    m.cores[core].retired += steps
+    spend(m, core, CONTROL, clock - m.cores[core].clock)
+
+
+@jit
 def run_rv32im(
     m: Machine,
     costs: Costs,
@@ -246,99 +256,123 @@ def run_rv32im(
     word: Int,
     steps_left: Int,
     turn: Int,
-    last_turn: Int,
+    until: Int,
     most_turns: Int,
     steps_per_turn: Int,
     decoded: Int64s,
+    clocks: Int64s,
     is_watched: bool,
-    seen: Int64s,
+    stops: StopConditions,
 ) -> Any:
     """Do an instruction of RV32IM that is fetched, and those after it.
 
     At the cycle ``turn`` the core has its turn, of which ``steps_left`` are left: it may access
-    what other cores see. Up to the cycle ``last_turn`` the next turn is its own, too, and it takes
-    ``most_turns`` of those at most. If somebody watches, an access that is not in ``seen``, and
-    what is not fetched from the image, is done alone. ``decoded`` is int64
+    what other cores see. Up to the cycle ``until`` no more than ``most_turns`` turns follow, of
+    cores in the order of ``clocks``, as :mod:`~nmpsim.core.compiled.event_queue` has them, each
+    as long as its next instruction is decoded, too. If somebody watches, an access that is not
+    seen before, and what is not fetched from the image, is done alone. ``decoded`` is int64
     [(DECODED + 1) * DECODED_WORDS]; its last entry is for the first instruction.
 
     Returns:
-        How it ended, the steps that are left of the turn, those done, and the turns taken.
+        How it ended, the core that has the last turn, the steps that are left of it, all that were
+        done, and the turns that followed. If that is another core, ``stops.clocks`` is up to date.
     """
-    registers = m.cores[core].registers
-    pc, clock = m.cores[core].pc, m.cores[core].clock
-    begin, limit = clock, costs.limits_cycles
+    limit = costs.limits_cycles
     branch_cycles = 1 + costs.control_taken_branch_cycles
     ended, cause, value = WENT_ON, ZERO - 1, ZERO
-    steps, turns, turn_end = ZERO, ZERO, steps_left
+    steps, turns, turn_end, last = ZERO, ZERO, steps_left, ZERO - 1
+    began, came = core, ZERO
     at = np.uintp(DECODED * DECODED_WORDS)
-    decode(decoded[DECODED * DECODED_WORDS :], costs, pc, number, word)
-    is_alone = is_watched and (IS_ACCESS[number] or locate(m, pc, 4)[0] != IMAGE)
+    decode(decoded[DECODED * DECODED_WORDS :], costs, m.cores[core].pc, number, word)
+    is_alone = is_watched and (IS_ACCESS[number] or locate(m, m.cores[core].pc, 4)[0] != IMAGE)
     most_steps = ZERO + 1 if is_alone else turn_end
     looks = is_watched and not is_alone
-    accesses = not is_watched or seen.size > 0
-    while True:
-        row = np.uintp(decoded[at + np.uintp(NUMBER)])
-        number = np.int64(row)
-        rd = np.uintp(decoded[at + np.uintp(RD)])
-        a = np.int64(registers[np.uintp(decoded[at + np.uintp(RS1)])])
-        b = np.int64(registers[np.uintp(decoded[at + np.uintp(RS2)])])
-        result = arithmetic(number, a, b + decoded[at + np.uintp(ADDEND)])
-        if result != UNKNOWN:
-            registers[rd] = np.int32(signed(result, 32))
-            registers[0] = 0
-            pc += 4
-            clock += decoded[at + np.uintp(CYCLES)]
-        elif IS_ACCESS[row]:
-            nbytes, writes = ACCESS_BYTES[row], IS_WRITE[row]
-            value = (a + decoded[at + np.uintp(OFFSET)]) & WORD
-            region, offset = locate(m, value, nbytes)
-            cause = access_cause(region, value, nbytes, writes)
-            if cause >= 0 or (looks and not is_seen(seen, number, value)):
-                break
-            if is_shared(region) and clock > turn:
-                if clock > last_turn or turns >= most_turns:
-                    ended = NEEDS_TURN
-                    break
-                turns, turn, turn_end = turns + 1, clock, steps + steps_per_turn
-                most_steps = most_steps if is_alone else turn_end
-            memory = memory_of(m, core, region)
-            if writes:
-                write(memory, offset, nbytes, b)
-            else:
-                result = read(memory, offset, nbytes)
-                bits = 8 * nbytes if SIGN_EXTENDS[row] else np.int64(32)
-                registers[rd] = np.int32(signed(result, bits))
+    accesses = not is_watched or stops.seen.shape[1] > 0
+    while True:  # of one core after the other
+        registers, seen = m.cores[core].registers, stops.seen[core]
+        pc, clock, begin = m.cores[core].pc, m.cores[core].clock, steps
+        while True:  # instructions
+            row = np.uintp(decoded[at + np.uintp(NUMBER)])
+            number = np.int64(row)
+            rd = np.uintp(decoded[at + np.uintp(RD)])
+            a = np.int64(registers[np.uintp(decoded[at + np.uintp(RS1)])])
+            b = np.int64(registers[np.uintp(decoded[at + np.uintp(RS2)])])
+            result = arithmetic(number, a, b + decoded[at + np.uintp(ADDEND)])
+            if result != UNKNOWN:
+                registers[rd] = np.int32(signed(result, 32))
                 registers[0] = 0
-            pc += 4
-            clock += 1 + access_cycles(costs, region)
-        else:
-            taken = branch_taken(number, a, b)
-            target = decoded[at + np.uintp(OFFSET)]
-            if taken == UNKNOWN:
-                target = jump_target(number, a, target)
-            if taken == 0:
                 pc += 4
-                clock += 1
-            elif target & 3:
-                cause, value = FETCH_MISALIGNED, target
-                break
-            else:
-                if taken == UNKNOWN:
-                    registers[rd] = np.int32(signed(pc + 4, 32))
+                clock += decoded[at + np.uintp(CYCLES)]
+            elif IS_ACCESS[row]:
+                nbytes, writes = ACCESS_BYTES[row], IS_WRITE[row]
+                value = (a + decoded[at + np.uintp(OFFSET)]) & WORD
+                region, offset = locate(m, value, nbytes)
+                cause = access_cause(region, value, nbytes, writes)
+                if cause >= 0 or (looks and not is_seen(seen, number, value)):
+                    break
+                if is_shared(region) and clock > turn:
+                    if clock > last or turns >= most_turns:
+                        ended = NEEDS_TURN
+                        break
+                    turns, turn, turn_end = turns + 1, clock, steps + steps_per_turn
+                    most_steps = most_steps if is_alone else turn_end
+                memory = memory_of(m, core, region)
+                if writes:
+                    write(memory, offset, nbytes, b)
+                else:
+                    result = read(memory, offset, nbytes)
+                    bits = 8 * nbytes if SIGN_EXTENDS[row] else np.int64(32)
+                    registers[rd] = np.int32(signed(result, bits))
                     registers[0] = 0
-                pc = target
-                clock += branch_cycles
-        steps += 1
-        if steps >= most_steps or clock > limit:
+                pc += 4
+                clock += 1 + access_cycles(costs, region)
+            else:
+                taken = branch_taken(number, a, b)
+                target = decoded[at + np.uintp(OFFSET)]
+                if taken == UNKNOWN:
+                    target = jump_target(number, a, target)
+                if taken == 0:
+                    pc += 4
+                    clock += 1
+                elif target & 3:
+                    cause, value = FETCH_MISALIGNED, target
+                    break
+                else:
+                    if taken == UNKNOWN:
+                        registers[rd] = np.int32(signed(pc + 4, 32))
+                        registers[0] = 0
+                    pc = target
+                    clock += branch_cycles
+            steps += 1
+            if steps >= most_steps or clock > limit:
+                break
+            slot = ((pc >> 2) & (DECODED - 1)) * DECODED_WORDS
+            at = np.uintp(slot)
+            if decoded[at] != pc + 1 and not decode_at(m, costs, decoded, slot, pc, accesses):
+                break
+        put_back(m, core, pc, clock, steps - begin)
+        if ended != NEEDS_TURN or clock > until or turns >= most_turns:
             break
-        slot = ((pc >> 2) & (DECODED - 1)) * DECODED_WORDS
-        at = np.uintp(slot)
-        if decoded[at] != pc + 1 and not decode_at(m, costs, decoded, slot, pc, accesses):
+        clocks[core] = clock
+        first = earliest(clocks)
+        if first == core:
+            ended, last = WENT_ON, last_turn(core, clocks, until)
+            continue
+        to = m.cores[first].pc
+        slot = ((to >> 2) & (DECODED - 1)) * DECODED_WORDS
+        is_decoded = decoded[np.uintp(slot)] == to + 1
+        if is_alone or not (is_decoded or decode_at(m, costs, decoded, slot, to, accesses)):
             break
-    m.cores[core].pc = pc
-    m.cores[core].retired += steps
-    spend(m, core, CONTROL, clock - begin)
+        book(m, core, ON_CONTROL)
+        if steps > came:
+            stops.clocks[core] = clock
+        came = steps
+        core, turn, last, at = first, clocks[first], ZERO - 1, np.uintp(slot)
+        ended, turns, turn_end = WENT_ON, turns + 1, steps + steps_per_turn
+        most_steps = turn_end
+    if core != began and steps > came:
+        stops.clocks[core] = clock
     if cause >= 0:
         ended = trap(m, core, cause, value)
         steps += 1 if ended == WENT_ON else 0
-    return ended, turn_end - steps, steps, turns
+    return ended, core, turn_end - steps, steps, turns
