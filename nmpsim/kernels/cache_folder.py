@@ -46,6 +46,8 @@ class CacheFolder:
             file.write(_START + _digest(name, contents) + contents)
 
         try:
+            if self.path.is_file() and not self.path.is_symlink():
+                self.path.unlink()
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if is_trusted(self.path):
                 entry = self.path / name
@@ -133,13 +135,16 @@ def cache_folder(name: str, parent: str) -> CacheFolder | None:
     chosen = parent or platformdirs.user_cache_dir("nmpsim")
     if chosen.startswith("~"):  # nobody knows a home of this user
         return None
-    path = Path(chosen).absolute() / name
-    return CacheFolder(path) if is_trusted(path) and _can_be_used(path) else None
+    above = Path(chosen).absolute()
+    path = above / name
+    if not is_trusted(path) or above.is_file():  # a file of this name gives way, others do not
+        return None
+    return CacheFolder(path) if _can_be_used(path) else None
 
 
 def _can_be_used(folder: Path) -> bool:
     """True if it can be read, or can be made and written."""
-    there = next((path for path in (folder, *folder.parents) if path.exists()), None)
-    if there is None or not there.is_dir():
-        return False
-    return os.access(there, os.R_OK | os.X_OK if there == folder else os.W_OK | os.X_OK)
+    if folder.is_dir():
+        return os.access(folder, os.R_OK | os.X_OK)
+    there = next((path for path in folder.parents if path.exists()), None)
+    return there is not None and there.is_dir() and os.access(there, os.W_OK | os.X_OK)

@@ -182,6 +182,22 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert chosen(tmp_path / "file") is None
 
 
+def test_a_file_gives_way_to_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "kernels").write_text("no folder")
+    kept = chosen(tmp_path)
+    assert kept is not None
+    assert kept.read("run-1") is None
+    assert not kept.has("run-")
+    kept.write("run-1", b"code")
+    assert kept.read("run-1") == b"code"
+
+
+def test_a_file_that_is_named_as_the_cache_stays(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    assert cache_folder("", str(tmp_path / "mine")) is None
+    assert chosen(tmp_path / "mine") is None
+
+
 def test_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda _: "~/.cache/nmpsim")
     assert cache_folder("kernels", "") is None
