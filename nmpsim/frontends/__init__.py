@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from nmpsim.diagnostics import Place, fail
+from nmpsim.frontends.formats import is_onnx, is_tflite
 from nmpsim.frontends.imported import NO_WISHES, Imported, Wishes
 
 __all__ = [
@@ -25,9 +26,6 @@ __all__ = [
 
 _HEAD = 64
 """Bytes of a file that tell what it is."""
-TFLITE_IDENTIFIER = b"TFL3"
-_ONNX_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
-"""What can follow the version in an ONNX file: texts, the graph, versions of operators."""
 
 
 @attrs.frozen
@@ -38,15 +36,6 @@ class FrontEnd:
     recognize: Callable[[bytes], bool]
     """Whether a file that begins with these bytes is one."""
     read: Callable[[Path, Wishes], Imported]
-
-
-def _is_tflite(head: bytes) -> bool:
-    return head[4:8] == TFLITE_IDENTIFIER
-
-
-def _is_onnx(head: bytes) -> bool:
-    """The version of its format comes first."""
-    return len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x80 and head[2] in _ONNX_FIELDS
 
 
 def _read_tflite(path: Path, wishes: Wishes) -> Imported:
@@ -62,8 +51,8 @@ def _read_onnx(path: Path, wishes: Wishes) -> Imported:
 
 
 FRONT_ENDS = (
-    FrontEnd("TFLite", _is_tflite, _read_tflite),
-    FrontEnd("ONNX", _is_onnx, _read_onnx),
+    FrontEnd("TFLite", is_tflite, _read_tflite),
+    FrontEnd("ONNX", is_onnx, _read_onnx),
 )
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
-from nmpsim.frontends import TFLITE_IDENTIFIER
+from nmpsim.frontends.formats import TFLITE_IDENTIFIER
 from nmpsim.lir.limits import size_problem
 
 MAX_TENSORS = 1 << 17
