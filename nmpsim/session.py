@@ -124,15 +124,17 @@ def compile(
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
     from nmpsim.frontends import NO_WISHES, Imported, Wishes, import_model
-    from nmpsim.frontends.origin import read_origin
+    from nmpsim.frontends.origin import imported_lir, read_origin
     from nmpsim.lir.constants import attach_constants, default_tensors_file
     from nmpsim.lir.parser import parse_file
     from nmpsim.lir.verify import verify
-    from nmpsim.quantization import QuantizedProgram, imported_lir
 
     wishes = Wishes(input_shapes, integer_islands)
-    if isinstance(model, QuantizedProgram):
-        model = model.imported
+    if not isinstance(model, str | Path | Imported):
+        from nmpsim.quantization import QuantizedProgram  # slow to import
+
+        if isinstance(model, QuantizedProgram):
+            model = model.imported
     if not isinstance(model, Imported):
         imported = import_model(Path(model), weights, tensors, wishes)
     elif weights is None and tensors is None and wishes == NO_WISHES:
@@ -179,10 +181,10 @@ def float_program(
 ) -> Imported:
     """A float network that is to be quantized; arguments and errors as of :func:`calibrate`."""
     from nmpsim.frontends import Imported, Wishes, import_model
+    from nmpsim.frontends.origin import imported_lir
     from nmpsim.lir.constants import attach_constants
     from nmpsim.lir.parser import parse_file
     from nmpsim.lir.verify import verify
-    from nmpsim.quantization import imported_lir
 
     if isinstance(model, Imported):
         return model

@@ -11,7 +11,10 @@ from nmpsim.bundle import limits
 from nmpsim.bundle.metadata import Fate, Normalization
 from nmpsim.bundle.schema import record_from_json, record_to_json
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.frontends.imported import Imported
+from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.constants import beside
+from nmpsim.lir.nodes import Module
 from nmpsim.report.fields import Before
 
 SCHEMA: Final = "nmpsim-model-1"
@@ -56,3 +59,9 @@ def read_origin(lir: Path) -> Origin | None:
             expected=error.diagnostics[0].expected,
             hint="quantize the model again, or remove the file",
         ) from error
+
+
+def imported_lir(module: Module, origin: Origin | None = None) -> Imported:
+    """A module of LIR text; ``origin`` says what that was made of, if that was a model's file."""
+    fates, normalizations = (origin.fates, origin.normalizations) if origin else ((), ())
+    return Imported(module, frozenset(), fates, DEFAULT_NUMERICS, normalizations)

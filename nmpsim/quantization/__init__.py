@@ -13,7 +13,6 @@ from nmpsim.quantization.driver import (
     QuantizedProgram,
     Result,
     float_inputs,
-    imported_lir,
 )
 from nmpsim.quantization.files import ProgramFiles
 from nmpsim.quantization.parameters import SCHEMAS, Parameters, Schema, choose_parameters
@@ -37,7 +36,6 @@ __all__ = [
     "choose_parameters",
     "compare",
     "float_inputs",
-    "imported_lir",
     "of_examples",
     "read_profile",
     "settings_of",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Fate
 from nmpsim.diagnostics import Place, about, fail
 from nmpsim.frontends.imported import Imported
-from nmpsim.frontends.origin import Origin
+from nmpsim.frontends.origin import imported_lir
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.layers import PlainLayer, find_layer
 from nmpsim.lir.nodes import Module, TensorType
@@ -165,12 +165,6 @@ def float_inputs(program: Imported) -> dict[str, TensorType]:
     """The inputs of a float program by name; QUANT001 if it is none."""
     _require_float(program.module)
     return {value.name: value.type for value in build_graph(program.module).inputs}
-
-
-def imported_lir(module: Module, origin: Origin | None = None) -> Imported:
-    """A module of LIR text; ``origin`` says what that was made of, if that was a model's file."""
-    fates, normalizations = (origin.fates, origin.normalizations) if origin else ((), ())
-    return Imported(module, frozenset(), fates, DEFAULT_NUMERICS, normalizations)
 
 
 def _fates(fates: Sequence[Fate], names: Mapping[str, str]) -> tuple[Fate, ...]:

@@ -14,7 +14,7 @@ from nmpsim.analysis.reduce.search import Reduced
 from nmpsim.atomic import cannot_write, write_file, write_npz
 from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import Place, fail
-from nmpsim.quantization.driver import imported_lir
+from nmpsim.frontends.origin import imported_lir
 from nmpsim.quantization.files import write_program
 
 SCHEMA: Final = "nmpsim-repro-1"
