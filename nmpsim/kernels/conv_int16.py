@@ -6,18 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.isa.profiles import (
-    FBGEMM,
-    FLOAT,
-    GLOW_FLOAT,
-    GLOW_FLOAT_LATE,
-    GLOW_INT,
-    NMP,
-    ONEDNN,
-    Q31,
-    Q31_ONCE,
-    decides_profiles,
-)
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import largest, read_sums
 from nmpsim.kernels.array_types import Int, Int16s, Int32s, Int64s
@@ -38,19 +26,17 @@ from nmpsim.kernels.operands import ConvShape, InputWindow, Operands, Parts, Pla
 from nmpsim.kernels.patches import gather, row_length
 from nmpsim.kernels.profiles import early_zero_point
 from nmpsim.kernels.requantize import requantize
-from nmpsim.kernels.requantize_int16 import (
-    ACCOUNTS,
-    AWAY,
+from nmpsim.kernels.requantize_int16 import ACCOUNTS, MAX_ADDEND, finish_wide
+from nmpsim.kernels.result_blocks import (
     BEYOND,
-    EVEN,
+    FIXED,
     INTEGER,
-    MAX_ADDEND,
     add_accounts,
     clear_accounts,
-    finish_wide,
+    may_be_first,
     take_back,
+    way_of,
 )
-from nmpsim.kernels.requantize_int32 import may_be_first
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import HAS_OFFSETS, LEVELS
@@ -169,7 +155,7 @@ class Batch(NamedTuple):
     steps: Int
     """Between two carries of the sums."""
     way: Int
-    """How sums are scaled (``requantize_int16.py``)."""
+    """How sums are scaled (``result_blocks.py``)."""
     patches: Int16s
     """int16 [PIXELS, depth], used where windows cannot be read in place or are summed up."""
     sums: Int64s
@@ -260,21 +246,6 @@ def put_sums(
 
 
 @jit
-@decides_profiles("conv")
-def way_of(q: Quantizer) -> Any:
-    """How sixteen channels at a time are scaled; -1 if they cannot be."""
-    if q.leaky or q.profile == Q31_ONCE:
-        return -_ONE
-    if q.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE):
-        return np.int64(AWAY)
-    if q.profile in (FLOAT, FBGEMM, ONEDNN):
-        return np.int64(EVEN)
-    if q.profile in (GLOW_INT, NMP, Q31):
-        return np.int64(INTEGER)
-    return -_ONE
-
-
-@jit
 def is_plain(
     w: ConvShape,
     parts: Parts,
@@ -290,7 +261,7 @@ def is_plain(
     is_even = b.lane == 0 and addends.size % LANES == 0
     is_even = is_even and w.out_row_stride == w.out_w * w.out_pixel_stride
     is_even = is_even and place.stride_y % channels == 0 and place.stride_x % channels == 0
-    return is_alone and is_even and (b.way == INTEGER or largest(addends) < MAX_ADDEND)
+    return is_alone and is_even and (b.way in (INTEGER, FIXED) or largest(addends) < MAX_ADDEND)
 
 
 @jit
@@ -328,7 +299,7 @@ def put_plain_results(
     )
     lowest = place.origin + begin // w.out_w * place.stride_y + b.first
     if found & BEYOND or may_be_first(lowest, found, q.clip, place.layer, counters):
-        take_back(b.accounts)
+        take_back(b.accounts, ORIGIN)
         return -_ONE
     return found
 
@@ -378,7 +349,7 @@ def convolve_batches(
     """Batch after batch of a group's pixels."""
     limited, all_pixels = ORIGIN, w.out_h * w.out_w
     plain, found = b.way >= 0 and is_plain(w, parts, q, place, counters, b, workspace), ORIGIN
-    clear_accounts(b.accounts)
+    clear_accounts(b.accounts, ORIGIN)
     left, begin = (all_pixels + PIXELS - 1) // PIXELS, ORIGIN
     while left > 0:
         pixels = (all_pixels - begin + left - 1) // left
@@ -394,7 +365,8 @@ def convolve_batches(
         last = place.origin + b.first
         last += max((w.out_h - 1) * place.stride_y, ORIGIN)
         last += max((w.out_w - 1) * place.stride_x, ORIGIN)
-        add_accounts(b.accounts, q.clip, last, place.layer, counters)
+        lanes = b.lane, workspace.run.size
+        add_accounts(b.accounts, ORIGIN, *lanes, q.clip, last, place.layer, counters)
 
 
 @jit_allocating

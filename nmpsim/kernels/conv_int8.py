@@ -22,18 +22,16 @@ from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, InputWindow, Operands, Parts, Place, Quantizer
 from nmpsim.kernels.profiles import early_zero_point
 from nmpsim.kernels.requantize import requantize
-from nmpsim.kernels.requantize_int32 import (
+from nmpsim.kernels.requantize_int32 import complete_sums, finish_sums, note_first, scale_sums
+from nmpsim.kernels.result_blocks import (
     BEYOND,
     add_accounts,
     clear_accounts,
-    complete_sums,
-    finish_sums,
     may_be_first,
-    note_first,
-    scale_sums,
     take_back,
     way_of,
 )
+from nmpsim.kernels.result_rows import BELOW
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import HAS_OFFSETS, MAX_PIXELS
@@ -143,7 +141,7 @@ class Batch(NamedTuple):
     """The first channel's."""
     is_gathered: bool
     way: Int
-    """How sums are scaled (``result_rows.py``)."""
+    """How sums are scaled (``result_blocks.py``)."""
     patches: Int8s
     """int8 [MAX_PIXELS, depth], used where windows cannot be read in place."""
     room: Int64s
@@ -252,7 +250,7 @@ def put_plain_results(
             copy_run(workspace.results[p], b.lane, spm.i8, to, count)
     lowest = place.origin + begin // w.out_w * place.stride_y + b.first
     if found & BEYOND or may_be_first(lowest, found, q.clip, place.layer, counters):
-        take_back(table)
+        take_back(table, BELOW)
         return -_ONE
     return found
 
@@ -352,8 +350,9 @@ def convolve_batches(
     last += max((w.out_h - 1) * place.stride_y, ORIGIN) + max(
         (w.out_w - 1) * place.stride_x, ORIGIN
     )
-    add_accounts(workspace.table, b.lane, workspace.run.size, q.clip, last, place.layer, counters)
-    clear_accounts(workspace.table)
+    lanes = b.lane, workspace.run.size
+    add_accounts(workspace.table, BELOW, *lanes, q.clip, last, place.layer, counters)
+    clear_accounts(workspace.table, BELOW)
 
 
 @jit_allocating

@@ -32,6 +32,7 @@ from nmpsim.kernels.vector_code import (
     constant,
     declared,
     function_of,
+    larger,
     load,
     pick,
     splat,
@@ -97,10 +98,6 @@ def _products(b: ir.IRBuilder, weights: ir.Value, inputs: ir.Value) -> Any:
 
 def _smaller(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
     return b.select(b.icmp_unsigned("<", one, other), one, other)
-
-
-def _larger(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
-    return b.select(b.icmp_signed(">", one, other), one, other)
 
 
 def _emit_block(
@@ -192,15 +189,15 @@ def _emit_reach(
     over_steps = Loop(b, some, [where, *zeros])
     where, positive, negative, squares = over_steps.values
     value = load(b, where, _HALVES, 2)
-    above = _larger(b, value, nothing)
+    above = larger(b, value, nothing)
     added = [
         b.add(positive, _products(b, above, ones)),
         b.sub(negative, _products(b, b.sub(value, above), ones)),
         b.add(squares, _squares(b, value, LANES)),
     ]
     where, *sums = over_steps.end([b.add(where, constant(STEP)), *added])
-    sizes = _larger(b, *sums[:2]), b.add(*sums[:2]), sums[2]
-    most = [_larger(b, *two) for two in zip(sizes, most, strict=True)]
+    sizes = larger(b, *sums[:2]), b.add(*sums[:2]), sums[2]
+    most = [larger(b, *two) for two in zip(sizes, most, strict=True)]
     most = over_runs.end(over_chunks.end([b.sub(left, some), where, *most])[1:])[1:]
     for row, known in enumerate(most):
         store(b, known, ahead(b, found, STEP * row), 4)
@@ -226,7 +223,7 @@ def _emit_energy(b: ir.IRBuilder, inputs: ir.Value, granules: ir.Value, known: i
     while apart:
         sums = b.add(sums, pick(b, sums, sums, [i ^ apart for i in range(lanes)]))
         apart //= 2
-    _, most = loop.end([b.add(at, constant(2 * GRANULE)), _larger(b, most, sums)])
+    _, most = loop.end([b.add(at, constant(2 * GRANULE)), larger(b, most, sums)])
     return b.zext(b.extract_element(most, ir.Constant(I32, 0)), I64)
 
 

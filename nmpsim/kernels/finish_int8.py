@@ -1,4 +1,4 @@
-"""Code for the host that makes Int8 results of a block's sums, in each way of ``result_rows.py``.
+"""Code for the host that makes Int8 results of a block's sums, in each way of ``result_blocks.py``.
 
 All ways are monotonic in the sum: so the extremes of the results are those of the least and the
 largest sum, and if these two are within what a way can take, so are all others.
@@ -11,20 +11,17 @@ from typing import Any
 
 from llvmlite import ir
 
+from nmpsim.kernels.result_blocks import AWAY, EVEN, FIXED, INTEGER
 from nmpsim.kernels.result_rows import (
     ADDEND,
     AFTER,
     AHEAD,
-    AWAY,
     BASE,
     BEFORE,
     BELOW,
     BIAS,
-    EVEN,
     FACTOR,
-    FIXED,
     HALF,
-    INTEGER,
     LIMIT,
     MOST,
     MUL,
@@ -35,22 +32,24 @@ from nmpsim.kernels.result_rows import (
 )
 from nmpsim.kernels.vector_code import (
     I32,
-    I64,
     LANES,
     Loop,
+    any_of,
     constant,
     declared,
     function_of,
+    larger,
     load,
+    smaller,
     splat,
     store,
     vector,
     words,
 )
+from nmpsim.kernels.vector_reals import DOUBLES, REALS, nearest, of_real, reals
 
 ROW_BYTES = 4 * LANES
 _WORDS, _HALVES, _BYTES, _LONGS = vector(32), vector(16), vector(8), vector(64)
-_REALS, _DOUBLES = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(ir.DoubleType(), LANES)
 _MAX_REAL = 1 << 30
 """Reals beyond it are no integers of 32 bits, or might be none with what is added."""
 
@@ -62,12 +61,6 @@ nothing."""
 def row_of(b: ir.IRBuilder, table: ir.Value, row: int, kind: ir.Type = _WORDS) -> Any:
     """A row of a block's table."""
     return load(b, b.add(table, constant(row * ROW_BYTES)), kind, 4)
-
-
-def any_of(b: ir.IRBuilder, mask: ir.Value) -> Any:
-    """1 if a flag of a mask is set."""
-    bits = b.bitcast(mask, ir.IntType(LANES))
-    return b.zext(b.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(LANES), 0)), I64)
 
 
 def is_far(b: ir.IRBuilder, values: ir.Value, limit: ir.Value) -> Any:
@@ -112,31 +105,23 @@ def _by_reals(away: bool) -> Callable[..., tuple[Scale, Scale]]:
         """Each operation is rounded. Of the profiles that round halves away from zero all factors
         but one are 1, and the bias is 0."""
         base, reach = row_of(b, table, BASE), row_of(b, table, REACH)
-        ahead, factor, after = (row_of(b, table, row, _REALS) for row in (AHEAD, FACTOR, AFTER))
-        bias = row_of(b, table, BIAS, _DOUBLES)
+        ahead, factor, after = (row_of(b, table, row, REALS) for row in (AHEAD, FACTOR, AFTER))
+        bias = row_of(b, table, BIAS, DOUBLES)
         early = splat(b, b.bitcast(b.trunc(zero, I32), ir.FloatType()), LANES)
 
         def real(total: ir.Value) -> Any:
-            exact = b.sitofp(b.add(total, base), _REALS)
+            exact = b.sitofp(b.add(total, base), REALS)
             if away:
                 return b.fadd(b.fmul(exact, factor), early)
-            scaled = b.fpext(b.fmul(b.fmul(exact, ahead), factor), _DOUBLES)
-            return b.fadd(b.fmul(b.fptrunc(b.fadd(scaled, bias), _REALS), after), early)
+            scaled = b.fpext(b.fmul(b.fmul(exact, ahead), factor), DOUBLES)
+            return b.fadd(b.fmul(b.fptrunc(b.fadd(scaled, bias), REALS), after), early)
 
         def scaled(total: ir.Value) -> Any:
-            if not away:
-                return b.fptosi(_of_real(b, "rint", real(total)), _WORDS)
-            found = real(total)
-            size = _of_real(b, "fabs", found)
-            whole = _of_real(b, "trunc", size)  # exact, as is what is left
-            is_more = b.fcmp_ordered(">=", b.fsub(size, whole), _reals(0.5))
-            rounded = b.sub(b.fptosi(whole, _WORDS), b.sext(is_more, _WORDS))
-            is_negative = b.fcmp_ordered("<", found, _reals(0.0))
-            return b.select(is_negative, b.sub(words(0), rounded), rounded)
+            return nearest(b, real(total), away)
 
         def far(total: ir.Value) -> Any:
-            size = _of_real(b, "fabs", real(total))
-            beyond = b.fcmp_unordered(">", size, _reals(_MAX_REAL))
+            size = of_real(b, "fabs", real(total))
+            beyond = b.fcmp_unordered(">", size, reals(_MAX_REAL))
             return b.or_(beyond, b.icmp_signed("<", reach, words(0)))
 
         return scaled, far
@@ -144,29 +129,11 @@ def _by_reals(away: bool) -> Callable[..., tuple[Scale, Scale]]:
     return scale
 
 
-def _reals(value: float) -> Any:
-    return ir.Constant(_REALS, [value] * LANES)
-
-
-def _of_real(b: ir.IRBuilder, name: str, value: ir.Value) -> Any:
-    """A function of each float32."""
-    kind = ir.FunctionType(_REALS, [_REALS])
-    return b.call(declared(b, kind, f"llvm.{name}.v{LANES}f32"), [value])
-
-
-def _larger(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
-    return b.select(b.icmp_signed(">", one, other), one, other)
-
-
-def _smaller(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
-    return b.select(b.icmp_signed("<", one, other), one, other)
-
-
 def _narrow(b: ir.IRBuilder, values: ir.Value, kind: ir.VectorType) -> Any:
     """Values in half as many bits, limited to what these hold; one instruction on most hosts."""
     most = (1 << kind.element.width - 1) - 1
     low, high = (ir.Constant(values.type, [limit] * LANES) for limit in (-most - 1, most))
-    return b.trunc(_smaller(b, _larger(b, values, low), high), kind)
+    return b.trunc(smaller(b, larger(b, values, low), high), kind)
 
 
 def _add_narrow(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
@@ -208,18 +175,18 @@ def _finisher(scale: Callable[..., tuple[Scale, Scale]]) -> Callable[..., Any]:
         total = load(b, at, _WORDS, 4)
         value = _add_narrow(b, _narrow(b, scaled(total), _HALVES), added)
         is_below, is_above = b.icmp_signed("<", value, low), b.icmp_signed(">", value, high)
-        result = _smaller(b, _larger(b, value, low), high)
+        result = smaller(b, larger(b, value, low), high)
         store(b, _narrow(b, result, _BYTES), to, 1)
         counted = [b.sub(below, b.sext(is_below, _HALVES)), b.sub(above, b.sext(is_above, _HALVES))]
-        extremes = [_smaller(b, total, lowest), _larger(b, total, highest)]
+        extremes = [smaller(b, total, lowest), larger(b, total, highest)]
         after = turns.end([b.add(at, row), b.add(to, results_row), *counted, *extremes])
         ends = after[4:]
         values = [b.add(scaled(total), addend) for total in ends]
         found = [
             b.add(accounts[0], b.zext(after[2], _WORDS)),
             b.add(accounts[1], b.zext(after[3], _WORDS)),
-            _smaller(b, accounts[2], _smaller(b, *values)),
-            _larger(b, accounts[3], _larger(b, *values)),
+            smaller(b, accounts[2], smaller(b, *values)),
+            larger(b, accounts[3], larger(b, *values)),
         ]
         for i, account in enumerate(found):
             store(b, account, b.add(table, constant((BELOW + i) * ROW_BYTES)), 4)

@@ -29,37 +29,27 @@ from nmpsim.kernels.channels import (
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Clip
-from nmpsim.kernels.rounding import BELOW_HALF
-from nmpsim.kernels.saturate import SaturationCounters, record, stages_of
-from nmpsim.kernels.saturation_stages import HIGH, LOW
+from nmpsim.kernels.result_blocks import ABOVE, AWAY, BEFORE, BELOW, BEYOND, EVEN, FIXED, INTEGER
 from nmpsim.kernels.vector_code import (
     I32,
-    I64,
     LANES,
     Loop,
+    any_of,
     constant,
-    declared,
     function_of,
+    larger,
     load,
+    smaller,
     splat,
     store,
     vector,
 )
+from nmpsim.kernels.vector_reals import DOUBLES, REALS, doubles, nearest, of_real, reals
 
-INTEGER, AWAY, EVEN = range(3)
-"""How sums are scaled: by integers, or by float32 numbers that are rounded with halves away from
-zero or to even."""
-BEYOND = 4
-"""Bit of :func:`finish_wide`'s answer: a result is beyond what is held here."""
-ACCOUNTS = 8
-"""Rows of each block's table: results limited from below and above, least and most before that;
-then what they were before the last :func:`finish_wide`."""
-_BELOW, _ABOVE, _LEAST, _MOST = range(4)
-_BEFORE = 4
+ACCOUNTS = 2 * BEFORE
+"""Rows of each block's table: accounts, and what they were before the last :func:`finish_wide`."""
 
 _WORDS, _LONGS, _HALVES, _FLAGS = vector(32), vector(64), vector(16), vector(1)
-_REALS, _DOUBLES = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(ir.DoubleType(), LANES)
-_INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
 _MAGIC = 0x4338_0000_0000_0000
 """Bits of 1.5 * 2^52: a float64 whose last bit is one."""
 _CONVERTS_LONGS = "+avx512dq" in FEATURES
@@ -68,20 +58,6 @@ _MAX_RESULT = 1 << 30
 MAX_ADDEND: Any = np.int64(1 << 29)
 """What is added to rounded reals is less."""
 _ROW_BYTES = 4 * LANES
-
-
-def _doubles(value: float) -> Any:
-    return ir.Constant(_DOUBLES, [value] * LANES)
-
-
-def _reals(value: float) -> Any:
-    return ir.Constant(_REALS, [value] * LANES)
-
-
-def _of_real(b: ir.IRBuilder, name: str, value: ir.Value) -> Any:
-    """A function of each float32."""
-    kind = ir.FunctionType(_REALS, [_REALS])
-    return b.call(declared(b, kind, f"llvm.{name}.v{LANES}f32"), [value])
 
 
 def _rows(
@@ -114,37 +90,20 @@ def _scale_reals(
     if away:
         real = b.fmul(real, factor)
     else:
-        scaled = b.fpext(b.fmul(b.fmul(real, ahead), factor), _DOUBLES)
-        real = b.fmul(b.fptrunc(b.fadd(scaled, bias), _REALS), after)
+        scaled = b.fpext(b.fmul(b.fmul(real, ahead), factor), DOUBLES)
+        real = b.fmul(b.fptrunc(b.fadd(scaled, bias), REALS), after)
     real = b.fadd(real, zero)
-    far = b.fcmp_unordered(">", _of_real(b, "fabs", real), _reals(_MAX_RESULT))
-    nearest = _away_from_zero(b, real) if away else _of_real(b, "rint", real)
-    return b.add(b.fptosi(nearest, _WORDS), addend), far
-
-
-def _away_from_zero(b: ir.IRBuilder, real: ir.Value) -> Any:
-    """What is truncated to the nearest integer, halves away from zero, as by ``nearest_word``."""
-    kind = ir.FunctionType(_REALS, [_REALS, _REALS])
-    copysign = declared(b, kind, f"llvm.copysign.v{LANES}f32")
-    return b.fadd(real, b.call(copysign, [_reals(float(BELOW_HALF)), real]))
+    far = b.fcmp_unordered(">", of_real(b, "fabs", real), reals(_MAX_RESULT))
+    return b.add(nearest(b, real, away), addend), far
 
 
 def _real_of(b: ir.IRBuilder, total: ir.Value) -> Any:
     """Integers of up to 51 bits as float32, rounded once."""
     if _CONVERTS_LONGS:
-        return b.sitofp(total, _REALS)
+        return b.sitofp(total, REALS)
     magic = ir.Constant(_LONGS, [_MAGIC] * LANES)
-    exact = b.fsub(b.bitcast(b.add(total, magic), _DOUBLES), _doubles(1.5 * 2**52))
-    return b.fptrunc(exact, _REALS)
-
-
-def _any(b: ir.IRBuilder, mask: ir.Value) -> Any:
-    bits = b.bitcast(mask, ir.IntType(LANES))
-    return b.zext(b.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(LANES), 0)), I64)
-
-
-def _lesser(b: ir.IRBuilder, one: ir.Value, other: ir.Value, sign: str) -> Any:
-    return b.select(b.icmp_signed(sign, one, other), one, other)
+    exact = b.fsub(b.bitcast(b.add(total, magic), DOUBLES), doubles(1.5 * 2**52))
+    return b.fptrunc(exact, REALS)
 
 
 def _finisher(way: int) -> Any:
@@ -169,14 +128,14 @@ def _finisher(way: int) -> Any:
         if way == INTEGER:
             rows = [*_rows(b, integers, step, _LONGS, (PRE, MUL, HALF, POST, MOST)), addend]
         else:
-            rows = _rows(b, reals, step, _DOUBLES, (AHEAD, FACTOR, BIAS_REAL, AFTER))
-            rows = [b.fptrunc(one, _REALS) if i != 2 else one for i, one in enumerate(rows)]
+            rows = _rows(b, reals, step, DOUBLES, (AHEAD, FACTOR, BIAS_REAL, AFTER))
+            rows = [b.fptrunc(one, REALS) if i != 2 else one for i, one in enumerate(rows)]
             rows.append(b.trunc(addend, _WORDS))
             real = splat(b, b.bitcast(b.trunc(zero, I32), ir.FloatType()), LANES)
         low, high = (splat(b, b.trunc(limit, I32), LANES) for limit in (low, high))
         at = [b.add(accounts, constant(i * _ROW_BYTES)) for i in range(ACCOUNTS)]
-        before = [load(b, one, _WORDS, 4) for one in at[:_BEFORE]]
-        for account, one in zip(before, at[_BEFORE:], strict=True):
+        before = [load(b, one, _WORDS, 4) for one in at[:BEFORE]]
+        for account, one in zip(before, at[BEFORE:], strict=True):
             store(b, account, one, 4)
         loop = Loop(b, pixels, [sums, results, ir.Constant(_FLAGS, None), *before])
         source, to, far, below, above, least, most = loop.values
@@ -185,8 +144,8 @@ def _finisher(way: int) -> Any:
             value, beyond = _scale_integers(b, rows, total)
         else:
             value, beyond = _scale_reals(b, rows, real, way == AWAY, total)
-        raised = _lesser(b, value, low, ">")
-        store(b, b.trunc(_lesser(b, raised, high, "<"), _HALVES), to, 2)
+        raised = larger(b, value, low)
+        store(b, b.trunc(smaller(b, raised, high), _HALVES), to, 2)
         _, _, far, *after = loop.end(
             [
                 b.add(source, row),
@@ -194,17 +153,17 @@ def _finisher(way: int) -> Any:
                 b.or_(far, beyond),
                 b.sub(below, b.sext(b.icmp_signed("<", value, low), _WORDS)),
                 b.sub(above, b.sext(b.icmp_signed(">", value, high), _WORDS)),
-                _lesser(b, value, least, "<"),
-                _lesser(b, value, most, ">"),
+                smaller(b, value, least),
+                larger(b, value, most),
             ]
         )
         for account, one in zip(after, at, strict=False):
             store(b, account, one, 4)
         limited = [
-            _any(b, b.icmp_signed("!=", after[side], before[side])) for side in (_BELOW, _ABOVE)
+            any_of(b, b.icmp_signed("!=", after[side], before[side])) for side in (BELOW, ABOVE)
         ]
         found = b.or_(limited[0], b.shl(limited[1], constant(1)))
-        return b.or_(found, b.shl(_any(b, far), constant(2)))
+        return b.or_(found, b.shl(any_of(b, far), constant(2)))
 
     return emit
 
@@ -212,24 +171,6 @@ def _finisher(way: int) -> Any:
 _integer: Any = function_of("finish_integer", _finisher(INTEGER))
 _away: Any = function_of("finish_away", _finisher(AWAY))
 _even: Any = function_of("finish_even", _finisher(EVEN))
-
-
-@jit
-def clear_accounts(accounts: Int32s) -> None:
-    """Count from zero; accounts are int32 [blocks, ACCOUNTS, LANES]."""
-    for block in range(accounts.shape[0]):
-        accounts[block, _BELOW : _ABOVE + 1] = 0
-        accounts[block, _LEAST] = _INT32_HIGH
-        accounts[block, _MOST] = _INT32_LOW
-
-
-@jit
-def take_back(accounts: Int32s) -> None:
-    """Accounts as they were before the last :func:`finish_wide`."""
-    for block in range(accounts.shape[0]):
-        for row in range(_BEFORE):
-            for lane in range(LANES):
-                accounts[block, row, lane] = accounts[block, row + _BEFORE, lane]
 
 
 def _finish_compiled(
@@ -267,7 +208,7 @@ def _finish_compiled(
             to + 2 * LANES * block,
             np.int64(step),
         )
-        if way == INTEGER:
+        if way in (INTEGER, FIXED):
             found |= _integer(asked)
         elif way == AWAY:
             found |= _away(asked)
@@ -300,23 +241,3 @@ from byte ``start`` on, ``step`` bytes after the pixel before. Tables as in ``ch
 addends below MAX_ADDEND where sums are scaled by reals; ``zero`` is added before reals are rounded.
 Bit 0 of the answer: a result was below the clip; bit 1: above; BEYOND: results mean nothing.
 """
-
-
-@jit
-def add_accounts(
-    accounts: Int32s, clip: Clip, index: Int, layer: Int, counters: SaturationCounters
-) -> None:
-    """Add what was counted to the layer's accounts.
-
-    ``index`` is that of the first channel's last result: the first limited result is noted already.
-    """
-    low_stage, high_stage = stages_of(clip)
-    for c in range(accounts.shape[0] * LANES):
-        rows, i = accounts[c // LANES], c % LANES
-        below, above = np.int64(rows[_BELOW, i]), np.int64(rows[_ABOVE, i])
-        if below:
-            over = clip.low - np.int64(rows[_LEAST, i])
-            record(counters, layer, low_stage, LOW, index + c, over, below)
-        if above:
-            over = np.int64(rows[_MOST, i]) - clip.high
-            record(counters, layer, high_stage, HIGH, index + c, over, above)

@@ -13,18 +13,6 @@ import numba
 import numpy as np
 from llvmlite import ir
 
-from nmpsim.isa.profiles import (
-    FBGEMM,
-    FLOAT,
-    GLOW_FLOAT,
-    GLOW_FLOAT_LATE,
-    GLOW_INT,
-    NMP,
-    ONEDNN,
-    Q31,
-    Q31_ONCE,
-    decides_profiles,
-)
 from nmpsim.kernels import result_rows as in_table
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.channels import (
@@ -42,7 +30,6 @@ from nmpsim.kernels.channels import (
 )
 from nmpsim.kernels.finish_int8 import (
     ROW_BYTES,
-    any_of,
     finish_away,
     finish_by_fixed_point,
     finish_by_integers,
@@ -51,13 +38,22 @@ from nmpsim.kernels.finish_int8 import (
 )
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Clip, Quantizer
-from nmpsim.kernels.result_rows import AWAY, EVEN, FIXED, INTEGER
-from nmpsim.kernels.saturate import ONCE, SaturationCounters, record, stages_of
+from nmpsim.kernels.result_blocks import (
+    AWAY,
+    BEYOND,
+    EVEN,
+    FIXED,
+    INTEGER,
+    clear_accounts,
+    way_of,
+)
+from nmpsim.kernels.saturate import INT32_HIGH, ONCE, SaturationCounters, stages_of
 from nmpsim.kernels.saturation_stages import HIGH, LOW
 from nmpsim.kernels.vector_code import (
     I32,
     LANES,
     Loop,
+    any_of,
     constant,
     function_of,
     load,
@@ -68,39 +64,9 @@ from nmpsim.kernels.vector_code import (
 )
 from nmpsim.kernels.workspace_size import ROWS
 
-BEYOND = 4
-"""Bit of :func:`finish_sums`'s answer: a sum is beyond what can be scaled here."""
-
 _WORDS, _BYTES, _FLAGS = vector(32), vector(8), vector(1)
-_INT32_LOW, _INT32_HIGH = -(1 << 31), (1 << 31) - 1
 _MAX_ADDEND = 1 << 14
 _BLOCK_BYTES = ROWS * ROW_BYTES
-
-
-@jit
-def clear_accounts(table: Int32s) -> None:
-    """Count from zero again."""
-    for block in range(table.shape[0]):
-        table[block, in_table.BELOW : in_table.ABOVE + 1] = 0
-        table[block, in_table.LEAST] = _INT32_HIGH
-        table[block, in_table.MOST] = _INT32_LOW
-
-
-@jit
-@decides_profiles("conv")
-def way_of(q: Quantizer) -> Any:
-    """How sixteen channels at a time are scaled; -1 if they cannot be."""
-    if q.leaky or q.profile == Q31_ONCE:
-        return -ONCE
-    if q.profile in (GLOW_INT, NMP):
-        return np.int64(INTEGER)
-    if q.profile == Q31:
-        return np.int64(FIXED)
-    if q.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE):
-        return np.int64(AWAY)
-    if q.profile in (FLOAT, FBGEMM, ONEDNN):
-        return np.int64(EVEN)
-    return -ONCE
 
 
 @jit
@@ -113,9 +79,9 @@ def put_result_tables(
     """
     table[:] = 0
     table[:, in_table.PRE] = 31
-    table[:, in_table.LIMIT : in_table.LIMIT + 1] = _INT32_HIGH
-    table[:, in_table.REACH : in_table.REACH + 1] = _INT32_HIGH
-    clear_accounts(table)
+    table[:, in_table.LIMIT : in_table.LIMIT + 1] = INT32_HIGH
+    table[:, in_table.REACH : in_table.REACH + 1] = INT32_HIGH
+    clear_accounts(table, in_table.BELOW)
     way = way_of(q)
     for c in range(integers.shape[1]):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES
@@ -136,15 +102,15 @@ def put_result_tables(
 def put_integers(integers: Int64s, way: Int, rows: Int32s, i: Int) -> None:
     """A channel's shifts and factor in lane ``i``, if 32 bits hold them."""
     pre, mul, half, post = integers[PRE], integers[MUL], integers[HALF], integers[POST]
-    if np.abs(mul) > _INT32_HIGH or post > 31 or pre > 31:
+    if np.abs(mul) > INT32_HIGH or post > 31 or pre > 31:
         return
     rows[in_table.MUL, i] = mul
     rows[in_table.POST, i] = post
     if way == FIXED:
         rows[in_table.UP, i] = pre
-        rows[in_table.REACH, i] = np.int64(_INT32_HIGH) >> pre
+        rows[in_table.REACH, i] = np.int64(INT32_HIGH) >> pre
         return
-    most = np.int64(_INT32_HIGH >> 1 if post == 0 else _INT32_HIGH)
+    most = np.int64(INT32_HIGH >> 1 if post == 0 else INT32_HIGH)
     rows[in_table.LIMIT, i] = (most - half) // max(abs(mul), ONCE)
     rows[in_table.PRE, i] = pre
     rows[in_table.HALF, i] = half
@@ -159,7 +125,7 @@ def put_reals(reals: Float64s, rows: Int32s, i: Int) -> None:
     bits, at = np.float64(reals[BIAS_REAL]).view(np.int64), 2 * i
     rows[in_table.BIAS + at // LANES, at % LANES] = np.int32(bits)
     rows[in_table.BIAS + at // LANES, at % LANES + 1] = np.int32(bits >> 32)
-    rows[in_table.REACH, i] = _INT32_HIGH
+    rows[in_table.REACH, i] = INT32_HIGH
 
 
 def _rows(b: ir.IRBuilder, table: ir.Value, first: int, last: int) -> list[Any]:
@@ -354,27 +320,6 @@ and accounts mean nothing.
 
 
 @jit
-def take_back(table: Int32s) -> None:
-    """Accounts as they were before the last :func:`finish_sums`."""
-    for block in range(table.shape[0]):
-        for row in range(in_table.BELOW, in_table.MOST + 1):
-            for lane in range(LANES):
-                table[block, row, lane] = table[block, row + in_table.BEFORE - in_table.BELOW, lane]
-
-
-@jit
-def may_be_first(
-    index: Int, limited: Int, clip: Clip, layer: Int, counters: SaturationCounters
-) -> Any:
-    """False if nothing limited from ``index`` on can come before what was noted; ``limited`` is
-    what :func:`scale_sums` answered."""
-    first = counters.layers[layer].first
-    low_stage, high_stage = stages_of(clip)
-    is_low = limited & 1 and index < first[low_stage, LOW]
-    return is_low or (limited & 2 and index < first[high_stage, HIGH])
-
-
-@jit
 def result_of(total: Int, table: Int32s, lane: Int) -> Any:
     """The result of one sum (int64) before the clip."""
     rows, i = table[lane // LANES], lane % LANES
@@ -421,29 +366,3 @@ def note_first(
             if result_of(np.int64(run[c]), table, lane + c) > clip.high:
                 first[high_stage, HIGH] = min(first[high_stage, HIGH], index + c)
                 break
-
-
-@jit
-def add_accounts(
-    table: Int32s,
-    lane: Int,
-    count: Int,
-    clip: Clip,
-    index: Int,
-    layer: Int,
-    counters: SaturationCounters,
-) -> None:
-    """Add what the table counted to the layer's accounts.
-
-    ``index`` is that of the first channel's last result: the first limited result is noted already.
-    """
-    low_stage, high_stage = stages_of(clip)
-    for c in range(count):
-        rows, i = table[(lane + c) // LANES], (lane + c) % LANES
-        below, above = np.int64(rows[in_table.BELOW, i]), np.int64(rows[in_table.ABOVE, i])
-        if below:
-            over = clip.low - np.int64(rows[in_table.LEAST, i])
-            record(counters, layer, low_stage, LOW, index + c, over, below)
-        if above:
-            over = np.int64(rows[in_table.MOST, i]) - clip.high
-            record(counters, layer, high_stage, HIGH, index + c, over, above)

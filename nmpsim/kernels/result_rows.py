@@ -14,6 +14,3 @@ BEFORE = 12
 REACH, UP, AHEAD, FACTOR, AFTER, BIAS = range(16, 22)
 """The largest sum that other ways than INTEGER can take; the shift of FIXED to the left; float32
 factors, and a float64 on the last two rows, which ``channels.py`` tells."""
-INTEGER, FIXED, AWAY, EVEN = range(4)
-"""How sums are scaled: by shifts and a product of 32 bits; by TFLite's fixed point; by float32
-numbers that are rounded with halves away from zero, or to even."""

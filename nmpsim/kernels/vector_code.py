@@ -91,6 +91,22 @@ def splat(b: ir.IRBuilder, value: ir.Value, count: int) -> Any:
     return pick(b, lone, lone, [0] * count)
 
 
+def larger(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
+    """The larger one of signed integers, in each lane."""
+    return b.select(b.icmp_signed(">", one, other), one, other)
+
+
+def smaller(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
+    """The smaller one."""
+    return b.select(b.icmp_signed("<", one, other), one, other)
+
+
+def any_of(b: ir.IRBuilder, mask: ir.Value) -> Any:
+    """1 if a flag of LANES is set."""
+    bits = b.bitcast(mask, ir.IntType(LANES))
+    return b.zext(b.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(LANES), 0)), I64)
+
+
 class Loop:
     """A loop of ``count`` turns that carries values from turn to turn.
 

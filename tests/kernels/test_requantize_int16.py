@@ -24,16 +24,8 @@ from nmpsim.kernels.channels import (
     START,
 )
 from nmpsim.kernels.operands import Clip
-from nmpsim.kernels.requantize_int16 import (
-    ACCOUNTS,
-    AWAY,
-    BEYOND,
-    EVEN,
-    INTEGER,
-    clear_accounts,
-    finish_wide,
-    take_back,
-)
+from nmpsim.kernels.requantize_int16 import ACCOUNTS, finish_wide
+from nmpsim.kernels.result_blocks import AWAY, BEYOND, EVEN, INTEGER, clear_accounts, take_back
 from nmpsim.kernels.workspace_size import INTEGERS, LANES, REALS
 
 Array = npt.NDArray[Any]
@@ -44,8 +36,8 @@ finish: Any = numba.njit(
         finish_wide(sums, pixels, integers, reals, way, zero, accounts, clip, results, start, step)
     )
 )
-clear: Any = numba.njit(lambda accounts: clear_accounts(accounts))
-back: Any = numba.njit(lambda accounts: take_back(accounts))
+clear: Any = numba.njit(lambda accounts: clear_accounts(accounts, 0))
+back: Any = numba.njit(lambda accounts: take_back(accounts, 0))
 CLIP = Clip(np.int64(-20_000), np.int64(19_000), np.int64(0))
 pytestmark = pytest.mark.skipif(
     numba.config.DISABLE_JIT, reason="then all results take the other path"

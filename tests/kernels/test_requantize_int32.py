@@ -25,15 +25,13 @@ from nmpsim.kernels.channels import (
 )
 from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.requantize_int32 import (
-    BEYOND,
     complete_sums,
     finish_sums,
     put_result_tables,
     scale_sums,
-    take_back,
-    way_of,
 )
-from nmpsim.kernels.result_rows import AWAY, EVEN, FIXED, INTEGER
+from nmpsim.kernels.result_blocks import AWAY, BEYOND, EVEN, FIXED, INTEGER, take_back, way_of
+from nmpsim.kernels.result_rows import BELOW
 from nmpsim.kernels.workspace_size import INTEGERS, REALS, ROWS
 
 LANES, PIXELS, COUNT = 16, 9, 20
@@ -67,7 +65,7 @@ finish_entry: Any = numba.njit(
         sums, pixels, table, way, zero, clip, results.reshape(-1), np.int64(0), results.shape[1]
     )
 )
-take_back_entry: Any = numba.njit(lambda table: take_back(table))
+take_back_entry: Any = numba.njit(lambda table: take_back(table, BELOW))
 way_entry: Any = numba.njit(lambda q: way_of(q))
 
 
