@@ -77,14 +77,13 @@ def _one_offset(view: View) -> Array:
 
 
 def weight_rows(module: Module, op: Operation) -> Array | None:
-    """Weights as ``int64 [outputs, inputs of one output]``, zero points not yet subtracted."""
+    """Weights as [outputs, inputs of one output], as they are held: no copy."""
     values = values_of(module, op.operands[2])
     if values is None:
         return None
-    wide = values.astype(np.int64)
     if op.instruction.opcode == "fullyconnected":
-        return np.ascontiguousarray(wide.T)
-    return wide.reshape(wide.shape[0], -1)
+        return values.T
+    return values.reshape(values.shape[0], -1)
 
 
 def bias_values(module: Module, op: Operation) -> Array | None:

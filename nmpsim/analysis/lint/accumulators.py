@@ -19,6 +19,7 @@ from nmpsim.lir.opcode import Kind
 Array: TypeAlias = npt.NDArray[Any]
 
 RULE = "accumulator-overflow"
+_WEIGHTS_AT_ONCE = 1 << 18
 ACCUMULATOR_BITS = {"i8": 32, "i16": 48}
 
 
@@ -54,24 +55,40 @@ def sum_bounds(subject: Subject, op: Operation, bias: Bias | None) -> SumBounds 
     if weights is None:
         return _matrices(op) if op.kind is Kind.PRODUCT else None
     low, high = _ends(op.operands[1])
-    lowest, highest = weights * low, weights * high
+    below, above = _sums(*weights)
     # 0 is among the inputs, so each product alone can only widen the range: a partial sum too
     # lies between the sum of the negative and that of the positive ones.
-    worst_low = np.minimum(lowest, highest).sum(axis=1).astype(np.float64)
-    worst_high = np.maximum(lowest, highest).sum(axis=1).astype(np.float64)
+    worst_low = (above * low + below * high).astype(np.float64)
+    worst_high = (above * high + below * low).astype(np.float64)
     start = 0.0 if bias is None or subject.numerics_of(op) == "nmp" else _start(bias)
     return SumBounds(worst_low + start, worst_high + start)
 
 
-def _weights(subject: Subject, op: Operation) -> Array | None:
-    """int64 [outputs, inputs of one output], zero points subtracted; None if they vary."""
+def _weights(subject: Subject, op: Operation) -> tuple[Array, Array] | None:
+    """[outputs, inputs of one output], and zero points, int64 [outputs or 1]; None if they vary."""
     if op.kind is Kind.PRODUCT:
         matrix = values_of(subject.module, op.operands[2])
-        return None if matrix is None else matrix.T.astype(np.int64) - op.operands[2].offset
+        return None if matrix is None else (matrix.T, np.array([op.operands[2].offset]))
     if op.instruction.opcode not in WEIGHTED:
         return None
     rows, scales = weight_rows(subject.module, op), scales_of(subject.module, op)
-    return None if rows is None or scales is None else rows - scales.weight_offsets[:, None]
+    return None if rows is None or scales is None else (rows, scales.weight_offsets)
+
+
+def _sums(rows: Array, offsets: Array) -> tuple[Array, Array]:
+    """Sums of the weights below zero and of those above, of each output; int64 [2, outputs].
+
+    Some outputs at a time: all weights as int64 would take eight times their memory.
+    """
+    sums = np.zeros((2, len(rows)), np.int64)
+    offsets = np.broadcast_to(offsets, len(rows))
+    count = max(_WEIGHTS_AT_ONCE // max(rows.shape[1], 1), 1)
+    for first in range(0, len(rows), count):
+        part = slice(first, first + count)
+        wide = rows[part].astype(np.int64) - offsets[part, None]
+        for total, end in zip(sums, (np.minimum, np.maximum), strict=True):
+            total[part] = end(wide, 0).sum(axis=1)
+    return sums[0], sums[1]
 
 
 def _start(bias: Bias) -> Array:

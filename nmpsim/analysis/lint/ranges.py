@@ -49,7 +49,7 @@ def _weights(op: Operation, subject: Subject) -> Iterator[Finding]:
         return
     parts = _parts(rows, scales, op.operands[2])
     little = np.flatnonzero(parts < LITTLE)
-    if not little.size or not (rows - scales.weight_offsets[:, None]).any():
+    if not little.size or not (rows != scales.weight_offsets[:, None]).any():
         return
     worst = int(little[np.argmin(parts[little])])
     part = float(parts[worst])
@@ -73,9 +73,9 @@ def _weights(op: Operation, subject: Subject) -> Iterator[Finding]:
 
 def _parts(rows: Array, scales: Scales, view: View) -> Array:
     """Used part of the range, of all weights together or of each channel that has a scale."""
-    groups = rows if scales.weights.size > 1 else rows.reshape(1, -1)
-    low = np.minimum(groups.min(axis=1), scales.weight_offsets)
-    high = np.maximum(groups.max(axis=1), scales.weight_offsets)
+    axis = 1 if scales.weights.size > 1 else None
+    low = np.minimum(rows.min(axis=axis), scales.weight_offsets)
+    high = np.maximum(rows.max(axis=axis), scales.weight_offsets)
     parts = np.array([used_part(a, b, view) for a, b in zip(low, high, strict=True)])
     idle: Array = np.where(low == high, 1.0, parts)  # a channel of zeros needs no range
     return idle

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from lint_programs import dense_layers, findings, one_convolution
 from lir_draft import Draft, int8, tensor_type
+from traced_memory import at_most
 
 import nmpsim
 from nmpsim.analysis.lint import RULES, Subject, lint_json, run_rules
@@ -181,6 +182,22 @@ def test_bounds_are_reached() -> None:
     lowest = np.where(wide > 0, -128 + 7, 127 + 7)
     assert bounds.high.tolist() == (wide * highest).sum(axis=1).tolist()
     assert bounds.low.tolist() == (wide * lowest).sum(axis=1).tolist()
+
+
+def test_weights_are_looked_at_some_at_a_time() -> None:
+    """Four megabytes, and not once more as 64-bit integers."""
+    wide, draft = 2048, Draft()
+    source, result = draft.input(int8((1, wide))), draft.output(int8((1, wide)))
+    weights = draft.constant(np.full((wide, wide), -1, np.int8), "i8", 0.001, 1)
+    bias = draft.constant(np.zeros(wide, np.int32), "i32", 0.0005)
+    draft.emit("fullyconnected", result, source, weights, bias)
+    subject = Subject(draft.module(), "glow-int")
+    with at_most(2.5 * wide * wide):
+        run_rules(subject)
+    (op,) = subject.operations
+    bounds = sum_bounds(subject, op, subject.biases[0])
+    assert set(bounds.low) == {-2.0 * 127 * wide}
+    assert set(bounds.high) == {2.0 * 128 * wide}
 
 
 def test_the_bias_is_where_the_sum_begins() -> None:
