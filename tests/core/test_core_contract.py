@@ -350,8 +350,9 @@ def test_the_newest_access_counts_where_the_list_of_them_is_full() -> None:
 
     for core in range(2):
         state.waits[core, 0] = RUNNING
-    for number in range(MAX_OPEN):
-        assert show("sw", 0, base + 4 * number, 0)
+    events = np.zeros((MAX_OPEN, len(Event)), np.int64)
+    events[:, Event.NUMBER], events[:, Event.FIRST] = OP.sw, base + 4 * np.arange(MAX_OPEN)
+    assert check_events(state, events, events, 0)
     assert show("nmp_post", 0, 3, 1)
     assert show("nmp_pend", 1, 3, 1)
     newest = base + 4 * MAX_OPEN

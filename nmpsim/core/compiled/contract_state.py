@@ -19,9 +19,9 @@ SCALAR = UNITS
 DOERS = UNITS + 1
 KNOWN = 16
 """Ranges of a memory that are known to be written throughout."""
-MAX_OPEN = 1 << 13
+MAX_OPEN = 1 << 18
 """Accesses to DRAM that are kept while not every core is ordered after them."""
-PLACES = 1 << 14
+PLACES = 1 << 16
 """Entries of ``Contract.places``."""
 MAX_POSTS = 64
 """Posts of a semaphore that are kept, and pends that were served there."""
@@ -135,7 +135,10 @@ class Contract(NamedTuple):
 
 def copied(contract: Contract) -> Contract:
     """The same, which goes its own way."""
-    return Contract._make(part.copy() for part in contract)
+    opened, used = np.zeros_like(contract.opened), int(contract.numbers[Limit.OPEN])
+    opened[:used] = contract.opened[:used]
+    rest = contract._replace(opened=opened[:0])
+    return Contract._make(part.copy() for part in rest)._replace(opened=opened)
 
 
 def make_contract(
