@@ -40,7 +40,7 @@ from nmpsim.timing import costs_of
 if TYPE_CHECKING:
     from nmpsim.core.contract import ContractCheck
 
-TRACE_ROWS = 1 << 12
+TRACE_ROWS = 1 << 14
 """Instructions between two looks at the contract, where each run is checked."""
 TURNS = 100_000
 """Turns that an engine may take before it comes back, so that Ctrl-C and progress get their say."""
@@ -338,6 +338,9 @@ class Run:
                 self._refuse_apart()
                 found, message = self._contract.found, self._contract.message
                 raise ContractIsBrokenError(Broken(0, number, found.copy(), message))
+            if is_checked and self._contract_message():  # what it has seen may meet what it forgot
+                self._refuse_apart()
+                stops = stops._replace(apart=stops.apart[:0])
             self._take_notes()
             if outcome == Outcome.LAYER_END:
                 self._layer_done(
@@ -435,7 +438,7 @@ class Run:
             word_rows=TRACE_ROWS,
             strict=strict,
             seen_words=SEEN_WORDS,
-            apart=self._apart,
+            apart=self._apart and not self._save_layers,  # cores may be ahead of a barrier in DRAM
         )
 
     def _replay(self, step: ProgramStep) -> CriticalPath | None:

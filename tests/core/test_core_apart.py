@@ -1,4 +1,4 @@
-"""Cores that go on apart, on two threads: machine and report are those of turns in order."""
+"""Cores that go on apart, on one or two threads: machine and report are those of turns in order."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core import run
 from nmpsim.core.compiled import apart
 from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.contract import ContractCheck
 from nmpsim.core.limits import Limits
 from nmpsim.report.data import RunReport
 
@@ -61,12 +62,13 @@ def test_random_programs(seed: int) -> None:
     note(text)
     bundle, is_strict = bundle_of(cores, text), seed % 4 > 0
     reports, machines = [], []
-    for threads in (1, 2):
-        device = nmpsim.Device(config(cores), threads=threads)
+    for engine, threads in (("reference", 1), ("compiled", 1), ("compiled", 2)):
+        device = nmpsim.Device(config(cores), engine, threads=threads)
         reports.append(device.run(bundle, INPUTS, strict=is_strict))
         machines.append(device.machine_after(bundle))
-    assert as_far(reports[0]) == as_far(reports[1])
-    assert_same(*machines)
+    for report, machine in zip(reports[1:], machines[1:], strict=True):
+        assert as_far(report) == as_far(reports[0])
+        assert_same(machine, machines[0])
 
 
 LOOPS = """
@@ -100,6 +102,93 @@ def loops(end: str) -> Bundle:
 @pytest.mark.parametrize("strict", [True, False])
 def test_loops_in_scratchpads(strict: bool) -> None:
     assert both(loops(""), TWO_CORES, {}, strict=strict).trap is None
+
+
+IN_DRAM = """
+.output to, i8[S:1.0 O:0]<128>
+_start:
+    csrr a0, mhartid
+    slli a1, a0, 6
+    la   a3, to
+    add  a1, a1, a3      # its own part
+    li   a2, 16
+clear:
+    sw   a2, 0(a1)
+    addi a1, a1, 4
+    addi a2, a2, -1
+    bnez a2, clear
+    xori a2, a0, 1
+    slli a2, a2, 5
+    addi a2, a2, 5       # core 0 takes much longer
+again:
+    lw   a4, -4(a1)
+    add  a5, a5, a4
+    sh   a5, -8(a1)
+    lbu  a6, -8(a1)
+    add  a5, a5, a6
+    addi a2, a2, -1
+    bnez a2, again
+{end}
+    nmp.halt
+"""
+MEET = """
+    li   a2, 0
+    li   a4, 2
+    nmp.barrier a2, a4
+    xori a0, a0, 1       # the other one's part
+    slli a1, a0, 6
+    add  a1, a1, a3
+"""
+OTHERS = """
+    lw   a5, 60(a1)
+    addi a2, a0, 9
+more:
+    lw   a4, 56(a1)
+    add  a5, a5, a4
+    sw   a5, 60(a1)
+    addi a2, a2, -1
+    bnez a2, more
+"""
+
+
+def in_dram(end: str) -> Bundle:
+    text = IN_DRAM.format(end=end)
+    return bundle_from_bytes(assemble(text, "t.s", TWO_CORES.settings()).bundle())
+
+
+def in_order_and_apart(bundle: Bundle, status: str, *, is_apart: bool = True) -> RunReport:
+    """The report of the reference engine, after it was compared with those of cores apart."""
+    inorder = nmpsim.Device(TWO_CORES, "reference", threads=1)
+    report = inorder.run(bundle, {})
+    assert report.contract.status == status
+    for threads in (1, 2):
+        device = nmpsim.Device(TWO_CORES, threads=threads)
+        assert as_far(device.run(bundle, {})) == as_far(report)
+        assert device._engine.has_been_apart == is_apart
+        assert_same(device.machine_after(bundle), inorder.machine_after(bundle))
+    return report
+
+
+@pytest.mark.parametrize("end", ["", MEET + OTHERS])
+def test_what_the_check_has_seen_in_dram_needs_no_turn(end: str) -> None:
+    """Each core in its own part; then in the other one's, after they have met."""
+    assert in_order_and_apart(in_dram(end), "checked").trap is None
+
+
+def test_cores_that_do_not_meet_break_the_contract_in_order() -> None:
+    """Apart they have read what simulated time would have written over; so the run begins again."""
+    end = MEET.replace("nmp.barrier a2, a4", "nop") + OTHERS
+    report = in_order_and_apart(in_dram(end), "violated", is_apart=False)
+    assert report.contract.violation is not None
+    assert report.contract.violation.case == "core_order"
+
+
+def test_cores_take_turns_where_not_everything_could_be_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ContractCheck, "message", "not everything could be checked")
+    report = in_order_and_apart(in_dram(""), "not_checked", is_apart=False)
+    assert report.trap is None
 
 
 @pytest.mark.parametrize("end", [" lw a6, 1(a3)", " lw a6, 12(a3)", " la a6, to\n lw a6, 0(a6)"])

@@ -1,8 +1,9 @@
 """Cores that go on apart from each other, on several threads of the host.
 
-What a core computes in its scratchpad nobody else sees, and it sees nobody. So cores that do much
-of that go on as far as they can without a turn, at the same time; then all take turns again, in
-order of simulated time, which finds each core as it would have brought it there itself.
+What a core computes in its scratchpad nobody else sees, and it sees nobody. The same is true of
+what it does again in DRAM that the check of the contract has seen it do. So cores that do much of
+that go on as far as they can without a turn, at the same time; then all take turns again, in order
+of simulated time, which finds each core as it would have brought it there itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ STEPS = 1 << 23
 WORTH = 1 << 17
 """Instructions of all cores at once that are worth beginning threads for."""
 LONG_TURN = 1 << 9
-"""Instructions of a core in a row, if it does nothing that others see: it will not do so soon."""
+"""Instructions of a core in a row, if it does nothing that others see, or that the check of the
+contract has not seen: it will not do so soon."""
 TURNS_BETWEEN = 2
 """Turns that each core may take before all are apart again."""
 
@@ -49,13 +51,15 @@ class Apart:
         loop: Loop,
     ) -> Outcome:
         """Do as ``loop``, with fewer turns where cores can be apart."""
-        if stops.apart.size == 0 or self._threads == 1:
+        is_checked = stops.seen.shape[1] > 0
+        if stops.apart.size == 0 or (self._threads == 1 and not is_checked):
             return loop(turns, stops)
         if self._is_due and self._go_on(machine, stops, loop):
             turns = min(turns, TURNS_BETWEEN * machine.cores.size)
-        retired, taken = machine.cores.retired.sum(), stops.noted[Noted.TURNS]
+        which = Noted.ROWS if is_checked else Noted.TURNS
+        retired, taken = machine.cores.retired.sum(), stops.noted[which]
         outcome = loop(turns, stops)
-        taken = stops.noted[Noted.TURNS] - taken
+        taken = stops.noted[which] - taken
         steps = machine.cores.retired.sum() - retired
         self._is_due |= bool(steps > LONG_TURN * max(taken, TURNS_BETWEEN))
         return outcome
@@ -64,7 +68,7 @@ class Apart:
         """Let all cores go on without turns; False if only one runs."""
         cores = np.flatnonzero(machine.cores.status == Status.RUNNING)
         threads = min(self._threads, cores.size)
-        if threads < 2:
+        if cores.size < 2:
             return False
         steps = STEPS // -(-cores.size // threads)
         asked = [stops._replace(apart=_asked(steps, cores[i::threads])) for i in range(threads)]

@@ -243,7 +243,12 @@ def is_unseen(m: Machine, stops: StopConditions, core: Int, number: Int, word: I
 
 @jit_allocating
 def run_apart(m: Machine, costs: Costs, stops: StopConditions) -> None:
-    """Let cores go on as far as they can without a turn; see ``StopConditions.apart``."""
+    """Let cores go on as far as they can without a turn; see ``StopConditions.apart``.
+
+    What the check of the contract has seen needs none in DRAM, either: whatever others do there is
+    ordered before or after it, or else the contract is broken, and the run begins again in order.
+    """
+    turn = NEVER if stops.seen.shape[1] > 0 and stops.trace.shape[0] > 0 else -1
     decoded = np.zeros((DECODED + 1) * DECODED_WORDS, np.int64)
     for i in range(1, stops.apart.shape[0]):
         core, left = stops.apart[i], stops.apart[0]
@@ -253,7 +258,7 @@ def run_apart(m: Machine, costs: Costs, stops: StopConditions) -> None:
                 if is_unseen(m, stops, core, number, word):
                     break
                 ended, _, left, _, _ = run_rv32im(
-                    m, costs, core, number, word, left, ZERO - 1, ZERO - 1, ZERO,
+                    m, costs, core, number, word, left, np.int64(turn), ZERO - 1, ZERO,
                     ZERO, decoded, stops.clocks, stops.trace.shape[0] > 0, stops,
                 )  # fmt: skip
             left -= 1  # a trap is a step, too
