@@ -1,13 +1,17 @@
-"""Scalar programs on one core: millions of RV32IM instructions a second of the host.
+"""Scalar programs: millions of RV32IM instructions a second of the host.
 
-    python benchmarks/scalar.py [--millions N] [--rounds N] [--cores N]
+    python benchmarks/scalar.py [--millions N] [--rounds N] [--cores N,N]
 
 Each runs with all cycles counted, with and without the check of the contract, on memory in the
 scratchpad and in DRAM. If Debian's ``qemu-user`` is installed, it runs as a Linux program on
 ``qemu-riscv32``, too, which translates to the host's code and counts no cycles, and must give the
 same answer. Prints a Markdown table with the fastest of some rounds, in seconds of the processor,
-without QEMU's start. With ``--cores`` all of so many cores run it in their scratchpads, on one
-thread and on all; then it is seconds that pass, so that no other work may be done meanwhile.
+without QEMU's start.
+
+With ``--cores`` all of so many cores run it at once: in their scratchpads, each in a part of DRAM
+of its own, and all on the same DRAM, which the contract forbids, so that this is not checked. Of
+each there are two numbers: by seconds of the processor on one thread; and by the clock on all
+threads, so that no other work may be done meanwhile.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ A0 = 10
 SCRATCHPAD = 0x2000_0000
 EXIT = "li a7, 93\n ecall"
 BYTES = 1 << 14
+OWN_PART = "la s0, memory\n csrr t0, mhartid\n slli t0, t0, 14\n add s0, s0, t0"
 PROGRAMS = {
     "ten integer instructions in a loop": (
         10_000,
@@ -161,7 +166,8 @@ DEVICE = attrs.evolve(nmpsim.default_device(), cores_count=1, limits_cycles=1_00
 def bundle_of(body: str, rounds: int, memory: str, config: DeviceConfig = DEVICE) -> Bundle:
     """A program whose memory is found by an instruction."""
     text = program_text(body, rounds, memory, "nmp.halt")
-    output = f".output memory, i8[S:1.0 O:0]<{BYTES}>\n" if "memory" in memory else ""
+    nbytes = BYTES * (config.cores_count if memory == OWN_PART else 1)
+    output = f".output memory, i8[S:1.0 O:0]<{nbytes}>\n" if "memory" in memory else ""
     program = assemble(output + text, "scalar.s", config.settings())
     return bundle_from_bytes(program.bundle())
 
@@ -268,23 +274,34 @@ def row(name: str, millions: float, rounds: int) -> str:
     return f"| {name} | {one.instructions / 1e6:.1f} M | {' | '.join(columns)} |"
 
 
+def mips_of_cores(bundle: Bundle, config: DeviceConfig, strict: bool, rounds: int) -> str:
+    """Of the processor on one thread, and of the clock on all; the fastest of some runs."""
+    mips = []
+    for threads, clock in ((1, time.process_time), (None, time.perf_counter)):
+        device, seconds = nmpsim.Device(config, threads=threads), []
+        for _ in range(rounds + 1):
+            begin = clock()
+            report = device.run(bundle, {}, strict=strict)
+            seconds.append(clock() - begin)
+        assert report.trap is None, report.trap
+        mips.append(device.machine_after(bundle).cores.retired.sum() / min(seconds[1:]) / 1e6)
+    return f"{mips[0]:.0f} / {mips[1]:.0f}"
+
+
 def row_of_cores(name: str, millions: float, rounds: int, cores: int) -> str:
     """A program's line of the table, on all of some cores at once."""
     per_round, body = PROGRAMS[name]
     config = attrs.evolve(DEVICE, cores_count=cores)
     repeats = max(int(millions * 1e6 / per_round / cores), 1)
-    bundle = bundle_of(body, repeats, f"li s0, {SCRATCHPAD}", config)
     columns = []
-    for strict in (False, True):
-        for threads in (1, None):
-            device, seconds = nmpsim.Device(config, threads=threads), []
-            for _ in range(rounds + 1):
-                begin = time.perf_counter()
-                device.run(bundle, {}, strict=strict)
-                seconds.append(time.perf_counter() - begin)
-            instructions = device.machine_after(bundle).cores.retired.sum()
-            columns.append(f"{instructions / min(seconds[1:]) / 1e6:.0f}")
-    return f"| {name} | {instructions / 1e6:.1f} M | {' | '.join(columns)} |"
+    for memory, ways in (
+        (f"li s0, {SCRATCHPAD}", (False, True)),
+        (OWN_PART, (False, True)),
+        ("la s0, memory", (False,)),
+    ):
+        bundle = bundle_of(body, repeats, memory, config)
+        columns += [mips_of_cores(bundle, config, strict, rounds) for strict in ways]
+    return f"| {name} | {cores} | {' | '.join(columns)} |"
 
 
 def main() -> None:
@@ -292,13 +309,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--millions", type=float, default=50, help="of instructions, about")
     parser.add_argument("--rounds", type=int, default=3, help="of which the fastest counts")
-    parser.add_argument("--cores", type=int, default=1, help="1 by default")
+    parser.add_argument("--cores", help="such as 1,2,8,32; one core without other columns if left")
     given = parser.parse_args()
-    if given.cores > 1:
-        print("| program | instructions | 1 thread | all | checked: 1 thread | all |")
-        print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    if given.cores is not None:
+        print("| program | cores | scratchpad | checked | own DRAM | checked | shared DRAM |")
+        print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
         for name in PROGRAMS:
-            print(row_of_cores(name, given.millions, given.rounds, given.cores), flush=True)
+            for cores in map(int, given.cores.split(",")):
+                print(row_of_cores(name, given.millions, given.rounds, cores), flush=True)
         return
     if shutil.which(QEMU) is None:
         print(f"{QEMU} is not installed (Debian: qemu-user): no times of it")
