@@ -67,7 +67,7 @@ def put_starts(
 ) -> Any:
     """Bias plus zero term of each channel; what saturates does so for every pixel.
 
-    True if nothing is.
+    True if nothing is, of Int8: only its tables are kept.
     """
     is_plain = q.element != INT16 and q.profile in (GLOW_INT, NMP)
     if is_plain and put_plain_starts(spm, at, q, first, integers):
@@ -82,7 +82,7 @@ def put_starts(
         start = bias + zero_term
         start = limit_value(start, low, high, ACCUMULATOR, pixels, index, place.layer, counters)
         integers[START, c] = start
-    return saturated_starts(place, counters) == before
+    return q.element != INT16 and saturated_starts(place, counters) == before
 
 
 @jit

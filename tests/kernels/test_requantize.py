@@ -406,6 +406,10 @@ def test_starts_that_surely_fit(bias: int, past: int) -> None:
         place = Place(*map(np.int64, (LAYER_INDEX, INDEX, 100, 10)))
         arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
         assert starts_entry(spm, at, *arguments, new_counters()) == is_plain
+        other = attrs.evolve(layer, profile=Q31)
+        assert (
+            starts_entry(spm, at, quantizer_of(other), *arguments[1:], new_counters()) == is_plain
+        )
         wide = attrs.evolve(layer, element=INT16)
         assert not starts_entry(spm, at, quantizer_of(wide), *arguments[1:], new_counters())
 
