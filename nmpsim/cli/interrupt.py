@@ -57,7 +57,9 @@ class _Interrupts:
         # The last that Python does before it lets the signal itself end what is done already.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
         self._restore = _terminal_as_it_is()
-        threading.Thread(target=self._serve, args=(reading, read), daemon=True).start()
+        # A host that allows no more threads: Ctrl-C ends the command where Python comes to it.
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=self._serve, args=(reading, read), daemon=True).start()
 
     def _serve(self, reading: int, read: Callable[[], bytes]) -> None:
         while True:

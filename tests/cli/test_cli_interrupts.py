@@ -131,6 +131,22 @@ def test_a_program_without_end(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["program.bin", "ready"]
 
 
+REFUSED = """
+import threading
+from nmpsim.cli import main
+def refuse(thread):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+main()
+"""
+
+
+def test_a_host_that_allows_no_thread_to_watch() -> None:
+    asked = [sys.executable, "-c", REFUSED, "--version"]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_debugger_commands_without_end(bundle: Callable[[str], Path], tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     running = Running(telling("compiled", ready), "debug", bundle(LOOP), "-c", "continue")
