@@ -106,11 +106,11 @@ def put_integers(integers: Int64s, way: Int, rows: Int32s, i: Int) -> None:
         return
     rows[in_table.MUL, i] = mul
     rows[in_table.POST, i] = post
+    most = np.int64(INT32_HIGH >> 1 if post == 0 else INT32_HIGH)  # something is added to results
     if way == FIXED:
         rows[in_table.UP, i] = pre
-        rows[in_table.REACH, i] = np.int64(INT32_HIGH) >> pre
+        rows[in_table.REACH, i] = most >> pre
         return
-    most = np.int64(INT32_HIGH >> 1 if post == 0 else INT32_HIGH)
     rows[in_table.LIMIT, i] = (most - half) // max(abs(mul), ONCE)
     rows[in_table.PRE, i] = pre
     rows[in_table.HALF, i] = half

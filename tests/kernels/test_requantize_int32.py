@@ -246,6 +246,25 @@ def test_other_ways(profile: int, way: int) -> None:
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="then these results take the other path")
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_largest_result_of_a_fixed_point(sign: int, over: int) -> None:
+    """32 bits hold it with the zero point, too: what is worst is told right, or left."""
+    integers, reals = other_tables(Q31, FIXED)
+    integers[START], integers[PRE], integers[POST] = 0, 2, 0
+    integers[MUL], integers[ADDEND] = 2**31 - 1, sign * (1 << 14)
+    table = table_of(integers, Quantizer(np.int64(Q31), np.int64(0)), reals)
+    sums, results = np.zeros((2, PIXELS, 2 * LANES), np.int32), np.zeros((PIXELS, 32), np.int8)
+    total = sign * ((2**30 - 1 >> 2) + over)
+    sums[0, 3, LANE + 5] = total
+    given = FIXED, np.float32(0), Clip(np.int64(-128), np.int64(127), np.int64(0)), results
+    assert finish_entry(sums[0], PIXELS, table, *given) & BEYOND == BEYOND * over
+    if not over:
+        value = doubling_high(total << 2, 2**31 - 1, 0) + sign * (1 << 14)
+        assert value in table[:, 10:12, (LANE + 5) % LANES]
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="then these results take the other path")
 @pytest.mark.parametrize(("profile", "way"), OTHERS)
 @pytest.mark.parametrize("what", ["sum", "factor", "addend"])
 def test_what_other_ways_leave(profile: int, way: int, what: str) -> None:
